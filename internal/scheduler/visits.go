@@ -1,0 +1,50 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// VisitPolicy is a rule that says which origins are visited next, and in which
+// order (the peer's grab_next_visits).
+type VisitPolicy string
+
+// The peer's policies.
+const (
+	OldestScheduledFirst          VisitPolicy = "oldest_scheduled_first"
+	StopAfterSuccess              VisitPolicy = "stop_after_success"
+	NeverVisitedOldestUpdateFirst VisitPolicy = "never_visited_oldest_update_first"
+	AlreadyVisitedOrderByLag      VisitPolicy = "already_visited_order_by_lag"
+	OriginsWithoutLastUpdate      VisitPolicy = "origins_without_last_update"
+	FirstVisitsAfterListing       VisitPolicy = "first_visits_after_listing"
+)
+
+// Cooldowns keep an origin from being visited again too soon. Zero turns one
+// off, as an explicit null or 0 does with the peer.
+type Cooldowns struct {
+	Absolute  time.Duration // since it was last scheduled, whatever came of it
+	Scheduled time.Duration // since it was last scheduled, while no result is known
+	Failed    time.Duration // since its last visit, if that failed
+	NotFound  time.Duration // since its last visit, if that found nothing
+}
+
+// DefaultCooldowns are the peer's.
+var DefaultCooldowns = Cooldowns{
+	Absolute:  12 * time.Hour,
+	Scheduled: 7 * 24 * time.Hour,
+	Failed:    14 * 24 * time.Hour,
+	NotFound:  31 * 24 * time.Hour,
+}
+
+// VisitFilter says which origins a grab may return.
+type VisitFilter struct {
+	VisitType          string
+	Policy             VisitPolicy
+	Disabled           bool // only origins that their lister no longer lists
+	ListerID           uuid.NullUUID
+	ListerName         string
+	ListerInstanceName string
+	Cooldowns          Cooldowns
+	TableSample        float64 // per cent of the table's pages; 0 reads it all
+}
