@@ -1,0 +1,91 @@
+package testenv
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Python returns the Python interpreter of a virtual environment that holds
+// Celery and the peer (the `swh` command is beside it).
+func Python(t testing.TB) string {
+	t.Helper()
+	return endpoint(t, pythonVar)
+}
+
+// PeerDatabase returns the URL of a fresh database as the peer's own commands
+// make it (`swh db init-admin`, `swh db init`), dropped when the test ends.
+func PeerDatabase(t testing.TB) string {
+	t.Helper()
+	swh := filepath.Join(filepath.Dir(Python(t)), "swh")
+	version, err := exec.Command(Python(t), "-c",
+		"from importlib.metadata import version; print(version('swh.scheduler'))").Output()
+	if err != nil {
+		t.Fatalf("testenv: ask %s for the peer's version: %v", Python(t), err)
+	}
+	return databaseFrom(t, template(t, "peer_"+shortHash(version), func(ctx context.Context, dsn string) error {
+		for _, step := range []string{"init-admin", "init"} {
+			cmd := exec.CommandContext(ctx, swh, "db", step, "--dbname", dsn, "scheduler")
+			// Its own language and configuration would only change messages.
+			cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "SWH_CONFIG_FILENAME=")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+			}
+		}
+		return nil
+	}))
+}
+
+// template returns the name of the template database that build makes on an
+// empty one, building it if the server has none of that name yet.
+func template(t testing.TB, name string, build func(ctx context.Context, dsn string) error) string {
+	t.Helper()
+	name = "testenv_" + name
+	unfinished := name + "_unfinished"
+	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
+		// Any fixed number will do; the lock ends with the connection.
+		if _, err := server.Exec(ctx, "select pg_advisory_lock(7355608)"); err != nil {
+			return err
+		}
+		var found bool
+		if err := server.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&found); err != nil || found {
+			return err
+		}
+		for _, statement := range []string{
+			"drop database if exists " + quote(unfinished) + " with (force)",
+			"create database " + quote(unfinished) + " template template0",
+		} {
+			if _, err := server.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		if err := build(ctx, withDatabase(t, unfinished)); err != nil {
+			return fmt.Errorf("build the template database %s: %w", name, err)
+		}
+		// The last connection of build may take a moment to go, and a database
+		// in use can be neither renamed nor copied.
+		for _, statement := range []string{
+			"alter database " + quote(unfinished) + " with allow_connections false",
+			"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + unfinished + "'",
+			"alter database " + quote(unfinished) + " rename to " + quote(name),
+		} {
+			if _, err := server.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return name
+}
+
+func shortHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:6])
+}

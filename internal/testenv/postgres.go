@@ -1,0 +1,76 @@
+package testenv
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// setupTimeout bounds each step of making or dropping something on a server:
+// long, because a loaded two-core machine runs several packages at once.
+const setupTimeout = 2 * time.Minute
+
+// Postgres returns the URL of a fresh, empty database, which is dropped when
+// the test ends even if connections to it are still open.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	// template0 allows no connections, so copying it never finds it in use.
+	return databaseFrom(t, "template0")
+}
+
+// databaseFrom makes a database that is a copy of template.
+func databaseFrom(t testing.TB, template string) string {
+	t.Helper()
+	name := randomName("test")
+	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
+		_, err := server.Exec(ctx, "create database "+quote(name)+" template "+quote(template))
+		return err
+	})
+	t.Cleanup(func() {
+		onServer(t, func(ctx context.Context, server *pgx.Conn) error {
+			_, err := server.Exec(ctx, "drop database if exists "+quote(name)+" with (force)")
+			return err
+		})
+	})
+	return withDatabase(t, name)
+}
+
+// onServer runs f on a connection to the server's administrative database.
+func onServer(t testing.TB, f func(ctx context.Context, server *pgx.Conn) error) {
+	t.Helper()
+	// Not t.Context(): it is cancelled before cleanup functions run.
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	server, err := pgx.Connect(ctx, endpoint(t, postgresVar))
+	if err != nil {
+		t.Fatalf("testenv: connect to the PostgreSQL of %s: %v", postgresVar, err)
+	}
+	defer func() { _ = server.Close(ctx) }()
+	if err := f(ctx, server); err != nil {
+		t.Fatalf("testenv: on the PostgreSQL of %s: %v", postgresVar, err)
+	}
+}
+
+// withDatabase returns the server's URL with another database name.
+func withDatabase(t testing.TB, name string) string {
+	t.Helper()
+	server, err := url.Parse(endpoint(t, postgresVar))
+	if err != nil {
+		t.Fatalf("testenv: %s must be a URL (postgresql://user@host:port/database)", postgresVar)
+	}
+	server.Path = "/" + name
+	return server.String()
+}
+
+func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
+
+// randomName returns a name that no other test uses.
+func randomName(prefix string) string {
+	return fmt.Sprintf("%s_%s", prefix, strings.ToLower(rand.Text()[:16]))
+}

@@ -1,0 +1,70 @@
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Broker is a RabbitMQ virtual host of the test's own.
+type Broker struct {
+	// URL is the AMQP URL, virtual host included.
+	URL string
+	// ManagementURL is the root of the management API (no virtual host), with
+	// the user and password in it.
+	ManagementURL string
+}
+
+// RabbitMQ returns a fresh virtual host, deleted with its queues when the test
+// ends; connections to it are then closed by the server.
+func RabbitMQ(t testing.TB) Broker {
+	t.Helper()
+	server, err := amqp.ParseURI(endpoint(t, rabbitMQVar))
+	if err != nil {
+		t.Fatalf("testenv: %s is no AMQP URL", rabbitMQVar)
+	}
+	vhost := randomName("test")
+	manage(t, http.MethodPut, "api/vhosts/"+vhost, "")
+	t.Cleanup(func() { manage(t, http.MethodDelete, "api/vhosts/"+vhost, "") })
+	manage(t, http.MethodPut, "api/permissions/"+vhost+"/"+url.PathEscape(server.Username),
+		`{"configure": ".*", "write": ".*", "read": ".*"}`)
+	server.Vhost = vhost
+	return Broker{URL: server.String(), ManagementURL: endpoint(t, managementVar)}
+}
+
+// manage calls the management API and fails the test unless it succeeds.
+func manage(t testing.TB, method, path, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	root, err := url.Parse(endpoint(t, managementVar))
+	if err != nil {
+		t.Fatalf("testenv: %s is no URL", managementVar)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, root.JoinPath(path).String(), bytes.NewBufferString(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	// A client of its own: the default one would keep idle connections, which
+	// leak checks of other packages would see.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatalf("testenv: RabbitMQ management: %v", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 300 {
+		err = fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	if err != nil {
+		t.Fatalf("testenv: RabbitMQ management: %s %s: %v", method, path, err)
+	}
+}

@@ -1,0 +1,188 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// A test's database is empty, is not another test's, and is gone afterwards.
+func TestPostgresIsolatesTests(t *testing.T) {
+	t.Parallel()
+	var first string
+	t.Run("first", func(t *testing.T) {
+		first = Postgres(t)
+		if _, err := connect(t, first).Exec(t.Context(), "create table mine ()"); err != nil {
+			t.Fatal(err)
+		}
+		second := Postgres(t)
+		var tables int
+		err := connect(t, second).QueryRow(t.Context(),
+			"select count(*) from pg_tables where schemaname = 'public'").Scan(&tables)
+		if err != nil || tables != 0 {
+			t.Errorf("a fresh database has %d tables (%v), want none", tables, err)
+		}
+	})
+	if conn, err := pgx.Connect(t.Context(), first); err == nil {
+		_ = conn.Close(t.Context())
+		t.Errorf("the database is still there after its test")
+	}
+}
+
+// The peer's database is the one its own commands make: schema version 38.
+func TestPeerDatabase(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		var version int
+		err := connect(t, PeerDatabase(t)).QueryRow(t.Context(), "select max(version) from dbversion").Scan(&version)
+		if err != nil || version != 38 {
+			t.Errorf("dbversion = %d (%v), want 38", version, err)
+		}
+	}
+}
+
+// A test's virtual host is usable and is gone afterwards.
+func TestRabbitMQIsolatesTests(t *testing.T) {
+	t.Parallel()
+	var broker Broker
+	t.Run("first", func(t *testing.T) {
+		broker = RabbitMQ(t)
+		conn, err := amqp.Dial(broker.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		channel, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue, err := channel.QueueDeclare("queue", true, false, false, false, nil)
+		if err != nil || queue.Messages != 0 {
+			t.Errorf("declare a queue: %+v, %v", queue, err)
+		}
+	})
+	if conn, err := amqp.Dial(broker.URL); err == nil {
+		_ = conn.Close()
+		t.Errorf("the virtual host is still there after its test")
+	}
+}
+
+// A topic takes a record in each partition as soon as it is handed out.
+func TestTopicIsReady(t *testing.T) {
+	t.Parallel()
+	const partitions = 3
+	topic := Topic(t, partitions)
+	for partition := range partitions {
+		conn, err := kafka.DialLeader(t.Context(), "tcp", Kafka(t)[0], topic, partition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.WriteMessages(kafka.Message{Value: []byte("x")}); err != nil {
+			t.Errorf("partition %d: %v", partition, err)
+		}
+		_ = conn.Close()
+	}
+}
+
+// The Python has what the tests run: Celery and the peer's journal client.
+func TestPythonHasThePeer(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), Python(t), "-c",
+		"import celery, swh.scheduler.celery_backend.config, swh.journal.client").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A cut proxy drops what is open and refuses what is new; a restored one lets
+// clients through again at the same address.
+func TestProxyCutsAndRestores(t *testing.T) {
+	t.Parallel()
+	proxy := Proxy(t, echoServer(t))
+	say := func(conn net.Conn) error {
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := conn.Write([]byte("ping")); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 4))
+		return err
+	}
+	for range 3 {
+		conn, err := net.Dial("tcp", proxy.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := say(conn); err != nil {
+			t.Errorf("through the proxy: %v", err)
+		}
+		proxy.Cut()
+		var timeout net.Error
+		if err := say(conn); err == nil || (errors.As(err, &timeout) && timeout.Timeout()) {
+			t.Errorf("through a cut proxy: %v, want the connection reset", err)
+		}
+		_ = conn.Close()
+		if conn, err := net.Dial("tcp", proxy.Addr); err == nil {
+			_ = conn.Close()
+			t.Errorf("a cut proxy accepts connections")
+		}
+		proxy.Restore()
+	}
+}
+
+func echoServer(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// Passwords in the environment never reach a test's own URLs changed.
+func TestWithDatabaseKeepsCredentials(t *testing.T) {
+	t.Setenv(postgresVar, "postgresql://user:p%40ss@db.example:5432/postgres?sslmode=disable")
+	got, err := url.Parse(withDatabase(t, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if password, _ := got.User.Password(); password != "p@ss" || got.Path != "/other" || got.RawQuery != "sslmode=disable" {
+		t.Errorf("withDatabase = %v", got)
+	}
+}

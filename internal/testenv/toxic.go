@@ -1,0 +1,124 @@
+package testenv
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Toxic is a TCP proxy in front of a service, to break the network with.
+type Toxic struct {
+	// Addr is where clients connect (host:port); it stays the same through Cut
+	// and Restore.
+	Addr string
+
+	target string
+	t      testing.TB
+
+	mu       sync.Mutex
+	listener net.Listener // nil while cut
+	conns    map[net.Conn]struct{}
+	wg       sync.WaitGroup
+}
+
+// Proxy returns a proxy to target (host:port), closed when the test ends.
+func Proxy(t testing.TB, target string) *Toxic {
+	t.Helper()
+	x := &Toxic{Addr: "127.0.0.1:0", target: target, t: t, conns: make(map[net.Conn]struct{})}
+	x.Restore()
+	t.Cleanup(func() {
+		x.Cut()
+		x.wg.Wait()
+	})
+	return x
+}
+
+// Cut resets every connection and has new ones refused, until Restore.
+func (x *Toxic) Cut() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.listener != nil {
+		_ = x.listener.Close()
+		x.listener = nil
+	}
+	for conn := range x.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			// Reset rather than close politely: data in flight is lost.
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+}
+
+// Restore lets connections through again.
+func (x *Toxic) Restore() {
+	x.t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.listener != nil {
+		return
+	}
+	listener, err := net.Listen("tcp", x.Addr)
+	if err != nil {
+		x.t.Fatalf("testenv: proxy to %s: %v", x.target, err)
+	}
+	x.listener, x.Addr = listener, listener.Addr().String()
+	x.wg.Go(func() { x.accept(listener) })
+}
+
+func (x *Toxic) accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // the client was gone before it was accepted
+		}
+		x.wg.Go(func() { x.forward(listener, client) })
+	}
+}
+
+// forward copies both ways until either side ends or the proxy is cut.
+func (x *Toxic) forward(listener net.Listener, client net.Conn) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", x.target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+
+	x.mu.Lock()
+	if x.listener != listener { // cut while dialling
+		x.mu.Unlock()
+		return
+	}
+	x.conns[client], x.conns[server] = struct{}{}, struct{}{}
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.conns, client)
+		delete(x.conns, server)
+	}()
+
+	var pipes sync.WaitGroup
+	pipes.Go(func() { pipe(server, client) })
+	pipes.Go(func() { pipe(client, server) })
+	pipes.Wait()
+}
+
+// pipe copies until src ends, then tells dst that no more will come; after a
+// failed read or write both are of no more use.
+func pipe(dst, src net.Conn) {
+	if _, err := io.Copy(dst, src); err != nil {
+		_ = dst.Close()
+		_ = src.Close()
+		return
+	}
+	if tcp, ok := dst.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite()
+	}
+}
