@@ -1,0 +1,156 @@
+package yaml11
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// JSON is n, as Parse returned it (nil is null), as a JSON text. Numbers keep
+// every digit. Keys become texts as Python's json module makes them: null, true
+// and numbers by their JSON form. What JSON has no form for (dates, binary,
+// infinities, keys that are lists) is an error.
+func JSON(n *yaml.Node) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	if n == nil {
+		return json.RawMessage("null"), nil
+	}
+	if err := writeJSON(&buf, n); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+func writeJSON(buf *bytes.Buffer, n *yaml.Node) error {
+	if n.Style&yaml.TaggedStyle != 0 && (n.Kind == yaml.MappingNode && n.Tag != "!!map" || n.Kind == yaml.SequenceNode && n.Tag != "!!seq") {
+		return fmt.Errorf("yaml: line %d: a value tagged %s has no form in JSON", n.Line, n.Tag)
+	}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		buf.WriteByte('[')
+		for i, item := range n.Content {
+			if i > 0 {
+				buf.WriteByte(',')
+			}
+			if err := writeJSON(buf, item); err != nil {
+				return err
+			}
+		}
+		buf.WriteByte(']')
+	case yaml.MappingNode:
+		return writeObject(buf, n)
+	default:
+		text, err := scalarText(n)
+		if err != nil {
+			return err
+		}
+		buf.WriteString(text)
+	}
+	return nil
+}
+
+func writeObject(buf *bytes.Buffer, n *yaml.Node) error {
+	pairs, err := Pairs(n)
+	if err != nil {
+		return err
+	}
+	buf.WriteByte('{')
+	for i, p := range pairs {
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		key, err := scalarText(p.Key)
+		if err != nil {
+			return err
+		}
+		if key[0] != '"' {
+			key = strconv.Quote(key)
+		}
+		buf.WriteString(key + ":")
+		if err := writeJSON(buf, p.Value); err != nil {
+			return err
+		}
+	}
+	buf.WriteByte('}')
+	return nil
+}
+
+// scalarText is a scalar's JSON form.
+func scalarText(n *yaml.Node) (string, error) {
+	value, err := Scalar(n)
+	if err != nil {
+		return "", err
+	}
+	switch v := value.(type) {
+	case nil:
+		return "null", nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case *big.Int:
+		return v.String(), nil
+	case float64:
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return PythonFloat(v), nil
+		}
+	case string:
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		err := encoder.Encode(v)
+		return strings.TrimSuffix(text.String(), "\n"), err
+	}
+	return "", fmt.Errorf("yaml: line %d: %s has no form in JSON", n.Line, n.Value)
+}
+
+// PythonFloat is Python's repr of a finite f: the shortest digits that give f
+// again, with an exponent below 1e-4 and from 1e16 on, and always a dot or an
+// exponent.
+func PythonFloat(f float64) string {
+	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
+		return strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	if f == math.Trunc(f) {
+		text += ".0"
+	}
+	return text
+}
+
+// keyIdentity tells keys apart as a Python dict does: 1, 1.0 and true are one.
+func keyIdentity(key *yaml.Node) (any, error) {
+	if key.Kind != yaml.ScalarNode {
+		return nil, fmt.Errorf("yaml: line %d: a list or a mapping cannot be a key", key.Line)
+	}
+	value, err := Scalar(key)
+	if err != nil {
+		return nil, err
+	}
+	switch v := value.(type) {
+	case bool:
+		if v {
+			return "number 1", nil
+		}
+		return "number 0", nil
+	case *big.Int:
+		return "number " + v.String(), nil
+	case float64:
+		if v == math.Trunc(v) && !math.IsInf(v, 0) {
+			whole, _ := big.NewFloat(v).Int(nil)
+			return "number " + whole.String(), nil
+		}
+		return v, nil
+	case []byte:
+		return "binary " + string(v), nil
+	case string:
+		return "text " + v, nil
+	case Timestamp:
+		return v, nil
+	}
+	return nil, nil
+}

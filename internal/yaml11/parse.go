@@ -1,0 +1,129 @@
+package yaml11
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxNodes bounds a document with its aliases followed: far above any file a
+// person writes, far below what would exhaust memory.
+const maxNodes = 100_000
+
+// Parse reads the only document of text. The root is nil when there is none
+// (nothing but blanks and comments).
+func Parse(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(document.Content) == 0:
+		return nil, nil
+	}
+	var second yaml.Node
+	if err := decoder.Decode(&second); err == nil {
+		return nil, fmt.Errorf("yaml: line %d: a second document; only one is expected", second.Line)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	budget := maxNodes
+	return follow(document.Content[0], &budget, map[*yaml.Node]bool{})
+}
+
+// follow replaces the aliases below n by what they stand for. open holds the
+// nodes that n is inside of.
+func follow(n *yaml.Node, budget *int, open map[*yaml.Node]bool) (*yaml.Node, error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if *budget--; *budget < 0 {
+		return nil, fmt.Errorf("yaml: line %d: the document is too large with its aliases followed", n.Line)
+	}
+	if open[n] {
+		return nil, fmt.Errorf("yaml: line %d: the anchor %q contains itself", n.Line, n.Anchor)
+	}
+	open[n] = true
+	defer delete(open, n)
+	for i, child := range n.Content {
+		resolved, err := follow(child, budget, open)
+		if err != nil {
+			return nil, err
+		}
+		n.Content[i] = resolved
+	}
+	return n, nil
+}
+
+// Pair is one entry of a mapping.
+type Pair struct{ Key, Value *yaml.Node }
+
+// Pairs are the entries of a mapping that Parse returned, merge keys (<<)
+// included: what is merged comes first, and of two entries with the same key
+// the later one counts.
+func Pairs(mapping *yaml.Node) ([]Pair, error) {
+	var merged, own []Pair
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		if !isMerge(key) {
+			own = append(own, Pair{key, value})
+			continue
+		}
+		pairs, err := mergedPairs(value)
+		if err != nil {
+			return nil, err
+		}
+		merged = append(merged, pairs...)
+	}
+	return lastOfEach(append(merged, own...))
+}
+
+func isMerge(key *yaml.Node) bool {
+	return key.Kind == yaml.ScalarNode && key.Tag == "!!merge"
+}
+
+// mergedPairs are the entries that a merge key brings: of one mapping, or of a
+// list of them, the first having the last word.
+func mergedPairs(value *yaml.Node) ([]Pair, error) {
+	switch value.Kind {
+	case yaml.MappingNode:
+		return Pairs(value)
+	case yaml.SequenceNode:
+		var all []Pair
+		for i := len(value.Content) - 1; i >= 0; i-- {
+			if value.Content[i].Kind != yaml.MappingNode {
+				return nil, fmt.Errorf("yaml: line %d: expected a mapping to merge", value.Content[i].Line)
+			}
+			pairs, err := Pairs(value.Content[i])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, pairs...)
+		}
+		return all, nil
+	}
+	return nil, fmt.Errorf("yaml: line %d: expected a mapping or a list of mappings to merge", value.Line)
+}
+
+func lastOfEach(pairs []Pair) ([]Pair, error) {
+	place := make(map[any]int, len(pairs))
+	kept := pairs[:0]
+	for _, p := range pairs {
+		identity, err := keyIdentity(p.Key)
+		if err != nil {
+			return nil, err
+		}
+		if i, seen := place[identity]; seen {
+			kept[i].Value = p.Value
+			continue
+		}
+		place[identity] = len(kept)
+		kept = append(kept, p)
+	}
+	return kept, nil
+}
