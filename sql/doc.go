@@ -1,0 +1,53 @@
+// Package sql is the scheduler's database: its schema, its migrations, and the
+// Store, whose methods are the questions the programs ask of it.
+//
+// # What is the peer's, what is ours
+//
+// The tables, types and functions in the schema public are those of the Python
+// swh.scheduler ("the peer") at its schema version 38 ([PeerVersion]). Its
+// daemons, listers and RPC clients may work on the same database at the same
+// time, so we write what it would write and change none of its objects. On an
+// empty database [Migrate] makes them as the peer's own commands would (the
+// files in base/).
+//
+// What we add lives in the schema scheduler_go, made by numbered migrations
+// (the files in migrations/) and recorded in scheduler_go.migrations. It can be
+// dropped again ([DropOwn]); the peer then finds its database as it left it.
+// The peer reads and writes nothing there.
+//
+// # Queries
+//
+// Queries are named and commented in queries/, one file a concern, and compiled
+// to Go by sqlc ("sqlc generate" in this directory; it needs no database). The
+// methods in the file of the same name turn their rows into the domain types of
+// internal/scheduler. Names of the peer's tables are found by the search path,
+// as the peer's are; ours are always qualified.
+//
+// # Transactions
+//
+// A method of Store is one transaction. What must happen together is done in
+// [Store.InTx] with the methods of Tx; read committed is enough everywhere,
+// because whoever changes a row on what it read has locked it first. Locks are
+// taken in one order, so that no two programs wait for each other:
+//
+//  1. the advisory lock of a queue ([Tx.LockQueue]) or of a visit type,
+//  2. rows of task, by id (skipping those that another claim has locked),
+//  3. rows of task_run, by id,
+//  4. rows of origin_visit_stats, by url and visit type,
+//  5. rows of the outbox, by id (skipping those that another delivery has locked).
+//
+// The peer takes no advisory lock and locks rows in no certain order: a deadlock
+// with one of its statements is an ordinary error that the caller tries again.
+//
+// # Failures
+//
+// [Open] fails only for a DSN that cannot be used. Every other error may be one
+// of the connection; pgx opens a new one at the next call, so daemons log and
+// try again. [Store.CheckVersion] tells whether the database is one that this
+// program can work with at all. No error holds a password.
+//
+// # Time
+//
+// Times are UTC, to the microsecond. Intervals become time.Duration as the peer's
+// driver has it: a year is 365 days, a month 30, a day 24 hours.
+package sql

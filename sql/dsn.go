@@ -1,0 +1,171 @@
+package sql
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrBadDSN marks a database address that cannot be used. Its text never holds
+// any of the address, which may be a password in the wrong place.
+var ErrBadDSN = errors.New("database address (DSN) cannot be used")
+
+const dsnForms = `write it as "host=db.example dbname=scheduler user=swh" or ` +
+	`"postgresql://swh@db.example:5432/scheduler" (special characters of a password percent-encoded)`
+
+// The keys of a DSN, those of libpq (which the peer uses) and of pgx. Any other
+// key is an error, as it is for libpq: it may be a piece of a password.
+var (
+	// understoodKeys are those that pgx acts upon.
+	understoodKeys = []string{
+		"host", "port", "dbname", "user", "password", "passfile", "connect_timeout",
+		"sslmode", "ssl", "sslkey", "sslcert", "sslcertmode", "sslrootcert", "sslnegotiation",
+		"sslpassword", "sslsni", "krbspn", "krbsrvname", "target_session_attrs",
+		"service", "servicefile", "min_protocol_version", "max_protocol_version",
+		"channel_binding", "require_auth", "application_name", "options",
+		"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity",
+		"pool_max_conns", "pool_min_conns", "pool_min_idle_conns", "pool_max_conn_lifetime",
+		"pool_max_conn_lifetime_jitter", "pool_max_conn_idle_time", "pool_health_check_period",
+	}
+	// harmlessKeys tune what pgx does in its own way; they are left out.
+	harmlessKeys = []string{
+		"client_encoding", "fallback_application_name", "load_balance_hosts", "sslcompression",
+		"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
+		"tcp_user_timeout", "gsslib", "gssdelegation", "gssencmode",
+	}
+	// unsupportedKeys would make a connection safer, or a different one: leaving
+	// them out would be wrong without a word.
+	unsupportedKeys = []string{
+		"hostaddr", "replication", "requirepeer", "sslcrl", "sslcrldir", "sslkeylogfile",
+		"ssl_min_protocol_version", "ssl_max_protocol_version",
+		"scram_client_key", "scram_server_key",
+		"oauth_issuer", "oauth_client_id", "oauth_client_secret", "oauth_scope",
+	}
+)
+
+// parseCauses are those messages of pgx that say what is wrong without quoting
+// the address.
+var parseCauses = []string{
+	"failed to read service", "failed to configure TLS", "invalid port", "could not match",
+	"invalid connect_timeout", "invalid sslcertmode", "unknown target_session_attrs",
+	"unknown channel_binding", "invalid require_auth", "invalid min_protocol_version",
+	"invalid max_protocol_version", "cannot parse statement_cache_capacity",
+	"cannot parse description_cache_capacity", "invalid default_query_exec_mode",
+	"cannot parse pool_max_conns", "cannot parse pool_min_conns", "cannot parse pool_min_idle_conns",
+	"cannot parse pool_max_conn_lifetime", "cannot parse pool_max_conn_idle_time",
+	"cannot parse pool_health_check_period", "pool_max_conns too small",
+	"not in ConnStringAllowedKeys",
+}
+
+// poolConfig reads a DSN in either form of libpq, with its environment
+// variables, service and password files, and gives the settings of a pool.
+func poolConfig(dsn, applicationName string) (*pgxpool.Config, error) {
+	if strandedAt(dsn) {
+		return nil, badDSN(`a stray "@": one that belongs to a password is written %40, a "/" %2F`)
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, badDSN(parseCause(err))
+	}
+	if err := checkKeys(dsn, config.ConnConfig); err != nil {
+		return nil, err
+	}
+
+	params := config.ConnConfig.RuntimeParams
+	if params["application_name"] == "" {
+		params["application_name"] = applicationName
+	}
+	if params["timezone"] == "" {
+		// The trigger adds days to times: without daylight saving, a day is 24 hours.
+		params["timezone"] = "UTC"
+	}
+	params["client_encoding"] = "UTF8"
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if !strings.Contains(dsn, "pool_max_conns") {
+		config.MaxConns = maxConns
+	}
+	return config, nil
+}
+
+const (
+	connectTimeout = 10 * time.Second
+	maxConns       = 10 // the peer's max_pool_conns
+)
+
+// checkKeys refuses keys that libpq does not know or that pgx cannot honour,
+// wherever they come from (the DSN or a service file), and removes those that
+// the server would take for its own parameters.
+func checkKeys(dsn string, config *pgx.ConnConfig) error {
+	for key := range config.RuntimeParams {
+		switch {
+		case key == "timezone": // from the environment variable PGTZ
+		case slices.Contains(understoodKeys, key):
+		case slices.Contains(harmlessKeys, key):
+			delete(config.RuntimeParams, key)
+		case slices.Contains(unsupportedKeys, key):
+			return badDSN(fmt.Sprintf("%s is not supported", key))
+		default:
+			return badDSN("a key that libpq does not know (server parameters go into options: options='-c name=value')")
+		}
+	}
+	return nil
+}
+
+// strandedAt tells whether a URI has an "@" where only a password that was not
+// percent-encoded can have put it: what looks like host or database is then a
+// piece of the password, and would be shown when the connection fails.
+func strandedAt(dsn string) bool {
+	scheme, rest, found := strings.Cut(dsn, "://")
+	if !found || (scheme != "postgres" && scheme != "postgresql") {
+		return false
+	}
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		rest = rest[i+1:]
+	}
+	place, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(place, "@") {
+		return true
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		key, _, _ := strings.Cut(pair, "=")
+		if strings.Contains(pair, "@") && key != "password" && key != "sslpassword" {
+			return true
+		}
+	}
+	return false
+}
+
+func parseCause(err error) string {
+	text := err.Error()
+	text = text[strings.LastIndex(text, "`")+1:]
+	for _, cause := range parseCauses {
+		if strings.Contains(text, cause) {
+			return cause
+		}
+	}
+	return "its form is wrong"
+}
+
+func badDSN(cause string) error {
+	return fmt.Errorf("%w: %s; %s", ErrBadDSN, cause, dsnForms)
+}
+
+// Redacted names the database of a DSN without its password, for messages.
+func Redacted(dsn string) string {
+	config, err := poolConfig(dsn, "")
+	if err != nil {
+		return "a database address that cannot be read"
+	}
+	return redacted(config.ConnConfig)
+}
+
+func redacted(c *pgx.ConnConfig) string {
+	return fmt.Sprintf("host=%s port=%d dbname=%s user=%s", c.Host, c.Port, c.Database, c.User)
+}

@@ -1,0 +1,107 @@
+-- What the events of a batch do to runs and tasks. The order of the statements,
+-- and why it is safe, is in outcomes.go.
+
+-- LockRuns locks the runs that some events are about, in an order that all
+-- listeners keep. Ids that are no run of ours cost one probe of an index.
+-- name: LockRuns :many
+select id, backend_id, task, (status in ('scheduled', 'started'))::boolean as open
+from public.task_run
+where backend_id = any(@backend_ids::text[])
+order by id
+for no key update;
+
+-- LockTasks locks the tasks that the trigger on task_run is about to move on,
+-- in a fixed order too: the trigger would lock them in the order of the runs.
+-- name: LockTasks :exec
+select id from public.task
+where id = any(@ids::bigint[])
+order by id
+for no key update;
+
+-- RecordStarts keeps the newest start of each run and returns the runs for which
+-- the given one is it. Repeats and older ones return nothing.
+-- name: RecordStarts :many
+insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
+select unnest(@runs::bigint[]), unnest(@event_times::double precision[]), unnest(@workers::text[]), unnest(@heard::timestamptz[])
+on conflict (run) do update
+  set event_time = excluded.event_time, worker = excluded.worker
+  where (s.event_time, s.worker) < (excluded.event_time, excluded.worker)
+returning run;
+
+-- StartRuns marks open runs as started.
+-- name: StartRuns :exec
+update public.task_run r
+set started = o.started,
+    status = 'started',
+    metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
+from (select unnest(@runs::bigint[]) as id,
+             unnest(@started::timestamptz[]) as started,
+             unnest(@metadata::text[]) as metadata) o
+where r.id = o.id;
+
+-- FillStarts adds to ended runs what a start that came late tells. It must not
+-- touch status: the trigger would move the task on a second time.
+-- name: FillStarts :exec
+update public.task_run r
+set started = coalesce(r.started, least(o.started, r.ended)),
+    metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
+from (select unnest(@runs::bigint[]) as id,
+             unnest(@started::timestamptz[]) as started,
+             unnest(@metadata::text[]) as metadata) o
+where r.id = o.id;
+
+-- EndRuns ends open runs, each once, which makes the trigger move their tasks
+-- on. At most one run of a task may be among them. A run may start and end in
+-- one step: each update of a run's times writes to four indexes.
+-- name: EndRuns :exec
+update public.task_run r
+set started = case when o.starts then o.started else r.started end,
+    ended = o.ended,
+    status = o.status::public.task_run_status,
+    metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
+from (select unnest(@runs::bigint[]) as id,
+             unnest(@starts::boolean[]) as starts,
+             unnest(@started::timestamptz[]) as started,
+             unnest(@ended::timestamptz[]) as ended,
+             unnest(@statuses::text[]) as status,
+             unnest(@metadata::text[]) as metadata) o
+where r.id = o.id;
+
+-- FillErrors gives failed runs that have no error text the one of a report that
+-- came after the first: Celery announces some failures twice, once without it.
+-- name: FillErrors :exec
+update public.task_run r
+set metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
+from (select unnest(@runs::bigint[]) as id,
+             unnest(@metadata::text[]) as metadata) o
+where r.id = o.id and r.status = 'failed' and not coalesce(r.metadata, '{}') ? 'error';
+
+-- RecordDurations keeps how long runs took; a repeat changes nothing.
+-- name: RecordDurations :exec
+insert into scheduler_go.run_durations (run, type, runtime, recorded)
+select r.id, t.type, o.runtime, o.recorded
+from (select unnest(@runs::bigint[]) as id,
+             unnest(@runtimes::double precision[]) as runtime,
+             unnest(@heard::timestamptz[]) as recorded) o
+join public.task_run r on r.id = o.id
+join public.task t on t.id = r.task
+on conflict do nothing;
+
+-- ForgetStarts deletes what is too old for another event of the run to come.
+-- name: ForgetStarts :execrows
+delete from scheduler_go.run_starts where recorded < @before;
+
+-- ForgetDurations deletes what is too old to tell about today's runs.
+-- name: ForgetDurations :execrows
+delete from scheduler_go.run_durations where recorded < @before;
+
+-- RejectEvents keeps events that cannot be applied.
+-- name: RejectEvents :exec
+insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
+select unnest(@received::timestamptz[]), unnest(@backend_ids::text[]), unnest(@events::text[]),
+       unnest(@sqlstates::text[]), unnest(@reasons::text[]);
+
+-- ForgetRejectedEvents keeps the newest rows only.
+-- name: ForgetRejectedEvents :exec
+delete from scheduler_go.rejected_events
+where id <= (select max(id) from scheduler_go.rejected_events) - @keep::bigint;

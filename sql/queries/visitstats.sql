@@ -1,0 +1,85 @@
+-- The journal client's statements: what visits ended how.
+
+-- name: LockVisitStats :many
+-- The stats of these origins, locked in the order of their keys, so that two
+-- members of the group that share origins wait for one another and never
+-- deadlock.
+select s.url, s.visit_type, s.last_successful, s.last_visit,
+       coalesce(s.last_visit_status::text, '')::text as last_visit_status,
+       s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
+from origin_visit_stats s
+join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+  on s.url = k.url and s.visit_type = k.visit_type
+order by s.url, s.visit_type
+for no key update of s;
+
+-- name: VisitQueuePositions :many
+select visit_type, position from visit_scheduler_queue_position;
+
+-- name: UpdateVisitStats :exec
+-- Writes back locked rows. last_scheduled is not the journal's to write: the
+-- daemons that schedule visits do, at any time. The date of success and the
+-- snapshot of an origin that never had one stay null.
+update origin_visit_stats s
+set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
+    last_visit = v.last_visit,
+    last_visit_status = v.last_visit_status::last_visit_status,
+    last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
+    next_visit_queue_position = v.next_visit_queue_position,
+    next_position_offset = v.next_position_offset,
+    successive_visits = v.successive_visits
+from (select unnest(@urls::text[]) as url,
+             unnest(@visit_types::text[]) as visit_type,
+             unnest(@succeeded::boolean[]) as succeeded,
+             unnest(@last_successful::timestamptz[]) as last_successful,
+             unnest(@last_visit::timestamptz[]) as last_visit,
+             unnest(@last_visit_status::text[]) as last_visit_status,
+             unnest(@last_snapshot::bytea[]) as last_snapshot,
+             unnest(@next_visit_queue_position::bigint[]) as next_visit_queue_position,
+             unnest(@next_position_offset::integer[]) as next_position_offset,
+             unnest(@successive_visits::integer[]) as successive_visits) v
+where s.url = v.url and s.visit_type = v.visit_type;
+
+-- name: InsertVisitStats :execrows
+-- Rows of origins that had none. One that has got a row since it was looked for
+-- is left out, and so missing in the count.
+insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+  last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
+select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit,
+       v.last_visit_status::last_visit_status, v.last_snapshot,
+       v.next_visit_queue_position, v.next_position_offset, v.successive_visits
+from (select unnest(@urls::text[]) as url,
+             unnest(@visit_types::text[]) as visit_type,
+             unnest(@succeeded::boolean[]) as succeeded,
+             unnest(@last_successful::timestamptz[]) as last_successful,
+             unnest(@last_visit::timestamptz[]) as last_visit,
+             unnest(@last_visit_status::text[]) as last_visit_status,
+             unnest(@last_snapshot::bytea[]) as last_snapshot,
+             unnest(@next_visit_queue_position::bigint[]) as next_visit_queue_position,
+             unnest(@next_position_offset::integer[]) as next_position_offset,
+             unnest(@successive_visits::integer[]) as successive_visits) v
+on conflict (url, visit_type) do nothing;
+
+-- name: DisableListedOrigins :execrows
+-- Disables origins until a lister sees them again, whatever lister listed them
+-- and for whatever kind of visit, as the peer does.
+update listed_origins o
+set enabled = false
+from (select lister_id, url, visit_type
+      from listed_origins
+      where url = any(@urls::text[]) and enabled
+      order by lister_id, url, visit_type
+      for no key update) found
+where o.lister_id = found.lister_id and o.url = found.url and o.visit_type = found.visit_type;
+
+-- name: InsertRejectedRecords :exec
+-- A record that comes again (its offset was not committed) is there already.
+insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail)
+select unnest(@topics::text[]), unnest(@partitions::integer[]), unnest(@record_offsets::bigint[]),
+       unnest(@kinds::text[]), unnest(@details::text[])
+on conflict (topic, partition, record_offset) do nothing;
+
+-- name: TrimRejectedRecords :exec
+-- Keeps the latest ones only.
+delete from scheduler_go.rejected_records
+where id <= (select max(id) from scheduler_go.rejected_records) - @keep::bigint;
