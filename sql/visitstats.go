@@ -1,0 +1,228 @@
+package sql
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// KnownVisits is what the database knows of some origins.
+type KnownVisits struct {
+	// Stats has an element for each origin with a row. LastScheduled is left
+	// out: it may change while the rows are locked for the journal.
+	Stats []scheduler.VisitStats
+	// QueuePositions is where the queue of each visit type stands.
+	QueuePositions map[string]int64
+}
+
+// VisitChanges is what some visits change.
+type VisitChanges struct {
+	Stats        []*scheduler.VisitStats // of the origins asked for, each once, LastVisit set
+	DisabledURLs []string                // origins to disable until a lister sees them again
+}
+
+// RejectedRecord is a journal record that was set aside.
+type RejectedRecord struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Kind      string // one of a few words
+	Detail    string // for people
+}
+
+// maxRejectedRecords is how many rejected records are kept.
+const maxRejectedRecords = 10_000
+
+// updateTries bounds how often UpdateVisitStats tries a transaction that met
+// another one. Two members with the same new origins meet once; daemons that
+// schedule visits lock rows in an order of their own and may deadlock with it.
+const updateTries = 10
+
+var errStatsAppeared = errors.New("another member inserted stats of the same origins")
+
+// UpdateVisitStats locks the stats of the given origins, asks change what
+// becomes of them, and writes that, all in one transaction. It neither reads nor
+// writes when the origins were last scheduled. change may be called several
+// times (the transaction met another one and is tried again) and must not keep
+// what it is given.
+//
+// For an error of the values see IsRefused. Any other error may leave it unknown
+// whether the transaction took place.
+func (s *Store) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(KnownVisits) VisitChanges) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	var err error
+	for range updateTries {
+		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			known, err := tx.lockVisits(ctx, keys)
+			if err != nil {
+				return err
+			}
+			return tx.writeVisits(ctx, known.Stats, change(known))
+		})
+		if !metAnother(err) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("update the visit stats of %d origins: %w", len(keys), err)
+	}
+	return nil
+}
+
+// metAnother says that a transaction failed only because of a concurrent one.
+func metAnother(err error) bool {
+	return errors.Is(err, errStatsAppeared) || sqlstateClass(err) == "40" // transaction rollback
+}
+
+// IsRefused says that err is PostgreSQL's refusal of some value, which it will
+// refuse again: out of range, or too long for an index.
+func IsRefused(err error) bool {
+	class := sqlstateClass(err)
+	return class == "22" || class == "54" // data exception, program limit exceeded
+}
+
+// sqlstateClass is the first two characters of the error's SQLSTATE, or nothing.
+func sqlstateClass(err error) string {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || len(refused.Code) != 5 {
+		return ""
+	}
+	return refused.Code[:2]
+}
+
+func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (KnownVisits, error) {
+	arg := queries.LockVisitStatsParams{}
+	for _, key := range keys {
+		arg.Urls = append(arg.Urls, key.URL)
+		arg.VisitTypes = append(arg.VisitTypes, key.VisitType)
+	}
+	rows, err := tx.q.LockVisitStats(ctx, arg)
+	if err != nil {
+		return KnownVisits{}, err
+	}
+	positions, err := tx.q.VisitQueuePositions(ctx)
+	if err != nil {
+		return KnownVisits{}, err
+	}
+	known := KnownVisits{
+		Stats:          make([]scheduler.VisitStats, 0, len(rows)),
+		QueuePositions: make(map[string]int64, len(positions)),
+	}
+	for _, row := range rows {
+		known.Stats = append(known.Stats, scheduler.VisitStats{
+			URL:                    row.Url,
+			VisitType:              row.VisitType,
+			LastSuccessful:         row.LastSuccessful,
+			LastVisit:              row.LastVisit,
+			LastVisitStatus:        scheduler.VisitStatus(row.LastVisitStatus),
+			LastSnapshot:           row.LastSnapshot,
+			NextVisitQueuePosition: row.NextVisitQueuePosition,
+			NextPositionOffset:     row.NextPositionOffset,
+			SuccessiveVisits:       row.SuccessiveVisits,
+		})
+	}
+	for _, p := range positions {
+		known.QueuePositions[p.VisitType] = p.Position
+	}
+	return known, nil
+}
+
+// writeVisits updates the rows of known and inserts the others, in the order of
+// their keys: every member waits for another in the same order.
+func (tx *Tx) writeVisits(ctx context.Context, known []scheduler.VisitStats, changes VisitChanges) error {
+	hasRow := make(map[scheduler.OriginKey]bool, len(known))
+	for i := range known {
+		hasRow[scheduler.OriginKey{URL: known[i].URL, VisitType: known[i].VisitType}] = true
+	}
+	var old, fresh []*scheduler.VisitStats
+	for _, s := range changes.Stats {
+		if hasRow[scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}] {
+			old = append(old, s)
+		} else {
+			fresh = append(fresh, s)
+		}
+	}
+	if len(old) > 0 {
+		if err := tx.q.UpdateVisitStats(ctx, statsColumns(old)); err != nil {
+			return err
+		}
+	}
+	if len(fresh) > 0 {
+		slices.SortFunc(fresh, func(a, b *scheduler.VisitStats) int {
+			return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.VisitType, b.VisitType))
+		})
+		inserted, err := tx.q.InsertVisitStats(ctx, queries.InsertVisitStatsParams(statsColumns(fresh)))
+		if err != nil {
+			return err
+		}
+		if inserted < int64(len(fresh)) {
+			return errStatsAppeared
+		}
+	}
+	if len(changes.DisabledURLs) > 0 {
+		if _, err := tx.q.DisableListedOrigins(ctx, changes.DisabledURLs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func statsColumns(stats []*scheduler.VisitStats) queries.UpdateVisitStatsParams {
+	var c queries.UpdateVisitStatsParams
+	for _, s := range stats {
+		c.Urls = append(c.Urls, s.URL)
+		c.VisitTypes = append(c.VisitTypes, s.VisitType)
+		var successful time.Time
+		if s.LastSuccessful != nil {
+			successful = *s.LastSuccessful
+		}
+		c.Succeeded = append(c.Succeeded, s.LastSuccessful != nil)
+		c.LastSuccessful = append(c.LastSuccessful, successful)
+		c.LastVisit = append(c.LastVisit, *s.LastVisit)
+		c.LastVisitStatus = append(c.LastVisitStatus, string(s.LastVisitStatus))
+		c.LastSnapshot = append(c.LastSnapshot, s.LastSnapshot)
+		c.NextVisitQueuePosition = append(c.NextVisitQueuePosition, *s.NextVisitQueuePosition)
+		c.NextPositionOffset = append(c.NextPositionOffset, s.NextPositionOffset)
+		c.SuccessiveVisits = append(c.SuccessiveVisits, s.SuccessiveVisits)
+	}
+	return c
+}
+
+// RejectRecords keeps where records are that were set aside, the latest 10,000.
+// One that was kept before stays as it was.
+func (s *Store) RejectRecords(ctx context.Context, records []RejectedRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	if len(records) > maxRejectedRecords {
+		records = records[len(records)-maxRejectedRecords:]
+	}
+	var c queries.InsertRejectedRecordsParams
+	for _, r := range records {
+		c.Topics = append(c.Topics, r.Topic)
+		c.Partitions = append(c.Partitions, r.Partition)
+		c.RecordOffsets = append(c.RecordOffsets, r.Offset)
+		c.Kinds = append(c.Kinds, r.Kind)
+		c.Details = append(c.Details, r.Detail)
+	}
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.InsertRejectedRecords(ctx, c); err != nil {
+			return err
+		}
+		return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords)
+	})
+	if err != nil {
+		return fmt.Errorf("set %d journal records aside: %w", len(records), err)
+	}
+	return nil
+}
