@@ -95,11 +95,17 @@ delete from scheduler_go.run_starts where recorded < @before;
 -- name: ForgetDurations :execrows
 delete from scheduler_go.run_durations where recorded < @before;
 
--- RejectEvents keeps events that cannot be applied.
+-- RejectEvents keeps events that cannot be applied, if they are about runs of
+-- ours.
 -- name: RejectEvents :exec
 insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
-select unnest(@received::timestamptz[]), unnest(@backend_ids::text[]), unnest(@events::text[]),
-       unnest(@sqlstates::text[]), unnest(@reasons::text[]);
+select e.received, e.backend_id, e.event, e.sqlstate, e.reason
+from (select unnest(@received::timestamptz[]) as received,
+             unnest(@backend_ids::text[]) as backend_id,
+             unnest(@events::text[]) as event,
+             unnest(@sqlstates::text[]) as sqlstate,
+             unnest(@reasons::text[]) as reason) e
+where exists (select from public.task_run r where r.backend_id = e.backend_id);
 
 -- ForgetRejectedEvents keeps the newest rows only.
 -- name: ForgetRejectedEvents :exec

@@ -256,8 +256,13 @@ func (q *Queries) RecordStarts(ctx context.Context, arg RecordStartsParams) ([]i
 
 const rejectEvents = `-- name: RejectEvents :exec
 insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
-select unnest($1::timestamptz[]), unnest($2::text[]), unnest($3::text[]),
-       unnest($4::text[]), unnest($5::text[])
+select e.received, e.backend_id, e.event, e.sqlstate, e.reason
+from (select unnest($1::timestamptz[]) as received,
+             unnest($2::text[]) as backend_id,
+             unnest($3::text[]) as event,
+             unnest($4::text[]) as sqlstate,
+             unnest($5::text[]) as reason) e
+where exists (select from public.task_run r where r.backend_id = e.backend_id)
 `
 
 type RejectEventsParams struct {
@@ -268,7 +273,8 @@ type RejectEventsParams struct {
 	Reasons    []string
 }
 
-// RejectEvents keeps events that cannot be applied.
+// RejectEvents keeps events that cannot be applied, if they are about runs of
+// ours.
 func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) error {
 	_, err := q.db.Exec(ctx, rejectEvents,
 		arg.Received,
