@@ -213,20 +213,20 @@ func missingTables(ctx context.Context, db querier) ([]string, error) {
 func publicObjects(ctx context.Context, db querier) ([]string, error) {
 	names, err := collect[string](ctx, db, `
 		with objects as (
-		  select 'pg_class'::regclass as catalogue, oid, 'relation ' || relname as name
-		    from pg_class where relnamespace = to_regnamespace('public') and relkind in ('r', 'p', 'v', 'm', 'f', 'S')
+		  select 'pg_class'::regclass as catalogue, oid, 1 as rank, 'table ' || relname as name
+		    from pg_class where relnamespace = to_regnamespace('public') and relkind in ('r', 'p', 'v', 'm', 'f')
 		  union all
-		  select 'pg_type'::regclass, oid, 'type ' || typname
+		  select 'pg_type'::regclass, oid, 2, 'type ' || typname
 		    from pg_type where typnamespace = to_regnamespace('public') and typtype in ('e', 'd', 'r')
 		  union all
-		  select 'pg_proc'::regclass, oid, 'function ' || proname
+		  select 'pg_proc'::regclass, oid, 3, 'function ' || proname
 		    from pg_proc where pronamespace = to_regnamespace('public')
 		)
 		select name from objects
 		 where not exists (
 		   select from pg_depend
 		    where classid = objects.catalogue and objid = objects.oid and deptype = 'e')
-		 order by name limit 5`)
+		 order by rank, name limit 5`)
 	if err != nil {
 		return nil, fmt.Errorf("look whether the database is empty: %w", err)
 	}
