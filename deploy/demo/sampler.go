@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// sampler watches the length of the visits' queue. It asks the broker itself,
+// and not our code, which it is there to check.
+//
+// No one question gives the exact length: a passive declaration counts at once,
+// but only messages that are ready; the management API also counts those that
+// are unacknowledged, but up to five seconds late. Both are true of some moment,
+// so the highest figure of either is a length that the queue has really had.
+type sampler struct {
+	resources *resources
+
+	mu    sync.Mutex
+	ready int // at the last look
+	peak  int
+}
+
+// Intervals between looks at the queue.
+const (
+	readyInterval  = 50 * time.Millisecond
+	lengthInterval = time.Second
+)
+
+// current returns the messages that were ready at the last look.
+func (s *sampler) current() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
+// highest returns the greatest length seen.
+func (s *sampler) highest() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peak
+}
+
+// run samples until ctx ends.
+func (s *sampler) run(ctx context.Context) error {
+	conn, err := amqp.Dial(s.resources.brokerURL)
+	if err != nil {
+		return fmt.Errorf("sample the queue: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	var channel *amqp.Channel
+	ready, length := time.NewTicker(readyInterval), time.NewTicker(lengthInterval)
+	defer ready.Stop()
+	defer length.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ready.C:
+			if channel == nil || channel.IsClosed() {
+				if channel, err = conn.Channel(); err != nil {
+					return fmt.Errorf("sample the queue: %w", err)
+				}
+			}
+			queue, err := channel.QueueDeclarePassive(loadTask, true, false, false, false, nil)
+			if missing := (*amqp.Error)(nil); errors.As(err, &missing) && missing.Code == amqp.NotFound {
+				continue // not declared yet
+			}
+			if err != nil {
+				return fmt.Errorf("sample the queue: %w", err)
+			}
+			s.mu.Lock()
+			s.ready = queue.Messages
+			s.peak = max(s.peak, queue.Messages)
+			s.mu.Unlock()
+		case <-length.C:
+			queue, err := s.resources.queue(ctx, loadTask)
+			if err != nil {
+				continue // not declared yet, or ctx has ended
+			}
+			s.mu.Lock()
+			s.peak = max(s.peak, queue.Messages)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// queueState is what the management API says of a queue.
+type queueState struct {
+	Messages int `json:"messages"` // ready and unacknowledged
+	Counts   struct {
+		Publish int `json:"publish"` // since the queue was made
+	} `json:"message_stats"`
+}
+
+func (r *resources) queue(ctx context.Context, name string) (queueState, error) {
+	var state queueState
+	response, err := manage(ctx, r.managementURL, http.MethodGet, "", "api", "queues", r.name, name)
+	if err != nil {
+		return state, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return state, json.NewDecoder(response.Body).Decode(&state)
+}
