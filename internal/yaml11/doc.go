@@ -7,5 +7,6 @@
 //
 // Parse returns a tree without aliases that is safe to walk: one that refers to
 // itself, or that grows beyond measure when its aliases are followed, is an
-// error.
+// error. Errors name the line and quote nothing of the text, which may be a
+// password.
 package yaml11

@@ -29,7 +29,7 @@ func JSON(n *yaml.Node) (json.RawMessage, error) {
 
 func writeJSON(buf *bytes.Buffer, n *yaml.Node) error {
 	if n.Style&yaml.TaggedStyle != 0 && (n.Kind == yaml.MappingNode && n.Tag != "!!map" || n.Kind == yaml.SequenceNode && n.Tag != "!!seq") {
-		return fmt.Errorf("yaml: line %d: a value tagged %s has no form in JSON", n.Line, n.Tag)
+		return fmt.Errorf("yaml: line %d: a value with this tag has no form in JSON", n.Line)
 	}
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -105,7 +105,7 @@ func scalarText(n *yaml.Node) (string, error) {
 		err := encoder.Encode(v)
 		return strings.TrimSuffix(text.String(), "\n"), err
 	}
-	return "", fmt.Errorf("yaml: line %d: %s has no form in JSON", n.Line, n.Value)
+	return "", fmt.Errorf("yaml: line %d: a date, binary or infinite value has no form in JSON", n.Line)
 }
 
 // PythonFloat is Python's repr of a finite f: the shortest digits that give f

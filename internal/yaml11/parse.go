@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -22,7 +23,7 @@ func Parse(text []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, withoutContent(err, text)
 	case len(document.Content) == 0:
 		return nil, nil
 	}
@@ -30,11 +31,25 @@ func Parse(text []byte) (*yaml.Node, error) {
 	if err := decoder.Decode(&second); err == nil {
 		return nil, fmt.Errorf("yaml: line %d: a second document; only one is expected", second.Line)
 	} else if !errors.Is(err, io.EOF) {
-		return nil, err
+		return nil, withoutContent(err, text)
 	}
 	budget := maxNodes
 	return follow(document.Content[0], &budget, map[*yaml.Node]bool{})
 }
+
+// withoutContent hides the one thing that the parser quotes, the name of an
+// unknown anchor: a password that begins with a * ends up there. The line, which
+// the parser leaves out, is that of its first use.
+func withoutContent(err error, text []byte) error {
+	m := unknownAnchor.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	before, _, _ := bytes.Cut(text, []byte("*"+m[1]))
+	return fmt.Errorf("yaml: line %d: an alias (*name) of an unknown anchor; a text that begins with * must be quoted", 1+bytes.Count(before, []byte("\n")))
+}
+
+var unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 
 // follow replaces the aliases below n by what they stand for. open holds the
 // nodes that n is inside of.
@@ -46,7 +61,7 @@ func follow(n *yaml.Node, budget *int, open map[*yaml.Node]bool) (*yaml.Node, er
 		return nil, fmt.Errorf("yaml: line %d: the document is too large with its aliases followed", n.Line)
 	}
 	if open[n] {
-		return nil, fmt.Errorf("yaml: line %d: the anchor %q contains itself", n.Line, n.Anchor)
+		return nil, fmt.Errorf("yaml: line %d: an anchor whose value contains itself", n.Line)
 	}
 	open[n] = true
 	defer delete(open, n)

@@ -1,0 +1,414 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// write makes a configuration file and gives its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "scheduler.yml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const full = `
+# A file as it is shared with Python components.
+scheduler:
+  cls: local
+  db: host=db.example dbname=scheduler user=swh password=s3cret
+  min_pool_conns: 1
+  max_pool_conns: 20
+celery:
+  task_broker: amqp://swh:s3cret@mq.example:5672//;amqps://swh:s3cret@mq2.example//
+  task_queues: [a, b]
+  broker_transport_options: {confirm_publish: true}
+  task_modules: []
+  sentry_settings_for_celery_tasks: {swh: {dsn: x}}
+rabbitmq: {management_url: "http://swh:s3cret@mq.example:15672"}
+journal:
+  cls: kafka
+  brokers: [k1:9092, "k2:9092, k3:9092"]
+  group_id: swh.scheduler
+  prefix: swh.journal.objects
+  privileged: no
+  batch_size: 1_000
+  auto_offset_reset: latest
+  on_eof: stop
+  stop_after_objects: 5
+  consumer_settings:
+    security.protocol: SASL_SSL
+    sasl.password: s3cret
+    session.timeout.ms: 600000
+    enable.partition.eof: true
+    debug: null
+scheduling_policy:
+  hg:
+  - {policy: oldest_scheduled_first, weight: 3, enabled: off, tablesample: "0.5",
+     absolute_cooldown: 12:00:00, scheduled_cooldown: 7 days, failed_cooldown: null, not_found_cooldown: 1h30m}
+  - &lister
+    policy: first_visits_after_listing
+    weight: 0.5
+    lister_uuid: 5c1a0fbd-22e7-4a39-8cd7-5a3a8f1f0a51
+    lister_name: gitea
+    lister_instance_name: null
+  ipfs: [*lister]
+no_origins_scheduled_backoff: 20:00
+storage: {cls: remote, url: x}
+sentry: null
+`
+
+func TestLoad(t *testing.T) {
+	path := write(t, full)
+	got, warnings, err := Load(path)
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	want := Default()
+	want.File = path
+	want.Scheduler = Scheduler{Cls: Postgres, DB: "host=db.example dbname=scheduler user=swh password=s3cret", MaxPoolConns: 20}
+	want.Celery.TaskBroker = "amqp://swh:s3cret@mq.example:5672//;amqps://swh:s3cret@mq2.example//"
+	want.RabbitMQ.ManagementURL = "http://swh:s3cret@mq.example:15672"
+	want.Journal = Journal{
+		Brokers: []string{"k1:9092", "k2:9092", "k3:9092"}, GroupID: "swh.scheduler", Prefix: "swh.journal.objects",
+		BatchSize: 1000, AutoOffsetReset: "latest", OnEOF: "stop", StopAfterObjects: 5,
+		ConsumerSettings: Settings{
+			"security.protocol": "SASL_SSL", "sasl.password": "s3cret",
+			"session.timeout.ms": "600000", "enable.partition.eof": "true",
+		},
+	}
+	first := Policy{Weight: 0.5, Filter: scheduler.VisitFilter{
+		Policy: scheduler.FirstVisitsAfterListing, Cooldowns: scheduler.DefaultCooldowns, ListerName: "gitea",
+		ListerID: uuid.NullUUID{UUID: uuid.MustParse("5c1a0fbd-22e7-4a39-8cd7-5a3a8f1f0a51"), Valid: true},
+	}}
+	want.SchedulingPolicy["hg"] = []Policy{{Weight: 3, Filter: scheduler.VisitFilter{
+		Policy: scheduler.OldestScheduledFirst, Disabled: true, TableSample: 0.5,
+		Cooldowns: scheduler.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
+	}}, first}
+	want.SchedulingPolicy["ipfs"] = []Policy{first}
+	want.NoOriginsScheduledBackoff = 20 * time.Minute
+	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// reveal compares secrets as texts: a difference of two secrets does not show.
+func reveal(c *Config) any {
+	return []any{*c, string(c.Scheduler.DB), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), map[string]string(c.Journal.ConsumerSettings)}
+}
+
+// What a file leaves out, or leaves null, has its default.
+func TestLoadDefaults(t *testing.T) {
+	for _, text := range []string{
+		"scheduler: {cls: remote, url: 'http://x'}",
+		"scheduler: {cls: remote, url: 'http://x', db: null}\ncelery:\njournal: {batch_size: null}\nrabbitmq: ~\nscheduling_policy: null\nno_origins_scheduled_backoff: null",
+	} {
+		got, warnings, err := Load(write(t, text))
+		if err != nil || len(warnings) > 0 {
+			t.Fatal(err, warnings)
+		}
+		want := Default()
+		want.File, want.Scheduler = got.File, Scheduler{Cls: Remote, URL: "http://x"}
+		if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	const base = "scheduler: {cls: local, db: dbname=x}\n"
+	for _, tc := range []struct{ text, want string }{
+		{"", "F: is empty: expected a mapping with a scheduler section"},
+		{"# nothing\n", "F: is empty: expected a mapping with a scheduler section"},
+		{"- a", "F:1:1: must be a mapping with a scheduler section, not a list"},
+		{"just a text", "F:1:1: must be a mapping with a scheduler section, not a text"},
+		{"scheduler: [a\ncelery: b", "F:1: is not YAML: did not find expected ',' or ']'"},
+		{"a: 1\nb: \"x\n", "F:2: is not YAML: found unexpected end of stream"},
+		{"a: 1\nb: *s3cret\n", "F:2: is not YAML: an alias (*name) of an unknown anchor; a text that begins with * must be quoted"},
+		{"a: 1\n---\nb: 1", "F:2: is not YAML: a second document; only one is expected"},
+		{"scheduler: s3cret", "F:1:12: scheduler must be a mapping, not a text"},
+		{"scheduler:\n  cls: postgres\n  db: x", "F:2:8: scheduler.cls must be postgresql, local or remote (did you mean postgresql?), not a text"},
+		{"scheduler:\n  cls: memory\n", "F:2:8: scheduler.cls must be postgresql, local or remote, not a text"},
+		{"scheduler:\n  cls: local\n  db: 5\n", "F:3:7: scheduler.db must be a text, not a whole number"},
+		{"scheduler: {db: !s3cret x}", "F:1:17: scheduler.db must be a text, not a value with a tag or form that is not known here (quote a text that begins with !)"},
+		{"scheduler: {max_pool_conns: 0}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1"},
+		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
+		{base + "journal:\n  batch_size: -1", "F:3:15: journal.batch_size must be a whole number of at least 1"},
+		{base + "journal:\n  batch_size: many", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
+		{base + "journal:\n  batch_size: 1e3", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
+		{base + "journal:\n  batch_size: 99999999999999999999", "F:3:15: journal.batch_size must be a whole number of at least 1"},
+		{base + "journal:\n  brokers: 9092", "F:3:12: journal.brokers must be a text or a list of texts, not a whole number"},
+		{base + "journal:\n  brokers: [a, {b: c}]", "F:3:16: journal.brokers[1] must be a text, not a mapping"},
+		{base + "journal:\n  on_eof: restrat", "F:3:11: journal.on_eof must be continue, stop or restart (did you mean restart?), not a text"},
+		{base + "journal:\n  on_eof: stop\n  stop_on_eof: true", "F:3:3: journal has both on_eof and stop_on_eof; keep on_eof"},
+		{base + "journal:\n  auto_offset_reset: smallest", "F:3:22: journal.auto_offset_reset must be earliest or latest, not a text"},
+		{base + "journal:\n  privileged: 1", "F:3:15: journal.privileged must be true or false, not a whole number"},
+		{base + "journal:\n  consumer_settings: [a]", "F:3:22: journal.consumer_settings must be a mapping of Kafka settings, not a list"},
+		{base + "journal:\n  consumer_settings: {sasl.password: [s3cret]}", "F:3:38: journal.consumer_settings.sasl.password must be a text, a number, true or false, not a list"},
+		{base + "no_origins_scheduled_backoff: -5", "F:2:31: no_origins_scheduled_backoff must be a number of at least 0"},
+		{base + "no_origins_scheduled_backoff: .inf", "F:2:31: no_origins_scheduled_backoff must be a number of at least 0"},
+		{base + "no_origins_scheduled_backoff: 1.0e+40", "F:2:31: no_origins_scheduled_backoff must be a number of seconds below 100 years"},
+		{base + "no_origins_scheduled_backoff: 5 minutes", "F:2:31: no_origins_scheduled_backoff must be a number of at least 0, not a text"},
+		{base + "scheduling_policy: []", "F:2:20: scheduling_policy must be a mapping from visit types to lists of policies, not a list"},
+		{base + "scheduling_policy: {git: {policy: x}}", "F:2:26: scheduling_policy.git must be a list of policies, not a mapping"},
+		{base + "scheduling_policy: {git: []}", "F:2:26: scheduling_policy.git needs at least one policy with a weight above 0"},
+		{base + "scheduling_policy: {git: [{weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs a policy"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1}, {policy: stop_after_success, weight: 2}]}", "F:2:68: scheduling_policy.git[1] names a policy that is there already; a visit type has each one once"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_sucess, weight: 1}]}", "F:2:36: scheduling_policy.git[0].policy must be oldest_scheduled_first, stop_after_success, never_visited_oldest_update_first, already_visited_order_by_lag, origins_without_last_update or first_visits_after_listing (did you mean stop_after_success?), not a text"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, failed_cooldown: soon}]}", `F:2:84: scheduling_policy.git[0].failed_cooldown must be a duration such as "12 hours", 12h30m, a number of seconds, or null for none, not a text`},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, tablesample: 101}]}", "F:2:80: scheduling_policy.git[0].tablesample must be a percentage between 0 and 100"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, lister_uuid: x}]}", "F:2:80: scheduling_policy.git[0].lister_uuid must be a UUID, not a text"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, dry_run: true}]}", "F:2:76: scheduling_policy.git[0].dry_run is of no use to a daemon; remove it"},
+		{base + "scheduling_policy: {git: [{policy: first_visits_after_listing, weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs lister_uuid, or lister_name and lister_instance_name, with the policy first_visits_after_listing"},
+	} {
+		_, _, err := parse("F", []byte(tc.text))
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("%q:\n got %v\nwant %s", tc.text, err, tc.want)
+		}
+	}
+}
+
+// One run names everything that is wrong.
+func TestAllErrorsAtOnce(t *testing.T) {
+	_, _, err := parse("F", []byte("scheduler: {cls: 1}\ncelery: 2\njournal: {batch_size: x}"))
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("want three lines, got %v", err)
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	dir := t.TempDir()
+	big := write(t, strings.Repeat("#", maxFileSize+1))
+	for _, tc := range []struct{ path, want string }{
+		{filepath.Join(dir, "none.yml"), "does not exist: expected a YAML file"},
+		{dir, "is a directory: expected a YAML file"},
+		{big, "is larger than 1 MB: expected a YAML file"},
+		{filepath.Join(big, "below"), "cannot be read: not a directory"},
+	} {
+		_, _, err := Load(tc.path)
+		if want := tc.path + ": " + tc.want; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// As the peer, a file may be named without its extension.
+func TestLoadFindsTheExtension(t *testing.T) {
+	path := write(t, "scheduler: {cls: local, db: dbname=x}")
+	c, _, err := Load(strings.TrimSuffix(path, ".yml"))
+	if err != nil || c.File != path {
+		t.Errorf("got %v, %v", c, err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want []string
+	}{
+		{"scheduller: {}", []string{"F:1:1: scheduller is not a known key; it is ignored (did you mean scheduler?)"}},
+		{"zzzzzzzz: 1", []string{"F:1:1: zzzzzzzz is not a known key; it is ignored"}},
+		{"celery:\n  task_brokre: x", []string{"F:2:3: celery.task_brokre is not a known key; it is ignored (did you mean task_broker?)"}},
+		{"celery:\n  worker_prefetch_multipler: 1", []string{"F:2:3: celery.worker_prefetch_multipler is not a known key; it is ignored (did you mean worker_prefetch_multiplier?)"}},
+		{"journal:\n  groupid: x", []string{"F:2:3: journal.groupid is not a known key; it is ignored (did you mean group_id?)"}},
+		{"journal:\n  security.protocol: x", []string{"F:2:3: journal.security.protocol is a Kafka setting; move it to journal.consumer_settings"}},
+		{"journal:\n  stop_on_eof: on", []string{"F:2:16: journal.stop_on_eof is deprecated; write on_eof: stop"}},
+		{"rabbitmq: {url: x}", []string{"F:1:12: rabbitmq.url is not a known key; it is ignored"}},
+		{"scheduling_policy: {git: [{policy: stop_after_success, weight: 1, table_sample: 1}]}", []string{"F:1:67: scheduling_policy.git[0].table_sample is not a known key; it is ignored (did you mean tablesample?)"}},
+		{"celery: {}\ncelery: {}", []string{"F:2:1: celery is there twice; only the last one counts"}},
+		{"celery:\n  amqp://guest:s3cret@h//: x", []string{"F:2:3: celery.(a key) is not a known key; it is ignored"}},
+		{"storage: 1\nobjstorage: {}\nsentry: x\nstatsd: y\ndeposit: z", nil},
+		{"scheduler: {timeout: 5, min_pool_conns: 1}", nil},
+	} {
+		_, warnings, err := parse("F", []byte(tc.text))
+		if err != nil {
+			t.Errorf("%q: %v", tc.text, err)
+		}
+		var got []string
+		for _, w := range warnings {
+			got = append(got, w.String())
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%q:\n got %q\nwant %q", tc.text, got, tc.want)
+		}
+	}
+}
+
+// Settings written straight into the section count, as with the peer, but those
+// in their own place win.
+func TestLooseConsumerSettings(t *testing.T) {
+	c, _, err := parse("F", []byte("journal:\n  a.b: 1\n  c.d: 2\n  consumer_settings: {a.b: 3}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"a.b": "3", "c.d": "2"}, map[string]string(c.Journal.ConsumerSettings)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestGroupInstanceIDFromTheEnvironment(t *testing.T) {
+	t.Setenv("KAFKA_GROUP_INSTANCE_ID", "journal-1")
+	c, _, err := Load(write(t, "journal: {consumer_settings: {group.instance.id: other}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Journal.ConsumerSettings["group.instance.id"]; got != "journal-1" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	c, _, err := parse("F", []byte("scheduler: {cls: local}\n\njournal:\n  group_id: x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"journal.brokers":    "F:3: journal.brokers is missing: expected x",
+		"scheduler.db":       "F:1: scheduler.db is missing: expected x",
+		"celery.task_broker": "F: celery.task_broker is missing: expected x",
+	} {
+		if got := c.Missing(key, "x").Error(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"12 hours": 12 * time.Hour, "12h30m": 12*time.Hour + 30*time.Minute, "7 days": 7 * 24 * time.Hour,
+		"1 day 02:03:04.5": 26*time.Hour + 3*time.Minute + 4500*time.Millisecond, "02:00": 2 * time.Hour,
+		"1 Week, 2 DAYS": 9 * 24 * time.Hour, "1.5h": 90 * time.Minute, ".5 d": 12 * time.Hour, "250ms": 250 * time.Millisecond,
+		"0s": 0,
+	} {
+		if got, err := parseDuration(text); err != nil || got != want {
+			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "12", "h", "-1 hour", "1 month", "1 hour x", "02:60", "1 day 02:00 3", "999999999 days", "1e9h"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("%q: got %s, want an error", text, got)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"start-runner", "start-listener", "task", "task-type", "migrate"}
+	for name, want := range map[string]string{
+		"start-runer": "start-runner", "tsak": "task", "tasktype": "task-type", "MIGRATE": "migrate", "x": "", "": "", "frobnicate": "",
+	} {
+		if got := Nearest(name, known); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Every setting of the Celery that is installed is passed over in silence.
+func TestKnowsAllOfCelery(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(testenv.Python(t), "-c",
+		"from celery.app.defaults import NAMESPACES, flatten\nfor key, _ in flatten(NAMESPACES): print(key)").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := strings.Fields(string(out))
+	if len(settings) < 100 {
+		t.Fatalf("Celery has only %d settings?", len(settings))
+	}
+	_, warnings, err := parse("F", []byte("celery:\n  "+strings.Join(settings, ": null\n  ")+": null\n"))
+	if err != nil || len(warnings) > 0 {
+		t.Error(err, warnings)
+	}
+}
+
+// The defaults are those of the installed peer.
+func TestDefaultPolicyIsThePeers(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(testenv.Python(t), "-c",
+		"import json\nfrom swh.scheduler.celery_backend.recurrent_visits import DEFAULT_POLICY_CONFIG\nprint(json.dumps({'scheduling_policy': DEFAULT_POLICY_CONFIG}))").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, warnings, err := parse("F", out)
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	if diff := cmp.Diff(c.SchedulingPolicy, DefaultSchedulingPolicy()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A secret shows in no error, no warning, and however a Config is printed,
+// logged or encoded, wherever in the file the secret stands.
+func TestSecretsStaySecret(t *testing.T) {
+	const secret = "s3cret"
+	var out bytes.Buffer
+	c, warnings, err := Load(write(t, full))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		fmt.Fprintf(&out, verb+verb+verb+verb, c, *c, c.Scheduler, c.Journal.ConsumerSettings)
+	}
+	if err := json.NewEncoder(&out).Encode(c); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(h).Info("x", "config", c, "value", *c, "celery", c.Celery, "secret", c.Scheduler.DB, "settings", c.Journal.ConsumerSettings)
+	}
+	if !strings.Contains(out.String(), redacted) {
+		t.Error("nothing was redacted?")
+	}
+	// The secret in every place of the file in turn: as a value, as a key, in
+	// the middle of broken syntax.
+	for i := 0; i < len(full); i += 3 {
+		for _, planted := range []string{" s3cret:x@y ", " *s3cret ", " !s3cret ", " &s3cret ", " 's3cret\n", " [s3cret] ", "\ns3cret/@: ", " {s3cret/@: 1} "} {
+			text := strings.ReplaceAll(full[:i], secret, "x") + planted + strings.ReplaceAll(full[i:], secret, "x")
+			c, warnings, err := parse("F", []byte(text))
+			if c != nil {
+				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy = "", "", nil, nil // addresses and names, not secrets
+				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
+			}
+			fmt.Fprintln(&out, c, warnings, err)
+		}
+	}
+	if at := strings.Index(out.String(), secret); at >= 0 {
+		t.Errorf("the secret shows: …%s…", out.String()[max(0, at-200):at+50])
+	}
+}
+
+// No text makes the reader panic, and every error says where it is from.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(full))
+	f.Add([]byte("scheduler: {cls: 1, db: [], url: {}}\njournal: {stop_on_eof: 1, brokers: {}}\nscheduling_policy: {a: [1, {policy: 1}], ? [x] : 1}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, _, err := parse("F", text)
+		if (c == nil) == (err == nil) {
+			t.Errorf("got %v and %v", c, err)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "F:") {
+			t.Errorf("%q does not name the file", err)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/internal/yaml11"
+)
+
+// maxFileSize bounds what is read: a configuration is some kilobytes, a file
+// named by mistake may be anything.
+const maxFileSize = 1 << 20
+
+// Load reads the file at path, which may begin with ~/ and leave out .yml. All
+// that is wrong with it comes back at once, each an *Error, joined.
+func Load(path string) (*Config, []Warning, error) {
+	text, file, err := readFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, warnings, err := parse(file, text)
+	if err != nil {
+		return nil, warnings, err
+	}
+	if id := os.Getenv("KAFKA_GROUP_INSTANCE_ID"); id != "" {
+		c.Journal.ConsumerSettings["group.instance.id"] = id
+	}
+	return c, warnings, nil
+}
+
+func readFile(path string) (text []byte, file string, err error) {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, "", fmt.Errorf("%s: %w", path, err)
+		}
+		path = filepath.Join(home, rest)
+	}
+	for _, file = range []string{path, path + ".yml"} {
+		info, err := os.Stat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, "", &Error{File: file, Problem: "cannot be read: " + cause(err)}
+		case info.IsDir():
+			return nil, "", &Error{File: file, Problem: "is a directory: expected a YAML file"}
+		case info.Size() > maxFileSize:
+			return nil, "", &Error{File: file, Problem: "is larger than 1 MB: expected a YAML file"}
+		}
+		text, err = os.ReadFile(file)
+		if err != nil {
+			return nil, "", &Error{File: file, Problem: "cannot be read: " + cause(err)}
+		}
+		return text, file, nil
+	}
+	return nil, "", &Error{File: path, Problem: "does not exist: expected a YAML file"}
+}
+
+// cause is err without the path, which Error already names.
+func cause(err error) string {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathError.Err.Error()
+	}
+	return err.Error()
+}
+
+var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
+
+// parse reads the text of a file.
+func parse(file string, text []byte) (*Config, []Warning, error) {
+	root, err := yaml11.Parse(text)
+	if err != nil {
+		m := syntaxError.FindStringSubmatch(err.Error())
+		if m == nil {
+			return nil, nil, &Error{File: file, Problem: "is not YAML"}
+		}
+		line, _ := strconv.Atoi(m[1])
+		return nil, nil, &Error{File: file, Line: line, Problem: "is not YAML: " + m[2]}
+	}
+	switch {
+	case root == nil:
+		return nil, nil, &Error{File: file, Problem: "is empty: expected a mapping with a scheduler section"}
+	case root.Kind != yaml.MappingNode:
+		return nil, nil, &Error{File: file, Line: root.Line, Column: root.Column,
+			Problem: "must be a mapping with a scheduler section, not " + kind(root)}
+	}
+	c := Default()
+	c.File = file
+	r := &reader{file: file, lines: c.lines}
+	c.read(value{reader: r, node: root})
+	if len(r.errors) > 0 {
+		return nil, r.warnings, errors.Join(r.errors...)
+	}
+	return c, r.warnings, nil
+}
+
+// read fills c from the root of a file.
+func (c *Config) read(root value) {
+	fields := map[string]func(value){
+		"scheduler":                    c.Scheduler.read,
+		"celery":                       c.Celery.read,
+		"rabbitmq":                     c.RabbitMQ.read,
+		"journal":                      c.Journal.read,
+		"scheduling_policy":            func(v value) { schedulingPolicy(v, c.SchedulingPolicy) },
+		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
+	}
+	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
+}
+
+func (s *Scheduler) read(v value) {
+	fields := map[string]func(value){
+		"cls":            func(v value) { s.Cls = v.oneOf(Postgres, "local", Remote) },
+		"db":             func(v value) { s.DB = Secret(v.text()) },
+		"url":            func(v value) { s.URL = Secret(v.text()) },
+		"max_pool_conns": func(v value) { s.MaxPoolConns = v.whole(1) },
+	}
+	v.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(schedulerKeys)) })
+	if s.Cls == "local" {
+		s.Cls = Postgres
+	}
+}
+
+func (c *Celery) read(v value) {
+	fields := map[string]func(value){
+		"task_broker": func(v value) { c.TaskBroker = Secret(v.text()) },
+	}
+	v.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(celeryKeys+workerKeys)) })
+}
+
+func (r *RabbitMQ) read(v value) {
+	fields := map[string]func(value){
+		"management_url": func(v value) { r.ManagementURL = Secret(v.text()) },
+	}
+	v.section(fields, func(e entry) { e.unknown(keysOf(fields), nil) })
+}
+
+func (j *Journal) read(v value) {
+	fallback := Settings{} // settings written outside of consumer_settings, which win
+	fields := map[string]func(value){
+		"brokers":            func(v value) { j.Brokers = v.texts() },
+		"group_id":           func(v value) { j.GroupID = v.text() },
+		"prefix":             func(v value) { j.Prefix = v.text() },
+		"privileged":         func(v value) { j.Privileged = v.flag() },
+		"batch_size":         func(v value) { j.BatchSize = v.whole(1) },
+		"auto_offset_reset":  func(v value) { j.AutoOffsetReset = v.oneOf("earliest", "latest") },
+		"on_eof":             func(v value) { j.OnEOF = v.oneOf("continue", "stop", "restart") },
+		"stop_on_eof":        j.readStopOnEOF,
+		"stop_after_objects": func(v value) { j.StopAfterObjects = v.whole(0) },
+		"consumer_settings": func(v value) {
+			for _, e := range v.entries("a mapping of Kafka settings") {
+				if !e.isNull() {
+					j.ConsumerSettings[e.name] = e.setting()
+				}
+			}
+		},
+	}
+	v.section(fields, func(e entry) {
+		// The peer passes on to Kafka what it does not know. Kafka's settings
+		// have dots in their names; anything else is more likely a mistake.
+		if !strings.Contains(e.name, ".") {
+			e.unknown(keysOf(fields), strings.Fields(journalKeys))
+			return
+		}
+		if !e.isNull() {
+			fallback[e.name] = e.setting()
+		}
+		e.warn("is a Kafka setting; move it to journal.consumer_settings")
+	})
+	if v.lines["journal.stop_on_eof"] > 0 && v.lines["journal.on_eof"] > 0 {
+		v.problem("has both on_eof and stop_on_eof; keep on_eof")
+	}
+	for name, setting := range fallback {
+		if _, ok := j.ConsumerSettings[name]; !ok {
+			j.ConsumerSettings[name] = setting
+		}
+	}
+}
+
+// readStopOnEOF reads the older form of on_eof.
+func (j *Journal) readStopOnEOF(v value) {
+	j.OnEOF = "continue"
+	if v.flag() {
+		j.OnEOF = "stop"
+	}
+	v.warnings = append(v.warnings, Warning{v.file, v.node.Line, v.node.Column, v.key, "is deprecated; write on_eof: " + j.OnEOF})
+}
