@@ -1,0 +1,202 @@
+package celery
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// The AMQP library has two gaps that only show on the wire. It leaves out the
+// priority property when it is 0, which Celery always sends; and it gathers a
+// delivery of any size in memory before anybody can object. framedConn sits
+// between the library and the socket and closes both: it puts the priority
+// into outgoing content headers that lack one, and cuts incoming bodies off
+// one byte above a limit, so that the consumer sees that they were too long.
+
+const (
+	frameHeader    = 2
+	frameBody      = 3
+	frameEnd       = 0xCE
+	frameHeaderLen = 7 // type, channel, size of the payload
+
+	// maxFrame is what the client asks for when the connection is tuned, and
+	// RabbitMQ's own default.
+	maxFrame = 128 << 10
+
+	flagContentType     = 1 << 15
+	flagContentEncoding = 1 << 14
+	flagHeaders         = 1 << 13
+	flagDeliveryMode    = 1 << 12
+	flagPriority        = 1 << 11
+)
+
+type framedConn struct {
+	net.Conn
+	closeOnce sync.Once
+
+	// Outgoing, guarded by the library's own write lock.
+	greeted bool   // the protocol header, which is no frame, has gone
+	partial []byte // the beginning of a frame whose rest is still to come
+	edited  []byte // reused
+
+	// Incoming, touched only by the library's reader.
+	reader   *bufio.Reader
+	maxBody  uint64            // 0: no limit
+	left     map[uint16]uint64 // body bytes still let through, by channel
+	frame    []byte            // reused
+	unserved []byte            // the part of frame not yet handed over
+}
+
+func newFramedConn(conn net.Conn, maxBody uint64) *framedConn {
+	return &framedConn{
+		Conn:    conn,
+		reader:  bufio.NewReaderSize(conn, 64<<10),
+		maxBody: maxBody,
+		left:    map[uint16]uint64{},
+	}
+}
+
+func (c *framedConn) Close() (err error) {
+	c.closeOnce.Do(func() { err = c.Conn.Close() })
+	return err
+}
+
+func (c *framedConn) Write(p []byte) (int, error) {
+	if !c.greeted {
+		c.greeted = true
+		return c.Conn.Write(p)
+	}
+	in := p
+	if len(c.partial) > 0 {
+		c.partial = append(c.partial, p...)
+		in = c.partial
+	}
+	out := c.edited[:0]
+	done := 0
+	for {
+		frame := in[done:]
+		if len(frame) < frameHeaderLen {
+			break
+		}
+		size := frameHeaderLen + int(binary.BigEndian.Uint32(frame[3:])) + 1
+		if len(frame) < size {
+			break
+		}
+		out = appendWithPriority(out, frame[:size])
+		done += size
+	}
+	c.partial = append(c.partial[:0], in[done:]...)
+	c.edited = out[:0]
+	if len(out) > 0 {
+		if _, err := c.Conn.Write(out); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// appendWithPriority copies one whole frame, adding priority 0 to a content
+// header that has none.
+func appendWithPriority(out, frame []byte) []byte {
+	const fixed = frameHeaderLen + 2 + 2 + 8 // class, weight, body size
+	if frame[0] != frameHeader || len(frame) < fixed+3 {
+		return append(out, frame...)
+	}
+	flags := binary.BigEndian.Uint16(frame[fixed:])
+	if flags&flagPriority != 0 {
+		return append(out, frame...)
+	}
+	at := fixed + 2
+	if flags&flagContentType != 0 {
+		at += 1 + int(frame[at])
+	}
+	if flags&flagContentEncoding != 0 {
+		at += 1 + int(frame[at])
+	}
+	if flags&flagHeaders != 0 {
+		at += 4 + int(binary.BigEndian.Uint32(frame[at:]))
+	}
+	if flags&flagDeliveryMode != 0 {
+		at++
+	}
+	start := len(out)
+	out = append(out, frame[:at]...)
+	out = append(out, 0)
+	out = append(out, frame[at:]...)
+	binary.BigEndian.PutUint32(out[start+3:], binary.BigEndian.Uint32(frame[3:])+1)
+	binary.BigEndian.PutUint16(out[start+fixed:], flags|flagPriority)
+	return out
+}
+
+func (c *framedConn) Read(p []byte) (int, error) {
+	for len(c.unserved) == 0 {
+		if err := c.nextFrame(); err != nil {
+			// A writer may be stuck in a full socket while holding locks that the
+			// library needs to shut down: closing frees it.
+			c.Close()
+			return 0, err
+		}
+	}
+	n := copy(p, c.unserved)
+	c.unserved = c.unserved[n:]
+	return n, nil
+}
+
+// nextFrame reads one frame and leaves in unserved what the library may see
+// of it.
+func (c *framedConn) nextFrame() error {
+	c.frame = grow(c.frame, frameHeaderLen)
+	if _, err := io.ReadFull(c.reader, c.frame); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(c.frame[3:])
+	if size > maxFrame {
+		return fmt.Errorf("the broker sent a frame of %d bytes, above the agreed %d", size, maxFrame)
+	}
+	c.frame = grow(c.frame, frameHeaderLen+int(size)+1)
+	if _, err := io.ReadFull(c.reader, c.frame[frameHeaderLen:]); err != nil {
+		return err
+	}
+	c.unserved = c.frame
+	if c.maxBody == 0 {
+		return nil
+	}
+	channel := binary.BigEndian.Uint16(c.frame[1:])
+	switch c.frame[0] {
+	case frameHeader:
+		if size < 12 {
+			return nil
+		}
+		body := c.frame[frameHeaderLen+4:]
+		c.left[channel] = min(binary.BigEndian.Uint64(body), c.maxBody+1)
+		binary.BigEndian.PutUint64(body, c.left[channel])
+	case frameBody:
+		left := c.left[channel]
+		if uint64(size) <= left {
+			c.left[channel] = left - uint64(size)
+			return nil
+		}
+		c.left[channel] = 0
+		if left == 0 {
+			c.unserved = nil
+			return nil
+		}
+		binary.BigEndian.PutUint32(c.frame[3:], uint32(left))
+		c.frame[frameHeaderLen+left] = frameEnd
+		c.unserved = c.frame[:frameHeaderLen+left+1]
+	}
+	return nil
+}
+
+// grow returns b with the given length, keeping its contents.
+func grow(b []byte, n int) []byte {
+	if cap(b) >= n {
+		return b[:n]
+	}
+	bigger := make([]byte, n, n+n/2+64)
+	copy(bigger, b)
+	return bigger
+}

@@ -1,0 +1,164 @@
+package celery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// StatsAge is how old the management API's figures may be: RabbitMQ collects
+// them every 5 s by default, and takes a moment to hand them on.
+const StatsAge = 7 * time.Second
+
+// InspectorOptions may be left zero.
+type InspectorOptions struct {
+	ConnectionOptions
+
+	Logger *slog.Logger // default: slog.Default()
+
+	// Timeout bounds each request to the management API. Default: 5 s.
+	Timeout time.Duration
+}
+
+// QueueLength is how many messages a queue holds.
+type QueueLength struct {
+	Exists         bool
+	Ready          int // waiting for a consumer; exact
+	Unacknowledged int // handed to a consumer; an upper bound
+}
+
+// Messages is what counts against a queue's limit.
+func (l QueueLength) Messages() int { return l.Ready + l.Unacknowledged }
+
+// QueueInspector measures queues. It is safe for concurrent use; measurements
+// are made one after the other.
+type QueueInspector struct {
+	log        *slog.Logger
+	management *management
+
+	busy    chan struct{} // a mutex that heeds contexts; guards the rest
+	dialer  dialer
+	conn    *connection
+	channel *amqp.Channel
+	missing bool // whether the management API's absence has been logged
+}
+
+// NewQueueInspector makes an inspector. managementURL is the root of
+// RabbitMQ's management API, with user and password if they differ from the
+// broker's; empty, it is http(s) on the broker's host, its port + 10,000.
+func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *QueueInspector {
+	o.ConnectionOptions = o.ConnectionOptions.withDefaults()
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	return &QueueInspector{
+		log: o.Logger,
+		management: &management{
+			url: managementURL,
+			client: &http.Client{
+				Timeout:   o.Timeout,
+				Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second},
+			},
+			tls: o.TLS,
+		},
+		busy:   make(chan struct{}, 1),
+		dialer: dialer{broker: b, options: o.ConnectionOptions},
+	}
+}
+
+// Length measures a queue. recent is how many messages the caller knows to
+// have been confirmed on it within the last StatsAge.
+//
+// Ready messages are counted by the broker itself, at this moment. The count
+// of unacknowledged ones comes from the management API and is up to StatsAge
+// old, so it is taken as an upper bound: since it was taken, no more messages
+// can have gone from ready to unacknowledged than were ready then, or came
+// since, and are not ready now; and no consumer holds more than its prefetch
+// limit. Both bounds are applied.
+// (What others than the caller published and consumers fetched within StatsAge
+// is the one thing that can escape.)
+//
+// Without the management API, recent alone stands for the unacknowledged
+// messages; that is logged once.
+func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (QueueLength, error) {
+	select {
+	case q.busy <- struct{}{}:
+		defer func() { <-q.busy }()
+	case <-ctx.Done():
+		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, ctx.Err())
+	}
+	// The figures of the past come first: whatever moves between the two
+	// questions then counts as having moved since.
+	node := q.dialer.broker.node(q.dialer.current)
+	past, pastErr := q.management.queue(ctx, node, queue)
+	found, ready, err := q.ready(ctx, queue)
+	if err != nil {
+		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, err)
+	}
+	if !found {
+		return QueueLength{}, nil
+	}
+	length := QueueLength{Exists: true, Ready: ready}
+	if pastErr != nil {
+		if ctx.Err() != nil {
+			return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, pastErr)
+		}
+		if !q.missing {
+			q.missing = true
+			q.log.Warn("the management API doesn't answer; messages that workers hold unacknowledged are not counted, so queues may exceed their limits by that many", "error", pastErr)
+		}
+		length.Unacknowledged = recent
+		return length, nil
+	}
+	if q.missing {
+		q.missing = false
+		q.log.Info("the management API answers again")
+	}
+	moved := max(0, past.Ready+recent-ready)
+	length.Unacknowledged = past.Unacknowledged + moved
+	if moved > 0 {
+		if limit, known := q.management.prefetch(ctx, node, past); known {
+			// What was counted is counted, even if its consumer has left.
+			length.Unacknowledged = min(length.Unacknowledged, max(limit, past.Unacknowledged))
+		}
+	}
+	return length, nil
+}
+
+// ready asks the broker, over a connection that is kept.
+func (q *QueueInspector) ready(ctx context.Context, queue string) (found bool, ready int, err error) {
+	if q.conn == nil || q.conn.IsClosed() {
+		if q.conn, err = q.dialer.dial(ctx); err != nil {
+			return false, 0, err
+		}
+		q.channel = nil
+	}
+	// The library's calls know no context; closing the socket ends them.
+	defer context.AfterFunc(ctx, q.conn.kill)()
+	if q.channel == nil || q.channel.IsClosed() {
+		if q.channel, err = q.conn.Channel(); err != nil {
+			return false, 0, err
+		}
+	}
+	state, err := q.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if hasCode(err, amqp.NotFound) {
+		return false, 0, nil // this has closed the channel
+	}
+	return err == nil, state.Messages, err
+}
+
+// Close closes the connections.
+func (q *QueueInspector) Close() error {
+	q.busy <- struct{}{}
+	defer func() { <-q.busy }()
+	q.management.client.CloseIdleConnections()
+	if q.conn != nil {
+		q.conn.close()
+		q.conn = nil
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+"""Celery itself, to compare with: one JSON request a line on standard input,
+one JSON answer a line on standard output. The broker's URL is the argument."""
+
+import base64
+from datetime import datetime
+import json
+import os
+import sys
+
+# Keep the peer's own configuration files out of it.
+os.environ["SWH_CONFIG_FILENAME"] = os.devnull
+os.environ.pop("SWH_WORKER_INSTANCE", None)
+
+from celery.utils.saferepr import saferepr  # noqa: E402
+from kombu.utils.json import dumps  # noqa: E402
+
+from swh.scheduler.celery_backend.config import build_app  # noqa: E402
+
+app = build_app({"task_broker": sys.argv[1]})
+
+
+def send(name, args, kwargs, options):
+    for key in ("eta", "expires"):
+        if key in options:
+            options[key] = datetime.fromisoformat(options[key])
+    app.send_task(name, args=args, kwargs=kwargs, **options)
+
+
+def get(queue):
+    """The next message of a queue, down to which properties it has."""
+    with app.connection_for_read() as connection:
+        message = connection.default_channel.basic_get(queue, no_ack=True)
+        if message is None:
+            return None
+        properties = dict(message.properties)
+        headers = properties.pop("application_headers", None)
+        body = message.body
+        if isinstance(body, str):
+            body = body.encode()
+        return {
+            "properties": properties,
+            "headers": headers,
+            "body": base64.b64encode(body).decode(),
+        }
+
+
+def represent(text):
+    """How Celery shows and encodes a JSON text."""
+    value = json.loads(text)
+    return {"repr": saferepr(value, 1024), "json": dumps(value)}
+
+
+operations = {"send": send, "get": get, "represent": represent}
+
+for line in sys.stdin:
+    request = json.loads(line)
+    operation = operations[request.pop("operation")]
+    try:
+        answer = {"answer": operation(**request)}
+    except Exception as e:
+        answer = {"error": repr(e)}
+    print(json.dumps(answer), flush=True)
