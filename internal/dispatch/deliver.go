@@ -1,0 +1,228 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/sql"
+)
+
+const (
+	// DeliverBatch is how many outbox rows are locked, sent and deleted together:
+	// the most messages that can be sent twice (with the same ids) when a
+	// deliverer is killed between the broker's confirm and its own commit.
+	DeliverBatch = 1000
+
+	// deliverTimeout bounds one batch, so that a broker that has stopped taking
+	// messages doesn't keep a transaction open for ever. Rows whose outcome is
+	// not known by then are sent again.
+	deliverTimeout = 15 * time.Second
+
+	// idlePoll is how often an idle Deliverer looks for rows that others left.
+	idlePoll = 2 * time.Second
+
+	// StopBound is how long Run goes on delivering what was claimed after it was
+	// told to stop. What is left then waits in the outbox for the next start.
+	StopBound = 10 * time.Second
+)
+
+// Publisher sends messages and says of each whether the broker has it.
+type Publisher interface {
+	DeclareQueue(ctx context.Context, queue string) error
+	Publish(ctx context.Context, messages []celery.TaskMessage) []error
+}
+
+// Deliverer moves outbox rows to the broker. Several may run at once, in one
+// process or in many.
+type Deliverer struct {
+	store     *sql.Store
+	publisher Publisher
+	log       *slog.Logger
+	wake      chan struct{}
+	now       func() time.Time
+	messages  *prometheus.CounterVec
+}
+
+// NewDeliverer makes a Deliverer; its counters are registered on reg.
+func NewDeliverer(store *sql.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
+	d := &Deliverer{
+		store: store, publisher: publisher, log: log,
+		wake: make(chan struct{}, 1),
+		now:  time.Now,
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_dispatch_messages_total",
+			Help: "Messages taken from the outbox, by queue and by what became of them: confirmed, refused (put off), unconfirmed (sent again).",
+		}, []string{"queue", "result"}),
+	}
+	reg.MustRegister(d.messages)
+	return d
+}
+
+// Wake tells the Deliverer that there are new rows. It never blocks.
+func (d *Deliverer) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers until ctx ends, then goes on for at most StopBound with what is
+// still in the outbox. An outage is retried with back-off and said once.
+func (d *Deliverer) Run(ctx context.Context) error {
+	reachable := true
+	loop := daemon.Loop{
+		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+			_, err := d.Drain(ctx)
+			reachable = err == nil
+			return daemon.Result{}, err
+		},
+		Period:  idlePoll,
+		Wake:    d.wake,
+		Service: daemon.NewService(d.log, "the way to the broker"),
+	}
+	if err := loop.Run(ctx); err != nil || !reachable {
+		return err
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopBound)
+	defer cancel()
+	if _, err := d.Drain(last); err != nil {
+		d.log.Warn("stopped before the outbox was empty; what is in it is sent at the next start", "error", err)
+	}
+	return nil
+}
+
+// Drain delivers until no row is due and free. It returns what became of the
+// rows it took, and the first error that stopped it.
+func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
+	var total Delivered
+	for {
+		batch, err := d.deliverBatch(ctx)
+		total.Confirmed += batch.Confirmed
+		total.Refused += batch.Refused
+		if err != nil || batch.taken < DeliverBatch {
+			return total, err
+		}
+		if err := ctx.Err(); err != nil {
+			return total, err
+		}
+	}
+}
+
+// Delivered counts outbox rows by what became of them.
+type Delivered struct {
+	Confirmed int // in their queue, gone from the outbox
+	Refused   int // put off, with the reason in last_error
+
+	taken int
+}
+
+// deliverBatch locks, sends and deletes one batch. When ctx ends, no more is sent
+// but the transaction is carried to its end: giving up the commit would only
+// send twice what the broker has confirmed.
+func (d *Deliverer) deliverBatch(ctx context.Context) (Delivered, error) {
+	if err := ctx.Err(); err != nil {
+		return Delivered{}, err
+	}
+	var done Delivered
+	var unconfirmed error
+	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *sql.Tx) error {
+		rows, err := tx.NextOutbox(commit, d.now(), DeliverBatch)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		done.taken = len(rows)
+		confirmed := make([]int64, 0, len(rows))
+		perQueue := make(map[string]int)
+		for i, err := range d.publish(ctx, rows) {
+			row := rows[i]
+			switch {
+			case err == nil:
+				confirmed = append(confirmed, row.ID)
+				perQueue[row.Queue]++
+			case refused(err):
+				if err := d.putOff(commit, tx, row, err); err != nil {
+					return err
+				}
+				done.Refused++
+			default:
+				unconfirmed = err
+				d.messages.WithLabelValues(row.Queue, "unconfirmed").Inc()
+			}
+		}
+		done.Confirmed = len(confirmed)
+		for queue, n := range perQueue {
+			d.messages.WithLabelValues(queue, "confirmed").Add(float64(n))
+		}
+		return tx.Delivered(commit, confirmed, perQueue, d.now())
+	})
+	if err != nil {
+		return Delivered{}, err
+	}
+	// What was confirmed is gone from the outbox by now; the rest waits there.
+	return done, unconfirmed
+}
+
+// publish declares the rows' queues and sends the rows, within deliverTimeout. A
+// queue that cannot be declared takes its own rows with it, not the others'.
+func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
+	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
+	defer cancel()
+	outcomes := make([]error, len(rows))
+	declared := make(map[string]error)
+	messages := make([]celery.TaskMessage, 0, len(rows))
+	sent := make([]int, 0, len(rows))
+	for i, row := range rows {
+		err, known := declared[row.Queue]
+		if !known {
+			err = d.publisher.DeclareQueue(ctx, row.Queue)
+			declared[row.Queue] = err
+		}
+		if err != nil {
+			outcomes[i] = fmt.Errorf("declare queue %q: %w", row.Queue, err)
+			continue
+		}
+		messages = append(messages, celery.TaskMessage{
+			ID: row.TaskID.String(), Name: row.TaskName,
+			Args: row.Args, Kwargs: row.Kwargs, Queue: row.Queue,
+		})
+		sent = append(sent, i)
+	}
+	for i, err := range d.publisher.Publish(ctx, messages) {
+		outcomes[sent[i]] = err
+	}
+	return outcomes
+}
+
+// refused says that the broker won't have this message, for now or for ever. Any
+// other error is an outage, and concerns all messages.
+func refused(err error) bool {
+	var rejected *celery.RejectedError
+	return celery.IsPermanent(err) || errors.As(err, &rejected)
+}
+
+// putOff keeps a refused message for later and says so with its id and reason.
+func (d *Deliverer) putOff(ctx context.Context, tx *sql.Tx, row sql.OutboxRow, reason error) error {
+	delay := retryDelay(row.Attempts)
+	d.log.Error("message refused; it will be tried again",
+		"task_id", row.TaskID, "task", row.TaskName, "queue", row.Queue,
+		"attempt", row.Attempts+1, "again_in", delay, "reason", reason)
+	d.messages.WithLabelValues(row.Queue, "refused").Inc()
+	return tx.PostponeOutbox(ctx, row.ID, reason.Error(), d.now().Add(delay))
+}
+
+// retryDelay is how long a message waits after it was refused for the
+// (attempts+1)-th time: half a minute, doubled each time, an hour at most.
+func retryDelay(attempts int32) time.Duration {
+	const first, longest = 30 * time.Second, time.Hour
+	if attempts >= 7 { // 30 s × 2⁷ is above the hour
+		return longest
+	}
+	return first << max(attempts, 0)
+}

@@ -1,0 +1,344 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// bench is a database, a broker, and what connects them.
+type bench struct {
+	dsn       string
+	broker    testenv.Broker
+	store     *sql.Store
+	publisher *celery.Publisher
+	inspector *celery.QueueInspector
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{dsn: testenv.Postgres(t), broker: testenv.RabbitMQ(t)}
+	if _, err := sql.Migrate(t.Context(), b.dsn, sql.MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.store = b.openStore(t)
+	address, err := celery.ParseBroker(b.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.publisher = celery.NewPublisher(address, celery.PublisherOptions{})
+	t.Cleanup(func() { _ = b.publisher.Close() })
+	b.inspector = celery.NewQueueInspector(address, b.broker.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = b.inspector.Close() })
+	return b
+}
+
+func (b *bench) openStore(t *testing.T) *sql.Store {
+	t.Helper()
+	store, err := sql.Open(t.Context(), b.dsn, sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+func (b *bench) deliverer(t *testing.T, p dispatch.Publisher) *dispatch.Deliverer {
+	return dispatch.NewDeliverer(b.store, p, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry())
+}
+
+// enqueue writes n messages to the outbox and returns their ids in order.
+func (b *bench) enqueue(t *testing.T, queue string, n int) []string {
+	t.Helper()
+	rows, ids := messages(queue, n)
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		return tx.EnqueueMessages(ctx, rows)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func messages(queue string, n int) ([]sql.OutboxRow, []string) {
+	rows, ids := make([]sql.OutboxRow, n), make([]string, n)
+	for i := range rows {
+		rows[i] = sql.OutboxRow{
+			Queue: queue, TaskID: uuid.New(), TaskName: "swh.test",
+			Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"),
+		}
+		ids[i] = rows[i].TaskID.String()
+	}
+	return rows, ids
+}
+
+func (b *bench) outbox(t *testing.T) (rows int) {
+	t.Helper()
+	if err := b.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.outbox").Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func (b *bench) channel(t *testing.T) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(b.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// received empties a queue and returns its task ids in order.
+func (b *bench) received(t *testing.T, queue string) []string {
+	t.Helper()
+	ch := b.channel(t)
+	var ids []string
+	for {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return ids
+		}
+		ids = append(ids, d.CorrelationId)
+	}
+}
+
+// faultyPublisher wraps the real publisher: before a batch is sent or after it
+// is confirmed it can do harm.
+type faultyPublisher struct {
+	*celery.Publisher
+	before, after func()
+	undeclared    bool // leaves queues alone
+}
+
+func (p *faultyPublisher) DeclareQueue(ctx context.Context, queue string) error {
+	if p.undeclared {
+		return nil
+	}
+	return p.Publisher.DeclareQueue(ctx, queue)
+}
+
+func (p *faultyPublisher) Publish(ctx context.Context, m []celery.TaskMessage) []error {
+	if p.before != nil {
+		p.before()
+	}
+	errs := p.Publisher.Publish(ctx, m)
+	if p.after != nil {
+		p.after()
+	}
+	return errs
+}
+
+// cutDatabase ends every connection to the database of this test, as a crash of
+// this process or of PostgreSQL would.
+func (b *bench) cutDatabase(t *testing.T) {
+	t.Helper()
+	other := b.openStore(t)
+	if _, err := other.Pool().Exec(t.Context(), `select pg_terminate_backend(pid)
+		from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every row is sent once, in order, over several batches, and is gone then.
+func TestDrainSendsEachRowOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want := b.enqueue(t, "q", 2500)
+	done, err := b.deliverer(t, b.publisher).Drain(t.Context())
+	if err != nil || done.Confirmed != 2500 || done.Refused != 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	assertSame(t, b.received(t, "q"), want)
+	if n := b.outbox(t); n != 0 {
+		t.Errorf("%d rows left in the outbox", n)
+	}
+}
+
+// Several deliverers at once share the outbox: each row still goes once.
+func TestDeliverersAtOnceSendEachRowOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want := b.enqueue(t, "q", 5000)
+	var all sync.WaitGroup
+	for range 4 {
+		d := b.deliverer(t, b.publisher)
+		all.Go(func() {
+			if _, err := d.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	got := b.received(t, "q")
+	if len(got) != len(want) || len(set(got)) != len(want) {
+		t.Errorf("%d messages, %d of them different, want %d", len(got), len(set(got)), len(want))
+	}
+}
+
+// Killed after the broker confirmed and before the delete committed: the rows
+// are sent again, with the same task ids; nothing is lost.
+func TestCrashAfterConfirmSendsTheSameIdsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want := b.enqueue(t, "q", 100)
+	crash := &faultyPublisher{Publisher: b.publisher, after: func() { b.cutDatabase(t) }}
+	if _, err := b.deliverer(t, crash).Drain(t.Context()); err == nil {
+		t.Fatal("the crash went unnoticed")
+	}
+	if n := b.outbox(t); n != 100 {
+		t.Fatalf("%d rows in the outbox after the crash, want all 100", n)
+	}
+	if _, err := b.deliverer(t, b.publisher).Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := b.received(t, "q")
+	assertSame(t, got, append(want, want...))
+}
+
+// Killed before anything was sent: the rows wait.
+func TestCrashBeforePublishLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want := b.enqueue(t, "q", 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	crash := &faultyPublisher{Publisher: b.publisher, before: func() { cancel(); b.cutDatabase(t) }}
+	if _, err := b.deliverer(t, crash).Drain(ctx); err == nil {
+		t.Fatal("the crash went unnoticed")
+	}
+	if _, err := b.deliverer(t, b.publisher).Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	assertSame(t, b.received(t, "q"), want)
+}
+
+// A message that the broker has no queue for is put off with its reason, and
+// the others go on.
+func TestUnroutableMessageIsPutOff(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.channel(t).QueueDeclare("good", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.enqueue(t, "missing", 1)
+	want := b.enqueue(t, "good", 10)
+	d := b.deliverer(t, &faultyPublisher{Publisher: b.publisher, undeclared: true})
+	done, err := d.Drain(t.Context())
+	if err != nil || done.Confirmed != 10 || done.Refused != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	assertSame(t, b.received(t, "good"), want)
+	var attempts int
+	var reason string
+	var later bool
+	if err := b.store.Pool().QueryRow(t.Context(), `select attempts, last_error, not_before > now() from scheduler_go.outbox where queue = 'missing'`).
+		Scan(&attempts, &reason, &later); err != nil {
+		t.Fatal(err)
+	}
+	if attempts != 1 || reason == "" || !later {
+		t.Errorf("attempts %d, reason %q, put off %v", attempts, reason, later)
+	}
+}
+
+// Run goes on over an outage of the broker, and what is claimed meanwhile is
+// sent when it is back; told to stop, it sends what is left first.
+func TestRunOutlivesAnOutageAndStopsClean(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	proxy := testenv.Proxy(t, hostPort(t, b.broker.URL))
+	address, err := celery.ParseBroker(withHost(t, b.broker.URL, proxy.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := celery.NewPublisher(address, celery.PublisherOptions{MaxWait: time.Second})
+	t.Cleanup(func() { _ = publisher.Close() })
+	d := b.deliverer(t, publisher)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+
+	want := b.enqueue(t, "q", 10)
+	d.Wake()
+	eventually(t, func() bool { return b.outbox(t) == 0 })
+	proxy.Cut()
+	want = append(want, b.enqueue(t, "q", 10)...)
+	d.Wake()
+	proxy.Restore()
+	eventually(t, func() bool { return b.outbox(t) == 0 })
+	want = append(want, b.enqueue(t, "q", 10)...)
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	assertSame(t, b.received(t, "q"), want)
+}
+
+// However many dispatchers claim and deliver at once while workers consume and
+// acknowledge, the broker never holds more than the limit, and the queue is
+// refilled all the time.
+func TestQueueIsNeverOverfilled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const limit, dispatchers, enough = 200, 4, 5000
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+
+	var confirmed, acknowledged atomic.Int64
+	var all sync.WaitGroup
+	for range dispatchers {
+		d := b.deliverer(t, &countingPublisher{Publisher: b.publisher, confirmed: &confirmed})
+		slots := dispatch.NewSlots(b.store, b.inspector, d.Wake)
+		all.Go(func() { _ = d.Run(ctx) })
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, err := slots.Claim(ctx, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+					rows, _ := messages("q", free)
+					return free, tx.EnqueueMessages(ctx, rows)
+				})
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	eventually(t, func() bool { return confirmed.Load() == limit }) // nobody consumes yet
+	all.Go(func() { b.work(t, ctx, "q", &acknowledged) })
+	var most int64
+	for acknowledged.Load() < enough && ctx.Err() == nil {
+		gone := acknowledged.Load() // first, so that the difference is never too large
+		most = max(most, confirmed.Load()-gone)
+		runtime.Gosched()
+	}
+	if acknowledged.Load() < enough {
+		t.Errorf("only %d of %d messages went through in time", acknowledged.Load(), enough)
+	}
+	stop()
+	all.Wait()
+	// An acknowledgement may be counted here a moment after the broker has it.
+	if most > limit+prefetch {
+		t.Errorf("the queue held %d messages, its limit is %d", most, limit)
+	}
+	t.Logf("at most %d messages in the queue, limit %d", most, limit)
+}

@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/sql"
+)
+
+// MaxClaim is the most messages one claim takes, whatever the queue's limit
+// (the peer's MAX_NUM_TASKS).
+const MaxClaim = 10000
+
+// Queue is a queue and how many messages it may hold, ready and unacknowledged
+// together. As with the peer, a nil or zero limit means no limit.
+type Queue struct {
+	Name  string
+	Limit *int64
+}
+
+// QueueLengths tells how many messages the broker holds. recent is how many
+// were confirmed on the queue within celery.StatsAge: those that the broker's
+// own statistics may not show yet.
+type QueueLengths interface {
+	Length(ctx context.Context, queue string, recent int) (celery.QueueLength, error)
+}
+
+// Slots runs claims within the free slots of queues.
+type Slots struct {
+	store   *sql.Store
+	lengths QueueLengths
+	claimed func() // called after a claim that wrote to the outbox
+	now     func() time.Time
+}
+
+// NewSlots makes a Slots. claimed is called after each claim that left rows in
+// the outbox; a Deliverer's Wake goes there.
+func NewSlots(store *sql.Store, lengths QueueLengths, claimed func()) *Slots {
+	return &Slots{store: store, lengths: lengths, claimed: claimed, now: time.Now}
+}
+
+// Claim counts the free slots of a queue, calls claim with that number, and
+// returns how many messages claim says it wrote to the outbox. All of it is one
+// transaction under the queue's lock: the count stays true until it commits.
+// claim may be called with 0, so that it can tell a full queue from idle work.
+func (s *Slots) Claim(ctx context.Context, q Queue, claim func(ctx context.Context, tx *sql.Tx, free int) (int, error)) (int, error) {
+	var claimed int
+	err := s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := tx.LockQueue(ctx, q.Name); err != nil {
+			return err
+		}
+		free, err := s.free(ctx, tx, q)
+		if err != nil {
+			return fmt.Errorf("count the free slots of queue %q: %w", q.Name, err)
+		}
+		claimed, err = claim(ctx, tx, free)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if claimed > 0 {
+		s.claimed()
+	}
+	return claimed, nil
+}
+
+// free counts the free slots of a queue whose lock is held. The outbox and the
+// ledger of deliveries are read before the broker: see the package comment.
+func (s *Slots) free(ctx context.Context, tx *sql.Tx, q Queue) (int, error) {
+	if q.Limit == nil || *q.Limit <= 0 {
+		return MaxClaim, nil
+	}
+	underway, err := tx.OutboxDepth(ctx, q.Name)
+	if err != nil {
+		return 0, err
+	}
+	recent, err := tx.RecentlyDelivered(ctx, q.Name, s.now().Add(-celery.StatsAge))
+	if err != nil {
+		return 0, err
+	}
+	length, err := s.lengths.Length(ctx, q.Name, recent)
+	if err != nil {
+		return 0, err
+	}
+	return freeSlots(*q.Limit, underway, length.Messages()), nil
+}
+
+// freeSlots is the arithmetic of free: never negative, never above MaxClaim.
+func freeSlots(limit int64, underway, messages int) int {
+	return int(max(0, min(limit-int64(underway)-int64(messages), MaxClaim)))
+}

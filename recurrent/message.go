@@ -1,0 +1,88 @@
+package recurrent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+var noArgs = json.RawMessage("[]")
+
+// loaderKwargs are the keyword arguments of a loader's task: the origin's URL,
+// its lister, and the lister's extra arguments, which win (the peer's
+// create_origin_task). Values keep the form they have in the database.
+func loaderKwargs(o scheduler.ListedOrigin, l scheduler.Lister) (json.RawMessage, error) {
+	kwargs := kwargs{}
+	kwargs.set("url", o.URL)
+	kwargs.set("lister_name", l.Name)
+	if l.InstanceName == "" {
+		kwargs.set("lister_instance_name", nil)
+	} else {
+		kwargs.set("lister_instance_name", l.InstanceName)
+	}
+	if err := kwargs.merge(o.ExtraLoaderArguments); err != nil {
+		return nil, fmt.Errorf("origin %q (%s): extra_loader_arguments: %w", o.URL, o.VisitType, err)
+	}
+	return kwargs.json(), nil
+}
+
+// kwargs is a JSON object that keeps the order of its keys, as Python's dict.
+type kwargs struct {
+	keys   []string
+	values []json.RawMessage
+}
+
+// set is for strings and nil, which always have a JSON form.
+func (k *kwargs) set(key string, value any) {
+	text, _ := json.Marshal(value)
+	k.setRaw(key, text)
+}
+
+func (k *kwargs) setRaw(key string, value json.RawMessage) {
+	for i := range k.keys {
+		if k.keys[i] == key {
+			k.values[i] = value
+			return
+		}
+	}
+	k.keys = append(k.keys, key)
+	k.values = append(k.values, value)
+}
+
+// merge sets the members of a JSON object, in their order.
+func (k *kwargs) merge(object json.RawMessage) error {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("want a JSON object, found %.40q", object)
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		k.setRaw(key.(string), value)
+	}
+	return nil
+}
+
+func (k *kwargs) json() json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, key := range k.keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(key)
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(k.values[i])
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}

@@ -1,0 +1,149 @@
+package recurrent
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+// Policy is one way to pick origins, and its weight beside the others of its
+// visit type. The filter's visit type is set by the loop.
+type Policy struct {
+	Weight float64
+	Filter scheduler.VisitFilter
+}
+
+// checkPolicies says what is wrong with the policies of one visit type.
+func checkPolicies(policies []Policy) error {
+	if len(policies) == 0 {
+		return errors.New("it is empty: name at least one policy")
+	}
+	total := 0.0
+	seen := make(map[scheduler.VisitPolicy]bool)
+	for _, p := range policies {
+		name := p.Filter.Policy
+		switch {
+		case seen[name]:
+			return fmt.Errorf("policy %q is there twice: give it one entry with the weight of both", name)
+		case p.Weight < 0 || math.IsNaN(p.Weight) || math.IsInf(p.Weight, 0):
+			return fmt.Errorf("policy %q has the weight %v: it must be 0 or more", name, p.Weight)
+		}
+		seen[name] = true
+		total += p.Weight
+	}
+	if total == 0 {
+		return errors.New("all weights are 0: give at least one policy a weight")
+	}
+	return nil
+}
+
+func weights(policies []Policy) []float64 {
+	w := make([]float64, len(policies))
+	for i, p := range policies {
+		w[i] = p.Weight
+	}
+	return w
+}
+
+// fill divides slots by weight and asks grab for each part; grab returns how
+// many it could give. What some can't give is divided among those that gave all
+// they were asked for, until the slots or the givers are used up. The result is
+// how many each gave.
+func fill(slots int, weights []float64, grab func(i, n int) (int, error)) ([]int, error) {
+	got := make([]int, len(weights))
+	able := slices.Clone(weights)
+	for left := slots; left > 0; {
+		shares := divide(left, able)
+		asked := 0
+		for i, n := range shares {
+			if n == 0 {
+				continue
+			}
+			asked += n
+			given, err := grab(i, n)
+			if err != nil {
+				return nil, err
+			}
+			got[i] += given
+			left -= given
+			if given < n {
+				able[i] = 0
+			}
+		}
+		if asked == 0 {
+			break
+		}
+	}
+	return got, nil
+}
+
+// divide splits n into whole parts by weight: the parts' sum is n unless all
+// weights are 0. What rounding leaves goes to the largest remainders.
+func divide(n int, weights []float64) []int {
+	parts := make([]int, len(weights))
+	total := 0.0
+	for _, w := range weights {
+		total += w
+	}
+	if total == 0 {
+		return parts
+	}
+	remainders := make([]float64, len(weights))
+	left := n
+	for i, w := range weights {
+		exact := float64(n) * w / total
+		parts[i] = min(int(exact), left)
+		remainders[i] = exact - float64(parts[i])
+		left -= parts[i]
+	}
+	order := make([]int, 0, len(weights))
+	for i, w := range weights {
+		if w > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case remainders[a] > remainders[b]:
+			return -1
+		case remainders[a] < remainders[b]:
+			return 1
+		}
+		return 0
+	})
+	for i := 0; left > 0; i = (i + 1) % len(order) {
+		parts[order[i]]++
+		left--
+	}
+	return parts
+}
+
+// share compares what a policy gave with what its weight asks for, both as
+// parts of the whole.
+type share struct{ fetched, requested float64 }
+
+func (s share) off() float64 {
+	if s.requested == 0 {
+		return 0
+	}
+	return math.Abs(s.fetched-s.requested) / s.requested
+}
+
+func skew(got []int, weights []float64) []share {
+	sum, total := 0, 0.0
+	for i := range got {
+		sum += got[i]
+		total += weights[i]
+	}
+	if sum == 0 {
+		return nil
+	}
+	shares := make([]share, len(got))
+	for i := range got {
+		shares[i] = share{fetched: float64(got[i]) / float64(sum), requested: weights[i] / total}
+	}
+	return shares
+}

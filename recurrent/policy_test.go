@@ -1,0 +1,144 @@
+package recurrent
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+func genWeights(t *rapid.T) []float64 {
+	return rapid.SliceOfN(rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(0.001, 1000)), 1, 6).Draw(t, "weights")
+}
+
+func sum[T int | float64](xs []T) (s T) {
+	for _, x := range xs {
+		s += x
+	}
+	return s
+}
+
+// Slots are divided in whole, all of them, each part less than one slot off its
+// exact share, and a policy of weight 0 gets none.
+func TestDivideGivesEverySlotByWeight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		weights := genWeights(t)
+		n := rapid.IntRange(0, 20000).Draw(t, "n")
+		parts := divide(n, weights)
+		total := sum(weights)
+		if total == 0 {
+			if sum(parts) != 0 {
+				t.Fatalf("slots %v without any weight", parts)
+			}
+			return
+		}
+		if sum(parts) != n {
+			t.Fatalf("%v sums to %d, want %d", parts, sum(parts), n)
+		}
+		for i, part := range parts {
+			exact := float64(n) * weights[i] / total
+			if math.Abs(float64(part)-exact) >= 1+1e-6 {
+				t.Fatalf("part %d is %d, its exact share %v", i, part, exact)
+			}
+			if weights[i] == 0 && part != 0 {
+				t.Fatalf("weight 0 got %d", part)
+			}
+		}
+	})
+}
+
+// No slot stays empty while some policy of weight has an origin left, none is
+// filled twice, and no policy gives more than it has.
+func TestFillLeavesNoSlotEmptyWhileThereAreCandidates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		weights := genWeights(t)
+		slots := rapid.IntRange(0, 500).Draw(t, "slots")
+		stock := make([]int, len(weights))
+		usable := 0
+		for i := range stock {
+			stock[i] = rapid.IntRange(0, 300).Draw(t, "stock")
+			if weights[i] > 0 {
+				usable += stock[i]
+			}
+		}
+		left := slices.Clone(stock)
+		got, err := fill(slots, weights, func(i, n int) (int, error) {
+			n = min(n, left[i])
+			left[i] -= n
+			return n, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := min(slots, usable); sum(got) != want {
+			t.Fatalf("filled %d slots of %d with %d candidates: %v", sum(got), slots, usable, got)
+		}
+		for i := range got {
+			if got[i]+left[i] != stock[i] {
+				t.Fatalf("policy %d gave %d of %d and has %d left", i, got[i], stock[i], left[i])
+			}
+		}
+	})
+}
+
+// The share of a policy that has nothing goes to the others by their weights.
+func TestFillDividesWhatIsLeftByWeight(t *testing.T) {
+	stock := []int{1000, 1000, 0}
+	got, err := fill(100, []float64{30, 50, 20}, func(i, n int) (int, error) { return min(n, stock[i]), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{38, 62, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v (37.5 and 62.5 in whole slots)", got, want)
+	}
+}
+
+func TestFillStopsAtAnError(t *testing.T) {
+	boom := errors.New("database is down")
+	if _, err := fill(10, []float64{1}, func(int, int) (int, error) { return 0, boom }); !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A wrong policy list is refused when the daemon starts, with what to do.
+func TestCheckPolicies(t *testing.T) {
+	policy := func(name scheduler.VisitPolicy, weight float64) Policy {
+		return Policy{Weight: weight, Filter: scheduler.VisitFilter{Policy: name}}
+	}
+	for name, tc := range map[string]struct {
+		policies []Policy
+		want     string // in the error; "" for none
+	}{
+		"good":       {[]Policy{policy("a", 1), policy("b", 0)}, ""},
+		"empty":      {nil, "empty"},
+		"twice":      {[]Policy{policy("a", 1), policy("a", 2)}, "twice"},
+		"negative":   {[]Policy{policy("a", -1)}, "0 or more"},
+		"not finite": {[]Policy{policy("a", math.Inf(1))}, "0 or more"},
+		"all zero":   {[]Policy{policy("a", 0)}, "all weights are 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkPolicies(tc.policies)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSkewComparesPartsOfTheWhole(t *testing.T) {
+	s := skew([]int{10, 30}, []float64{50, 50})
+	if s[0].fetched != 0.25 || s[0].requested != 0.5 || s[0].off() != 0.5 {
+		t.Errorf("got %+v", s[0])
+	}
+	if skew([]int{0, 0}, []float64{1, 1}) != nil {
+		t.Error("a round that fetched nothing has no skew")
+	}
+}

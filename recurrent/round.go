@@ -1,0 +1,141 @@
+package recurrent
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// round is the work of one visit type's loop.
+type round struct {
+	*Scheduler
+	visitType string
+	policies  []Policy
+	log       *slog.Logger
+}
+
+// runOnce fills the free slots of the visit type's queue and returns how long to
+// wait before the next round, splay not counted.
+func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
+	// Read anew each time: the limit may have changed.
+	tt, err := r.Store.TaskType(ctx, taskTypePrefix+r.visitType)
+	if err != nil {
+		return 0, err
+	}
+	full := false
+	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}
+	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		if full = tooFull(free, tt.MaxQueueLength); full {
+			return 0, nil
+		}
+		return r.claim(ctx, tx, tt, free)
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case full:
+		return r.QueueFullBackoff, nil
+	case n == 0:
+		r.log.Debug("no origins to visit")
+		return r.NoOriginsBackoff, nil
+	}
+	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
+	return 0, nil
+}
+
+// tooFull says that so little of the queue is free that a refill isn't worth it.
+func tooFull(free int, limit *int64) bool {
+	return limit != nil && float64(free) < float64(*limit)*minSlotsRatio
+}
+
+// claim picks up to free origins and writes their messages to the outbox.
+func (r *round) claim(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, free int) (int, error) {
+	origins, err := r.pick(ctx, tx, free)
+	if err != nil || len(origins) == 0 {
+		return 0, err
+	}
+	listers, err := tx.ListersByID(ctx, listerIDs(origins))
+	if err != nil {
+		return 0, err
+	}
+	// Origins that different policies pick cost workers different amounts: mix
+	// them (the peer does so too).
+	rand.Shuffle(len(origins), func(i, j int) { origins[i], origins[j] = origins[j], origins[i] })
+	messages := make([]sql.OutboxRow, len(origins))
+	for i, o := range origins {
+		kwargs, err := loaderKwargs(o, listers[o.ListerID])
+		if err != nil {
+			return 0, err
+		}
+		messages[i] = sql.OutboxRow{
+			Queue: tt.BackendName, TaskID: uuid.New(), TaskName: tt.BackendName,
+			Args: noArgs, Kwargs: kwargs,
+		}
+	}
+	return len(messages), tx.EnqueueMessages(ctx, messages)
+}
+
+func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {
+	seen := make(map[uuid.UUID]bool)
+	var ids []uuid.UUID
+	for _, o := range origins {
+		if !seen[o.ListerID] {
+			seen[o.ListerID] = true
+			ids = append(ids, o.ListerID)
+		}
+	}
+	return ids
+}
+
+// pick grabs origins until the slots or the origins are used up.
+func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.ListedOrigin, error) {
+	type key struct {
+		lister uuid.UUID
+		url    string
+	}
+	var picked []scheduler.ListedOrigin
+	taken := make(map[key]bool)
+	got, err := fill(slots, weights(r.policies), func(i, n int) (int, error) {
+		filter := r.policies[i].Filter
+		filter.VisitType = r.visitType
+		origins, err := tx.GrabNextVisits(ctx, filter, r.now(), n, false)
+		if err != nil {
+			return 0, err
+		}
+		fresh := 0
+		for _, o := range origins {
+			// Without cooldowns an origin can be picked again in the same round.
+			if k := (key{o.ListerID, o.URL}); !taken[k] {
+				taken[k] = true
+				picked = append(picked, o)
+				fresh++
+			}
+		}
+		return fresh, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range got {
+		r.visits.WithLabelValues(r.visitType, string(r.policies[i].Filter.Policy)).Add(float64(n))
+	}
+	r.warnOfSkew(got)
+	return picked, nil
+}
+
+// warnOfSkew says where what the policies gave is more than 5 % off what their
+// weights ask for, as the peer does.
+func (r *round) warnOfSkew(got []int) {
+	for i, s := range skew(got, weights(r.policies)) {
+		if s.off() > 0.05 {
+			r.log.Info("skewed fetch", "policy", r.policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package recurrent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// Defaults of the waits between rounds (the peer's).
+const (
+	DefaultQueueFullBackoff = time.Minute
+	DefaultNoOriginsBackoff = 20 * time.Minute
+
+	// splayMax is by how much a wait is lengthened at most, at random.
+	splayMax = 5 * time.Second
+	// minSlotsRatio is the part of a queue that must be free for a refill.
+	minSlotsRatio = 0.05
+	// taskTypePrefix makes a visit type's task type.
+	taskTypePrefix = "load-"
+)
+
+// Store is what the scheduler asks of the database besides its claims.
+type Store interface {
+	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
+	TaskType(ctx context.Context, name string) (scheduler.TaskType, error)
+}
+
+// Slots claims within the free slots of a queue.
+type Slots interface {
+	Claim(ctx context.Context, q dispatch.Queue, claim func(ctx context.Context, tx *sql.Tx, free int) (int, error)) (int, error)
+}
+
+// Options configure a Scheduler.
+type Options struct {
+	Store Store
+	Slots Slots
+	Log   *slog.Logger
+	Reg   prometheus.Registerer
+
+	// VisitTypes to schedule; none means those of all task types load-*.
+	VisitTypes []string
+	// Policies by visit type, with those of "default" for any other.
+	Policies map[string][]Policy
+	// NoOriginsBackoff is the wait after a round that found nothing to visit, and
+	// QueueFullBackoff the one after a round that found the queue full.
+	NoOriginsBackoff time.Duration
+	QueueFullBackoff time.Duration
+}
+
+// Scheduler runs one loop a visit type.
+type Scheduler struct {
+	Options
+	now    func() time.Time
+	splay  func() time.Duration
+	visits *prometheus.CounterVec
+}
+
+// New makes a Scheduler, or says what is wrong with its policies. Its counters
+// are registered on o.Reg.
+func New(o Options) (*Scheduler, error) {
+	if len(o.Policies["default"]) == 0 {
+		return nil, fmt.Errorf("no scheduling policy for %q, which every other visit type falls back to", "default")
+	}
+	for visitType, policies := range o.Policies {
+		if err := checkPolicies(policies); err != nil {
+			return nil, fmt.Errorf("scheduling policy of visit type %q: %w", visitType, err)
+		}
+	}
+	s := &Scheduler{
+		Options: o,
+		now:     time.Now,
+		splay:   func() time.Duration { return rand.N(splayMax) },
+		visits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_recurrent_scheduled_visits_total",
+			Help: "Visits claimed for scheduling, by visit type and policy.",
+		}, []string{"visit_type", "policy"}),
+	}
+	o.Reg.MustRegister(s.visits)
+	return s, nil
+}
+
+// Run schedules visits until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) error {
+	visitTypes, err := s.visitTypes(ctx)
+	if err != nil {
+		return nil // ctx ended before the database answered
+	}
+	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
+	var loops errgroup.Group
+	for _, visitType := range visitTypes {
+		loops.Go(func() error { return s.loop(visitType).Run(ctx) })
+	}
+	return loops.Wait()
+}
+
+// visitTypes are those asked for, else those of the task types that load
+// something. The only error is that ctx ended.
+func (s *Scheduler) visitTypes(ctx context.Context) ([]string, error) {
+	if len(s.VisitTypes) > 0 {
+		return s.VisitTypes, nil
+	}
+	service := daemon.NewService(s.Log, "PostgreSQL")
+	var backoff daemon.Backoff
+	for {
+		types, err := s.Store.TaskTypes(ctx)
+		if err == nil {
+			service.OK()
+			return loaders(types), nil
+		}
+		if ctx.Err() == nil {
+			service.Failed(err)
+		}
+		if err := backoff.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// loaders are the visit types of the task types that load something.
+func loaders(types []scheduler.TaskType) []string {
+	var visitTypes []string
+	for _, tt := range types {
+		if visitType, ok := strings.CutPrefix(tt.Type, taskTypePrefix); ok {
+			visitTypes = append(visitTypes, visitType)
+		}
+	}
+	return visitTypes
+}
+
+// loop makes the loop of one visit type.
+func (s *Scheduler) loop(visitType string) *daemon.Loop {
+	policies, ok := s.Policies[visitType]
+	if !ok {
+		policies = s.Policies["default"]
+	}
+	r := &round{Scheduler: s, visitType: visitType, policies: policies, log: s.Log.With("visit_type", visitType)}
+	return &daemon.Loop{
+		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+			wait, err := r.runOnce(ctx)
+			// Never 0, which would ask for the loop's period.
+			return daemon.Result{Next: max(wait+s.splay(), time.Millisecond)}, err
+		},
+		Period:  splayMax, // only spreads the first rounds
+		Jitter:  true,
+		Service: daemon.NewService(r.log, "what scheduling visits needs"),
+	}
+}

@@ -1,0 +1,28 @@
+// Package runner turns tasks that are ready into messages: the daemon
+// start-runner, for tasks without priority and, started with --with-priority,
+// for those with one (save code now).
+//
+// A pass asks the database which task types have something ready, and for each
+// of them claims as many tasks as its queue has free slots (package dispatch).
+// Passes follow each other until one claims nothing; then the daemon waits for
+// its period, and a one-shot run ends.
+//
+// # The peer's rules kept here
+//
+//   - A type's tasks go to the queue of its backend name, or to "celery" if that
+//     name doesn't begin with "swh."; tasks of any priority go to
+//     save_code_now:<backend name>.
+//   - A queue is refilled only when more than a fifth of it is free.
+//   - At most 10,000 tasks at a time.
+//
+// # Where it differs
+//
+//   - Slots are exact, and the save_code_now queues have the type's limit too:
+//     the peer fills those without looking.
+//   - Tasks with priority are taken high first; the peer takes them by date only.
+//
+// # Failures
+//
+// A type that fails doesn't keep the others from being served; the pass reports
+// all errors together at its end, and the next one tries again.
+package runner

@@ -1,0 +1,226 @@
+package runner_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/runner"
+	"swh-scheduler/sql"
+)
+
+// world is a database with tasks and a broker for one runner, ours or the peer's.
+type world struct {
+	dsn    string
+	broker testenv.Broker
+	store  *sql.Store
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t)}
+	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := sql.Open(t.Context(), w.dsn, sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	w.store = store
+	for _, statement := range fixture {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return w
+}
+
+// fixture has tasks in every state a runner looks at: other statuses, dates to
+// come, priorities, types with and without a limit (one that the peer's stale figures can't overrun).
+var fixture = []string{
+	`insert into task_type (type, description, backend_name, max_queue_length) values
+		('list-a', '', 'swh.lister.a.tasks.Full', 20),
+		('list-b', '', 'swh.lister.b.tasks.Full', null),
+		('load-git', '', 'swh.loader.git.tasks.Update', 1000),
+		('other', '', 'not.a.swh.task', 0)`,
+	`insert into task (type, arguments, next_run, current_interval, status, policy, priority)
+	 select type, jsonb_build_object('args', jsonb_build_array(n, n || '.50'::text), 'kwargs', jsonb_build_object('url', 'https://x/' || n, 'big', 1180591620717411303424 + n, 'f', 1.10)),
+	        '2026-01-01T00:00Z'::timestamptz + n * interval '1 second', '1 day', status, policy, priority
+	 from unnest(array['list-a', 'list-b', 'load-git', 'other']) type,
+	      unnest(enum_range(null::task_status)) status,
+	      unnest(enum_range(null::task_policy)) policy,
+	      (select unnest(enum_range(null::task_priority)) union all select null) p(priority),
+	      generate_series(1, 3) n`,
+	`insert into task (type, arguments, next_run, current_interval, status) values
+		('load-git', '{"args": [], "kwargs": {}}', '2100-01-01', '1 day', 'next_run_not_scheduled')`,
+}
+
+// state is what a runner leaves: tasks, and runs without what must differ.
+func (w *world) state(t *testing.T) []string {
+	t.Helper()
+	rows, err := w.store.Pool().Query(t.Context(), `
+		select t.id || ' ' || t.status || ' ' || t.next_run || ' ' || t.retries_left from task t
+		union all
+		select r.task || ' ' || r.status || ' ' || (r.backend_id is not null) || ' ' || (r.scheduled between now() - interval '5 min' and now())
+			|| ' ' || coalesce(r.started::text, '-') || ' ' || coalesce(r.ended::text, '-') || ' ' || coalesce(r.metadata::text, '-')
+		from task_run r order by 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+var queues = func() (names []string) {
+	for _, backend := range []string{"swh.lister.a.tasks.Full", "swh.lister.b.tasks.Full", "swh.loader.git.tasks.Update", "not.a.swh.task", "celery"} {
+		names = append(names, backend, "save_code_now:"+backend)
+	}
+	return names
+}()
+
+// messages empties the queues: the bodies by queue, sorted (the fixture has ties),
+// with the check that each is the message of a run.
+func (w *world) messages(t *testing.T) map[string][]string {
+	t.Helper()
+	conn, err := amqp.Dial(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got := make(map[string][]string)
+	for _, queue := range queues {
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			d, ok, err := ch.Get(queue, true)
+			if err != nil || !ok { // no such queue, or empty
+				break
+			}
+			got[queue] = append(got[queue], fmt.Sprintf("%v %s", d.Headers["task"], d.Body))
+			var runs int
+			if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from task_run where backend_id = $1", d.CorrelationId).Scan(&runs); err != nil || runs != 1 {
+				t.Errorf("message %s belongs to %d runs (%v)", d.CorrelationId, runs, err)
+			}
+		}
+		slices.Sort(got[queue])
+	}
+	return got
+}
+
+func (w *world) runPeer(t *testing.T, args ...string) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "scheduler.yml")
+	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", w.dsn, w.broker.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler", "start-runner"}, args...)...)
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the peer's runner: %v\n%s", err, out)
+	}
+}
+
+func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
+	t.Helper()
+	address, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
+	defer publisher.Close()
+	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
+	defer inspector.Close()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	d := dispatch.NewDeliverer(w.store, publisher, log, prometheus.NewRegistry())
+	o.Store, o.Log, o.Reg = w.store, log, prometheus.NewRegistry()
+	o.Slots = dispatch.NewSlots(w.store, inspector, d.Wake)
+	n, err := runner.New(o).Drain(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Drain(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// On the same tasks our runner leaves the same rows and the same queues as the
+// peer's, with each combination of its options.
+func TestRunnerLeavesWhatThePeerLeaves(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		args    []string
+		options runner.Options
+	}{
+		"all types":     {nil, runner.Options{}},
+		"with priority": {[]string{"--with-priority"}, runner.Options{WithPriority: true}},
+		"named types":   {[]string{"--task-type", "list-b", "--task-type", "other"}, runner.Options{TaskTypes: []string{"list-b", "other"}}},
+		"patterns":      {[]string{"--task-type-pattern", "li", "--task-type-pattern", "lo"}, runner.Options{TaskTypePatterns: []string{"li", "lo"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			theirs, ours := newWorld(t), newWorld(t)
+			theirs.runPeer(t, tc.args...)
+			if n := ours.runOurs(t, tc.options); n == 0 {
+				t.Fatal("nothing was claimed")
+			}
+			if diff := cmp.Diff(theirs.state(t), ours.state(t)); diff != "" {
+				t.Errorf("rows (-peer +ours):\n%s", diff)
+			}
+			if diff := cmp.Diff(theirs.messages(t), ours.messages(t)); diff != "" {
+				t.Errorf("messages (-peer +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Runners at once, of either kind, give each task one run and one message.
+func TestRunnersAtOnceSendEachTaskOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if _, err := w.store.Pool().Exec(t.Context(), `insert into task (type, arguments, next_run, current_interval, status, priority)
+		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled', case when n % 3 = 0 then 'low'::task_priority end
+		from generate_series(1, 3000) n`); err != nil {
+		t.Fatal(err)
+	}
+	counts := make(chan int)
+	const runners = 6
+	for i := range runners {
+		go func() { counts <- w.runOurs(t, runner.Options{WithPriority: i%2 == 0}) }()
+	}
+	claimed := 0
+	for range runners {
+		claimed += <-counts
+	}
+	var runs, tasks int
+	if err := w.store.Pool().QueryRow(t.Context(), "select count(*), count(distinct task) from task_run").Scan(&runs, &tasks); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for _, messages := range w.messages(t) {
+		sent += len(messages)
+	}
+	if claimed < 3000 || runs != claimed || tasks != claimed || sent != claimed {
+		t.Errorf("%d claimed, %d runs of %d tasks, %d messages", claimed, runs, tasks, sent)
+	}
+}

@@ -1,0 +1,192 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// Store is what a runner asks of the database besides its claims.
+type Store interface {
+	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
+	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
+}
+
+// Slots claims within the free slots of a queue.
+type Slots interface {
+	Claim(ctx context.Context, q dispatch.Queue, claim func(ctx context.Context, tx *sql.Tx, free int) (int, error)) (int, error)
+}
+
+// Options configure a Runner.
+type Options struct {
+	Store Store
+	Slots Slots
+	Log   *slog.Logger
+	Reg   prometheus.Registerer
+
+	Period           time.Duration // between passes that find nothing
+	TaskTypes        []string      // only these, if any
+	TaskTypePatterns []string      // only types whose name starts with one of these, if any
+	WithPriority     bool          // tasks of any priority instead of those with none
+}
+
+// Runner claims ready tasks.
+type Runner struct {
+	Options
+	now     func() time.Time
+	claimed *prometheus.CounterVec
+}
+
+// New makes a Runner; its counters are registered on o.Reg.
+func New(o Options) *Runner {
+	r := &Runner{
+		Options: o,
+		now:     time.Now,
+		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_scheduled_task_total",
+			Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
+		}, []string{"task_type"}),
+	}
+	o.Reg.MustRegister(r.claimed)
+	return r
+}
+
+// Run claims what is ready every Period until ctx ends.
+func (r *Runner) Run(ctx context.Context) error {
+	loop := daemon.Loop{
+		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+			n, err := r.RunOnce(ctx)
+			return daemon.Result{Again: n > 0}, err
+		},
+		Period:  r.Period,
+		Service: daemon.NewService(r.Log, "what the runner needs"),
+	}
+	return loop.Run(ctx)
+}
+
+// Drain claims until nothing is ready that a queue has room for, and returns how
+// many tasks that were.
+func (r *Runner) Drain(ctx context.Context) (int, error) {
+	total := 0
+	for {
+		n, err := r.RunOnce(ctx)
+		total += n
+		if err != nil || n == 0 {
+			return total, err
+		}
+	}
+}
+
+// RunOnce makes one pass over the task types that have something ready. It
+// returns how many tasks it claimed, and what went wrong for any type.
+func (r *Runner) RunOnce(ctx context.Context) (int, error) {
+	ready, err := r.readyTypes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var total int
+	var failed []error
+	for _, tt := range ready {
+		n, err := r.claim(ctx, tt)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("task type %q: %w", tt.Type, err))
+			continue
+		}
+		total += n
+	}
+	return total, errors.Join(failed...)
+}
+
+// readyTypes are the task types to serve in this pass, in the database's order.
+// Their definitions are read anew each time: limits change while we run.
+func (r *Runner) readyTypes(ctx context.Context) ([]scheduler.TaskType, error) {
+	names, err := r.Store.ReadyTaskTypes(ctx, r.now(), r.WithPriority)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	ready := make(map[string]bool, len(names))
+	for _, name := range names {
+		ready[name] = r.wanted(name)
+	}
+	all, err := r.Store.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	types := all[:0]
+	for _, tt := range all {
+		if ready[tt.Type] {
+			types = append(types, tt)
+		}
+	}
+	return types, nil
+}
+
+// wanted applies --task-type and --task-type-pattern: a type passes if it is
+// named (or none is) and starts with a pattern (or there is none).
+func (r *Runner) wanted(name string) bool {
+	named := len(r.TaskTypes) == 0
+	for _, t := range r.TaskTypes {
+		named = named || t == name
+	}
+	matches := len(r.TaskTypePatterns) == 0
+	for _, prefix := range r.TaskTypePatterns {
+		matches = matches || strings.HasPrefix(name, prefix)
+	}
+	return named && matches
+}
+
+// claim fills the free slots of one type's queue.
+func (r *Runner) claim(ctx context.Context, tt scheduler.TaskType) (int, error) {
+	queue := dispatch.Queue{Name: r.queueOf(tt), Limit: tt.MaxQueueLength}
+	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		if free == 0 || !r.WithPriority && !worthRefilling(free, tt.MaxQueueLength) {
+			return 0, nil
+		}
+		return tx.ClaimTasks(ctx, sql.TaskClaim{
+			Type: tt, Queue: queue.Name, WithPriority: r.WithPriority, Max: free, Now: r.now(),
+		})
+	})
+	if n > 0 {
+		r.claimed.WithLabelValues(tt.Type).Add(float64(n))
+		r.Log.Info("tasks claimed", "task_type", tt.Type, "queue", queue.Name, "tasks", n)
+	}
+	return n, err
+}
+
+const (
+	saveCodeNow  = "save_code_now:" // prefix of the queues for tasks with priority
+	defaultQueue = "celery"         // Celery's queue for tasks without a route
+)
+
+// queueOf is where a type's tasks go: the peer's routes send Celery tasks named
+// swh.… to the queue of their own name.
+func (r *Runner) queueOf(tt scheduler.TaskType) string {
+	switch {
+	case r.WithPriority:
+		return saveCodeNow + tt.BackendName
+	case strings.HasPrefix(tt.BackendName, "swh."):
+		return tt.BackendName
+	}
+	return defaultQueue
+}
+
+// worthRefilling says whether more than a fifth of a queue is free, so that the
+// database is asked for a good number of tasks at a time (the peer's rule, which
+// is not for tasks with priority: those don't wait).
+func worthRefilling(free int, limit *int64) bool {
+	var fifth int64
+	if limit != nil {
+		fifth = min(*limit, dispatch.MaxClaim) / 5
+	}
+	return int64(free) > fifth
+}

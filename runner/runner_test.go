@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// --task-type names types, --task-type-pattern gives prefixes; a type must pass
+// both that are given.
+func TestWanted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		types, patterns []string
+		want            map[string]bool
+	}{
+		"no filter": {nil, nil, map[string]bool{"load-git": true, "list-github": true}},
+		"named":     {[]string{"load-git", "load-hg"}, nil, map[string]bool{"load-git": true, "load-hg": true, "load": false, "load-git-checkout": false}},
+		"prefixes":  {nil, []string{"list-", "index"}, map[string]bool{"list-github": true, "indexer": true, "load-git": false, "a-list-": false}},
+		"both":      {[]string{"load-git"}, []string{"load"}, map[string]bool{"load-git": true, "load-hg": false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Runner{Options: Options{TaskTypes: tc.types, TaskTypePatterns: tc.patterns}}
+			for task, want := range tc.want {
+				if got := r.wanted(task); got != want {
+					t.Errorf("%q: %v", task, got)
+				}
+			}
+		})
+	}
+}
+
+// The peer refills a queue only when more than a fifth of it is free.
+func TestWorthRefilling(t *testing.T) {
+	for name, tc := range map[string]struct {
+		free  int
+		limit *int64
+		want  bool
+	}{
+		"a fifth":                {200, new(int64(1000)), false},
+		"more than a fifth":      {201, new(int64(1000)), true},
+		"tiny queue":             {1, new(int64(4)), true},
+		"full tiny queue":        {0, new(int64(4)), false},
+		"no limit":               {10000, nil, true},
+		"a fifth of a claim":     {2000, new(int64(1000000)), false},
+		"more than of a claim":   {2001, new(int64(1000000)), true},
+		"zero limit is no limit": {10000, new(int64(0)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := worthRefilling(tc.free, tc.limit); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// A task's queue is that of its own name if that is a Software Heritage one, else
+// Celery's default; with priority it is always one of its own.
+func TestQueueOf(t *testing.T) {
+	for _, tc := range []struct {
+		backend      string
+		withPriority bool
+		want         string
+	}{
+		{"swh.loader.git.tasks.UpdateGitRepository", false, "swh.loader.git.tasks.UpdateGitRepository"},
+		{"swh.loader.git.tasks.UpdateGitRepository", true, "save_code_now:swh.loader.git.tasks.UpdateGitRepository"},
+		{"other.task", false, "celery"},
+		{"other.task", true, "save_code_now:other.task"},
+		{"swhx", false, "celery"},
+	} {
+		r := &Runner{Options: Options{WithPriority: tc.withPriority}}
+		if got := r.queueOf(scheduler.TaskType{BackendName: tc.backend}); got != tc.want {
+			t.Errorf("%q, priority %v: got %q, want %q", tc.backend, tc.withPriority, got, tc.want)
+		}
+	}
+}
