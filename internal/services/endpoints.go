@@ -1,0 +1,56 @@
+package services
+
+import (
+	"os"
+	"strings"
+)
+
+// The environment variables by which tests and the demonstration learn where
+// the services are.
+const (
+	PostgresVar   = "SWH_TEST_POSTGRES_URL"
+	RabbitMQVar   = "SWH_TEST_RABBITMQ_URL"
+	ManagementVar = "SWH_TEST_RABBITMQ_MANAGEMENT_URL"
+	KafkaVar      = "SWH_TEST_KAFKA_BROKERS"
+	PythonVar     = "SWH_TEST_PYTHON"
+)
+
+// Endpoints says where the services are. An empty field is a service that
+// nobody provides.
+type Endpoints struct {
+	Postgres   string // URL of a superuser
+	RabbitMQ   string // AMQP URL of an administrator, virtual host "/"
+	Management string // root URL of RabbitMQ's management API, with credentials
+	Kafka      string // bootstrap brokers, comma-separated
+	Python     string // interpreter of a virtual environment with Celery and the peer
+}
+
+// FromEnvironment returns the endpoints that the environment names.
+func FromEnvironment() Endpoints {
+	var e Endpoints
+	for name, field := range e.fields() {
+		*field = strings.TrimSpace(os.Getenv(name))
+	}
+	return e
+}
+
+// Environ returns the endpoints as "name=value", for a child's environment.
+func (e Endpoints) Environ() []string {
+	var environ []string
+	for name, field := range e.fields() {
+		if *field != "" {
+			environ = append(environ, name+"="+*field)
+		}
+	}
+	return environ
+}
+
+func (e *Endpoints) fields() map[string]*string {
+	return map[string]*string{
+		PostgresVar:   &e.Postgres,
+		RabbitMQVar:   &e.RabbitMQ,
+		ManagementVar: &e.Management,
+		KafkaVar:      &e.Kafka,
+		PythonVar:     &e.Python,
+	}
+}

@@ -1,0 +1,80 @@
+package services
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// cacheDir is where deploy/local/install.sh puts what is not a package of the
+// system; the script follows the same rule.
+func cacheDir() (string, error) {
+	if dir := os.Getenv("SWH_SCHEDULER_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "swh-scheduler"), err
+}
+
+// missing is the error for something that the installer would have put there.
+func missing(what string) error {
+	return fmt.Errorf("%s is not installed: run `make install`", what)
+}
+
+func findPython() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	python := filepath.Join(cache, "python", "bin", "python")
+	if _, err := os.Stat(python); err != nil {
+		return "", missing("the Python environment with Celery and swh.scheduler (" + python + ")")
+	}
+	return python, nil
+}
+
+// findKafka returns the class path of Kafka and the Java to run it with.
+func findKafka() (java, classPath string, err error) {
+	java, err = exec.LookPath("java")
+	if err != nil {
+		return "", "", missing("Java")
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	libs := filepath.Join(cache, "kafka")
+	if found, _ := filepath.Glob(filepath.Join(libs, "kafka_*.jar")); len(found) == 0 {
+		return "", "", missing("Kafka (" + libs + ")")
+	}
+	return java, filepath.Join(libs, "*"), nil
+}
+
+// findProgram looks for a server program in PATH and in the directories where
+// Debian keeps those that are not meant to be typed; of several versions it
+// takes the newest.
+func findProgram(name string, patterns ...string) (string, error) {
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(pattern, name))
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			// Longer first, so that 9 comes before 10.
+			return slices.MaxFunc(found, func(a, b string) int {
+				if len(a) != len(b) {
+					return len(a) - len(b)
+				}
+				return strings.Compare(a, b)
+			}), nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", missing(name)
+	}
+	return path, nil
+}

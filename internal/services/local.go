@@ -1,0 +1,256 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+)
+
+// local runs servers as processes of this machine.
+type local struct {
+	*reaper
+	log *slog.Logger
+}
+
+func newLocal(log *slog.Logger) (*local, error) {
+	r, err := newReaper()
+	if err != nil {
+		return nil, err
+	}
+	return &local{reaper: r, log: log}, nil
+}
+
+func (l *local) stop() { l.close() }
+
+// environ is the same for all servers, whoever runs them: the caller's own
+// settings (PGDATA, RABBITMQ_…, JAVA_TOOL_OPTIONS) are about other servers.
+func (l *local) environ(more ...string) []string {
+	return append([]string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + os.Getenv("PATH"),
+		"HOME=" + l.dir,
+		"LC_ALL=C.UTF-8",
+	}, more...)
+}
+
+func (l *local) startPostgres(ctx context.Context) (string, error) {
+	const versions = "/usr/lib/postgresql/*/bin"
+	initdb, err := findProgram("initdb", versions)
+	if err != nil {
+		return "", err
+	}
+	postgres, err := findProgram("postgres", filepath.Dir(initdb))
+	if err != nil {
+		return "", err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return "", err
+	}
+	data := filepath.Join(l.dir, "postgresql")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return "", err
+	}
+	owner, err := unprivileged(data)
+	if err != nil {
+		return "", err
+	}
+
+	create := exec.CommandContext(ctx, initdb, "--pgdata", data, "--username", "postgres",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync")
+	create.Env, create.Dir, create.SysProcAttr = l.environ(), data, owner
+	if out, err := create.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+
+	cmd := exec.Command(postgres, append([]string{"-D", data}, postgresSettings(
+		fmt.Sprintf("port=%d", ports[0]), "listen_addresses=127.0.0.1", "unix_socket_directories=")...)...)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = l.environ(), data, owner
+	p, err := l.start(l.log, "postgresql", cmd)
+	if err != nil {
+		return "", err
+	}
+	url := fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0]))
+	return url, p.explain(waitReady(ctx, p.died, postgresReady(url)))
+}
+
+// postgresSettings are those of every test server: room for the connections of
+// packages tested side by side, no care for durability.
+func postgresSettings(more ...string) []string {
+	var args []string
+	for _, setting := range append(more, "fsync=off", "full_page_writes=off",
+		"max_connections=400", "max_locks_per_transaction=256") {
+		args = append(args, "-c", setting)
+	}
+	return args
+}
+
+// unprivileged gives dir to a user that PostgreSQL agrees to run as, which root
+// is not, and returns how to start a process as that user.
+func unprivileged(dir string) (*syscall.SysProcAttr, error) {
+	if os.Geteuid() != 0 {
+		return &syscall.SysProcAttr{}, nil
+	}
+	owner, err := user.Lookup("postgres")
+	if err != nil {
+		if owner, err = user.Lookup("nobody"); err != nil {
+			return nil, err
+		}
+	}
+	uid, err := strconv.ParseUint(owner.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(owner.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
+		return nil, err
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+}
+
+func (l *local) startRabbitMQ(ctx context.Context) (url, managementURL string, err error) {
+	// Not the one in PATH: Debian's wrapper changes the user and the directories.
+	server, err := findProgram("rabbitmq-server", "/usr/lib/rabbitmq/bin")
+	if err != nil {
+		return "", "", err
+	}
+	epmd, err := findProgram("epmd", "/usr/lib/erlang/bin")
+	if err != nil {
+		return "", "", err
+	}
+	amqpPorts, err := freePorts(1, managementOffset)
+	if err != nil {
+		return "", "", err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return "", "", err
+	}
+	port, distPort, epmdPort := amqpPorts[0], ports[0], strconv.Itoa(ports[1])
+
+	dir := filepath.Join(l.dir, "rabbitmq")
+	if err := os.MkdirAll(filepath.Join(dir, "conf.d"), 0o755); err != nil {
+		return "", "", err
+	}
+	config := fmt.Sprintf("listeners.tcp.1 = %s\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n",
+		address(port), port+managementOffset)
+	for name, content := range map[string]string{
+		"rabbitmq.conf":   config,
+		"enabled_plugins": "[rabbitmq_management].\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return "", "", err
+		}
+	}
+	environ := l.environ(
+		"ERL_EPMD_PORT="+epmdPort,
+		"ERL_EPMD_ADDRESS=127.0.0.1",
+		"RABBITMQ_CONF_ENV_FILE=/dev/null", // not the system's
+		"RABBITMQ_CONFIG_FILE="+filepath.Join(dir, "rabbitmq.conf"),
+		"RABBITMQ_CONFIG_FILES="+filepath.Join(dir, "conf.d"),
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+filepath.Join(dir, "advanced.config"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(dir, "enabled_plugins"),
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "mnesia"),
+		"RABBITMQ_PID_FILE="+filepath.Join(dir, "pid"),
+		"RABBITMQ_LOG_BASE="+dir,
+		"RABBITMQ_LOGS=-",
+		fmt.Sprintf("RABBITMQ_NODENAME=swh%d@localhost", port),
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", distPort),
+	)
+	// Erlang would start its port mapper as a daemon that outlives the server.
+	mapper := exec.Command(epmd, "-port", epmdPort, "-address", "127.0.0.1")
+	mapper.Env, mapper.Dir = environ, dir
+	mapperProcess, err := l.start(l.log, "epmd", mapper)
+	if err != nil {
+		return "", "", err
+	}
+	if err := mapperProcess.explain(waitReady(ctx, mapperProcess.died, listening(ports[1]))); err != nil {
+		return "", "", fmt.Errorf("epmd: %w", err)
+	}
+	cmd := exec.Command(server)
+	cmd.Env, cmd.Dir = environ, dir
+	p, err := l.start(l.log, "rabbitmq", cmd)
+	if err != nil {
+		return "", "", err
+	}
+	url, managementURL = rabbitMQURLs(port)
+	return url, managementURL, p.explain(waitReady(ctx, p.died, rabbitMQReady(url, managementURL)))
+}
+
+// rabbitMQURLs returns the URLs of a new server, which knows one user.
+func rabbitMQURLs(port int) (url, managementURL string) {
+	return fmt.Sprintf("amqp://guest:guest@%s/", address(port)),
+		fmt.Sprintf("http://guest:guest@%s/", address(port+managementOffset))
+}
+
+func (l *local) startKafka(ctx context.Context) (string, error) {
+	java, classPath, err := findKafka()
+	if err != nil {
+		return "", err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return "", err
+	}
+	broker := address(ports[0])
+	dir := filepath.Join(l.dir, "kafka")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	config := filepath.Join(dir, "server.properties")
+	settings := kafkaSettings(broker, broker, address(ports[1]))
+	settings["log.dirs"] = filepath.Join(dir, "data")
+	var properties strings.Builder
+	for key, value := range settings {
+		fmt.Fprintf(&properties, "%s=%s\n", key, value)
+	}
+	if err := os.WriteFile(config, []byte(properties.String()), 0o644); err != nil {
+		return "", err
+	}
+	// The serial collector and a small heap suit a few topics on a small machine.
+	jvm := []string{"-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classPath}
+	format := exec.CommandContext(ctx, java, append(jvm, "kafka.tools.StorageTool", "format",
+		"--cluster-id", uuid.NewString(), "--config", config)...)
+	format.Env, format.Dir = l.environ(), dir
+	if out, err := format.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("format its storage: %w\n%s", err, out)
+	}
+	cmd := exec.Command(java, append(jvm, "kafka.Kafka", config)...)
+	cmd.Env, cmd.Dir = l.environ(), dir
+	p, err := l.start(l.log, "kafka", cmd)
+	if err != nil {
+		return "", err
+	}
+	return broker, p.explain(waitReady(ctx, p.died, kafkaReady(broker)))
+}
+
+// kafkaSettings are those of a single KRaft node. Consumers of a new group do
+// not wait for others to join, and topics are made on purpose only.
+func kafkaSettings(listen, advertised, controller string) map[string]string {
+	return map[string]string{
+		"process.roles":                            "broker,controller",
+		"node.id":                                  "1",
+		"listeners":                                "PLAINTEXT://" + listen + ",CONTROLLER://" + controller,
+		"advertised.listeners":                     "PLAINTEXT://" + advertised,
+		"controller.listener.names":                "CONTROLLER",
+		"listener.security.protocol.map":           "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"controller.quorum.voters":                 "1@" + controller,
+		"offsets.topic.replication.factor":         "1",
+		"offsets.topic.num.partitions":             "1",
+		"transaction.state.log.replication.factor": "1",
+		"transaction.state.log.min.isr":            "1",
+		"group.initial.rebalance.delay.ms":         "0",
+		"auto.create.topics.enable":                "false",
+	}
+}

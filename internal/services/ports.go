@@ -1,0 +1,52 @@
+package services
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// managementOffset is the distance from RabbitMQ's AMQP port to its management
+// port: the peer finds the one from the other by this rule.
+const managementOffset = 10000
+
+// freePorts returns distinct loopback ports that nobody listens on; each is
+// followed, at the given offsets, by ports that are free as well.
+//
+// They are taken below the range from which systems give out ports for
+// outgoing connections, since a server binds its port only later.
+func freePorts(count int, offsets ...int) ([]int, error) {
+	const low, high = 11000, 32000
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
+	hold := func(port int) bool {
+		l, err := net.Listen("tcp", address(port))
+		if err == nil {
+			held = append(held, l)
+		}
+		return err == nil
+	}
+	var ports []int
+	for range 1000 {
+		port := low + rand.IntN(high-low)
+		free := hold(port)
+		for _, offset := range offsets {
+			free = free && port+offset < high && hold(port+offset)
+		}
+		if free {
+			ports = append(ports, port)
+		}
+		if len(ports) == count {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("no free ports between %d and %d", low, high)
+}
+
+// address returns the loopback address with the given port.
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -1,0 +1,103 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/segmentio/kafka-go"
+)
+
+// startTimeout bounds the start of one server on a slow, busy machine.
+const startTimeout = 3 * time.Minute
+
+// waitReady tries check until it succeeds, or died says that it never will.
+func waitReady(ctx context.Context, died <-chan struct{}, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		attempt, done := context.WithTimeout(ctx, 5*time.Second)
+		err := check(attempt)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-died:
+			return errors.New("it stopped while starting")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w (last: %w)", ctx.Err(), err)
+		}
+	}
+}
+
+func postgresReady(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	}
+}
+
+// rabbitMQReady asks both doors, as either may open first.
+func rabbitMQReady(url, managementURL string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, managementURL+"api/overview", nil)
+		if err != nil {
+			return err
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("management API: %s", response.Status)
+		}
+		conn, err := amqp.DialConfig(url, amqp.Config{Dial: amqp.DefaultDial(5 * time.Second)})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}
+
+// kafkaReady asks for the group coordinator, which exists only once the broker
+// and its controller work together; asking also makes the topic it keeps
+// offsets in, so that the first consumer need not wait for that.
+func kafkaReady(broker string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		transport := &kafka.Transport{Dial: (&net.Dialer{}).DialContext}
+		defer transport.CloseIdleConnections()
+		client := &kafka.Client{Addr: kafka.TCP(broker), Transport: transport}
+		response, err := client.FindCoordinator(ctx, &kafka.FindCoordinatorRequest{
+			Key: "ready", KeyType: kafka.CoordinatorKeyTypeConsumer,
+		})
+		if err != nil {
+			return err
+		}
+		return response.Error
+	}
+}
+
+// listening is ready when something accepts connections on the port.
+func listening(port int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(port))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}

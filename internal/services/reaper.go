@@ -1,0 +1,124 @@
+package services
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// reaper starts processes that it ends, with all their children, when it is
+// closed or this process is gone.
+//
+// The parent-death signal of Linux is not enough: it reaches only the first
+// process of a server, and none after a change of user.
+type reaper struct {
+	dir  string   // data of the processes, removed with them
+	pipe *os.File // its end closes the reaper; process group ids are written to it
+	cmd  *exec.Cmd
+
+	mu      sync.Mutex
+	started sync.WaitGroup
+	close   func()
+}
+
+// SIGQUIT makes PostgreSQL release its shared memory at once; the others get
+// nothing from a warning, as their data goes.
+const reaperScript = `
+groups=
+while read -r group; do groups="$groups -$group"; done
+kill -s QUIT -- $groups
+sleep 0.5
+kill -s KILL -- $groups
+rm -rf -- "$0"
+`
+
+// newReaper makes a data directory that other users may enter but not list.
+func newReaper() (*reaper, error) {
+	dir, err := os.MkdirTemp("", "swh-scheduler-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = read.Close() }()
+	r := &reaper{dir: dir, pipe: write, cmd: exec.Command("sh", "-c", reaperScript, dir)}
+	r.cmd.Stdin = read
+	// Its own group: Ctrl-C in the terminal must not end it before its work.
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := r.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the reaper of services: %w", err)
+	}
+	r.close = sync.OnceFunc(func() {
+		_ = write.Close()
+		_ = r.cmd.Wait()
+		r.started.Wait()
+	})
+	return r, nil
+}
+
+// process is a started one.
+type process struct {
+	log  string        // path of its output
+	died chan struct{} // closed when it has ended
+}
+
+// start starts cmd in a process group of its own, with its output in a log
+// under the reaper's directory.
+func (r *reaper) start(log *slog.Logger, name string, cmd *exec.Cmd) (*process, error) {
+	p := &process{log: filepath.Join(r.dir, name+".log"), died: make(chan struct{})}
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Close() }()
+	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r.started.Go(func() {
+		_ = cmd.Wait()
+		close(p.died)
+	})
+	if _, err := fmt.Fprintln(r.pipe, cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("the reaper of services is gone: %w", err)
+	}
+	log.Debug("started", "server", name, "pid", cmd.Process.Pid, "log", p.log)
+	return p, nil
+}
+
+// explain adds the end of the process's log to an error.
+func (p *process) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	const keep = 2000
+	file, openErr := os.Open(p.log)
+	if openErr != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if info, statErr := file.Stat(); statErr == nil && info.Size() > keep {
+		_, _ = file.Seek(-keep, io.SeekEnd)
+	}
+	tail, _ := io.ReadAll(file)
+	return fmt.Errorf("%w\nits log ends:\n%s", err, strings.TrimSpace(string(tail)))
+}

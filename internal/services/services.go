@@ -1,0 +1,118 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Provider is a way to run servers.
+type Provider string
+
+const (
+	// Auto is Docker where a daemon answers and has or gets the images, else Local.
+	Auto   Provider = ""
+	Docker Provider = "docker"
+	Local  Provider = "local"
+)
+
+// Options of [Start].
+type Options struct {
+	Provider Provider
+	// Given are services that exist already; only the missing ones are started.
+	Given Endpoints
+	// Log hears which provider was chosen and why, and each server's start.
+	Log *slog.Logger
+}
+
+// Services are running servers.
+type Services struct {
+	Endpoints
+	stop func()
+}
+
+// Stop ends the servers and removes their data. It returns when they are gone,
+// and may be called more than once.
+func (s *Services) Stop() { s.stop() }
+
+// backend starts servers in one way; each start returns when the server is
+// ready for use.
+type backend interface {
+	startPostgres(ctx context.Context) (url string, err error)
+	startRabbitMQ(ctx context.Context) (url, managementURL string, err error)
+	startKafka(ctx context.Context) (brokers string, err error)
+	stop()
+}
+
+// Start starts, side by side, the services that o.Given lacks, and returns when
+// all are ready.
+func Start(ctx context.Context, o Options) (*Services, error) {
+	s := &Services{Endpoints: o.Given, stop: func() {}}
+	if s.Python == "" {
+		python, err := findPython()
+		if err != nil {
+			return nil, err
+		}
+		s.Python = python
+	}
+	if s.Postgres != "" && s.RabbitMQ != "" && s.Management != "" && s.Kafka != "" {
+		return s, nil
+	}
+	b, err := newBackend(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s.stop = b.stop
+
+	starting, ctx := errgroup.WithContext(ctx)
+	if s.Postgres == "" {
+		starting.Go(func() (err error) {
+			s.Postgres, err = b.startPostgres(ctx)
+			return wrap("PostgreSQL", err)
+		})
+	}
+	if s.RabbitMQ == "" || s.Management == "" {
+		starting.Go(func() (err error) {
+			s.RabbitMQ, s.Management, err = b.startRabbitMQ(ctx)
+			return wrap("RabbitMQ", err)
+		})
+	}
+	if s.Kafka == "" {
+		starting.Go(func() (err error) {
+			s.Kafka, err = b.startKafka(ctx)
+			return wrap("Kafka", err)
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		b.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func wrap(server string, err error) error {
+	if err != nil {
+		return fmt.Errorf("start %s: %w", server, err)
+	}
+	return nil
+}
+
+func newBackend(ctx context.Context, o Options) (backend, error) {
+	switch o.Provider {
+	case Local:
+		return newLocal(o.Log)
+	case Docker:
+		return newDocker(ctx, o.Log)
+	case Auto:
+		b, err := newDocker(ctx, o.Log)
+		if err != nil {
+			o.Log.Info("starting local servers, as Docker cannot be used", "reason", err)
+			return newLocal(o.Log)
+		}
+		return b, nil
+	default:
+		return nil, fmt.Errorf("unknown provider of services %q: want docker or local", o.Provider)
+	}
+}
