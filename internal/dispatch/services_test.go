@@ -31,10 +31,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{dsn: testenv.Postgres(t), broker: testenv.RabbitMQ(t)}
-	if _, err := sql.Migrate(t.Context(), b.dsn, sql.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	b := &bench{dsn: testenv.Database(t), broker: testenv.RabbitMQ(t)}
 	b.store = b.openStore(t)
 	address, err := celery.ParseBroker(b.broker.URL)
 	if err != nil {

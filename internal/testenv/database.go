@@ -1,0 +1,18 @@
+package testenv
+
+import (
+	"context"
+	"testing"
+
+	"swh-scheduler/sql"
+)
+
+// Database returns the URL of a fresh database as our migrations make it,
+// dropped when the test ends.
+func Database(t testing.TB) string {
+	t.Helper()
+	return databaseFrom(t, template(t, "ours_"+sql.Fingerprint(), func(ctx context.Context, dsn string) error {
+		_, err := sql.Migrate(ctx, dsn, sql.MigrateOptions{})
+		return err
+	}))
+}

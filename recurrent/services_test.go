@@ -1,0 +1,259 @@
+package recurrent
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const queue = "swh.loader.git.tasks.UpdateGitRepository"
+
+// world is a database with origins and a broker for one scheduler, ours or the
+// peer's.
+type world struct {
+	dsn       string
+	broker    testenv.Broker
+	store     *sql.Store
+	deliverer *dispatch.Deliverer
+	slots     *dispatch.Slots
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dsn: testenv.Database(t), broker: testenv.RabbitMQ(t)}
+	store, err := sql.Open(t.Context(), w.dsn, sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	w.store = store
+	address, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
+	t.Cleanup(func() { _ = publisher.Close() })
+	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	w.deliverer = dispatch.NewDeliverer(store, publisher, logger(t), prometheus.NewRegistry())
+	w.slots = dispatch.NewSlots(store, inspector, w.deliverer.Wake)
+	w.exec(t, `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', $1, 100)`, queue)
+	w.exec(t, `insert into listers (id, name, instance_name, current_state, updated) values
+		('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now()), ('00000000-0000-0000-0000-000000000002', 'github', '', '{}', now())`)
+	return w
+}
+
+func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+func (w *world) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	if _, err := w.store.Pool().Exec(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list adds origins that were never visited, with a known last update or not.
+func (w *world) list(t *testing.T, kind string, n int, updated bool) {
+	t.Helper()
+	var lastUpdate *time.Time
+	if updated {
+		lastUpdate = new(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	}
+	w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || 1 + n % 2)::uuid, $1 || n, 'git',
+		       case when n % 3 = 0 then jsonb_build_object('depth', 1180591620717411303424, 'é<', '&') else '{}' end, true, now(), $3
+		from generate_series(1, $2::int) n`, "https://"+kind+"/", n, lastUpdate)
+}
+
+func (w *world) round(t *testing.T, policies []Policy) *round {
+	t.Helper()
+	s, err := New(Options{
+		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
+		Policies:         map[string][]Policy{"default": policies},
+		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &round{Scheduler: s, visitType: "git", policies: policies, log: logger(t)}
+}
+
+// messages delivers what is claimed and empties the queue: the bodies, sorted.
+func (w *world) messages(t *testing.T) []string {
+	t.Helper()
+	if _, err := w.deliverer.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := amqp.Dial(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	for {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			slices.Sort(bodies)
+			return bodies
+		}
+		bodies = append(bodies, fmt.Sprintf("%v %s", d.Headers["task"], d.Body))
+	}
+}
+
+// scheduled is which origins are marked.
+func (w *world) scheduled(t *testing.T) []string {
+	t.Helper()
+	rows, err := w.store.Pool().Query(t.Context(), `select url from origin_visit_stats
+		where last_scheduled between now() - interval '5 min' and now() order by url`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return urls
+}
+
+func weighted(weights map[scheduler.VisitPolicy]float64) []Policy {
+	var policies []Policy
+	for _, name := range []scheduler.VisitPolicy{scheduler.AlreadyVisitedOrderByLag, scheduler.NeverVisitedOldestUpdateFirst, scheduler.OriginsWithoutLastUpdate} {
+		policies = append(policies, Policy{weights[name], scheduler.VisitFilter{Policy: name, Cooldowns: scheduler.DefaultCooldowns}})
+	}
+	return policies
+}
+
+var evenly = weighted(map[scheduler.VisitPolicy]float64{
+	scheduler.AlreadyVisitedOrderByLag: 40, scheduler.NeverVisitedOldestUpdateFirst: 40, scheduler.OriginsWithoutLastUpdate: 20,
+})
+
+// A round sends the messages, and marks the origins, that the peer's round does.
+func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
+	t.Parallel()
+	theirs, ours := newWorld(t), newWorld(t)
+	for _, w := range []*world{theirs, ours} {
+		w.list(t, "updated", 30, true) // fits into the policy's 40 slots
+		w.list(t, "plain", 15, false)  // fits into 20
+	}
+	config := filepath.Join(t.TempDir(), "scheduler.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+scheduling_policy:
+  git:
+  - {policy: already_visited_order_by_lag, weight: 40}
+  - {policy: never_visited_oldest_update_first, weight: 40}
+  - {policy: origins_without_last_update, weight: 20}
+`, theirs.dsn, theirs.broker.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "testdata/send_visits.py", "git")
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the peer's round: %v\n%s", err, out)
+	}
+	if _, err := ours.round(t, evenly).runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, want := ours.messages(t), theirs.messages(t)
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 45 {
+		t.Errorf("%d messages (-peer +ours):\n%s", len(got), diff)
+	}
+	if diff := cmp.Diff(theirs.scheduled(t), ours.scheduled(t)); diff != "" {
+		t.Errorf("marked origins (-peer +ours):\n%s", diff)
+	}
+}
+
+// Slots that some policies cannot fill are filled by the others, up to the
+// queue's limit and not beyond, and the waits are the peer's.
+func TestRoundsFillTheQueueAndThenWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(t, "plain", 160, false) // one policy of three has candidates
+	r := w.round(t, evenly)
+	for i, step := range []struct {
+		wait      time.Duration
+		scheduled int // all told, after the round
+		consume   bool
+	}{
+		{0, 100, false},                       // the limit, in one round
+		{DefaultQueueFullBackoff, 100, true},  // full: outbox and queue count
+		{0, 160, true},                        // emptied: the rest
+		{DefaultNoOriginsBackoff, 160, false}, // cooling down, all of them
+		{DefaultNoOriginsBackoff, 160, false},
+	} {
+		wait, err := r.runOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.scheduled(t)); wait != step.wait || n != step.scheduled {
+			t.Errorf("round %d: wait %s and %d scheduled, want %s and %d", i, wait, n, step.wait, step.scheduled)
+		}
+		if step.consume {
+			w.messages(t)
+		}
+	}
+}
+
+// A limit that changes in the database counts from the next round on.
+func TestRoundReadsTheLimitAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(t, "plain", 50, false)
+	w.exec(t, "update task_type set max_queue_length = 10")
+	r := w.round(t, evenly)
+	if _, err := r.runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, "update task_type set max_queue_length = 25")
+	if _, err := r.runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.scheduled(t)); n != 25 {
+		t.Errorf("%d origins scheduled, want 25", n)
+	}
+}
+
+// A visit type without a task type is an error that names it, and what is
+// claimed in a round that fails is not marked.
+func TestRoundThatFailsMarksNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(t, "plain", 5, false)
+	w.exec(t, "update listed_origins set extra_loader_arguments = '[]'") // no object: no message can be made
+	if _, err := w.round(t, evenly).runOnce(t.Context()); err == nil {
+		t.Error("no error for arguments that are no object")
+	}
+	if n := len(w.scheduled(t)); n != 0 {
+		t.Errorf("%d origins are marked without a message", n)
+	}
+	w.exec(t, "delete from task_type")
+	if _, err := w.round(t, evenly).runOnce(t.Context()); err == nil {
+		t.Error("no error for a missing task type")
+	}
+}
