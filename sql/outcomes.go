@@ -139,7 +139,7 @@ func lostLockRace(err error) bool {
 
 // RejectEvents keeps events that cannot be applied where an operator can read
 // them, the newest few thousand. Events of runs that are not in task_run are
-// ignored.
+// ignored. It returns a *RefusedError if PostgreSQL refuses one of them.
 func (s *Store) RejectEvents(ctx context.Context, events []RejectedEvent) error {
 	if len(events) == 0 {
 		return nil
@@ -159,7 +159,7 @@ func (s *Store) RejectEvents(ctx context.Context, events []RejectedEvent) error 
 		return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept)
 	})
 	if err != nil {
-		return fmt.Errorf("keep %d rejected events: %w", len(events), err)
+		return refused(fmt.Errorf("keep %d rejected events: %w", len(events), err))
 	}
 	return nil
 }

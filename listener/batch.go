@@ -1,0 +1,58 @@
+package listener
+
+import (
+	"fmt"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/sql"
+)
+
+// The bounds of a batch. The number of messages stays below what the broker
+// sends ahead, so that it can send the next ones while a batch is applied.
+const (
+	maxEvents   = 2000
+	maxBytes    = 8 << 20
+	maxMessages = prefetch / 2
+	maxDelay    = 100 * time.Millisecond
+)
+
+// batch is what a run of messages says, in their order.
+type batch struct {
+	outcomes []sql.Outcome
+	rejected []sql.RejectedEvent
+	events   int
+	bytes    int
+	messages int
+	last     celery.Delivery // acknowledging it acknowledges all
+}
+
+func (b *batch) full() bool {
+	return b.events >= maxEvents || b.bytes >= maxBytes || b.messages >= maxMessages
+}
+
+// reject sets an outcome aside.
+func (b *batch) reject(o sql.Outcome, event, sqlState, reason string) {
+	b.rejected = append(b.rejected, sql.RejectedEvent{
+		BackendID: o.BackendID, Received: o.Heard, Event: excerpt(event, rejectedLength),
+		SQLState: sqlState, Reason: excerpt(reason, rejectedLength),
+	})
+}
+
+// rejectedLength bounds each text of an event that is set aside, in bytes.
+const rejectedLength = 4000
+
+// describe puts an outcome into words for an operator.
+func describe(o sql.Outcome) string {
+	switch {
+	case o.Start != nil && o.Start.Worker != nil:
+		return "started on " + *o.Start.Worker
+	case o.Start != nil:
+		return "started"
+	case o.End != nil && o.End.Error != nil:
+		return fmt.Sprintf("ended as %s: %s", o.End.Status, *o.End.Error)
+	case o.End != nil:
+		return fmt.Sprintf("ended as %s", o.End.Status)
+	}
+	return fmt.Sprintf("took %s", o.Runtime)
+}

@@ -1,0 +1,171 @@
+package listener
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// database is a scheduler database with three task types: one whose rules show
+// each time they are applied, one that knows no limits, and one whose runs can't
+// end well, as its backoff factor is zero and the trigger divides by it.
+type database struct {
+	dsn  string
+	pool *pgxpool.Pool
+}
+
+func newDatabase(t testing.TB, dsn string) *database {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	db := &database{dsn: dsn, pool: pool}
+	db.exec(t, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval,
+			backoff_factor, num_retries, retry_delay)
+		values ('good', '', 'swh.test.Good', '64 days', '1 hour', '64 days', 2, 3, '2 hours'),
+		       ('bare', '', 'swh.test.Bare', '1 day', null, null, 1.5, null, null),
+		       ('broken', '', 'swh.test.Broken', '1 day', '1 hour', '64 days', 0, 3, '2 hours')`)
+	return db
+}
+
+func (db *database) exec(t testing.TB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.pool.Exec(t.Context(), query, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addTask makes a task with one scheduled run.
+func (db *database) addTask(t testing.TB, taskType, policy, backendID string) (id int64) {
+	t.Helper()
+	err := db.pool.QueryRow(t.Context(), `
+		insert into task (type, arguments, next_run, current_interval, status, retries_left, policy)
+		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 1, $2) returning id`,
+		taskType, policy).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.addRun(t, id, backendID)
+	return id
+}
+
+func (db *database) addRun(t testing.TB, task int64, backendID string) {
+	t.Helper()
+	db.exec(t, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, task, backendID)
+}
+
+// state describes all runs and what they did to their tasks, without absolute
+// times, in the order in which they were made.
+func (db *database) state(t testing.TB, prefix string) []string {
+	t.Helper()
+	rows, _ := db.pool.Query(t.Context(), `
+		select concat_ws(' ', r.backend_id, r.status, r.metadata, 'started=' || (r.started is not null),
+			'ended=' || (r.ended is not null), 'in order=' || (r.started <= r.ended),
+			t.status, t.current_interval, t.retries_left,
+			'next=' || case when t.status = 'next_run_not_scheduled' then (
+				select (t.next_run - max(l.ended))::text from task_run l where l.task = t.id) end)
+		from task_run r join task t on t.id = r.task
+		where starts_with(r.backend_id, $1)
+		order by r.id`, prefix)
+	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// status is the state of one run.
+func (db *database) status(ctx context.Context, backendID string) (status string, err error) {
+	err = db.pool.QueryRow(ctx, `select status from task_run where backend_id = $1`, backendID).Scan(&status)
+	return status, err
+}
+
+// openStore is our own store on a database.
+func openStore(t testing.TB, dsn string) *sql.Store {
+	t.Helper()
+	store, err := sql.Open(t.Context(), dsn, sql.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// newTestListener makes a listener with metrics of its own.
+func newTestListener(t testing.TB, source Source, store Store) *Listener {
+	t.Helper()
+	return New(Options{
+		Source: source, Store: store, Registerer: prometheus.NewRegistry(),
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+}
+
+// event is the JSON of an event of a task as workers send it.
+type event map[string]any
+
+func (e event) with(key string, value any) event {
+	e[key] = value
+	return e
+}
+
+func taskEvent(kind, uuid string, timestamp float64) event {
+	return event{
+		"type": kind, "uuid": uuid, "hostname": "worker@host", "timestamp": timestamp,
+		"utcoffset": 0, "pid": 7, "clock": 42, "local_received": timestamp,
+	}
+}
+
+func startedEvent(uuid string) event { return taskEvent("task-started", uuid, 1700000000) }
+
+func resultEvent(uuid string, result any) event {
+	return taskEvent("task-result", uuid, 1700000001).with("result", result)
+}
+
+// message is the body of a message: a list of events, as workers batch theirs.
+func message(t testing.TB, events ...event) []byte {
+	t.Helper()
+	body, err := json.Marshal(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func delivery(body []byte) celery.Delivery {
+	return celery.Delivery{Body: body, ContentType: "application/json", ContentEncoding: "utf-8"}
+}
+
+// feed applies messages as one batch, without a broker.
+func feed(t testing.TB, l *Listener, bodies ...[]byte) {
+	t.Helper()
+	b := &batch{}
+	for _, body := range bodies {
+		l.read(b, delivery(body))
+	}
+	if err := l.apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func name(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
+
+func ownDatabase(t testing.TB) *database {
+	t.Helper()
+	dsn := testenv.Postgres(t)
+	if _, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return newDatabase(t, dsn)
+}
