@@ -8,7 +8,8 @@ import (
 )
 
 // Database returns the URL of a fresh database as our migrations make it,
-// dropped when the test ends.
+// dropped when the test ends. Tests of package sql must be external (sql_test),
+// as this package imports it.
 func Database(t testing.TB) string {
 	t.Helper()
 	return databaseFrom(t, template(t, "ours_"+sql.Fingerprint(), func(ctx context.Context, dsn string) error {

@@ -1,26 +1,78 @@
 package testenv
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+
+	"swh-scheduler/internal/services"
 )
 
-// Names of the environment variables that say where the services are.
-const (
-	postgresVar   = "SWH_TEST_POSTGRES_URL"
-	rabbitMQVar   = "SWH_TEST_RABBITMQ_URL"
-	managementVar = "SWH_TEST_RABBITMQ_MANAGEMENT_URL"
-	kafkaVar      = "SWH_TEST_KAFKA_BROKERS"
-	pythonVar     = "SWH_TEST_PYTHON"
-)
-
-// endpoint returns the value of an environment variable that names a service.
+// endpoint returns the value of the environment variable that names a service,
+// after starting services if the environment lacks it.
 func endpoint(t testing.TB, name string) string {
 	t.Helper()
-	value := strings.TrimSpace(os.Getenv(name))
-	if value == "" {
-		t.Fatalf("testenv: %s is not set: run the tests with `make test`", name)
+	if value := strings.TrimSpace(os.Getenv(name)); value != "" {
+		return value
+	}
+	started, err := startOnce()
+	if err != nil {
+		t.Fatalf("testenv: %s is not set, and no services could be started: %v", name, err)
+	}
+	value, found := started[name]
+	if !found {
+		t.Fatalf("testenv: nobody says where %s is", name)
 	}
 	return value
 }
+
+// keepAlive is the pipe at whose end testservices stops: this process holds it
+// until it ends, so that the services go even when it is killed.
+var keepAlive io.WriteCloser
+
+// startOnce starts the services that the environment lacks, for this process,
+// and returns the variables that say where they are.
+//
+// They run in a process of their own because a test binary has no moment at
+// which it could stop them, and so that none of their goroutines shows up in
+// the leak checks of the packages under test.
+var startOnce = sync.OnceValues(func() (map[string]string, error) {
+	cmd := exec.Command("go", "run", "swh-scheduler/internal/testenv/testservices", "-serve")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	keepAlive = stdin
+	variables := map[string]string{}
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		name, value, found := strings.Cut(lines.Text(), "=")
+		if !found { // the empty line at the end
+			return variables, nil
+		}
+		variables[name] = value
+	}
+	return nil, errors.Join(fmt.Errorf("%s said why above", cmd), cmd.Wait())
+})
+
+// The names are those of package services, which starts what they name.
+const (
+	postgresVar   = services.PostgresVar
+	rabbitMQVar   = services.RabbitMQVar
+	managementVar = services.ManagementVar
+	kafkaVar      = services.KafkaVar
+	pythonVar     = services.PythonVar
+)

@@ -18,7 +18,7 @@ func Kafka(t testing.TB) []string {
 	return strings.Split(endpoint(t, kafkaVar), ",")
 }
 
-// Topic returns a fresh topic whose partitions all have a leader; it is deleted
+// Topic returns a fresh topic whose partitions all take records; it is deleted
 // when the test ends.
 func Topic(t testing.TB, partitions int) string {
 	t.Helper()
@@ -64,22 +64,26 @@ func Topic(t testing.TB, partitions int) string {
 	return topic
 }
 
+// topicReady asks each partition's leader for an offset: metadata name leaders
+// before those know that they are.
 func topicReady(ctx context.Context, client *kafka.Client, topic string, partitions int) error {
-	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	var requests []kafka.OffsetRequest
+	for partition := range partitions {
+		requests = append(requests, kafka.LastOffsetOf(partition))
+	}
+	response, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{topic: requests},
+	})
 	if err != nil {
 		return err
 	}
-	for _, t := range metadata.Topics {
-		if t.Error != nil {
-			return t.Error
-		}
-		if len(t.Partitions) < partitions {
-			return fmt.Errorf("%d of %d partitions", len(t.Partitions), partitions)
-		}
-		for _, p := range t.Partitions {
-			if p.Error != nil || p.Leader.Host == "" {
-				return fmt.Errorf("partition %d has no leader: %w", p.ID, p.Error)
-			}
+	answers := response.Topics[topic]
+	if len(answers) < partitions {
+		return fmt.Errorf("%d of %d partitions answer", len(answers), partitions)
+	}
+	for _, answer := range answers {
+		if answer.Error != nil {
+			return fmt.Errorf("partition %d: %w", answer.Partition, answer.Error)
 		}
 	}
 	return nil

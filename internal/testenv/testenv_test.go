@@ -14,6 +14,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/goleak"
+
+	"swh-scheduler/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,6 +61,18 @@ func TestPeerDatabase(t *testing.T) {
 		err := connect(t, PeerDatabase(t)).QueryRow(t.Context(), "select max(version) from dbversion").Scan(&version)
 		if err != nil || version != 38 {
 			t.Errorf("dbversion = %d (%v), want 38", version, err)
+		}
+	}
+}
+
+// Our database is migrated already, each test's copy on its own.
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		dsn := Database(t)
+		report, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{})
+		if err != nil || !report.Nothing() {
+			t.Errorf("Migrate = %+v, %v; want nothing left to do", report, err)
 		}
 	}
 }

@@ -1,0 +1,58 @@
+package testenv
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// template returns the name of the template database that build makes on an
+// empty one, building it if the server has none of that name yet.
+func template(t testing.TB, name string, build func(ctx context.Context, dsn string) error) string {
+	t.Helper()
+	name = "testenv_" + name
+	unfinished := name + "_unfinished"
+	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
+		// Any fixed number will do; the lock ends with the connection.
+		if _, err := server.Exec(ctx, "select pg_advisory_lock(7355608)"); err != nil {
+			return err
+		}
+		var found bool
+		if err := server.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&found); err != nil || found {
+			return err
+		}
+		for _, statement := range []string{
+			"drop database if exists " + quote(unfinished) + " with (force)",
+			"create database " + quote(unfinished) + " template template0",
+		} {
+			if _, err := server.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		if err := build(ctx, withDatabase(t, unfinished)); err != nil {
+			return fmt.Errorf("build the template database %s: %w", name, err)
+		}
+		// The last connection of build may take a moment to go, and a database
+		// in use can be neither renamed nor copied.
+		for _, statement := range []string{
+			"alter database " + quote(unfinished) + " with allow_connections false",
+			"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + unfinished + "'",
+			"alter database " + quote(unfinished) + " rename to " + quote(name),
+		} {
+			if _, err := server.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return name
+}
+
+func shortHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:6])
+}
