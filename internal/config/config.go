@@ -21,6 +21,8 @@ type Config struct {
 	// NoOriginsScheduledBackoff is the wait of a visit type's loop that found
 	// nothing to schedule.
 	NoOriginsScheduledBackoff time.Duration
+	// QueueFullBackoff is the wait of one whose queue is full.
+	QueueFullBackoff time.Duration
 
 	lines map[string]int // of the keys that the file has
 }
@@ -81,6 +83,7 @@ func Default() *Config {
 		},
 		SchedulingPolicy:          DefaultSchedulingPolicy(),
 		NoOriginsScheduledBackoff: 20 * time.Minute,
+		QueueFullBackoff:          time.Minute,
 		lines:                     map[string]int{},
 	}
 }

@@ -76,6 +76,7 @@ scheduling_policy:
     lister_instance_name: null
   ipfs: [*lister]
 no_origins_scheduled_backoff: 20:00
+queue_full_backoff: 2.5
 storage: {cls: remote, url: x}
 sentry: null
 `
@@ -108,7 +109,7 @@ func TestLoad(t *testing.T) {
 		Cooldowns: scheduler.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
 	want.SchedulingPolicy["ipfs"] = []Policy{first}
-	want.NoOriginsScheduledBackoff = 20 * time.Minute
+	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
 	}

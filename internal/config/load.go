@@ -112,6 +112,7 @@ func (c *Config) read(root value) {
 		"journal":                      c.Journal.read,
 		"scheduling_policy":            func(v value) { schedulingPolicy(v, c.SchedulingPolicy) },
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
+		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 	}
 	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/internal/pytext"
 )
 
 // JSON is n, as Parse returned it (nil is null), as a JSON text. Numbers keep
@@ -96,7 +98,7 @@ func scalarText(n *yaml.Node) (string, error) {
 		return v.String(), nil
 	case float64:
 		if !math.IsInf(v, 0) && !math.IsNaN(v) {
-			return PythonFloat(v), nil
+			return pytext.Float(v), nil
 		}
 	case string:
 		var text strings.Builder
@@ -106,20 +108,6 @@ func scalarText(n *yaml.Node) (string, error) {
 		return strings.TrimSuffix(text.String(), "\n"), err
 	}
 	return "", fmt.Errorf("yaml: line %d: a date, binary or infinite value has no form in JSON", n.Line)
-}
-
-// PythonFloat is Python's repr of a finite f: the shortest digits that give f
-// again, with an exponent below 1e-4 and from 1e16 on, and always a dot or an
-// exponent.
-func PythonFloat(f float64) string {
-	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	text := strconv.FormatFloat(f, 'f', -1, 64)
-	if f == math.Trunc(f) {
-		text += ".0"
-	}
-	return text
 }
 
 // keyIdentity tells keys apart as a Python dict does: 1, 1.0 and true are one.

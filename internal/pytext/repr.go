@@ -1,0 +1,137 @@
+package pytext
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Repr is repr(json.loads(text)).
+func Repr(text json.RawMessage) (string, error) {
+	var b strings.Builder
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := writeRepr(&b, d); err != nil {
+		return "", fmt.Errorf("not JSON: %w", err)
+	}
+	return b.String(), nil
+}
+
+func writeRepr(b *strings.Builder, d *json.Decoder) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		return writeContainer(b, d, t)
+	case nil:
+		b.WriteString("None")
+	case bool:
+		b.WriteString(map[bool]string{true: "True", false: "False"}[t])
+	case json.Number:
+		b.WriteString(number(t.String()))
+	case string:
+		writeString(b, t)
+	}
+	return nil
+}
+
+// writeContainer writes the list or object that open begins.
+func writeContainer(b *strings.Builder, d *json.Decoder, open json.Delim) error {
+	b.WriteString(open.String())
+	for first := true; d.More(); first = false {
+		if !first {
+			b.WriteString(", ")
+		}
+		if open == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			writeString(b, key.(string))
+			b.WriteString(": ")
+		}
+		if err := writeRepr(b, d); err != nil {
+			return err
+		}
+	}
+	end, err := d.Token()
+	if err != nil {
+		return err
+	}
+	b.WriteString(end.(json.Delim).String())
+	return nil
+}
+
+// number is a whole number as it stands, and any other as Python's float.
+func number(text string) string {
+	if text == "-0" {
+		return "0"
+	}
+	if !strings.ContainsAny(text, ".eE") {
+		return text
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err == nil:
+		return Float(f)
+	case f < 0:
+		return "-inf"
+	}
+	return "inf"
+}
+
+// Float is repr of a finite f: the shortest digits that give f again, with an
+// exponent below 1e-4 and from 1e16 on, and always a dot or an exponent.
+func Float(f float64) string {
+	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
+		return strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	if f == math.Trunc(f) {
+		text += ".0"
+	}
+	return text
+}
+
+// String is repr of a text.
+func String(s string) string {
+	var b strings.Builder
+	writeString(&b, s)
+	return b.String()
+}
+
+func writeString(b *strings.Builder, s string) {
+	quote := '\''
+	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
+		quote = '"'
+	}
+	b.WriteRune(quote)
+	for _, r := range s {
+		switch {
+		case r == quote || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(b, `\u%04x`, r)
+		case r <= utf8.MaxRune:
+			fmt.Fprintf(b, `\U%08x`, r)
+		}
+	}
+	b.WriteRune(quote)
+}

@@ -1,0 +1,67 @@
+package pytext
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Timedelta is str of a datetime.timedelta: "1 day, 2:03:04.500000". It has
+// microseconds; anything shorter is cut off.
+func Timedelta(d time.Duration) string {
+	d = d.Truncate(time.Microsecond)
+	days, rest := int64(d/day), d%day
+	if rest < 0 {
+		days--
+		rest += day
+	}
+	var b strings.Builder
+	switch days {
+	case 0:
+	case 1, -1:
+		fmt.Fprintf(&b, "%d day, ", days)
+	default:
+		fmt.Fprintf(&b, "%d days, ", days)
+	}
+	fmt.Fprintf(&b, "%d:%02d:%02d", rest/time.Hour, rest/time.Minute%60, rest/time.Second%60)
+	if micros := rest % time.Second / time.Microsecond; micros > 0 {
+		fmt.Fprintf(&b, ".%06d", micros)
+	}
+	return b.String()
+}
+
+// ISOFormat is isoformat of an aware datetime, in t's own zone.
+func ISOFormat(t time.Time) string {
+	text := t.Format("2006-01-02T15:04:05")
+	if micros := t.Nanosecond() / 1000; micros > 0 {
+		text += fmt.Sprintf(".%06d", micros)
+	}
+	if _, offset := t.Zone(); offset%60 != 0 {
+		return text + t.Format("-07:00:00")
+	}
+	return text + t.Format("-07:00")
+}
+
+// NaturalDate is humanize.naturaldate of an aware datetime, in t's own zone and
+// in English: today, tomorrow, yesterday, else month and day, with the year if
+// that is five months off or more.
+func NaturalDate(t, now time.Time) string {
+	midnight := func(t time.Time) time.Time {
+		y, m, d := t.Date()
+		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	}
+	days := int(midnight(t).Sub(midnight(now.In(t.Location()))) / day)
+	switch {
+	case days == 0:
+		return "today"
+	case days == 1:
+		return "tomorrow"
+	case days == -1:
+		return "yesterday"
+	case 12*max(days, -days) >= 5*365:
+		return t.Format("Jan 02 2006")
+	}
+	return t.Format("Jan 02")
+}
