@@ -1,0 +1,387 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A member is one stay in the consumer group. Everything but the callbacks of
+// the client belongs to the goroutine of the loop: from a poll to allowRebalance
+// the member's partitions stay its own.
+type member struct {
+	client  *kgo.Client
+	admin   *kadm.Client
+	topic   string
+	reset   Reset
+	metrics *metrics
+	log     *slog.Logger
+
+	// rebalanceWaits has an element when a rebalance waited for allowRebalance,
+	// perhaps one that is over by now.
+	rebalanceWaits chan struct{}
+
+	mu         sync.Mutex
+	partitions map[int32]*progress // those assigned
+}
+
+// progress is how far a partition has been read.
+type progress struct {
+	next int64 // offset of the next record
+	end  int64 // offset after the last record, as of when it was last heard
+	eof  bool  // the end has been reached once
+}
+
+func (p *progress) lag() int64 { return max(0, p.end-p.next) }
+
+func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, metrics *metrics, log *slog.Logger) (*member, error) {
+	m := &member{
+		admin: admin, topic: topic, reset: reset, metrics: metrics, log: log,
+		rebalanceWaits: make(chan struct{}, 1),
+		partitions:     make(map[int32]*progress),
+	}
+	offset := kgo.NewOffset().AtStart()
+	if reset == Latest {
+		offset = kgo.NewOffset().AtEnd()
+	}
+	base := []kgo.Opt{
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(offset),
+		// librdkafka's defaults, so that Python and Go members can share a group.
+		kgo.Balancers(kgo.RangeBalancer(), kgo.RoundRobinBalancer()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.HeartbeatInterval(defaultHeartbeat),
+		kgo.FetchMaxWait(500 * time.Millisecond),
+	}
+	own := []kgo.Opt{
+		// The marks of transactions take offsets too: without them the end of a
+		// partition could not be told from records still to come.
+		kgo.KeepControlRecords(),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.AdjustFetchOffsetsFn(m.assigned),
+		kgo.OnPartitionsRevoked(m.revoked),
+		kgo.OnPartitionsLost(m.revoked),
+		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) {
+			select {
+			case m.rebalanceWaits <- struct{}{}:
+			default:
+			}
+		}),
+	}
+	client, err := kgo.NewClient(append(append(base, opts...), own...)...)
+	if err != nil {
+		return nil, fmt.Errorf("configure the Kafka consumer: %w", err)
+	}
+	m.client = client
+	return m, nil
+}
+
+// leaveWait bounds how long leaving the group may take; a member that does not
+// manage to say that it leaves is given up after its session's timeout.
+const leaveWait = 5 * time.Second
+
+// leave ends the stay. A static member keeps its partitions, for its next start.
+func (m *member) leave() {
+	m.client.AllowRebalance()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	if err := m.client.LeaveGroupContext(ctx); err != nil {
+		m.log.Debug("the consumer group was not left in order", "error", err)
+	}
+	m.client.Close()
+	m.revoked(ctx, m.client, nil)
+}
+
+// assigned is told where the group left off, and gives each partition a definite
+// offset to start from.
+func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	starts, err := m.admin.ListStartOffsets(ctx, m.topic)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := m.ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for partition, offset := range offsets[m.topic] {
+		start, ok := starts.Lookup(m.topic, partition)
+		if !ok || start.Err != nil {
+			return nil, fmt.Errorf("the start of partition %d is not known: %w", partition, start.Err)
+		}
+		end, ok := ends[partition]
+		if !ok {
+			return nil, fmt.Errorf("the end of partition %d is not known", partition)
+		}
+		next := offset.EpochOffset().Offset
+		if next < start.Offset || next > end {
+			// Nothing is committed yet, or what is no longer exists.
+			if next = start.Offset; m.reset == Latest {
+				next = end
+			}
+			offsets[m.topic][partition] = kgo.NewOffset().At(next)
+		}
+		m.partitions[partition] = &progress{next: next, end: end}
+		m.metrics.setLag(partition, end-next)
+	}
+	m.log.Info("partitions assigned", "topic", m.topic, "partitions", len(offsets[m.topic]))
+	return offsets, nil
+}
+
+// revoked forgets all partitions: the strategies of balancers take all of them
+// back at once.
+func (m *member) revoked(context.Context, *kgo.Client, map[string][]int32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for partition := range m.partitions {
+		m.metrics.forgetLag(partition)
+	}
+	clear(m.partitions)
+}
+
+// ends lists the offsets after the last records that can be read.
+func (m *member) ends(ctx context.Context) (map[int32]int64, error) {
+	listed, err := m.admin.ListCommittedOffsets(ctx, m.topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the end offsets of %s: %w", m.topic, err)
+	}
+	ends := make(map[int32]int64)
+	listed.Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })
+	return ends, nil
+}
+
+// refresh asks for the ends of all partitions, for lag and end of file.
+func (m *member) refresh(ctx context.Context) error {
+	ends, err := m.ends(ctx)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for partition, p := range m.partitions {
+		if end, ok := ends[partition]; ok {
+			p.end = end
+			p.eof = p.eof || p.next >= p.end
+			m.metrics.setLag(partition, p.lag())
+		}
+	}
+	return nil
+}
+
+// gather collects what is at hand, up to limit records: it waits idleWait for a
+// first record, then gatherWait at most for more. Whatever it returns, a
+// rebalance waits for allowRebalance.
+func (m *member) gather(ctx context.Context, limit int) ([]*kgo.Record, error) {
+	var records []*kgo.Record
+	size := 0
+	wait, deadline := idleWait, time.Time{}
+	for len(records) < limit && size < maxBatchBytes {
+		pollCtx, cancel := context.WithTimeout(ctx, wait)
+		fetches := m.client.PollRecords(pollCtx, limit-len(records))
+		cancel()
+		for record := range fetches.RecordsAll() {
+			records = append(records, record)
+			size += len(record.Value)
+		}
+		m.heard(fetches)
+		if err := m.failure(fetches); err != nil {
+			return nil, err
+		}
+		if len(records) == 0 || ctx.Err() != nil {
+			break
+		}
+		if deadline.IsZero() {
+			deadline = time.Now().Add(gatherWait)
+		}
+		if wait = time.Until(deadline); wait <= 0 {
+			break
+		}
+	}
+	return records, nil
+}
+
+// heard notes the ends of partitions that came with their records.
+func (m *member) heard(fetches kgo.Fetches) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+		if p := m.partitions[f.Partition]; p != nil && len(f.Records) > 0 {
+			p.end = max(p.end, f.LastStableOffset)
+		}
+	})
+}
+
+// failure is what ends the stay among the errors of a poll. The client goes on
+// by itself after the others: after a lost connection it says nothing at all.
+func (m *member) failure(fetches kgo.Fetches) error {
+	var failure error
+	fetches.EachError(func(_ string, _ int32, err error) {
+		var lost *kgo.ErrDataLoss
+		switch {
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		case errors.As(err, &lost):
+			m.log.Warn("Kafka lost records that were read before; reading on from what is left", "error", err)
+		case failure == nil:
+			failure = err
+		}
+	})
+	return failure
+}
+
+// hopeless says that err is the group's refusal of this member, which no waiting
+// cures.
+func hopeless(err error) bool {
+	for _, refusal := range []error{kerr.FencedInstanceID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout, kerr.InvalidGroupID} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// rewind has the records of a batch read again, by this member or by the one
+// that gets their partitions.
+func (m *member) rewind(records []*kgo.Record) {
+	first := make(map[int32]kgo.EpochOffset)
+	for _, r := range records {
+		if _, seen := first[r.Partition]; !seen {
+			first[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: r.Offset}
+		}
+	}
+	m.seek(first)
+}
+
+func (m *member) seek(offsets map[int32]kgo.EpochOffset) {
+	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.topic: offsets})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for partition, offset := range offsets {
+		if p := m.partitions[partition]; p != nil {
+			p.next, p.eof = offset.Offset, false
+			m.metrics.setLag(partition, p.lag())
+		}
+	}
+}
+
+// commit says to the group that these records are done with. Should it fail, the
+// next commit will say it too, or the records will be read again.
+func (m *member) commit(ctx context.Context, records []*kgo.Record) error {
+	done := make(map[int32]kgo.EpochOffset)
+	for _, r := range records {
+		done[r.Partition] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
+	}
+	m.mu.Lock()
+	for partition, offset := range done {
+		if p := m.partitions[partition]; p != nil {
+			p.next = offset.Offset
+			m.metrics.setLag(partition, p.lag())
+		}
+	}
+	m.mu.Unlock()
+	return m.commitOffsets(ctx, done)
+}
+
+func (m *member) commitOffsets(ctx context.Context, offsets map[int32]kgo.EpochOffset) error {
+	var failure error
+	m.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{m.topic: offsets},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+			if failure = err; err != nil {
+				return
+			}
+			for _, t := range response.Topics {
+				for _, p := range t.Partitions {
+					failure = errors.Join(failure, kerr.ErrorForCode(p.ErrorCode))
+				}
+			}
+		})
+	if failure != nil {
+		return fmt.Errorf("commit offsets of %s: %w", m.topic, failure)
+	}
+	return nil
+}
+
+// remaining counts the records known to be ahead.
+func (m *member) remaining() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var n int64
+	for _, p := range m.partitions {
+		n += p.lag()
+	}
+	return n
+}
+
+// atEnd says whether every partition has been read to its end once. A member
+// without partitions is not at the end: it may yet get some.
+func (m *member) atEnd() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.partitions {
+		if !p.eof {
+			return false
+		}
+	}
+	return len(m.partitions) > 0
+}
+
+// restart reads the partitions that are at their end from their start again.
+func (m *member) restart(ctx context.Context) error {
+	starts, err := m.admin.ListStartOffsets(ctx, m.topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("list the start offsets of %s: %w", m.topic, err)
+	}
+	again := make(map[int32]kgo.EpochOffset)
+	m.mu.Lock()
+	for partition, p := range m.partitions {
+		if start, ok := starts.Lookup(m.topic, partition); ok && p.eof && start.Offset < p.next {
+			again[partition] = kgo.EpochOffset{Epoch: -1, Offset: start.Offset}
+		}
+	}
+	m.mu.Unlock()
+	if len(again) > 0 {
+		m.log.Info("reading partitions from their start again", "partitions", len(again))
+		m.seek(again)
+	}
+	return nil
+}
+
+// findTopic returns the topic to read: the privileged one if asked for and
+// there, else the plain one, as with the peer. found is false if there is none.
+func findTopic(ctx context.Context, admin *kadm.Client, prefix string, privileged bool) (topic string, found bool, err error) {
+	candidates := []string{prefix + "." + objectType}
+	if privileged {
+		candidates = []string{prefix + "_privileged." + objectType, candidates[0]}
+	}
+	details, err := admin.ListTopics(ctx, candidates...)
+	if err != nil {
+		return "", false, err
+	}
+	for _, candidate := range candidates {
+		detail := details[candidate]
+		switch {
+		case errors.Is(detail.Err, kerr.UnknownTopicOrPartition), !details.Has(candidate) && detail.Err == nil:
+		case detail.Err != nil:
+			return "", false, fmt.Errorf("topic %s: %w", candidate, detail.Err)
+		default:
+			return candidate, true, nil
+		}
+	}
+	return candidates[0], false, nil
+}

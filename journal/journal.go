@@ -1,0 +1,421 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// Defaults of the peer.
+const (
+	DefaultPrefix    = "swh.journal.objects"
+	DefaultBatchSize = 200
+
+	objectType = "origin_visit_status"
+)
+
+// Bounds of a batch.
+const (
+	minBatchLimit = 20_000                 // records taken at once when they are at hand
+	maxBatchBytes = 32 << 20               // of values; one fetch may go beyond
+	gatherWait    = 50 * time.Millisecond  // for more records after the first
+	idleWait      = 500 * time.Millisecond // for a first record, before looking around
+)
+
+const (
+	applyTimeout  = 5 * time.Minute  // of one try of a batch
+	commitTimeout = 30 * time.Second // of the commit of its offsets
+	askTimeout    = 10 * time.Second // of a question to Kafka
+	lagInterval   = 15 * time.Second // between looks at the ends of partitions
+	restartAfter  = 10 * time.Second // of nothing to read, as the peer waits
+)
+
+// EOF is what to do at the end of all partitions.
+type EOF string
+
+// What the key on_eof may say.
+const (
+	EOFContinue EOF = "continue" // wait for more
+	EOFStop     EOF = "stop"     // end
+	EOFRestart  EOF = "restart"  // begin again at the start
+)
+
+// Reset is where to begin in a partition for which the group has no offset.
+type Reset string
+
+// What the key auto_offset_reset may say.
+const (
+	Earliest Reset = "earliest"
+	Latest   Reset = "latest"
+)
+
+// A Store keeps visit stats (*sql.Store does).
+type Store interface {
+	// UpdateVisitStats changes the stats of the given origins in one
+	// transaction; change may be called more than once.
+	UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error
+	// RejectRecords keeps where records are that were set aside.
+	RejectRecords(ctx context.Context, records []sql.RejectedRecord) error
+}
+
+// Options of a Client. Brokers, GroupID and Store are needed; the rest has the
+// peer's defaults.
+type Options struct {
+	Brokers []string // host:port
+	GroupID string
+	Store   Store
+
+	Prefix     string // of the topic; "" is DefaultPrefix
+	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
+	// BatchSize is the peer's unit. Here it raises the bound of a batch if it is
+	// above 20,000 records, and has no effect otherwise: a batch is what is at
+	// hand. 0 is DefaultBatchSize.
+	BatchSize        int
+	AutoOffsetReset  Reset // "" is Earliest
+	OnEOF            EOF   // "" is EOFContinue
+	StopAfterObjects int64 // end after so many records; 0 is never
+	// ConsumerSettings are named as librdkafka names them; group.instance.id makes
+	// this a static member of the group.
+	ConsumerSettings map[string]string
+
+	Rules    Rules
+	Log      *slog.Logger          // nil is slog.Default()
+	Registry prometheus.Registerer // nil: the metrics are not registered
+	// Progress, if not nil, is called after each batch with the number of
+	// records done with and of those known to be ahead.
+	Progress func(processed, remaining int64)
+}
+
+// A Client is the daemon that keeps visit stats up to date.
+type Client struct {
+	o       Options
+	kafka   []kgo.Opt // how to reach the brokers and to consume
+	log     *slog.Logger
+	metrics *metrics
+	decoder *decoder
+	rejects *rejectLog
+
+	kafkaState    *daemon.Service
+	databaseState *daemon.Service
+
+	processed int64
+}
+
+// New checks the options. Warnings name consumer settings that are not honoured;
+// they and the error hold no password. Nothing is connected yet.
+func New(o Options) (c *Client, warnings []string, err error) {
+	switch {
+	case len(o.Brokers) == 0:
+		return nil, nil, errors.New("journal: no Kafka brokers are given (key journal.brokers)")
+	case o.GroupID == "":
+		return nil, nil, errors.New("journal: no consumer group is given (key journal.group_id)")
+	case o.Store == nil:
+		return nil, nil, errors.New("journal: no store is given")
+	case o.BatchSize < 0:
+		return nil, nil, errors.New("journal: batch_size must be positive")
+	case o.StopAfterObjects < 0:
+		return nil, nil, errors.New("journal: stop_after_objects must not be negative")
+	}
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.AutoOffsetReset == "" {
+		o.AutoOffsetReset = Earliest
+	}
+	if o.OnEOF == "" {
+		o.OnEOF = EOFContinue
+	}
+	if o.AutoOffsetReset != Earliest && o.AutoOffsetReset != Latest {
+		return nil, nil, fmt.Errorf("journal: auto_offset_reset is %q, not earliest or latest", o.AutoOffsetReset)
+	}
+	if o.OnEOF != EOFContinue && o.OnEOF != EOFStop && o.OnEOF != EOFRestart {
+		return nil, nil, fmt.Errorf("journal: on_eof is %q, not continue, stop or restart", o.OnEOF)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	settings, warnings, err := translate(o.ConsumerSettings)
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal: %w", err)
+	}
+	opts := append([]kgo.Opt{
+		kgo.SeedBrokers(o.Brokers...),
+		kgo.ClientID("swh-scheduler"),
+		kgo.WithLogger(kafkaLog{o.Log}),
+	}, settings...)
+	if err := kgo.ValidateOpts(opts...); err != nil {
+		return nil, nil, fmt.Errorf("journal: Kafka settings: %w", err)
+	}
+	return &Client{
+		o:             o,
+		kafka:         opts,
+		log:           o.Log,
+		metrics:       newMetrics(o.Registry),
+		decoder:       newDecoder(),
+		rejects:       newRejectLog(o.Log),
+		kafkaState:    daemon.NewService(o.Log, "Kafka"),
+		databaseState: daemon.NewService(o.Log, "PostgreSQL"),
+	}, warnings, nil
+}
+
+// Run reads the journal until ctx ends, or the bounds of the options are
+// reached, and returns how many records it is done with, those set aside or
+// stepped over included. When ctx ends, the batch in hand is finished within the
+// context of daemon.InFlight. It may be called once.
+func (c *Client) Run(ctx context.Context) (processed int64, err error) {
+	client, err := kgo.NewClient(c.kafka...)
+	if err != nil {
+		return 0, fmt.Errorf("configure the Kafka client: %w", err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+
+	topic, err := c.topic(ctx, admin)
+	if err != nil {
+		return 0, endedBy(ctx, err)
+	}
+	c.log.Info("reading the journal", "topic", topic, "group", c.o.GroupID)
+	var backoff daemon.Backoff
+	for {
+		before := c.processed
+		err := c.stay(ctx, admin, topic)
+		if err == nil || ctx.Err() != nil || hopeless(err) {
+			return c.processed, endedBy(ctx, err)
+		}
+		c.kafkaState.Failed(err)
+		if c.processed > before {
+			backoff.Reset()
+		}
+		if backoff.Wait(ctx) != nil {
+			return c.processed, nil
+		}
+	}
+}
+
+// endedBy takes the end of ctx for success.
+func endedBy(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// topic waits for Kafka and finds the topic. That there is none is an error, not
+// a state: a wrong prefix would otherwise wait for ever.
+func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) {
+	var backoff daemon.Backoff
+	for {
+		askCtx, cancel := context.WithTimeout(ctx, askTimeout)
+		topic, found, err := findTopic(askCtx, admin, c.o.Prefix, c.o.Privileged)
+		cancel()
+		switch {
+		case err == nil && found:
+			c.kafkaState.OK()
+			return topic, nil
+		case err == nil:
+			return "", fmt.Errorf("the topic %s does not exist on the Kafka brokers: create it, or correct the key journal.prefix", topic)
+		}
+		c.kafkaState.Failed(err)
+		if err := backoff.Wait(ctx); err != nil {
+			return "", err
+		}
+	}
+}
+
+// stay is one stay in the consumer group. It returns nil when the work is done
+// or ctx has ended.
+func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) error {
+	m, err := join(c.kafka, c.o.GroupID, topic, c.o.AutoOffsetReset, admin, c.metrics, c.log)
+	if err != nil {
+		return err
+	}
+	defer m.leave()
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { c.watch(watchCtx, m) })
+	defer watch.Wait()
+	defer stopWatch()
+
+	lastRecord := time.Now()
+	for ctx.Err() == nil && !c.enough() {
+		records, err := m.gather(ctx, c.limit())
+		if err != nil {
+			return err
+		}
+		if len(records) > 0 {
+			if err := c.process(ctx, m, records); err != nil {
+				return err
+			}
+			lastRecord = time.Now()
+		} else if c.o.OnEOF != EOFContinue {
+			done, err := c.atEOF(ctx, m, time.Since(lastRecord))
+			if done || err != nil {
+				return err
+			}
+		}
+		m.client.AllowRebalance()
+	}
+	return nil
+}
+
+// watch keeps the lag up to date, also while the loop waits for the database,
+// and notes whether Kafka answers.
+func (c *Client) watch(ctx context.Context, m *member) {
+	ticker := time.NewTicker(lagInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		_ = c.refresh(ctx, m)
+	}
+}
+
+func (c *Client) refresh(ctx context.Context, m *member) error {
+	askCtx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err := m.refresh(askCtx)
+	switch {
+	case err == nil:
+		c.kafkaState.OK()
+	case ctx.Err() == nil:
+		c.kafkaState.Failed(err)
+	}
+	return err
+}
+
+// atEOF is called when there is nothing to read, to do what OnEOF says if all
+// has been read; done is to stop. idle is since when there is nothing.
+func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done bool, err error) {
+	if c.refresh(ctx, m) != nil {
+		return false, nil // it has been noted, and is asked again soon
+	}
+	if c.o.OnEOF == EOFStop {
+		return m.atEnd(), nil
+	}
+	if idle < restartAfter {
+		return false, nil
+	}
+	return false, m.restart(ctx)
+}
+
+func (c *Client) enough() bool {
+	return c.o.StopAfterObjects > 0 && c.processed >= c.o.StopAfterObjects
+}
+
+// limit is how many records the next batch may hold.
+func (c *Client) limit() int {
+	limit := max(c.o.BatchSize, minBatchLimit)
+	if c.o.StopAfterObjects > 0 {
+		limit = int(min(int64(limit), c.o.StopAfterObjects-c.processed))
+	}
+	return limit
+}
+
+// process applies a batch and commits its offsets. It returns an error only when
+// ctx has ended before the batch could be applied.
+func (c *Client) process(ctx context.Context, m *member, records []*kgo.Record) error {
+	start := time.Now()
+	b := c.decode(records)
+	applied, err := c.apply(ctx, m, b)
+	if err != nil {
+		return err
+	}
+	if !applied {
+		m.rewind(records)
+		return nil
+	}
+	commitCtx, cancel := context.WithTimeout(daemon.InFlight(ctx), commitTimeout)
+	defer cancel()
+	if err := m.commit(commitCtx, records); err != nil {
+		c.kafkaState.Failed(err)
+	} else {
+		c.kafkaState.OK()
+	}
+	c.account(b, time.Since(start))
+	if c.o.Progress != nil {
+		c.o.Progress(c.processed, m.remaining())
+	}
+	return nil
+}
+
+// apply writes the batch to the database, for as many tries as it takes. applied
+// is false if it was given up for a rebalance that waits.
+func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, err error) {
+	work := daemon.InFlight(ctx)
+	var backoff daemon.Backoff
+	for {
+		tryCtx, cancel := context.WithTimeout(work, applyTimeout)
+		err := b.write(tryCtx, c.o.Store, c.o.Rules)
+		cancel()
+		if err == nil {
+			c.databaseState.OK()
+			return true, nil
+		}
+		if ctx.Err() != nil { // no time to wait for the database
+			return false, ctx.Err()
+		}
+		c.databaseState.Failed(err)
+		select {
+		case <-time.After(backoff.Next()):
+		case <-m.rebalanceWaits:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// decode reads a batch's values. Marks of transactions and records without a
+// value are none of the peer's messages and are not counted.
+func (c *Client) decode(records []*kgo.Record) *batch {
+	b := &batch{}
+	for _, r := range records {
+		if r.Attrs.IsControl() || r.Value == nil {
+			continue
+		}
+		b.records++
+		visit, final, err := c.decoder.decode(r.Value)
+		var rejected *RejectError
+		switch {
+		case errors.As(err, &rejected):
+			b.undecoded = append(b.undecoded, rejection(r, rejected))
+		case final:
+			b.visits = append(b.visits, visit)
+			b.from = append(b.from, r)
+		default:
+			b.skipped++
+		}
+	}
+	return b
+}
+
+// account counts a batch that is done with.
+func (c *Client) account(b *batch, took time.Duration) {
+	c.processed += int64(b.records)
+	rejected := slices.Concat(b.undecoded, b.refused)
+	c.metrics.records.WithLabelValues(outcomeApplied).Add(float64(b.applied))
+	c.metrics.records.WithLabelValues(outcomeIgnored).Add(float64(len(b.visits) - b.applied - len(b.refused)))
+	c.metrics.records.WithLabelValues(outcomeSkipped).Add(float64(b.skipped))
+	c.metrics.records.WithLabelValues(outcomeRejected).Add(float64(len(rejected)))
+	c.metrics.batchSeconds.Observe(took.Seconds())
+	c.metrics.batchRecords.Observe(float64(b.records))
+	for _, r := range rejected {
+		c.metrics.rejected.WithLabelValues(r.Kind).Inc()
+		c.rejects.note(r)
+	}
+}

@@ -1,0 +1,217 @@
+package journal
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"github.com/youmark/pkcs8"
+)
+
+// securitySettings are the settings of TLS and SASL, empty where not set. The
+// defaults are librdkafka's.
+type securitySettings struct {
+	protocol                      string // plaintext, ssl, sasl_plaintext, sasl_ssl
+	mechanism, username, password string
+	caLocation, caPEM             string
+	certLocation, certPEM         string
+	keyLocation, keyPEM           string
+	keyPassword                   string
+	identification                string // https, or none: whether the host name is checked
+	verify                        *bool  // whether the certificate is checked at all
+}
+
+func (s securitySettings) options() (opts []kgo.Opt, warnings []string, err error) {
+	var withTLS, withSASL bool
+	switch strings.ToLower(s.protocol) {
+	case "", "plaintext":
+	case "ssl":
+		withTLS = true
+	case "sasl_plaintext":
+		withSASL = true
+	case "sasl_ssl":
+		withTLS, withSASL = true, true
+	default:
+		return nil, nil, errors.New(`consumer setting "security.protocol": expected plaintext, ssl, sasl_plaintext or sasl_ssl`)
+	}
+	if withTLS {
+		config, err := s.tls()
+		if err != nil {
+			return nil, nil, err
+		}
+		opts = append(opts, kgo.DialTLSConfig(config))
+	}
+	if withSASL {
+		mechanism, err := s.sasl()
+		if err != nil {
+			return nil, nil, err
+		}
+		opts = append(opts, kgo.SASL(mechanism))
+	} else if s.mechanism != "" || s.username != "" || s.password != "" {
+		warnings = append(warnings, `the consumer settings "sasl.…" have no effect: "security.protocol" is neither sasl_plaintext nor sasl_ssl`)
+	}
+	return opts, warnings, nil
+}
+
+func (s securitySettings) sasl() (sasl.Mechanism, error) {
+	var mechanism sasl.Mechanism
+	scramAuth := scram.Auth{User: s.username, Pass: s.password}
+	switch strings.ToUpper(s.mechanism) {
+	case "PLAIN":
+		mechanism = plain.Auth{User: s.username, Pass: s.password}.AsMechanism()
+	case "SCRAM-SHA-256":
+		mechanism = scramAuth.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		mechanism = scramAuth.AsSha512Mechanism()
+	case "":
+		return nil, errors.New(`consumer setting "sasl.mechanism" is missing: its default, GSSAPI, is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512`)
+	default:
+		return nil, fmt.Errorf(`consumer setting "sasl.mechanism" cannot be honoured: %.20q is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512`, s.mechanism)
+	}
+	if s.username == "" || s.password == "" {
+		return nil, errors.New(`consumer settings "sasl.username" and "sasl.password" are both needed`)
+	}
+	return mechanism, nil
+}
+
+func (s securitySettings) tls() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if config.RootCAs, err = s.roots(); err != nil {
+		return nil, err
+	}
+	if config.Certificates, err = s.certificates(); err != nil {
+		return nil, err
+	}
+	if s.verify != nil && !*s.verify {
+		config.InsecureSkipVerify = true // asked for by name
+		return config, nil
+	}
+	switch s.identification {
+	case "", "https":
+	case "none":
+		// The chain is still checked, only the name in the certificate is not.
+		config.InsecureSkipVerify = true
+		config.VerifyConnection = verifyChain(config.RootCAs)
+	default:
+		return nil, errors.New(`consumer setting "ssl.endpoint.identification.algorithm": expected https or none`)
+	}
+	return config, nil
+}
+
+func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		intermediates := x509.NewCertPool()
+		for _, cert := range state.PeerCertificates[1:] {
+			intermediates.AddCert(cert)
+		}
+		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates})
+		return err
+	}
+}
+
+// roots are the authorities to trust; nil is those of the system.
+func (s securitySettings) roots() (*x509.CertPool, error) {
+	if s.caPEM != "" {
+		return poolOf("ssl.ca.pem", []byte(s.caPEM))
+	}
+	if s.caLocation == "" || s.caLocation == "probe" {
+		return nil, nil
+	}
+	files := []string{s.caLocation}
+	if info, err := os.Stat(s.caLocation); err == nil && info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(s.caLocation, "*")); err != nil {
+			return nil, fmt.Errorf(`consumer setting "ssl.ca.location": %w`, err)
+		}
+	}
+	var all []byte
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf(`consumer setting "ssl.ca.location": %w`, err)
+		}
+		all = append(append(all, b...), '\n')
+	}
+	return poolOf("ssl.ca.location", all)
+}
+
+func poolOf(name string, certificates []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(certificates) {
+		return nil, fmt.Errorf("consumer setting %q: no PEM certificate there", name)
+	}
+	return pool, nil
+}
+
+// certificates are the client's own, if it has any.
+func (s securitySettings) certificates() ([]tls.Certificate, error) {
+	cert, err := inlineOrFile("ssl.certificate.location", s.certPEM, s.certLocation)
+	if err != nil {
+		return nil, err
+	}
+	key, err := inlineOrFile("ssl.key.location", s.keyPEM, s.keyLocation)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case cert == nil && key == nil:
+		return nil, nil
+	case cert == nil || key == nil:
+		return nil, errors.New(`consumer settings "ssl.certificate.location" and "ssl.key.location" are needed together`)
+	}
+	if key, err = decryptKey(key, s.keyPassword); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf(`consumer settings "ssl.certificate.location" and "ssl.key.location": %w`, err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+func inlineOrFile(name, inline, file string) ([]byte, error) {
+	if inline != "" || file == "" {
+		if inline == "" {
+			return nil, nil
+		}
+		return []byte(inline), nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("consumer setting %q: %w", name, err)
+	}
+	return b, nil
+}
+
+// decryptKey opens a private key in encrypted PKCS #8, as OpenSSL writes them;
+// others are given back as they are.
+func decryptKey(key []byte, password string) ([]byte, error) {
+	block, _ := pem.Decode(key)
+	if block == nil {
+		return key, nil
+	}
+	if _, old := block.Headers["DEK-Info"]; old {
+		return nil, errors.New(`consumer setting "ssl.key.location": this old way to encrypt a key is not supported; convert it with "openssl pkcs8 -topk8"`)
+	}
+	if block.Type != "ENCRYPTED PRIVATE KEY" {
+		return key, nil
+	}
+	private, err := pkcs8.ParsePKCS8PrivateKey(block.Bytes, []byte(password))
+	if err != nil {
+		return nil, errors.New(`consumer setting "ssl.key.password" does not open the key`)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, fmt.Errorf(`consumer setting "ssl.key.location": %w`, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}

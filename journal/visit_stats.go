@@ -1,0 +1,173 @@
+package journal
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+const (
+	// disableThreshold is how many visits in a row must fail, or find nothing,
+	// for the origin to be disabled until a lister sees it again.
+	disableThreshold = 3
+
+	maxPositionOffset = 10
+	eventfulStep      = -2 // something new was seen: visit sooner
+	uneventfulStep    = +1 // nothing new, or no result: visit later
+
+	// fudge is by how much of itself an interval may be off, either way, so
+	// that the origins of one host spread out.
+	fudge = 0.1
+
+	// lastIntervalOffset is the last offset whose interval, fudged, fits in 64
+	// bits of seconds. Only a stored offset that nobody's rules give is beyond.
+	lastIntervalOffset = 27
+)
+
+// A Visit is the end of one visit of an origin.
+type Visit struct {
+	scheduler.OriginKey
+	Date     time.Time // UTC, in whole microseconds
+	Status   scheduler.VisitStatus
+	Snapshot []byte // nil unless the visit was successful
+}
+
+// Rules turn visits into stats (the peer's process_journal_objects). They hold
+// no state: what a visit changes depends on the origin's stats alone.
+type Rules struct {
+	// Fudge is a random share of an interval, from -0.1 to 0.1, that is added
+	// to it. Nil draws it evenly.
+	Fudge func() float64
+}
+
+// Apply records visit v in s, the stats of its origin, and says whether it
+// changed them and whether the origin is to be disabled. queuePosition is where
+// the queue of the visit type stands, 0 if nowhere. A visit dated not after the
+// last one known changes nothing: it came late, or again.
+//
+// s.LastSnapshot is replaced, never written to; s may share it.
+func (r Rules) Apply(s *scheduler.VisitStats, v Visit, queuePosition int64) (changed, disable bool) {
+	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) {
+		return false, false
+	}
+	successful := v.Status == scheduler.VisitSuccessful
+	eventful := successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
+
+	sameStatus := false
+	if s.LastVisit != nil { // a first visit keeps the offset it finds
+		s.NextPositionOffset = nextOffset(s.NextPositionOffset, eventful)
+		sameStatus = s.LastVisitStatus == v.Status
+	}
+	if !sameStatus {
+		s.SuccessiveVisits = 1
+	} else if s.SuccessiveVisits < math.MaxInt32 {
+		s.SuccessiveVisits++
+	}
+
+	date := v.Date
+	s.LastVisit = &date
+	s.LastVisitStatus = v.Status
+	if successful {
+		if s.LastSuccessful == nil || date.After(*s.LastSuccessful) {
+			s.LastSuccessful = &date
+		}
+		s.LastSnapshot = v.Snapshot
+	}
+
+	position := queuePosition
+	if s.NextVisitQueuePosition != nil && *s.NextVisitQueuePosition != 0 { // the peer takes 0 for none
+		position = *s.NextVisitQueuePosition
+	}
+	position = saturatingAdd(position, r.interval(s.NextPositionOffset))
+	s.NextVisitQueuePosition = &position
+
+	return true, !successful && s.SuccessiveVisits >= disableThreshold
+}
+
+// interval is how far an origin of that offset moves in the queue, in seconds.
+func (r Rules) interval(offset int32) int64 {
+	share := 0.0
+	if r.Fudge != nil {
+		share = r.Fudge()
+	} else {
+		share = (2*rand.Float64() - 1) * fudge
+	}
+	return int64(float64(intervalDays(offset)*24*3600) * (1 + share))
+}
+
+// intervalDays is the interval of each offset: 1, 1, 2, 2, 2, then 4^(n-4) days.
+func intervalDays(offset int32) int64 {
+	switch {
+	case offset < 2:
+		return 1
+	case offset < 5:
+		return 2
+	default:
+		return 1 << (2 * (min(offset, lastIntervalOffset) - 4))
+	}
+}
+
+func nextOffset(offset int32, eventful bool) int32 {
+	step := int64(uneventfulStep)
+	if eventful {
+		step = eventfulStep
+	}
+	return int32(max(0, min(int64(offset)+step, maxPositionOffset)))
+}
+
+// saturatingAdd adds b, which is not negative, to a.
+func saturatingAdd(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// A tally applies a batch of visits, in order, to the stats of their origins.
+type tally struct {
+	rules     Rules
+	positions map[string]int64 // of the queues, by visit type
+	stats     map[scheduler.OriginKey]*scheduler.VisitStats
+	changed   []*scheduler.VisitStats // each once, in order of first change
+	disabled  []string                // URLs, each once
+	applied   int                     // visits that changed something
+}
+
+func newTally(rules Rules, known []scheduler.VisitStats, positions map[string]int64) *tally {
+	t := &tally{rules: rules, positions: positions, stats: make(map[scheduler.OriginKey]*scheduler.VisitStats, len(known))}
+	for i := range known {
+		s := &known[i]
+		t.stats[scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}] = s
+	}
+	return t
+}
+
+func (t *tally) apply(visits []Visit) {
+	changed := make(map[*scheduler.VisitStats]bool)
+	disabled := make(map[string]bool)
+	for _, v := range visits {
+		s := t.stats[v.OriginKey]
+		if s == nil {
+			s = &scheduler.VisitStats{
+				URL: v.URL, VisitType: v.VisitType,
+				NextPositionOffset: scheduler.DefaultPositionOffset, SuccessiveVisits: 1,
+			}
+			t.stats[v.OriginKey] = s
+		}
+		didChange, disable := t.rules.Apply(s, v, t.positions[v.VisitType])
+		if didChange {
+			t.applied++
+		}
+		if didChange && !changed[s] {
+			changed[s] = true
+			t.changed = append(t.changed, s)
+		}
+		if disable && !disabled[v.URL] {
+			disabled[v.URL] = true
+			t.disabled = append(t.disabled, v.URL)
+		}
+	}
+}

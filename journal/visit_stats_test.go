@@ -1,0 +1,339 @@
+package journal
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+// noFudge takes the chance out of intervals.
+var noFudge = Rules{Fudge: func() float64 { return 0 }}
+
+const day = int64(24 * 3600)
+
+var (
+	origin = scheduler.OriginKey{URL: "https://example.org/repo", VisitType: "git"}
+
+	snapshotA = []byte("aaaaaaaaaaaaaaaaaaaa")
+	snapshotB = []byte("bbbbbbbbbbbbbbbbbbbb")
+)
+
+func at(days int) time.Time { return time.Date(2024, 1, 1+days, 12, 0, 0, 0, time.UTC) }
+
+func ptr[T any](v T) *T { return &v }
+
+func success(days int, snapshot []byte) Visit {
+	return Visit{OriginKey: origin, Date: at(days), Status: scheduler.VisitSuccessful, Snapshot: snapshot}
+}
+
+func failure(days int) Visit {
+	return Visit{OriginKey: origin, Date: at(days), Status: scheduler.VisitFailed}
+}
+
+func notFound(days int) Visit {
+	return Visit{OriginKey: origin, Date: at(days), Status: scheduler.VisitNotFound}
+}
+
+// fresh is the stats of an origin that was never heard of.
+func fresh(change func(*scheduler.VisitStats)) scheduler.VisitStats {
+	s := scheduler.VisitStats{URL: origin.URL, VisitType: origin.VisitType, NextPositionOffset: 4, SuccessiveVisits: 1}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+// Each case is one or several visits of one origin that come in one batch, and
+// the stats that they leave.
+func TestVisitsChangeStats(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name          string
+		known         scheduler.VisitStats
+		queuePosition int64
+		visits        []Visit
+		want          scheduler.VisitStats
+		disable       bool
+	}{
+		{
+			name:  "a first visit keeps the offset 4 and starts the queue at 0",
+			known: fresh(nil), visits: []Visit{success(0, snapshotA)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), snapshotA
+				s.NextVisitQueuePosition = ptr(2 * day)
+			}),
+		},
+		{
+			name:  "a first visit of an origin that was scheduled keeps the offset of its row",
+			known: fresh(func(s *scheduler.VisitStats) { s.NextPositionOffset, s.SuccessiveVisits = 7, 5 }), visits: []Visit{failure(0)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+				s.NextPositionOffset, s.SuccessiveVisits = 7, 1
+				s.NextVisitQueuePosition = ptr(64 * day)
+			}),
+		},
+		{
+			name:  "the position starts where the visit type's queue stands",
+			known: fresh(nil), queuePosition: 1000, visits: []Visit{failure(0)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+				s.NextVisitQueuePosition = ptr(1000 + 2*day)
+			}),
+		},
+		{
+			name:          "a position of its own wins over the queue's",
+			known:         fresh(func(s *scheduler.VisitStats) { s.NextVisitQueuePosition = ptr(int64(-5)) }),
+			queuePosition: 1000, visits: []Visit{failure(0)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+				s.NextVisitQueuePosition = ptr(-5 + 2*day)
+			}),
+		},
+		{
+			name:          "a position of 0 is none, as Python's truth has it",
+			known:         fresh(func(s *scheduler.VisitStats) { s.NextVisitQueuePosition = ptr(int64(0)) }),
+			queuePosition: 1000, visits: []Visit{failure(0)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+				s.NextVisitQueuePosition = ptr(1000 + 2*day)
+			}),
+		},
+		{
+			name:  "an eventful visit takes 2 off the offset, one with the same snapshot adds 1",
+			known: fresh(nil), visits: []Visit{success(0, snapshotA), success(1, snapshotA), success(2, snapshotB)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(2)), scheduler.VisitSuccessful
+				s.LastSuccessful, s.LastSnapshot = ptr(at(2)), snapshotB
+				s.NextPositionOffset, s.SuccessiveVisits = 3, 3
+				s.NextVisitQueuePosition = ptr((2 + 4 + 2) * day)
+			}),
+		},
+		{
+			name: "the offset does not sink below 0",
+			known: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus, s.NextPositionOffset = ptr(at(-1)), scheduler.VisitSuccessful, 1
+			}),
+			visits: []Visit{success(0, snapshotA)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), snapshotA
+				s.NextPositionOffset, s.SuccessiveVisits = 0, 2
+				s.NextVisitQueuePosition = ptr(1 * day)
+			}),
+		},
+		{
+			name: "the offset does not rise above 10",
+			known: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus, s.NextPositionOffset = ptr(at(-1)), scheduler.VisitSuccessful, 10
+			}),
+			visits: []Visit{failure(0)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+				s.NextPositionOffset = 10
+				s.NextVisitQueuePosition = ptr(4096 * day)
+			}),
+		},
+		{
+			name:  "three failures in a row disable the origin",
+			known: fresh(nil), visits: []Visit{failure(0), failure(1), failure(2)}, disable: true,
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(2)), scheduler.VisitFailed
+				s.NextPositionOffset, s.SuccessiveVisits = 6, 3
+				s.NextVisitQueuePosition = ptr((2 + 4 + 16) * day)
+			}),
+		},
+		{
+			name:  "three times not found disables too, even if a success follows in the batch",
+			known: fresh(nil), visits: []Visit{notFound(0), notFound(1), notFound(2), success(3, snapshotA)}, disable: true,
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(3)), scheduler.VisitSuccessful
+				s.LastSuccessful, s.LastSnapshot = ptr(at(3)), snapshotA
+				s.NextPositionOffset, s.SuccessiveVisits = 4, 1
+				s.NextVisitQueuePosition = ptr((2 + 4 + 16 + 2) * day)
+			}),
+		},
+		{
+			name:  "failed and not found do not count together",
+			known: fresh(nil), visits: []Visit{failure(0), failure(1), notFound(2), notFound(3)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(3)), scheduler.VisitNotFound
+				s.NextPositionOffset, s.SuccessiveVisits = 7, 2
+				s.NextVisitQueuePosition = ptr((2 + 4 + 16 + 64) * day)
+			}),
+		},
+		{
+			name:  "a success keeps its date and snapshot through later failures",
+			known: fresh(nil), visits: []Visit{success(0, snapshotA), failure(1)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(1)), scheduler.VisitFailed
+				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), snapshotA
+				s.NextPositionOffset = 5
+				s.NextVisitQueuePosition = ptr((2 + 4) * day)
+			}),
+		},
+		{
+			name:  "what comes late or again changes nothing",
+			known: fresh(nil), visits: []Visit{failure(2), success(1, snapshotA), failure(2), success(2, snapshotB)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(2)), scheduler.VisitFailed
+				s.NextVisitQueuePosition = ptr(2 * day)
+			}),
+		},
+		{
+			name: "a last success in the future stays",
+			known: fresh(func(s *scheduler.VisitStats) {
+				s.LastSuccessful, s.LastSnapshot = ptr(at(100)), snapshotA
+			}),
+			visits: []Visit{success(0, snapshotB)},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+				s.LastSuccessful, s.LastSnapshot = ptr(at(100)), snapshotB
+				s.NextVisitQueuePosition = ptr(2 * day)
+			}),
+		},
+		{
+			name: "an empty snapshot is not the same as none",
+			known: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(-1)), scheduler.VisitFailed
+			}),
+			visits: []Visit{success(0, []byte{})},
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), []byte{}
+				s.NextPositionOffset = 2
+				s.NextVisitQueuePosition = ptr(2 * day)
+			}),
+		},
+		{
+			name: "counters and positions stop at their last value",
+			known: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(-1)), scheduler.VisitFailed
+				s.SuccessiveVisits, s.NextVisitQueuePosition = math.MaxInt32, ptr(int64(math.MaxInt64-1))
+			}),
+			visits: []Visit{failure(0)}, disable: true,
+			want: fresh(func(s *scheduler.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+				s.NextPositionOffset, s.SuccessiveVisits = 5, math.MaxInt32
+				s.NextVisitQueuePosition = ptr(int64(math.MaxInt64))
+			}),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tally := newTally(noFudge, []scheduler.VisitStats{tc.known}, map[string]int64{origin.VisitType: tc.queuePosition})
+			tally.apply(tc.visits)
+			if diff := cmp.Diff(tc.want, *tally.stats[origin]); diff != "" {
+				t.Errorf("stats (-want +got):\n%s", diff)
+			}
+			if len(tally.changed) != 1 {
+				t.Errorf("%d stats changed, want 1", len(tally.changed))
+			}
+			if disabled := slices.Contains(tally.disabled, origin.URL); disabled != tc.disable {
+				t.Errorf("disabled: %t, want %t", disabled, tc.disable)
+			}
+		})
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	t.Parallel()
+	for offset, want := range []int64{1, 1, 2, 2, 2, 4, 16, 64, 256, 1024, 4096} {
+		if got := intervalDays(int32(offset)); got != want {
+			t.Errorf("offset %d: %d days, want %d", offset, got, want)
+		}
+	}
+}
+
+// The interval strays by a tenth at most, either way.
+func TestFudge(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		share float64
+		want  int64
+	}{{-0.1, 155520}, {0, 172800}, {0.1, 190080}, {0.05, 181440}} {
+		if got := (Rules{Fudge: func() float64 { return tc.share }}).interval(4); got != tc.want {
+			t.Errorf("share %v: %d seconds, want %d", tc.share, got, tc.want)
+		}
+	}
+	for range 1000 {
+		if got := (Rules{}).interval(4); got < 155520 || got > 190080 {
+			t.Fatalf("%d seconds is more than a tenth off two days", got)
+		}
+	}
+}
+
+// Whatever numbers a row holds, an interval moves an origin forward.
+func TestIntervalsAreWithinBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		share := rapid.Float64Range(-fudge, fudge).Draw(t, "share")
+		offset := rapid.Int32().Draw(t, "offset")
+		if got := (Rules{Fudge: func() float64 { return share }}).interval(offset); got <= 0 {
+			t.Fatalf("offset %d moves by %d seconds", offset, got)
+		}
+	})
+}
+
+func drawVisits(t *rapid.T) []Visit {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Visit {
+		v := Visit{OriginKey: origin, Date: at(rapid.IntRange(0, 20).Draw(t, "day"))}
+		v.URL = rapid.SampledFrom([]string{"https://a.example", "https://b.example"}).Draw(t, "url")
+		v.Status = rapid.SampledFrom([]scheduler.VisitStatus{scheduler.VisitSuccessful, scheduler.VisitFailed, scheduler.VisitNotFound}).Draw(t, "status")
+		if v.Status == scheduler.VisitSuccessful {
+			v.Snapshot = rapid.SampledFrom([][]byte{snapshotA, snapshotB}).Draw(t, "snapshot")
+		}
+		return v
+	}), 0, 40).Draw(t, "visits")
+}
+
+// Reading any part of the journal again, from any point, changes nothing.
+func TestReplayChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		visits := drawVisits(t)
+		tally := newTally(noFudge, nil, nil)
+		tally.apply(visits)
+		applied := tally.applied
+		from := rapid.IntRange(0, len(visits)).Draw(t, "from")
+		before := snapshotOf(tally)
+		tally.apply(visits[from:])
+		if tally.applied != applied {
+			t.Fatalf("%d visits were applied again", tally.applied-applied)
+		}
+		if diff := cmp.Diff(before, snapshotOf(tally)); diff != "" {
+			t.Fatalf("replay changed stats (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// How a stream is cut into batches makes no difference.
+func TestBatchesMakeNoDifference(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		visits := drawVisits(t)
+		whole := newTally(noFudge, nil, nil)
+		whole.apply(visits)
+		cut := rapid.IntRange(0, len(visits)).Draw(t, "cut")
+		parts := newTally(noFudge, nil, nil)
+		parts.apply(visits[:cut])
+		parts.apply(visits[cut:])
+		if diff := cmp.Diff(snapshotOf(whole), snapshotOf(parts)); diff != "" {
+			t.Fatalf("(-whole +parts):\n%s", diff)
+		}
+	})
+}
+
+func snapshotOf(t *tally) map[scheduler.OriginKey]scheduler.VisitStats {
+	all := make(map[scheduler.OriginKey]scheduler.VisitStats)
+	for key, s := range t.stats {
+		all[key] = *s
+	}
+	return all
+}
