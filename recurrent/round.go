@@ -25,7 +25,7 @@ type round struct {
 // wait before the next round, splay not counted.
 func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	// Read anew each time: the limit may have changed.
-	tt, err := r.Store.TaskType(ctx, taskTypePrefix+r.visitType)
+	tt, err := r.Store.TaskType(ctx, scheduler.LoaderTaskType(r.visitType))
 	if err != nil {
 		return 0, err
 	}
@@ -61,37 +61,10 @@ func (r *round) claim(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, fr
 	if err != nil || len(origins) == 0 {
 		return 0, err
 	}
-	listers, err := tx.ListersByID(ctx, listerIDs(origins))
-	if err != nil {
-		return 0, err
-	}
 	// Origins that different policies pick cost workers different amounts: mix
 	// them (the peer does so too).
 	rand.Shuffle(len(origins), func(i, j int) { origins[i], origins[j] = origins[j], origins[i] })
-	messages := make([]sql.OutboxRow, len(origins))
-	for i, o := range origins {
-		kwargs, err := loaderKwargs(o, listers[o.ListerID])
-		if err != nil {
-			return 0, err
-		}
-		messages[i] = sql.OutboxRow{
-			Queue: tt.BackendName, TaskID: uuid.New(), TaskName: tt.BackendName,
-			Args: noArgs, Kwargs: kwargs,
-		}
-	}
-	return len(messages), tx.EnqueueMessages(ctx, messages)
-}
-
-func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {
-	seen := make(map[uuid.UUID]bool)
-	var ids []uuid.UUID
-	for _, o := range origins {
-		if !seen[o.ListerID] {
-			seen[o.ListerID] = true
-			ids = append(ids, o.ListerID)
-		}
-	}
-	return ids
+	return len(origins), dispatch.EnqueueVisits(ctx, tx, tt.BackendName, tt.BackendName, origins)
 }
 
 // pick grabs origins until the slots or the origins are used up.

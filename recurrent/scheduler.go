@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,8 +25,6 @@ const (
 	splayMax = 5 * time.Second
 	// minSlotsRatio is the part of a queue that must be free for a refill.
 	minSlotsRatio = 0.05
-	// taskTypePrefix makes a visit type's task type.
-	taskTypePrefix = "load-"
 )
 
 // Store is what the scheduler asks of the database besides its claims.
@@ -131,7 +128,7 @@ func (s *Scheduler) visitTypes(ctx context.Context) ([]string, error) {
 func loaders(types []scheduler.TaskType) []string {
 	var visitTypes []string
 	for _, tt := range types {
-		if visitType, ok := strings.CutPrefix(tt.Type, taskTypePrefix); ok {
+		if visitType, ok := scheduler.LoadedVisitType(tt.Type); ok {
 			visitTypes = append(visitTypes, visitType)
 		}
 	}

@@ -1,6 +1,7 @@
 // Package runner turns tasks that are ready into messages: the daemon
 // start-runner, for tasks without priority and, started with --with-priority,
-// for those with one (save code now).
+// for those with one (save code now). FirstVisits does the same for the first
+// visits of newly listed origins: the daemon start-runner-first-visits.
 //
 // A pass asks the database which task types have something ready, and for each
 // of them claims as many tasks as its queue has free slots (package dispatch).
@@ -14,12 +15,18 @@
 //     save_code_now:<backend name>.
 //   - A queue is refilled only when more than a fifth of it is free.
 //   - At most 10,000 tasks at a time.
+//   - First visits have no cooldowns, and a lister that is done is marked as
+//     changed (updated), so that a stale copy of it can't undo the mark.
 //
 // # Where it differs
 //
 //   - Slots are exact, and the save_code_now queues have the type's limit too:
 //     the peer fills those without looking.
 //   - Tasks with priority are taken high first; the peer takes them by date only.
+//   - A lister's first visits are done when a query says that none is left; the
+//     peer counts an origin that was visited but never scheduled as scheduled.
+//     A lister without an instance name gets its own origins only; the peer takes
+//     those of every instance of that name.
 //
 // # Failures
 //

@@ -95,9 +95,26 @@ var queues = func() (names []string) {
 	return names
 }()
 
-// messages empties the queues: the bodies by queue, sorted (the fixture has ties),
-// with the check that each is the message of a run.
+// messages empties the runners' queues, and checks that each message is that of a
+// run.
 func (w *world) messages(t *testing.T) map[string][]string {
+	t.Helper()
+	return w.drain(t, queues, func(id string) {
+		var runs int
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from task_run where backend_id = $1", id).Scan(&runs); err != nil || runs != 1 {
+			t.Errorf("message %s belongs to %d runs (%v)", id, runs, err)
+		}
+	})
+}
+
+// bodies empties queues.
+func (w *world) bodies(t *testing.T, queues []string) map[string][]string {
+	t.Helper()
+	return w.drain(t, queues, func(string) {})
+}
+
+// drain empties queues: the bodies by queue, sorted (the fixtures have ties).
+func (w *world) drain(t *testing.T, queues []string, check func(id string)) map[string][]string {
 	t.Helper()
 	conn, err := amqp.Dial(w.broker.URL)
 	if err != nil {
@@ -116,10 +133,7 @@ func (w *world) messages(t *testing.T) map[string][]string {
 				break
 			}
 			got[queue] = append(got[queue], fmt.Sprintf("%v %s", d.Headers["task"], d.Body))
-			var runs int
-			if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from task_run where backend_id = $1", d.CorrelationId).Scan(&runs); err != nil || runs != 1 {
-				t.Errorf("message %s belongs to %d runs (%v)", d.CorrelationId, runs, err)
-			}
+			check(d.CorrelationId)
 		}
 		slices.Sort(got[queue])
 	}

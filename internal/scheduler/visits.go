@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,4 +48,16 @@ type VisitFilter struct {
 	ListerInstanceName string
 	Cooldowns          Cooldowns
 	TableSample        float64 // per cent of the table's pages; 0 reads it all
+}
+
+// loaderPrefix makes a visit type's task type.
+const loaderPrefix = "load-"
+
+// LoaderTaskType is the task type that visits origins of a visit type.
+func LoaderTaskType(visitType string) string { return loaderPrefix + visitType }
+
+// LoadedVisitType is the visit type that a task type visits, if it is a
+// loader's.
+func LoadedVisitType(taskType string) (string, bool) {
+	return strings.CutPrefix(taskType, loaderPrefix)
 }

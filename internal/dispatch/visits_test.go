@@ -1,4 +1,4 @@
-package recurrent
+package dispatch
 
 import (
 	"encoding/json"

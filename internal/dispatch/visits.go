@@ -1,14 +1,52 @@
-package recurrent
+package dispatch
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
 )
 
 var noArgs = json.RawMessage("[]")
+
+// EnqueueVisits writes a message for each origin to the outbox, in their order:
+// the loader task named taskName, for the given queue. It belongs into the
+// transaction that marks the origins as scheduled.
+func EnqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, origins []scheduler.ListedOrigin) error {
+	if len(origins) == 0 {
+		return nil
+	}
+	listers, err := tx.ListersByID(ctx, listerIDs(origins))
+	if err != nil {
+		return err
+	}
+	messages := make([]sql.OutboxRow, len(origins))
+	for i, o := range origins {
+		kwargs, err := loaderKwargs(o, listers[o.ListerID])
+		if err != nil {
+			return err
+		}
+		messages[i] = sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: taskName, Args: noArgs, Kwargs: kwargs}
+	}
+	return tx.EnqueueMessages(ctx, messages)
+}
+
+func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {
+	seen := make(map[uuid.UUID]bool)
+	var ids []uuid.UUID
+	for _, o := range origins {
+		if !seen[o.ListerID] {
+			seen[o.ListerID] = true
+			ids = append(ids, o.ListerID)
+		}
+	}
+	return ids
+}
 
 // loaderKwargs are the keyword arguments of a loader's task: the origin's URL,
 // its lister, and the lister's extra arguments, which win (the peer's

@@ -1,0 +1,158 @@
+package runner_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/runner"
+)
+
+// listings has listers in every state that first visits look at.
+var listings = []string{
+	`truncate task, task_type cascade`,
+	`insert into task_type (type, description, backend_name, max_queue_length) values
+		('load-git', '', 'swh.loader.git.tasks.Update', 20),
+		('load-hg', '', 'swh.loader.hg.tasks.Update', 1000)`,
+	`insert into listers (id, name, instance_name, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at)
+	 select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'lister', 'i' || n, '{}', now() - interval '1 hour', finished, prefix, done
+	 from (values (1, '2026-01-10'::timestamptz, 'first', null::timestamptz),  -- few origins: done in one pass
+	              (2, '2026-01-10', 'add_forge_now', null),                    -- more than fit
+	              (3, null, 'first', null),                                    -- still listing
+	              (4, '2026-01-10', null, null),                               -- no queues of its own
+	              (5, '2026-01-10', 'first', '2026-01-11'),                    -- done before
+	              (6, '2026-01-10', 'first', null)                             -- empty
+	      ) l(n, finished, prefix, done)`,
+	`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+	 select ('00000000-0000-0000-0000-00000000000' || l)::uuid, 'https://' || l || '/' || n, type, '{"x": 1}', n % 7 <> 0, now()
+	 from generate_series(1, 5) l, unnest(array['git', 'hg']) type, generate_series(1, case l when 2 then 60 else 12 end) n`,
+	// Some were scheduled before the listing ended, some since.
+	`insert into origin_visit_stats (url, visit_type, last_scheduled)
+	 select url, visit_type, case when right(url, 1) = '1' then '2026-01-09'::timestamptz else '2026-01-11' end
+	 from listed_origins where right(url, 1) in ('1', '2')`,
+}
+
+func newListings(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	for _, statement := range listings {
+		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return w
+}
+
+func (w *world) firstVisitsState(t *testing.T) []string {
+	t.Helper()
+	rows, err := w.store.Pool().Query(t.Context(), `
+		select instance_name || ' ' || coalesce((first_visits_scheduled_at > now() - interval '5 min')::text, '-') || ' ' || (updated > now() - interval '5 min') from listers
+		union all
+		select url || ' ' || visit_type || ' ' || case when last_scheduled > now() - interval '5 min' then 'now' else last_scheduled::text end from origin_visit_stats
+		order by 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func (w *world) firstVisitsOurs(t *testing.T) {
+	t.Helper()
+	address, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
+	defer publisher.Close()
+	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
+	defer inspector.Close()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	d := dispatch.NewDeliverer(w.store, publisher, log, prometheus.NewRegistry())
+	f := runner.NewFirstVisits(runner.FirstVisitsOptions{
+		Store: w.store, Slots: dispatch.NewSlots(w.store, inspector, d.Wake), Log: log, Reg: prometheus.NewRegistry(),
+	})
+	if _, err := f.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var firstVisitQueues = []string{
+	"first:swh.loader.git.tasks.Update", "first:swh.loader.hg.tasks.Update",
+	"add_forge_now:swh.loader.git.tasks.Update", "add_forge_now:swh.loader.hg.tasks.Update",
+}
+
+// A pass over listers in every state leaves what the peer's pass leaves: the same
+// origins marked and sent to the same queues, the same listers done.
+func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
+	t.Parallel()
+	theirs, ours := newListings(t), newListings(t)
+	// Which of equally old origins go first is nobody's promise, so all must fit.
+	for _, w := range []*world{theirs, ours} {
+		if _, err := w.store.Pool().Exec(t.Context(), "update task_type set max_queue_length = 1000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(t.TempDir(), "scheduler.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", theirs.dsn, theirs.broker.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the peer's runner: %v\n%s", err, out)
+	}
+	ours.firstVisitsOurs(t)
+	if diff := cmp.Diff(theirs.firstVisitsState(t), ours.firstVisitsState(t)); diff != "" {
+		t.Errorf("rows (-peer +ours):\n%s", diff)
+	}
+	if diff := cmp.Diff(theirs.bodies(t, firstVisitQueues), ours.bodies(t, firstVisitQueues)); diff != "" {
+		t.Errorf("messages (-peer +ours):\n%s", diff)
+	}
+}
+
+// A lister with more origins than its queues take is done only when the last one
+// is scheduled, over several passes, each origin once.
+func TestFirstVisitsAreDoneWhenAllAreScheduled(t *testing.T) {
+	t.Parallel()
+	w := newListings(t)
+	var sent []string
+	for pass := 1; ; pass++ {
+		w.firstVisitsOurs(t)
+		messages := w.bodies(t, firstVisitQueues)["add_forge_now:swh.loader.git.tasks.Update"]
+		if len(messages) > 20 {
+			t.Errorf("%d messages in a queue limited to 20", len(messages))
+		}
+		sent = append(sent, messages...)
+		if slices.Contains(w.firstVisitsState(t), "i2 true true") {
+			if pass < 3 {
+				t.Errorf("done after %d passes", pass)
+			}
+			break
+		}
+		if pass > 10 {
+			t.Fatal("never done")
+		}
+	}
+	slices.Sort(sent)
+	if n := len(slices.Compact(slices.Clone(sent))); n != len(sent) || n != 47 { // 60, less 8 disabled and 6 scheduled since, one of them both
+		t.Errorf("%d visits sent, %d of them different, want 47", len(sent), n)
+	}
+}

@@ -1,0 +1,28 @@
+-- First visits: those of a lister's origins after its listing, in queues of
+-- their own.
+
+-- ListersWithFirstVisits lists the listers whose first visits are wanted and not
+-- all scheduled.
+-- name: ListersWithFirstVisits :many
+select * from listers
+where last_listing_finished_at is not null
+  and first_visits_queue_prefix is not null
+  and first_visits_scheduled_at is null
+order by last_listing_finished_at, id;
+
+-- ListedVisitTypes lists the visit types of what a lister lists.
+-- name: ListedVisitTypes :many
+select distinct visit_type from listed_origins where lister_id = @lister_id order by visit_type;
+
+-- FinishFirstVisits notes that all first visits of a lister are scheduled, if
+-- they are and the lister hasn't changed since it was read.
+-- name: FinishFirstVisits :execrows
+update listers l
+set first_visits_scheduled_at = @now::timestamptz, updated = now()
+where l.id = @id and l.updated = @updated
+  and not exists (
+    select from listed_origins lo
+    left join origin_visit_stats ovs using (url, visit_type)
+    where lo.lister_id = l.id and lo.enabled
+      and (ovs.last_scheduled is null or ovs.last_scheduled < l.last_listing_finished_at)
+  );
