@@ -90,8 +90,11 @@ func DecodeEvents(body []byte, contentType string) ([]Event, error) {
 	return events, err
 }
 
-// usualBatch is how many events a worker sends at once at the most.
-const usualBatch = 24
+// What an events message usually holds at the most.
+const (
+	usualBatch  = 24
+	usualFields = 16
+)
 
 func decodeJSONEvents(body []byte) ([]Event, error) {
 	s := scanner{src: body}
@@ -199,37 +202,52 @@ func (s *scanner) event(index int) (Event, error) {
 		s.complain(index, start, ErrNoObject)
 		return Event{}, nil
 	}
-	e := Event{Fields: make(map[string]json.RawMessage, 16)}
-	s.pos++
-	s.space()
-	for more := !s.at('}'); more; {
-		s.space()
-		key, err := s.key()
-		if err != nil {
-			return Event{}, err
-		}
-		raw, err := s.value()
-		if err != nil {
-			return Event{}, err
-		}
-		e.Fields[key] = raw
-		s.space()
-		switch {
-		case s.at(','):
-			s.pos++
-		case s.at('}'):
-			more = false
-		default:
-			return Event{}, s.unexpected()
-		}
+	fields, err := s.object()
+	if err != nil {
+		return Event{}, err
 	}
-	s.pos++
+	e := Event{Fields: fields}
 	e.Type, _ = plainText(e.Fields["type"])
 	e.UUID, _ = plainText(e.Fields["uuid"])
 	if e.Type == "" {
 		s.complain(index, start, ErrNoEventType)
 	}
 	return e, nil
+}
+
+// object reads an object's fields.
+func (s *scanner) object() (map[string]json.RawMessage, error) {
+	s.space()
+	if !s.at('{') {
+		return nil, s.unexpected()
+	}
+	fields := make(map[string]json.RawMessage, usualFields)
+	s.pos++
+	s.space()
+	if s.at('}') {
+		s.pos++
+		return fields, nil
+	}
+	for {
+		s.space()
+		key, err := s.key()
+		if err != nil {
+			return nil, err
+		}
+		if fields[key], err = s.value(); err != nil {
+			return nil, err
+		}
+		s.space()
+		switch {
+		case s.at(','):
+			s.pos++
+		case s.at('}'):
+			s.pos++
+			return fields, nil
+		default:
+			return nil, s.unexpected()
+		}
+	}
 }
 
 // key reads a key and the colon after it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -155,7 +156,11 @@ func (e *encoder) publishing(m *TaskMessage) (amqp.Publishing, error) {
 	}
 	p.ContentType, p.ContentEncoding = m.Serializer.content()
 	if !m.Expires.IsZero() {
-		p.Expiration = strconv.FormatInt(max(0, m.Expires.Sub(e.now()).Milliseconds()), 10)
+		// The broker closes the channel for a longer time to live; the header
+		// tells the worker all the same.
+		if ttl := max(0, m.Expires.Sub(e.now()).Milliseconds()); ttl <= math.MaxUint32 {
+			p.Expiration = strconv.FormatInt(ttl, 10)
+		}
 	}
 	return p, e.setHeaders(m, args, kwargs)
 }

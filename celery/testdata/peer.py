@@ -17,31 +17,34 @@ from kombu.utils.json import dumps  # noqa: E402
 from swh.scheduler.celery_backend.config import build_app  # noqa: E402
 
 app = build_app({"task_broker": sys.argv[1]})
+connection = app.connection_for_read()  # connects when first used
 
 
 def send(name, args, kwargs, options):
     for key in ("eta", "expires"):
         if key in options:
             options[key] = datetime.fromisoformat(options[key])
+    # As JSON texts, the arguments reach Celery through Python's own parser.
+    args = None if args is None else json.loads(args)
+    kwargs = None if kwargs is None else json.loads(kwargs)
     app.send_task(name, args=args, kwargs=kwargs, **options)
 
 
 def get(queue):
     """The next message of a queue, down to which properties it has."""
-    with app.connection_for_read() as connection:
-        message = connection.default_channel.basic_get(queue, no_ack=True)
-        if message is None:
-            return None
-        properties = dict(message.properties)
-        headers = properties.pop("application_headers", None)
-        body = message.body
-        if isinstance(body, str):
-            body = body.encode()
-        return {
-            "properties": properties,
-            "headers": headers,
-            "body": base64.b64encode(body).decode(),
-        }
+    message = connection.default_channel.basic_get(queue, no_ack=True)
+    if message is None:
+        return None
+    properties = dict(message.properties)
+    headers = properties.pop("application_headers", None)
+    body = message.body
+    if isinstance(body, str):
+        body = body.encode()
+    return {
+        "properties": properties,
+        "headers": headers,
+        "body": base64.b64encode(body).decode(),
+    }
 
 
 def represent(text):

@@ -1,0 +1,359 @@
+package celery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The exchanges over which Celery's remote control works.
+const (
+	controlExchange = "celery.pidbox"
+	replyExchange   = "reply.celery.pidbox"
+)
+
+// ControlOptions may be left zero.
+type ControlOptions struct {
+	ConnectionOptions
+
+	// Timeout is how long replies are gathered. Default: 1 s, as in Celery.
+	Timeout time.Duration
+}
+
+// Control asks running workers about themselves and tells them what to do.
+// Each request has a connection of its own. It is safe for concurrent use.
+type Control struct {
+	broker  Broker
+	options ControlOptions
+}
+
+// NewControl makes a remote control.
+func NewControl(b Broker, o ControlOptions) *Control {
+	o.ConnectionOptions = o.ConnectionOptions.withDefaults()
+	o.Timeout = cmp.Or(o.Timeout, time.Second)
+	return &Control{broker: b, options: o}
+}
+
+// Destination chooses workers by their node names; its zero value means all.
+type Destination struct {
+	Nodes   []string // exactly these, if there are any
+	Pattern string   // else those that match
+	Matcher string   // how: "glob" (the default) or "pcre"
+}
+
+// ParseDestination reads a glob pattern if there is a "*" in it, else a list
+// of node names joined by ",". Empty means all workers.
+func ParseDestination(s string) Destination {
+	switch {
+	case s == "":
+		return Destination{}
+	case strings.Contains(s, "*"):
+		return Destination{Pattern: s}
+	default:
+		return Destination{Nodes: strings.Split(s, ",")}
+	}
+}
+
+// Reply is what one worker answered.
+type Reply struct {
+	Node  string
+	Value json.RawMessage
+	After time.Duration // between request and reply
+}
+
+// ReplyError says that a worker could not do what it was asked.
+type ReplyError struct{ Node, Message string }
+
+func (e *ReplyError) Error() string { return fmt.Sprintf("worker %s: %s", e.Node, e.Message) }
+
+// Call sends a command and gathers the replies, in the order of their coming,
+// until all the named nodes have replied, or else until the time-out. That
+// nobody replies is no error.
+func (c *Control) Call(ctx context.Context, to Destination, method string, arguments map[string]any) ([]Reply, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := dialer{broker: c.broker, options: c.options.ConnectionOptions}
+	conn, err := d.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("remote control %q: %w", method, err)
+	}
+	defer conn.close()
+	// The library's calls know no context; closing the socket ends them.
+	defer context.AfterFunc(ctx, conn.kill)()
+	replies, err := c.call(ctx, conn, to, method, arguments)
+	if err != nil {
+		return replies, fmt.Errorf("remote control %q: %w", method, errors.Join(err, ctx.Err()))
+	}
+	return replies, nil
+}
+
+func (c *Control) call(ctx context.Context, conn *connection, to Destination, method string, arguments map[string]any) ([]Reply, error) {
+	ticket, address := uuid.NewString(), uuid.NewString()
+	ch, deliveries, err := listen(conn, address)
+	if err != nil {
+		return nil, err
+	}
+	body, err := request(to, method, arguments, ticket, address)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	err = ch.PublishWithContext(ctx, controlExchange, "", false, false, amqp.Publishing{
+		ContentType:     contentTypeJSON,
+		ContentEncoding: "utf-8",
+		DeliveryMode:    amqp.Persistent,
+		Headers: amqp.Table{
+			"clock":   int64(1),
+			"expires": float64(sent.Add(c.options.Timeout).UnixMicro()) / 1e6,
+		},
+		Body: body,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gather(ctx, deliveries, ticket, len(to.Nodes), sent, c.options.Timeout)
+}
+
+// listen makes a queue for replies, which goes with the connection.
+func listen(conn *connection, address string) (*amqp.Channel, <-chan amqp.Delivery, error) {
+	exchanges := map[string]string{controlExchange: amqp.ExchangeFanout, replyExchange: amqp.ExchangeDirect}
+	for name, kind := range exchanges {
+		err := onChannel(conn.Connection, func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare(name, kind, false, false, false, false, nil)
+		})
+		if err != nil && !hasCode(err, amqp.PreconditionFailed) { // one made otherwise will do
+			return nil, nil, err
+		}
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, nil, err
+	}
+	queue := address + "." + replyExchange
+	if _, err := ch.QueueDeclare(queue, false, true, true, false, amqp.Table{"x-expires": int32(10_000)}); err != nil {
+		return nil, nil, err
+	}
+	if err := ch.QueueBind(queue, address, replyExchange, false, nil); err != nil {
+		return nil, nil, err
+	}
+	deliveries, err := ch.Consume(queue, "", true, false, false, false, nil)
+	return ch, deliveries, err
+}
+
+// request is the body of a command, as kombu's pidbox has it.
+func request(to Destination, method string, arguments map[string]any, ticket, address string) ([]byte, error) {
+	if arguments == nil {
+		arguments = map[string]any{}
+	}
+	r := struct {
+		Method      string            `json:"method"`
+		Arguments   map[string]any    `json:"arguments"`
+		Destination []string          `json:"destination"`
+		Pattern     *string           `json:"pattern"`
+		Matcher     *string           `json:"matcher"`
+		Ticket      string            `json:"ticket"`
+		ReplyTo     map[string]string `json:"reply_to"`
+	}{
+		Method: method, Arguments: arguments, Destination: to.Nodes, Ticket: ticket,
+		ReplyTo: map[string]string{"exchange": replyExchange, "routing_key": address},
+	}
+	if to.Pattern != "" {
+		matcher := cmp.Or(to.Matcher, "glob")
+		r.Pattern, r.Matcher = &to.Pattern, &matcher
+	}
+	return json.Marshal(r)
+}
+
+func gather(ctx context.Context, deliveries <-chan amqp.Delivery, ticket string, expected int, sent time.Time, timeout time.Duration) ([]Reply, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var replies []Reply
+	for expected == 0 || len(replies) < expected {
+		select {
+		case <-ctx.Done():
+			return replies, context.Cause(ctx)
+		case <-timer.C:
+			return replies, nil
+		case d, ok := <-deliveries:
+			if !ok {
+				return replies, errors.New("the connection was lost")
+			}
+			if d.Headers["ticket"] != ticket {
+				continue
+			}
+			got, err := decodeReplies(d.Body, d.ContentType)
+			if err != nil {
+				return replies, err
+			}
+			for _, r := range got {
+				r.After = time.Since(sent)
+				replies = append(replies, r)
+			}
+		}
+	}
+	return replies, nil
+}
+
+// decodeReplies reads what a worker answered: an object of one key, its name.
+func decodeReplies(body []byte, contentType string) ([]Reply, error) {
+	if contentType == contentTypeMsgpack {
+		var err error
+		if body, err = msgpackToJSON(body); err != nil {
+			return nil, fmt.Errorf("reading a reply: %w", err)
+		}
+	}
+	// The event reader takes what Python writes and JSON hasn't.
+	s := scanner{src: body}
+	fields, err := s.object()
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a reply: %w", err)
+	}
+	var replies []Reply
+	for _, node := range slices.Sorted(maps.Keys(fields)) {
+		replies = append(replies, Reply{Node: node, Value: fields[node]})
+	}
+	return replies, nil
+}
+
+// Decode reads a reply's value; a worker's complaint is a *ReplyError.
+func (r Reply) Decode(into any) error {
+	var refusal struct{ Error *string }
+	if json.Unmarshal(r.Value, &refusal) == nil && refusal.Error != nil {
+		return &ReplyError{Node: r.Node, Message: *refusal.Error}
+	}
+	if err := json.Unmarshal(r.Value, into); err != nil {
+		return fmt.Errorf("worker %s: reading its reply: %w", r.Node, err)
+	}
+	return nil
+}
+
+// inspect calls a command and decodes each reply. Replies that can't be read
+// are left out and their errors joined.
+func inspect[T any](ctx context.Context, c *Control, to Destination, method string, arguments map[string]any) (map[string]T, error) {
+	replies, err := c.Call(ctx, to, method, arguments)
+	errs := []error{err}
+	values := map[string]T{}
+	for _, r := range replies {
+		var value T
+		if err := r.Decode(&value); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		values[r.Node] = value
+	}
+	return values, errors.Join(errs...)
+}
+
+// Ping asks which workers are there.
+func (c *Control) Ping(ctx context.Context, to Destination) ([]Reply, error) {
+	return c.Call(ctx, to, "ping", nil)
+}
+
+// TaskInfo is a task that a worker has.
+type TaskInfo struct {
+	ID           string          `json:"id"`
+	Name         string          `json:"name"`
+	Args         json.RawMessage `json:"args"`
+	Kwargs       json.RawMessage `json:"kwargs"`
+	Hostname     string          `json:"hostname"`
+	TimeStart    *float64        `json:"time_start"` // seconds since 1970 by the worker's clock; nil if not started
+	Acknowledged bool            `json:"acknowledged"`
+	WorkerPID    *int64          `json:"worker_pid"`
+	DeliveryInfo struct {
+		Exchange    string `json:"exchange"`
+		RoutingKey  string `json:"routing_key"`
+		Priority    *int64 `json:"priority"`
+		Redelivered bool   `json:"redelivered"`
+	} `json:"delivery_info"`
+}
+
+// ScheduledTask is a task that waits in a worker for its time.
+type ScheduledTask struct {
+	ETA      string   `json:"eta"` // ISO 8601
+	Priority int64    `json:"priority"`
+	Request  TaskInfo `json:"request"`
+}
+
+// QueueInfo is a queue that a worker reads.
+type QueueInfo struct {
+	Name       string `json:"name"`
+	RoutingKey string `json:"routing_key"`
+	Durable    bool   `json:"durable"`
+	Exclusive  bool   `json:"exclusive"`
+	AutoDelete bool   `json:"auto_delete"`
+	Exchange   struct {
+		Name string `json:"name"`
+		Type string `json:"type"`
+	} `json:"exchange"`
+	Arguments map[string]any `json:"queue_arguments"`
+}
+
+// WorkerStats is what a worker counts. More is in [Control.Call]'s reply to
+// "stats".
+type WorkerStats struct {
+	Total         map[string]int64 `json:"total"` // tasks accepted since the start, by name
+	PID           int64            `json:"pid"`
+	Clock         json.Number      `json:"clock"`
+	Uptime        float64          `json:"uptime"` // seconds
+	PrefetchCount int64            `json:"prefetch_count"`
+	Pool          struct {
+		MaxConcurrency int64   `json:"max-concurrency"`
+		Processes      []int64 `json:"processes"`
+	} `json:"pool"`
+}
+
+// Active gives the tasks being executed, by node.
+func (c *Control) Active(ctx context.Context, to Destination) (map[string][]TaskInfo, error) {
+	return inspect[[]TaskInfo](ctx, c, to, "active", map[string]any{"safe": nil})
+}
+
+// Reserved gives the tasks received and not yet started, by node.
+func (c *Control) Reserved(ctx context.Context, to Destination) (map[string][]TaskInfo, error) {
+	return inspect[[]TaskInfo](ctx, c, to, "reserved", map[string]any{"safe": nil})
+}
+
+// Scheduled gives the tasks that wait for their time, by node.
+func (c *Control) Scheduled(ctx context.Context, to Destination) (map[string][]ScheduledTask, error) {
+	return inspect[[]ScheduledTask](ctx, c, to, "scheduled", map[string]any{"safe": nil})
+}
+
+// Stats gives the workers' statistics, by node.
+func (c *Control) Stats(ctx context.Context, to Destination) (map[string]WorkerStats, error) {
+	return inspect[WorkerStats](ctx, c, to, "stats", nil)
+}
+
+// ActiveQueues gives the queues that workers read, by node.
+func (c *Control) ActiveQueues(ctx context.Context, to Destination) (map[string][]QueueInfo, error) {
+	return inspect[[]QueueInfo](ctx, c, to, "active_queues", nil)
+}
+
+// Revocation is how tasks are revoked.
+type Revocation struct {
+	Terminate bool   // also end those being executed
+	Signal    string // with this signal; default: SIGTERM
+}
+
+// Revoke has workers drop tasks that they receive from now on, or have and
+// haven't started. Workers keep that in memory. It gives what each answered.
+func (c *Control) Revoke(ctx context.Context, to Destination, ids []string, how Revocation) (map[string]string, error) {
+	answers, err := inspect[struct{ OK string }](ctx, c, to, "revoke", map[string]any{
+		"task_id": ids, "terminate": how.Terminate, "signal": cmp.Or(how.Signal, "SIGTERM"),
+	})
+	texts := map[string]string{}
+	for node, a := range answers {
+		texts[node] = a.OK
+	}
+	return texts, err
+}

@@ -1,0 +1,236 @@
+package celery_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+var capture = flag.Bool("capture", false, "write testdata/messages anew from what the installed Celery sends")
+
+// taskCase is a task in both forms: as ours and as arguments of send_task.
+type taskCase struct {
+	name    string
+	message celery.TaskMessage
+	options map[string]any // of send_task, besides id and queue
+}
+
+func taskCases() []taskCase {
+	eta := time.Date(2126, 3, 1, 12, 30, 15, 123456000, time.UTC)
+	index, ignore := int32(3), true
+	return []taskCase{
+		{name: "plain", message: celery.TaskMessage{
+			Args: []byte(`["https://example.org/git"]`), Kwargs: []byte(`{"incremental": true}`),
+		}},
+		{name: "no_arguments", message: celery.TaskMessage{}},
+		{name: "null_arguments", message: celery.TaskMessage{Args: []byte(`null`), Kwargs: []byte(`null`)}},
+		{name: "values", message: celery.TaskMessage{
+			Args:   []byte(`[1, 1180591620717411303424, 1.0, 1e22, 1e-7, -0.0, null, true, false, "é €😀", "it's \"quoted\"\u0000\u001f\u007f"]`),
+			Kwargs: []byte(`{"b": 1, "a": {"c": [[[]]], "d": {"e": {"f": {}}}}, "b": 2}`),
+		}},
+		{name: "shortened", message: celery.TaskMessage{
+			Args:   []byte(`["` + strings.Repeat("word ", 300) + `", "never shown", [1]]`),
+			Kwargs: []byte(`{"long": [[["` + strings.Repeat("é", 1020) + `", 1], 2], 3]}`),
+		}},
+		{name: "msgpack", message: celery.TaskMessage{
+			Args:       []byte(`[1, -1, 127, 128, -32, -33, 255, 256, 65535, 65536, 4294967296, -129, -32769, -2147483649, 18446744073709551615, 1.5, NaN, "é", null, true]`),
+			Kwargs:     []byte(`{"list": [` + strings.Repeat("0, ", 20) + `0], "text": "` + strings.Repeat("x", 300) + `"}`),
+			Serializer: celery.Msgpack,
+		}, options: map[string]any{"serializer": "msgpack"}},
+		{name: "options", message: celery.TaskMessage{
+			Args: []byte(`[]`), Kwargs: []byte(`{}`),
+			Priority: 7, ETA: eta, Retries: 2, TimeLimit: 90 * time.Second, SoftTimeLimit: 1500 * time.Millisecond,
+			RootID: "root", ParentID: "parent", Group: "group", GroupIndex: &index, Shadow: "another name", IgnoreResult: &ignore,
+			Stamps: map[string]any{"stamp": "value", "another": []any{"x", "y"}},
+		}, options: map[string]any{
+			"priority": 7, "eta": eta.Format("2006-01-02T15:04:05.000000-07:00"), "retries": 2, "time_limit": 90, "soft_time_limit": 1.5,
+			"root_id": "root", "parent_id": "parent", "group_id": "group", "group_index": 3, "shadow": "another name", "ignore_result": true,
+			"stamped_headers": []string{"another", "stamp"}, "stamp": "value", "another": []string{"x", "y"},
+		}},
+	}
+}
+
+// send has Celery send a task.
+func (p *peer) send(m celery.TaskMessage, options map[string]any) (pythonError string) {
+	p.t.Helper()
+	all := map[string]any{"task_id": m.ID, "queue": m.Queue}
+	for k, v := range options {
+		all[k] = v
+	}
+	request := map[string]any{"operation": "send", "name": m.Name, "args": nil, "kwargs": nil, "options": all}
+	if m.Args != nil {
+		request["args"] = string(m.Args)
+	}
+	if m.Kwargs != nil {
+		request["kwargs"] = string(m.Kwargs)
+	}
+	return p.ask(request, nil)
+}
+
+// forget removes what legitimately differs between two senders.
+func (m *message) forget() {
+	delete(m.Headers, "origin")
+	delete(m.Properties, "reply_to")
+}
+
+// A worker must not be able to tell our messages from Celery's: everything but
+// host and process is compared with captures of Celery 5.7.
+func TestMessagesEqualCaptures(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ctx := deadline(t)
+	python := startPeer(t, env.URL)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	for i, c := range taskCases() {
+		m := c.message
+		m.ID, m.Name, m.Queue = fmt.Sprintf("00000000-0000-4000-8000-%012d", i), "swh.test.Task", "swh.test.Task"
+		file := filepath.Join("testdata", "messages", c.name+".json")
+		if *capture {
+			if e := python.send(m, c.options); e != "" {
+				t.Fatal(c.name, e)
+			}
+			theirs := python.get(m.Queue)
+			theirs.forget()
+			saveJSON(t, file, theirs)
+		}
+		var want message
+		loadJSON(t, file, &want)
+		if err := p.DeclareQueue(ctx, m.Queue); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...); err != nil {
+			t.Fatal(c.name, err)
+		}
+		got := python.get(m.Queue)
+		got.forget()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-Celery +ours):\n%s\n%s\n%s", c.name, diff, want.Body, got.Body)
+		}
+	}
+}
+
+func saveJSON(t testing.TB, file string, v any) {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func loadJSON(t testing.TB, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// The same arguments, sent by Celery and by us through the same broker, must
+// arrive the same.
+func TestRandomMessagesEqualCelerys(t *testing.T) {
+	t.Parallel()
+	const sets = 300
+	env := testenv.RabbitMQ(t)
+	ctx := deadline(t)
+	python := startPeer(t, env.URL)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	queue := "swh.test.Task"
+	if err := p.DeclareQueue(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	g := generator{rand.New(rand.NewPCG(seed, 0))}
+	for i := range sets {
+		m := celery.TaskMessage{
+			ID: uuid.NewString(), Name: queue, Queue: queue,
+			Args: []byte(g.list(5)), Kwargs: []byte(g.dict(5)),
+			Serializer: celery.Serializer(g.IntN(4) / 3),
+		}
+		var options map[string]any
+		if m.Serializer == celery.Msgpack {
+			options = map[string]any{"serializer": "msgpack"}
+		}
+		refusal := python.send(m, options)
+		err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...)
+		var encoding *celery.EncodingError
+		if refusal != "" || err != nil {
+			if refusal == "" || !errors.As(err, &encoding) {
+				t.Fatalf("seed %d, set %d: Celery says %q, we %v\n%s\n%s", seed, i, refusal, err, m.Args, m.Kwargs)
+			}
+			continue // neither can send an integer above 64 bits in msgpack
+		}
+		theirs, ours := python.get(queue), python.get(queue)
+		theirs.forget()
+		ours.forget()
+		if diff := cmp.Diff(theirs, ours); diff != "" {
+			t.Fatalf("seed %d, set %d (-Celery +ours):\n%s\n%s\n%s", seed, i, diff, m.Args, m.Kwargs)
+		}
+	}
+}
+
+// Celery tells the broker as well when a task expires, in milliseconds from now.
+func TestExpiryEqualsCelerys(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ctx := deadline(t)
+	python := startPeer(t, env.URL)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	in := func(d time.Duration) time.Time {
+		return time.Now().Add(d).In(time.FixedZone("", 2*3600)).Truncate(time.Second)
+	}
+	m := celery.TaskMessage{ID: uuid.NewString(), Name: "swh.test.Task", Queue: "swh.test.Task", Expires: in(time.Hour)}
+	if e := python.send(m, map[string]any{"expires": m.Expires.Format("2006-01-02T15:04:05-07:00")}); e != "" {
+		t.Fatal(e)
+	}
+	if err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...); err != nil {
+		t.Fatal(err)
+	}
+	theirs, ours := python.get(m.Queue), python.get(m.Queue)
+	milliseconds := func(m message) int {
+		ttl, err := strconv.Atoi(m.Properties["expiration"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(m.Properties, "expiration")
+		return ttl
+	}
+	if d := milliseconds(theirs) - milliseconds(ours); d < 0 || d > 30_000 {
+		t.Errorf("ours expires %d ms before Celery's, which was sent before", d)
+	}
+	theirs.forget()
+	ours.forget()
+	if diff := cmp.Diff(theirs, ours); diff != "" {
+		t.Error(diff)
+	}
+
+	// The broker knows no longer time to live than 2³²−1 ms, and closes the
+	// channel for one; the worker still reads the header.
+	m.Expires = in(50 * 24 * time.Hour)
+	if err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...); err != nil {
+		t.Fatal(err)
+	}
+	ours = python.get(m.Queue)
+	if ttl, ok := ours.Properties["expiration"]; ok || ours.Headers["expires"] == nil {
+		t.Errorf("a late expiry gives expiration %v, header %v", ttl, ours.Headers["expires"])
+	}
+}
