@@ -18,30 +18,20 @@ var ErrBadDSN = errors.New("database address (DSN) cannot be used")
 const dsnForms = `write it as "host=db.example dbname=scheduler user=swh" or ` +
 	`"postgresql://swh@db.example:5432/scheduler" (special characters of a password percent-encoded)`
 
-// The keys of a DSN, those of libpq (which the peer uses) and of pgx. Any other
-// key is an error, as it is for libpq: it may be a piece of a password.
+// Keys of libpq (which the peer uses) that pgx does not act upon: it would hand
+// them to the server as parameters. Any other key it does not know is an error,
+// as it is for libpq; it may be a piece of a password, so it is not shown.
 var (
-	// understoodKeys are those that pgx acts upon.
-	understoodKeys = []string{
-		"host", "port", "dbname", "user", "password", "passfile", "connect_timeout",
-		"sslmode", "ssl", "sslkey", "sslcert", "sslcertmode", "sslrootcert", "sslnegotiation",
-		"sslpassword", "sslsni", "krbspn", "krbsrvname", "target_session_attrs",
-		"service", "servicefile", "min_protocol_version", "max_protocol_version",
-		"channel_binding", "require_auth", "application_name", "options",
-		"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity",
-		"pool_max_conns", "pool_min_conns", "pool_min_idle_conns", "pool_max_conn_lifetime",
-		"pool_max_conn_lifetime_jitter", "pool_max_conn_idle_time", "pool_health_check_period",
-	}
-	// harmlessKeys tune what pgx does in its own way; they are left out.
+	// harmlessKeys only tune a connection; they are left out.
 	harmlessKeys = []string{
 		"client_encoding", "fallback_application_name", "load_balance_hosts", "sslcompression",
 		"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
-		"tcp_user_timeout", "gsslib", "gssdelegation", "gssencmode",
+		"tcp_user_timeout", "gsslib", "gssdelegation",
 	}
 	// unsupportedKeys would make a connection safer, or a different one: leaving
 	// them out would be wrong without a word.
 	unsupportedKeys = []string{
-		"hostaddr", "replication", "requirepeer", "sslcrl", "sslcrldir", "sslkeylogfile",
+		"gssencmode", "hostaddr", "replication", "requirepeer", "sslcrl", "sslcrldir", "sslkeylogfile",
 		"ssl_min_protocol_version", "ssl_max_protocol_version",
 		"scram_client_key", "scram_server_key",
 		"oauth_issuer", "oauth_client_id", "oauth_client_secret", "oauth_scope",
@@ -59,7 +49,6 @@ var parseCauses = []string{
 	"cannot parse pool_max_conns", "cannot parse pool_min_conns", "cannot parse pool_min_idle_conns",
 	"cannot parse pool_max_conn_lifetime", "cannot parse pool_max_conn_idle_time",
 	"cannot parse pool_health_check_period", "pool_max_conns too small",
-	"not in ConnStringAllowedKeys",
 }
 
 // poolConfig reads a DSN in either form of libpq, with its environment
@@ -72,7 +61,7 @@ func poolConfig(dsn, applicationName string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, badDSN(parseCause(err))
 	}
-	if err := checkKeys(dsn, config.ConnConfig); err != nil {
+	if err := checkKeys(config.ConnConfig); err != nil {
 		return nil, err
 	}
 
@@ -102,12 +91,11 @@ const (
 // checkKeys refuses keys that libpq does not know or that pgx cannot honour,
 // wherever they come from (the DSN or a service file), and removes those that
 // the server would take for its own parameters.
-func checkKeys(dsn string, config *pgx.ConnConfig) error {
-	for key := range config.RuntimeParams {
+func checkKeys(config *pgx.ConnConfig) error {
+	for key, value := range config.RuntimeParams {
 		switch {
-		case key == "timezone": // from the environment variable PGTZ
-		case slices.Contains(understoodKeys, key):
-		case slices.Contains(harmlessKeys, key):
+		case key == "application_name" || key == "options" || key == "timezone": // the last from PGTZ
+		case slices.Contains(harmlessKeys, key) || (key == "gssencmode" && value != "require"):
 			delete(config.RuntimeParams, key)
 		case slices.Contains(unsupportedKeys, key):
 			return badDSN(fmt.Sprintf("%s is not supported", key))

@@ -144,12 +144,12 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f scheduler.VisitFilter)
 // listerOf finds the lister that first_visits_after_listing is about.
 func (tx *Tx) listerOf(ctx context.Context, f scheduler.VisitFilter) (scheduler.Lister, error) {
 	if f.ListerID.Valid {
-		return tx.lister(ctx, f.ListerID.UUID)
+		return tx.ListerByID(ctx, f.ListerID.UUID)
 	}
 	if f.ListerName == "" {
 		return scheduler.Lister{}, fmt.Errorf("policy %q needs a lister: its id, or its name and instance name", f.Policy)
 	}
-	return tx.listerByName(ctx, f.ListerName, f.ListerInstanceName)
+	return tx.Lister(ctx, f.ListerName, f.ListerInstanceName)
 }
 
 func (q *grabQuery) listers(f scheduler.VisitFilter) {

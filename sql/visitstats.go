@@ -120,7 +120,7 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 	}
 	for _, row := range rows {
 		known.Stats = append(known.Stats, scheduler.VisitStats{
-			URL:                    row.Url,
+			URL:                    row.URL,
 			VisitType:              row.VisitType,
 			LastSuccessful:         row.LastSuccessful,
 			LastVisit:              row.LastVisit,

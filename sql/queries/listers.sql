@@ -8,6 +8,29 @@ select * from listers where id = @id;
 -- name: ListerByName :one
 select * from listers where name = @name and instance_name = @instance_name;
 
--- ListersByID finds several listers by their identifiers.
+-- Listers lists all listers.
+-- name: Listers :many
+select * from listers order by name, instance_name;
+
+-- ListersByID are the listers of these identifiers that there are.
 -- name: ListersByID :many
-select * from listers where id = any(@ids::uuid[]);
+select * from listers where id = any(@ids::uuid[]) order by name, instance_name;
+
+-- CreateLister adds a lister unless it is there already.
+-- name: CreateLister :exec
+insert into listers (name, instance_name, first_visits_queue_prefix, current_state, updated)
+values (@name, @instance_name, @first_visits_queue_prefix, '{}', now())
+on conflict do nothing;
+
+-- UpdateLister writes a lister if nobody has written it since it was read.
+-- name: UpdateLister :one
+update listers
+set name = @name,
+    instance_name = @instance_name,
+    current_state = @current_state,
+    last_listing_finished_at = @last_listing_finished_at,
+    first_visits_queue_prefix = @first_visits_queue_prefix,
+    first_visits_scheduled_at = @first_visits_scheduled_at,
+    updated = now()
+where id = @id and updated = @was_updated
+returning *;

@@ -7,9 +7,29 @@ package queries
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
+
+const createLister = `-- name: CreateLister :exec
+insert into listers (name, instance_name, first_visits_queue_prefix, current_state, updated)
+values ($1, $2, $3, '{}', now())
+on conflict do nothing
+`
+
+type CreateListerParams struct {
+	Name                   string
+	InstanceName           string
+	FirstVisitsQueuePrefix *string
+}
+
+// CreateLister adds a lister unless it is there already.
+func (q *Queries) CreateLister(ctx context.Context, arg CreateListerParams) error {
+	_, err := q.db.Exec(ctx, createLister, arg.Name, arg.InstanceName, arg.FirstVisitsQueuePrefix)
+	return err
+}
 
 const listerByID = `-- name: ListerByID :one
 
@@ -62,11 +82,46 @@ func (q *Queries) ListerByName(ctx context.Context, arg ListerByNameParams) (Lis
 	return i, err
 }
 
-const listersByID = `-- name: ListersByID :many
-select id, name, instance_name, created, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at from listers where id = any($1::uuid[])
+const listers = `-- name: Listers :many
+select id, name, instance_name, created, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at from listers order by name, instance_name
 `
 
-// ListersByID finds several listers by their identifiers.
+// Listers lists all listers.
+func (q *Queries) Listers(ctx context.Context) ([]Lister, error) {
+	rows, err := q.db.Query(ctx, listers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Lister
+	for rows.Next() {
+		var i Lister
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.InstanceName,
+			&i.Created,
+			&i.CurrentState,
+			&i.Updated,
+			&i.LastListingFinishedAt,
+			&i.FirstVisitsQueuePrefix,
+			&i.FirstVisitsScheduledAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listersByID = `-- name: ListersByID :many
+select id, name, instance_name, created, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at from listers where id = any($1::uuid[]) order by name, instance_name
+`
+
+// ListersByID are the listers of these identifiers that there are.
 func (q *Queries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]Lister, error) {
 	rows, err := q.db.Query(ctx, listersByID, ids)
 	if err != nil {
@@ -95,4 +150,55 @@ func (q *Queries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]Lister, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const updateLister = `-- name: UpdateLister :one
+update listers
+set name = $1,
+    instance_name = $2,
+    current_state = $3,
+    last_listing_finished_at = $4,
+    first_visits_queue_prefix = $5,
+    first_visits_scheduled_at = $6,
+    updated = now()
+where id = $7 and updated = $8
+returning id, name, instance_name, created, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at
+`
+
+type UpdateListerParams struct {
+	Name                   string
+	InstanceName           string
+	CurrentState           json.RawMessage
+	LastListingFinishedAt  *time.Time
+	FirstVisitsQueuePrefix *string
+	FirstVisitsScheduledAt *time.Time
+	ID                     uuid.UUID
+	WasUpdated             time.Time
+}
+
+// UpdateLister writes a lister if nobody has written it since it was read.
+func (q *Queries) UpdateLister(ctx context.Context, arg UpdateListerParams) (Lister, error) {
+	row := q.db.QueryRow(ctx, updateLister,
+		arg.Name,
+		arg.InstanceName,
+		arg.CurrentState,
+		arg.LastListingFinishedAt,
+		arg.FirstVisitsQueuePrefix,
+		arg.FirstVisitsScheduledAt,
+		arg.ID,
+		arg.WasUpdated,
+	)
+	var i Lister
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.InstanceName,
+		&i.Created,
+		&i.CurrentState,
+		&i.Updated,
+		&i.LastListingFinishedAt,
+		&i.FirstVisitsQueuePrefix,
+		&i.FirstVisitsScheduledAt,
+	)
+	return i, err
 }

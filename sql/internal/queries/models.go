@@ -10,7 +10,32 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"swh-scheduler/internal/scheduler"
 )
+
+// Origins that listers found
+type ListedOrigin struct {
+	// The lister that found it (see listers)
+	ListerID uuid.UUID
+	// Where the origin is
+	URL string
+	// Which kind of loader visits it
+	VisitType string
+	// Arguments for the loader besides the URL
+	ExtraLoaderArguments json.RawMessage
+	// Whether it is to be visited: false once it is gone
+	Enabled bool
+	// When the lister found it first
+	FirstSeen time.Time
+	// When the lister found it last
+	LastSeen time.Time
+	// When it last changed, if the forge tells
+	LastUpdate *time.Time
+	// Whether it is a fork, if the forge tells
+	IsFork *bool
+	// What it was forked from, if the forge tells
+	ForkedFromURL *string
+}
 
 // Listers, one row for each instance
 type Lister struct {
@@ -32,6 +57,28 @@ type Lister struct {
 	FirstVisitsQueuePrefix *string
 	// When all such first visits had been sent
 	FirstVisitsScheduledAt *time.Time
+}
+
+// Tasks to run once or again and again
+type Task struct {
+	// Number of the task
+	ID int64
+	// Kind of task (see task_type)
+	Type string
+	// Object with the keys args (a list) and kwargs (an object)
+	Arguments json.RawMessage
+	// Not to be run before this time
+	NextRun time.Time
+	// Time between two runs, as it stands after back-off
+	CurrentInterval pgtype.Interval
+	// Where the task stands
+	Status scheduler.TaskStatus
+	// Once or again and again
+	Policy scheduler.TaskPolicy
+	// How often a failed run may still be tried again
+	RetriesLeft int64
+	// How urgent the task is
+	Priority *scheduler.TaskPriority
 }
 
 // Kinds of tasks that can be scheduled

@@ -129,7 +129,7 @@ type LockVisitStatsParams struct {
 }
 
 type LockVisitStatsRow struct {
-	Url                    string
+	URL                    string
 	VisitType              string
 	LastSuccessful         *time.Time
 	LastVisit              *time.Time
@@ -154,7 +154,7 @@ func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) 
 	for rows.Next() {
 		var i LockVisitStatsRow
 		if err := rows.Scan(
-			&i.Url,
+			&i.URL,
 			&i.VisitType,
 			&i.LastSuccessful,
 			&i.LastVisit,

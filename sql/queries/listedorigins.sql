@@ -1,0 +1,35 @@
+-- Listed origins, as listers record them and others read them.
+
+-- RecordListedOrigins adds origins or writes anew what their lister tells of
+-- them. They come as one JSON list: unlike arrays, its fields can be null. Rows
+-- are written in the order of their keys, so that two listers never deadlock.
+-- name: RecordListedOrigins :many
+insert into listed_origins (
+  lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen,
+  last_update, is_fork, forked_from_url)
+select lister_id, url, visit_type, extra_loader_arguments, enabled, coalesce(last_seen, now()),
+       last_update, is_fork, forked_from_url
+from json_to_recordset(@origins::json) as new (
+  lister_id uuid, url text, visit_type text, extra_loader_arguments jsonb, enabled boolean,
+  last_seen timestamptz, last_update timestamptz, is_fork boolean, forked_from_url text)
+order by lister_id, url, visit_type
+on conflict (lister_id, url, visit_type) do update
+set extra_loader_arguments = excluded.extra_loader_arguments,
+    enabled = excluded.enabled,
+    last_seen = excluded.last_seen,
+    last_update = excluded.last_update,
+    is_fork = excluded.is_fork,
+    forked_from_url = excluded.forked_from_url
+returning *;
+
+-- ListedOrigins is a page of origins; what is null does not matter. The last URL
+-- comes with all its visit types, because the next page starts after that URL.
+-- name: ListedOrigins :many
+select * from listed_origins
+where (sqlc.narg(lister_id)::uuid is null or lister_id = sqlc.narg(lister_id)::uuid)
+  and (sqlc.narg(urls)::text[] is null or url = any(sqlc.narg(urls)::text[]))
+  and (sqlc.narg(enabled)::boolean is null or enabled = sqlc.narg(enabled)::boolean)
+  and (sqlc.narg(after_lister)::uuid is null
+       or (lister_id, url) > (sqlc.narg(after_lister)::uuid, @after_url::text))
+order by lister_id, url
+fetch first (@max_origins::bigint) rows with ties;

@@ -1,0 +1,58 @@
+-- Tasks: creating, finding, and moving them by hand.
+
+-- MakeTaskTable makes the temporary table tmp_task, for this transaction.
+-- name: MakeTaskTable :exec
+select swh_scheduler_mktemp_task();
+
+-- FillTaskTable puts tasks to create into it. They come as one JSON list: unlike
+-- arrays, its fields can be null.
+-- name: FillTaskTable :exec
+insert into tmp_task (type, arguments, next_run, status, policy, retries_left, priority)
+select type, arguments, next_run, status, policy, retries_left, priority
+from json_to_recordset(@tasks::json) as new (
+  type text, arguments jsonb, next_run timestamptz, status task_status,
+  policy task_policy, retries_left bigint, priority task_priority);
+
+-- CreateTasksFromTable creates those that are not there yet, by the peer's rule.
+-- name: CreateTasksFromTable :many
+select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority
+from swh_scheduler_create_tasks_from_temp()
+order by id;
+
+-- TasksByID are the tasks of these numbers that there are.
+-- name: TasksByID :many
+select * from task where id = any(@ids::bigint[]) order by id;
+
+-- SearchTasks finds tasks; what is null does not matter.
+-- name: SearchTasks :many
+select * from task
+where (sqlc.narg(ids)::bigint[] is null or id = any(sqlc.narg(ids)::bigint[]))
+  and (sqlc.narg(types)::text[] is null or type = any(sqlc.narg(types)::text[]))
+  and (sqlc.narg(statuses)::text[] is null or status = any(sqlc.narg(statuses)::text[]::task_status[]))
+  and (sqlc.narg(priorities)::text[] is null or priority = any(sqlc.narg(priorities)::text[]::task_priority[]))
+  and (sqlc.narg(policy)::text is null or policy = sqlc.narg(policy)::text::task_policy)
+  and (sqlc.narg(before)::timestamptz is null or next_run <= sqlc.narg(before)::timestamptz)
+  and (sqlc.narg(after)::timestamptz is null or next_run >= sqlc.narg(after)::timestamptz)
+order by id
+limit sqlc.narg(max_tasks)::bigint;
+
+-- ReadyTasks are the tasks of a type to run at a moment, those waiting longest
+-- first: those without priority, or those with any.
+-- name: ReadyTasks :many
+select * from task
+where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
+  and (priority is not null) = @with_priority::boolean
+order by next_run, id
+limit sqlc.narg(max_tasks)::bigint;
+
+-- SetTaskStatus moves tasks by hand; where next_run is null it stays.
+-- name: SetTaskStatus :exec
+update task
+set status = @status, next_run = coalesce(sqlc.narg(next_run), next_run)
+where id = any(@ids::bigint[]);
+
+-- SetDueTaskStatus is SetTaskStatus for those that are due and not completed.
+-- name: SetDueTaskStatus :exec
+update task
+set status = @status, next_run = coalesce(sqlc.narg(next_run), next_run)
+where id = any(@ids::bigint[]) and status <> 'completed' and next_run < @now;
