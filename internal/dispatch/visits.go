@@ -21,9 +21,13 @@ func EnqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, orig
 	if len(origins) == 0 {
 		return nil
 	}
-	listers, err := tx.ListersByID(ctx, listerIDs(origins))
+	found, err := tx.ListersByID(ctx, listerIDs(origins))
 	if err != nil {
 		return err
+	}
+	listers := make(map[uuid.UUID]scheduler.Lister, len(found))
+	for _, l := range found {
+		listers[l.ID] = l
 	}
 	messages := make([]sql.OutboxRow, len(origins))
 	for i, o := range origins {
