@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Installs what is missing, and says so in a line a step:
+#
+#   install.sh go     what `make build` needs: Go, of the version in go.mod
+#   install.sh all    also what tests and the demonstration need (the default)
+#
+# System packages come from apt-get, by sudo unless root; no server of the
+# system is started, enabled or configured. The rest goes to the cache
+# directory, $SWH_SCHEDULER_CACHE or else swh-scheduler in the user's cache: Go
+# by way of the Go module proxy, Kafka by Maven, the peer by pip, each with the
+# settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…).
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${SWH_SCHEDULER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/swh-scheduler}
+log=$cache/install.log
+mkdir -p "$cache"
+
+# Several may run at once (make -j, two terminals): one installs, others wait.
+exec 9>"$cache/install.lock"
+flock 9
+
+fail() {
+	printf 'install: %s\n' "$*" >&2
+	exit 1
+}
+
+# step SAYS COMMAND... runs a command quietly, and shows its output if it fails.
+step() {
+	printf 'install: %s\n' "$1" >&2
+	shift
+	if ! "$@" >"$log" 2>&1 </dev/null; then
+		tail -n 40 "$log" >&2
+		fail "failed: $* (all of its output: $log)"
+	fi
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- system packages -------------------------------------------------------
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env=DEBIAN_FRONTEND "$@"; fi
+}
+
+# Packages start their servers when installed, and at boot; these must not.
+keep_servers_down() {
+	undo=()
+	if [ ! -e /usr/sbin/policy-rc.d ]; then
+		printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
+		as_root chmod 755 /usr/sbin/policy-rc.d
+		undo+=(/usr/sbin/policy-rc.d)
+	fi
+	local dropin=/etc/postgresql-common/createcluster.d/swh-scheduler.conf
+	as_root mkdir -p "${dropin%/*}"
+	echo 'create_main_cluster = false' | as_root tee "$dropin" >/dev/null
+	undo+=("$dropin")
+	trap 'as_root rm -f "${undo[@]}"' EXIT
+}
+
+apt_install() {
+	local rabbitmq_was_here=
+	have apt-get || fail "missing: $*; there is no apt-get here to install them with (with Docker, \`make\` uses a container: see CONTRIBUTING.md)"
+	[ "$(id -u)" = 0 ] || have sudo || fail "as root, run: apt-get install $*"
+	export DEBIAN_FRONTEND=noninteractive
+	dpkg-query -W rabbitmq-server >/dev/null 2>&1 && rabbitmq_was_here=yes
+	keep_servers_down
+	step "reading the package lists" as_root apt-get -q update
+	step "installing packages: $*" as_root apt-get -q -y --no-install-recommends \
+		-o Dpkg::Options::=--force-confold -o DPkg::Lock::Timeout=300 install "$@"
+	if [ -z "$rabbitmq_was_here" ] && dpkg-query -W rabbitmq-server >/dev/null 2>&1; then
+		if have systemctl; then
+			step "keeping RabbitMQ from starting at boot" as_root systemctl disable rabbitmq-server
+		elif have update-rc.d; then
+			step "keeping RabbitMQ from starting at boot" as_root update-rc.d rabbitmq-server disable
+		fi
+	fi
+}
+
+# --- Go --------------------------------------------------------------------
+
+go_wanted=$(sed -n 's/^go //p' "$here/../../go.mod")
+go_dir=$cache/go$go_wanted
+
+go_is_new_enough() {
+	local version
+	version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) || return 1
+	printf '%s\n%s\n' "$go_wanted" "${version#go}" | sort --check=quiet --version-sort
+}
+
+need_go() {
+	[ -x "$go_dir/bin/go" ] || { have go && go_is_new_enough; } || have go || echo golang-go
+}
+
+# Any Go can fetch the module that holds a newer one; where Go would use it from
+# the module cache by itself, it needs to be 1.21 or more and allowed to.
+install_go() {
+	[ -x "$go_dir/bin/go" ] || go_is_new_enough || step "fetching Go $go_wanted from the Go module proxy" fetch_go
+}
+
+fetch_go() {
+	local work module
+	work=$(mktemp -d)
+	module="golang.org/toolchain@v0.0.1-go$go_wanted.$(go env GOOS)-$(go env GOARCH)"
+	# Away from our go.mod, which an old Go cannot read.
+	(cd "$work" && GOFLAGS=-modcacherw GOPATH=$work GOMODCACHE=$work/mod GOTOOLCHAIN=local go mod download "$module")
+	rm -rf "$go_dir" "$go_dir.new"
+	cp -R "$work/mod/$module" "$go_dir.new"
+	# Module files are never executable.
+	chmod -R u+w "$go_dir.new"
+	chmod +x "$go_dir.new"/bin/* "$go_dir.new"/pkg/tool/*/*
+	"$go_dir.new/bin/go" version
+	mv "$go_dir.new" "$go_dir"
+	rm -rf "$work"
+}
+
+# --- servers ---------------------------------------------------------------
+
+# servers_given: the environment names servers, or Docker has or gets images of
+# them (the same choice as internal/services makes).
+servers_given() {
+	[ -z "${SWH_TEST_POSTGRES_URL:-}" ] || [ -z "${SWH_TEST_RABBITMQ_URL:-}" ] ||
+		[ -z "${SWH_TEST_RABBITMQ_MANAGEMENT_URL:-}" ] || [ -z "${SWH_TEST_KAFKA_BROKERS:-}" ] || return 0
+	[ "${SWH_TEST_SERVICES:-}" != local ] && have docker && timeout 10 docker info >/dev/null 2>&1 &&
+		image "${SWH_TEST_POSTGRES_IMAGE:-}" postgres:15 swh-scheduler-postgres:local &&
+		image "${SWH_TEST_RABBITMQ_IMAGE:-}" rabbitmq:3.13-management swh-scheduler-rabbitmq:local &&
+		image "${SWH_TEST_KAFKA_IMAGE:-}" apache/kafka:3.9.1 swh-scheduler-kafka:local
+}
+
+image() {
+	local name
+	for name in ${1:-$2 $3}; do
+		docker image inspect "$name" >/dev/null 2>&1 && return 0
+	done
+	printf 'install: pulling the image %s\n' "${1:-$2}" >&2
+	timeout 600 docker pull -q "${1:-$2}" >"$log" 2>&1 </dev/null
+}
+
+kafka_is_current() { cmp -s "$here/kafka/pom.xml" "$cache/kafka/pom.xml"; }
+
+need_servers() {
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || have postgres || echo postgresql
+	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server || echo rabbitmq-server
+	have java || echo default-jre-headless
+	kafka_is_current || have mvn || echo maven
+}
+
+fetch_kafka() {
+	rm -rf "$cache/kafka" "$cache/kafka.new"
+	mvn -B -q -f "$here/kafka/pom.xml" \
+		org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+		-DoutputDirectory="$cache/kafka.new"
+	cp "$here/kafka/pom.xml" "$cache/kafka.new/"
+	mv "$cache/kafka.new" "$cache/kafka"
+}
+
+install_servers() { kafka_is_current || step "fetching Kafka by Maven" fetch_kafka; }
+
+# --- Python ----------------------------------------------------------------
+
+python_is_current() { cmp -s "$here/python/requirements.txt" "$cache/python/requirements.txt"; }
+
+need_python() {
+	have psql || echo postgresql-client # the peer makes its tables with it
+	[ -n "${SWH_TEST_PYTHON:-}" ] || python_is_current ||
+		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+}
+
+make_python() {
+	rm -rf "$cache/python"
+	python3 -m venv "$cache/python"
+	"$cache/python/bin/pip" install -r "$here/python/requirements.txt"
+	cp "$here/python/requirements.txt" "$cache/python/"
+}
+
+install_python() {
+	[ -n "${SWH_TEST_PYTHON:-}" ] || python_is_current || step "installing the peer and Celery by pip" make_python
+}
+
+# ---------------------------------------------------------------------------
+
+need_tools() {
+	have git || echo git
+	[ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+	# The race detector needs a C compiler.
+	if ! have gcc || [ ! -e /usr/include/stdlib.h ]; then echo gcc libc6-dev; fi
+}
+
+case ${1:-all} in
+go)
+	packages=$(need_go)
+	;;
+all)
+	local_servers=yes
+	! servers_given || local_servers=
+	packages=$(need_go; need_tools; need_python; [ -z "$local_servers" ] || need_servers)
+	;;
+*)
+	fail "usage: install.sh [go|all]"
+	;;
+esac
+# shellcheck disable=SC2086 # one word a package
+[ -z "$packages" ] || apt_install $packages
+install_go
+if [ "${1:-all}" = all ]; then
+	install_python
+	[ -z "$local_servers" ] || install_servers
+fi
