@@ -2,11 +2,20 @@ package celery_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
 )
 
 func broker(t testing.TB, url string) celery.Broker {
@@ -36,4 +45,343 @@ func deadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func tasks(queue string, n int) []celery.TaskMessage {
+	msgs := make([]celery.TaskMessage, n)
+	for i := range msgs {
+		msgs[i] = celery.TaskMessage{
+			ID: fmt.Sprintf("%s-%d", queue, i), Name: "swh.test.Task", Queue: queue,
+			Args: []byte(fmt.Sprintf(`["https://example.org/%d"]`, i)),
+		}
+	}
+	return msgs
+}
+
+// check compares the results of publishing with what the queue really holds:
+// nothing is lost, sent twice, or said wrongly to be unsent.
+func check(t testing.TB, msgs []celery.TaskMessage, errs []error, held map[string]int) (confirmed, unconfirmed, unsent int) {
+	t.Helper()
+	if len(errs) != len(msgs) {
+		t.Fatalf("%d results for %d messages", len(errs), len(msgs))
+	}
+	for i, m := range msgs {
+		n := held[m.ID]
+		switch err := errs[i]; {
+		case err == nil:
+			confirmed++
+			if n != 1 {
+				t.Errorf("%s is confirmed and %d times in the queue", m.ID, n)
+			}
+		case errors.Is(err, celery.ErrUnconfirmed):
+			unconfirmed++
+			if n > 1 {
+				t.Errorf("%s is unconfirmed and %d times in the queue", m.ID, n)
+			}
+		case errors.Is(err, celery.ErrNotSent):
+			unsent++
+			if n != 0 {
+				t.Errorf("%s isn't sent and %d times in the queue", m.ID, n)
+			}
+		default:
+			t.Errorf("%s: %v", m.ID, err)
+		}
+	}
+	return confirmed, unconfirmed, unsent
+}
+
+// Each message of a call has its own result, and a bad one doesn't harm the
+// others.
+func TestEachMessageHasItsResult(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "good", nil)
+	declare(t, ch, "full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{MaxMessageSize: 2000})
+
+	good, missing, full := tasks("good", 2), tasks("missing", 2), tasks("full", 2)
+	large := celery.TaskMessage{ID: "large", Name: "swh.test.Task", Queue: "good", Args: []byte(`["` + strings.Repeat("x", 2000) + `"]`)}
+	garbled := celery.TaskMessage{ID: "garbled", Name: "swh.test.Task", Queue: "good", Args: []byte(`["x"`)}
+	msgs := []celery.TaskMessage{good[0], missing[0], large, full[0], garbled, full[1], missing[1], good[1]}
+	errs := p.Publish(deadline(t), msgs)
+
+	for _, i := range []int{0, 3, 7} {
+		if errs[i] != nil {
+			t.Errorf("%s: %v", msgs[i].ID, errs[i])
+		}
+	}
+	for _, i := range []int{1, 6} {
+		var returned *celery.ReturnedError
+		if !errors.As(errs[i], &returned) || returned.Queue != "missing" || !celery.IsPermanent(errs[i]) {
+			t.Errorf("%s: %v", msgs[i].ID, errs[i])
+		}
+	}
+	for _, i := range []int{2, 4} {
+		var encoding *celery.EncodingError
+		if !errors.As(errs[i], &encoding) || encoding.ID != msgs[i].ID || !celery.IsPermanent(errs[i]) {
+			t.Errorf("%s: %v", msgs[i].ID, errs[i])
+		}
+	}
+	var rejected *celery.RejectedError
+	if !errors.As(errs[5], &rejected) || rejected.Queue != "full" || celery.IsPermanent(errs[5]) {
+		t.Errorf("%s: %v", msgs[5].ID, errs[5])
+	}
+	if diff := cmp.Diff(map[string]int{"good-0": 1, "good-1": 1}, taskIDs(t, ch, "good")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Losing the connection in the middle costs only what was in flight, and that
+// is said to be uncertain; the rest goes over the next connection.
+func TestLostConnectionWhilePublishing(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	proxy, url := proxied(t, env.URL)
+	p := publisher(t, broker(t, url), celery.PublisherOptions{MaxInFlight: 200})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+
+	msgs := tasks("queue", 20_000)
+	var errs []error
+	var publishing sync.WaitGroup
+	publishing.Go(func() { errs = p.Publish(deadline(t), msgs) })
+	for i := range 3 {
+		waitReady(t, env.URL, "queue", 1000+4000*i)
+		proxy.Cut()
+		proxy.Restore()
+	}
+	publishing.Wait()
+	_, unconfirmed, unsent := check(t, msgs, errs, taskIDs(t, ch, "queue"))
+	if unconfirmed == 0 || unconfirmed > 3*200 || unsent != 0 {
+		t.Errorf("%d unconfirmed, %d unsent", unconfirmed, unsent)
+	}
+}
+
+// Cancelling stops sending, and every message sent before is accounted for.
+func TestCancelledWhilePublishing(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	ctx, cancel := context.WithCancel(deadline(t))
+	msgs := tasks("queue", 50_000)
+	var errs []error
+	var publishing sync.WaitGroup
+	publishing.Go(func() { errs = p.Publish(ctx, msgs) })
+	waitReady(t, env.URL, "queue", 500)
+	cancel()
+	publishing.Wait()
+	confirmed, unconfirmed, unsent := check(t, msgs, errs, taskIDs(t, ch, "queue"))
+	if confirmed == 0 || unconfirmed != 0 || unsent == 0 {
+		t.Errorf("%d confirmed, %d unconfirmed, %d unsent", confirmed, unconfirmed, unsent)
+	}
+	if err := errs[len(errs)-1]; !errors.Is(err, context.Canceled) {
+		t.Errorf("the last one: %v", err)
+	}
+}
+
+// Close is as orderly as cancelling.
+func TestClosedWhilePublishing(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	msgs := tasks("queue", 50_000)
+	var errs []error
+	var publishing sync.WaitGroup
+	publishing.Go(func() { errs = p.Publish(deadline(t), msgs) })
+	waitReady(t, env.URL, "queue", 500)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	publishing.Wait()
+	_, unconfirmed, unsent := check(t, msgs, errs, taskIDs(t, ch, "queue"))
+	if unconfirmed != 0 || unsent == 0 || !errors.Is(errs[len(errs)-1], celery.ErrClosed) {
+		t.Errorf("%d unconfirmed, %d unsent, the last: %v", unconfirmed, unsent, errs[len(errs)-1])
+	}
+	if err := p.Publish(deadline(t), msgs[:1])[0]; !errors.Is(err, celery.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Several callers share one connection and its bound on what is in flight.
+func TestConcurrentPublishing(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{MaxInFlight: 7})
+	var callers sync.WaitGroup
+	for i := range 8 {
+		queue := fmt.Sprintf("queue-%d", i)
+		declare(t, ch, queue, nil)
+		callers.Go(func() {
+			msgs := append(tasks(queue, 300), tasks("missing-"+queue, 50)...)
+			errs := p.Publish(deadline(t), msgs)
+			for j, err := range errs {
+				var returned *celery.ReturnedError
+				if j < 300 && err != nil || j >= 300 && !errors.As(err, &returned) {
+					t.Errorf("%s: %v", msgs[j].ID, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	for i := range 8 {
+		queue := fmt.Sprintf("queue-%d", i)
+		if ids := taskIDs(t, ch, queue); len(ids) != 300 {
+			t.Errorf("%s holds %d tasks", queue, len(ids))
+		}
+	}
+}
+
+// A broker that isn't there is waited for as long as the caller wants, then
+// nothing has been sent.
+func TestMissingBroker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	proxy, url := proxied(t, env.URL)
+	proxy.Cut()
+	p := publisher(t, broker(t, url), celery.PublisherOptions{MaxWait: 50 * time.Millisecond})
+	for _, err := range p.Publish(deadline(t), tasks("queue", 2)) {
+		if !errors.Is(err, celery.ErrNotSent) || celery.IsPermanent(err) {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(deadline(t), 50*time.Millisecond)
+	defer cancel()
+	if err := p.DeclareQueue(ctx, "queue"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	proxy.Restore()
+	if err := errors.Join(p.Publish(deadline(t), tasks("queue", 2))...); err != nil {
+		t.Error(err)
+	}
+}
+
+// The next address is tried when one fails, and kept while it works.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	first, firstURL := proxied(t, env.URL)
+	second, secondURL := proxied(t, env.URL)
+	first.Cut()
+	p := publisher(t, broker(t, firstURL+";"+secondURL), celery.PublisherOptions{})
+	if err := errors.Join(p.Publish(deadline(t), tasks("queue", 10))...); err != nil {
+		t.Fatal(err)
+	}
+	first.Restore()
+	second.Cut()
+	eventually(t, "the first address takes over", func() error {
+		return errors.Join(p.Publish(deadline(t), tasks("queue", 10))...)
+	})
+}
+
+// A broker that blocks publishers is waited for, and the caller is told.
+func TestBlockedBroker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := injectInto(t, listener, hostPort(t, env.URL))
+	type state struct {
+		blocked bool
+		reason  string
+	}
+	states := make(chan state, 10)
+	p := publisher(t, broker(t, withHost(t, env.URL, x.addr)), celery.PublisherOptions{
+		MaxWait:   time.Minute,
+		OnBlocked: func(blocked bool, reason string) { states <- state{blocked, reason} },
+	})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	x.block(t, "low on memory")
+	if s := <-states; s != (state{true, "low on memory"}) {
+		t.Errorf("told %+v", s)
+	}
+	ctx, cancel := context.WithTimeout(deadline(t), 30*time.Millisecond)
+	defer cancel()
+	if err := p.Publish(ctx, tasks("queue", 1))[0]; !errors.Is(err, celery.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while blocked: %v", err)
+	}
+	var published sync.WaitGroup
+	published.Go(func() {
+		if err := errors.Join(p.Publish(deadline(t), tasks("queue", 5))...); err != nil {
+			t.Error(err)
+		}
+	})
+	x.unblock(t)
+	published.Wait()
+	if s := <-states; s != (state{false, ""}) {
+		t.Errorf("told %+v", s)
+	}
+	if ids := taskIDs(t, ch, "queue"); len(ids) != 5 {
+		t.Errorf("the queue holds %v", ids)
+	}
+}
+
+// A queue that exists is used as it is, and one that doesn't is made as
+// Celery makes it.
+func TestDeclareQueue(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ctx := deadline(t)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	existing := map[string]amqp.Table{
+		"quorum":    {"x-queue-type": "quorum"},
+		"priority":  {"x-max-priority": int32(9)},
+		"ttl":       {"x-message-ttl": int32(60_000)},
+		"names / %": {"x-max-length": int32(10)},
+	}
+	ch := channel(t, env.URL)
+	for queue, arguments := range existing {
+		declare(t, ch, queue, arguments)
+	}
+	if err := ch.ExchangeDeclare("fanout", amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for queue := range existing {
+		for range 2 {
+			if err := p.DeclareQueue(ctx, queue); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := errors.Join(p.Publish(ctx, tasks(queue, 3))...); err != nil {
+			t.Error(err)
+		}
+	}
+	// Both ask for the same: a difference would be an error.
+	python := startPeer(t, env.URL)
+	for _, queue := range []string{"ours first", "fanout"} {
+		if err := p.DeclareQueue(ctx, queue); err != nil {
+			t.Error(err)
+		}
+	}
+	if e := python.send(celery.TaskMessage{ID: "1", Name: "swh.test.Task", Queue: "ours first"}, nil); e != "" {
+		t.Error(e)
+	}
+	if e := python.send(celery.TaskMessage{ID: "1", Name: "swh.test.Task", Queue: "theirs first"}, nil); e != "" {
+		t.Error(e)
+	}
+	if err := p.DeclareQueue(ctx, "theirs first"); err != nil {
+		t.Error(err)
+	}
+	ours, theirs := bindings(t, env, "ours first"), bindings(t, env, "theirs first")
+	if strings.ReplaceAll(ours, "ours", "theirs") != theirs {
+		t.Errorf("bindings differ: %v and %v", ours, theirs)
+	}
 }

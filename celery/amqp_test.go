@@ -1,0 +1,205 @@
+package celery_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// channel is a plain channel, to look at the broker from aside.
+func channel(t testing.TB, brokerURL string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(brokerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func declare(t testing.TB, ch *amqp.Channel, queue string, arguments amqp.Table) {
+	t.Helper()
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, arguments); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// taskIDs empties a queue and counts how often each task id was in it.
+func taskIDs(t testing.TB, ch *amqp.Channel, queue string) map[string]int {
+	t.Helper()
+	ids := map[string]int{}
+	for {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return ids
+		}
+		ids[d.CorrelationId]++
+	}
+}
+
+// waitReady returns once a queue holds so many messages.
+func waitReady(t testing.TB, brokerURL, queue string, n int) {
+	t.Helper()
+	ch := channel(t, brokerURL)
+	eventually(t, "the queue fills", func() error {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err == nil && q.Messages < n {
+			err = fmt.Errorf("%d messages", q.Messages)
+		}
+		return err
+	})
+}
+
+// bindings are those of a queue as the management API shows them.
+func bindings(t testing.TB, env testenv.Broker, queue string) string {
+	t.Helper()
+	u, err := url.Parse(env.ManagementURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := url.Parse(env.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Get(strings.TrimSuffix(u.String(), "/") + "/api/queues/" +
+		url.PathEscape(b.Path[1:]) + "/" + url.PathEscape(queue) + "/bindings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = response.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
+	}()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s: %v", response.Status, text, err)
+	}
+	return string(text)
+}
+
+func hostPort(t testing.TB, brokerURL string) string {
+	t.Helper()
+	u, err := url.Parse(brokerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+func withHost(t testing.TB, brokerURL, hostPort string) string {
+	t.Helper()
+	u, err := url.Parse(brokerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = hostPort
+	return u.String()
+}
+
+// proxied is a broker behind a proxy that can be cut.
+func proxied(t testing.TB, brokerURL string) (*testenv.Toxic, string) {
+	t.Helper()
+	x := testenv.Proxy(t, hostPort(t, brokerURL))
+	return x, withHost(t, brokerURL, x.Addr)
+}
+
+// injector is a proxy that can slip frames of its own between those that the
+// broker sends, as a broker short of memory would send them.
+type injector struct {
+	addr string
+	m    sync.Mutex
+	conn net.Conn // to the client connected last
+}
+
+func injectInto(t testing.TB, listener net.Listener, target string) *injector {
+	t.Helper()
+	x := &injector{addr: listener.Addr().String()}
+	var tasks sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		tasks.Wait()
+	})
+	tasks.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			x.m.Lock()
+			x.conn = client
+			x.m.Unlock()
+			tasks.Go(func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			})
+			tasks.Go(func() {
+				x.frames(client, server)
+				_ = client.Close()
+			})
+		}
+	})
+	return x
+}
+
+// frames copies whole frames, so that others may come between them.
+func (x *injector) frames(client, server net.Conn) {
+	header := make([]byte, 7)
+	for {
+		if _, err := io.ReadFull(server, header); err != nil {
+			return
+		}
+		frame := make([]byte, 7+int(binary.BigEndian.Uint32(header[3:]))+1)
+		copy(frame, header)
+		if _, err := io.ReadFull(server, frame[7:]); err != nil {
+			return
+		}
+		x.m.Lock()
+		_, err := client.Write(frame)
+		x.m.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// method sends one method of class connection on channel 0.
+func (x *injector) method(t testing.TB, id uint16, arguments []byte) {
+	t.Helper()
+	payload := binary.BigEndian.AppendUint16([]byte{0, 10}, id)
+	payload = append(payload, arguments...)
+	frame := binary.BigEndian.AppendUint32([]byte{1, 0, 0}, uint32(len(payload)))
+	frame = append(append(frame, payload...), 0xCE)
+	x.m.Lock()
+	defer x.m.Unlock()
+	if _, err := x.conn.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (x *injector) block(t testing.TB, reason string) {
+	x.method(t, 60, append([]byte{byte(len(reason))}, reason...))
+}
+
+func (x *injector) unblock(t testing.TB) { x.method(t, 61, nil) }

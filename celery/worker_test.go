@@ -1,0 +1,105 @@
+package celery_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// worker is a real Celery worker that runs testdata/tasks.py.
+type worker struct {
+	node string
+	log  *lockedBuffer
+	cmd  *exec.Cmd
+	exit chan error
+}
+
+// startWorker returns when the worker answers a ping.
+func startWorker(t testing.TB, brokerURL string, queues []string, arguments ...string) *worker {
+	t.Helper()
+	w := &worker{node: "worker@" + strings.ToLower(t.Name()), log: &lockedBuffer{}, exit: make(chan error, 1)}
+	w.cmd = exec.Command(testenv.Python(t), append([]string{
+		"-m", "celery", "--app", "tasks", "worker", "--hostname", w.node,
+		"--queues", strings.Join(queues, ","), "--concurrency", "1", "--loglevel", "info",
+	}, arguments...)...)
+	w.cmd.Dir = "testdata"
+	w.cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "TEST_QUEUES="+strings.Join(queues, ","), "PYTHONDONTWRITEBYTECODE=1")
+	w.cmd.Stdout, w.cmd.Stderr = w.log, w.log
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { w.exit <- w.cmd.Wait() }()
+	t.Cleanup(func() {
+		w.stop()
+		if t.Failed() {
+			t.Logf("worker's log:\n%s", w.log)
+		}
+	})
+	control := celery.NewControl(broker(t, brokerURL), celery.ControlOptions{Timeout: 500 * time.Millisecond})
+	eventually(t, "the worker answers", func() error {
+		replies, err := control.Ping(deadline(t), celery.Destination{Nodes: []string{w.node}})
+		if err == nil && len(replies) == 0 {
+			err = fmt.Errorf("no reply yet:\n%s", w.log)
+		}
+		return err
+	})
+	return w
+}
+
+// stop ends the worker as an operator would, and then for good.
+func (w *worker) stop() {
+	_ = syscall.Kill(w.cmd.Process.Pid, syscall.SIGTERM)
+	select {
+	case <-w.exit:
+	case <-time.After(10 * time.Second):
+	}
+	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
+}
+
+type lockedBuffer struct {
+	m sync.Mutex
+	b bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.m.Lock()
+	defer l.m.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.m.Lock()
+	defer l.m.Unlock()
+	return l.b.String()
+}
+
+// eventually polls until check returns nil, for a bounded time.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not within the time allowed: %v", what, err)
+		}
+	}
+}
