@@ -1,0 +1,276 @@
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// testTimeout bounds whatever a test waits for.
+const testTimeout = time.Minute
+
+// stream is a topic of its own and a database of its own.
+type stream struct {
+	t       *testing.T
+	brokers []string
+	prefix  string
+	topic   string
+	client  *kgo.Client
+	admin   *kadm.Client
+	dsn     string
+	store   *sql.Store
+}
+
+func newStream(t *testing.T, partitions int32) *stream {
+	t.Helper()
+	brokers := testenv.Kafka(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(20<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s := &stream{t: t, brokers: brokers, prefix: "test." + rand.Text(), client: client, admin: kadm.NewClient(client)}
+	s.topic = s.prefix + "." + objectType
+	s.createTopic(s.topic, partitions)
+
+	s.dsn = testenv.Database(t)
+	s.store, err = sql.Open(t.Context(), s.dsn, sql.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.store.Close)
+	return s
+}
+
+func (s *stream) createTopic(topic string, partitions int32) {
+	s.t.Helper()
+	large := "20971520"
+	created, err := s.admin.CreateTopic(s.t.Context(), partitions, 1, map[string]*string{"max.message.bytes": &large}, topic)
+	if err != nil || created.Err != nil {
+		s.t.Fatalf("create topic %s: %v %v", topic, err, created.Err)
+	}
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		defer cancel()
+		if _, err := s.admin.DeleteTopic(ctx, topic); err != nil {
+			s.t.Errorf("delete topic %s: %v", topic, err)
+		}
+	})
+	s.eventually("topic "+topic+" is ready", func(ctx context.Context) (bool, error) {
+		ends, err := s.admin.ListEndOffsets(ctx, topic)
+		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions), nil
+	})
+}
+
+// produce writes values to a partition, in order.
+func (s *stream) produce(partition int32, values ...[]byte) {
+	s.t.Helper()
+	records := make([]*kgo.Record, len(values))
+	for i, value := range values {
+		records[i] = &kgo.Record{Topic: s.topic, Partition: partition, Value: value}
+	}
+	if err := s.client.ProduceSync(s.t.Context(), records...).FirstErr(); err != nil {
+		s.t.Fatalf("produce: %v", err)
+	}
+}
+
+// options are those of a member of the group "group" that stops at the end.
+func (s *stream) options() Options {
+	return Options{
+		Brokers: s.brokers, GroupID: s.prefix, Prefix: s.prefix, Store: s.store,
+		OnEOF: EOFStop, Rules: noFudge, Log: testLog(s.t),
+	}
+}
+
+// run runs a member to its end and returns how many records it processed.
+func (s *stream) run(o Options) int64 {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
+	defer cancel()
+	c, _, err := New(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	processed, err := c.Run(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		s.t.Fatalf("still running after %s, with %d records processed", testTimeout, processed)
+	}
+	return processed
+}
+
+// start runs a member in the background; stop ends it in order.
+func (s *stream) start(o Options) (stop func() int64) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	c, _, err := New(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var processed int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var err error
+		if processed, err = c.Run(ctx); err != nil {
+			s.t.Errorf("Run: %v", err)
+		}
+	}()
+	stop = sync.OnceValue(func() int64 {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(testTimeout):
+			s.t.Fatal("a member did not stop")
+		}
+		return processed
+	})
+	s.t.Cleanup(func() { stop() })
+	return stop
+}
+
+func (s *stream) eventually(what string, check func(ctx context.Context) (bool, error)) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := check(ctx)
+		if err != nil {
+			s.t.Fatalf("%s: %v", what, err)
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.t.Fatalf("not within %s: %s", testTimeout, what)
+		}
+	}
+}
+
+// committed is the group's offset in each partition that has one.
+func (s *stream) committed(ctx context.Context) (map[int32]int64, error) {
+	offsets, err := s.admin.FetchOffsets(ctx, s.prefix)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int32]int64)
+	offsets.Each(func(o kadm.OffsetResponse) {
+		if o.Topic == s.topic {
+			all[o.Partition] = o.At
+		}
+	})
+	return all, nil
+}
+
+// setCommitted moves the group's offsets, of which no member may be left.
+func (s *stream) setCommitted(partition int32, offset int64) {
+	s.t.Helper()
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: s.topic, Partition: partition, At: offset, LeaderEpoch: -1})
+	s.eventually("the group's offsets are set", func(ctx context.Context) (bool, error) {
+		responses, err := s.admin.CommitOffsets(ctx, s.prefix, offsets)
+		if err == nil {
+			err = responses.Error()
+		}
+		if err == kerr.UnknownMemberID || err == kerr.RebalanceInProgress {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// table reads a query's rows as text.
+func table(t *testing.T, dsn, query string) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), "set time zone 'UTC'"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := conn.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func execute(t *testing.T, dsn, statements string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), statements); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	statsQuery    = "select to_jsonb(s)::text from origin_visit_stats s order by url collate \"C\", visit_type collate \"C\""
+	originsQuery  = "select url || ' ' || visit_type || ' ' || enabled || ' ' || last_seen from listed_origins order by url, visit_type, lister_id"
+	rejectedQuery = "select format('%s/%s %s', partition, record_offset, kind) from scheduler_go.rejected_records order by partition, record_offset"
+)
+
+func (s *stream) stats() []string { return table(s.t, s.dsn, statsQuery) }
+
+// testLog logs to the test, as long as it runs.
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// logBuffer keeps what is logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) count(s string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), s)
+}
+
+func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// visitOf is the value of a record of one of many origins.
+func visitOf(origin, day int, changes map[string]any) []byte {
+	all := map[string]any{"origin": fmt.Sprintf("https://example.org/%04d", origin), "date": at(day)}
+	for key, v := range changes {
+		all[key] = v
+	}
+	return record(all)
+}
