@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -118,11 +120,15 @@ func (s *stream) run(o Options) int64 {
 // start runs a member in the background; stop ends it in order.
 func (s *stream) start(o Options) (stop func() int64) {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
 	c, _, err := New(o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return s.startClient(c)
+}
+
+func (s *stream) startClient(c *Client) (stop func() int64) {
+	ctx, cancel := context.WithCancel(s.t.Context())
 	var processed int64
 	done := make(chan struct{})
 	go func() {
@@ -137,12 +143,39 @@ func (s *stream) start(o Options) (stop func() int64) {
 		select {
 		case <-done:
 		case <-time.After(testTimeout):
-			s.t.Fatal("a member did not stop")
+			s.t.Error("a member did not stop")
 		}
 		return processed
 	})
 	s.t.Cleanup(func() { stop() })
 	return stop
+}
+
+// through has all of a member's connections to Kafka go through the proxy, also
+// those to the addresses that the brokers give of themselves.
+func through(c *Client, proxy *testenv.Toxic) *Client {
+	c.kafka = append(c.kafka, kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, proxy.Addr)
+	}))
+	return c
+}
+
+// proxiedStore opens the stream's database through a proxy.
+func (s *stream) proxiedStore() (*testenv.Toxic, *sql.Store) {
+	s.t.Helper()
+	dsn, err := url.Parse(s.dsn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	proxy := testenv.Proxy(s.t, dsn.Host)
+	dsn.Host = proxy.Addr
+	store, err := sql.Open(s.t.Context(), dsn.String(), sql.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(store.Close)
+	return proxy, store
 }
 
 func (s *stream) eventually(what string, check func(ctx context.Context) (bool, error)) {

@@ -1,0 +1,585 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// visitsOf are values of one visit of each of n origins.
+func visitsOf(n, day int) [][]byte {
+	values := make([][]byte, n)
+	for i := range values {
+		values[i] = visitOf(i, day, nil)
+	}
+	return values
+}
+
+// Bad records are set aside with where they are, and stop nothing: not even one
+// that only PostgreSQL refuses, in the middle of good ones.
+func TestBadRecordsAreSetAside(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	// Too long for the index, and too random to be compressed into it.
+	long := "https://example.org/"
+	for i := range 2000 {
+		long += fmt.Sprintf("%x", uint32(i)*2654435761)
+	}
+	s.produce(0, visitsOf(10, 0)...)
+	s.produce(0, record(map[string]any{"origin": long}))
+	s.produce(0, visitsOf(10, 1)...)
+	s.produce(0,
+		[]byte("rubbish"),
+		record(nil)[:20],
+		record(map[string]any{"metadata": make([]byte, 10<<20)}),
+		record(map[string]any{"origin": "https://example.org/\x00\xff"}),
+		record(map[string]any{"date": timestamp12(lastSecond+1, 0)}),
+		record(map[string]any{"status": "\x00"}),
+	)
+	s.produce(0, visitsOf(10, 2)...)
+
+	var logs logBuffer
+	registry := prometheus.NewRegistry()
+	o := s.options()
+	o.Log, o.Registry = logs.logger(), registry
+	if got := s.run(o); got != 37 {
+		t.Errorf("%d records processed, want 37", got)
+	}
+	want := []string{"0/10 refused", "0/21 malformed", "0/22 malformed", "0/23 too_large", "0/24 bad_text", "0/25 bad_date", "0/26 bad_text"}
+	if diff := cmp.Diff(want, table(t, s.dsn, rejectedQuery)); diff != "" {
+		t.Errorf("rejected (-want +got):\n%s", diff)
+	}
+	for _, row := range s.stats() {
+		if !strings.Contains(row, `"successive_visits": 3`) {
+			t.Errorf("not all three visits were applied: %s", row)
+		}
+	}
+	if n := logs.count("journal record set aside"); n != 5 {
+		t.Errorf("%d lines logged, want one for each of 5 kinds", n)
+	}
+	wantMetrics := `
+# HELP swh_scheduler_journal_records_total Journal records that are done with, by what became of them.
+# TYPE swh_scheduler_journal_records_total counter
+swh_scheduler_journal_records_total{outcome="applied"} 30
+swh_scheduler_journal_records_total{outcome="ignored"} 0
+swh_scheduler_journal_records_total{outcome="rejected"} 7
+swh_scheduler_journal_records_total{outcome="skipped"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(wantMetrics), "swh_scheduler_journal_records_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A crash after the transaction and before the commit of the offsets has the
+// next member read records again; they change nothing, nor are bad ones kept
+// twice.
+func TestReplayAfterACrashChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	for day := range 5 {
+		s.produce(0, visitsOf(50, day)...)
+		s.produce(0, []byte("rubbish"))
+	}
+	s.run(s.options())
+	stats, rejected := s.stats(), table(t, s.dsn, rejectedQuery)
+	s.setCommitted(0, 100) // as if what was done since had not been committed
+	if got := s.run(s.options()); got != 155 {
+		t.Errorf("%d records were read again, want 155", got)
+	}
+	if diff := cmp.Diff(stats, s.stats()); diff != "" {
+		t.Errorf("stats (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(rejected, table(t, s.dsn, rejectedQuery)); diff != "" {
+		t.Errorf("rejected (-before +after):\n%s", diff)
+	}
+}
+
+// failingStore ends the process, so to speak, once its transaction is done.
+type failingStore struct {
+	Store
+	crash func()
+}
+
+func (s failingStore) RejectRecords(ctx context.Context, records []sql.RejectedRecord) error {
+	err := s.Store.RejectRecords(ctx, records)
+	s.crash()
+	return errors.Join(err, errors.New("crashed"))
+}
+
+// Offsets are committed after the transaction, never before: a member that ends
+// right after its transaction leaves its records to be read again.
+func TestOffsetsAreCommittedAfterTheTransaction(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	s.produce(0, visitsOf(20, 0)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := s.options()
+	o.Store = failingStore{s.store, cancel}
+	c, _, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if processed, err := c.Run(ctx); processed != 0 || err != nil {
+		t.Errorf("processed %d, error %v", processed, err)
+	}
+	before := s.stats()
+	if len(before) != 20 {
+		t.Errorf("the transaction wrote %d stats, want 20", len(before))
+	}
+	if committed, err := s.committed(t.Context()); err != nil || len(committed) != 0 {
+		t.Errorf("offsets %v were committed, error %v", committed, err)
+	}
+	if got := s.run(s.options()); got != 20 {
+		t.Errorf("%d records were read again, want 20", got)
+	}
+	if diff := cmp.Diff(before, s.stats()); diff != "" {
+		t.Errorf("stats (-before +after):\n%s", diff)
+	}
+}
+
+// The runner writes last_scheduled while the journal client works: it stays as
+// the runner wrote it.
+func TestLastScheduledIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	execute(t, s.dsn, `insert into origin_visit_stats (url, visit_type, last_scheduled)
+		values ('https://example.org/0000', 'git', '2024-02-03 04:05:06+00')`)
+	s.produce(0, visitsOf(2, 0)...)
+	o := s.options()
+	o.Store = meanwhile{s.store, func() {
+		execute(t, s.dsn, `update origin_visit_stats set last_scheduled = '2024-06-07 08:09:10+00' where url = 'https://example.org/0000';
+			insert into origin_visit_stats (url, visit_type, last_scheduled) values ('https://example.org/0001', 'git', '2024-06-07 08:09:10+00')
+			on conflict (url, visit_type) do nothing`)
+	}}
+	s.run(o)
+	for _, row := range s.stats() {
+		if !strings.Contains(row, `"last_scheduled": "2024-06-07T08:09:10+00:00"`) || !strings.Contains(row, `"last_visit": "2024-01-01T12:00:00+00:00"`) {
+			t.Errorf("last_scheduled or last_visit is lost: %s", row)
+		}
+	}
+}
+
+// meanwhile does something before the first batch.
+type meanwhile struct {
+	Store
+	do func()
+}
+
+func (s meanwhile) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error {
+	s.do()
+	return s.Store.UpdateVisitStats(ctx, keys, change)
+}
+
+// Two members that share the partitions, and the same origins, come and go while
+// records arrive: each visit counts exactly once, and the last one wins.
+func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
+	const partitions, origins, days = 4, 40, 60
+	s := newStream(t, partitions)
+	o := s.options()
+	o.OnEOF = EOFContinue
+
+	stopFirst := s.start(o)
+	var stopSecond func() int64
+	for day := range days {
+		// All visits of an origin come through one partition: in order.
+		for partition := range int32(partitions) {
+			var values [][]byte
+			for origin := int(partition); origin < origins; origin += partitions {
+				values = append(values, visitOf(origin, day, nil))
+			}
+			s.produce(partition, values...)
+		}
+		switch day {
+		case days / 4:
+			stopSecond = s.start(o)
+		case days / 2:
+			stopFirst()
+			stopFirst = s.start(o)
+		case 3 * days / 4:
+			stopSecond()
+		}
+	}
+	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
+	count := fmt.Sprintf(`"successive_visits": %d`, days)
+	s.eventually("all visits are applied once", func(context.Context) (bool, error) {
+		rows := s.stats()
+		done := 0
+		for _, row := range rows {
+			if strings.Contains(row, last) {
+				done++
+				if !strings.Contains(row, count) {
+					return false, fmt.Errorf("a visit was skipped or counted twice: %s", row)
+				}
+			}
+		}
+		return done == origins, nil
+	})
+	stopFirst()
+	s.eventually("all offsets are committed", func(ctx context.Context) (bool, error) {
+		committed, err := s.committed(ctx)
+		total := int64(0)
+		for _, offset := range committed {
+			total += offset
+		}
+		return total == origins*days, err
+	})
+}
+
+// The records of the same new origins come through different partitions to
+// different members: no deadlock, nothing lost, the later visit wins.
+func TestMembersShareOrigins(t *testing.T) {
+	t.Parallel()
+	const origins, days = 300, 20
+	s := newStream(t, 2)
+	for day := range days {
+		s.produce(int32(day%2), visitsOf(origins, day)...)
+	}
+	o := s.options()
+	o.OnEOF = EOFContinue
+	stopFirst, stopSecond := s.start(o), s.start(o)
+	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
+	s.eventually("all records are done with", func(ctx context.Context) (bool, error) {
+		committed, err := s.committed(ctx)
+		return committed[0]+committed[1] == origins*days, err
+	})
+	rows := s.stats()
+	if len(rows) != origins {
+		t.Errorf("%d origins, want %d", len(rows), origins)
+	}
+	for _, row := range rows {
+		if !strings.Contains(row, last) {
+			t.Errorf("the last visit did not win: %s", row)
+		}
+	}
+	stopFirst()
+	stopSecond()
+}
+
+// A database that goes away is tried again, and noted once; nothing is lost.
+func TestDatabaseOutage(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	proxy, store := s.proxiedStore()
+	var logs logBuffer
+	o := s.options()
+	o.OnEOF, o.Log, o.Store = EOFContinue, logs.logger(), store
+
+	stop := s.start(o)
+	s.produce(0, visitsOf(10, 0)...)
+	s.eventually("the first visits are applied", func(context.Context) (bool, error) { return len(s.stats()) == 10, nil })
+	proxy.Cut()
+	s.produce(0, visitsOf(10, 1)...)
+	s.eventually("the outage is noted", func(context.Context) (bool, error) {
+		return logs.count("PostgreSQL is not reachable") == 1, nil
+	})
+	s.produce(0, visitsOf(10, 2)...)
+	proxy.Restore()
+	s.eventually("all is committed", func(ctx context.Context) (bool, error) {
+		committed, err := s.committed(ctx)
+		return committed[0] == 30, err
+	})
+	if got := stop(); got != 30 {
+		t.Errorf("%d records processed, want 30", got)
+	}
+	for _, row := range s.stats() {
+		if !strings.Contains(row, `"successive_visits": 3`) {
+			t.Errorf("a visit is lost or counted twice: %s", row)
+		}
+	}
+	if n := logs.count("PostgreSQL is not reachable"); n != 1 {
+		t.Errorf("the outage was logged %d times", n)
+	}
+}
+
+// While the database of one member is away, a rebalance does not wait for it:
+// another member takes over its partition and the batch in hand.
+func TestRebalanceDuringADatabaseOutage(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	proxy, store := s.proxiedStore()
+	var logs logBuffer
+	o := s.options()
+	o.OnEOF, o.Log, o.Store = EOFContinue, logs.logger(), store
+	stop := s.start(o)
+	proxy.Cut()
+	s.produce(0, visitsOf(10, 0)...)
+	s.eventually("the outage is noted", func(context.Context) (bool, error) {
+		return logs.count("PostgreSQL is not reachable") == 1, nil
+	})
+	second := s.options()
+	second.OnEOF = EOFContinue
+	s.start(second)
+	// Whichever of the two has the partition now, the second one gets it when the
+	// first one stops, which it does at once.
+	if got := stop(); got != 0 {
+		t.Errorf("the member without a database processed %d records", got)
+	}
+	s.eventually("the other member applies the visits", func(ctx context.Context) (bool, error) {
+		committed, err := s.committed(ctx)
+		return committed[0] == 10, err
+	})
+	if got := len(s.stats()); got != 10 {
+		t.Errorf("%d stats, want 10", got)
+	}
+}
+
+// Connections to Kafka that break, while records come: nothing is skipped.
+func TestKafkaOutage(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 2)
+	proxy := testenv.Proxy(t, s.brokers[0])
+	o := s.options()
+	o.OnEOF = EOFContinue
+	c, _, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.startClient(through(c, proxy))
+	const days = 6
+	for day := range days {
+		s.produce(int32(day%2), visitsOf(10, day)...)
+		if day%2 == 0 {
+			proxy.Cut()
+		} else {
+			proxy.Restore()
+			s.eventually("all is committed", func(ctx context.Context) (bool, error) {
+				committed, err := s.committed(ctx)
+				return committed[0]+committed[1] == int64(10*(day+1)), err
+			})
+		}
+	}
+	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
+	for _, row := range s.stats() {
+		if !strings.Contains(row, last) {
+			t.Errorf("a visit is lost: %s", row)
+		}
+	}
+}
+
+// stop_after_objects counts what the peer counts: every record with a value.
+func TestStopAfterObjects(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	s.produce(0, visitsOf(5, 0)...)
+	s.produce(0, nil, record(map[string]any{"status": "created"}), []byte("rubbish"))
+	s.produce(0, visitsOf(20, 1)...)
+	o := s.options()
+	o.OnEOF, o.StopAfterObjects = EOFContinue, 10
+	if got := s.run(o); got != 10 {
+		t.Errorf("%d records processed, want 10", got)
+	}
+	if committed, err := s.committed(t.Context()); err != nil || committed[0] != 11 {
+		t.Errorf("committed %v, error %v; want offset 11", committed, err)
+	}
+}
+
+func TestOnEOF(t *testing.T) {
+	t.Parallel()
+	t.Run("stop ends on an empty topic", func(t *testing.T) {
+		t.Parallel()
+		s := newStream(t, 3)
+		if got := s.run(s.options()); got != 0 {
+			t.Errorf("%d records processed", got)
+		}
+	})
+	t.Run("stop reads all partitions to their ends, and the next run what is new", func(t *testing.T) {
+		t.Parallel()
+		s := newStream(t, 3)
+		s.produce(0, visitsOf(10, 0)...)
+		s.produce(2, visitsOf(10, 1)...)
+		if got := s.run(s.options()); got != 20 {
+			t.Errorf("%d records processed, want 20", got)
+		}
+		s.produce(1, visitsOf(5, 2)...)
+		if got := s.run(s.options()); got != 5 {
+			t.Errorf("%d records processed, want 5", got)
+		}
+	})
+	t.Run("restart reads again from the start", func(t *testing.T) {
+		t.Parallel()
+		s := newStream(t, 2)
+		s.produce(0, visitsOf(10, 0)...)
+		s.produce(1, visitsOf(10, 1)...)
+		o := s.options()
+		o.OnEOF, o.StopAfterObjects = EOFRestart, 35
+		if got := s.run(o); got != 35 {
+			t.Errorf("%d records processed, want 35", got)
+		}
+	})
+}
+
+// A new group begins where auto_offset_reset says.
+func TestAutoOffsetReset(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	s.produce(0, visitsOf(10, 0)...)
+	o := s.options()
+	o.AutoOffsetReset, o.GroupID = Latest, s.prefix+".latest"
+	if got := s.run(o); got != 0 {
+		t.Errorf("latest: %d records processed, want 0", got)
+	}
+	o.AutoOffsetReset, o.GroupID = Earliest, s.prefix+".earliest"
+	if got := s.run(o); got != 10 {
+		t.Errorf("earliest: %d records processed, want 10", got)
+	}
+}
+
+// Offsets of records that retention has deleted since lead to the oldest ones
+// left.
+func TestRecordsDeletedByRetention(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	s.produce(0, visitsOf(10, 0)...)
+	o := s.options()
+	o.OnEOF, o.StopAfterObjects = EOFContinue, 2
+	s.run(o)
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: s.topic, At: 6})
+	if responses, err := s.admin.DeleteRecords(t.Context(), offsets); err != nil || responses.Error() != nil {
+		t.Fatal(err, responses.Error())
+	}
+	if got := s.run(s.options()); got != 4 {
+		t.Errorf("%d records processed, want 4", got)
+	}
+}
+
+// A topic that is not there is an error that names it, as with the peer.
+func TestMissingTopic(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	o := s.options()
+	o.Prefix = "test.missing"
+	c, _, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "test.missing.origin_visit_status does not exist") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The privileged topic is preferred where it is there, and only if asked for.
+func TestPrivilegedTopic(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	o := s.options()
+	o.Privileged = true
+	s.produce(0, visitsOf(1, 0)...)
+	if got := s.run(o); got != 1 {
+		t.Errorf("without a privileged topic: %d records, want 1", got)
+	}
+	s.topic = s.prefix + "_privileged." + objectType
+	s.createTopic(s.topic, 1)
+	s.produce(0, visitsOf(2, 1)...)
+	if got := s.run(o); got != 2 {
+		t.Errorf("with a privileged topic: %d records, want 2", got)
+	}
+}
+
+// Brokers that are missing at start are waited for, and noted once.
+func TestKafkaMissingAtStart(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	proxy := testenv.Proxy(t, s.brokers[0])
+	proxy.Cut()
+	var logs logBuffer
+	o := s.options()
+	o.Brokers, o.Log = []string{proxy.Addr}, logs.logger()
+	s.produce(0, visitsOf(3, 0)...)
+	var processed atomic.Int64
+	o.Progress = func(n, _ int64) { processed.Store(n) }
+	stop := s.start(o)
+	s.eventually("it is noted", func(context.Context) (bool, error) { return logs.count("Kafka is not reachable") == 1, nil })
+	proxy.Restore()
+	s.eventually("it is back", func(context.Context) (bool, error) { return processed.Load() == 3, nil })
+	if n := logs.count("Kafka is not reachable"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	stop()
+}
+
+// A member that is told to stop while Kafka or the database is away stops.
+func TestStopsWhileServicesAreAway(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	proxy := testenv.Proxy(t, s.brokers[0])
+	proxy.Cut()
+	var logs logBuffer
+	o := s.options()
+	o.Brokers, o.Log = []string{proxy.Addr}, logs.logger()
+	stop := s.start(o)
+	s.eventually("it is noted", func(context.Context) (bool, error) { return logs.count("Kafka is not reachable") == 1, nil })
+	if got := stop(); got != 0 {
+		t.Errorf("%d records processed", got)
+	}
+}
+
+// A static member that restarts gets its partitions back without a rebalance.
+func TestStaticMembership(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	s.produce(0, visitsOf(3, 0)...)
+	o := s.options()
+	o.ConsumerSettings = map[string]string{"group.instance.id": "one", "session.timeout.ms": "20000"}
+	s.run(o)
+	groups, err := s.admin.DescribeGroups(t.Context(), s.prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := groups[s.prefix].Members
+	if len(members) != 1 || members[0].InstanceID == nil || *members[0].InstanceID != "one" {
+		t.Fatalf("the member left the group: %+v", members)
+	}
+	s.produce(0, visitsOf(3, 1)...)
+	start := time.Now()
+	if got := s.run(o); got != 3 {
+		t.Errorf("%d records processed, want 3", got)
+	}
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("the restart took %s: it waited for the old session to end", took)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	good := Options{Brokers: []string{"localhost:9092"}, GroupID: "group", Store: &sql.Store{}}
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		want   string // part of the error; "" for none
+	}{
+		"good":                {func(*Options) {}, ""},
+		"no brokers":          {func(o *Options) { o.Brokers = nil }, "journal.brokers"},
+		"no group":            {func(o *Options) { o.GroupID = "" }, "journal.group_id"},
+		"no store":            {func(o *Options) { o.Store = nil }, "store"},
+		"a batch below 0":     {func(o *Options) { o.BatchSize = -1 }, "batch_size"},
+		"a stop below 0":      {func(o *Options) { o.StopAfterObjects = -1 }, "stop_after_objects"},
+		"an odd end":          {func(o *Options) { o.OnEOF = "halt" }, "on_eof"},
+		"an odd start":        {func(o *Options) { o.AutoOffsetReset = "middle" }, "auto_offset_reset"},
+		"a setting that errs": {func(o *Options) { o.ConsumerSettings = map[string]string{"ssl.cipher.suites": "x"} }, "ssl.cipher.suites"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := good
+			tc.change(&o)
+			_, _, err := New(o)
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
