@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,10 @@ type Options struct {
 	TaskTypes        []string      // only these, if any
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
+
+	// Listen, if not nil, calls wake when there may be something to claim before
+	// the period is over, until ctx ends or it fails. A pass then follows at once.
+	Listen func(ctx context.Context, wake func()) error
 }
 
 // Runner claims ready tasks.
@@ -61,17 +66,45 @@ func New(o Options) *Runner {
 	return r
 }
 
-// Run claims what is ready every Period until ctx ends.
+// Run claims what is ready every Period, and when it is woken, until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
+	wake := make(chan struct{}, 1)
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	if r.Listen != nil {
+		listener.Go(func() { r.listen(ctx, wake) })
+	}
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
 			n, err := r.RunOnce(ctx)
 			return daemon.Result{Again: n > 0}, err
 		},
 		Period:  r.Period,
+		Wake:    wake,
 		Service: daemon.NewService(r.Log, "what the runner needs"),
 	}
 	return loop.Run(ctx)
+}
+
+// listen passes on what wakes the runner. While that fails the period alone
+// decides, which is slower and nothing else, so it is hardly worth a word.
+func (r *Runner) listen(ctx context.Context, wake chan<- struct{}) {
+	var backoff daemon.Backoff
+	for {
+		err := r.Listen(ctx, func() {
+			backoff.Reset()
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		})
+		if ctx.Err() == nil {
+			r.Log.Debug("no longer woken by the database", "error", err)
+		}
+		if backoff.Wait(ctx) != nil {
+			return
+		}
+	}
 }
 
 // Drain claims until nothing is ready that a queue has room for, and returns how

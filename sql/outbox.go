@@ -45,7 +45,7 @@ func (tx *Tx) RecentlyDelivered(ctx context.Context, queue string, since time.Ti
 }
 
 // NextOutbox locks up to limit rows that are due at now and that no other
-// transaction holds, oldest first.
+// transaction holds: urgent ones first, then oldest first.
 func (tx *Tx) NextOutbox(ctx context.Context, now time.Time, limit int) ([]OutboxRow, error) {
 	rows, err := tx.q.NextOutbox(ctx, queries.NextOutboxParams{Now: now, MaxRows: int32(limit)})
 	if err != nil {

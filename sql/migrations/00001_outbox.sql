@@ -6,12 +6,14 @@ create table scheduler_go.outbox (
   task_name  text not null,
   args       json not null,
   kwargs     json not null,
+  urgent     boolean not null default false,
   created_at timestamptz not null default now(),
   not_before timestamptz not null default '-infinity',
   attempts   integer not null default 0,
   last_error text
 );
 create index outbox_queue_idx on scheduler_go.outbox (queue);
+create index outbox_next_idx on scheduler_go.outbox (urgent desc, id);
 
 comment on table scheduler_go.outbox is 'Messages claimed and not yet confirmed by the broker';
 comment on column scheduler_go.outbox.queue is 'Routing key on the default exchange';
@@ -19,6 +21,7 @@ comment on column scheduler_go.outbox.task_id is 'Celery''s id of the task: the 
 comment on column scheduler_go.outbox.task_name is 'Name of the Celery task';
 comment on column scheduler_go.outbox.args is 'Positional arguments; json keeps the order of keys and the form of numbers, jsonb would not';
 comment on column scheduler_go.outbox.kwargs is 'Keyword arguments';
+comment on column scheduler_go.outbox.urgent is 'Sent before what is not urgent: save code now does not wait behind a large claim';
 comment on column scheduler_go.outbox.created_at is 'When it was claimed';
 comment on column scheduler_go.outbox.not_before is 'Put off until then';
 comment on column scheduler_go.outbox.attempts is 'How often sending it failed';

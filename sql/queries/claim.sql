@@ -41,7 +41,7 @@ with ready as (
 select count(*) from claimed;
 
 -- ClaimPriorityTasks takes up to max_tasks ready tasks of any priority, highest
--- priority first, then longest ready first.
+-- priority first, then longest ready first; their messages are urgent.
 -- name: ClaimPriorityTasks :one
 with ready as (
   select id
@@ -59,10 +59,10 @@ with ready as (
   insert into task_run (task, backend_id, scheduled, status)
   select id, backend_id::text, @now, 'scheduled' from claimed order by claimed.priority, claimed.next_run
 ), messages as (
-  insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs)
+  insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, urgent)
   select @queue, backend_id, @task_name,
          coalesce(arguments -> 'args', '[]')::text::json,
-         coalesce(arguments -> 'kwargs', '{}')::text::json
+         coalesce(arguments -> 'kwargs', '{}')::text::json, true
   from claimed order by claimed.priority, claimed.next_run
 )
 select count(*) from claimed;

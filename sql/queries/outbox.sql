@@ -17,13 +17,13 @@ select coalesce(sum(messages), 0)::bigint
 from scheduler_go.deliveries
 where queue = @queue and delivered_at >= @since;
 
--- NextOutbox locks the next messages to send. Rows that another deliverer holds
--- are its business and are passed over.
+-- NextOutbox locks the next messages to send, urgent ones first. Rows that another
+-- deliverer holds are its business and are passed over.
 -- name: NextOutbox :many
 select id, queue, task_id, task_name, args, kwargs, attempts
 from scheduler_go.outbox
 where not_before <= @now
-order by id
+order by urgent desc, id
 limit @max_rows
 for update skip locked;
 

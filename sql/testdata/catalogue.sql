@@ -57,6 +57,8 @@ select format('trigger %s on %s', tgname, relname),
        format('%s, enabled %s', pg_get_triggerdef(pg_trigger.oid), tgenabled),
        coalesce(obj_description(pg_trigger.oid, 'pg_trigger'), '')
   from relations join pg_trigger on tgrelid = relations.oid and not tgisinternal
+  join pg_proc on pg_proc.oid = tgfoid -- ours run functions of our own schema, and go with it
+  where pronamespace is distinct from to_regnamespace('scheduler_go')
 union all
 select format('policy %s on %s', polname, relname), format('%s', pg_policy), ''
   from relations join pg_policy on polrelid = relations.oid

@@ -27,10 +27,10 @@ with ready as (
   insert into task_run (task, backend_id, scheduled, status)
   select id, backend_id::text, $2, 'scheduled' from claimed order by claimed.priority, claimed.next_run
 ), messages as (
-  insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs)
+  insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, urgent)
   select $4, backend_id, $5,
          coalesce(arguments -> 'args', '[]')::text::json,
-         coalesce(arguments -> 'kwargs', '{}')::text::json
+         coalesce(arguments -> 'kwargs', '{}')::text::json, true
   from claimed order by claimed.priority, claimed.next_run
 )
 select count(*) from claimed
@@ -45,7 +45,7 @@ type ClaimPriorityTasksParams struct {
 }
 
 // ClaimPriorityTasks takes up to max_tasks ready tasks of any priority, highest
-// priority first, then longest ready first.
+// priority first, then longest ready first; their messages are urgent.
 func (q *Queries) ClaimPriorityTasks(ctx context.Context, arg ClaimPriorityTasksParams) (int64, error) {
 	row := q.db.QueryRow(ctx, claimPriorityTasks,
 		arg.Type,

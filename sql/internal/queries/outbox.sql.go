@@ -48,7 +48,7 @@ const nextOutbox = `-- name: NextOutbox :many
 select id, queue, task_id, task_name, args, kwargs, attempts
 from scheduler_go.outbox
 where not_before <= $1
-order by id
+order by urgent desc, id
 limit $2
 for update skip locked
 `
@@ -68,8 +68,8 @@ type NextOutboxRow struct {
 	Attempts int32
 }
 
-// NextOutbox locks the next messages to send. Rows that another deliverer holds
-// are its business and are passed over.
+// NextOutbox locks the next messages to send, urgent ones first. Rows that another
+// deliverer holds are its business and are passed over.
 func (q *Queries) NextOutbox(ctx context.Context, arg NextOutboxParams) ([]NextOutboxRow, error) {
 	rows, err := q.db.Query(ctx, nextOutbox, arg.Now, arg.MaxRows)
 	if err != nil {
