@@ -29,6 +29,7 @@ type configuration struct {
 	} `yaml:"journal"`
 	SchedulingPolicy          map[string][]policy `yaml:"scheduling_policy"`
 	NoOriginsScheduledBackoff int                 `yaml:"no_origins_scheduled_backoff"` // seconds
+	QueueFullBackoff          int                 `yaml:"queue_full_backoff"`           // seconds
 }
 
 type policy struct {
@@ -56,6 +57,7 @@ func newConfiguration(r *resources) configuration {
 		{Policy: "origins_without_last_update", Weight: 25},
 	}}
 	c.NoOriginsScheduledBackoff = 1
+	c.QueueFullBackoff = 1
 	return c
 }
 
