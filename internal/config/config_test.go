@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -209,6 +211,9 @@ func TestFileErrors(t *testing.T) {
 		{filepath.Join(big, "below"), "cannot be read: not a directory"},
 	} {
 		_, _, err := Load(tc.path)
+		if missing := strings.HasPrefix(tc.want, "does not exist"); errors.Is(err, fs.ErrNotExist) != missing {
+			t.Errorf("%v: is it fs.ErrNotExist? want %v", err, missing)
+		}
 		if want := tc.path + ": " + tc.want; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

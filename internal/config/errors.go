@@ -12,9 +12,14 @@ type Error struct {
 	Column  int
 	Key     string // dotted path; "" for the file as a whole
 	Problem string // what is wrong and what was expected
+
+	cause error
 }
 
 func (e *Error) Error() string { return place(e.File, e.Line, e.Column) + at(e.Key) + e.Problem }
+
+// Unwrap is the cause, if there is one: fs.ErrNotExist where there is no file.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Warning is something in the file that is probably not meant so.
 type Warning struct {

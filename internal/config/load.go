@@ -62,7 +62,7 @@ func readFile(path string) (text []byte, file string, err error) {
 		}
 		return text, file, nil
 	}
-	return nil, "", &Error{File: path, Problem: "does not exist: expected a YAML file"}
+	return nil, "", &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
 }
 
 // cause is err without the path, which Error already names.

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/listener"
+	"swh-scheduler/sql"
+)
+
+func newStartListener(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:                   "start-listener [OPTIONS]",
+		Short:                 "Starts a swh-scheduler listener service",
+		Long:                  "Starts a swh-scheduler listener service: it hears from Celery's events how tasks\nfare and records it in the database.",
+		Args:                  arguments(false, false),
+		DisableFlagsInUseLine: true,
+		RunE: a.configured(func(cmd *cobra.Command, _ []string) error {
+			broker, err := a.broker()
+			if err != nil {
+				return err
+			}
+			return a.runDaemon(cmd, func(_ context.Context, store *sql.Store) ([]daemon.Component, error) {
+				l := listener.New(listener.Options{
+					Source: celery.NewConsumer(broker, listener.ConsumerOptions(a.log)),
+					Store:  store, Log: a.log, Registerer: a.metrics,
+				})
+				return []daemon.Component{{Name: "listener", Run: l.Run}}, nil
+			})
+		}),
+	}
+}

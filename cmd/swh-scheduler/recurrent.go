@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/recurrent"
+	"swh-scheduler/sql"
+)
+
+func newScheduleRecurrent(a *app) *cobra.Command {
+	var visitTypes []string
+	cmd := &cobra.Command{
+		Use:   "schedule-recurrent [OPTIONS]",
+		Short: "Starts the scheduler for recurrent visits",
+		Long: `Starts the scheduler for recurrent visits: a loop for each visit type sends the
+visits that are due to Celery.`,
+		Args:                  arguments(false, false),
+		DisableFlagsInUseLine: true,
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&visitTypes, "visit-type", nil, "visit `TYPE` to schedule; those of all task types load-* if not given")
+	peerName(flags, "visit-type", "visit_types")
+	cmd.RunE = a.configured(func(cmd *cobra.Command, _ []string) error {
+		return a.runDaemon(cmd, func(ctx context.Context, store *sql.Store) ([]daemon.Component, error) {
+			taskTypes := make([]string, len(visitTypes))
+			for i, visitType := range visitTypes {
+				taskTypes[i] = "load-" + visitType
+			}
+			if err := checkTaskTypes(ctx, cmd, store, "Unknown task type: %s", taskTypes); err != nil {
+				return nil, err
+			}
+			d, err := a.newDispatcher(cmd, store)
+			if err != nil {
+				return nil, err
+			}
+			policies := map[string][]recurrent.Policy{}
+			for visitType, list := range a.config.SchedulingPolicy {
+				for _, p := range list {
+					policies[visitType] = append(policies[visitType], recurrent.Policy(p))
+				}
+			}
+			s, err := recurrent.New(recurrent.Options{
+				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
+				VisitTypes: visitTypes, Policies: policies,
+				NoOriginsBackoff: a.config.NoOriginsScheduledBackoff, QueueFullBackoff: a.config.QueueFullBackoff,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return []daemon.Component{{Name: "visit scheduler", Run: s.Run}, d.deliver()}, nil
+		})
+	})
+	return cmd
+}

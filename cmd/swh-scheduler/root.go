@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// globalOptions come before the subcommand.
+type globalOptions struct {
+	configFile string
+	database   string
+	url        string
+	noStdout   bool
+	logLevels  []string
+	logFormat  string
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "swh-scheduler [OPTIONS] COMMAND [ARGS]...",
+		Short: "Software Heritage Scheduler tools",
+		Long: `Software Heritage Scheduler tools.
+
+The configuration is the YAML file named by --config-file or by the environment
+variable SWH_CONFIG_FILENAME. Every option can also be given as an environment
+variable: SWH_SCHEDULER_DATABASE for --database, and, for instance,
+SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
+		Version:               version(),
+		TraverseChildren:      true, // these options go before the subcommand, as with the peer: some have the same letter as one of a subcommand
+		SilenceErrors:         true,
+		SilenceUsage:          true,
+		DisableFlagsInUseLine: true,
+		PersistentPreRunE:     func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
+		RunE:                  group,
+	}
+	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("{{.Name}}, version {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%s", flagProblem(cmd, err)) })
+	flags := root.Flags()
+	flags.StringVarP(&a.options.configFile, "config-file", "C", "", "configuration `FILE` (wins over SWH_CONFIG_FILENAME)")
+	flags.StringVarP(&a.options.database, "database", "d", "", "database `DSN`, instead of the configured scheduler")
+	flags.StringVarP(&a.options.url, "url", "u", "", "`URL` of a scheduler's RPC server, instead of the configured scheduler")
+	flags.BoolVar(&a.options.noStdout, "no-stdout", false, "accepted for the Python command's sake; logs go to standard error anyway")
+	flags.StringArrayVarP(&a.options.logLevels, "log-level", "l", nil, "log `LEVEL`: debug, info, warning or error (default info)")
+	flags.Var(choice{&a.options.logFormat, []string{"text", "json"}}, "log-format", "form of the log: text or json (default text)")
+	peerName(flags, "log-level", "log_levels")
+
+	root.AddCommand(
+		newTask(a), newTaskType(a),
+		newStartRunner(a), newStartListener(a), newScheduleRecurrent(a), newJournalClient(a),
+		newMigrate(a), newVersion(a),
+	)
+	return root
+}
+
+// prepare takes options from the environment before any command runs.
+func (a *app) prepare(cmd *cobra.Command) error {
+	prefix := "SWH_SCHEDULER"
+	if err := a.prepareGlobal(cmd.Root(), prefix); err != nil {
+		return err
+	}
+	path := strings.Fields(cmd.CommandPath())[1:]
+	return fromEnvironment(cmd, strings.Join(append([]string{prefix}, path...), "_"))
+}
+
+// prepareGlobal takes the global options from the environment and sets up the
+// log.
+func (a *app) prepareGlobal(root *cobra.Command, prefix string) error {
+	if err := fromEnvironment(root, prefix); err != nil {
+		return err
+	}
+	// These two belong to the program swh, of which the peer is a part.
+	if a.options.configFile == "" {
+		a.options.configFile = os.Getenv("SWH_CONFIG_FILE")
+	}
+	if len(a.options.logLevels) == 0 {
+		a.options.logLevels = strings.Fields(os.Getenv("SWH_LOG_LEVEL"))
+	}
+	for _, text := range a.options.logLevels {
+		level, ours, err := parseLogLevel(text)
+		if err != nil {
+			return usagef(root, "Invalid value for '--log-level' / '-l': %s", err)
+		}
+		if ours {
+			a.level.Set(level)
+		}
+	}
+	if a.options.logFormat == "json" {
+		a.log = slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: a.level}))
+	}
+	return nil
+}
+
+// parseLogLevel reads LEVEL or module:LEVEL, with Python's levels. ours says
+// whether it is meant for this program: module names one of Python's otherwise.
+func parseLogLevel(text string) (level slog.Level, ours bool, err error) {
+	module, name, found := strings.Cut(text, ":")
+	if !found {
+		module, name = "", text
+	}
+	levels := map[string]slog.Level{
+		"notset": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
+	}
+	level, ok := levels[strings.ToLower(name)]
+	if !ok {
+		return 0, false, fmt.Errorf("Log level %s unknown (in `%s`) needs to be one of notset, debug, info, warning, error, critical", name, text) //lint:ignore ST1005 the peer's words
+	}
+	return level, module == "" || module == "swh" || strings.HasPrefix(module, "swh.scheduler"), nil
+}
+
+const usageTemplate = `Usage: {{.UseLine}}
+{{if .HasExample}}
+Examples:
+{{.Example}}
+{{end}}{{if .HasAvailableSubCommands}}
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+Options:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}`

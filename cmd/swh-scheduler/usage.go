@@ -1,0 +1,209 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"swh-scheduler/internal/config"
+)
+
+// Command lines are understood and refused as click does it for the peer, with
+// the same words: scripts and fingers know them.
+
+// usageError is a command line that cannot be used; exit code 2. With no problem
+// named, the usage itself is all there is to say.
+type usageError struct {
+	cmd     *cobra.Command
+	problem string
+}
+
+func (e *usageError) Error() string { return e.problem }
+
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{cmd, fmt.Sprintf(format, args...)}
+}
+
+// failure is an error of a command's work, unlike those that cobra finds in the
+// command line.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// work makes the function of a command that does something.
+func work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := do(cmd, args); err != nil {
+			return failure{err}
+		}
+		return nil
+	}
+}
+
+// exitCode reports what became of a command line.
+func (a *app) exitCode(root *cobra.Command, err error) int {
+	if err == nil {
+		return 0
+	}
+	usage, isUsage := errors.AsType[*usageError](err)
+	if _, isFailure := errors.AsType[failure](err); !isUsage && !isFailure {
+		usage, isUsage = &usageError{root, flagProblem(root, err)}, true
+	}
+	switch {
+	case isUsage && usage.problem == "":
+		fmt.Fprint(a.stderr, usage.cmd.UsageString())
+		return 2
+	case isUsage:
+		fmt.Fprintf(a.stderr, "Usage: %s\nTry '%s --help' for help.\n\nError: %s\n", usage.cmd.UseLine(), usage.cmd.CommandPath(), usage.problem)
+		return 2
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(a.stderr, "swh-scheduler: %s\n", strings.TrimSuffix(line, "\n"))
+	}
+	return 1
+}
+
+// flagProblem is click's text for an error of pflag.
+func flagProblem(cmd *cobra.Command, err error) string {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if short := e.GetSpecifiedShortnames(); short != "" {
+			return fmt.Sprintf("No such option '-%.1s'.", e.GetSpecifiedName())
+		}
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		problem := fmt.Sprintf("No such option '--%s'.", e.GetSpecifiedName())
+		if near := config.Nearest(e.GetSpecifiedName(), known); near != "" {
+			problem += fmt.Sprintf(" Did you mean '--%s'?", near)
+		}
+		return problem
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Sprintf("Option '--%s' requires an argument.", e.GetFlag().Name)
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return invalid(e.GetFlag(), e.GetValue(), e.Unwrap())
+	}
+	return err.Error()
+}
+
+// invalid says that an option cannot have a value.
+func invalid(flag *pflag.Flag, value string, cause error) string {
+	name := fmt.Sprintf("'--%s'", flag.Name)
+	if flag.Shorthand != "" {
+		name += fmt.Sprintf(" / '-%s'", flag.Shorthand)
+	}
+	problem := cause.Error()
+	if _, isNumber := errors.AsType[*strconv.NumError](cause); isNumber {
+		what := map[string]string{"int": "integer", "float64": "float", "bool": "boolean"}[flag.Value.Type()]
+		problem = fmt.Sprintf("'%s' is not a valid %s.", value, what)
+	}
+	return fmt.Sprintf("Invalid value for %s: %s", name, problem)
+}
+
+// arguments checks the number of a command's arguments, which are called names;
+// if many, the last may be there any number of times (optional says: or none).
+func arguments(many, optional bool, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		required := names
+		if optional {
+			required = names[:len(names)-1]
+		}
+		if len(args) < len(required) {
+			return usagef(cmd, "Missing argument '%s'.", required[len(args)])
+		}
+		if extra := args[min(len(names), len(args)):]; len(extra) > 0 && !many {
+			plural := ""
+			if len(extra) > 1 {
+				plural = "s"
+			}
+			return usagef(cmd, "Got unexpected extra argument%s (%s)", plural, strings.Join(extra, " "))
+		}
+		return nil
+	}
+}
+
+// group is the function of a command that only has subcommands.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef(cmd, "")
+	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			known = append(known, sub.Name())
+		}
+	}
+	problem := fmt.Sprintf("No such command '%s'.", args[0])
+	if near := config.Nearest(args[0], known); near != "" {
+		problem += fmt.Sprintf(" Did you mean '%s'?", near)
+	}
+	return usagef(cmd, "%s", problem)
+}
+
+// choice is an option with a few values.
+type choice struct {
+	value   *string
+	choices []string
+}
+
+func (c choice) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return *c.value
+}
+func (c choice) Type() string { return strings.Join(c.choices, "|") }
+func (c choice) Set(s string) error {
+	if !slices.Contains(c.choices, s) {
+		return fmt.Errorf("'%s' is not one of '%s'.", s, strings.Join(c.choices, "', '")) //lint:ignore ST1005 click's words
+	}
+	*c.value = s
+	return nil
+}
+
+// parameter is the annotation of a flag that has another name with the peer,
+// which is the one that its environment variable is made of.
+const parameter = "parameter"
+
+func peerName(flags *pflag.FlagSet, flag, name string) {
+	if err := flags.SetAnnotation(flag, parameter, []string{name}); err != nil {
+		panic(err) // no such flag
+	}
+}
+
+// fromEnvironment sets the options of cmd that were not given from environment
+// variables, named as click names them for the peer: SWH_SCHEDULER, then the
+// subcommand, then the parameter. An option that may be repeated takes several
+// values separated by blanks.
+func fromEnvironment(cmd *cobra.Command, prefix string) error {
+	var problem error
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		name := f.Name
+		if peer := f.Annotations[parameter]; peer != nil {
+			name = peer[0]
+		}
+		variable := strings.ToUpper(strings.ReplaceAll(prefix+"_"+name, "-", "_"))
+		text := os.Getenv(variable)
+		if f.Changed || text == "" || problem != nil {
+			return
+		}
+		values := []string{text}
+		if _, many := f.Value.(pflag.SliceValue); many {
+			values = strings.Fields(text)
+		}
+		for _, value := range values {
+			if err := f.Value.Set(value); err != nil {
+				problem = usagef(cmd, "%s (env var: '%s')", invalid(f, value, err), variable)
+				return
+			}
+		}
+		f.Changed = true
+	})
+	return problem
+}
