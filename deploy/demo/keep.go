@@ -183,7 +183,7 @@ func (s *scenario) lookAround(w io.Writer, config string) {
 	_, _ = fmt.Fprintf(w, `Everything is left running. To look around:
 
   export SWH_CONFIG_FILENAME=%[1]s
-  %[2]s task list
+  %[2]s task-type list
   %[2]s task add load-git --policy oneshot --priority high url=%[3]s
   psql '%[4]s'
   RabbitMQ: %[5]s (user %[6]s), virtual host %[7]s

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/segmentio/kafka-go"
 
 	"swh-scheduler/internal/services"
@@ -93,9 +92,9 @@ func (r *resources) openDatabase(ctx context.Context, e services.Endpoints) erro
 }
 
 func (r *resources) openVirtualHost(ctx context.Context, e services.Endpoints) error {
-	server, err := amqp.ParseURI(e.RabbitMQ)
+	server, err := url.Parse(e.RabbitMQ)
 	if err != nil {
-		return errors.New("the RabbitMQ URL is not an AMQP URL")
+		return errors.New("the RabbitMQ URL is not a URL")
 	}
 	if err := r.manage(ctx, http.MethodPut, "", "api", "vhosts", r.name); err != nil {
 		return err
@@ -103,10 +102,10 @@ func (r *resources) openVirtualHost(ctx context.Context, e services.Endpoints) e
 	r.drops = append(r.drops, func(ctx context.Context) error {
 		return r.manage(ctx, http.MethodDelete, "", "api", "vhosts", r.name)
 	})
-	server.Vhost = r.name
+	server.Path = "/" + r.name
 	r.brokerURL = server.String()
 	return r.manage(ctx, http.MethodPut, `{"configure": ".*", "write": ".*", "read": ".*"}`,
-		"api", "permissions", r.name, server.Username)
+		"api", "permissions", r.name, server.User.Username())
 }
 
 // manage calls RabbitMQ's management API.

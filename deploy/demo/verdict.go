@@ -15,7 +15,7 @@ type evidence struct {
 	Published    map[string]int // messages that the broker took, by queue
 	QueuePeak    int
 	QueueLimit   int
-	Stopped      []stopped
+	Stopped      []stopped // nil if they were left running
 }
 
 // saved is the save-code-now request.
@@ -44,10 +44,14 @@ func (c *check) missing(format string, args ...any) {
 
 // verdict says, for each promise of the demo, whether it was kept.
 func verdict(e evidence) []check {
-	return []check{
+	checks := []check{
 		checkListed(e), checkVisited(e), checkNews(e), checkSaved(e),
-		checkNothingLost(e), checkNothingTwice(e), checkQueue(e), checkStopped(e),
+		checkNothingLost(e), checkNothingTwice(e), checkQueue(e),
 	}
+	if e.Stopped != nil {
+		checks = append(checks, checkStopped(e))
+	}
+	return checks
 }
 
 func checkListed(e evidence) check {
