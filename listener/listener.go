@@ -51,19 +51,22 @@ type Listener struct {
 	database   *daemon.Service
 	metrics    *metrics
 	complaints *complaints
+	workers    *workers
 	swept      time.Time // when old notes were last deleted
 }
 
 // New makes a Listener that does nothing before Run. Its metrics are registered
 // at once; registering two at one registry panics.
 func New(o Options) *Listener {
-	m := newMetrics(o.Registerer)
+	w := newWorkers()
+	m := newMetrics(o.Registerer, w)
 	return &Listener{
 		source:   o.Source,
 		store:    o.Store,
 		log:      o.Log,
 		database: daemon.NewService(o.Log, "database"),
 		metrics:  m,
+		workers:  w,
 		complaints: newComplaints(o.Log, func(p Problem) {
 			m.malformed.WithLabelValues(string(p)).Inc()
 		}),
@@ -150,6 +153,7 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 		if inFlight.Err() != nil {
 			return
 		}
+		l.metrics.databaseErrors.Inc()
 		l.database.Failed(err)
 		if backoff.Wait(ctx) != nil {
 			return

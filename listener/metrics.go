@@ -2,6 +2,7 @@ package listener
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -16,12 +17,18 @@ type metrics struct {
 	outcomes  *prometheus.CounterVec
 	malformed *prometheus.CounterVec
 	rejected  prometheus.Counter
-	batchSize prometheus.Histogram
-	batchTime prometheus.Histogram
+	// databaseErrors counts tries, which the log doesn't.
+	databaseErrors prometheus.Counter
+	batchSize      prometheus.Histogram
+	batchTime      prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, w *workers) *metrics {
 	f := promauto.With(r)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "swh_scheduler_listener_workers_online",
+		Help: "Celery workers that were heard of in the last minute and have not gone offline.",
+	}, func() float64 { return float64(w.online(time.Now())) })
 	m := &metrics{
 		events: f.NewCounterVec(prometheus.CounterOpts{
 			// The peer's name and label, so that dashboards go on.
@@ -39,6 +46,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		rejected: f.NewCounter(prometheus.CounterOpts{
 			Name: "swh_scheduler_listener_rejected_events_total",
 			Help: "Events set aside in scheduler_go.rejected_events.",
+		}),
+		databaseErrors: f.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_listener_database_errors_total",
+			Help: "Times a batch could not be written because of the state of the database.",
 		}),
 		batchSize: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "swh_scheduler_listener_batch_events",

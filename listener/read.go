@@ -42,7 +42,10 @@ func (l *Listener) read(b *batch, d celery.Delivery) {
 func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 	switch {
 	case e.UUID == "" && !truthy(e.Fields["uuid"]):
-		return // about a worker
+		if worker, ok := text(e.Fields["hostname"]); ok {
+			l.workers.hear(e.Type, worker, heard)
+		}
+		return
 	case e.UUID == "", len(e.UUID) > maxUUID, strings.ContainsRune(e.UUID, 0):
 		l.complaints.note(BadUUID, string(e.Fields["uuid"]))
 		return

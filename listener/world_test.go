@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -86,12 +85,6 @@ func (db *database) state(t testing.TB, prefix string) []string {
 	return state
 }
 
-// status is the state of one run.
-func (db *database) status(ctx context.Context, backendID string) (status string, err error) {
-	err = db.pool.QueryRow(ctx, `select status from task_run where backend_id = $1`, backendID).Scan(&status)
-	return status, err
-}
-
 // openStore is our own store on a database.
 func openStore(t testing.TB, dsn string) *sql.Store {
 	t.Helper()
@@ -108,9 +101,11 @@ func newTestListener(t testing.TB, source Source, store Store) *Listener {
 	t.Helper()
 	return New(Options{
 		Source: source, Store: store, Registerer: prometheus.NewRegistry(),
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Log: testLog(t),
 	})
 }
+
+func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 // event is the JSON of an event of a task as workers send it.
 type event map[string]any
