@@ -1,0 +1,253 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+var visitDay = time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
+
+func keysOf(n int) []scheduler.OriginKey {
+	keys := make([]scheduler.OriginKey, n)
+	for i := range keys {
+		keys[i] = scheduler.OriginKey{URL: fmt.Sprintf("https://example.org/%03d", i), VisitType: "git"}
+	}
+	return keys
+}
+
+// countVisit adds a visit to each origin: SuccessiveVisits is how many it had.
+func countVisit(keys []scheduler.OriginKey) func(sql.KnownVisits) sql.VisitChanges {
+	return func(known sql.KnownVisits) (changes sql.VisitChanges) {
+		stats := make(map[scheduler.OriginKey]scheduler.VisitStats)
+		for _, s := range known.Stats {
+			stats[scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}] = s
+		}
+		for _, key := range keys {
+			s, ok := stats[key]
+			if !ok {
+				s = scheduler.VisitStats{URL: key.URL, VisitType: key.VisitType, NextPositionOffset: 4}
+			}
+			if s.LastVisit == nil {
+				s.SuccessiveVisits = 0
+			}
+			s.SuccessiveVisits++
+			s.LastVisit, s.LastVisitStatus, s.NextVisitQueuePosition = &visitDay, scheduler.VisitFailed, new(int64)
+			changes.Stats = append(changes.Stats, &s)
+		}
+		return changes
+	}
+}
+
+func query[T any](t *testing.T, store *sql.Store, text string) []T {
+	t.Helper()
+	rows, err := store.Pool().Query(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What is written is read back, column by column, and a column that has no value
+// yet stays null.
+func TestVisitStatsAreWrittenAndRead(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	keys := keysOf(2)
+	position, successful := int64(1<<40), visitDay.Add(-time.Hour)
+	want := []scheduler.VisitStats{
+		{
+			URL: keys[0].URL, VisitType: "git", LastVisit: &visitDay, LastVisitStatus: scheduler.VisitSuccessful,
+			LastSuccessful: &successful, LastSnapshot: []byte("snap"), NextVisitQueuePosition: &position,
+			NextPositionOffset: 7, SuccessiveVisits: 3,
+		},
+		{
+			URL: keys[1].URL, VisitType: "git", LastVisit: &visitDay, LastVisitStatus: scheduler.VisitNotFound,
+			NextVisitQueuePosition: &position, NextPositionOffset: 4, SuccessiveVisits: 1,
+		},
+	}
+	for range 2 { // inserted, then updated
+		err := store.UpdateVisitStats(t.Context(), keys, func(sql.KnownVisits) sql.VisitChanges {
+			return sql.VisitChanges{Stats: []*scheduler.VisitStats{&want[0], &want[1]}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []scheduler.VisitStats
+		err = store.UpdateVisitStats(t.Context(), keys, func(known sql.KnownVisits) sql.VisitChanges {
+			got = slices.Clone(known.Stats)
+			return sql.VisitChanges{}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-written +read):\n%s", diff)
+		}
+		want[0].SuccessiveVisits++
+		want[1].LastVisitStatus = scheduler.VisitFailed
+	}
+}
+
+// Someone inserts a row between our look for it and our own insert: the
+// transaction is tried again with that row, which keeps last_scheduled.
+func TestVisitStatsAppearMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	keys := keysOf(3)
+	count := countVisit(keys)
+	calls := 0
+	err := store.UpdateVisitStats(t.Context(), keys, func(known sql.KnownVisits) sql.VisitChanges {
+		if calls++; calls == 1 {
+			if _, err := store.Pool().Exec(t.Context(),
+				"insert into origin_visit_stats (url, visit_type, last_scheduled) values ($1, 'git', '2024-01-01 00:00+00')", keys[1].URL); err != nil {
+				t.Error(err)
+			}
+		}
+		return count(known)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls != 2 {
+		t.Errorf("the transaction was tried %d times, want 2", calls)
+	}
+	got := query[string](t, store, "select concat_ws(' ', successive_visits, extract(year from last_scheduled)) from origin_visit_stats order by url")
+	if diff := cmp.Diff([]string{"1", "1 2024", "1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Members that update overlapping origins at once, beside a daemon that writes
+// last_scheduled in an order of its own, lose no update.
+func TestVisitStatsUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	const origins, members, rounds = 40, 3, 15
+	group, ctx := errgroup.WithContext(t.Context())
+	for range members {
+		group.Go(func() error {
+			for range rounds {
+				keys := keysOf(origins)
+				rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+				if err := store.UpdateVisitStats(ctx, keys, countVisit(keys)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		for range rounds {
+			urls := make([]string, origins)
+			for i, key := range keysOf(origins) {
+				urls[i] = key.URL
+			}
+			rand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+			// The one that deadlocks with a member may be this one.
+			_, err := store.Pool().Exec(ctx, `insert into origin_visit_stats (url, visit_type, last_scheduled)
+				select unnest($1::text[]), 'git', now() on conflict (url, visit_type) do update set last_scheduled = now()`, urls)
+			if err != nil && !strings.Contains(err.Error(), "deadlock detected") {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range query[int32](t, store, "select successive_visits from origin_visit_stats") {
+		if count != members*rounds {
+			t.Errorf("%d visits counted, want %d", count, members*rounds)
+		}
+	}
+}
+
+// An origin is disabled for all listers and kinds of visit, and nothing else of
+// its rows changes.
+func TestOriginsAreDisabled(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	if _, err := store.Pool().Exec(t.Context(), `
+		insert into listers (name, instance_name, current_state, updated) values ('a', 'a', '{}', now()), ('b', 'b', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select id, url, visit_type, '{"x": 1}', true, '2024-01-01 00:00+00'
+		from listers, unnest(array['https://gone.example', 'https://here.example']) url, unnest(array['git', 'hg']) visit_type`); err != nil {
+		t.Fatal(err)
+	}
+	err := store.UpdateVisitStats(t.Context(), keysOf(1), func(sql.KnownVisits) sql.VisitChanges {
+		return sql.VisitChanges{DisabledURLs: []string{"https://gone.example", "https://never.listed.example"}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := query[string](t, store, `select concat_ws(' ', url, enabled, extra_loader_arguments, extract(year from last_seen), count(*))
+		from listed_origins group by url, enabled, extra_loader_arguments, last_seen order by url`)
+	want := []string{`https://gone.example f {"x": 1} 2024 4`, `https://here.example t {"x": 1} 2024 4`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A refusal of a value is told from other errors, and leaves nothing behind.
+func TestRefusedValues(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	for name, url := range map[string]string{"a NUL": "a\x00b", "not UTF-8": "a\xffb"} {
+		keys := []scheduler.OriginKey{{URL: url, VisitType: "git"}}
+		if err := store.UpdateVisitStats(t.Context(), keys, countVisit(keys)); !sql.IsRefused(err) {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+	}
+	for name, err := range map[string]error{"nothing": nil, "another": errors.New("another"), "the end": context.Canceled} {
+		if sql.IsRefused(err) {
+			t.Errorf("%s counts as a refusal", name)
+		}
+	}
+	if n := query[int64](t, store, "select count(*) from origin_visit_stats")[0]; n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// Of rejected records the latest 10,000 are kept, each once.
+func TestRejectedRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	for part := range 3 {
+		records := make([]sql.RejectedRecord, 4000)
+		for i := range records {
+			records[i] = sql.RejectedRecord{Topic: "topic", Partition: 1, Offset: int64(part*4000 + i), Kind: "malformed", Detail: "why"}
+		}
+		if err := store.RejectRecords(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := query[string](t, store, "select concat_ws(' ', count(*), min(record_offset), max(record_offset)) from scheduler_go.rejected_records")
+	if want := "10000 2000 11999"; got[0] != want {
+		t.Errorf("count, first, last: %s; want %s", got[0], want)
+	}
+	again := []sql.RejectedRecord{{Topic: "topic", Partition: 1, Offset: 11999, Kind: "malformed", Detail: "again"}}
+	if err := store.RejectRecords(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[string](t, store, "select detail from scheduler_go.rejected_records where record_offset = 11999"); !slices.Equal(got, []string{"why"}) {
+		t.Errorf("a record that came again: %v", got)
+	}
+}
