@@ -110,7 +110,8 @@ type Client struct {
 	kafkaState    *daemon.Service
 	databaseState *daemon.Service
 
-	processed int64
+	restartAfter time.Duration // of nothing to read; a test has no time for it
+	processed    int64
 }
 
 // New checks the options. Warnings name consumer settings that are not honoured;
@@ -167,6 +168,7 @@ func New(o Options) (c *Client, warnings []string, err error) {
 		rejects:       newRejectLog(o.Log),
 		kafkaState:    daemon.NewService(o.Log, "Kafka"),
 		databaseState: daemon.NewService(o.Log, "PostgreSQL"),
+		restartAfter:  restartAfter,
 	}, warnings, nil
 }
 
@@ -307,7 +309,7 @@ func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done
 	if c.o.OnEOF == EOFStop {
 		return m.atEnd(), nil
 	}
-	if idle < restartAfter {
+	if idle < c.restartAfter {
 		return false, nil
 	}
 	return false, m.restart(ctx)

@@ -417,8 +417,13 @@ func TestOnEOF(t *testing.T) {
 		s.produce(1, visitsOf(10, 1)...)
 		o := s.options()
 		o.OnEOF, o.StopAfterObjects = EOFRestart, 35
-		if got := s.run(o); got != 35 {
-			t.Errorf("%d records processed, want 35", got)
+		c, _, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.restartAfter = 0
+		if got, err := c.Run(t.Context()); got != 35 || err != nil {
+			t.Errorf("%d records processed, error %v; want 35", got, err)
 		}
 	})
 }
