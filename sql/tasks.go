@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -51,13 +53,35 @@ func (s *Store) CreateTasks(ctx context.Context, tasks []NewTask) ([]scheduler.T
 		return err
 	})
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.ConstraintName == "task_type_fkey" {
-		return nil, fmt.Errorf("create tasks: %w: %s", scheduler.ErrUnknownTaskType, pgErr.Detail)
+	if errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, integrityViolation) {
+		err = s.explainViolation(ctx, tasks, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create tasks: %w", err)
 	}
 	return tasksOf(rows)
+}
+
+// integrityViolation is the class of SQLSTATEs of broken constraints.
+const integrityViolation = "23"
+
+// explainViolation says what is wrong with tasks that the database refused: an
+// unknown type breaks whichever rule comes first.
+func (s *Store) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
+	known, err := s.TaskTypes(ctx)
+	if err != nil {
+		return cause
+	}
+	for _, task := range tasks {
+		i := slices.IndexFunc(known, func(t scheduler.TaskType) bool { return t.Type == task.Type })
+		switch {
+		case i < 0:
+			return fmt.Errorf("%w: %q", scheduler.ErrUnknownTaskType, task.Type)
+		case known[i].DefaultInterval == nil && task.Policy != scheduler.Oneshot:
+			return fmt.Errorf("task type %q has no default interval, which recurring tasks need: %w", task.Type, cause)
+		}
+	}
+	return cause
 }
 
 // encodeNewTasks writes tasks as the JSON list that FillTaskTable reads.
