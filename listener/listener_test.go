@@ -323,32 +323,34 @@ func TestOutages(t *testing.T) {
 		t.Run(away, func(t *testing.T) {
 			t.Parallel()
 			db, broker := ownDatabase(t), testenv.RabbitMQ(t)
-			const n = 1000
-			db.addTasks(t, 3*n, "run")
+			const n = 2500
+			db.addTasks(t, n, "run")
 			x := newExchange(t, broker.URL)
 			dbProxy, brokerProxy := testenv.Proxy(t, host(t, db.dsn)), testenv.Proxy(t, host(t, broker.URL))
 			l := newTestListener(t, consumer(t, through(t, broker.URL, brokerProxy.Addr)),
 				openStore(t, through(t, db.dsn, dbProxy.Addr)))
 			start(t, l)
 
-			bodies := streams(t, "run", 3*n)
-			publish := func(part int) { x.publish(t, bodies[part*n/5:(part+1)*n/5]...) }
+			bodies := streams(t, "run", n)
+			publish := func(part int) { x.publish(t, bodies[part*n/25:(part+1)*n/25]...) }
 			publish(0)
 			eventually(t, "some runs have ended", func() bool { return db.count(t, "run", "eventful") > 0 })
 			if away != "broker" {
 				dbProxy.Cut()
 			}
-			if away != "database" {
-				brokerProxy.Cut()
-			}
 			publish(1)
 			if away != "broker" {
 				eventually(t, "the listener has noticed", func() bool { return testutil.ToFloat64(l.metrics.databaseErrors) > 0 })
 			}
+			if away != "database" {
+				brokerProxy.Cut()
+			}
+			publish(2)
 			dbProxy.Restore()
 			brokerProxy.Restore()
-			publish(2)
-			eventually(t, "all runs have ended", func() bool { return db.count(t, "run", "eventful") == 3*n })
+			publish(3)
+			publish(4)
+			eventually(t, "all runs have ended", func() bool { return db.count(t, "run", "eventful") == n })
 			eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
 		})
 	}

@@ -158,9 +158,5 @@ func name(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) 
 
 func ownDatabase(t testing.TB) *database {
 	t.Helper()
-	dsn := testenv.Postgres(t)
-	if _, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	return newDatabase(t, dsn)
+	return newDatabase(t, testenv.Database(t))
 }

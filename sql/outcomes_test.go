@@ -21,11 +21,7 @@ import (
 // each time they are applied.
 func outcomesStore(t testing.TB) *sql.Store {
 	t.Helper()
-	dsn := testenv.Postgres(t)
-	if _, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	store, err := sql.Open(t.Context(), dsn, sql.Options{})
+	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
