@@ -68,7 +68,11 @@ func main() {
 func start(ctx context.Context, o options, keep, stop bool) error {
 	switch {
 	case stop:
-		return stopKept()
+		if err := stopKept(); err != nil {
+			return err
+		}
+		fmt.Println("stopped")
+		return nil
 	case keep && os.Getenv(keeperVar) == "":
 		return runInBackground(ctx)
 	case keep:
@@ -93,7 +97,7 @@ func validate(o options, args []string) error {
 	case len(args) > 0:
 		return fmt.Errorf("unexpected argument %q", args[0])
 	case o.Repositories < minRepositories:
-		return fmt.Errorf("-repos %d: at least %d are needed to have every kind", o.Repositories, minRepositories)
+		return fmt.Errorf("-repos %d: at least %d are needed, more than the queue holds", o.Repositories, minRepositories)
 	}
 	return nil
 }

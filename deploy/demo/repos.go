@@ -30,8 +30,9 @@ var kinds = []kind{
 	plain, fork, growing, undated, plain, plain, plain, undated, plain, vanishing,
 }
 
-// minRepositories has each kind at least once.
-var minRepositories = len(kinds)
+// minRepositories is more than fit in the queue: those that vanish have time to
+// do so because their visits come last.
+const minRepositories = queueLimit + 10
 
 // repository is a bare git repository on disk.
 type repository struct {

@@ -15,7 +15,7 @@ func git(r repository, args ...string) (string, error) {
 // broken ones, so the demo's outcomes come from git and not from our tricks.
 func TestRepositoriesAreWhatTheirKindSays(t *testing.T) {
 	t.Parallel()
-	repositories, err := makeRepositories(t.TempDir(), 2*minRepositories)
+	repositories, err := makeRepositories(t.TempDir(), minRepositories)
 	if err != nil {
 		t.Fatal(err)
 	}

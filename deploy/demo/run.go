@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,7 +43,15 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 		}
 	}()
 	begin := time.Now()
+	scheduler, err := findScheduler(o.Scheduler)
+	if err != nil {
+		return err
+	}
+	show := newProgress(os.Stdout)
+	closeShow := sync.OnceFunc(show.close)
+	defer closeShow()
 
+	show.note("starting PostgreSQL, RabbitMQ and Kafka, those that the environment does not name")
 	servers, err := services.Start(ctx, services.Options{Given: services.FromEnvironment(), Log: o.Log})
 	if err != nil {
 		return err
@@ -64,13 +73,10 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 	}
 	s := &scenario{
 		options: o, dir: dir, resources: r,
-		show: newProgress(os.Stdout), sampler: &sampler{resources: r}, ledger: newLedger(),
+		show: show, sampler: &sampler{resources: r}, ledger: newLedger(),
 		committed: map[string]bool{},
 	}
-	s.Scheduler, err = filepath.Abs(o.Scheduler)
-	if err != nil {
-		return err
-	}
+	s.Scheduler = scheduler
 	s.processes = newProcesses(dir, []string{
 		"SWH_CONFIG_FILENAME=" + config,
 		"PYTHONPATH=" + workerPath,
@@ -80,7 +86,7 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 	defer s.processes.stop(stopBound)
 
 	e, err := s.play(ctx)
-	s.show.close()
+	closeShow()
 	if err != nil {
 		return err
 	}
@@ -131,4 +137,12 @@ func stopDaemons(p *processes) []stopped {
 		}
 	}
 	return ended
+}
+
+// findScheduler returns the absolute path of the scheduler's binary.
+func findScheduler(path string) (string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no scheduler to demonstrate: %w; `make build` makes it", err)
+	}
+	return filepath.Abs(path)
 }

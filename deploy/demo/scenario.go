@@ -210,12 +210,12 @@ func (s *scenario) react(ctx context.Context) error {
 	return nil
 }
 
-// timeToSave is when there is much in the queue to overtake, once visits are
-// under way; at the latest when half of them are done.
+// timeToSave is when there is much in the queue to overtake, once a third of the
+// visits are scheduled; at the latest when half of them are done.
 func (s *scenario) timeToSave() bool {
-	visited := s.ledger.visited(s.repositories, 1)
-	return visited*10 >= len(s.repositories) && s.sampler.current() >= queueLimit/2 ||
-		visited*2 >= len(s.repositories)
+	n := len(s.repositories)
+	return s.ledger.scheduled() >= n/3 && s.sampler.current() >= queueLimit/2 ||
+		s.ledger.visited(s.repositories, 1) >= n/2
 }
 
 func (s *scenario) growing() int {
