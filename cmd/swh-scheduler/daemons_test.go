@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// stopBound is how long a daemon that has nothing in flight may take to stop.
+const stopBound = 10 * time.Second
+
+// Every daemon starts with real services, stops on SIGTERM and on SIGINT with
+// exit code 0, and says so.
+func TestDaemonsStopOnSignals(t *testing.T) {
+	t.Parallel()
+	config := services(t) + journalSection(t, "")
+	for _, args := range [][]string{
+		{"start-runner", "--period", "1"},
+		{"start-runner", "-p", "1", "--with-priority"},
+		{"start-listener"},
+		{"schedule-recurrent"},
+		{"journal-client"},
+	} {
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			t.Run(args[0]+" "+signal.String(), func(t *testing.T) {
+				t.Parallel()
+				p := start(t, append([]string{"-C", configFile(t, config)}, args...)...)
+				p.logs(t, "msg=started")
+				p.stop(t, signal, stopBound)
+				p.logs(t, "msg=stopped")
+				if p.stdout.Len() > 0 {
+					t.Errorf("standard output: %s", p.stdout.String())
+				}
+			})
+		}
+	}
+}
+
+// journalSection is a configuration of a topic and a group of the test's own.
+func journalSection(t *testing.T, more string) string {
+	t.Helper()
+	prefix := "test." + rand.Text()
+	brokers := testenv.Kafka(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	admin, topic := kadm.NewClient(client), prefix+".origin_visit_status"
+	if _, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.DeleteTopic(context.Background(), topic); err != nil {
+			t.Error(err)
+		}
+	})
+	list, err := json.Marshal(brokers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("journal:\n  brokers: %s\n  prefix: %s\n  group_id: %s\n%s", list, prefix, prefix, more)
+}
+
+// Without its database a daemon says so once, waits, and can still be stopped;
+// when the database comes, it goes on.
+func TestDaemonWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	dsn, err := url.Parse(testenv.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.Proxy(t, dsn.Host)
+	proxy.Cut()
+	dsn.Host = proxy.Addr
+	dsn.User = url.UserPassword(dsn.User.Username(), "s3cret")
+	mq := testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", dsn, mq.URL, mq.ManagementURL))
+
+	stopped := start(t, "-C", config, "start-runner", "-p", "1")
+	stopped.logs(t, "is not reachable; retrying")
+	stopped.stop(t, syscall.SIGTERM, stopBound)
+
+	p := start(t, "-C", config, "start-runner", "-p", "1")
+	p.logs(t, "is not reachable; retrying")
+	proxy.Restore()
+	p.logs(t, "is back")
+	p.logs(t, "msg=started")
+	p.stop(t, syscall.SIGTERM, stopBound)
+	if n := strings.Count(p.log(), "is not reachable"); n != 1 {
+		t.Errorf("said %d times that the database is away, want 1", n)
+	}
+	if strings.Contains(p.log()+stopped.log(), "s3cret") {
+		t.Error("the password is in the log")
+	}
+}
+
+// A daemon does not wait for somebody to migrate its database.
+func TestDaemonRefusesDatabaseThatIsNotMigrated(t *testing.T) {
+	t.Parallel()
+	r := ours(t, "-d", testenv.Postgres(t), "start-listener")
+	if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "swh-scheduler migrate") {
+		t.Errorf("exit code %d, want 1, and one line that says what to run:\n%s", r.code, r.stderr)
+	}
+}
+
+// Daemons refuse task types that are not there, as the peer does.
+func TestDaemonsRefuseUnknownTypes(t *testing.T) {
+	t.Parallel()
+	config := configFile(t, services(t))
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"start-runner", "--task-type", "nope"}, "Error: Unknown nope\n"},
+		{[]string{"start-runner", "-p", "1", "--task-type", "nope"}, "Error: Unknown nope\n"},
+		{[]string{"schedule-recurrent", "--visit-type", "nope"}, "Error: Unknown task type: load-nope\n"},
+	} {
+		r := ours(t, append([]string{"-C", config}, tc.args...)...)
+		if r.code != 2 || !strings.HasSuffix(r.stderr, tc.want) {
+			t.Errorf("%q: exit code %d, want 2, and %q:\n%s", tc.args, r.code, tc.want, r.stderr)
+		}
+	}
+}
+
+// A task that is added is sent by one round of the runner, once.
+func TestRunnerOnce(t *testing.T) {
+	t.Parallel()
+	text := services(t)
+	config := configFile(t, text)
+	const queue = "swh.test.Once"
+	for _, args := range [][]string{
+		{"task-type", "add", "once", queue, "A test"},
+		{"task", "add", "once", "-p", "oneshot", "url=https://example.org/"},
+		{"start-runner"}, {"start-runner"},
+	} {
+		if r := ours(t, append([]string{"-C", config}, args...)...); r.code != 0 {
+			t.Fatalf("%q: exit code %d\n%s", args, r.code, r.stderr)
+		}
+	}
+	_, broker, _ := strings.Cut(text, "task_broker: \"")
+	broker, _, _ = strings.Cut(broker, "\"")
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	channel, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false} {
+		message, ok, err := channel.Get(queue, true)
+		if err != nil || ok != want {
+			t.Errorf("message %d: %v, %v, want %v", i, ok, err, want)
+		}
+		if want && !strings.Contains(string(message.Body), "https://example.org/") {
+			t.Errorf("got %s", message.Body)
+		}
+	}
+}
+
+// A command that runs once fails at once when a service is away, and says in
+// one line which, without its password.
+func TestMissingServices(t *testing.T) {
+	t.Parallel()
+	mq, err := url.Parse(testenv.RabbitMQ(t).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.Proxy(t, mq.Host)
+	proxy.Cut()
+	database := testenv.Database(t)
+	noDatabase := "postgresql://swh:s3cret@" + proxy.Addr + "/scheduler"
+	for _, tc := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-d", noDatabase, "task", "list-pending", "x"}, []string{"PostgreSQL (host=127.0.0.1 ", "is not reachable", "dbname=scheduler"}},
+		{[]string{"-d", noDatabase, "task-type", "list"}, []string{"is not reachable"}},
+		{[]string{"-d", noDatabase, "migrate"}, []string{"is not reachable"}},
+		{[]string{"-d", noDatabase, "migrate", "--status"}, []string{"is not reachable"}},
+		{[]string{"-d", noDatabase, "start-runner"}, []string{"is not reachable"}},
+		{[]string{"-d", database + "x", "task-type", "list"}, []string{"does not exist"}},
+		{[]string{"-d", "host=h password=s3cret dbnam=x", "task-type", "list"}, []string{"--database: ", "DSN"}},
+		{[]string{"-d", "postgresql://u:s3cret@h:port/x", "start-listener"}, []string{"--database: ", "DSN"}},
+	} {
+		r := ours(t, tc.args...)
+		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "swh-scheduler: ") {
+			t.Errorf("%q: exit code %d, want 1, and one line:\n%s", tc.args, r.code, r.stderr)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(r.stderr, want) {
+				t.Errorf("%q: %s, want it to say %q", tc.args, r.stderr, want)
+			}
+		}
+		if strings.Contains(r.stderr, "s3cret") {
+			t.Errorf("%q shows the password: %s", tc.args, r.stderr)
+		}
+	}
+}
+
+// A broken broker URL is named without its password.
+func TestBadBroker(t *testing.T) {
+	t.Parallel()
+	database := testenv.Database(t)
+	for _, broker := range []string{"amqp://u:s3cret@h:port//", "http://u:s3cret@h/", "redis://u:s3cret@h"} {
+		config := configFile(t, fmt.Sprintf("scheduler: {cls: local, db: %q}\ncelery: {task_broker: %q}\n", database, broker))
+		for _, args := range [][]string{{"start-runner"}, {"start-runner", "-p", "1"}, {"start-listener"}, {"schedule-recurrent"}} {
+			r := ours(t, append([]string{"-C", config}, args...)...)
+			if r.code != 1 || !strings.Contains(r.stderr, "celery.task_broker") || strings.Contains(r.stderr, "s3cret") || strings.Count(r.stderr, "\n") != 1 {
+				t.Errorf("%s %q: exit code %d, want 1 and one line that names celery.task_broker without its password:\n%s", broker, args, r.code, r.stderr)
+			}
+		}
+	}
+}
+
+// journal-client ends by itself after as many records as it was told to, with
+// the peer's words.
+func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-C", configFile(t, services(t)+journalSection(t, "  on_eof: stop\n")), "journal-client")
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	select {
+	case err := <-p.done:
+		p.done <- err
+		if want := "Processed 0 message(s).\nDone.\n"; err != nil || p.stdout.String() != want {
+			t.Errorf("%v, %q, want %q", err, p.stdout.String(), want)
+		}
+	case <-ctx.Done():
+		t.Error("it does not end")
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// binary is the program, built once for all tests, which run it as its users do.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "swh-scheduler-test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "swh-scheduler")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		os.Exit(1)
+	}
+	// Removes the binary after the tests; goleak exits the process.
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// result is what a command line did.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// environment is a clean one, plus vars: settings of the machine must not
+// change what a test sees.
+func environment(vars ...string) []string {
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "TZ=UTC"}
+	return append(env, vars...)
+}
+
+func command(t *testing.T, program string, env []string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
+		t.Fatalf("%s %q: %v\n%s", program, args, err, stderr.String())
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// ours runs our program.
+func ours(t *testing.T, args ...string) result {
+	t.Helper()
+	return command(t, binary, environment(), args...)
+}
+
+// configFile writes a configuration and gives its path.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "scheduler.yml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// services is a configuration with real ones of the test's own.
+func services(t *testing.T) string {
+	t.Helper()
+	mq := testenv.RabbitMQ(t)
+	return fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
+		testenv.Database(t), mq.URL, mq.ManagementURL)
+}
+
+// process is a daemon that runs.
+type process struct {
+	cmd    *exec.Cmd
+	stdout bytes.Buffer // to be read after its end
+	done   chan error
+
+	m      sync.Mutex
+	stderr bytes.Buffer
+}
+
+func (p *process) Write(text []byte) (int, error) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	return p.stderr.Write(text)
+}
+
+func (p *process) log() string {
+	p.m.Lock()
+	defer p.m.Unlock()
+	return p.stderr.String()
+}
+
+// start starts a daemon, which is killed at the end of the test if it is still
+// there.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
+	p.cmd.Env = environment()
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		p.done <- p.cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("log of %q:\n%s", args, p.log())
+		}
+	})
+	return p
+}
+
+// logs waits until the daemon's log holds text.
+func (p *process) logs(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(p.log(), text) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing in the log about %q:\n%s", text, p.log())
+		}
+		select {
+		case <-tick.C:
+		case err := <-p.done:
+			p.done <- err
+			if !strings.Contains(p.log(), text) {
+				t.Fatalf("ended (%v) without %q in the log:\n%s", err, text, p.log())
+			}
+		}
+	}
+}
+
+// stop sends a signal and waits for the end, which must come within bound and
+// with exit code 0.
+func (p *process) stop(t *testing.T, signal syscall.Signal, bound time.Duration) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-p.done:
+		p.done <- err
+		if err != nil {
+			t.Errorf("after %s: %v, want exit code 0", signal, err)
+		}
+	case <-time.After(bound):
+		t.Errorf("still there %s after %s", bound, signal)
+	}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// twins are two databases of the same contents, one for the peer's command line
+// and one for ours: what they print and leave behind must be the same.
+type twins struct {
+	t           *testing.T
+	swh         string // the peer's program
+	peer, ours  string // DSNs
+	peerC, ourC string // configuration files
+}
+
+func newTwins(t *testing.T) *twins {
+	t.Helper()
+	w := &twins{t: t, swh: filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t)}
+	w.peerC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.peer))
+	w.ourC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.ours))
+	return w
+}
+
+// execute runs statements on both databases.
+func (w *twins) execute(statements string) {
+	w.t.Helper()
+	for _, dsn := range []string{w.peer, w.ours} {
+		conn, err := pgx.Connect(w.t.Context(), dsn)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		_, err = conn.Exec(w.t.Context(), statements)
+		_ = conn.Close(context.WithoutCancel(w.t.Context()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// now is the time of day in a task's next run, which differs by what the
+// programs take to start.
+var now = regexp.MustCompile(`(Next run: today \()[^+)]*`)
+
+// compare runs the same words through both programs.
+func (w *twins) compare(env []string, args ...string) {
+	w.t.Helper()
+	env = environment(env...)
+	peer := command(w.t, w.swh, env, append([]string{"-C", w.peerC, "scheduler"}, args...)...)
+	our := command(w.t, binary, env, append([]string{"-C", w.ourC}, args...)...)
+	if our.code != peer.code {
+		w.t.Errorf("%q: exit code %d, the peer's is %d\n%s\n%s", args, our.code, peer.code, our.stderr, peer.stderr)
+	}
+	if got, want := now.ReplaceAllString(our.stdout, "$1"), now.ReplaceAllString(peer.stdout, "$1"); got != want {
+		w.t.Errorf("%q:\n%s\nthe peer:\n%s", args, got, want)
+	}
+	if our.code != 0 && our.stderr == "" {
+		w.t.Errorf("%q: nothing on standard error", args)
+	}
+}
+
+// compareTables compares what the words left behind.
+func (w *twins) compareTables() {
+	w.t.Helper()
+	const query = `select coalesce(string_agg(t::text, E'\n' order by id), '') from (
+		select id, type, arguments, case when next_run > now() - interval '1 hour' and next_run < now() + interval '1 hour'
+			then null else next_run end, current_interval, status, policy, retries_left, priority from task) t`
+	var contents [2]string
+	for i, dsn := range []string{w.peer, w.ours} {
+		conn, err := pgx.Connect(w.t.Context(), dsn)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		err = conn.QueryRow(w.t.Context(), query).Scan(&contents[i])
+		_ = conn.Close(context.WithoutCancel(w.t.Context()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if contents[0] != contents[1] {
+		w.t.Errorf("our table:\n%s\nthe peer's:\n%s", contents[1], contents[0])
+	}
+}
+
+const someTaskTypes = `insert into task_type
+	(type, backend_name, description, default_interval, min_interval, max_interval, backoff_factor, max_queue_length, num_retries, retry_delay)
+	values ('load-git', 'swh.loader.git.tasks.UpdateGitRepository', 'Update an origin of type git', '64 days', '12:00:00', '64 days', 2, 5000, null, null),
+	('list-x', 'swh.lister.X', E'Länger als\neine Zeile', '90 days', '1 day 02:03:04.5', '1 mon', 1.5, null, 3, '-1 day'),
+	('list-X', 'swh.lister.X', 'Same task, another type', '1 year 2 mons', null, null, 1e16, 0, 0, '00:00:00.000001'),
+	('bare', 'swh.bare', 'Nothing but what must be', null, null, null, null, null, null, null)`
+
+// task add, task list-pending and task-type list print what the peer prints, and
+// leave the same rows, for the same words; what the peer refuses, we refuse with
+// the same exit code.
+func TestSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes)
+	for _, args := range [][]string{
+		{"task-type", "list"},
+		{"task-type", "list", "--verbose"},
+		{"task-type", "list", "-v", "-t", "load-git", "--task_type", "nope"},
+		{"task-type", "list", "-n", "swh.lister.X"},
+		{"task-type", "list", "-t", "bare", "-n", "swh.lister.X"},
+		{"task-type", "list", "--what"},
+		{"task-type", "list", "extra"},
+		{"task-type", "nope"},
+
+		{"task", "add", "load-git", "url=https://example.org/a.git"},
+		{"task", "add", "load-git", "url=https://example.org/a.git"}, // it is there already
+		{"task", "add", "load-git", "-p", "oneshot", "-P", "high", "url=https://example.org/?q=a=b", "n=1", "x=1.50", "y=1e3", "z=1.0e+30"},
+		{"task", "add", "--policy=oneshot", "list-x", "--priority", "low", "--", "-5", "--flag"},
+		{"task", "add", "list-x", "42", "4_2", "012", "0x1F", "1:30", "yes", "no", "~", "null", "", "3.0", ".5", "foo bar", "'quoted'", `"it's"`, `'"'`},
+		{"task", "add", "bare", "[a, {b: c, d: [1, 2.5, null]}, true]", "{1: a, yes: b, null: c, 1.50: d}", "k={z: 1, aa: 2, b: {}}", "empty=", "é=à"},
+		{"task", "add", "bare", "a=\"\\u00a0\\u200b\\u1234\\U0001F600\\x01\\n\\\\\"", "big=123456789012345678901234567890", "small=0.0000001"},
+		{"task", "add", "bare", "-n", "2030-01-02", "a=1"},
+		{"task", "add", "bare", "-n", "2030-01-02 03:04:05", "a=2"},
+		{"task", "add", "bare", "-n", "2030-01-02T03:04:05", "a=3"},
+		{"task", "add", "bare", "-n", "2030-01-02T03:04:05.678901+05:30", "a=4"},
+		{"task", "add", "bare", "-n", "2030-01-02T03:04Z", "a=5"},
+		{"task", "add", "bare", "-n", "Wed, 02 Jan 2030 03:04:05 -0800", "a=6"},
+		{"task", "add", "bare", "-n", "Jan 2 2030", "a=7"},
+		{"task", "add", "bare", "-n", "2 January 2030 10:11", "a=8"},
+		{"task", "add", "bare", "-n", "2001-02-03", "a=9"},
+		{"task", "add", "bare", "-n", "never", "a=10"},
+		{"task", "add", "nope"},
+		{"task", "add", "nope", "'"},
+		{"task", "add"},
+		{"task", "add", "bare", "'"},
+		{"task", "add", "bare", "a=[1"},
+		{"task", "add", "bare", "a=2020-01-01"},
+		{"task", "add", "bare", "a=.nan"},
+		{"task", "add", "bare", "a=*x"},
+		{"task", "add", "bare", "a=!!python/object:x"},
+		{"task", "add", "bare", `a="\0"`},
+		{"task", "add", "bare", "--policy", "weekly"},
+		{"task", "add", "bare", "--polic", "oneshot"},
+		{"task", "add", "bare", "-5"},
+
+		{"task", "list-pending", "load-git"},
+		{"task", "list-pending", "load-git", "nope", "bare", "list-x"},
+		{"task", "list-pending", "-l", "1", "bare"},
+		{"task", "list-pending", "--limit=0", "bare"},
+		{"task", "list-pending", "bare", "-b", "2030-01-02 03:04"},
+		{"task", "list-pending", "bare", "--before", "2031-01-01T00:00:00+01:00"},
+		{"task", "list-pending", "bare", "--before", "2000-01-01"},
+		{"task", "list-pending"},
+		{"task", "list-pending", "-l", "x", "bare"},
+		{"task", "list-pendin", "bare"},
+		{"task"},
+	} {
+		w.compare(nil, args...)
+	}
+	w.compareTables()
+}
+
+// Dates are shown, and those without a zone are read, in the time zone of the
+// database, as with the peer.
+func TestSameAsThePeerInOtherTimeZones(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes + `; do $$ begin execute format('alter database %I set timezone to ''Asia/Kolkata''', current_database()); end $$`)
+	for _, args := range [][]string{
+		{"task", "add", "bare", "-n", "2030-01-02 03:04:05", "a=1"},
+		{"task", "add", "bare", "-n", "2030-06-02T03:04:05Z", "a=2"},
+		{"task", "add", "bare", "-n", "2001-02-03", "a=3"},
+		{"task", "list-pending", "bare", "-b", "2030-01-02 03:04:05"},
+		{"task", "list-pending", "bare", "-b", "2030-01-02 03:04:04"},
+	} {
+		w.compare(nil, args...)
+	}
+	w.compareTables()
+	w.compare([]string{"PGTZ=America/New_York"}, "task", "list-pending", "bare")
+}
+
+// Options may come from the environment, under the names click gives them.
+func TestSameEnvironmentVariablesAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes)
+	for _, tc := range []struct {
+		env  string
+		args []string
+	}{
+		{"SWH_SCHEDULER_TASK_ADD_POLICY=oneshot", []string{"task", "add", "bare"}},
+		{"SWH_SCHEDULER_TASK_ADD_POLICY=weekly", []string{"task", "add", "bare"}},
+		{"SWH_SCHEDULER_TASK_ADD_POLICY=oneshot", []string{"task", "add", "bare", "-p", "recurring", "a=1"}},
+		{"SWH_SCHEDULER_TASK_ADD_NEXT_RUN=2030-01-01", []string{"task", "add", "bare", "a=2"}},
+		{"SWH_SCHEDULER_TASK_LIST_PENDING_NUM_TASKS=1", []string{"task", "list-pending", "bare"}},
+		{"SWH_SCHEDULER_TASK_LIST_PENDING_NUM_TASKS=", []string{"task", "list-pending", "bare"}},
+		{"SWH_SCHEDULER_TASK_LIST_PENDING_LIMIT=1", []string{"task", "list-pending", "bare"}},
+		{"SWH_SCHEDULER_TASK_TYPE_LIST_VERBOSE=1", []string{"task-type", "list"}},
+		{"SWH_SCHEDULER_TASK_TYPE_LIST_TASK_TYPE=bare load-git", []string{"task-type", "list"}},
+		{"SWH_SCHEDULER_START_RUNNER_PERIOD=often", []string{"start-runner"}},
+		{"SWH_SCHEDULER_START_RUNNER_TASK_TYPE_NAMES=nope", []string{"start-runner"}},
+		{"SWH_LOG_LEVEL=loud", []string{"task-type", "list"}},
+	} {
+		w.compare([]string{tc.env}, tc.args...)
+	}
+}
+
+// task-type add, which the peer's own version refuses whatever its arguments,
+// leaves what the peer's words promise.
+func TestTaskTypeAdd(t *testing.T) {
+	t.Parallel()
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.PeerDatabase(t)))
+	for _, tc := range []struct {
+		args []string
+		want result
+	}{
+		{[]string{"a", "swh.a", "First"}, result{stdout: "OK\n"}},
+		{[]string{"a", "swh.other", "There already"}, result{stdout: "OK\n"}},
+		{[]string{"b", "swh.b", "Second", "-i", "1 day", "--min-interval", "12:00:00", "--max-interval=2 weeks", "-f", "2.5", "--max-queue-length", "5"}, result{stdout: "OK\n"}},
+		{[]string{"c", "swh.c", "Third", "--min-interval", "soon"}, result{code: 2, stderr: "Usage: swh-scheduler task-type add [OPTIONS] TYPE TASK_NAME DESCRIPTION\nTry 'swh-scheduler task-type add --help' for help.\n\nError: Invalid value for '--min-interval': 'soon' is not an interval.\n"}},
+	} {
+		if got := ours(t, append([]string{"-C", config, "task-type", "add"}, tc.args...)...); got != tc.want {
+			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)
+		}
+	}
+	want := `Known task types:
+a: swh.a
+  First
+  interval: 90 days, 0:00:00 [None, None]
+  backoff_factor: 1.0
+  max_queue_length: 1000
+  num_retries: None
+  retry_delay: None
+
+b: swh.b
+  Second
+  interval: 1 day, 0:00:00 [12:00:00, 14 days, 0:00:00]
+  backoff_factor: 2.5
+  max_queue_length: 5
+  num_retries: None
+  retry_delay: None
+
+`
+	if got := ours(t, "-C", config, "task-type", "list", "-v"); got.stdout != want {
+		t.Errorf("got\n%s\nwant\n%s", got.stdout, want)
+	}
+}
+
+// migrate makes an empty database usable and then has nothing to do; its dry run
+// and its status change nothing.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.Postgres(t)))
+	for _, tc := range []struct {
+		flag string
+		want string
+	}{
+		{"--status", `\n  is empty\n  lacks 00001_`},
+		{"--dry-run", `\n  scheduler schema, version 38: would be created\n  00001_\w+.sql: would be applied\n`},
+		{"", `\n  scheduler schema, version 38: created\n  00001_\w+.sql: applied\n`},
+		{"", `\n  nothing to do\n`},
+		{"--dry-run", `\n  nothing to do\n`},
+		{"--status", `\n  scheduler schema at version 38\n  applied 00001_`},
+	} {
+		args := []string{"-C", config, "-l", "warning", "migrate"}
+		if tc.flag != "" {
+			args = append(args, tc.flag)
+		}
+		r := ours(t, args...)
+		if r.code != 0 || r.stderr != "" || !regexp.MustCompile(`^host=\S+ port=\d+ dbname=\S+ user=\S+:`+tc.want).MatchString(r.stdout) {
+			t.Errorf("migrate %s: exit code %d, want %s\n%s%s", tc.flag, r.code, tc.want, r.stdout, r.stderr)
+		}
+	}
+}
