@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,7 +54,7 @@ var parseCauses = []string{
 
 // poolConfig reads a DSN in either form of libpq, with its environment
 // variables, service and password files, and gives the settings of a pool.
-func poolConfig(dsn, applicationName string) (*pgxpool.Config, error) {
+func poolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 	if strandedAt(dsn) {
 		return nil, badDSN(`a stray "@": one that belongs to a password is written %40, a "/" %2F`)
 	}
@@ -67,7 +68,7 @@ func poolConfig(dsn, applicationName string) (*pgxpool.Config, error) {
 
 	params := config.ConnConfig.RuntimeParams
 	if params["application_name"] == "" {
-		params["application_name"] = applicationName
+		params["application_name"] = strings.TrimSpace("swh-scheduler " + o.Command)
 	}
 	if params["timezone"] == "" {
 		// The trigger adds days to times: without daylight saving, a day is 24 hours.
@@ -78,14 +79,14 @@ func poolConfig(dsn, applicationName string) (*pgxpool.Config, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !strings.Contains(dsn, "pool_max_conns") {
-		config.MaxConns = maxConns
+		config.MaxConns = cmp.Or(o.MaxConns, defaultMaxConns)
 	}
 	return config, nil
 }
 
 const (
-	connectTimeout = 10 * time.Second
-	maxConns       = 10 // the peer's max_pool_conns
+	connectTimeout  = 10 * time.Second
+	defaultMaxConns = 10 // the peer's max_pool_conns
 )
 
 // checkKeys refuses keys that libpq does not know or that pgx cannot honour,
@@ -147,7 +148,7 @@ func badDSN(cause string) error {
 
 // Redacted names the database of a DSN without its password, for messages.
 func Redacted(dsn string) string {
-	config, err := poolConfig(dsn, "")
+	config, err := poolConfig(dsn, Options{})
 	if err != nil {
 		return "a database address that cannot be read"
 	}

@@ -134,7 +134,7 @@ func DropOwn(ctx context.Context, dsn string) error {
 
 // withConn runs do on a connection of its own.
 func withConn(ctx context.Context, dsn string, do func(*pgx.Conn) error) error {
-	config, err := poolConfig(dsn, applicationName("migrate"))
+	config, err := poolConfig(dsn, Options{Command: "migrate"})
 	if err != nil {
 		return err
 	}

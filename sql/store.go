@@ -45,12 +45,9 @@ type asker struct {
 // connection is made when it is needed, so a database that is away is an error
 // of the first call (usually CheckVersion) and can be tried again.
 func Open(_ context.Context, dsn string, o Options) (*Store, error) {
-	config, err := poolConfig(dsn, applicationName(o.Command))
+	config, err := poolConfig(dsn, o)
 	if err != nil {
 		return nil, err
-	}
-	if o.MaxConns > 0 && config.MaxConns == maxConns {
-		config.MaxConns = o.MaxConns
 	}
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
@@ -63,13 +60,6 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open database %s: %w", redacted(config.ConnConfig), err)
 	}
 	return &Store{asker: asker{q: queries.New(pool)}, pool: pool}, nil
-}
-
-func applicationName(command string) string {
-	if command == "" {
-		return "swh-scheduler"
-	}
-	return "swh-scheduler " + command
 }
 
 // scanTimesAsUTC makes every timestamptz read a time in UTC, where pgx would
