@@ -1,46 +1,13 @@
 package recurrent
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 
 	"swh-scheduler/internal/scheduler"
 )
 
-// Policy is one way to pick origins, and its weight beside the others of its
-// visit type. The filter's visit type is set by the loop.
-type Policy struct {
-	Weight float64
-	Filter scheduler.VisitFilter
-}
-
-// checkPolicies says what is wrong with the policies of one visit type.
-func checkPolicies(policies []Policy) error {
-	if len(policies) == 0 {
-		return errors.New("it is empty: name at least one policy")
-	}
-	total := 0.0
-	seen := make(map[scheduler.VisitPolicy]bool)
-	for _, p := range policies {
-		name := p.Filter.Policy
-		switch {
-		case seen[name]:
-			return fmt.Errorf("policy %q is there twice: give it one entry with the weight of both", name)
-		case p.Weight < 0 || math.IsNaN(p.Weight) || math.IsInf(p.Weight, 0):
-			return fmt.Errorf("policy %q has the weight %v: it must be 0 or more", name, p.Weight)
-		}
-		seen[name] = true
-		total += p.Weight
-	}
-	if total == 0 {
-		return errors.New("all weights are 0: give at least one policy a weight")
-	}
-	return nil
-}
-
-func weights(policies []Policy) []float64 {
+func weights(policies []scheduler.WeightedPolicy) []float64 {
 	w := make([]float64, len(policies))
 	for i, p := range policies {
 		w[i] = p.Weight

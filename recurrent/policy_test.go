@@ -4,12 +4,9 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"swh-scheduler/internal/scheduler"
 )
 
 func genWeights(t *rapid.T) []float64 {
@@ -102,34 +99,6 @@ func TestFillStopsAtAnError(t *testing.T) {
 	boom := errors.New("database is down")
 	if _, err := fill(10, []float64{1}, func(int, int) (int, error) { return 0, boom }); !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// A wrong policy list is refused when the daemon starts, with what to do.
-func TestCheckPolicies(t *testing.T) {
-	policy := func(name scheduler.VisitPolicy, weight float64) Policy {
-		return Policy{Weight: weight, Filter: scheduler.VisitFilter{Policy: name}}
-	}
-	for name, tc := range map[string]struct {
-		policies []Policy
-		want     string // in the error; "" for none
-	}{
-		"good":       {[]Policy{policy("a", 1), policy("b", 0)}, ""},
-		"empty":      {nil, "empty"},
-		"twice":      {[]Policy{policy("a", 1), policy("a", 2)}, "twice"},
-		"negative":   {[]Policy{policy("a", -1)}, "0 or more"},
-		"not finite": {[]Policy{policy("a", math.Inf(1))}, "0 or more"},
-		"all zero":   {[]Policy{policy("a", 0)}, "all weights are 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := checkPolicies(tc.policies)
-			switch {
-			case tc.want == "" && err != nil:
-				t.Errorf("refused: %v", err)
-			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("got %v, want an error with %q", err, tc.want)
-			}
-		})
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 type round struct {
 	*Scheduler
 	visitType string
-	policies  []Policy
+	policies  []scheduler.WeightedPolicy
 	log       *slog.Logger
 }
 

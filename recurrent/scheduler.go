@@ -2,7 +2,6 @@ package recurrent
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -47,8 +46,9 @@ type Options struct {
 
 	// VisitTypes to schedule; none means those of all task types load-*.
 	VisitTypes []string
-	// Policies by visit type, with those of "default" for any other.
-	Policies map[string][]Policy
+	// Policies by visit type, with those of "default" for any other. Each visit
+	// type has a policy once, and some weight.
+	Policies map[string][]scheduler.WeightedPolicy
 	// NoOriginsBackoff is the wait after a round that found nothing to visit, and
 	// QueueFullBackoff the one after a round that found the queue full.
 	NoOriginsBackoff time.Duration
@@ -63,17 +63,8 @@ type Scheduler struct {
 	visits *prometheus.CounterVec
 }
 
-// New makes a Scheduler, or says what is wrong with its policies. Its counters
-// are registered on o.Reg.
-func New(o Options) (*Scheduler, error) {
-	if len(o.Policies["default"]) == 0 {
-		return nil, fmt.Errorf("no scheduling policy for %q, which every other visit type falls back to", "default")
-	}
-	for visitType, policies := range o.Policies {
-		if err := checkPolicies(policies); err != nil {
-			return nil, fmt.Errorf("scheduling policy of visit type %q: %w", visitType, err)
-		}
-	}
+// New makes a Scheduler; its counters are registered on o.Reg.
+func New(o Options) *Scheduler {
 	s := &Scheduler{
 		Options: o,
 		now:     time.Now,
@@ -84,7 +75,7 @@ func New(o Options) (*Scheduler, error) {
 		}, []string{"visit_type", "policy"}),
 	}
 	o.Reg.MustRegister(s.visits)
-	return s, nil
+	return s
 }
 
 // Run schedules visits until ctx ends.

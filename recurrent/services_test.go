@@ -84,16 +84,13 @@ func (w *world) list(t *testing.T, kind string, n int, updated bool) {
 		from generate_series(1, $2::int) n`, "https://"+kind+"/", n, lastUpdate)
 }
 
-func (w *world) round(t *testing.T, policies []Policy) *round {
+func (w *world) round(t *testing.T, policies []scheduler.WeightedPolicy) *round {
 	t.Helper()
-	s, err := New(Options{
+	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
-		Policies:         map[string][]Policy{"default": policies},
+		Policies:         map[string][]scheduler.WeightedPolicy{"default": policies},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &round{Scheduler: s, visitType: "git", policies: policies, log: logger(t)}
 }
 
@@ -141,10 +138,10 @@ func (w *world) scheduled(t *testing.T) []string {
 	return urls
 }
 
-func weighted(weights map[scheduler.VisitPolicy]float64) []Policy {
-	var policies []Policy
+func weighted(weights map[scheduler.VisitPolicy]float64) []scheduler.WeightedPolicy {
+	var policies []scheduler.WeightedPolicy
 	for _, name := range []scheduler.VisitPolicy{scheduler.AlreadyVisitedOrderByLag, scheduler.NeverVisitedOldestUpdateFirst, scheduler.OriginsWithoutLastUpdate} {
-		policies = append(policies, Policy{weights[name], scheduler.VisitFilter{Policy: name, Cooldowns: scheduler.DefaultCooldowns}})
+		policies = append(policies, scheduler.WeightedPolicy{Weight: weights[name], Filter: scheduler.VisitFilter{Policy: name, Cooldowns: scheduler.DefaultCooldowns}})
 	}
 	return policies
 }

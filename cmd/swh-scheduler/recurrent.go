@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/recurrent"
 	"swh-scheduler/sql"
 )
@@ -27,7 +28,7 @@ visits that are due to Celery.`,
 		return a.runDaemon(cmd, func(ctx context.Context, store *sql.Store) ([]daemon.Component, error) {
 			taskTypes := make([]string, len(visitTypes))
 			for i, visitType := range visitTypes {
-				taskTypes[i] = "load-" + visitType
+				taskTypes[i] = scheduler.LoaderTaskType(visitType)
 			}
 			if err := checkTaskTypes(ctx, cmd, store, "Unknown task type: %s", taskTypes); err != nil {
 				return nil, err
@@ -36,20 +37,11 @@ visits that are due to Celery.`,
 			if err != nil {
 				return nil, err
 			}
-			policies := map[string][]recurrent.Policy{}
-			for visitType, list := range a.config.SchedulingPolicy {
-				for _, p := range list {
-					policies[visitType] = append(policies[visitType], recurrent.Policy(p))
-				}
-			}
-			s, err := recurrent.New(recurrent.Options{
+			s := recurrent.New(recurrent.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
-				VisitTypes: visitTypes, Policies: policies,
+				VisitTypes: visitTypes, Policies: a.config.SchedulingPolicy,
 				NoOriginsBackoff: a.config.NoOriginsScheduledBackoff, QueueFullBackoff: a.config.QueueFullBackoff,
 			})
-			if err != nil {
-				return nil, err
-			}
 			return []daemon.Component{{Name: "visit scheduler", Run: s.Run}, d.deliver()}, nil
 		})
 	})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"swh-scheduler/internal/scheduler"
 )
 
 // Config is a configuration file, with defaults where it says nothing.
@@ -17,7 +19,7 @@ type Config struct {
 	// SchedulingPolicy says by which policies the origins of a visit type are
 	// picked: DefaultSchedulingPolicy, with the file's entries in place of those
 	// of the same visit type. "default" is for visit types that have none.
-	SchedulingPolicy map[string][]Policy
+	SchedulingPolicy map[string][]scheduler.WeightedPolicy
 	// NoOriginsScheduledBackoff is the wait of a visit type's loop that found
 	// nothing to schedule.
 	NoOriginsScheduledBackoff time.Duration

@@ -110,7 +110,7 @@ func TestLoad(t *testing.T) {
 		Policy: scheduler.OldestScheduledFirst, Disabled: true, TableSample: 0.5,
 		Cooldowns: scheduler.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
-	want.SchedulingPolicy["ipfs"] = []Policy{first}
+	want.SchedulingPolicy["ipfs"] = []scheduler.WeightedPolicy{first}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)

@@ -12,24 +12,17 @@ import (
 	"swh-scheduler/internal/scheduler"
 )
 
-// Policy is one way to pick the origins of a visit type, and its weight beside
-// the others. The filter's visit type is left to who uses it.
-type Policy struct {
-	Weight float64
-	Filter scheduler.VisitFilter
-}
-
-func weigh(policy scheduler.VisitPolicy, weight, tableSample float64) Policy {
-	return Policy{weight, scheduler.VisitFilter{
+func weigh(policy scheduler.VisitPolicy, weight, tableSample float64) scheduler.WeightedPolicy {
+	return scheduler.WeightedPolicy{weight, scheduler.VisitFilter{
 		Policy: policy, Cooldowns: scheduler.DefaultCooldowns, TableSample: tableSample,
 	}}
 }
 
 // byLag are the peer's three policies of recurring visits; the last of them,
 // for origins whose listers give no date, has the weight rest.
-func byLag(rest, tableSample float64) []Policy {
+func byLag(rest, tableSample float64) []scheduler.WeightedPolicy {
 	half := (100 - rest) / 2
-	return []Policy{
+	return []scheduler.WeightedPolicy{
 		weigh(scheduler.AlreadyVisitedOrderByLag, half, tableSample),
 		weigh(scheduler.NeverVisitedOldestUpdateFirst, half, tableSample),
 		weigh(scheduler.OriginsWithoutLastUpdate, rest, tableSample),
@@ -39,13 +32,13 @@ func byLag(rest, tableSample float64) []Policy {
 // DefaultSchedulingPolicy is the peer's (celery_backend/recurrent_visits.py): of
 // git, 0.1 % of the table's pages are looked at a time; what is archived once
 // and never changes is visited until that has succeeded.
-func DefaultSchedulingPolicy() map[string][]Policy {
-	policies := map[string][]Policy{"default": byLag(20, 0), "git": byLag(2, 0.1)}
+func DefaultSchedulingPolicy() map[string][]scheduler.WeightedPolicy {
+	policies := map[string][]scheduler.WeightedPolicy{"default": byLag(20, 0), "git": byLag(2, 0.1)}
 	for _, visitType := range []string{"hg", "svn", "cvs", "bzr"} {
 		policies[visitType] = byLag(2, 0)
 	}
 	for _, visitType := range []string{"content", "tarball-directory", "git-checkout", "hg-checkout", "svn-export"} {
-		policies[visitType] = []Policy{weigh(scheduler.StopAfterSuccess, 100, 0)}
+		policies[visitType] = []scheduler.WeightedPolicy{weigh(scheduler.StopAfterSuccess, 100, 0)}
 	}
 	return policies
 }
@@ -60,7 +53,7 @@ var visitPolicies = []string{
 }
 
 // schedulingPolicy reads the section of that name over the defaults.
-func schedulingPolicy(v value, policies map[string][]Policy) {
+func schedulingPolicy(v value, policies map[string][]scheduler.WeightedPolicy) {
 	if v.isNull() {
 		return
 	}
@@ -73,9 +66,9 @@ func schedulingPolicy(v value, policies map[string][]Policy) {
 	}
 }
 
-func policyList(v value) []Policy {
+func policyList(v value) []scheduler.WeightedPolicy {
 	var (
-		list  []Policy
+		list  []scheduler.WeightedPolicy
 		total float64
 		seen  = map[scheduler.VisitPolicy]bool{}
 	)
@@ -98,8 +91,8 @@ func policyList(v value) []Policy {
 // policy reads one entry of a list. Besides the two it must have, its keys are
 // the keyword arguments of the peer's grab_next_visits; null turns a cooldown
 // off, which is why this is no ordinary section.
-func policy(v value) Policy {
-	p := Policy{Filter: scheduler.VisitFilter{Cooldowns: scheduler.DefaultCooldowns}}
+func policy(v value) scheduler.WeightedPolicy {
+	p := scheduler.WeightedPolicy{Filter: scheduler.VisitFilter{Cooldowns: scheduler.DefaultCooldowns}}
 	f := &p.Filter
 	required := map[string]bool{"policy": true, "weight": true}
 	fields := map[string]func(value){

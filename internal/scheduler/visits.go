@@ -50,6 +50,13 @@ type VisitFilter struct {
 	TableSample        float64 // per cent of the table's pages; 0 reads it all
 }
 
+// WeightedPolicy is one way to pick origins, and its weight beside the others of
+// its visit type, which whoever uses the filter sets.
+type WeightedPolicy struct {
+	Weight float64 // 0 or more
+	Filter VisitFilter
+}
+
 // loaderPrefix makes a visit type's task type.
 const loaderPrefix = "load-"
 
