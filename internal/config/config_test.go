@@ -102,11 +102,11 @@ func TestLoad(t *testing.T) {
 			"session.timeout.ms": "600000", "enable.partition.eof": "true",
 		},
 	}
-	first := Policy{Weight: 0.5, Filter: scheduler.VisitFilter{
+	first := scheduler.WeightedPolicy{Weight: 0.5, Filter: scheduler.VisitFilter{
 		Policy: scheduler.FirstVisitsAfterListing, Cooldowns: scheduler.DefaultCooldowns, ListerName: "gitea",
 		ListerID: uuid.NullUUID{UUID: uuid.MustParse("5c1a0fbd-22e7-4a39-8cd7-5a3a8f1f0a51"), Valid: true},
 	}}
-	want.SchedulingPolicy["hg"] = []Policy{{Weight: 3, Filter: scheduler.VisitFilter{
+	want.SchedulingPolicy["hg"] = []scheduler.WeightedPolicy{{Weight: 3, Filter: scheduler.VisitFilter{
 		Policy: scheduler.OldestScheduledFirst, Disabled: true, TableSample: 0.5,
 		Cooldowns: scheduler.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
