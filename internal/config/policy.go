@@ -13,7 +13,7 @@ import (
 )
 
 func weigh(policy scheduler.VisitPolicy, weight, tableSample float64) scheduler.WeightedPolicy {
-	return scheduler.WeightedPolicy{weight, scheduler.VisitFilter{
+	return scheduler.WeightedPolicy{Weight: weight, Filter: scheduler.VisitFilter{
 		Policy: policy, Cooldowns: scheduler.DefaultCooldowns, TableSample: tableSample,
 	}}
 }
