@@ -1,0 +1,62 @@
+# Every target first installs what it needs and finds missing (deploy/local/run):
+# nothing is to be done by hand. `make` alone lists the targets.
+
+# One shell command that runs another with Go alone, or with all services' programs.
+GO   := deploy/local/run go
+ALL  := deploy/local/run all
+
+# Tools run by `go run`, which keeps their executables in Go's build cache.
+SQLC        := env CGO_ENABLED=0 go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+SERVICES := go run ./internal/testenv/testservices
+
+# Arguments of `go test`: make test TESTFLAGS='-race' PACKAGES=./celery/...
+TESTFLAGS ?=
+PACKAGES  ?= ./...
+
+.PHONY: help build test bench demo demo-stop lint fmt fmt-check generate generate-check install docker-images clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/swh-scheduler, static
+	@$(GO) env CGO_ENABLED=0 go build -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler
+
+test: ## Run every test on real services (TESTFLAGS, PACKAGES)
+	@$(ALL) $(SERVICES) go test $(TESTFLAGS) $(PACKAGES)
+
+bench: ## Run the benchmarks on real services (PACKAGES)
+	@$(ALL) $(SERVICES) go test -run '^$$' -bench . -benchmem $(TESTFLAGS) $(PACKAGES)
+
+demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHORT=1 is a small one
+	@$(ALL) sh -c 'go build -o bin/demo ./deploy/demo && exec bin/demo'
+
+demo-stop: ## Stop what `make demo KEEP=1` left running
+	@bin/demo -stop
+
+lint: ## Look for mistakes: go vet and staticcheck
+	@$(GO) go vet ./...
+	@$(GO) $(STATICCHECK) ./...
+
+fmt: ## Format the Go code
+	@$(GO) gofmt -w $$(git ls-files '*.go')
+
+fmt-check: ## Fail if a Go file is not formatted
+	@unformatted=$$($(GO) gofmt -l $$(git ls-files '*.go')); \
+	[ -z "$$unformatted" ] || { echo "not formatted (make fmt): $$unformatted"; exit 1; }
+
+generate: ## Generate Go from sql/queries (sqlc)
+	@$(GO) $(SQLC) -f sql/sqlc.yaml generate
+
+generate-check: ## Fail if the generated Go is not what sql/queries says
+	@$(GO) $(SQLC) -f sql/sqlc.yaml diff
+
+install: ## Install all that the other targets need
+	@$(ALL) true
+
+docker-images: ## Build images of the services where no registry can be reached
+	@deploy/images/build.sh
+
+clean: ## Remove what was built; not the cache (deploy/local/install.sh says where that is)
+	@rm -rf bin
