@@ -40,10 +40,10 @@ func (b *batch) writeVisits(ctx context.Context, store Store, rules Rules, first
 	visits := b.visits[first:end]
 	applied := 0
 	err := store.UpdateVisitStats(ctx, originsOf(visits), func(known sql.KnownVisits) sql.VisitChanges {
-		t := newTally(rules, known.Stats, known.QueuePositions)
+		t := newTally(rules, known)
 		t.apply(visits)
 		applied = t.applied
-		return sql.VisitChanges{Stats: t.changed, DisabledURLs: t.disabled}
+		return t.changes()
 	})
 	if err == nil {
 		b.applied += applied

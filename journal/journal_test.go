@@ -88,22 +88,33 @@ swh_scheduler_journal_records_total{outcome="skipped"} 0
 // twice.
 func TestReplayAfterACrashChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := newStream(t, 1)
-	for day := range 5 {
-		s.produce(0, visitsOf(50, day)...)
-		s.produce(0, []byte("rubbish"))
-	}
-	s.run(s.options())
-	stats, rejected := s.stats(), table(t, s.dsn, rejectedQuery)
-	s.setCommitted(0, 100) // as if what was done since had not been committed
-	if got := s.run(s.options()); got != 155 {
-		t.Errorf("%d records were read again, want 155", got)
-	}
-	if diff := cmp.Diff(stats, s.stats()); diff != "" {
-		t.Errorf("stats (-before +after):\n%s", diff)
-	}
-	if diff := cmp.Diff(rejected, table(t, s.dsn, rejectedQuery)); diff != "" {
-		t.Errorf("rejected (-before +after):\n%s", diff)
+	for name, keepDate := range map[string]bool{"the peer's rules": false, "failures keep the date": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStream(t, 1)
+			for day := range 5 {
+				var visits [][]byte
+				for origin := range 50 {
+					status := []string{"full", "failed", "not_found"}[(day+origin)%7%3]
+					visits = append(visits, visitOf(origin, day, map[string]any{"status": status}))
+				}
+				s.produce(0, append(visits, []byte("rubbish"))...)
+			}
+			o := s.options()
+			o.Rules.FailuresKeepDate = keepDate
+			s.run(o)
+			stats, rejected := s.stats(), table(t, s.dsn, rejectedQuery)
+			s.setCommitted(0, 100) // as if what was done since had not been committed
+			if got := s.run(o); got != 155 {
+				t.Errorf("%d records were read again, want 155", got)
+			}
+			if diff := cmp.Diff(stats, s.stats()); diff != "" {
+				t.Errorf("stats (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(rejected, table(t, s.dsn, rejectedQuery)); diff != "" {
+				t.Errorf("rejected (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -26,7 +26,7 @@ const testTimeout = time.Minute
 
 // stream is a topic of its own and a database of its own.
 type stream struct {
-	t       *testing.T
+	t       testing.TB
 	brokers []string
 	prefix  string
 	topic   string
@@ -36,7 +36,7 @@ type stream struct {
 	store   *sql.Store
 }
 
-func newStream(t *testing.T, partitions int32) *stream {
+func newStream(t testing.TB, partitions int32) *stream {
 	t.Helper()
 	brokers := testenv.Kafka(t)
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...),
@@ -233,7 +233,7 @@ func (s *stream) setCommitted(partition int32, offset int64) {
 }
 
 // table reads a query's rows as text.
-func table(t *testing.T, dsn, query string) []string {
+func table(t testing.TB, dsn, query string) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -254,7 +254,7 @@ func table(t *testing.T, dsn, query string) []string {
 	return all
 }
 
-func execute(t *testing.T, dsn, statements string) {
+func execute(t testing.TB, dsn, statements string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -275,7 +275,7 @@ const (
 func (s *stream) stats() []string { return table(s.t, s.dsn, statsQuery) }
 
 // testLog logs to the test, as long as it runs.
-func testLog(t *testing.T) *slog.Logger {
+func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 

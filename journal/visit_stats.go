@@ -2,11 +2,14 @@ package journal
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
 )
 
 const (
@@ -41,25 +44,43 @@ type Rules struct {
 	// Fudge is a random share of an interval, from -0.1 to 0.1, that is added
 	// to it. Nil draws it evenly.
 	Fudge func() float64
+	// FailuresKeepDate is the rule of the scheduler's first design for a visit
+	// that failed (not for one that found nothing): the date of the last visit
+	// and the offset stay, and the origin moves by the shortest interval, as the
+	// trouble may pass. With the peer's rule a failure counts like a visit
+	// without news. A first visit that fails gives the date, under either rule:
+	// without one an origin that failed would never be picked again.
+	FailuresKeepDate bool
 }
 
-// Apply records visit v in s, the stats of its origin, and says whether it
+// An originState is what is known of one origin.
+type originState struct {
+	scheduler.VisitStats
+	lastFailure time.Time // of a failure that left LastVisit alone; zero if none
+}
+
+// apply records visit v in s, the stats of its origin, and says whether it
 // changed them and whether the origin is to be disabled. queuePosition is where
 // the queue of the visit type stands, 0 if nowhere. A visit dated not after the
 // last one known changes nothing: it came late, or again.
 //
 // s.LastSnapshot is replaced, never written to; s may share it.
-func (r Rules) Apply(s *scheduler.VisitStats, v Visit, queuePosition int64) (changed, disable bool) {
-	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) {
+func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, disable bool) {
+	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) || !v.Date.After(s.lastFailure) && !s.lastFailure.IsZero() {
 		return false, false
 	}
+	keepDate := r.FailuresKeepDate && v.Status == scheduler.VisitFailed && s.LastVisit != nil
 	successful := v.Status == scheduler.VisitSuccessful
 	eventful := successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
 
-	sameStatus := false
-	if s.LastVisit != nil { // a first visit keeps the offset it finds
-		s.NextPositionOffset = nextOffset(s.NextPositionOffset, eventful)
-		sameStatus = s.LastVisitStatus == v.Status
+	sameStatus := s.LastVisit != nil && s.LastVisitStatus == v.Status
+	offset := s.NextPositionOffset // a first visit keeps the offset it finds
+	switch {
+	case keepDate:
+		offset = 0
+	case s.LastVisit != nil:
+		offset = nextOffset(s.NextPositionOffset, eventful)
+		s.NextPositionOffset = offset
 	}
 	if !sameStatus {
 		s.SuccessiveVisits = 1
@@ -68,7 +89,11 @@ func (r Rules) Apply(s *scheduler.VisitStats, v Visit, queuePosition int64) (cha
 	}
 
 	date := v.Date
-	s.LastVisit = &date
+	if keepDate {
+		s.lastFailure = date
+	} else {
+		s.LastVisit = &date
+	}
 	s.LastVisitStatus = v.Status
 	if successful {
 		if s.LastSuccessful == nil || date.After(*s.LastSuccessful) {
@@ -81,7 +106,7 @@ func (r Rules) Apply(s *scheduler.VisitStats, v Visit, queuePosition int64) (cha
 	if s.NextVisitQueuePosition != nil && *s.NextVisitQueuePosition != 0 { // the peer takes 0 for none
 		position = *s.NextVisitQueuePosition
 	}
-	position = saturatingAdd(position, r.interval(s.NextPositionOffset))
+	position = saturatingAdd(position, r.interval(offset))
 	s.NextVisitQueuePosition = &position
 
 	return true, !successful && s.SuccessiveVisits >= disableThreshold
@@ -130,44 +155,61 @@ func saturatingAdd(a, b int64) int64 {
 type tally struct {
 	rules     Rules
 	positions map[string]int64 // of the queues, by visit type
-	stats     map[scheduler.OriginKey]*scheduler.VisitStats
-	changed   []*scheduler.VisitStats // each once, in order of first change
-	disabled  []string                // URLs, each once
-	applied   int                     // visits that changed something
+	origins   map[scheduler.OriginKey]*originState
+	changed   map[scheduler.OriginKey]bool
+	disabled  map[string]bool // URLs
+	applied   int             // visits that changed something
 }
 
-func newTally(rules Rules, known []scheduler.VisitStats, positions map[string]int64) *tally {
-	t := &tally{rules: rules, positions: positions, stats: make(map[scheduler.OriginKey]*scheduler.VisitStats, len(known))}
-	for i := range known {
-		s := &known[i]
-		t.stats[scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}] = s
+func newTally(rules Rules, known sql.KnownVisits) *tally {
+	t := &tally{
+		rules:     rules,
+		positions: known.QueuePositions,
+		origins:   make(map[scheduler.OriginKey]*originState, len(known.Stats)),
+		changed:   make(map[scheduler.OriginKey]bool),
+		disabled:  make(map[string]bool),
+	}
+	for _, s := range known.Stats {
+		key := scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}
+		t.origins[key] = &originState{VisitStats: s, lastFailure: known.LastFailures[key]}
 	}
 	return t
 }
 
 func (t *tally) apply(visits []Visit) {
-	changed := make(map[*scheduler.VisitStats]bool)
-	disabled := make(map[string]bool)
 	for _, v := range visits {
-		s := t.stats[v.OriginKey]
+		s := t.origins[v.OriginKey]
 		if s == nil {
-			s = &scheduler.VisitStats{
+			s = &originState{VisitStats: scheduler.VisitStats{
 				URL: v.URL, VisitType: v.VisitType,
 				NextPositionOffset: scheduler.DefaultPositionOffset, SuccessiveVisits: 1,
-			}
-			t.stats[v.OriginKey] = s
+			}}
+			t.origins[v.OriginKey] = s
 		}
-		didChange, disable := t.rules.Apply(s, v, t.positions[v.VisitType])
-		if didChange {
+		changed, disable := t.rules.apply(s, v, t.positions[v.VisitType])
+		if changed {
 			t.applied++
+			t.changed[v.OriginKey] = true
 		}
-		if didChange && !changed[s] {
-			changed[s] = true
-			t.changed = append(t.changed, s)
-		}
-		if disable && !disabled[v.URL] {
-			disabled[v.URL] = true
-			t.disabled = append(t.disabled, v.URL)
+		if disable {
+			t.disabled[v.URL] = true
 		}
 	}
+}
+
+// changes is what is to be written.
+func (t *tally) changes() sql.VisitChanges {
+	c := sql.VisitChanges{
+		Stats:        make([]*scheduler.VisitStats, 0, len(t.changed)),
+		LastFailures: make(map[scheduler.OriginKey]time.Time),
+		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
+	}
+	for key := range t.changed {
+		s := t.origins[key]
+		c.Stats = append(c.Stats, &s.VisitStats)
+		if !s.lastFailure.IsZero() {
+			c.LastFailures[key] = s.lastFailure
+		}
+	}
+	return c
 }

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
 )
 
 // noFudge takes the chance out of intervals.
@@ -227,15 +227,18 @@ func TestVisitsChangeStats(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tally := newTally(noFudge, []scheduler.VisitStats{tc.known}, map[string]int64{origin.VisitType: tc.queuePosition})
+			tally := newTally(noFudge, sql.KnownVisits{
+				Stats:          []scheduler.VisitStats{tc.known},
+				QueuePositions: map[string]int64{origin.VisitType: tc.queuePosition},
+			})
 			tally.apply(tc.visits)
-			if diff := cmp.Diff(tc.want, *tally.stats[origin]); diff != "" {
+			if diff := cmp.Diff(tc.want, tally.origins[origin].VisitStats); diff != "" {
 				t.Errorf("stats (-want +got):\n%s", diff)
 			}
 			if len(tally.changed) != 1 {
 				t.Errorf("%d stats changed, want 1", len(tally.changed))
 			}
-			if disabled := slices.Contains(tally.disabled, origin.URL); disabled != tc.disable {
+			if disabled := tally.disabled[origin.URL]; disabled != tc.disable {
 				t.Errorf("disabled: %t, want %t", disabled, tc.disable)
 			}
 		})
@@ -297,8 +300,9 @@ func drawVisits(t *rapid.T) []Visit {
 func TestReplayChangesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
+		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
-		tally := newTally(noFudge, nil, nil)
+		tally := newTally(rules, sql.KnownVisits{})
 		tally.apply(visits)
 		applied := tally.applied
 		from := rapid.IntRange(0, len(visits)).Draw(t, "from")
@@ -317,11 +321,12 @@ func TestReplayChangesNothing(t *testing.T) {
 func TestBatchesMakeNoDifference(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
+		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
-		whole := newTally(noFudge, nil, nil)
+		whole := newTally(rules, sql.KnownVisits{})
 		whole.apply(visits)
 		cut := rapid.IntRange(0, len(visits)).Draw(t, "cut")
-		parts := newTally(noFudge, nil, nil)
+		parts := newTally(rules, sql.KnownVisits{})
 		parts.apply(visits[:cut])
 		parts.apply(visits[cut:])
 		if diff := cmp.Diff(snapshotOf(whole), snapshotOf(parts)); diff != "" {
@@ -332,8 +337,51 @@ func TestBatchesMakeNoDifference(t *testing.T) {
 
 func snapshotOf(t *tally) map[scheduler.OriginKey]scheduler.VisitStats {
 	all := make(map[scheduler.OriginKey]scheduler.VisitStats)
-	for key, s := range t.stats {
-		all[key] = *s
+	for key, s := range t.origins {
+		all[key] = s.VisitStats
 	}
 	return all
+}
+
+// The other rule for failed visits: the date and the offset stay, the origin
+// moves by a day, three in a row disable, and one that comes again changes
+// nothing even though the date of the last visit does not tell.
+func TestFailuresKeepDate(t *testing.T) {
+	t.Parallel()
+	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, sql.KnownVisits{})
+	tally.apply([]Visit{success(0, snapshotA), success(1, snapshotA), failure(3), failure(4), failure(4), failure(2)})
+	want := fresh(func(s *scheduler.VisitStats) {
+		s.LastVisit, s.LastVisitStatus = ptr(at(1)), scheduler.VisitFailed
+		s.LastSuccessful, s.LastSnapshot = ptr(at(1)), snapshotA
+		s.NextPositionOffset, s.SuccessiveVisits = 5, 2
+		s.NextVisitQueuePosition = ptr((2 + 4 + 1 + 1) * day)
+	})
+	if diff := cmp.Diff(want, tally.origins[origin].VisitStats); diff != "" {
+		t.Errorf("after failures (-want +got):\n%s", diff)
+	}
+	if got := tally.changes().LastFailures[origin]; !got.Equal(at(4)) {
+		t.Errorf("last failure %s, want %s", got, at(4))
+	}
+	tally.apply([]Visit{failure(5)})
+	if !tally.disabled[origin.URL] {
+		t.Error("three failures in a row did not disable the origin")
+	}
+	tally.apply([]Visit{success(4, snapshotB), success(6, snapshotB)}) // the first is late
+	want.LastVisit, want.LastVisitStatus = ptr(at(6)), scheduler.VisitSuccessful
+	want.LastSuccessful, want.LastSnapshot = ptr(at(6)), snapshotB
+	want.NextPositionOffset, want.SuccessiveVisits = 3, 1
+	want.NextVisitQueuePosition = ptr((2 + 4 + 1 + 1 + 1 + 2) * day)
+	if diff := cmp.Diff(want, tally.origins[origin].VisitStats); diff != "" {
+		t.Errorf("after a success (-want +got):\n%s", diff)
+	}
+}
+
+// A first visit that fails gives the origin a date all the same.
+func TestFirstFailureGivesTheDate(t *testing.T) {
+	t.Parallel()
+	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, sql.KnownVisits{})
+	tally.apply([]Visit{failure(0)})
+	if got := tally.origins[origin].LastVisit; got == nil || !got.Equal(at(0)) {
+		t.Errorf("last visit %v, want %s", got, at(0))
+	}
 }

@@ -19,14 +19,17 @@ type KnownVisits struct {
 	// Stats has an element for each origin with a row. LastScheduled is left
 	// out: it may change while the rows are locked for the journal.
 	Stats []scheduler.VisitStats
+	// LastFailures are the dates of VisitChanges.LastFailures, as recorded.
+	LastFailures map[scheduler.OriginKey]time.Time
 	// QueuePositions is where the queue of each visit type stands.
 	QueuePositions map[string]int64
 }
 
 // VisitChanges is what some visits change.
 type VisitChanges struct {
-	Stats        []*scheduler.VisitStats // of the origins asked for, each once, LastVisit set
-	DisabledURLs []string                // origins to disable until a lister sees them again
+	Stats        []*scheduler.VisitStats           // of the origins asked for, each once, LastVisit set
+	LastFailures map[scheduler.OriginKey]time.Time // of origins among Stats, where LastVisit does not tell
+	DisabledURLs []string                          // origins to disable until a lister sees them again
 }
 
 // RejectedRecord is a journal record that was set aside.
@@ -114,8 +117,13 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 	if err != nil {
 		return KnownVisits{}, err
 	}
+	failures, err := tx.q.VisitFailures(ctx, queries.VisitFailuresParams(arg))
+	if err != nil {
+		return KnownVisits{}, err
+	}
 	known := KnownVisits{
 		Stats:          make([]scheduler.VisitStats, 0, len(rows)),
+		LastFailures:   make(map[scheduler.OriginKey]time.Time, len(failures)),
 		QueuePositions: make(map[string]int64, len(positions)),
 	}
 	for _, row := range rows {
@@ -130,6 +138,9 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 			NextPositionOffset:     row.NextPositionOffset,
 			SuccessiveVisits:       row.SuccessiveVisits,
 		})
+	}
+	for _, f := range failures {
+		known.LastFailures[scheduler.OriginKey{URL: f.URL, VisitType: f.VisitType}] = f.LastFailure
 	}
 	for _, p := range positions {
 		known.QueuePositions[p.VisitType] = p.Position
@@ -167,6 +178,17 @@ func (tx *Tx) writeVisits(ctx context.Context, known []scheduler.VisitStats, cha
 		}
 		if inserted < int64(len(fresh)) {
 			return errStatsAppeared
+		}
+	}
+	if len(changes.LastFailures) > 0 {
+		var c queries.RecordVisitFailuresParams
+		for key, date := range changes.LastFailures {
+			c.Urls = append(c.Urls, key.URL)
+			c.VisitTypes = append(c.VisitTypes, key.VisitType)
+			c.LastFailure = append(c.LastFailure, date)
+		}
+		if err := tx.q.RecordVisitFailures(ctx, c); err != nil {
+			return err
 		}
 	}
 	if len(changes.DisabledURLs) > 0 {

@@ -83,9 +83,10 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 			NextVisitQueuePosition: &position, NextPositionOffset: 4, SuccessiveVisits: 1,
 		},
 	}
+	failures := map[scheduler.OriginKey]time.Time{keys[1]: visitDay}
 	for range 2 { // inserted, then updated
 		err := store.UpdateVisitStats(t.Context(), keys, func(sql.KnownVisits) sql.VisitChanges {
-			return sql.VisitChanges{Stats: []*scheduler.VisitStats{&want[0], &want[1]}}
+			return sql.VisitChanges{Stats: []*scheduler.VisitStats{&want[0], &want[1]}, LastFailures: failures}
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -93,6 +94,9 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 		var got []scheduler.VisitStats
 		err = store.UpdateVisitStats(t.Context(), keys, func(known sql.KnownVisits) sql.VisitChanges {
 			got = slices.Clone(known.Stats)
+			if diff := cmp.Diff(failures, known.LastFailures); diff != "" {
+				t.Errorf("last failures (-written +read):\n%s", diff)
+			}
 			return sql.VisitChanges{}
 		})
 		if err != nil {
@@ -103,6 +107,7 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 		}
 		want[0].SuccessiveVisits++
 		want[1].LastVisitStatus = scheduler.VisitFailed
+		failures[keys[1]] = visitDay.Add(time.Hour)
 	}
 }
 

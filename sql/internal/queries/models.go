@@ -59,6 +59,12 @@ type Lister struct {
 	FirstVisitsScheduledAt *time.Time
 }
 
+type SchedulerGoVisitFailure struct {
+	URL         string
+	VisitType   string
+	LastFailure time.Time
+}
+
 // Tasks to run once or again and again
 type Task struct {
 	// Number of the task

@@ -174,6 +174,23 @@ func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) 
 	return items, nil
 }
 
+const recordVisitFailures = `-- name: RecordVisitFailures :exec
+insert into scheduler_go.visit_failures as f (url, visit_type, last_failure)
+select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[])
+on conflict (url, visit_type) do update set last_failure = excluded.last_failure
+`
+
+type RecordVisitFailuresParams struct {
+	Urls        []string
+	VisitTypes  []string
+	LastFailure []time.Time
+}
+
+func (q *Queries) RecordVisitFailures(ctx context.Context, arg RecordVisitFailuresParams) error {
+	_, err := q.db.Exec(ctx, recordVisitFailures, arg.Urls, arg.VisitTypes, arg.LastFailure)
+	return err
+}
+
 const trimRejectedRecords = `-- name: TrimRejectedRecords :exec
 delete from scheduler_go.rejected_records
 where id <= (select max(id) from scheduler_go.rejected_records) - $1::bigint
@@ -237,6 +254,39 @@ func (q *Queries) UpdateVisitStats(ctx context.Context, arg UpdateVisitStatsPara
 		arg.SuccessiveVisits,
 	)
 	return err
+}
+
+const visitFailures = `-- name: VisitFailures :many
+select f.url, f.visit_type, f.last_failure
+from scheduler_go.visit_failures f
+join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
+  on f.url = k.url and f.visit_type = k.visit_type
+`
+
+type VisitFailuresParams struct {
+	Urls       []string
+	VisitTypes []string
+}
+
+// The rows are guarded by the locks of LockVisitStats.
+func (q *Queries) VisitFailures(ctx context.Context, arg VisitFailuresParams) ([]SchedulerGoVisitFailure, error) {
+	rows, err := q.db.Query(ctx, visitFailures, arg.Urls, arg.VisitTypes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SchedulerGoVisitFailure
+	for rows.Next() {
+		var i SchedulerGoVisitFailure
+		if err := rows.Scan(&i.URL, &i.VisitType, &i.LastFailure); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const visitQueuePositions = `-- name: VisitQueuePositions :many
