@@ -3,6 +3,7 @@
 #
 #   install.sh go     what `make build` needs: Go, of the version in go.mod
 #   install.sh all    also what tests and the demonstration need (the default)
+#   install.sh kafka  only Kafka, for ../images
 #
 # System packages come from apt-get, by sudo unless root; no server of the
 # system is started, enabled or configured. The rest goes to the cache
@@ -60,7 +61,10 @@ keep_servers_down() {
 
 apt_install() {
 	local rabbitmq_was_here=
-	have apt-get || fail "missing: $*; there is no apt-get here to install them with (with Docker, \`make\` uses a container: see CONTRIBUTING.md)"
+	if ! have apt-get; then
+		echo "install: missing, and no apt-get to install them with: $*" >&2
+		exit 3 # ./run then tries a container
+	fi
 	[ "$(id -u)" = 0 ] || have sudo || fail "as root, run: apt-get install $*"
 	export DEBIAN_FRONTEND=noninteractive
 	dpkg-query -W rabbitmq-server >/dev/null 2>&1 && rabbitmq_was_here=yes
@@ -154,7 +158,7 @@ fetch_kafka() {
 	mv "$cache/kafka.new" "$cache/kafka"
 }
 
-install_servers() { kafka_is_current || step "fetching Kafka by Maven" fetch_kafka; }
+install_kafka() { kafka_is_current || step "fetching Kafka by Maven" fetch_kafka; }
 
 # --- Python ----------------------------------------------------------------
 
@@ -195,14 +199,21 @@ all)
 	! servers_given || local_servers=
 	packages=$(need_go; need_tools; need_python; [ -z "$local_servers" ] || need_servers)
 	;;
+kafka)
+	packages=$(have java || echo default-jre-headless; kafka_is_current || have mvn || echo maven)
+	;;
 *)
-	fail "usage: install.sh [go|all]"
+	fail "usage: install.sh [go|all|kafka]"
 	;;
 esac
 # shellcheck disable=SC2086 # one word a package
 [ -z "$packages" ] || apt_install $packages
-install_go
-if [ "${1:-all}" = all ]; then
+case ${1:-all} in
+go) install_go ;;
+all)
+	install_go
 	install_python
-	[ -z "$local_servers" ] || install_servers
-fi
+	[ -z "$local_servers" ] || install_kafka
+	;;
+kafka) install_kafka ;;
+esac
