@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/daemon"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql"
 )
@@ -43,58 +39,20 @@ served.`,
 	peerName(flags, "task-type-pattern", "task_type_patterns")
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, _ []string) error {
-		if period < 0 {
-			return usagef(cmd, "Invalid value for '--period' / '-p': %d is negative.", period)
-		}
-		newRunner := func(ctx context.Context, store *sql.Store) (*runner.Runner, *dispatcher, error) {
+		return a.send(cmd, period, func(ctx context.Context, store *sql.Store, d *dispatcher) (sender, error) {
 			if err := checkTaskTypes(ctx, cmd, store, "Unknown %s", types); err != nil {
-				return nil, nil, err
+				return sender{}, err
 			}
-			d, err := a.newDispatcher(cmd, store)
-			if err != nil {
-				return nil, nil, err
-			}
-			return runner.New(runner.Options{
+			o := runner.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
-				Period: time.Duration(period) * time.Second, TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority,
-			}), d, nil
-		}
-		if period == 0 {
-			return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
-				r, d, err := newRunner(ctx, store)
-				if err != nil {
-					return err
-				}
-				return runOnce(ctx, a, store, r, d)
-			})
-		}
-		return a.runDaemon(cmd, func(ctx context.Context, store *sql.Store) ([]daemon.Component, error) {
-			r, d, err := newRunner(ctx, store)
-			if err != nil {
-				return nil, err
+				Period: seconds(period), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority,
 			}
-			return []daemon.Component{{Name: "runner", Run: r.Run}, d.deliver()}, nil
+			if priority {
+				o.Listen = store.ListenPriorityTasks
+			}
+			r := runner.New(o)
+			return sender{name: "runner", run: r.Run, once: r.Drain}, nil
 		})
 	})
 	return cmd
-}
-
-// runOnce sends what is ready and ends.
-func runOnce(ctx context.Context, a *app, store *sql.Store, r *runner.Runner, d *dispatcher) (err error) {
-	defer func() { err = errors.Join(err, d.close()) }()
-	if err := store.CheckVersion(ctx); err != nil {
-		return err
-	}
-	claimed, err := r.Drain(ctx)
-	if claimed > 0 {
-		a.log.Info("tasks claimed", "tasks", claimed)
-	}
-	delivered, deliverErr := d.deliverer.Drain(ctx)
-	if delivered.Refused > 0 {
-		a.log.Warn("messages refused by the broker; they wait in the outbox", "messages", delivered.Refused)
-	}
-	if err := errors.Join(err, deliverErr); err != nil {
-		return fmt.Errorf("send ready tasks: %w", err)
-	}
-	return nil
 }

@@ -115,6 +115,28 @@ func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 	}
 }
 
+// DrainUntil drains whenever there may be something to deliver, and a last time
+// when done is closed. It returns what became of all the rows it took, and the
+// first error, at which it stops.
+func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Delivered, error) {
+	var total Delivered
+	for last := false; ; {
+		n, err := d.Drain(ctx)
+		total.Confirmed += n.Confirmed
+		total.Refused += n.Refused
+		if err != nil || last {
+			return total, err
+		}
+		select {
+		case <-d.wake:
+		case <-done:
+			last = true
+		case <-ctx.Done():
+			return total, ctx.Err()
+		}
+	}
+}
+
 // Delivered counts outbox rows by what became of them.
 type Delivered struct {
 	Confirmed int // in their queue, gone from the outbox
