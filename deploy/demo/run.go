@@ -18,6 +18,10 @@ import (
 
 // run makes a directory for a run of the demo, and removes it if all went well.
 func run(ctx context.Context, o options) error {
+	var err error
+	if o.Scheduler, err = findScheduler(o.Scheduler); err != nil {
+		return err
+	}
 	state, err := stateDir()
 	if err != nil {
 		return err
@@ -43,10 +47,6 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 		}
 	}()
 	begin := time.Now()
-	scheduler, err := findScheduler(o.Scheduler)
-	if err != nil {
-		return err
-	}
 	show := newProgress(os.Stdout)
 	closeShow := sync.OnceFunc(show.close)
 	defer closeShow()
@@ -76,7 +76,6 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 		show: show, sampler: &sampler{resources: r}, ledger: newLedger(),
 		committed: map[string]bool{},
 	}
-	s.Scheduler = scheduler
 	s.processes = newProcesses(dir, []string{
 		"SWH_CONFIG_FILENAME=" + config,
 		"PYTHONPATH=" + workerPath,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -276,78 +277,31 @@ func (s *scenario) done() bool {
 	return s.ledger.last.Outbox == 0 && s.sampler.current() == 0
 }
 
-// stalled adds to a time-out which stage was not complete, and the log of the
-// process that it seems to wait for.
+// stalled adds to a time-out which stages were not complete, and the log of the
+// process that they seem to wait for.
 func (s *scenario) stalled(cause error) error {
 	if !errors.Is(cause, errTimeout) {
 		return cause
 	}
-	stage, suspect := s.incomplete()
-	cause = fmt.Errorf("%w (%s): %s", cause, s.Timeout, stage)
+	var missing []string
+	for _, stage := range s.stages() {
+		if !stage.Level && stage.Done < stage.Total {
+			missing = append(missing, fmt.Sprintf("%s %d of %d", stage.Name, stage.Done, stage.Total))
+		}
+	}
+	if len(missing) == 0 {
+		missing = []string{"something is still under way, or the results of one-shot tasks are missing"}
+	}
+	executions, err := readExecutions(s.archive())
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	suspect := waitsFor(s.ledger, executions, s.saved)
+	cause = fmt.Errorf("%w (%s): %s", cause, s.Timeout, strings.Join(missing, ", "))
 	if child := s.processes.find(suspect); child != nil {
 		return fmt.Errorf("%w; it waits for %s, whose log, %s, ends:\n%s", cause, suspect, child.log, child.lastLines(15))
 	}
 	return cause
-}
-
-// incomplete names the first stage that is not complete and the process that
-// should do the next step of it.
-func (s *scenario) incomplete() (stage, suspect string) {
-	executions, err := readExecutions(s.archive())
-	if err != nil {
-		return err.Error(), loaderProcess
-	}
-	started := map[string]int{}
-	for _, x := range executions {
-		started[x.Queue]++
-	}
-	for _, stage := range s.stages() {
-		if stage.Level || stage.Done >= stage.Total {
-			continue
-		}
-		text := fmt.Sprintf("%s: %d of %d", stage.Name, stage.Done, stage.Total)
-		switch stage.Name {
-		case "listed":
-			return text, s.suspectOf(listTask, started[listTask], runnerProcess, loaderProcess)
-		case "save-code-now":
-			return text, s.suspectOf(loadTask, started[saveQueue], priorityProcess, saverProcess)
-		case "scheduled":
-			if started[loadTask] < s.ledger.scheduled() {
-				return text, loaderProcess // the queue is full
-			}
-			return text, recurrentProcess
-		default:
-			if started[loadTask] < s.ledger.scheduled() {
-				return text, loaderProcess
-			}
-			return text, journalProcess
-		}
-	}
-	return "results of one-shot tasks", listenerProcess
-}
-
-// suspectOf tells which process a one-shot task waits for: the runner, the
-// worker, or, once the worker has started it, the listener.
-func (s *scenario) suspectOf(task string, started int, runner, worker string) string {
-	switch {
-	case started > 0:
-		return listenerProcess
-	case s.scheduledRuns(task) > 0:
-		return worker
-	default:
-		return runner
-	}
-}
-
-// scheduledRuns counts the runs of one-shot tasks of a Celery task.
-func (s *scenario) scheduledRuns(task string) int {
-	count := 0
-	for _, run := range s.ledger.last.Runs {
-		if run.Type == map[string]string{listTask: "list-demo", loadTask: "load-git"}[task] {
-			count++
-		}
-	}
-	return count
 }
 
 // collect gathers the evidence, all but how the daemons stop.

@@ -155,3 +155,31 @@ func TestPercentile(t *testing.T) {
 		}
 	}
 }
+
+// A job that stands still is blamed on the process after the last step made.
+func TestWaitsFor(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		spoil func(*evidence)
+		want  string
+	}{
+		{"no listing sent", func(e *evidence) { e.Ledger.last.Runs = nil }, runnerProcess},
+		{"listing not run", func(e *evidence) { e.Executions = e.Executions[1:] }, loaderProcess},
+		{"request not sent", func(e *evidence) { e.Ledger.last.Runs = e.Ledger.last.Runs[:1] }, priorityProcess},
+		{"request not run", func(e *evidence) { e.Executions = append(e.Executions[:1:1], e.Executions[2:]...) }, saverProcess},
+		{"visit not run", func(e *evidence) { e.Executions = e.Executions[:len(e.Executions)-1] }, loaderProcess},
+		{"no result of a visit", func(e *evidence) { delete(e.Ledger.results, e.Repositories[0].URL()) }, journalProcess},
+		{"run left open", func(e *evidence) { e.Ledger.last.Runs[0].Status = "started" }, listenerProcess},
+		{"nothing scheduled", func(*evidence) {}, recurrentProcess},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			e := goodRun()
+			test.spoil(&e)
+			if got := waitsFor(e.Ledger, e.Executions, e.Saved); got != test.want {
+				t.Errorf("waits for %s, want %s", got, test.want)
+			}
+		})
+	}
+}
