@@ -30,9 +30,13 @@ func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 }
 
 const (
-	housekeeping  = time.Hour           // between two sweeps of what is old
-	startsKept    = 7 * 24 * time.Hour  // above the time for which any run's events are under way
-	durationsKept = 60 * 24 * time.Hour // enough to see what a task type takes lately
+	writeTimeout = time.Minute // of one transaction
+	housekeeping = time.Hour   // between two sweeps of what is old
+
+	// Repeats of a run's events come within minutes, or after an outage.
+	startsKept = 2 * 24 * time.Hour
+	// Enough to see what a task type takes lately.
+	durationsKept = 14 * 24 * time.Hour
 )
 
 // Options are what a Listener is made of.
@@ -186,7 +190,7 @@ func (l *Listener) apply(ctx context.Context, b *batch) error {
 // setAside keeps events that can't be applied. What the table refuses as well is
 // only in the log.
 func (l *Listener) setAside(ctx context.Context, events []sql.RejectedEvent) error {
-	err := l.store.RejectEvents(ctx, events)
+	err := within(ctx, func(ctx context.Context) error { return l.store.RejectEvents(ctx, events) })
 	var refused *sql.RefusedError
 	switch {
 	case errors.As(err, &refused):
@@ -201,7 +205,7 @@ func (l *Listener) setAside(ctx context.Context, events []sql.RejectedEvent) err
 // applyOrSplit applies outcomes. If PostgreSQL refuses them it applies each half
 // by itself, and so on until the guilty ones stand alone and are set aside.
 func (l *Listener) applyOrSplit(ctx context.Context, b *batch, outcomes []sql.Outcome) error {
-	err := l.store.ApplyOutcomes(ctx, outcomes)
+	err := within(ctx, func(ctx context.Context) error { return l.store.ApplyOutcomes(ctx, outcomes) })
 	var refused *sql.RefusedError
 	switch {
 	case !errors.As(err, &refused):
@@ -218,6 +222,14 @@ func (l *Listener) applyOrSplit(ctx context.Context, b *batch, outcomes []sql.Ou
 	return l.applyOrSplit(ctx, b, outcomes[half:])
 }
 
+// within bounds one transaction: a server that vanishes without closing its
+// connections would otherwise be waited for as long as TCP does.
+func within(ctx context.Context, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return write(ctx)
+}
+
 // sweep deletes old notes about runs, now and then. A failure is not worth more
 // than a line: the next sweep makes up for it.
 func (l *Listener) sweep(ctx context.Context) {
@@ -226,7 +238,10 @@ func (l *Listener) sweep(ctx context.Context) {
 		return
 	}
 	l.swept = now
-	if err := l.store.ForgetRuns(ctx, now.Add(-startsKept), now.Add(-durationsKept)); err != nil {
+	err := within(ctx, func(ctx context.Context) error {
+		return l.store.ForgetRuns(ctx, now.Add(-startsKept), now.Add(-durationsKept))
+	})
+	if err != nil {
 		l.log.Warn("old notes about runs not deleted", "error", err)
 	}
 }

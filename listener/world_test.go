@@ -3,6 +3,7 @@ package listener
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"testing"
 
@@ -65,13 +66,14 @@ func (db *database) addRun(t testing.TB, task int64, backendID string) {
 	db.exec(t, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, task, backendID)
 }
 
-// state describes all runs and what they did to their tasks, without absolute
-// times, in the order in which they were made.
+// state describes all runs and what they did to their tasks, with times only as
+// precise as can be compared (of the last hour or not, before or after another),
+// in the order in which the runs were made.
 func (db *database) state(t testing.TB, prefix string) []string {
 	t.Helper()
 	rows, _ := db.pool.Query(t.Context(), `
-		select concat_ws(' ', r.backend_id, r.status, r.metadata, 'started=' || (r.started is not null),
-			'ended=' || (r.ended is not null), 'in order=' || (r.started <= r.ended),
+		select concat_ws(' ', r.backend_id, r.status, r.metadata, 'started=' || coalesce((r.started between now() - interval '1 hour' and now())::text, 'no'),
+			'ended=' || coalesce((r.ended between now() - interval '1 hour' and now())::text, 'no'), 'in order=' || (r.started <= r.ended),
 			t.status, t.current_interval, t.retries_left,
 			'next=' || case when t.status = 'next_run_not_scheduled' then (
 				select (t.next_run - max(l.ended))::text from task_run l where l.task = t.id) end)
@@ -105,7 +107,9 @@ func newTestListener(t testing.TB, source Source, store Store) *Listener {
 	})
 }
 
-func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+func testLog(t testing.TB) *slog.Logger { return textLog(t.Output()) }
+
+func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 // event is the JSON of an event of a task as workers send it.
 type event map[string]any

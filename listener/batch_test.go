@@ -1,0 +1,181 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/sql"
+)
+
+// script is a source that sends what it is told, as fast as it is taken.
+type script struct {
+	bodies [][]byte
+	acks   atomic.Int64
+	closed atomic.Bool
+	err    error // what Run returns at once after the last body, if not nil
+}
+
+func (s *script) Run(ctx context.Context, out chan<- celery.Delivery) error {
+	for _, body := range s.bodies {
+		select {
+		case out <- delivery(body):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if s.err != nil {
+		return s.err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *script) AckUpTo(celery.Delivery) error {
+	s.acks.Add(1)
+	return nil
+}
+
+func (s *script) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+// notebook is a store that notes when it is called and with how much.
+type notebook struct {
+	nothing
+	began time.Time
+	calls []call
+	err   error
+}
+
+type call struct {
+	At       time.Duration
+	Outcomes int
+}
+
+func (n *notebook) ApplyOutcomes(_ context.Context, o []sql.Outcome) error {
+	n.calls = append(n.calls, call{time.Since(n.began), len(o)})
+	return n.err
+}
+
+// A batch ends with its number of events, of messages, or of bytes, and at the
+// latest a tenth of a second after its first message.
+func TestBatchBounds(t *testing.T) {
+	t.Parallel()
+	small := message(t, startedEvent("x"))
+	ten := message(t, startedEvent("1"), startedEvent("2"), startedEvent("3"), startedEvent("4"), startedEvent("5"),
+		startedEvent("6"), startedEvent("7"), startedEvent("8"), startedEvent("9"), startedEvent("10"))
+	large := message(t, taskEvent("task-failed", "x", 1).with("traceback", strings.Repeat("x", 3<<20)))
+	for name, c := range map[string]struct {
+		body []byte
+		n    int
+		want []call
+	}{
+		"one":            {small, 1, []call{{maxDelay, 1}}},
+		"many messages":  {small, 1200, []call{{0, 500}, {0, 500}, {maxDelay, 200}}},
+		"many events":    {ten, 450, []call{{0, 2000}, {0, 2000}, {maxDelay, 500}}},
+		"large messages": {large, 7, []call{{0, 3}, {0, 3}, {maxDelay, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bodies := make([][]byte, c.n)
+			for i := range bodies {
+				bodies[i] = c.body
+			}
+			synctest.Test(t, func(t *testing.T) {
+				source, store := &script{bodies: bodies}, &notebook{began: time.Now()}
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					time.Sleep(time.Second)
+					cancel()
+				}()
+				if err := newTestListener(t, source, store).Run(ctx); err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(c.want, store.calls); diff != "" {
+					t.Errorf("batches (-want +got):\n%s", diff)
+				}
+				if got := source.acks.Load(); got != int64(len(c.want)) || !source.closed.Load() {
+					t.Errorf("%d acknowledgements, closed: %t", got, source.closed.Load())
+				}
+			})
+		})
+	}
+}
+
+// While the database is away, the batch in hand is tried with back-off; asked to
+// stop then, the listener leaves it to the broker.
+func TestStopWhileDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	body := message(t, startedEvent("x"))
+	synctest.Test(t, func(t *testing.T) {
+		source := &script{bodies: [][]byte{body}}
+		store := &notebook{began: time.Now(), err: errors.New("away")}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			time.Sleep(5*time.Minute + time.Millisecond)
+			cancel()
+		}()
+		if err := newTestListener(t, source, store).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(store.began); took > 5*time.Minute+time.Second {
+			t.Errorf("stopped after %s", took)
+		}
+		if n := len(store.calls); n < 10 || n > 60 {
+			t.Errorf("%d tries in five minutes", n)
+		}
+		if source.acks.Load() != 0 {
+			t.Error("acknowledged what was not written")
+		}
+	})
+}
+
+// A source that gives up for good ends the listener with its reason, after what
+// it had sent is applied.
+func TestSourceEnds(t *testing.T) {
+	t.Parallel()
+	body := message(t, startedEvent("x"))
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("gone")
+		source, store := &script{bodies: [][]byte{body}, err: gone}, &notebook{began: time.Now()}
+		if err := newTestListener(t, source, store).Run(t.Context()); !errors.Is(err, gone) {
+			t.Errorf("error %v, want %v", err, gone)
+		}
+		if len(store.calls) != 1 || source.acks.Load() != 1 {
+			t.Errorf("batches %v, %d acknowledgements", store.calls, source.acks.Load())
+		}
+	})
+}
+
+// However much nonsense comes, each kind is logged once a minute, with how often
+// it came in between; all of it is counted.
+func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &strings.Builder{}
+		l := newTestListener(t, &script{}, &nothing{})
+		l.complaints.log = textLog(log)
+		for range 150 { // seconds
+			l.complaints.note(BadBody, "x\ny")
+			l.complaints.note(BadUUID, strings.Repeat("é", 1000))
+			time.Sleep(time.Second)
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 6 || !strings.Contains(lines[5], "not_logged_before=59") || len(lines[5]) > 2*excerptLength+200 {
+			t.Errorf("log:\n%s", log)
+		}
+		if got := testutil.ToFloat64(l.metrics.malformed.WithLabelValues(string(BadBody))); got != 150 {
+			t.Errorf("%v counted, want 150", got)
+		}
+	})
+}
