@@ -66,6 +66,11 @@ func (s *Store) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey
 	var err error
 	for range updateTries {
 		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			// A plan that was kept from when the table was small, or made for a
+			// batch of a few, would compare every key with every row.
+			if _, err := tx.tx.Exec(ctx, "set local plan_cache_mode = force_custom_plan"); err != nil {
+				return err
+			}
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
 				return err
