@@ -25,7 +25,7 @@ func TestPeersBackendOnOurDatabase(t *testing.T) {
 		"-p", "peer_tests", "-p", "no:cacheprovider", "-k", "not memory",
 		"--pyargs", "swh.scheduler.tests.test_scheduler")
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C.UTF-8", "PYTHONPATH=testdata", "PYTHONDONTWRITEBYTECODE=1",
-		"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "SWH_TEST_TEMPLATE_DSN="+dsn)
+		"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "SWH_TEST_DSN="+dsn)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte(" passed")) {
 		t.Errorf("%v\n%s", err, out)

@@ -31,13 +31,16 @@
 // taken in one order, so that no two programs wait for each other:
 //
 //  1. the advisory lock of a queue ([Tx.LockQueue]) or of a visit type,
-//  2. rows of task, by id (skipping those that another claim has locked),
-//  3. rows of task_run, by id,
-//  4. rows of origin_visit_stats, by url and visit type,
-//  5. rows of the outbox, by id (skipping those that another delivery has locked).
+//  2. rows of task_run, by id,
+//  3. rows of task, by id (a claim waits for none: it skips locked ones),
+//  4. rows of origin_visit_stats, by URL and visit type,
+//  5. rows of listed_origins, by lister, URL and visit type,
+//  6. rows of the outbox, by id (a delivery skips locked ones).
 //
-// The peer takes no advisory lock and locks rows in no certain order: a deadlock
-// with one of its statements is an ordinary error that the caller tries again.
+// Runs come before tasks because ending a run fires the trigger that moves its
+// task on. The peer takes no advisory lock and locks rows in no certain order: a
+// deadlock with one of its statements is an ordinary error that the caller tries
+// again.
 //
 // # Failures
 //

@@ -173,7 +173,7 @@ func (q *grabQuery) listers(f scheduler.VisitFilter) {
 
 const markScheduled = `marked as (
 	insert into origin_visit_stats as ovs (url, visit_type, last_scheduled)
-	select distinct url, visit_type, @now::timestamptz from selected
+	select distinct url, visit_type, @now::timestamptz from selected order by url, visit_type -- locks in order
 	on conflict (url, visit_type) do update
 	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
 )`

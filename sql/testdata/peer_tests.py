@@ -1,38 +1,29 @@
-"""A pytest plugin that runs the peer's own tests of its backend on databases
-that our migrate made, in place of those that pytest-postgresql would make.
-
-SWH_TEST_TEMPLATE_DSN is such a database; each test gets a copy of it.
+"""A pytest plugin that runs the peer's own tests of its backend on a database
+that our migrate made (SWH_TEST_DSN), in place of those that pytest-postgresql
+would make. The tests share it, emptied for each.
 """
 
 from datetime import timedelta
 import os
 from types import SimpleNamespace
-from uuid import uuid4
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 import pytest
 
 from swh.scheduler import get_scheduler
 from swh.scheduler.model import TaskType
 
-TEMPLATE = os.environ["SWH_TEST_TEMPLATE_DSN"]
+DSN = os.environ["SWH_TEST_DSN"]
 
 
 @pytest.fixture
 def postgresql_scheduler():
-    params = conninfo_to_dict(TEMPLATE)
-    template = params.pop("dbname")
-    name = f"{template}_{uuid4().hex[:12]}"
-    server = make_conninfo(**params, dbname="postgres")
-    with psycopg.connect(server, autocommit=True) as conn:
-        conn.execute(f'create database "{name}" template "{template}"')
-    try:
-        dsn = make_conninfo(**params, dbname=name)
-        yield SimpleNamespace(info=SimpleNamespace(dsn=dsn))
-    finally:
-        with psycopg.connect(server, autocommit=True) as conn:
-            conn.execute(f'drop database "{name}" with (force)')
+    with psycopg.connect(DSN) as conn:
+        conn.execute(
+            """truncate task_type, task, task_run, listers, listed_origins, scheduler_metrics,
+            origin_visit_stats, visit_scheduler_queue_position restart identity"""
+        )
+    return SimpleNamespace(info=SimpleNamespace(dsn=DSN))
 
 
 @pytest.fixture
