@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -16,17 +19,61 @@ import (
 // and one for ours: what they print and leave behind must be the same.
 type twins struct {
 	t           *testing.T
-	swh         string // the peer's program
 	peer, ours  string // DSNs
 	peerC, ourC string // configuration files
+
+	questions *json.Encoder // to testdata/peer.py
+	answers   *json.Decoder
 }
 
 func newTwins(t *testing.T) *twins {
 	t.Helper()
-	w := &twins{t: t, swh: filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t)}
+	w := &twins{t: t, peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t)}
 	w.peerC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.peer))
 	w.ourC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.ours))
+
+	python := exec.Command(testenv.Python(t), filepath.Join("testdata", "peer.py"))
+	python.Env, python.Stderr = environment(), t.Output()
+	stdin, err := python.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := python.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := python.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		if err := python.Wait(); err != nil {
+			t.Errorf("peer.py: %v", err)
+		}
+	})
+	w.questions, w.answers = json.NewEncoder(stdin), json.NewDecoder(stdout)
 	return w
+}
+
+// askPeer runs a command line of the peer.
+func (w *twins) askPeer(env []string, args []string) result {
+	w.t.Helper()
+	variables := map[string]string{}
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		variables[name] = value
+	}
+	if err := w.questions.Encode(map[string]any{"args": args, "env": variables}); err != nil {
+		w.t.Fatal(err)
+	}
+	var answer struct {
+		Code           int
+		Stdout, Stderr string
+	}
+	if err := w.answers.Decode(&answer); err != nil {
+		w.t.Fatal(err)
+	}
+	return result{answer.Stdout, answer.Stderr, answer.Code}
 }
 
 // execute runs statements on both databases.
@@ -53,7 +100,7 @@ var now = regexp.MustCompile(`(Next run: today \()[^+)]*`)
 func (w *twins) compare(env []string, args ...string) {
 	w.t.Helper()
 	env = environment(env...)
-	peer := command(w.t, w.swh, env, append([]string{"-C", w.peerC, "scheduler"}, args...)...)
+	peer := w.askPeer(env, append([]string{"-C", w.peerC, "scheduler"}, args...))
 	our := command(w.t, binary, env, append([]string{"-C", w.ourC}, args...)...)
 	if our.code != peer.code {
 		w.t.Errorf("%q: exit code %d, the peer's is %d\n%s\n%s", args, our.code, peer.code, our.stderr, peer.stderr)
@@ -185,6 +232,9 @@ func TestSameEnvironmentVariablesAsThePeer(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
+	if r := ours(t, "-C", w.ourC, "migrate"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
 	for _, tc := range []struct {
 		env  string
 		args []string
