@@ -115,6 +115,25 @@ func TestNoMessageHoldsThePassword(t *testing.T) {
 	})
 }
 
+// Whatever the DSN, Open gives a store or ErrBadDSN.
+func FuzzDSN(f *testing.F) {
+	for _, seed := range []string{
+		"", "host=h port=1 dbname=d", "postgresql://u:p@h:1,i:2/d?sslmode=disable", "postgres://%zz", "service=x",
+		`password='a\'b' options='-c a=b'`, "host=/tmp", "postgresql:///d?host=/tmp&port=1", "pool_max_conns=3", "=", "a=",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, dsn string) {
+		store, err := sql.Open(t.Context(), dsn, sql.Options{})
+		if err == nil {
+			store.Close()
+		} else if !errors.Is(err, sql.ErrBadDSN) {
+			t.Errorf("%q: %v, want ErrBadDSN", dsn, err)
+		}
+		_ = sql.Redacted(dsn)
+	})
+}
+
 // Both forms of libpq work, with the ways to name a server and settings that
 // operators use, and the server sees who connects.
 func TestDSNForms(t *testing.T) {
