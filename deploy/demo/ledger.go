@@ -72,6 +72,17 @@ func (l *ledger) outcomes() map[string]int {
 	return count
 }
 
+// savedRun returns the run of the save-code-now request, if it has one: the
+// only run of a task with a priority.
+func (l *ledger) savedRun() (runRow, bool) {
+	for _, run := range l.last.Runs {
+		if run.Priority != "" {
+			return run, true
+		}
+	}
+	return runRow{}, false
+}
+
 // latencies are the times from a visit's claim to its result in the database,
 // in increasing order. They are exact to the time between two observations.
 func (l *ledger) latencies() []time.Duration {

@@ -55,7 +55,7 @@ func main() {
 
 	ctx, cancel := signalContext()
 	defer cancel()
-	err := start(ctx, o, keep, stop)
+	err := execute(ctx, o, keep, stop)
 	if err != nil && !errors.Is(err, errReported) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 	}
@@ -64,8 +64,8 @@ func main() {
 	}
 }
 
-// start does what the command line asks for.
-func start(ctx context.Context, o options, keep, stop bool) error {
+// execute does what the command line asks for.
+func execute(ctx context.Context, o options, keep, stop bool) error {
 	switch {
 	case stop:
 		if err := stopKept(); err != nil {
@@ -102,12 +102,16 @@ func validate(o options, args []string) error {
 	return nil
 }
 
-// signalContext ends with errInterrupted at the first SIGINT or SIGTERM. What
-// follows is bounded, so a second one changes nothing.
+// signalContext ends with errInterrupted at the first SIGINT, SIGTERM or, unless
+// started with nohup, SIGHUP. What follows is bounded, so a second one changes
+// nothing.
 func signalContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		for range signals {
 			cancel(errInterrupted)

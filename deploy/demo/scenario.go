@@ -243,7 +243,7 @@ func (s *scenario) secondVisits() int {
 // savedDone counts the save-code-now requests that were served: its run has
 // ended, and its result is in the database.
 func (s *scenario) savedDone() int {
-	run, ok := evidence{Ledger: s.ledger}.savedRun()
+	run, ok := s.ledger.savedRun()
 	if ok && !run.open() && len(s.ledger.results[s.saved.URL]) > 0 {
 		return 1
 	}

@@ -24,7 +24,7 @@ func printSummary(w io.Writer, e evidence, checks []check, elapsed time.Duration
 	line("queue", "at most %d messages, limit %d", e.QueuePeak, e.QueueLimit)
 	line("end-to-end latency", "p50 %s, p99 %s (from a visit's claim to its result in the database)",
 		seconds(percentile(latencies, 50)), seconds(percentile(latencies, 99)))
-	if run, ok := e.savedRun(); ok && run.Ended != nil {
+	if run, ok := e.Ledger.savedRun(); ok && run.Ended != nil {
 		waits := e.overtaken()
 		line("save-code-now", "done %s after the request; overtook %d visits, which waited %s (median)",
 			seconds(run.Ended.Sub(e.Saved.Asked)), len(waits), seconds(percentile(waits, 50)))

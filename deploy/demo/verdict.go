@@ -102,7 +102,7 @@ func checkNews(e evidence) check {
 
 func checkSaved(e evidence) check {
 	c := check{Name: "save-code-now was served, before visits that were waiting"}
-	run, ok := e.savedRun()
+	run, ok := e.Ledger.savedRun()
 	if !ok {
 		c.missing("the request was not scheduled")
 		return c
@@ -117,16 +117,6 @@ func checkSaved(e evidence) check {
 		c.missing("it overtook no visit (%d were waiting)", e.Saved.Waiting)
 	}
 	return c
-}
-
-// savedRun returns the run of the save-code-now request, if it has one.
-func (e evidence) savedRun() (runRow, bool) {
-	for _, run := range e.Ledger.last.Runs {
-		if run.Priority != "" {
-			return run, true
-		}
-	}
-	return runRow{}, false
 }
 
 // overtaken returns how long each visit waited that was claimed before the
