@@ -1,12 +1,13 @@
 package services
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 )
 
 // cacheDir is where deploy/local/install.sh puts what is not a package of the
@@ -63,12 +64,8 @@ func findProgram(name string, patterns ...string) (string, error) {
 			return "", err
 		}
 		if len(found) > 0 {
-			// Longer first, so that 9 comes before 10.
 			return slices.MaxFunc(found, func(a, b string) int {
-				if len(a) != len(b) {
-					return len(a) - len(b)
-				}
-				return strings.Compare(a, b)
+				return cmp.Compare(versionOf(a), versionOf(b))
 			}), nil
 		}
 	}
@@ -77,4 +74,11 @@ func findProgram(name string, patterns ...string) (string, error) {
 		return "", missing(name)
 	}
 	return path, nil
+}
+
+// versionOf returns the version in a path such as …/15/bin/postgres, 0 if there
+// is none.
+func versionOf(path string) float64 {
+	version, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64)
+	return version
 }

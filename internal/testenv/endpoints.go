@@ -25,24 +25,26 @@ func endpoint(t testing.TB, name string) string {
 	if err != nil {
 		t.Fatalf("testenv: %s is not set, and no services could be started: %v", name, err)
 	}
-	value, found := started[name]
+	value, found := started.variables[name]
 	if !found {
 		t.Fatalf("testenv: nobody says where %s is", name)
 	}
 	return value
 }
 
-// keepAlive is the pipe at whose end testservices stops: this process holds it
-// until it ends, so that the services go even when it is killed.
-var keepAlive io.WriteCloser
+// startedServices are services that run until the pipe to testservices ends.
+// This process holds it for all its life, so they go even when it is killed.
+type startedServices struct {
+	variables map[string]string
+	pipe      io.WriteCloser
+}
 
-// startOnce starts the services that the environment lacks, for this process,
-// and returns the variables that say where they are.
+// startOnce starts the services that the environment lacks, for this process.
 //
 // They run in a process of their own because a test binary has no moment at
 // which it could stop them, and so that none of their goroutines shows up in
 // the leak checks of the packages under test.
-var startOnce = sync.OnceValues(func() (map[string]string, error) {
+var startOnce = sync.OnceValues(func() (*startedServices, error) {
 	cmd := exec.Command("go", "run", "swh-scheduler/internal/testenv/testservices", "-serve")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -56,12 +58,11 @@ var startOnce = sync.OnceValues(func() (map[string]string, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	keepAlive = stdin
 	variables := map[string]string{}
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		name, value, found := strings.Cut(lines.Text(), "=")
 		if !found { // the empty line at the end
-			return variables, nil
+			return &startedServices{variables, stdin}, nil
 		}
 		variables[name] = value
 	}

@@ -1,7 +1,7 @@
 // Command testservices runs private PostgreSQL, RabbitMQ and Kafka servers for
 // tests (see package services), in one of two ways:
 //
-//	testservices COMMAND [ARGUMENT]...
+//	testservices COMMAND [ARGUMENT...]
 //
 // runs the command with the SWH_TEST_… variables that say where the servers
 // are, stops them after it, and exits as it did.
@@ -42,7 +42,7 @@ func main() {
 // run returns the exit code.
 func run(log *slog.Logger, args []string) (int, error) {
 	if len(args) == 0 {
-		return 2, errors.New("usage: testservices -serve | testservices COMMAND [ARGUMENT]...")
+		return 2, errors.New("usage: testservices -serve | testservices COMMAND [ARGUMENT...]")
 	}
 	// Ctrl-C reaches the command by itself; what it does about it decides when
 	// the servers are stopped.

@@ -1,0 +1,144 @@
+package services
+
+import (
+	"bufio"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// When the pipe closes, as it does when its holder is killed, every process of
+// a server goes, the deaf and the children included, and so does the data.
+func TestReaperEndsServersAndTheirChildren(t *testing.T) {
+	t.Parallel()
+	r, err := newReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	var processes []*process
+	for _, name := range []string{"first", "second"} {
+		p, err := r.start(slog.New(slog.DiscardHandler), name,
+			exec.Command("sh", "-c", `trap "" QUIT TERM INT; sleep 1000 & echo $!; wait`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, p)
+	}
+	var children []int
+	for _, p := range processes {
+		children = append(children, childOf(t, p))
+	}
+	if err := r.pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("the reaper: %v", err)
+	}
+	for _, p := range processes {
+		<-p.died
+	}
+	for _, child := range children {
+		// Killed, it takes a moment to die, and may stay in the process table
+		// until its new parent looks.
+		deadline := time.Now().Add(10 * time.Second)
+		for state := stateOf(child); state != "" && state != "Z"; state = stateOf(child) {
+			if time.Now().After(deadline) {
+				t.Fatalf("child %d is still there, state %s", child, state)
+			}
+		}
+	}
+	if _, err := os.Stat(r.dir); !os.IsNotExist(err) {
+		t.Errorf("the data directory is still there (%v)", err)
+	}
+}
+
+// childOf returns the process id that the process printed.
+func childOf(t *testing.T, p *process) int {
+	t.Helper()
+	for {
+		out, err := os.ReadFile(p.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, found := strings.CutSuffix(string(out), "\n"); found {
+			pid, err := strconv.Atoi(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+		select {
+		case <-p.died:
+			t.Fatalf("the process ended early: %s", out)
+		default:
+		}
+	}
+}
+
+// stateOf returns the letter that says what a process does, empty if there is
+// no such process.
+func stateOf(pid int) string {
+	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if state, found := strings.CutPrefix(lines.Text(), "State:\t"); found {
+			return state[:1]
+		}
+	}
+	return ""
+}
+
+// A server that dies while starting is reported at once, with its last words.
+func TestDeathWhileStartingIsExplained(t *testing.T) {
+	t.Parallel()
+	r, err := newReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	p, err := r.start(slog.New(slog.DiscardHandler), "server", exec.Command("sh", "-c", "echo no room; exit 1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.explain(waitReady(t.Context(), p.died, listening(ports[0])))
+	if err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("the error is %v, want the log's end in it", err)
+	}
+}
+
+// Ctrl-C in a terminal signals the foreground process group: neither the reaper
+// nor a server may be in it.
+func TestServersAreOutOfReachOfCtrlC(t *testing.T) {
+	t.Parallel()
+	r, err := newReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	cmd := exec.Command("sleep", "1000")
+	if _, err := r.start(slog.New(slog.DiscardHandler), "server", cmd); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{r.cmd.Process.Pid, cmd.Process.Pid} {
+		if group, err := syscall.Getpgid(pid); err != nil || group != pid {
+			t.Errorf("process %d is in group %d (%v), want its own", pid, group, err)
+		}
+	}
+}

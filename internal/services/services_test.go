@@ -1,0 +1,77 @@
+package services
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The management port is where the peer looks for it: 10,000 above AMQP's.
+func TestFreePortsAreFreeAtTheirOffset(t *testing.T) {
+	t.Parallel()
+	ports, err := freePorts(5, managementOffset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range ports {
+		for _, p := range []int{port, port + managementOffset} {
+			l, err := net.Listen("tcp", address(p))
+			if err != nil {
+				t.Errorf("port %d: %v", p, err)
+				continue
+			}
+			_ = l.Close()
+		}
+	}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(ports))); len(distinct) != 5 {
+		t.Errorf("ports %v, want five distinct ones", ports)
+	}
+}
+
+func TestSplitImage(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][2]string{
+		"postgres":                     {"postgres", "latest"},
+		"apache/kafka:3.9.1":           {"apache/kafka", "3.9.1"},
+		"registry.example:5000/rabbit": {"registry.example:5000/rabbit", "latest"},
+		"registry.example:5000/mq:3":   {"registry.example:5000/mq", "3"},
+	} {
+		if repository, tag := splitImage(name); repository != want[0] || tag != want[1] {
+			t.Errorf("splitImage(%q) = %q, %q; want %q", name, repository, tag, want)
+		}
+	}
+}
+
+// Of several installed PostgreSQL versions the newest is used: 15, not 9.6.
+func TestFindProgramTakesTheNewest(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, version := range []string{"9.6", "13", "15", "14"} {
+		bin := filepath.Join(root, version, "bin")
+		if err := os.MkdirAll(bin, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(bin, "postgres"), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := findProgram("postgres", filepath.Join(root, "*", "bin"))
+	if want := filepath.Join(root, "15", "bin", "postgres"); err != nil || got != want {
+		t.Errorf("findProgram = %q, %v; want %q", got, err, want)
+	}
+}
+
+// What Environ says, FromEnvironment reads.
+func TestEnvironmentRoundTrip(t *testing.T) {
+	want := Endpoints{Postgres: "p", RabbitMQ: "r", Management: "m", Kafka: "k1,k2", Python: "py"}
+	for _, variable := range want.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	if got := FromEnvironment(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
