@@ -1,0 +1,101 @@
+package listener
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// startWorker runs a real Celery worker on testdata/tasks.py, until the test
+// ends.
+func startWorker(t *testing.T, brokerURL string) {
+	t.Helper()
+	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", "tasks", "worker",
+		"--hostname", "worker@host", "--queues", "swh.test", "--concurrency", "1", "--loglevel", "warning")
+	cmd.Dir = "testdata"
+	cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		force := time.AfterFunc(10*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+		defer force.Stop()
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+}
+
+// What a real worker reports about all kinds of ends is in the database as it
+// should be, and the worker is seen.
+func TestRealWorker(t *testing.T) {
+	t.Parallel()
+	db, server := ownDatabase(t), testenv.RabbitMQ(t)
+	l := newTestListener(t, consumer(t, server.URL), openStore(t, db.dsn))
+	start(t, l)
+	newExchange(t, server.URL) // no event is lost before the listener is there
+	startWorker(t, server.URL)
+
+	broker, err := celery.ParseBroker(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the worker is seen", func() bool { return l.workers.online(time.Now()) == 1 })
+	control := celery.NewControl(broker, celery.ControlOptions{})
+	eventually(t, "the worker knows what is revoked", func() bool {
+		replies, err := control.Revoke(t.Context(), celery.Destination{}, []string{"revoked"}, celery.Revocation{})
+		return err == nil && len(replies) == 1
+	})
+	publisher := celery.NewPublisher(broker, celery.PublisherOptions{Logger: testLog(t)})
+	t.Cleanup(func() { _ = publisher.Close() })
+	if err := publisher.DeclareQueue(t.Context(), "swh.test"); err != nil {
+		t.Fatal(err)
+	}
+	tasks := []struct{ id, name, args, want string }{
+		{"eventful", "Return", `[{"status": "success", "eventful": true}]`, `eventful {"worker": "worker@host"}`},
+		{"uneventful", "Return", `[{"status": "uneventful"}]`, `uneventful {"worker": "worker@host"}`},
+		{"not-found", "Return", `[{"status": "failed", "error": "é"}]`, `failed {"error": "é", "worker": "worker@host"}`},
+		{"nothing", "Return", `[null]`, `uneventful {"worker": "worker@host"}`},
+		{"not-a-number", "Return", `[{"status": "eventful", "x": 1e999}]`, `eventful {"worker": "worker@host"}`},
+		{"fail", "Fail", `[]`, `failed {"error": "ValueError: nogood", "worker": "worker@host"}`},
+		{"retry", "Retry", `[]`, `eventful {"worker": "worker@host"}`},
+		{"reject", "Reject", `[]`, `failed {"error": "celery.exceptions.Reject: ('not mine', False)", "worker": "worker@host"}`},
+		{"revoked", "Return", `["never"]`, `failed {}`},
+		{"unknown", "Unknown", `[]`, `failed {}`},
+	}
+	for _, task := range tasks {
+		db.addTask(t, "good", "recurring", task.id)
+		err := publisher.Publish(t.Context(), []celery.TaskMessage{{
+			ID: task.id, Name: "swh.test." + task.name, Queue: "swh.test", Args: json.RawMessage(task.args),
+		}})
+		if err := errors.Join(err...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, task := range tasks {
+		var got string
+		eventually(t, task.id+" has ended", func() bool {
+			state := db.state(t, task.id)[0]
+			got, _, _ = strings.Cut(strings.TrimPrefix(state, task.id+" "), " started=")
+			ends, started := strings.Contains(state, "ended=true"), strings.Contains(state, "started=true")
+			return ends && (started || task.want == "failed {}")
+		})
+		if got != task.want {
+			t.Errorf("task %d, %s: %s, want %s", i, task.id, got, task.want)
+		}
+	}
+	eventually(t, "the durations are there", func() bool {
+		var n int
+		err := db.pool.QueryRow(t.Context(), `select count(*) from scheduler_go.run_durations where type = 'good'`).Scan(&n)
+		return err == nil && n == 6
+	})
+}
