@@ -63,7 +63,7 @@ func ParseBroker(urls string) (Broker, error) {
 	parts := strings.Split(urls, ";")
 	for i, u := range parts {
 		u = strings.TrimSpace(u)
-		if u == "" && len(parts) > 1 {
+		if u == "" {
 			continue // "amqp://a;" has one address
 		}
 		var before *node

@@ -92,8 +92,8 @@ func NewConsumer(b Broker, o ConsumerOptions) *Consumer {
 	}
 }
 
-// Run delivers messages to out, in order, until the context ends; then it
-// returns nil. Losing the connection, or the queue, it connects again, with
+// Run delivers messages to out, in order, until the context ends or Close is
+// called; then it returns nil. Losing the connection, or the queue, it connects again, with
 // growing pauses. It doesn't close out.
 //
 // When Run returns, the connection stays open for acknowledgements; end it
@@ -112,7 +112,7 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 				return nil
 			}
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return nil
 		}
 		if !down {
@@ -144,7 +144,7 @@ func (c *Consumer) open(ctx context.Context) (*consumeSession, <-chan amqp.Deliv
 	defer c.m.Unlock()
 	if c.closed {
 		conn.close()
-		return nil, nil, errors.New("the consumer is closed")
+		return nil, nil, ErrClosed
 	}
 	c.session = s
 	return s, deliveries, nil
@@ -249,9 +249,13 @@ func (c *Consumer) lost(s *consumeSession, closed <-chan *amqp.Error) error {
 	if c.session == s {
 		c.session = nil
 	}
+	ended := c.closed
 	c.m.Unlock()
 	gone := s.channel.IsClosed()
 	s.conn.close()
+	if ended {
+		return ErrClosed
+	}
 	if !gone {
 		// The broker cancels consumers whose queue is deleted or moves.
 		return errors.New("the broker has cancelled the consumer")

@@ -95,14 +95,14 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 	// questions then counts as having moved since.
 	node := q.dialer.broker.node(q.dialer.current)
 	past, pastErr := q.management.queue(ctx, node, queue)
-	found, ready, err := q.ready(ctx, queue)
+	found, now, err := q.now(ctx, queue)
 	if err != nil {
 		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, err)
 	}
 	if !found {
 		return QueueLength{}, nil
 	}
-	length := QueueLength{Exists: true, Ready: ready}
+	length := QueueLength{Exists: true, Ready: now.Messages}
 	if pastErr != nil {
 		if ctx.Err() != nil {
 			return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, pastErr)
@@ -118,9 +118,10 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 		q.missing = false
 		q.log.Info("the management API answers again")
 	}
-	moved := max(0, past.Ready+recent-ready)
+	moved := max(0, past.Ready+recent-now.Messages)
 	length.Unacknowledged = past.Unacknowledged + moved
-	if moved > 0 {
+	// The limits count only if they are those of all consumers there are now.
+	if moved > 0 && len(past.Consumers) >= now.Consumers {
 		if limit, known := q.management.prefetch(ctx, node, past); known {
 			// What was counted is counted, even if its consumer has left.
 			length.Unacknowledged = min(length.Unacknowledged, max(limit, past.Unacknowledged))
@@ -129,11 +130,12 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 	return length, nil
 }
 
-// ready asks the broker, over a connection that is kept.
-func (q *QueueInspector) ready(ctx context.Context, queue string) (found bool, ready int, err error) {
+// now asks the broker, over a connection that is kept, for the ready messages
+// and the consumers.
+func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, state amqp.Queue, err error) {
 	if q.conn == nil || q.conn.IsClosed() {
 		if q.conn, err = q.dialer.dial(ctx); err != nil {
-			return false, 0, err
+			return false, state, err
 		}
 		q.channel = nil
 	}
@@ -141,14 +143,14 @@ func (q *QueueInspector) ready(ctx context.Context, queue string) (found bool, r
 	defer context.AfterFunc(ctx, q.conn.kill)()
 	if q.channel == nil || q.channel.IsClosed() {
 		if q.channel, err = q.conn.Channel(); err != nil {
-			return false, 0, err
+			return false, state, err
 		}
 	}
-	state, err := q.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	state, err = q.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if hasCode(err, amqp.NotFound) {
-		return false, 0, nil // this has closed the channel
+		return false, state, nil // this has closed the channel
 	}
-	return err == nil, state.Messages, err
+	return err == nil, state, err
 }
 
 // Close closes the connections.

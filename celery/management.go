@@ -34,11 +34,26 @@ type queueStats struct {
 }
 
 type queueReader struct {
-	AckRequired bool `json:"ack_required"`
-	Prefetch    int  `json:"prefetch_count"`
-	Channel     struct {
+	AckRequired bool          `json:"ack_required"`
+	Prefetch    int           `json:"prefetch_count"`
+	Channel     channelDetail `json:"channel_details"`
+}
+
+// channelDetail names a channel. RabbitMQ writes an empty one, of a channel
+// that it hasn't counted yet, as a list.
+type channelDetail struct{ Name string }
+
+func (d *channelDetail) UnmarshalJSON(text []byte) error {
+	var named struct {
 		Name string `json:"name"`
-	} `json:"channel_details"`
+	}
+	if len(text) > 0 && text[0] == '{' {
+		if err := json.Unmarshal(text, &named); err != nil {
+			return err
+		}
+	}
+	d.Name = named.Name
+	return nil
 }
 
 var errNotFound = errors.New("not found")
@@ -66,6 +81,9 @@ func (m *management) prefetch(ctx context.Context, n node, q queueStats) (limit 
 			continue
 		}
 		// Celery limits the whole channel, except where quorum queues are used.
+		if c.Channel.Name == "" {
+			return 0, false
+		}
 		if !shared[c.Channel.Name] {
 			shared[c.Channel.Name] = true
 			global := m.globalPrefetch(ctx, n, c.Channel.Name)

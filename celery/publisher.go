@@ -64,8 +64,8 @@ var (
 	// ErrNotSent says that a message was not sent: the broker doesn't have it.
 	ErrNotSent = errors.New("not sent")
 
-	// ErrClosed says that the publisher was closed.
-	ErrClosed = errors.New("publisher is closed")
+	// ErrClosed says that the publisher or consumer was closed by its owner.
+	ErrClosed = errors.New("closed")
 )
 
 // ReturnedError says that the broker found no queue for a message and dropped

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -27,8 +28,10 @@ func broker(t testing.TB, url string) celery.Broker {
 	return b
 }
 
-func logger(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+func logger(t testing.TB) *slog.Logger { return textLogger(t.Output()) }
+
+func textLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 func publisher(t testing.TB, b celery.Broker, o celery.PublisherOptions) *celery.Publisher {

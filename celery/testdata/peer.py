@@ -12,6 +12,7 @@ os.environ["SWH_CONFIG_FILENAME"] = os.devnull
 os.environ.pop("SWH_WORKER_INSTANCE", None)
 
 from celery.utils.saferepr import saferepr  # noqa: E402
+from kombu import Connection  # noqa: E402
 from kombu.utils.json import dumps  # noqa: E402
 
 from swh.scheduler.celery_backend.config import build_app  # noqa: E402
@@ -53,7 +54,34 @@ def represent(text):
     return {"repr": saferepr(value, 1024), "json": dumps(value)}
 
 
-operations = {"send": send, "get": get, "represent": represent}
+def addresses(urls):
+    """Where Celery would connect to, one address after the other."""
+    c = Connection(urls)
+    found = []
+    for i in range(len(c.alt) or 1):
+        if i > 0:
+            c.maybe_switch_next()
+        params = c.transport.default_connection_params
+        found.append(
+            {
+                "host": c.hostname or params["hostname"],
+                "port": c.port or params["port"],
+                "user": c.userid or params["userid"],
+                "password": c.password or params["password"],
+                "vhost": c.virtual_host,
+            }
+        )
+        # Connecting leaves the defaults behind, which the next address inherits.
+        c.port = c.port or params["port"]
+    return found
+
+
+operations = {
+    "send": send,
+    "get": get,
+    "represent": represent,
+    "addresses": addresses,
+}
 
 for line in sys.stdin:
     request = json.loads(line)

@@ -1,0 +1,243 @@
+package celery_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// fill puts messages numbered from 0 into a queue.
+func fill(t testing.TB, ch *amqp.Channel, queue string, n int) {
+	t.Helper()
+	for i := range n {
+		put(t, ch, queue, fmt.Append(nil, i))
+	}
+}
+
+func put(t testing.TB, ch *amqp.Channel, queue string, body []byte) {
+	t.Helper()
+	err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{Body: body, ContentType: "text/plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func next(t testing.TB, deliveries <-chan celery.Delivery) celery.Delivery {
+	t.Helper()
+	select {
+	case d := <-deliveries:
+		return d
+	case <-deadline(t).Done():
+		t.Fatal("no delivery")
+		return celery.Delivery{}
+	}
+}
+
+// Prefetch bounds what is handed over, and acknowledging a range makes room
+// for as many.
+func TestPrefetchAndRanges(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 10)
+	deliveries := make(chan celery.Delivery)
+	c := runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Prefetch: 4}, deliveries)
+	var last celery.Delivery
+	for i := range 4 {
+		last = next(t, deliveries)
+		if string(last.Body) != fmt.Sprint(i) || last.Redelivered {
+			t.Errorf("delivery %d: %s", i, last.Body)
+		}
+	}
+	if q, err := ch.QueueDeclarePassive("queue", true, false, false, false, nil); err != nil || q.Messages != 6 {
+		t.Errorf("%d messages are ready: %v", q.Messages, err)
+	}
+	if err := c.AckUpTo(last); err != nil {
+		t.Fatal(err)
+	}
+	if d := next(t, deliveries); string(d.Body) != "4" {
+		t.Errorf("after acknowledging: %s", d.Body)
+	}
+}
+
+// When its context ends, Run stops taking messages; those handed over can
+// still be acknowledged, and the others go back.
+func TestStoppingTheConsumer(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 10)
+	deliveries := make(chan celery.Delivery)
+	c := celery.NewConsumer(broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Logger: logger(t)})
+	ctx, cancel := context.WithCancel(deadline(t))
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx, deliveries) }()
+	next(t, deliveries)
+	last := next(t, deliveries)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AckUpTo(last); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the rest goes back", func() error {
+		q, err := ch.QueueDeclarePassive("queue", true, false, false, false, nil)
+		if err == nil && q.Messages != 8 {
+			err = fmt.Errorf("%d messages", q.Messages)
+		}
+		return err
+	})
+}
+
+// After the connection is lost, what wasn't acknowledged comes again, marked;
+// acknowledging what came before does nothing.
+func TestRedeliveryAfterLostConnection(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 3)
+	proxy, url := proxied(t, env.URL)
+	deliveries := make(chan celery.Delivery)
+	c := runConsumer(t, broker(t, url), celery.ConsumerOptions{Queue: "queue"}, deliveries)
+	stale := next(t, deliveries)
+	proxy.Cut()
+	proxy.Restore()
+	seen := map[string]bool{}
+	for len(seen) < 3 {
+		d := next(t, deliveries)
+		if d.Redelivered {
+			seen[string(d.Body)] = true
+			if err := c.AckUpTo(stale); err != nil {
+				t.Errorf("acknowledging a delivery of the connection before: %v", err)
+			}
+		}
+	}
+	var held int
+	eventually(t, "all are still there", func() error {
+		_ = c.Close()
+		q, err := ch.QueueDeclarePassive("queue", true, false, false, false, nil)
+		if held = q.Messages; err == nil && held != 3 {
+			err = fmt.Errorf("%d messages", held)
+		}
+		return err
+	})
+}
+
+// A deleted queue is made and read again.
+func TestDeletedQueue(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	deliveries := make(chan celery.Delivery)
+	runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Bindings: []celery.Binding{celery.EventsBinding}}, deliveries)
+	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.ExchangeDeclare("celeryev", amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(body string) {
+		eventually(t, "the queue is bound", func() error {
+			confirm, err := ch.PublishWithDeferredConfirm("celeryev", "task.multi", true, false, amqp.Publishing{Body: []byte(body)})
+			if err != nil {
+				return err
+			}
+			confirm.Wait()
+			select {
+			case <-returns:
+				return errors.New("no queue is bound")
+			default:
+				return nil
+			}
+		})
+	}
+	publish("before")
+	if d := next(t, deliveries); string(d.Body) != "before" || d.RoutingKey != "task.multi" {
+		t.Errorf("%+v", d)
+	}
+	if _, err := ch.QueueDelete("queue", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	publish("after")
+	if d := next(t, deliveries); string(d.Body) != "after" {
+		t.Errorf("%s", d.Body)
+	}
+}
+
+// A message above the limit is cut and marked, whatever its size, and the
+// next one is whole.
+func TestOversizedMessages(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	const limit = 300_000 // more than two frames
+	bodies := [][]byte{}
+	for _, size := range []int{0, 1, limit - 1, limit, limit + 1, limit + 2, 3 * limit, 8_000_000, 131_064, 131_065, 262_128, 10} {
+		bodies = append(bodies, bytes.Repeat([]byte{'a' + byte(len(bodies))}, size))
+		put(t, ch, "queue", bodies[len(bodies)-1])
+	}
+	deliveries := make(chan celery.Delivery)
+	runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxMessageSize: limit}, deliveries)
+	for _, body := range bodies {
+		d := next(t, deliveries)
+		if d.Oversized != (len(body) > limit) || !bytes.Equal(d.Body, body[:min(limit, len(body))]) {
+			t.Errorf("%d bytes became %d, oversized: %v", len(body), len(d.Body), d.Oversized)
+		}
+		if d.ContentType != "text/plain" {
+			t.Errorf("content type %q", d.ContentType)
+		}
+	}
+}
+
+// A broker that can't be reached at the start is waited for, and named once.
+func TestConsumerWaitsForTheBroker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	proxy, url := proxied(t, env.URL)
+	proxy.Cut()
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 1)
+	var log lockedBuffer
+	deliveries := make(chan celery.Delivery)
+	c := celery.NewConsumer(broker(t, url), celery.ConsumerOptions{
+		Queue: "queue", Logger: textLogger(&log),
+		ConnectionOptions: celery.ConnectionOptions{MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond},
+	})
+	ctx, cancel := context.WithCancel(deadline(t))
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx, deliveries) }()
+	eventually(t, "it says that it waits", func() error {
+		if !strings.Contains(log.String(), "level=WARN") {
+			return errors.New(log.String())
+		}
+		return nil
+	})
+	time.AfterFunc(100*time.Millisecond, proxy.Restore)
+	next(t, deliveries)
+	cancel()
+	if err := errors.Join(<-ended, c.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, &log)
+	}
+}

@@ -1,0 +1,27 @@
+package celery
+
+// Address is one node of a broker, for tests.
+type Address struct {
+	Host           string
+	Port           int
+	User, Password string
+	VHost          string
+}
+
+func (b Broker) Addresses() []Address {
+	var all []Address
+	for _, n := range b.nodes {
+		all = append(all, Address{n.host, n.port, n.user, n.password, n.vhost})
+	}
+	return all
+}
+
+// Represent gives a JSON text as Celery shows it and as it encodes it.
+func Represent(text []byte) (repr, body string, err error) {
+	var v values
+	at, err := v.parse(text)
+	if err != nil {
+		return "", "", err
+	}
+	return string(v.appendRepr(nil, at, reprMaxLen, reprMaxLevels)), string(v.appendJSON(nil, at)), nil
+}

@@ -1,0 +1,261 @@
+package celery_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+func inspector(t testing.TB, b celery.Broker, managementURL string, o celery.InspectorOptions) *celery.QueueInspector {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = logger(t)
+	}
+	q := celery.NewQueueInspector(b, managementURL, o)
+	t.Cleanup(func() { _ = q.Close() })
+	return q
+}
+
+func length(t testing.TB, q *celery.QueueInspector, queue string, recent int) celery.QueueLength {
+	t.Helper()
+	l, err := q.Length(deadline(t), queue, recent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// hold consumes a queue and keeps up to n deliveries.
+func hold(t testing.TB, brokerURL, queue string, n int, global bool) (*amqp.Channel, <-chan amqp.Delivery) {
+	t.Helper()
+	ch := channel(t, brokerURL)
+	if err := ch.Qos(n, 0, global); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch, deliveries
+}
+
+// A missing queue, an empty one, and one whose messages nobody reads are
+// counted exactly, whatever the names are.
+func TestLengthWithoutConsumers(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	for _, queue := range []string{"plain", "save_code_now:swh.loader.git.tasks.X", "a/b c%2F?&#é", "%"} {
+		if l := length(t, q, queue, 5); l != (celery.QueueLength{}) {
+			t.Errorf("missing queue %q: %+v", queue, l)
+		}
+		declare(t, ch, queue, nil)
+		fill(t, ch, queue, 3)
+		// The broker takes messages of one channel in order.
+		if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if l := length(t, q, queue, 3); l != (celery.QueueLength{Exists: true, Ready: 3}) {
+			t.Errorf("queue %q: %+v", queue, l)
+		}
+	}
+}
+
+// Messages that consumers took since the statistics were made are counted,
+// and not more of them than the consumers may hold.
+func TestLengthWithPrefetchLimits(t *testing.T) {
+	t.Parallel()
+	for _, global := range []bool{false, true} {
+		t.Run(fmt.Sprintf("global=%v", global), func(t *testing.T) {
+			t.Parallel()
+			env := testenv.RabbitMQ(t)
+			ch := channel(t, env.URL)
+			declare(t, ch, "queue", nil)
+			q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+			fill(t, ch, "queue", 100)
+			_, deliveries := hold(t, env.URL, "queue", 30, global)
+			for range 30 {
+				<-deliveries
+			}
+			// Never too few, and exact once the broker knows the limits.
+			eventually(t, "the length is exact", func() error {
+				l := length(t, q, "queue", 100)
+				if l.Ready != 70 || l.Unacknowledged < 30 {
+					t.Fatalf("%+v", l)
+				}
+				if l.Unacknowledged != 30 {
+					return fmt.Errorf("%+v", l)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// While a publisher fills a queue by what the inspector says, and consumers
+// empty it, the queue never holds more than its limit.
+func TestQueueIsNeverOverfilled(t *testing.T) {
+	t.Parallel()
+	const limit, prefetch, consumers, total = 60, 10, 3, 3000
+	env := testenv.RabbitMQ(t)
+	declare(t, channel(t, env.URL), "queue", nil)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+
+	var sent, acknowledged atomic.Int64
+	var working sync.WaitGroup
+	var channels []*amqp.Channel
+	for range consumers {
+		ch, deliveries := hold(t, env.URL, "queue", prefetch, false)
+		working.Go(func() {
+			random := rand.New(rand.NewPCG(1, 2))
+			held := []amqp.Delivery{}
+			for d := range deliveries {
+				held = append(held, d)
+				// Keep a varying number unacknowledged.
+				for len(held) > random.IntN(prefetch) {
+					if held[0].Ack(false) != nil {
+						return
+					}
+					held = held[1:]
+					acknowledged.Add(1)
+				}
+			}
+		})
+		channels = append(channels, ch)
+	}
+	t.Cleanup(func() {
+		for _, ch := range channels {
+			_ = ch.Close()
+		}
+		working.Wait()
+	})
+
+	type batch struct {
+		at time.Time
+		n  int
+	}
+	var batches []batch
+	highest, rounds := int64(0), 0
+	ctx := deadline(t)
+	for n := 0; n < total; rounds++ {
+		recent := 0
+		for _, b := range batches {
+			if time.Since(b.at) < celery.StatsAge {
+				recent += b.n
+			}
+		}
+		free := limit - length(t, q, "queue", recent).Messages()
+		if free <= 0 {
+			if ctx.Err() != nil {
+				t.Fatalf("only %d messages in time", n)
+			}
+			continue
+		}
+		msgs := tasks("queue", free)
+		sent.Add(int64(free))
+		// What is acknowledged by now has left the queue; a little more may have.
+		highest = max(highest, sent.Load()-acknowledged.Load())
+		if err := errors.Join(p.Publish(ctx, msgs)...); err != nil {
+			t.Fatal(err)
+		}
+		batches = append(batches, batch{time.Now(), free})
+		n += free
+	}
+	t.Logf("at most %d messages of %d allowed, %d messages in %d rounds", highest, limit, total, rounds)
+	// A consumer's acknowledgement is counted here a little after the broker
+	// has it: one a consumer.
+	if highest > limit+consumers {
+		t.Errorf("the queue held %d messages, its limit is %d", highest, limit)
+	}
+}
+
+// A real worker's limit is found and used.
+func TestLengthWithAWorker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	queue := "swh.test.Sleep"
+	startWorker(t, env.URL, []string{queue})
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	msgs := tasks(queue, 10)
+	for i := range msgs {
+		msgs[i].Name, msgs[i].Args = queue, []byte(`[120]`)
+	}
+	if err := errors.Join(p.Publish(deadline(t), msgs)...); err != nil {
+		t.Fatal(err)
+	}
+	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	// The worker acknowledges a task when it starts it, and holds one more.
+	eventually(t, "the length is exact", func() error {
+		if l := length(t, q, queue, 10); l != (celery.QueueLength{Exists: true, Ready: 8, Unacknowledged: 1}) {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+}
+
+// Without the management API the ready messages are still exact, what was
+// published of late stands for the others, and what that costs is said once.
+func TestLengthWithoutManagement(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 10)
+	hang := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	garbled := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	t.Cleanup(func() { close(hang); slow.Close(); refusing.Close(); garbled.Close() })
+	_, deliveries := hold(t, env.URL, "queue", 4, false)
+	for range 4 {
+		<-deliveries
+	}
+	for name, url := range map[string]string{
+		"slow": slow.URL, "refusing": strings.Replace(refusing.URL, "//", "//u:secret@", 1), "garbled": garbled.URL, "absent": "http://127.0.0.1:1", "wrong": "ftp://u:secret@h",
+	} {
+		var log lockedBuffer
+		q := inspector(t, broker(t, env.URL), url, celery.InspectorOptions{Logger: textLogger(&log), Timeout: 50 * time.Millisecond})
+		for range 3 {
+			if diff := cmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5}, length(t, q, "queue", 5)); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 || strings.Contains(log.String(), "secret") {
+			t.Errorf("%s logs %d warnings:\n%s", name, n, &log)
+		}
+	}
+}
+
+// The broker going away is an error, and its return is noticed.
+func TestLengthWithoutBroker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	declare(t, channel(t, env.URL), "queue", nil)
+	proxy, url := proxied(t, env.URL)
+	q := inspector(t, broker(t, url), env.ManagementURL, celery.InspectorOptions{})
+	length(t, q, "queue", 0)
+	proxy.Cut()
+	if _, err := q.Length(deadline(t), "queue", 0); err == nil {
+		t.Error("a broker that is gone gives a length")
+	}
+	proxy.Restore()
+	eventually(t, "the broker is found again", func() error {
+		_, err := q.Length(deadline(t), "queue", 0)
+		return err
+	})
+}
