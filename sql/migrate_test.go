@@ -125,8 +125,25 @@ func TestMigratePeersDatabase(t *testing.T) {
 	if err := sql.DropOwn(t.Context(), dsn); err != nil {
 		t.Errorf("going back twice: %v", err)
 	}
+	types := startPeer(t, dsn).must(t, "get_task_types", nil).([]any)
+	if len(types) != 1 {
+		t.Errorf("after going back, the peer finds task types %v, want the sample", types)
+	}
 	migrate(t, dsn, sql.MigrateOptions{})
 	unchanged("after migrate again")
+}
+
+// A database that an older peer made names its module in a shorter form.
+func TestMigrateOldModuleName(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	execute(t, dsn, "update dbmodule set dbmodule = 'scheduler'")
+	if done := migrate(t, dsn, sql.MigrateOptions{}); done.CreatedBase || done.Nothing() {
+		t.Errorf("did %+v, want migrations only", done)
+	}
+	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // samples is a row or more in each of the peer's tables.
