@@ -22,10 +22,10 @@ import (
 const stopBound = 10 * time.Second
 
 // Every daemon starts with real services, stops on SIGTERM and on SIGINT with
-// exit code 0, and says so.
+// exit code 0, and says so, but even with debug logs nothing of passwords.
 func TestDaemonsStopOnSignals(t *testing.T) {
 	t.Parallel()
-	config := services(t) + journalSection(t, "")
+	config := withPassword(t, services(t)) + journalSection(t, "  consumer_settings: {sasl.password: s3cret, ssl.key.password: s3cret}\n")
 	for _, args := range [][]string{
 		{"start-runner", "--period", "1"},
 		{"start-runner", "-p", "1", "--with-priority"},
@@ -36,16 +36,33 @@ func TestDaemonsStopOnSignals(t *testing.T) {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			t.Run(args[0]+" "+signal.String(), func(t *testing.T) {
 				t.Parallel()
-				p := start(t, append([]string{"-C", configFile(t, config)}, args...)...)
+				p := start(t, append([]string{"-l", "debug", "-C", configFile(t, config)}, args...)...)
 				p.logs(t, "msg=started")
 				p.stop(t, signal, stopBound)
 				p.logs(t, "msg=stopped")
+				if strings.Contains(p.log(), "s3cret") {
+					t.Error("a password is in the log")
+				}
 				if p.stdout.Len() > 0 {
 					t.Errorf("standard output: %s", p.stdout.String())
 				}
 			})
 		}
 	}
+}
+
+// withPassword gives a password to the database's address in a configuration;
+// the test's server takes any.
+func withPassword(t *testing.T, config string) string {
+	t.Helper()
+	_, dsn, _ := strings.Cut(config, "db: \"")
+	dsn, _, _ = strings.Cut(dsn, "\"")
+	address, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword(address.User.Username(), "s3cret")
+	return strings.Replace(config, dsn, address.String(), 1)
 }
 
 // journalSection is a configuration of a topic and a group of the test's own.
@@ -209,6 +226,52 @@ func TestMissingServices(t *testing.T) {
 		if strings.Contains(r.stderr, "s3cret") {
 			t.Errorf("%q shows the password: %s", tc.args, r.stderr)
 		}
+	}
+}
+
+// With a task to send and no broker to take it, a runner that is to run once
+// fails with one line; one that runs on says so once and sends the task when the
+// broker is back.
+func TestRunnerWithoutBroker(t *testing.T) {
+	t.Parallel()
+	mq := testenv.RabbitMQ(t)
+	broker, err := url.Parse(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.Proxy(t, broker.Host)
+	proxy.Cut()
+	broker.Host = proxy.Addr
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
+		testenv.Database(t), broker, mq.ManagementURL))
+	for _, args := range [][]string{
+		{"task-type", "add", "t", "swh.test.NoBroker", "A test"},
+		{"task", "add", "t", "-p", "oneshot"},
+	} {
+		if r := ours(t, append([]string{"-C", config}, args...)...); r.code != 0 {
+			t.Fatalf("%q: %s", args, r.stderr)
+		}
+	}
+	r := ours(t, "-C", config, "start-runner")
+	if r.code != 1 || !strings.Contains(r.stderr, proxy.Addr) || strings.Contains(r.stderr, "guest:guest") {
+		t.Errorf("exit code %d, want 1 and a line that names the broker without its password:\n%s", r.code, r.stderr)
+	}
+	p := start(t, "-C", config, "start-runner", "-p", "1")
+	p.logs(t, proxy.Addr)
+	proxy.Restore()
+	p.logs(t, "is back")
+	p.stop(t, syscall.SIGTERM, stopBound)
+	conn, err := amqp.Dial(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	channel, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if queue, err := channel.QueueDeclarePassive("swh.test.NoBroker", true, false, false, false, nil); err != nil || queue.Messages != 1 {
+		t.Errorf("got %+v, %v, want 1 message", queue, err)
 	}
 }
 

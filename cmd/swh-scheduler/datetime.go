@@ -36,7 +36,7 @@ var (
 	dateForms = []string{"2006-1-2", "20060102", "2006/1/2", "2 Jan 2006", "2 January 2006", "Jan 2 2006", "January 2 2006"}
 	timeForms = []string{"", "15", "15:4", "15:4:5", "15:4:5.999999", "1504", "150405", "3PM", "3:4PM"}
 	weekday   = regexp.MustCompile(`(?i)^(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?,?\s+`)
-	split     = regexp.MustCompile(`^(.*?\d{4}|\d{8}|\d{4}[-/]\d{1,2}[-/]\d{1,2})(?:[Tt]|\s+|$)(.*?)\s*(Z|UTC|GMT|[-+]\d{2}:?(?:\d{2})?)?$`)
+	split     = regexp.MustCompile(`^(\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{8}|.*?\d{4})(?:[Tt]|\s+|$)(.*?)\s*(Z|UTC|GMT|[-+]\d{2}:?(?:\d{2})?)?$`)
 	relative  = regexp.MustCompile(`^(?:in (\d+) (second|minute|hour|day|week)s?|(\d+) (second|minute|hour|day|week)s? ago)$`)
 )
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -122,5 +124,22 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	if r := ours(t, "version"); !strings.HasPrefix(r.stdout, "swh-scheduler, version ") {
 		t.Errorf("got %q", r.stdout)
+	}
+}
+
+// A command that asks nothing of a service is there at once: scripts call it in
+// loops. Processor time is what a loaded machine does not change.
+func TestStartsQuickly(t *testing.T) {
+	const bound = 30 * time.Millisecond
+	config := configFile(t, "scheduler: {cls: remote, url: http://h/}\n")
+	best := time.Hour
+	for range 10 {
+		cmd := exec.CommandContext(t.Context(), binary, "-C", config, "task-type", "list")
+		cmd.Env = environment()
+		_ = cmd.Run() // it refuses, after all of its start
+		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	}
+	if best > bound {
+		t.Errorf("the start takes %s of processor time, want at most %s", best, bound)
 	}
 }

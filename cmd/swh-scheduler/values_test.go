@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDateTime(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	for text, want := range map[string]string{
+		"2030-01-02":                    "2030-01-02T00:00:00+01:00",
+		"2030-1-2":                      "2030-01-02T00:00:00+01:00",
+		"20300102":                      "2030-01-02T00:00:00+01:00",
+		"2030/01/02 03:04":              "2030-01-02T03:04:00+01:00",
+		"2030-01-02T03:04:05":           "2030-01-02T03:04:05+01:00",
+		"2030-01-02 03:04:05.678":       "2030-01-02T03:04:05.678+01:00",
+		"20300102T030405Z":              "2030-01-02T03:04:05Z",
+		"2030-01-02T03:04:05Z":          "2030-01-02T03:04:05Z",
+		"2030-01-02T03:04:05+05:30":     "2030-01-01T21:34:05Z",
+		"2030-01-02 03:04:05 -0800":     "2030-01-02T11:04:05Z",
+		"2030-01-02T03-08":              "2030-01-02T11:00:00Z",
+		"Wed, 02 Jan 2030 03:04:05 GMT": "2030-01-02T03:04:05Z",
+		"wednesday 2 january 2030, 3pm": "2030-01-02T15:00:00+01:00",
+		"January 2, 2030 3:04pm":        "2030-01-02T15:04:00+01:00",
+		"2030-02-30":                    "",
+		"2030-01-02T25:00":              "",
+		"2030-01-02T03:04:05+99:00":     "",
+		"someday":                       "",
+		"2030":                          "",
+		"02/03/2030":                    "", // which is the month?
+		"in two days":                   "",
+		"99999999999999999999 days ago": "",
+		"999999999 weeks ago":           "",
+	} {
+		var d dateTime
+		err := d.Set(text)
+		switch {
+		case want == "" && err == nil:
+			t.Errorf("%q: got %v, want an error", text, d.in(zone))
+		case want != "" && err != nil:
+			t.Errorf("%q: %v", text, err)
+		case want != "" && d.in(zone).Format(time.RFC3339Nano) != want:
+			t.Errorf("%q: got %s, want %s", text, d.in(zone).Format(time.RFC3339Nano), want)
+		}
+	}
+}
+
+func TestRelativeTime(t *testing.T) {
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"now": 0, "tomorrow": 24 * time.Hour, "yesterday": -24 * time.Hour,
+		"in 2 days": 48 * time.Hour, "1 hour ago": -time.Hour, "in 90 minutes": 90 * time.Minute, "3 weeks ago": -21 * 24 * time.Hour,
+	} {
+		if got, ok := relativeTime(text, now); !ok || got.Sub(now) != want {
+			t.Errorf("%q: got %v, want %s", text, got, want)
+		}
+	}
+}
+
+// Whatever is typed after a task type becomes JSON or an error.
+func FuzzParseArguments(f *testing.F) {
+	f.Add("a=1 b [c] d=")
+	f.Add("a={x: [1, 2.5]} =3 '")
+	f.Fuzz(func(t *testing.T, words string) {
+		arguments, err := parseArguments(strings.Split(words, " "))
+		if err == nil && (!json.Valid(arguments.Args) || !json.Valid(arguments.Kwargs)) {
+			t.Errorf("%q: got %s and %s", words, arguments.Args, arguments.Kwargs)
+		}
+	})
+}
+
+func FuzzDateTime(f *testing.F) {
+	f.Add("Wed, 02 Jan 2030 03:04:05 +0100")
+	f.Fuzz(func(t *testing.T, text string) {
+		var d dateTime
+		if err := d.Set(text); err == nil {
+			d.in(time.UTC)
+		}
+	})
+}
