@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,7 +53,7 @@ func (d *dateTime) Set(text string) error {
 			return d.setZone(t, m[3])
 		}
 	}
-	return fmt.Errorf("'%s' is not a date such as 2030-01-31, 2030-01-31T12:30:00+01:00, 'Thu, 31 Jan 2030 12:30:00 +0100', tomorrow or 'in 2 days'.", text) //lint:ignore ST1005 click's words
+	return sentencef("'%s' is not a date such as 2030-01-31, 2030-01-31T12:30:00+01:00, 'Thu, 31 Jan 2030 12:30:00 +0100', tomorrow or 'in 2 days'.", text)
 }
 
 func parseParts(date, clock string) (time.Time, bool) {
@@ -81,7 +80,7 @@ func (d *dateTime) setZone(t time.Time, zone string) error {
 	hours, _ := strconv.Atoi(digits[:2])
 	minutes, _ := strconv.Atoi(digits[2:])
 	if hours > 23 || minutes > 59 {
-		return fmt.Errorf("'%s' has no such time zone.", d.text) //lint:ignore ST1005 click's words
+		return sentencef("'%s' has no such time zone.", d.text)
 	}
 	offset := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
 	if zone[0] == '-' {

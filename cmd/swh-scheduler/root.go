@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -108,7 +107,7 @@ func parseLogLevel(text string) (level slog.Level, ours bool, err error) {
 	}
 	level, ok := levels[strings.ToLower(name)]
 	if !ok {
-		return 0, false, fmt.Errorf("Log level %s unknown (in `%s`) needs to be one of notset, debug, info, warning, error, critical", name, text) //lint:ignore ST1005 the peer's words
+		return 0, false, sentencef("Log level %s unknown (in `%s`) needs to be one of notset, debug, info, warning, error, critical", name, text)
 	}
 	return level, module == "" || module == "swh" || strings.HasPrefix(module, "swh.scheduler"), nil
 }

@@ -88,7 +88,7 @@ func parseArguments(words []string) (scheduler.TaskArguments, error) {
 		}
 		value, err := parseValue(text)
 		if err != nil {
-			return scheduler.TaskArguments{}, fmt.Errorf("Invalid argument: %s (%w)", text, err) //lint:ignore ST1005 the peer's words
+			return scheduler.TaskArguments{}, sentencef("Invalid argument: %s (%s)", text, err)
 		}
 		if isKeyword {
 			kwargs[key] = value

