@@ -5,60 +5,86 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"swh-scheduler/internal/testenv"
 )
 
-// BenchmarkListener works off a backlog of 20,000 events of 10,000 runs, a
-// message of ten events after the other, from the start of the listener to the
-// last run's end: ours in this process, and the peer's own command.
+// BenchmarkListener works off a backlog of 20,000 events of 10,000 runs, in
+// messages of ten, with our command and with the peer's: from the start of the
+// process to the end of the last run.
 func BenchmarkListener(b *testing.B) {
 	const n = 10_000
-	for name, start := range map[string]func(b *testing.B, broker, dsn string) (stop func()){
-		"ours": func(b *testing.B, broker, dsn string) func() {
-			return start(b, newTestListener(b, consumer(b, broker), openStore(b, dsn)))
-		},
-		"peer": startPeerListener,
+	ours := filepath.Join(b.TempDir(), "swh-scheduler")
+	if out, err := exec.Command("go", "build", "-o", ours, "swh-scheduler/cmd/swh-scheduler").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	peer := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
+	for _, side := range []struct {
+		name    string
+		command func(config string) *exec.Cmd
+	}{
+		{"ours", func(config string) *exec.Cmd { return exec.Command(ours, "--config-file", config, "start-listener") }},
+		{"peer", func(config string) *exec.Cmd {
+			return exec.Command(peer, "--config-file", config, "scheduler", "start-listener")
+		}},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(side.name, func(b *testing.B) {
+			var memory float64
 			for b.Loop() {
 				b.StopTimer()
 				db, broker := ownDatabase(b), testenv.RabbitMQ(b)
 				db.addTasks(b, n, "run")
 				db.exec(b, `analyze`)
-				x := newExchange(b, broker.URL)
-				x.publish(b, streams(b, "run", n)...)
+				newExchange(b, broker.URL).publish(b, streams(b, "run", n)...)
+				cmd := side.command(configFile(b, db.dsn, broker.URL))
 				b.StartTimer()
-				stop := start(b, broker.URL, db.dsn)
+
+				if err := cmd.Start(); err != nil {
+					b.Fatal(err)
+				}
 				last := fmt.Sprint("run-", n-1)
 				eventually(b, "the last run has ended", func() bool { return db.count(b, last, "eventful") == 1 })
+
 				b.StopTimer()
-				stop()
+				memory = max(memory, peakMemory(b, cmd.Process.Pid))
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
 				if got := db.count(b, "run", "eventful"); got != n {
 					b.Errorf("%d runs ended, want %d", got, n)
 				}
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(2*n*b.N)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(memory, "MiB")
 		})
 	}
 }
 
-func startPeerListener(b *testing.B, broker, dsn string) (stop func()) {
+// peakMemory is the most memory that a process has had resident, in MiB.
+// (getrusage would count what this process had when it forked.)
+func peakMemory(b *testing.B, pid int) float64 {
 	b.Helper()
-	config := filepath.Join(b.TempDir(), "config.yml")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(status), "VmHWM:")
+	var kib float64
+	if _, err := fmt.Sscan(line, &kib); err != nil {
+		b.Fatal(err)
+	}
+	return kib / 1024
+}
+
+// configFile is a configuration that both sides read.
+func configFile(b *testing.B, dsn, broker string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "config.yml")
 	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, broker)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(filepath.Dir(testenv.Python(b)), "swh"), "--config-file", config, "scheduler", "start-listener")
-	cmd.Stderr = b.Output()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	return func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
+	return path
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -87,6 +88,53 @@ func (db *database) state(t testing.TB, prefix string) []string {
 	return state
 }
 
+// count is how many runs with a prefix have a status.
+func (db *database) count(t testing.TB, prefix, status string) (n int) {
+	t.Helper()
+	err := db.pool.QueryRow(t.Context(),
+		`select count(*) from task_run where starts_with(backend_id, $1) and status::text = $2`, prefix, status).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// addTasks makes tasks with a run each, named by prefix and number from 0.
+func (db *database) addTasks(t testing.TB, n int, prefix string) {
+	t.Helper()
+	db.exec(t, `
+		with t as (
+			insert into task (type, arguments, next_run, current_interval, status, retries_left)
+			select 'good', '{}', now(), '64 days', 'next_run_scheduled', 1 from generate_series(1, $1::int) returning id)
+		insert into task_run (task, backend_id, scheduled)
+		select id, $2::text || '-' || (row_number() over () - 1), now() from t`, n, prefix)
+}
+
+// rows is everything about the runs called "run-…" and their tasks.
+func (db *database) rows(t testing.TB) []string {
+	t.Helper()
+	rows, _ := db.pool.Query(t.Context(), `
+		select r::text || t::text from task_run r join task t on t.id = r.task
+		where starts_with(r.backend_id, 'run-') order by r.id`)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// rejections are the events that were set aside.
+func (db *database) rejections(t testing.TB) []string {
+	t.Helper()
+	rows, _ := db.pool.Query(t.Context(),
+		`select concat_ws('|', backend_id, event, sqlstate, reason) from scheduler_go.rejected_events order by id`)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // openStore is our own store on a database.
 func openStore(t testing.TB, dsn string) *sql.Store {
 	t.Helper()
@@ -140,6 +188,21 @@ func message(t testing.TB, events ...event) []byte {
 		t.Fatal(err)
 	}
 	return body
+}
+
+// streams are the messages about n runs, each of which starts and ends well; a
+// message has ten events, as busy workers batch them.
+func streams(t testing.TB, prefix string, n int) (bodies [][]byte) {
+	t.Helper()
+	var events []event
+	for i := range n {
+		id := name(prefix, i)
+		events = append(events, startedEvent(id), resultEvent(id, map[string]any{"status": "eventful"}))
+	}
+	for chunk := range slices.Chunk(events, 10) {
+		bodies = append(bodies, message(t, chunk...))
+	}
+	return bodies
 }
 
 func delivery(body []byte) celery.Delivery {

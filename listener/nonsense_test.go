@@ -1,0 +1,185 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// Whatever comes, the events beside it are applied, and each is counted by what
+// is wrong with it.
+func TestBadMessages(t *testing.T) {
+	t.Parallel()
+	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	l := newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn))
+	x := newExchange(t, broker.URL)
+	bad := []struct {
+		body    string
+		problem Problem // none: it is merely ignored
+	}{
+		{``, BadBody},
+		{`nonsense`, BadBody},
+		{"\xff\xfe\x00", BadBody},
+		{`[`, BadBody},
+		{`[{"type": "task-started"`, BadBody},
+		{strings.Repeat("[", 100_000), BadBody},
+		{`null`, BadEvent},
+		{`1`, BadEvent},
+		{`"task-started"`, BadEvent},
+		{`[1, 2]`, BadEvent},
+		{`[[{"type": "task-started", "uuid": "run-0"}]]`, BadEvent},
+		{`{"uuid": "x"}`, BadEvent},
+		{`{"type": null, "uuid": "x"}`, BadEvent},
+		{`{"type": ["task-started"], "uuid": "x"}`, BadEvent},
+		{`{"type": "task-started", "uuid": 5}`, BadUUID},
+		{`{"type": "task-started", "uuid": ["run-0"]}`, BadUUID},
+		{`{"type": "task-started", "uuid": "run-0\u0000"}`, BadUUID},
+		{`{"type": "task-started", "uuid": "` + strings.Repeat("x", 10_000) + `"}`, BadUUID},
+		{`{"type": "task-result", "uuid": "run-0"}`, BadResult},
+		{`{"type": "task-result", "uuid": "run-0", "result": {"status": "excellent"}}`, BadStatus},
+		{`{"type": "task-result", "uuid": "run-0", "result": {"status": "\u0000"}}`, BadStatus},
+		{`{"type": "task-result", "uuid": "other", "result": {"status": {}}}`, BadStatus},
+		{strings.Repeat("x", 5<<20), TooLarge},
+		{`[]`, ""},
+		{`{"type": "worker-heartbeat", "hostname": "worker@host", "freq": 2.0}`, ""},
+		{`{"type": "task-started"}`, ""},
+		{`{"type": "task-started", "uuid": null}`, ""},
+		{`{"type": "task-\ud800", "uuid": "run-0"}`, ""},
+		{`{"type": "task-started", "uuid": "run-\udfff"}`, ""},
+	}
+	want := map[Problem]int{}
+	var bodies [][]byte
+	for i, b := range bad {
+		db.addTask(t, "good", "recurring", name("run", i))
+		good := startedEvent(name("run", i))
+		bodies = append(bodies, []byte(b.body), message(t, good))
+		if b.problem != "" {
+			want[b.problem]++
+			if b.problem == BadEvent && b.body == "[1, 2]" {
+				want[b.problem]++ // two events
+			}
+		}
+	}
+	x.publish(t, bodies...)
+	stop := start(t, l)
+	eventually(t, "all good events are applied", func() bool { return db.count(t, "run", "started") == len(bad) })
+	stop()
+	if left := x.ready(t); left != 0 {
+		t.Errorf("%d messages left", left)
+	}
+	for _, p := range problems {
+		if got := testutil.ToFloat64(l.metrics.malformed.WithLabelValues(string(p))); got != float64(want[p]) {
+			t.Errorf("problem %s counted %v times, want %d", p, got, want[p])
+		}
+	}
+	// Those that should have ended a run of ours can be looked at.
+	if got := db.rejections(t); len(got) != 3 {
+		t.Errorf("rejected events: %q", got)
+	}
+}
+
+// Texts that are hard on PostgreSQL or on the log end a run like any other.
+func TestHardTexts(t *testing.T) {
+	t.Parallel()
+	db := ownDatabase(t)
+	l := newTestListener(t, nil, openStore(t, db.dsn))
+	long := strings.Repeat("long ", 500_000)
+	for i, c := range []struct{ traceback, want string }{
+		{`"a\nb\u0000c"`, "bc"},
+		{`"\ud83d\ude00"`, "😀"},
+		{`"half \ud83d pair"`, "half \ufffd pair"},
+		{`"` + strings.Repeat(`frame\n`, 300_000) + `E: no"`, "E: no"},
+		{`"` + long + `"`, strings.TrimSpace(long)},
+	} {
+		id := name("run", i)
+		db.addTask(t, "good", "recurring", id)
+		feed(t, l, fmt.Appendf(nil, `{"type": "task-failed", "uuid": %q, "traceback": %s}`, id, c.traceback))
+		var got string
+		if err := db.pool.QueryRow(t.Context(), `select metadata->>'error' from task_run where backend_id = $1`, id).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got != c.want {
+			t.Errorf("error %.80q (%d bytes), want %.80q", got, len(got), c.want)
+		}
+	}
+}
+
+// Of a batch that PostgreSQL refuses, all is applied but the guilty events, and
+// those are kept with the reason.
+func TestRefusedEvents(t *testing.T) {
+	t.Parallel()
+	db := ownDatabase(t)
+	l := newTestListener(t, nil, openStore(t, db.dsn))
+	const n = 50
+	db.addTasks(t, n, "run")
+	guilty := []int{3, 20, 21, n - 1}
+	for _, i := range guilty {
+		db.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = $1)`, name("run", i))
+	}
+	feed(t, l, streams(t, "run", n)...)
+	if got := db.count(t, "run", "eventful"); got != n-len(guilty) {
+		t.Errorf("%d runs ended, want %d", got, n-len(guilty))
+	}
+	if got := db.count(t, "run", "started"); got != len(guilty) {
+		t.Errorf("%d runs only started, want %d", got, len(guilty))
+	}
+	got := db.rejections(t)
+	for i := range got {
+		if want := name("run", guilty[i]) + "|ended as eventful|22012|"; !strings.HasPrefix(got[i], want) || !strings.Contains(got[i], "division by zero") {
+			t.Errorf("rejected event %q, want %q and a division by zero", got[i], want)
+		}
+	}
+	if len(got) != len(guilty) || testutil.ToFloat64(l.metrics.rejected) != float64(len(guilty)) {
+		t.Errorf("%d rejected events kept, %v counted", len(got), testutil.ToFloat64(l.metrics.rejected))
+	}
+}
+
+// nothing is a store that takes everything.
+type nothing struct{ outcomes int }
+
+func (n *nothing) ApplyOutcomes(_ context.Context, o []sql.Outcome) error {
+	n.outcomes += len(o)
+	return nil
+}
+func (*nothing) RejectEvents(context.Context, []sql.RejectedEvent) error { return nil }
+func (*nothing) ForgetRuns(context.Context, time.Time, time.Time) error  { return nil }
+
+// No message, whatever its bytes, stops the listener, and none yields more
+// outcomes than it has events.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{
+		`[{"type": "task-started", "uuid": "u", "hostname": "h", "timestamp": 1.5}]`,
+		`{"type": "task-result", "uuid": "u", "result": {"status": "failed", "error": "x"}}`,
+		`{"type": "task-failed", "uuid": "u", "traceback": "a\nb"}`,
+		`{"type": "task-succeeded", "uuid": "u", "runtime": 1e9}`,
+		`[1, {"uuid": 0}]`, `{"type": "task-result", "uuid": "u", "result": [NaN]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l := newTestListener(t, nil, &nothing{})
+		b := &batch{}
+		l.read(b, delivery(body))
+		if len(b.outcomes)+len(b.rejected) > b.events {
+			t.Errorf("%d outcomes and %d rejections of %d events", len(b.outcomes), len(b.rejected), b.events)
+		}
+		for _, o := range b.outcomes {
+			tells := 0
+			for _, set := range []bool{o.Start != nil, o.End != nil, o.Runtime != nil} {
+				if set {
+					tells++
+				}
+			}
+			if o.BackendID == "" || tells != 1 {
+				t.Errorf("outcome %+v", o)
+			}
+		}
+	})
+}

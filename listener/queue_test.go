@@ -1,0 +1,144 @@
+package listener
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/daemon"
+)
+
+// deadline bounds every wait for something that should happen soon; only a
+// failing test takes that long.
+const deadline = 5 * time.Minute
+
+// eventually polls until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	timeout := time.After(deadline)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-timeout:
+			t.Fatalf("timed out waiting until %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// exchange publishes as workers do. The queue is declared as the peer does it,
+// so that messages are kept before a listener is there.
+type exchange struct {
+	url     string
+	channel *amqp.Channel
+}
+
+func newExchange(t testing.TB, url string) *exchange {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err == nil {
+		err = ch.ExchangeDeclare("celeryev", "topic", true, false, false, false, nil)
+	}
+	if err == nil {
+		_, err = ch.QueueDeclare("celeryev.listener", true, false, false, false, nil)
+	}
+	if err == nil {
+		err = ch.QueueBind("celeryev.listener", "#", "celeryev", false, nil)
+	}
+	if err == nil {
+		err = ch.Confirm(false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &exchange{url: url, channel: ch}
+}
+
+// publish returns when the broker has all bodies.
+func (x *exchange) publish(t testing.TB, bodies ...[]byte) {
+	t.Helper()
+	var last *amqp.DeferredConfirmation
+	for _, body := range bodies {
+		c, err := x.channel.PublishWithDeferredConfirm("celeryev", "task.multi", false, false, amqp.Publishing{
+			ContentType: "application/json", ContentEncoding: "utf-8", DeliveryMode: amqp.Transient, Body: body,
+			Headers: amqp.Table{"hostname": "worker@host"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = c
+	}
+	if ok, err := last.WaitContext(t.Context()); !ok || err != nil {
+		t.Fatalf("not confirmed: %v", err)
+	}
+}
+
+// ready is how many messages wait in the queue, not those under way.
+func (x *exchange) ready(t testing.TB) int {
+	t.Helper()
+	q, err := x.channel.QueueDeclarePassive("celeryev.listener", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.Messages
+}
+
+// consumer is the real source, which gives up its connection fast and comes
+// back fast.
+func consumer(t testing.TB, url string) *celery.Consumer {
+	t.Helper()
+	broker, err := celery.ParseBroker(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ConsumerOptions(testLog(t))
+	o.MaxBackoff = 200 * time.Millisecond
+	return celery.NewConsumer(broker, o)
+}
+
+// start runs a listener until stop is called, or the test ends.
+func start(t testing.TB, l *Listener) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	group := daemon.Group{Log: testLog(t), Grace: deadline}
+	go func() { ended <- group.Run(ctx, daemon.Component{Name: "listener", Run: l.Run}) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the listener ended with: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func through(t testing.TB, service, proxy string) string {
+	t.Helper()
+	u, err := url.Parse(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = proxy
+	return u.String()
+}
+
+func host(t testing.TB, service string) string {
+	t.Helper()
+	u, err := url.Parse(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
