@@ -48,7 +48,14 @@ func run(log *slog.Logger, args []string) (int, error) {
 	// the servers are stopped.
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	s, err := services.Start(interrupted, services.Options{
+	ctx := interrupted
+	if args[0] == "-serve" {
+		// Whoever reads our output may be gone, which must not end us before
+		// the servers are stopped.
+		signal.Ignore(syscall.SIGPIPE)
+		ctx = untilEnd(interrupted, os.Stdin)
+	}
+	s, err := services.Start(ctx, services.Options{
 		Provider: services.Provider(os.Getenv("SWH_TEST_SERVICES")),
 		Given:    services.FromEnvironment(),
 		Log:      log,
@@ -58,12 +65,22 @@ func run(log *slog.Logger, args []string) (int, error) {
 	}
 	defer s.Stop()
 	if args[0] == "-serve" {
-		return serve(interrupted, s)
+		return serve(ctx, s)
 	}
 	return execute(interrupted, s, args)
 }
 
-func serve(interrupted context.Context, s *services.Services) (int, error) {
+// untilEnd returns a context that ends with the input too.
+func untilEnd(ctx context.Context, input io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, input)
+	}()
+	return ctx
+}
+
+func serve(ctx context.Context, s *services.Services) (int, error) {
 	var lines bytes.Buffer
 	for _, variable := range s.Environ() {
 		fmt.Fprintln(&lines, variable)
@@ -72,15 +89,7 @@ func serve(interrupted context.Context, s *services.Services) (int, error) {
 	if _, err := os.Stdout.Write(lines.Bytes()); err != nil {
 		return 1, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-	}()
-	select {
-	case <-ended:
-	case <-interrupted.Done():
-	}
+	<-ctx.Done()
 	return 0, nil
 }
 
