@@ -326,7 +326,7 @@ func (s *scanner) skip() error {
 		return s.text()
 	case '{', '[':
 		if s.depth++; s.depth > maxDepth {
-			return fmt.Errorf("JSON is nested deeper than %d levels", maxDepth)
+			return errTooDeep
 		}
 		err := s.container(c == '{', c+2) // '}' and ']' come two after their opening ones
 		s.depth--

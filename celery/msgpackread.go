@@ -185,7 +185,7 @@ func (r *msgpackReader) nest(key bool) error {
 		return errors.New("a msgpack key is a list or a dict")
 	}
 	if r.depth++; r.depth > maxDepth {
-		return fmt.Errorf("msgpack is nested deeper than %d levels", maxDepth)
+		return errTooDeep
 	}
 	return nil
 }

@@ -67,6 +67,8 @@ func (v *values) reset() {
 	v.text = v.text[:0]
 }
 
+var errTooDeep = fmt.Errorf("nested deeper than %d levels", maxDepth)
+
 var errLoneSurrogate = errors.New("text holds half a surrogate pair, which has no UTF-8 form")
 
 // parse reads one JSON document and returns the index of its root. NaN,
@@ -147,7 +149,7 @@ func (v *values) parseValue() (int32, error) {
 		return v.add(it), nil
 	case '[', '{':
 		if v.depth++; v.depth > maxDepth {
-			return none, fmt.Errorf("JSON is nested deeper than %d levels", maxDepth)
+			return none, errTooDeep
 		}
 		var at int32
 		var err error

@@ -62,7 +62,7 @@ func (w *worker) stop() {
 	_ = syscall.Kill(w.cmd.Process.Pid, syscall.SIGTERM)
 	select {
 	case <-w.exit:
-	case <-time.After(10 * time.Second):
+	case <-time.After(3 * time.Second): // it waits for its tasks
 	}
 	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
 }
