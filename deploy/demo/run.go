@@ -40,9 +40,13 @@ func run(ctx context.Context, o options) error {
 func runIn(parent context.Context, dir string, o options) (err error) {
 	ctx, cancel := context.WithTimeoutCause(parent, o.Timeout, errTimeout)
 	defer cancel()
-	// The signal, or the time-out, says more than "context cancelled".
+	// Why the context ended says more than what failed because of it.
 	defer func() {
-		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		switch cause := context.Cause(ctx); {
+		case err == nil || cause == nil || errors.Is(err, cause):
+		case errors.Is(cause, errInterrupted):
+			err = cause
+		default:
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
 	}()
