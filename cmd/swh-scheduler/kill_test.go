@@ -119,6 +119,10 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	for id := range sent {
 		t.Errorf("message %s belongs to no run", id)
 	}
+	// Two batches were in hand at most when a runner was killed.
+	if again := messages - tasks; again > 2*kills*500 {
+		t.Errorf("%d messages were sent again after %d kills", again, 2*kills)
+	}
 	t.Logf("%d tasks, %d messages, %d rounds with two kills each", tasks, messages, kills)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,10 +16,14 @@ import (
 )
 
 const (
-	// DeliverBatch is how many outbox rows are locked, sent and deleted together:
-	// the most messages that can be sent twice (with the same ids) when a
-	// deliverer is killed between the broker's confirm and its own commit.
-	DeliverBatch = 1000
+	// DeliverBatch is how many outbox rows are locked, sent and deleted together.
+	DeliverBatch = 250
+
+	// deliverLanes is how many batches a Drain has in hand: while one is sent,
+	// the one before is deleted and the one after is read. Their product is the
+	// most messages that can be sent twice (with the same ids) when a deliverer
+	// is killed between the broker's confirms and its own commits.
+	deliverLanes = 2
 
 	// deliverTimeout bounds one batch, so that a broker that has stopped taking
 	// messages doesn't keep a transaction open for ever. Rows whose outcome is
@@ -98,22 +103,36 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Drain delivers until no row is due and free. It returns what became of the
-// rows it took, and the first error that stopped it.
+// Drain delivers until no row is due and free, in the order of the outbox. It
+// returns what became of the rows it took, and the first error of each lane.
 func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
-	var total Delivered
-	for {
-		batch, err := d.deliverBatch(ctx)
-		total.Confirmed += batch.Confirmed
-		total.Refused += batch.Refused
-		if err != nil || batch.taken < DeliverBatch {
-			return total, err
-		}
-		if err := ctx.Err(); err != nil {
-			return total, err
-		}
+	var turn turn
+	var lanes sync.WaitGroup
+	var total [deliverLanes]Delivered
+	var errs [deliverLanes]error
+	for i := range deliverLanes {
+		lanes.Go(func() {
+			for {
+				batch, err := d.deliverBatch(ctx, &turn)
+				total[i].add(batch)
+				if err != nil || batch.taken < DeliverBatch {
+					errs[i] = err
+					return
+				}
+			}
+		})
 	}
+	lanes.Wait()
+	var sum Delivered
+	for _, t := range total {
+		sum.add(t)
+	}
+	return sum, errors.Join(errs[:]...)
 }
+
+// turn keeps lanes in order: a batch that was read first is sent first. read is
+// given up only when send is held.
+type turn struct{ read, send sync.Mutex }
 
 // DrainUntil drains whenever there may be something to deliver, and a last time
 // when done is closed. It returns what became of all the rows it took, and the
@@ -122,8 +141,7 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 	var total Delivered
 	for last := false; ; {
 		n, err := d.Drain(ctx)
-		total.Confirmed += n.Confirmed
-		total.Refused += n.Refused
+		total.add(n)
 		if err != nil || last {
 			return total, err
 		}
@@ -145,24 +163,29 @@ type Delivered struct {
 	taken int
 }
 
+func (d *Delivered) add(more Delivered) {
+	d.Confirmed += more.Confirmed
+	d.Refused += more.Refused
+}
+
 // deliverBatch locks, sends and deletes one batch. When ctx ends, no more is sent
 // but the transaction is carried to its end: giving up the commit would only
 // send twice what the broker has confirmed.
-func (d *Deliverer) deliverBatch(ctx context.Context) (Delivered, error) {
+func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, error) {
 	if err := ctx.Err(); err != nil {
 		return Delivered{}, err
 	}
 	var done Delivered
 	var unconfirmed error
 	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *sql.Tx) error {
-		rows, err := tx.NextOutbox(commit, d.now(), DeliverBatch)
+		rows, outcomes, err := d.send(ctx, tx, turn)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		done.taken = len(rows)
 		confirmed := make([]int64, 0, len(rows))
 		perQueue := make(map[string]int)
-		for i, err := range d.publish(ctx, rows) {
+		for i, err := range outcomes {
 			row := rows[i]
 			switch {
 			case err == nil:
@@ -189,6 +212,19 @@ func (d *Deliverer) deliverBatch(ctx context.Context) (Delivered, error) {
 	}
 	// What was confirmed is gone from the outbox by now; the rest waits there.
 	return done, unconfirmed
+}
+
+// send locks the next rows and publishes them, in turn with the other lanes.
+func (d *Deliverer) send(ctx context.Context, tx *sql.Tx, turn *turn) ([]sql.OutboxRow, []error, error) {
+	turn.read.Lock()
+	rows, err := tx.NextOutbox(context.WithoutCancel(ctx), d.now(), DeliverBatch)
+	turn.send.Lock()
+	turn.read.Unlock()
+	defer turn.send.Unlock()
+	if err != nil || len(rows) == 0 {
+		return nil, nil, err
+	}
+	return rows, d.publish(ctx, rows), nil
 }
 
 // publish declares the rows' queues and sends the rows, within deliverTimeout. A

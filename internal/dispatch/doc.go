@@ -25,8 +25,9 @@
 //   - Killed before the claim commits: nothing happened.
 //   - Killed after it: the row is sent by whoever delivers next, with the same
 //     task id. Nothing is lost.
-//   - Killed between the broker's confirm and the delete's commit: that batch is
-//     sent again with the same ids. At most DeliverBatch messages a deliverer.
+//   - Killed between the broker's confirms and the delete's commit: that batch,
+//     and the one being sent, are sent again with the same ids. At most twice
+//     DeliverBatch messages a deliverer.
 //   - Connection lost while messages are unconfirmed: their rows stay; the same.
 //   - Unroutable, too large, not serialisable: the row is put off with its reason
 //     and tried again later, each time after twice the delay; the others go on.
