@@ -18,13 +18,19 @@ import (
 // build makes until a signal stops it. A daemon waits for services that are
 // away (its machine may start before theirs), but not for a database that
 // somebody has to migrate first.
-func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, store *sql.Store) ([]daemon.Component, error)) error {
+func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, store *sql.Store) ([]daemon.Component, error)) (err error) {
 	ctx := cmd.Context()
 	store, err := a.openStore(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() {
+		// What was stopped by force may still hold a connection, for which
+		// Close would wait; the end of the process closes it.
+		if !errors.Is(err, daemon.ErrForced) {
+			store.Close()
+		}
+	}()
 	if err := a.waitForDatabase(ctx, store); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before there was anything to stop

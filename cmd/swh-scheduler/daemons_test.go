@@ -25,7 +25,11 @@ const stopBound = 10 * time.Second
 // exit code 0, and says so, but even with debug logs nothing of passwords.
 func TestDaemonsStopOnSignals(t *testing.T) {
 	t.Parallel()
-	config := withPassword(t, services(t)) + journalSection(t, "  consumer_settings: {sasl.password: s3cret, ssl.key.password: s3cret}\n")
+	config := withPassword(t, services(t))
+	if r := ours(t, "-C", configFile(t, config), "task-type", "add", "load-git", "swh.test.LoadGit", "A visit type"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	config += journalSection(t, "  consumer_settings: {sasl.password: s3cret, ssl.key.password: s3cret}\n")
 	for _, args := range [][]string{
 		{"start-runner", "--period", "1"},
 		{"start-runner", "-p", "1", "--with-priority"},

@@ -35,6 +35,7 @@ served.`,
 		priority = false
 		return nil
 	})
+	peerName(flags, "without-priority", "")
 	peerName(flags, "task-type", "task_type_names")
 	peerName(flags, "task-type-pattern", "task_type_patterns")
 

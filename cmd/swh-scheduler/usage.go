@@ -185,6 +185,17 @@ func peerName(flags *pflag.FlagSet, flag, name string) {
 	}
 }
 
+// boolean is a truth value as click reads it, in a word that pflag reads.
+func boolean(text string) string {
+	switch strings.ToLower(text) {
+	case "y", "yes", "on":
+		return "true"
+	case "n", "no", "off":
+		return "false"
+	}
+	return text
+}
+
 // fromEnvironment sets the options of cmd that were not given from environment
 // variables, named as click names them for the peer: SWH_SCHEDULER, then the
 // subcommand, then the parameter. An option that may be repeated takes several
@@ -196,10 +207,16 @@ func fromEnvironment(cmd *cobra.Command, prefix string) error {
 		if peer := f.Annotations[parameter]; peer != nil {
 			name = peer[0]
 		}
+		if name == "" {
+			return // the other word of a pair, of which the first has the variable
+		}
 		variable := strings.ToUpper(strings.ReplaceAll(prefix+"_"+name, "-", "_"))
 		text := os.Getenv(variable)
 		if f.Changed || text == "" || problem != nil {
 			return
+		}
+		if f.Value.Type() == "bool" {
+			text = boolean(text)
 		}
 		values := []string{text}
 		if _, many := f.Value.(pflag.SliceValue); many {
