@@ -154,9 +154,10 @@ func (s *stream) startClient(c *Client) (stop func() int64) {
 // through has all of a member's connections to Kafka go through the proxy, also
 // those to the addresses that the brokers give of themselves.
 func through(c *Client, proxy *testenv.Toxic) *Client {
+	address := proxy.Addr // Restore sets it again
 	c.kafka = append(c.kafka, kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, network, proxy.Addr)
+		return d.DialContext(ctx, network, address)
 	}))
 	return c
 }
