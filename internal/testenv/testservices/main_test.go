@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/services"
+)
+
+// The command learns where the services are, and its exit code is passed on:
+// a failed test run must not look like a good one.
+func TestExecutePassesServicesAndExitCode(t *testing.T) {
+	t.Parallel()
+	s := &services.Services{Endpoints: services.Endpoints{Kafka: "broker:9092"}}
+	for script, want := range map[string]int{
+		`test "$SWH_TEST_KAFKA_BROKERS" = broker:9092`: 0,
+		`exit 7`: 7,
+	} {
+		if code, err := execute(t.Context(), s, []string{"sh", "-c", script}); code != want || err != nil {
+			t.Errorf("%s: exit code %d, error %v; want %d", script, code, err, want)
+		}
+	}
+	if code, err := execute(t.Context(), s, []string{"/no/such/program"}); code == 0 || err == nil {
+		t.Errorf("a program that is not there: exit code %d, error %v", code, err)
+	}
+}
+
+// A command that is told to stop does not count as a success.
+func TestExecuteEndsWhenInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer interrupt()
+	if code, _ := execute(ctx, &services.Services{}, []string{"sleep", "1000"}); code == 0 {
+		t.Errorf("exit code 0 for an interrupted command")
+	}
+}
+
+// In -serve mode the servers' life is the input's: the end of the process that
+// holds the pipe.
+func TestUntilEndEndsWithTheInput(t *testing.T) {
+	t.Parallel()
+	read, write := io.Pipe()
+	ctx := untilEnd(t.Context(), read)
+	if ctx.Err() != nil {
+		t.Fatal("ended before the input did")
+	}
+	_ = write.Close()
+	<-ctx.Done()
+}
