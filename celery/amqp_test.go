@@ -126,6 +126,23 @@ type injector struct {
 	addr string
 	m    sync.Mutex
 	conn net.Conn // to the client connected last
+
+	// flow is held to stop reading from clients, as a broker short of memory
+	// does.
+	flow sync.Mutex
+}
+
+// gated reads while the flow isn't stopped.
+type gated struct {
+	net.Conn
+	flow *sync.Mutex
+}
+
+func (g gated) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	g.flow.Lock()
+	defer g.flow.Unlock()
+	return n, err
 }
 
 func injectInto(t testing.TB, listener net.Listener, target string) *injector {
@@ -151,7 +168,7 @@ func injectInto(t testing.TB, listener net.Listener, target string) *injector {
 			x.conn = client
 			x.m.Unlock()
 			tasks.Go(func() {
-				_, _ = io.Copy(server, client)
+				_, _ = io.Copy(server, gated{client, &x.flow})
 				_ = server.Close()
 			})
 			tasks.Go(func() {

@@ -1,6 +1,7 @@
 package celery
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -83,7 +84,7 @@ func ParseBroker(urls string) (Broker, error) {
 }
 
 func parseNode(raw string, before *node) (node, error) {
-	n := node{heartbeat: defaultHeartbeat, connectTimeout: defaultConnectTimeout}
+	n := node{heartbeat: defaultHeartbeat}
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
 		scheme, rest = "amqp", raw
@@ -147,7 +148,11 @@ func parseNode(raw string, before *node) (node, error) {
 			n.vhost = before.vhost
 		}
 	}
-	return n, n.parseQuery(query)
+	if err := n.parseQuery(query); err != nil {
+		return node{}, err
+	}
+	n.connectTimeout = cmp.Or(n.connectTimeout, defaultConnectTimeout)
+	return n, nil
 }
 
 func (n *node) parseQuery(query string) error {
@@ -244,14 +249,6 @@ func (b Broker) String() string {
 
 // GoString keeps passwords out of %#v as well.
 func (b Broker) GoString() string { return "celery.Broker(" + b.String() + ")" }
-
-// VirtualHost is the virtual host of the first address.
-func (b Broker) VirtualHost() string {
-	if len(b.nodes) == 0 {
-		return ""
-	}
-	return b.nodes[0].vhost
-}
 
 func (n node) String() string {
 	scheme := "amqp"

@@ -63,7 +63,7 @@ type dialer struct {
 	options ConnectionOptions
 	maxBody uint64
 	current int
-	tries   int
+	tries   int // since all was well; whoever dials sets it to 0 then
 }
 
 // dial tries each address once.
@@ -71,12 +71,12 @@ func (d *dialer) dial(ctx context.Context) (*connection, error) {
 	if len(d.broker.nodes) == 0 {
 		return nil, errors.New("no broker address: make one with ParseBroker")
 	}
+	d.tries++
 	var errs []error
 	for range d.broker.nodes {
 		n := d.broker.nodes[d.current]
 		c, err := d.open(ctx, n)
 		if err == nil {
-			d.tries = 0
 			return c, nil
 		}
 		errs = append(errs, fmt.Errorf("connecting to %s: %w", n, err))
@@ -85,11 +85,11 @@ func (d *dialer) dial(ctx context.Context) (*connection, error) {
 			break
 		}
 	}
-	d.tries++
 	return nil, errors.Join(errs...)
 }
 
-// pause is how long to wait before the next try.
+// pause is how long to wait before the next try: from half of a time that
+// doubles with each try to all of it.
 func (d *dialer) pause() time.Duration {
 	p := d.options.MinBackoff << min(max(d.tries-1, 0), 30)
 	if p <= 0 || p > d.options.MaxBackoff {

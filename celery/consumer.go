@@ -106,7 +106,7 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 	for {
 		s, deliveries, err := c.open(ctx)
 		if err == nil {
-			down = false
+			down, c.dialer.tries = false, 0
 			c.log.Info("reading queue", "queue", c.options.Queue, "broker", s.conn.node.String())
 			if err = c.forward(ctx, s, deliveries, out); err == nil {
 				return nil
@@ -136,7 +136,6 @@ func (c *Consumer) open(ctx context.Context) (*consumeSession, <-chan amqp.Deliv
 	ch, deliveries, err := c.consume(conn)
 	if err != nil {
 		conn.close()
-		c.dialer.tries++ // the broker may be there and the queue not
 		return nil, nil, fmt.Errorf("%s: %w", conn.node, err)
 	}
 	s := &consumeSession{conn: conn, channel: ch}

@@ -199,3 +199,89 @@ func captureEvents(t testing.TB, body []byte) {
 		t.Fatal(err)
 	}
 }
+
+// An event that makes no sense is named, and the others of its message are
+// read all the same.
+func TestBadEventsAreNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		body   string
+		types  []string
+		bad    map[int]error // by place in the message
+		unread bool
+	}{
+		{body: `[]`},
+		{body: `{"type": "task-started", "uuid": "u"}`, types: []string{"task-started"}},
+		{body: `[{"type": "a-b"}, {"type": "c"}]`, types: []string{"a-b", "c"}},
+		{body: `[1, 2]`, bad: map[int]error{0: celery.ErrNoObject, 1: celery.ErrNoObject}},
+		{body: `[{"type": "a"}, [], {"uuid": "x"}, {"type": 5}, {"type": "b"}]`, types: []string{"a", "b"},
+			bad: map[int]error{1: celery.ErrNoObject, 2: celery.ErrNoEventType, 3: celery.ErrNoEventType}},
+		{body: `{"uuid": "x"}`, bad: map[int]error{0: celery.ErrNoEventType}},
+		{body: `null`, bad: map[int]error{0: celery.ErrNoObject}},
+		{body: ``, unread: true},
+		{body: `[{"type": "a"}`, unread: true},
+		{body: `{"type": "a"} x`, unread: true},
+	} {
+		events, err := celery.DecodeEvents([]byte(c.body), "application/json; charset=utf-8")
+		types := []string(nil)
+		for _, e := range events {
+			types = append(types, e.Type)
+		}
+		if !slices.Equal(types, c.types) {
+			t.Errorf("%s: %v", c.body, types)
+		}
+		var bad celery.EventErrors
+		errors.As(err, &bad)
+		if len(bad) != len(c.bad) || (err != nil) != (c.unread || len(c.bad) > 0) {
+			t.Errorf("%s: %v", c.body, err)
+		}
+		for _, e := range bad {
+			if !errors.Is(e, c.bad[e.Index]) {
+				t.Errorf("%s: %v", c.body, e)
+			}
+		}
+	}
+	if _, err := celery.DecodeEvents([]byte(`[]`), "application/x-python-serialize"); err == nil {
+		t.Error("pickled events are read")
+	}
+}
+
+// Odd values cost a field, not an event; unknown types are kept as they are.
+func TestOddEventsAreKept(t *testing.T) {
+	t.Parallel()
+	decode := func(body string) (celery.Event, any, error) {
+		t.Helper()
+		events, err := celery.DecodeEvents([]byte(body), "application/json")
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%s: %v, %v", body, events, err)
+		}
+		payload, err := events[0].Decode()
+		return events[0], payload, err
+	}
+	e, payload, err := decode(`{"type": "my-event", "x": [1, NaN, {"y": -Infinity}, "NaN"]}`)
+	if kept, ok := payload.(celery.Event); err != nil || !ok || kept.Type != "my-event" || string(e.Fields["x"]) != `[1, null, {"y": null}, "NaN"]` {
+		t.Errorf("%+v, %v", payload, err)
+	}
+	_, payload, err = decode(`{"type": "task-failed", "uuid": "u", "exception": 5, "traceback": "a\u0000\ud800b", "timestamp": 1e300, "hostname": null}`)
+	f, ok := payload.(celery.TaskFailed)
+	if !ok || f.UUID != "u" || f.Exception != "" || f.Traceback != "a\x00\ufffdb" || !f.Timestamp.IsZero() {
+		t.Errorf("%+v", payload)
+	}
+	var field *celery.FieldError
+	if !errors.As(err, &field) || !strings.Contains(err.Error(), `"exception"`) || !strings.Contains(err.Error(), `"timestamp"`) {
+		t.Errorf("%v", err)
+	}
+	_, payload, err = decode(`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": 15, "expired": null, "timestamp": 1700000000.25}`)
+	if r, ok := payload.(celery.TaskRevoked); err != nil || !ok || !r.Terminated || r.Signal != "15" || r.Expired ||
+		!r.Timestamp.Equal(time.Unix(1700000000, 250_000_000)) {
+		t.Errorf("%+v, %v", payload, err)
+	}
+	// The same in msgpack.
+	events, err := celery.DecodeEvents([]byte("\x91\x83\xa4type\xacworker-elect\xa2id\xa1x\xa6action\x92\x01\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"), "application/x-msgpack")
+	if err != nil || len(events) != 1 {
+		t.Fatal(events, err)
+	}
+	if payload, err := events[0].Decode(); err != nil || payload.(celery.WorkerElect).ID != "x" || string(payload.(celery.WorkerElect).Action) != "[1,null]" {
+		t.Errorf("%+v, %v", payload, err)
+	}
+}

@@ -207,7 +207,7 @@ func (p *Publisher) connected(ctx context.Context) (*publishSession, error) {
 		s, err := p.open(ctx)
 		if err == nil {
 			p.log.Info("connected to the broker", "broker", s.conn.node.String())
-			p.down = false
+			p.down, p.dialer.tries = false, 0
 			p.sessionM.Lock()
 			p.session = s
 			p.sessionM.Unlock()

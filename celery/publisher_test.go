@@ -337,6 +337,66 @@ func TestBlockedBroker(t *testing.T) {
 	}
 }
 
+// A broker that stops reading without a word holds a publisher up in the
+// middle of a message. Ending the context frees it all the same, in bounded
+// time, with every message accounted for.
+func TestStuckBroker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := injectInto(t, listener, hostPort(t, env.URL))
+	p := publisher(t, broker(t, withHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: 50 * time.Millisecond})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	msgs := tasks("queue", 100)
+	for i := range msgs {
+		msgs[i].Args = []byte(`["` + strings.Repeat("x", 1<<20) + `"]`) // more than sockets buffer
+	}
+	x.flow.Lock()
+	var flow sync.Once
+	resume := func() { flow.Do(x.flow.Unlock) }
+	defer resume()
+	ctx, cancel := context.WithTimeout(deadline(t), 100*time.Millisecond)
+	defer cancel()
+	errs := p.Publish(ctx, msgs)
+	resume()
+	_, unconfirmed, unsent := check(t, msgs, errs, taskIDs(t, ch, "queue"))
+	if unconfirmed == 0 || unsent == 0 {
+		t.Errorf("%d unconfirmed, %d unsent", unconfirmed, unsent)
+	}
+}
+
+// A broker that falls silent is left after three heartbeats.
+func TestSilentBroker(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := injectInto(t, listener, hostPort(t, env.URL))
+	p := publisher(t, broker(t, withHost(t, env.URL, x.addr)+"?heartbeat=1;"+env.URL), celery.PublisherOptions{})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	x.m.Lock() // nothing reaches the client any more
+	defer x.m.Unlock()
+	msgs := tasks("queue", 3)
+	for i, err := range p.Publish(deadline(t), msgs) {
+		if !errors.Is(err, celery.ErrUnconfirmed) {
+			t.Errorf("%s: %v", msgs[i].ID, err)
+		}
+	}
+}
+
 // A queue that exists is used as it is, and one that doesn't is made as
 // Celery makes it.
 func TestDeclareQueue(t *testing.T) {

@@ -258,14 +258,14 @@ func (e *encoder) setHeaders(m *TaskMessage, args, kwargs int32) error {
 	}
 	h["stamped_headers"], h["stamps"] = nil, noStamps
 	if len(m.Stamps) > 0 {
+		if err := validTable(m.Stamps); err != nil {
+			return fmt.Errorf("stamps: %w", err)
+		}
 		names := []any{}
 		for _, name := range slices.Sorted(maps.Keys(m.Stamps)) {
 			names = append(names, name)
 		}
 		h["stamped_headers"], h["stamps"] = names, amqp.Table(m.Stamps)
-		if err := h.Validate(); err != nil {
-			return fmt.Errorf("stamps: %w", err)
-		}
 	}
 	// An empty list of arguments is replaced by a tuple before it is shown.
 	h["argsrepr"] = "()"
@@ -279,6 +279,22 @@ func (e *encoder) setHeaders(m *TaskMessage, args, kwargs int32) error {
 		h["kwargsrepr"] = string(e.repr)
 	}
 	return nil
+}
+
+// validTable finds what the library would fail to write only half-way, which
+// costs the connection.
+func validTable(t amqp.Table) error {
+	for name, value := range t {
+		if len(name) > maxShortString {
+			return fmt.Errorf("a name is longer than %d bytes", maxShortString)
+		}
+		if inner, ok := value.(amqp.Table); ok {
+			if err := validTable(inner); err != nil {
+				return err
+			}
+		}
+	}
+	return t.Validate()
 }
 
 var (
