@@ -96,7 +96,7 @@ func journalSection(t *testing.T, more string) string {
 }
 
 // Without its database a daemon says so once, waits, and can still be stopped;
-// when the database comes, it goes on.
+// when the database comes, it goes on. One that goes away later is no different.
 func TestDaemonWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	dsn, err := url.Parse(testenv.Database(t))
@@ -123,6 +123,12 @@ func TestDaemonWaitsForItsDatabase(t *testing.T) {
 	if n := strings.Count(p.log(), "is not reachable"); n != 1 {
 		t.Errorf("said %d times that the database is away, want 1", n)
 	}
+
+	torn := start(t, "-C", config, "start-runner", "-p", "1")
+	torn.logs(t, "msg=started")
+	proxy.Cut()
+	torn.logs(t, "is not reachable; retrying")
+	torn.stop(t, syscall.SIGTERM, stopBound)
 	if strings.Contains(p.log()+stopped.log(), "s3cret") {
 		t.Error("the password is in the log")
 	}
