@@ -627,11 +627,21 @@ func (s sides) readListers(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ids := rapid.SliceOfN(drawnListers, 0, 4).Draw(t, "ids")
+	some, err := s.store.ListersByID(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
+		method string
 		kwargs map[string]any
 		ours   []scheduler.Lister
-	}{{nil, listers}, {map[string]any{"with_first_visits_to_schedule": true}, due}} {
-		want := s.peer.must(t, "get_listers", c.kwargs).([]any)
+	}{
+		{"get_listers", nil, listers},
+		{"get_listers", map[string]any{"with_first_visits_to_schedule": true}, due},
+		{"get_listers_by_id", map[string]any{"lister_ids": ids}, some},
+	} {
+		want := s.peer.must(t, c.method, c.kwargs).([]any)
 		got := plainList(t, c.ours, plainLister)
 		for _, list := range [][]any{want, got} {
 			for _, l := range list {

@@ -49,6 +49,12 @@
 // try again. [Store.CheckVersion] tells whether the database is one that this
 // program can work with at all. No error holds a password.
 //
+// # Poolers
+//
+// Behind PgBouncer in transaction mode, add default_query_exec_mode=exec to the
+// DSN, so that no prepared statement is expected to outlive its transaction.
+// Migrations need a direct connection: their lock belongs to the session.
+//
 // # Time
 //
 // Times are UTC, to the microsecond. Intervals become time.Duration as the peer's

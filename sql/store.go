@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,7 +52,11 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	}
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		scanTimesAsUTC(conn.TypeMap())
+		types := conn.TypeMap()
+		scanTimesAsUTC(types)
+		// For the modes without prepared statements, where the server doesn't tell
+		// a parameter's type.
+		types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
 		return nil
 	}
 	// The pool outlives the context of this call: it lives until Close.
@@ -91,6 +96,3 @@ func (s *Store) InTx(ctx context.Context, do func(context.Context, *Tx) error) e
 		return do(ctx, &Tx{asker: asker{q: s.q.WithTx(tx)}, tx: tx})
 	})
 }
-
-// Pgx is the transaction itself, for what has no method here.
-func (tx *Tx) Pgx() pgx.Tx { return tx.tx }
