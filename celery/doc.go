@@ -39,6 +39,12 @@
 // A [QueueInspector] gives an upper bound of a queue's length that is exact
 // whenever it can be: see [QueueInspector.Length].
 //
+// # Remote control
+//
+// A [Control] sends commands to running workers and gathers their replies. It
+// keeps no state: each call has a connection of its own, and a worker that
+// doesn't reply in time is simply not among the replies.
+//
 // # Two connections
 //
 // RabbitMQ stops reading from connections that publish while it is short of

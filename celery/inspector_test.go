@@ -110,9 +110,18 @@ func TestLengthWithPrefetchLimits(t *testing.T) {
 // empty it, the queue never holds more than its limit.
 func TestQueueIsNeverOverfilled(t *testing.T) {
 	t.Parallel()
-	const limit, prefetch, consumers, total = 60, 10, 3, 3000
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			neverOverfilled(t, kind)
+		})
+	}
+}
+
+func neverOverfilled(t *testing.T, kind string) {
+	const limit, prefetch, consumers, total = 60, 10, 3, 2000
 	env := testenv.RabbitMQ(t)
-	declare(t, channel(t, env.URL), "queue", nil)
+	declare(t, channel(t, env.URL), "queue", amqp.Table{"x-queue-type": kind})
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
 	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 

@@ -257,7 +257,8 @@ type inFlight struct {
 
 // Publish sends messages in order and waits for the broker's answers. The
 // result has one element a message; nil means that the broker has taken it.
-// The package comment lists what else there may be.
+// The package comment lists what else there may be. Queues are not made here:
+// see [Publisher.DeclareQueue].
 func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
 	c := publishCall{p: p, msgs: msgs, errs: make([]error, len(msgs))}
 	caller, end, err := p.begin(ctx)
@@ -398,6 +399,7 @@ func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) 
 		// A part of it may have gone out, or all of it.
 		s.release()
 		s.end()
+		s.conn.kill()
 		return false, fmt.Errorf("%w: task %s to queue %q: %w", ErrUnconfirmed, m.ID, m.Queue, err)
 	}
 }
