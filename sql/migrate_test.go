@@ -122,6 +122,9 @@ func TestMigratePeersDatabase(t *testing.T) {
 	if left := texts(t, conn, "select nspname from pg_namespace where nspname = 'scheduler_go'"); len(left) > 0 {
 		t.Error("going back left the schema scheduler_go")
 	}
+	if left := texts(t, conn, "select tgname from pg_trigger where not tgisinternal"); len(left) != 1 {
+		t.Errorf("going back left the triggers %v, want the peer's one", left)
+	}
 	if err := sql.DropOwn(t.Context(), dsn); err != nil {
 		t.Errorf("going back twice: %v", err)
 	}
