@@ -67,31 +67,35 @@ func waitReady(t testing.TB, brokerURL, queue string, n int) {
 	})
 }
 
-// bindings are those of a queue as the management API shows them.
-func bindings(t testing.TB, env testenv.Broker, queue string) string {
+// manage calls the management API and returns what it answers.
+func manage(t testing.TB, env testenv.Broker, method, path, body string) string {
 	t.Helper()
-	u, err := url.Parse(env.ManagementURL)
+	request, err := http.NewRequest(method, strings.TrimSuffix(env.ManagementURL, "/")+"/"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	request.Header.Set("Content-Type", "application/json")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s: %s: %v", method, path, response.Status, text, err)
+	}
+	return string(text)
+}
+
+// bindings are those of a queue as the management API shows them.
+func bindings(t testing.TB, env testenv.Broker, queue string) string {
+	t.Helper()
 	b, err := url.Parse(env.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Get(strings.TrimSuffix(u.String(), "/") + "/api/queues/" +
-		url.PathEscape(b.Path[1:]) + "/" + url.PathEscape(queue) + "/bindings")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = response.Body.Close()
-		http.DefaultClient.CloseIdleConnections()
-	}()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s: %v", response.Status, text, err)
-	}
-	return string(text)
+	return manage(t, env, http.MethodGet, "api/queues/"+url.PathEscape(b.Path[1:])+"/"+url.PathEscape(queue)+"/bindings", "")
 }
 
 func hostPort(t testing.TB, brokerURL string) string {

@@ -44,7 +44,7 @@ type connection struct {
 }
 
 // kill closes the socket without ceremony, which frees whoever is stuck in it.
-func (c *connection) kill() { c.socket.Close() }
+func (c *connection) kill() { _ = c.socket.Close() }
 
 // closeTimeout bounds saying goodbye to the broker.
 const closeTimeout = 2 * time.Second
@@ -109,18 +109,18 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 	if n.secure {
 		config, err := n.tlsConfig(d.options.TLS)
 		if err != nil {
-			raw.Close()
+			_ = raw.Close()
 			return nil, err
 		}
 		secure := tls.Client(raw, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			raw.Close()
+			_ = raw.Close()
 			return nil, fmt.Errorf("TLS: %w", err)
 		}
 		raw = secure
 	}
 	socket := newFramedConn(raw, d.maxBody)
-	stop := context.AfterFunc(ctx, func() { socket.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	sasl := amqp.Authentication(&amqp.PlainAuth{Username: n.user, Password: n.password})
 	if n.external {
 		sasl = &amqp.ExternalAuth{}
@@ -141,7 +141,7 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		socket.Close()
+		_ = socket.Close()
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w (%w)", ctx.Err(), err)
 		}

@@ -18,7 +18,7 @@ func ExamplePublisher_Publish() {
 		log.Fatal(err)
 	}
 	p := celery.NewPublisher(b, celery.PublisherOptions{})
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	if err := p.DeclareQueue(ctx, "images"); err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,7 @@
 package celery
 
+import "net/http"
+
 // Address is one node of a broker, for tests.
 type Address struct {
 	Host           string
@@ -33,4 +35,15 @@ func Encode() func(*TaskMessage) error {
 		_, err := e.encode(m)
 		return err
 	}
+}
+
+// ManagementURL is where the management API of a broker's first address is
+// looked for.
+func (b Broker) ManagementURL() string {
+	m := management{client: &http.Client{}}
+	u, err := m.base(b.nodes[0])
+	if err != nil {
+		return err.Error()
+	}
+	return u.String()
 }

@@ -136,7 +136,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		if err := c.nextFrame(); err != nil {
 			// A writer may be stuck in a full socket while holding locks that the
 			// library needs to shut down: closing frees it.
-			c.Close()
+			_ = c.Close()
 			return 0, err
 		}
 	}

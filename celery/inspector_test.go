@@ -1,18 +1,20 @@
 package celery_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
@@ -240,7 +242,7 @@ func TestLengthWithoutManagement(t *testing.T) {
 		var log lockedBuffer
 		q := inspector(t, broker(t, env.URL), url, celery.InspectorOptions{Logger: textLogger(&log), Timeout: 50 * time.Millisecond})
 		for range 3 {
-			if diff := cmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5}, length(t, q, "queue", 5)); diff != "" {
+			if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5}, length(t, q, "queue", 5)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
@@ -267,4 +269,53 @@ func TestLengthWithoutBroker(t *testing.T) {
 		_, err := q.Length(deadline(t), "queue", 0)
 		return err
 	})
+}
+
+// The management API is on the broker's host, its port + 10,000, served as the
+// broker is.
+func TestManagementURL(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"amqp://u:p@h//":      "http://h:15672",
+		"amqp://h:5673":       "http://h:15673",
+		"amqps://h":           "https://h:15671",
+		"amqp://[::1]/":       "http://[::1]:15672",
+		"amqp://a;amqp://b:1": "http://a:15672",
+	} {
+		if got := broker(t, url).ManagementURL(); got != want {
+			t.Errorf("%s: %s, not %s", url, got, want)
+		}
+	}
+}
+
+// Virtual hosts may have any name, in the broker's URL and in the management
+// API's.
+func TestOddVirtualHost(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	u, err := url.Parse(env.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := u.Path[1:] + "/a b%2F?#é;"
+	escaped := url.PathEscape(name)
+	user := cmp.Or(u.User.Username(), "guest")
+	manage(t, env, http.MethodPut, "api/vhosts/"+escaped, "")
+	t.Cleanup(func() { manage(t, env, http.MethodDelete, "api/vhosts/"+escaped, "") })
+	manage(t, env, http.MethodPut, "api/permissions/"+escaped+"/"+url.PathEscape(user), `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	u.Path, u.RawPath = "", ""
+	b := broker(t, strings.TrimSuffix(u.String(), "/")+"/"+strings.ReplaceAll(escaped, ";", "%3B"))
+
+	p := publisher(t, b, celery.PublisherOptions{})
+	if err := p.DeclareQueue(deadline(t), "queue"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Publish(deadline(t), tasks("queue", 3))...); err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	q := inspector(t, b, env.ManagementURL, celery.InspectorOptions{Logger: textLogger(&log)})
+	if l := length(t, q, "queue", 3); l != (celery.QueueLength{Exists: true, Ready: 3}) || log.String() != "" {
+		t.Errorf("%+v\n%s", l, &log)
+	}
 }

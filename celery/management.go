@@ -151,7 +151,7 @@ func (m *management) get(ctx context.Context, n node, into any, query url.Values
 	if err != nil {
 		return fmt.Errorf("management API: %w", err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body := io.LimitReader(response.Body, maxAnswer)
 	switch {
 	case response.StatusCode == http.StatusNotFound:

@@ -82,7 +82,7 @@ func onChannel(conn *amqp.Connection, f func(*amqp.Channel) error) error {
 	if err != nil {
 		return err
 	}
-	defer ch.Close()
+	defer func() { _ = ch.Close() }()
 	return f(ch)
 }
 
