@@ -93,20 +93,26 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 // visitTypes are those asked for, else those of the task types that load
-// something. The only error is that ctx ended.
+// something, as soon as there is one. The only error is that ctx ended.
 func (s *Scheduler) visitTypes(ctx context.Context) ([]string, error) {
 	if len(s.VisitTypes) > 0 {
 		return s.VisitTypes, nil
 	}
 	service := daemon.NewService(s.Log, "PostgreSQL")
 	var backoff daemon.Backoff
+	told := false
 	for {
 		types, err := s.Store.TaskTypes(ctx)
 		if err == nil {
 			service.OK()
-			return loaders(types), nil
-		}
-		if ctx.Err() == nil {
+			if visitTypes := loaders(types); len(visitTypes) > 0 {
+				return visitTypes, nil
+			}
+			if !told {
+				told = true
+				s.Log.Warn("there is no task type load-*, so there is nothing to visit; waiting for one")
+			}
+		} else if ctx.Err() == nil {
 			service.Failed(err)
 		}
 		if err := backoff.Wait(ctx); err != nil {

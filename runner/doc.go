@@ -28,6 +28,8 @@
 //     A lister without an instance name gets its own origins only; the peer takes
 //     those of every instance of that name.
 //
+// LostRuns, off unless configured, gives up runs that never come back.
+//
 // # Failures
 //
 // A type that fails doesn't keep the others from being served; the pass reports

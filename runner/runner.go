@@ -180,7 +180,7 @@ func (r *Runner) wanted(name string) bool {
 
 // claim fills the free slots of one type's queue.
 func (r *Runner) claim(ctx context.Context, tt scheduler.TaskType) (int, error) {
-	queue := dispatch.Queue{Name: r.queueOf(tt), Limit: tt.MaxQueueLength}
+	queue := dispatch.Queue{Name: queueOf(tt, r.WithPriority), Limit: tt.MaxQueueLength}
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
 		if free == 0 || !r.WithPriority && !worthRefilling(free, tt.MaxQueueLength) {
 			return 0, nil
@@ -203,9 +203,9 @@ const (
 
 // queueOf is where a type's tasks go: the peer's routes send Celery tasks named
 // swh.… to the queue of their own name.
-func (r *Runner) queueOf(tt scheduler.TaskType) string {
+func queueOf(tt scheduler.TaskType, withPriority bool) string {
 	switch {
-	case r.WithPriority:
+	case withPriority:
 		return saveCodeNow + tt.BackendName
 	case strings.HasPrefix(tt.BackendName, "swh."):
 		return tt.BackendName

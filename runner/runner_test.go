@@ -71,8 +71,7 @@ func TestQueueOf(t *testing.T) {
 		{"other.task", true, "save_code_now:other.task"},
 		{"swhx", false, "celery"},
 	} {
-		r := &Runner{Options: Options{WithPriority: tc.withPriority}}
-		if got := r.queueOf(scheduler.TaskType{BackendName: tc.backend}); got != tc.want {
+		if got := queueOf(scheduler.TaskType{BackendName: tc.backend}, tc.withPriority); got != tc.want {
 			t.Errorf("%q, priority %v: got %q, want %q", tc.backend, tc.withPriority, got, tc.want)
 		}
 	}

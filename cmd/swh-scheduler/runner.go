@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"maps"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"swh-scheduler/internal/daemon"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql"
 )
@@ -15,6 +18,7 @@ func newStartRunner(a *app) *cobra.Command {
 		types    []string
 		patterns []string
 		priority bool
+		lost     time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "start-runner [OPTIONS]",
@@ -36,6 +40,7 @@ served.`,
 		return nil
 	})
 	peerName(flags, "without-priority", "")
+	flags.DurationVar(&lost, "lost-after", 0, "give up runs that nothing is heard of for `DURATION` (such as 36h), where the configuration's lost_after says nothing else; needs a period")
 	peerName(flags, "task-type", "task_type_names")
 	peerName(flags, "task-type-pattern", "task_type_patterns")
 
@@ -52,8 +57,25 @@ served.`,
 				o.Listen = store.ListenPriorityTasks
 			}
 			r := runner.New(o)
-			return sender{name: "runner", run: r.Run, once: r.Drain}, nil
+			return sender{name: "runner", run: r.Run, once: r.Drain, also: a.lostRuns(store, d, lost, priority)}, nil
 		})
 	})
 	return cmd
+}
+
+// lostRuns is the sweep for lost runs, if it is asked for: by the runner of tasks
+// without priority, for all tasks.
+func (a *app) lostRuns(store *sql.Store, d *dispatcher, otherwise time.Duration, priority bool) []daemon.Component {
+	after := maps.Clone(a.config.LostAfter)
+	if _, ok := after["default"]; !ok && otherwise > 0 {
+		if after == nil {
+			after = map[string]time.Duration{}
+		}
+		after["default"] = otherwise
+	}
+	if len(after) == 0 || priority {
+		return nil
+	}
+	l := runner.NewLostRuns(runner.LostOptions{Store: store, Lengths: d.inspector, Log: a.log, Reg: a.metrics, After: after})
+	return []daemon.Component{{Name: "sweep for lost runs", Run: l.Run}}
 }

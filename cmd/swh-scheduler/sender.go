@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ type sender struct {
 	name string
 	run  func(ctx context.Context) error
 	once func(ctx context.Context) (claimed int, err error)
+	also []daemon.Component // of the daemon
 }
 
 // send runs what build makes with the deliverer beside it: as a daemon, or if
@@ -36,7 +38,7 @@ func (a *app) send(cmd *cobra.Command, period int, build func(ctx context.Contex
 	if period > 0 {
 		return a.runDaemon(cmd, func(ctx context.Context, store *sql.Store) ([]daemon.Component, error) {
 			d, s, err := prepare(ctx, store)
-			return []daemon.Component{{Name: s.name, Run: s.run}, d.deliver()}, err
+			return slices.Concat([]daemon.Component{{Name: s.name, Run: s.run}}, s.also, []daemon.Component{d.deliver()}), err
 		})
 	}
 	return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {

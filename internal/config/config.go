@@ -25,6 +25,10 @@ type Config struct {
 	NoOriginsScheduledBackoff time.Duration
 	// QueueFullBackoff is the wait of one whose queue is full.
 	QueueFullBackoff time.Duration
+	// LostAfter is how long a run of a task may be silent before it is given up,
+	// by task type; that of "default" is for the others. None is given up unless
+	// it is there.
+	LostAfter map[string]time.Duration
 
 	lines map[string]int // of the keys that the file has
 }

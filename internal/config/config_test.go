@@ -79,6 +79,7 @@ scheduling_policy:
   ipfs: [*lister]
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
+lost_after: {default: 2 days, load-git: 36000}
 storage: {cls: remote, url: x}
 sentry: null
 `
@@ -112,6 +113,7 @@ func TestLoad(t *testing.T) {
 	}}, first}
 	want.SchedulingPolicy["ipfs"] = []scheduler.WeightedPolicy{first}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
+	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
 	}
@@ -139,6 +141,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
+	want.LostAfter = got.LostAfter
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
 	}
@@ -180,6 +183,8 @@ func TestErrors(t *testing.T) {
 		{"scheduler: {db: !s3cret x}", "F:1:17: scheduler.db must be a text, not a value with a tag or form that is not known here (quote a text that begins with !)"},
 		{"scheduler: {max_pool_conns: 0}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1"},
 		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
+		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0; a task type whose runs are never given up is left out"},
+		{base + "lost_after: 2 days", "F:2:13: lost_after must be a mapping from task types to durations, not a text"},
 		{base + "journal:\n  batch_size: -1", "F:3:15: journal.batch_size must be a whole number of at least 1"},
 		{base + "journal:\n  batch_size: many", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
 		{base + "journal:\n  batch_size: 1e3", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
@@ -415,7 +420,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			text := strings.ReplaceAll(full[:i], secret, "x") + planted + strings.ReplaceAll(full[i:], secret, "x")
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
-				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy = "", "", nil, nil // addresses and names, not secrets
+				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter = "", "", nil, nil, nil // addresses and names, not secrets
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}
 			fmt.Fprintln(&out, c, warnings, err)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -113,8 +114,23 @@ func (c *Config) read(root value) {
 		"scheduling_policy":            func(v value) { schedulingPolicy(v, c.SchedulingPolicy) },
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
+		"lost_after":                   func(v value) { c.LostAfter = lostAfter(v) },
 	}
 	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
+}
+
+func lostAfter(v value) map[string]time.Duration {
+	if v.isNull() {
+		return nil
+	}
+	after := map[string]time.Duration{}
+	for _, e := range v.entries("a mapping from task types to durations") {
+		after[e.name] = e.cooldown()
+		if after[e.name] == 0 {
+			e.problem("must be a duration above 0; a task type whose runs are never given up is left out")
+		}
+	}
+	return after
 }
 
 func (s *Scheduler) read(v value) {

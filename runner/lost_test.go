@@ -1,0 +1,141 @@
+package runner_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/runner"
+	"swh-scheduler/sql"
+)
+
+// A run is given up when it was silent for its type's time and no worker can
+// find it: started, or gone from an empty queue. Its task is then retried, or
+// not, by its type's rules for a failure; every other run is left alone.
+func TestSilentRunsAreLostOnce(t *testing.T) {
+	t.Parallel()
+	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	mq := testenv.RabbitMQ(t)
+	for _, statement := range []string{
+		`insert into task_type (type, description, backend_name) values
+			('quick', '', 'swh.quick'), ('slow', '', 'swh.slow'), ('kept', '', 'swh.kept'), ('queued', '', 'swh.queued')`,
+		// Runs by task: what they are, of which type, how old, with how many retries.
+		`with cases(id, type, status, age, retries, policy, priority) as (values
+			(1, 'quick', 'started', interval '2 hours', 1, 'oneshot', null),
+			(2, 'quick', 'started', interval '2 hours', 0, 'oneshot', null),
+			(3, 'quick', 'scheduled', interval '2 hours', 0, 'recurring', null),
+			(4, 'quick', 'started', interval '30 min', 0, 'oneshot', null),
+			(5, 'quick', 'eventful', interval '2 hours', 0, 'oneshot', null),
+			(6, 'slow', 'started', interval '2 hours', 0, 'oneshot', null),
+			(7, 'slow', 'started', interval '11 hours', 0, 'oneshot', null),
+			(8, 'queued', 'scheduled', interval '11 hours', 0, 'oneshot', null),
+			(9, 'queued', 'started', interval '11 hours', 0, 'oneshot', null),
+			(10, 'queued', 'scheduled', interval '11 hours', 0, 'oneshot', 'high'),
+			(11, 'quick', 'scheduled', interval '2 hours', 0, 'oneshot', null)
+		), tasks as (
+			insert into task (id, type, arguments, next_run, current_interval, status, policy, retries_left, priority)
+			select id, type, '{}', now(), '1 day', 'next_run_scheduled', policy::task_policy, retries, priority::task_priority from cases
+		)
+		insert into task_run (task, backend_id, scheduled, started, status)
+		select id, '00000000-0000-0000-0000-0000000000' || lpad(id::text, 2, '0'), now() - age,
+		       case when status <> 'scheduled' then now() - age end, status::task_run_status from cases`,
+		// One was claimed and never sent.
+		`insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs)
+			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}')`,
+	} {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	// A queue with a message may hold any run's.
+	conn, err := amqp.Dial(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("swh.queued", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.PublishWithContext(t.Context(), "", "swh.queued", false, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	address, err := celery.ParseBroker(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(address, mq.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	l := runner.NewLostRuns(runner.LostOptions{
+		Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		After: map[string]time.Duration{"quick": time.Hour, "default": 10 * time.Hour},
+	})
+	want := []string{
+		"1 lost next_run_not_scheduled 0", // the retry is used
+		"10 lost disabled 0",              // its own queue is empty
+		"11 scheduled next_run_scheduled 0",
+		"2 lost disabled 0",
+		"3 lost next_run_not_scheduled 0",
+		"4 started next_run_scheduled 0",
+		"5 eventful next_run_scheduled 0",
+		"6 started next_run_scheduled 0",
+		"7 lost disabled 0",
+		"8 scheduled next_run_scheduled 0",
+		"9 lost disabled 0",
+	}
+	for _, lost := range []int{6, 0} { // the second sweep finds nothing more
+		n, err := l.RunOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := store.Pool().Query(t.Context(), `select t.id || ' ' || r.status || ' ' || t.status || ' ' || t.retries_left
+			from task t join task_run r on r.task = t.id order by t.id::text`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || n != lost {
+			t.Errorf("%d runs lost, want %d (-want +got):\n%s", n, lost, diff)
+		}
+	}
+}
+
+// Nothing is given up unless it is asked for.
+func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if _, err := store.Pool().Exec(t.Context(), `
+		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a') returning type),
+		     t as (insert into task (type, arguments, next_run, status, policy) select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt returning id)
+		insert into task_run (task, backend_id, scheduled, started, status) select id, 'x', now() - interval '1 year', now() - interval '1 year', 'started' from t`); err != nil {
+		t.Fatal(err)
+	}
+	l := runner.NewLostRuns(runner.LostOptions{
+		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		After: map[string]time.Duration{"b": time.Hour},
+	})
+	if n, err := l.RunOnce(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d runs lost, %v", n, err)
+	}
+}

@@ -1,0 +1,27 @@
+-- SilentRuns lists runs of some task types, scheduled or started before a moment
+-- and not ended, whose tasks still wait for them. It reads all of task_run: for
+-- a sweep now and then. No message of theirs is in the outbox.
+-- name: SilentRuns :many
+select r.id, r.status, t.type, (t.priority is not null)::boolean as with_priority
+from task_run r
+join task t on t.id = r.task
+join (select unnest(@types::text[]) as type, unnest(@before::timestamptz[]) as before) limits on limits.type = t.type
+where r.status in ('scheduled', 'started')
+  and coalesce(r.started, r.scheduled) < limits.before
+  and t.status = 'next_run_scheduled'
+  and not exists (select from scheduler_go.outbox o where o.task_id::text = r.backend_id)
+order by r.id
+limit @max_runs;
+
+-- LoseRuns ends runs as lost, unless something was heard of them meanwhile; the
+-- peer's trigger then has their tasks retried by the rules of a failure.
+-- name: LoseRuns :execrows
+with silent as (
+  select r.id from task_run r
+  join (select unnest(@ids::bigint[]) as id, unnest(@statuses::text[]) as status) seen on seen.id = r.id
+  where r.status = seen.status::task_run_status
+  order by r.id
+  for update of r
+)
+update task_run r set status = 'lost', ended = @now::timestamptz
+from silent where silent.id = r.id;
