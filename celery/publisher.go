@@ -64,6 +64,8 @@ var (
 	// ErrNotSent says that a message was not sent: the broker doesn't have it.
 	ErrNotSent = errors.New("not sent")
 
+	errWaited = errors.New("the broker couldn't take it within the time allowed (MaxWait)")
+
 	// ErrClosed says that the publisher or consumer was closed by its owner.
 	ErrClosed = errors.New("closed")
 )
@@ -106,6 +108,7 @@ type Publisher struct {
 	close context.CancelFunc
 
 	calls    sync.WaitGroup // calls that Close waits for
+	tasks    sync.WaitGroup // goroutines that end with a session; started by calls
 	callsM   sync.Mutex
 	isClosed bool
 
@@ -145,8 +148,8 @@ func (p *Publisher) Close() error {
 	p.calls.Wait()
 	if s := p.current(); s != nil {
 		s.conn.close()
-		s.tasks.Wait()
 	}
+	p.tasks.Wait()
 	return nil
 }
 
@@ -197,11 +200,8 @@ func (p *Publisher) connected(ctx context.Context) (*publishSession, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if s := p.current(); s != nil {
-		if s.alive() {
-			return s, nil
-		}
-		s.tasks.Wait()
+	if s := p.current(); s != nil && s.alive() {
+		return s, nil
 	}
 	for {
 		s, err := p.open(ctx)
@@ -243,7 +243,7 @@ func (p *Publisher) open(ctx context.Context) (*publishSession, error) {
 		return nil, fmt.Errorf("opening a channel on %s: %w", conn.node, err)
 	}
 	s := newPublishSession(conn, ch, p.options.MaxInFlight)
-	s.tasks.Go(func() { s.watch(p.log, p.options.OnBlocked) })
+	p.tasks.Go(func() { s.watch(p.log, p.options.OnBlocked) })
 	return s, nil
 }
 
@@ -341,7 +341,7 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 	}
 	if c.p.options.MaxWait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.p.options.MaxWait)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.p.options.MaxWait, errWaited)
 		defer cancel()
 	}
 	for {
@@ -438,7 +438,7 @@ func (c *publishCall) drain(ctx context.Context) {
 		m := &c.msgs[f.index]
 		c.errs[f.index] = fmt.Errorf("%w: task %s to queue %q: %w", ErrUnconfirmed, m.ID, m.Queue, context.Cause(ctx))
 		// The slot is free again, and a return forgotten, once the answer comes.
-		f.session.tasks.Go(func() {
+		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
 			_ = f.result(m)
 		})

@@ -13,7 +13,6 @@ import (
 type publishSession struct {
 	conn    *connection
 	channel *amqp.Channel
-	tasks   sync.WaitGroup // goroutines that end with the session
 
 	slots chan struct{} // one token a message in flight
 

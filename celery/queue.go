@@ -25,7 +25,7 @@ func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
 	// The library's calls know no context, and the connection is shared: a call
 	// that takes too long is left to end with the connection.
 	done := make(chan error, 1)
-	s.tasks.Go(func() { done <- declareQueue(s.conn.Connection, queue) })
+	p.tasks.Go(func() { done <- declareQueue(s.conn.Connection, queue) })
 	select {
 	case err = <-done:
 	case <-ctx.Done():
