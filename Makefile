@@ -15,6 +15,10 @@ SERVICES := go run ./internal/testenv/testservices
 TESTFLAGS ?=
 PACKAGES  ?= ./...
 
+# What `make bench` runs, and how long each part.
+BENCH     ?= .
+BENCHTIME ?= 1x
+
 .PHONY: help build test bench demo demo-stop lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
@@ -26,8 +30,8 @@ build: ## Build bin/swh-scheduler, static
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) go test $(TESTFLAGS) $(PACKAGES)
 
-bench: ## Run the benchmarks on real services (PACKAGES)
-	@$(ALL) $(SERVICES) go test -run '^$$' -bench . -benchmem $(TESTFLAGS) $(PACKAGES)
+bench: ## Measure ours and the peer side by side, and print the ratios (PACKAGES, BENCH, BENCHTIME)
+	@$(ALL) sh -c '$(SERVICES) go test -run "^$$" -bench "$(BENCH)" -benchtime $(BENCHTIME) -timeout 3h -p 1 $(TESTFLAGS) $(PACKAGES) | go run ./internal/bench/ratios'
 
 demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHORT=1 is a small one
 	@$(ALL) sh -c 'go build -o bin/demo ./deploy/demo && exec bin/demo'
