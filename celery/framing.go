@@ -44,19 +44,18 @@ type framedConn struct {
 
 	// Incoming, touched only by the library's reader.
 	reader   *bufio.Reader
-	maxBody  uint64            // 0: no limit
+	maxBody  uint64            // 0: no limit, and incoming frames aren't looked at
 	left     map[uint16]uint64 // body bytes still let through, by channel
 	frame    []byte            // reused
 	unserved []byte            // the part of frame not yet handed over
 }
 
 func newFramedConn(conn net.Conn, maxBody uint64) *framedConn {
-	return &framedConn{
-		Conn:    conn,
-		reader:  bufio.NewReaderSize(conn, 64<<10),
-		maxBody: maxBody,
-		left:    map[uint16]uint64{},
+	c := &framedConn{Conn: conn, maxBody: maxBody}
+	if maxBody > 0 {
+		c.reader, c.left = bufio.NewReaderSize(conn, 64<<10), map[uint16]uint64{}
 	}
+	return c
 }
 
 func (c *framedConn) Close() (err error) {
@@ -131,18 +130,22 @@ func appendWithPriority(out, frame []byte) []byte {
 	return out
 }
 
-func (c *framedConn) Read(p []byte) (int, error) {
-	for len(c.unserved) == 0 {
-		if err := c.nextFrame(); err != nil {
-			// A writer may be stuck in a full socket while holding locks that the
-			// library needs to shut down: closing frees it.
-			_ = c.Close()
-			return 0, err
+func (c *framedConn) Read(p []byte) (n int, err error) {
+	if c.maxBody == 0 {
+		n, err = c.Conn.Read(p)
+	} else {
+		for len(c.unserved) == 0 && err == nil {
+			err = c.nextFrame()
 		}
+		n = copy(p, c.unserved)
+		c.unserved = c.unserved[n:]
 	}
-	n := copy(p, c.unserved)
-	c.unserved = c.unserved[n:]
-	return n, nil
+	if err != nil {
+		// A writer may be stuck in a full socket while holding locks that the
+		// library needs to shut down: closing frees it.
+		_ = c.Close()
+	}
+	return n, err
 }
 
 // nextFrame reads one frame and leaves in unserved what the library may see
@@ -161,9 +164,6 @@ func (c *framedConn) nextFrame() error {
 		return err
 	}
 	c.unserved = c.frame
-	if c.maxBody == 0 {
-		return nil
-	}
 	channel := binary.BigEndian.Uint16(c.frame[1:])
 	switch c.frame[0] {
 	case frameHeader:
