@@ -9,7 +9,8 @@ ALL  := deploy/local/run all
 SQLC        := env CGO_ENABLED=0 go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-SERVICES := go run ./internal/testenv/testservices
+# Not by `go run`, which goes on after Ctrl-C while it builds.
+SERVICES := sh -c 'go build -o bin/testservices ./internal/testenv/testservices && exec bin/testservices "$$@"' --
 
 # Arguments of `go test`: make test TESTFLAGS='-race' PACKAGES=./celery/...
 TESTFLAGS ?=
