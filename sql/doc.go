@@ -13,7 +13,8 @@
 // What we add lives in the schema scheduler_go, made by numbered migrations
 // (the files in migrations/) and recorded in scheduler_go.migrations. It can be
 // dropped again ([DropOwn]); the peer then finds its database as it left it.
-// The peer reads and writes nothing there.
+// The peer reads and writes nothing there, but triggers on its tables note there
+// what it changes (see candidates.go).
 //
 // # Queries
 //
@@ -30,7 +31,8 @@
 // because whoever changes a row on what it read has locked it first. Locks are
 // taken in one order, so that no two programs wait for each other:
 //
-//  1. the advisory lock of a queue ([Tx.LockQueue]) or of a visit type,
+//  1. the advisory lock of a queue ([Tx.LockQueue]), of a visit type, of candidates,
+//     in this order,
 //  2. rows of task_run, by id,
 //  3. rows of task, by id (a claim waits for none: it skips locked ones),
 //  4. rows of origin_visit_stats, by URL and visit type,

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"path"
@@ -60,7 +61,9 @@ const lockPoll = 200 * time.Millisecond
 // (ErrUnsupported). Several may run at once: they wait for each other.
 //
 // The peer's schema is made in one transaction and each migration in another,
-// so that one that fails can be run again once the cause is gone.
+// so that one that fails can be run again once the cause is gone. Candidates
+// (see candidates.go) are built while others work, and the build can be
+// interrupted: the next run goes on with it.
 //
 // It needs a direct connection: behind a pooler that shares connections between
 // transactions (PgBouncer), the lock would not hold.
@@ -95,9 +98,11 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 			report.CreatedBase = true
 		}
 		if len(status.Pending) > 0 {
-			report.Applied, err = applyMigrations(ctx, conn, log)
+			if report.Applied, err = applyMigrations(ctx, conn, log); err != nil {
+				return err
+			}
 		}
-		return err
+		return buildCandidates(ctx, conn, log)
 	})
 	return report, err
 }
@@ -274,6 +279,7 @@ func migrationVersion(name string) int64 {
 // that a copy kept as a template can be told from an old one.
 func Fingerprint() string {
 	sum := sha256.New()
+	io.WriteString(sum, candidateIndexesFile)
 	for _, files := range []embed.FS{baseFiles, migrationFiles} {
 		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
 			if entry.IsDir() {

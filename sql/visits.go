@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/scheduler"
 )
 
-// listedOriginColumns are the columns of listed_origins in the order in which
-// scanListedOrigin reads them.
+// listedOriginColumns are the columns of listed_origins in the order of
+// listedOriginFields.
 const listedOriginColumns = `lo.lister_id, lo.url, lo.visit_type, lo.extra_loader_arguments,
 	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
 
@@ -24,68 +24,94 @@ const listedOriginColumns = `lo.lister_id, lo.url, lo.visit_type, lo.extra_loade
 // type's queue position forward). An origin listed by several listers can come
 // once for each. Grabs of one visit type wait for each other, so they never
 // return the same origin twice.
+//
+// With the default cooldowns and no other filter, its cost depends on count, not
+// on the number of origins (see candidates.go). Any other grab reads the peer's
+// tables as the peer does; the answer is the same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f scheduler.VisitFilter, now time.Time, count int, dryRun bool) ([]scheduler.ListedOrigin, error) {
-	if !dryRun {
-		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
-			return nil, err
-		}
-	}
-	q, err := tx.grabQuery(ctx, f, now, count, dryRun)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := tx.tx.Query(ctx, q.sql(), q.args)
-	if err != nil {
-		return nil, fmt.Errorf("grab visits of type %q by policy %q: %w", f.VisitType, f.Policy, err)
-	}
-	origins, err := pgx.CollectRows(rows, scanListedOrigin)
+	origins, err := tx.grab(ctx, f, now, count, dryRun)
 	if err != nil {
 		return nil, fmt.Errorf("grab visits of type %q by policy %q: %w", f.VisitType, f.Policy, err)
 	}
 	return origins, nil
 }
 
-func scanListedOrigin(row pgx.CollectableRow) (scheduler.ListedOrigin, error) {
-	var o scheduler.ListedOrigin
-	err := row.Scan(&o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
-		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL)
-	return o, err
+func (tx *Tx) grab(ctx context.Context, f scheduler.VisitFilter, now time.Time, count int, dryRun bool) ([]scheduler.ListedOrigin, error) {
+	q := &grabQuery{args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now, "count": count}}
+	if !dryRun {
+		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
+			return nil, err
+		}
+		q.mark(f.Policy)
+	}
+	if fromCandidates(f) {
+		origins, usable, err := tx.grabCandidates(ctx, q, f, dryRun)
+		if err != nil || usable {
+			return origins, err
+		}
+	}
+	if err := q.selectFromTables(ctx, tx, f, now); err != nil {
+		return nil, err
+	}
+	rows, err := tx.tx.Query(ctx, q.ctes()+"\nselect "+listedOriginColumns+" from selected lo", q.args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.ListedOrigin, err error) {
+		err = row.Scan(listedOriginFields(&o)...)
+		return o, err
+	})
+}
+
+func listedOriginFields(o *scheduler.ListedOrigin) []any {
+	return []any{&o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
+		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
 }
 
 // grabQuery is a grab being put together. Every value goes through args: no SQL
 // is made from input.
 type grabQuery struct {
+	selected string   // CTEs, the last of which is "selected": what to return, in order
+	effects  []string // data-modifying CTEs after it
+	args     pgx.NamedArgs
+
+	// Parts of "selected" where it reads the peer's tables.
 	from    string
 	where   []string
 	orderBy string
-	effects []string // data-modifying CTEs after "selected"
-	args    pgx.NamedArgs
 }
 
-func (tx *Tx) grabQuery(ctx context.Context, f scheduler.VisitFilter, now time.Time, count int, dryRun bool) (*grabQuery, error) {
-	q := &grabQuery{
-		from:  "listed_origins lo",
-		where: []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"},
-		args: pgx.NamedArgs{
-			"enabled": !f.Disabled, "visit_type": f.VisitType, "now": now, "count": count,
-		},
+// mark has what is selected marked as scheduled.
+func (q *grabQuery) mark(policy scheduler.VisitPolicy) {
+	q.effects = append(q.effects, markScheduled)
+	if policy == scheduler.OriginsWithoutLastUpdate {
+		q.effects = append(q.effects, moveQueuePosition)
 	}
+}
+
+// selectFromTables selects what the filter says from the peer's tables.
+func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f scheduler.VisitFilter, now time.Time) error {
+	q.from = "listed_origins lo"
+	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
+	q.args["enabled"] = !f.Disabled
 	if f.TableSample > 0 {
 		q.from = "listed_origins lo tablesample system (@tablesample)"
 		q.args["tablesample"] = f.TableSample
 	}
 	q.cooldowns(f.Cooldowns, now)
 	if err := q.policy(ctx, tx, f); err != nil {
-		return nil, err
+		return err
 	}
 	q.listers(f)
-	if !dryRun {
-		q.effects = append(q.effects, markScheduled)
-		if f.Policy == scheduler.OriginsWithoutLastUpdate {
-			q.effects = append(q.effects, moveQueuePosition)
-		}
-	}
-	return q, nil
+	q.selected = `selected as materialized (
+	select ` + listedOriginColumns + `, ovs.next_visit_queue_position
+	from ` + q.from + `
+	left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
+	where ` + strings.Join(q.where, "\n\t  and ") + `
+	order by ` + q.orderBy + `
+	limit @count
+)`
+	return nil
 }
 
 // cooldowns leaves out origins that were scheduled or visited too recently. They
@@ -184,14 +210,6 @@ const moveQueuePosition = `moved as (
 	on conflict (visit_type) do update set position = greatest(p.position, excluded.position)
 )`
 
-func (q *grabQuery) sql() string {
-	ctes := append([]string{`selected as materialized (
-	select ` + listedOriginColumns + `, ovs.next_visit_queue_position
-	from ` + q.from + `
-	left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
-	where ` + strings.Join(q.where, "\n\t  and ") + `
-	order by ` + q.orderBy + `
-	limit @count
-)`}, q.effects...)
-	return "with " + strings.Join(ctes, ", ") + "\nselect " + listedOriginColumns + " from selected lo"
+func (q *grabQuery) ctes() string {
+	return "with " + strings.Join(append([]string{q.selected}, q.effects...), ", ")
 }

@@ -1,0 +1,83 @@
+-- Candidates: the copy of what visit policies select and order by, kept by one
+-- writer at a time.
+
+-- LockCandidates waits for the other writer of candidates, if there is one.
+-- name: LockCandidates :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0));
+
+-- TryLockCandidates says whether nobody else writes candidates now.
+-- name: TryLockCandidates :one
+select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0));
+
+-- CandidatesReady says whether candidates can be used.
+-- name: CandidatesReady :one
+select phase = 'ready' from scheduler_go.candidate_build;
+
+-- PendingChanges counts the changes of a visit type up to a bound.
+-- name: PendingChanges :one
+select count(*) from (
+  select from scheduler_go.candidate_changes where visit_type = @visit_type limit @bound::bigint
+) pending;
+
+-- CandidateBacklog counts all changes up to a bound.
+-- name: CandidateBacklog :one
+select count(*) from (select from scheduler_go.candidate_changes limit @bound::bigint) pending;
+
+-- ChangedVisitTypes lists the visit types with changes, by as many steps along
+-- the index.
+-- name: ChangedVisitTypes :many
+with recursive t as (
+  select (select min(visit_type) from scheduler_go.candidate_changes) as visit_type
+  union all
+  select (select min(c.visit_type) from scheduler_go.candidate_changes c where c.visit_type > t.visit_type)
+  from t where t.visit_type is not null
+)
+select visit_type::text from t where visit_type is not null;
+
+-- DrainCandidates takes some changes of a visit type and brings the candidates of
+-- their origins up to date. It returns how many changes it took. The caller holds
+-- the lock of candidates.
+-- name: DrainCandidates :one
+select scheduler_go.drain_candidates(@visit_type, @max_changes);
+
+-- UnparkCandidates puts candidates that are due by now into the indexes of the
+-- policies, and returns how many. The caller holds the lock of candidates.
+-- name: UnparkCandidates :one
+select scheduler_go.unpark_candidates(@max_candidates);
+
+-- CandidateGroups says how many candidates of a visit type there are, without
+-- counting them: those whose last update is not known, and the others.
+-- name: CandidateGroups :many
+select without_update, with_update from scheduler_go.candidate_groups where visit_type = @visit_type;
+
+-- The build, in steps; the caller holds the lock of candidates.
+
+-- BuildPhase says what the build of candidates has to do next.
+-- name: BuildPhase :one
+select phase, rows from scheduler_go.candidate_build;
+
+-- StartBuild empties candidates, which has no indexes then. Changes that can be
+-- seen now are forgotten: what they changed is read later.
+-- name: StartBuild :exec
+with forgotten as (
+  delete from scheduler_go.candidate_changes
+), uncounted as (
+  delete from scheduler_go.candidate_groups
+)
+update scheduler_go.candidate_build
+set phase = 'rows', rows = 0, after_lister = null, after_url = null, after_visit_type = null
+where phase = 'empty';
+
+-- CopyCandidates copies some more rows.
+-- name: CopyCandidates :one
+select coalesce(scheduler_go.copy_candidates(@max_candidates), -1)::bigint;
+
+-- FinishBuild counts the candidates and lets them be used, unless a table was
+-- emptied meanwhile.
+-- name: FinishBuild :execrows
+with counted as (
+  insert into scheduler_go.candidate_groups (visit_type, without_update, with_update)
+  select visit_type, count(*) - count(last_update), count(last_update)
+  from scheduler_go.candidates group by visit_type
+)
+update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
