@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// startWorker starts a real Celery worker with the tasks of package celery's
+// tests, and returns when it answers.
+func startWorker(t *testing.T, brokerURL, node, queue string) {
+	t.Helper()
+	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", "tasks", "worker",
+		"--hostname", node, "--queues", queue, "--concurrency", "1", "--loglevel", "info")
+	cmd.Dir = filepath.Join("..", "..", "celery", "testdata")
+	cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "TEST_QUEUES="+queue, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Stderr = t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	broker, err := celery.ParseBroker(brokerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := celery.NewControl(broker, celery.ControlOptions{Timeout: 500 * time.Millisecond})
+	for end := time.Now().Add(time.Minute); ; {
+		replies, err := control.Ping(t.Context(), celery.Destination{Nodes: []string{node}})
+		switch {
+		case err == nil && len(replies) > 0:
+			return
+		case time.Now().After(end):
+			t.Fatalf("the worker does not answer: %v", err)
+		}
+	}
+}
+
+// celery-monitor asks real workers, as the peer's does, and says what they run.
+func TestCeleryMonitor(t *testing.T) {
+	t.Parallel()
+	mq := testenv.RabbitMQ(t)
+	const node, queue = "worker@monitor", "swh.test.Sleep"
+	startWorker(t, mq.URL, node, queue)
+	config := configFile(t, "scheduler: {cls: postgresql, db: dbname=unused}\ncelery: {task_broker: \""+mq.URL+"\"}\n")
+	monitor := func(args ...string) result {
+		t.Helper()
+		return ours(t, append([]string{"-C", config, "celery-monitor"}, args...)...)
+	}
+
+	if r := monitor("ping-workers"); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, node) {
+		t.Errorf("ping: %+v", r)
+	}
+	for _, pattern := range []string{"worker@other", "*@other"} {
+		if r := monitor("--timeout", "0.5", "--pattern", pattern, "ping-workers"); r.code != 1 || !strings.Contains(r.stderr, "no worker replied") {
+			t.Errorf("ping of %s: %+v", pattern, r)
+		}
+	}
+	// Without a running task both commands print the same.
+	for _, format := range []string{"pretty", "csv"} {
+		args := []string{"celery-monitor", "--pattern", "worker@*", "--timeout", "1", "list-running", "--format", format}
+		peer := command(t, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), environment("SWH_CONFIG_FILENAME="+config), append([]string{"scheduler"}, args...)...)
+		if r := monitor(args[1:]...); r.code != peer.code || r.stdout != peer.stdout {
+			t.Errorf("list-running --format %s:\npeer %+v\nours %+v", format, peer, r)
+		}
+	}
+	if r := monitor("--timeout", "0", "ping-workers"); r.code != 2 || !strings.Contains(r.stderr, "--timeout") {
+		t.Errorf("time-out of 0: %+v", r)
+	}
+
+	broker, err := celery.ParseBroker(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := celery.NewPublisher(broker, celery.PublisherOptions{})
+	defer publisher.Close()
+	for _, err := range publisher.Publish(t.Context(), []celery.TaskMessage{{
+		ID: "00000000-0000-0000-0000-000000000001", Name: "swh.test.Sleep", Queue: queue,
+		Args: json.RawMessage("[60]"), Kwargs: json.RawMessage("{}"),
+	}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var r result
+	for end := time.Now().Add(30 * time.Second); r.stdout == "" && time.Now().Before(end); {
+		r = monitor("--pattern", node, "list-running")
+	}
+	if want := regexp.MustCompile(`^worker@monitor: swh\.test\.Sleep\(60\) \[for \d+\.\d{6}s, pid=\d+\]\n$`); r.code != 0 || !want.MatchString(r.stdout) {
+		t.Errorf("list-running: %+v", r)
+	}
+	r = monitor("--pattern", node, "list-running", "--format", "csv")
+	if want := regexp.MustCompile(`^worker,name,args,kwargs,duration,worker_pid\r\nworker@monitor,swh\.test\.Sleep,\[60\],\{\},\d+\.\d+,\d+\r\n$`); r.code != 0 || !want.MatchString(r.stdout) {
+		t.Errorf("list-running as CSV: %+v", r)
+	}
+}
+
+// What a worker says of a task's arguments is written as a call in Python.
+func TestCallArguments(t *testing.T) {
+	for name, tc := range map[string]struct{ args, kwargs, list, dict, call string }{
+		"values": {`[1, "a'b", null]`, `{"url": "https://x", "n": 1.50}`, `[1, "a'b", None]`, `{'url': 'https://x', 'n': 1.5}`, `1, "a'b", None, url='https://x', n=1.5`},
+		"none":   {`[]`, `{}`, `[]`, `{}`, ``},
+		"texts":  {`"(1, 2)"`, `"{'a': 1}"`, `(1, 2)`, `{'a': 1}`, `1, 2, **{'a': 1}`},
+	} {
+		list, dict, call, err := callArguments(json.RawMessage(tc.args), json.RawMessage(tc.kwargs))
+		if err != nil || list != tc.list || dict != tc.dict || strings.Join(call, ", ") != tc.call {
+			t.Errorf("%s: %s %s %q %v", name, list, dict, call, err)
+		}
+	}
+	for _, bad := range [][2]string{{`5`, `{}`}, {`[]`, `[]`}, {`[`, `{}`}} {
+		if _, _, _, err := callArguments(json.RawMessage(bad[0]), json.RawMessage(bad[1])); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
