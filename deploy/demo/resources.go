@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/services"
 )
@@ -144,23 +145,20 @@ func manage(ctx context.Context, root, method, body string, path ...string) (*ht
 }
 
 func (r *resources) openTopic(ctx context.Context, e services.Endpoints) error {
-	client := &kafka.Client{Addr: kafka.TCP(r.kafka...), Timeout: 20 * time.Second}
-	topic := r.topicPrefix + "." + visitStatusTopic
-	created, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-		{Topic: topic, NumPartitions: topicPartitions, ReplicationFactor: 1},
-	}})
-	if err == nil {
-		err = created.Errors[topic]
-	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.kafka...))
 	if err != nil {
+		return fmt.Errorf("Kafka's addresses %q: %w", r.kafka, err)
+	}
+	admin := kadm.NewClient(client)
+	topic := r.topicPrefix + "." + visitStatusTopic
+	if _, err := admin.CreateTopic(ctx, topicPartitions, 1, nil, topic); err != nil {
+		client.Close()
 		return fmt.Errorf("create the demo's Kafka topic: %w", err)
 	}
 	r.drops = append(r.drops, func(ctx context.Context) error {
-		dropped, err := client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
-		if err != nil {
-			return err
-		}
-		return dropped.Errors[topic]
+		defer client.Close()
+		_, err := admin.DeleteTopic(ctx, topic)
+		return err
 	})
 	return nil
 }

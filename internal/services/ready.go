@@ -10,7 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // startTimeout bounds the start of one server on a slow, busy machine.
@@ -78,16 +79,13 @@ func rabbitMQReady(url, managementURL string) func(context.Context) error {
 // offsets in, so that the first consumer need not wait for that.
 func kafkaReady(broker string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		transport := &kafka.Transport{Dial: (&net.Dialer{}).DialContext}
-		defer transport.CloseIdleConnections()
-		client := &kafka.Client{Addr: kafka.TCP(broker), Transport: transport}
-		response, err := client.FindCoordinator(ctx, &kafka.FindCoordinatorRequest{
-			Key: "ready", KeyType: kafka.CoordinatorKeyTypeConsumer,
-		})
+		client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.RequestRetries(0))
 		if err != nil {
 			return err
 		}
-		return response.Error
+		defer client.Close()
+		const group = "ready"
+		return kadm.NewClient(client).FindGroupCoordinators(ctx, group)[group].Err
 	}
 }
 

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Kafka returns the bootstrap brokers (host:port).
@@ -23,34 +24,25 @@ func Kafka(t testing.TB) []string {
 func Topic(t testing.TB, partitions int) string {
 	t.Helper()
 	topic := randomName("test")
-	onKafka(t, func(ctx context.Context, client *kafka.Client) error {
-		response, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1},
-		}})
-		if err != nil {
-			return err
-		}
-		return response.Errors[topic]
+	onKafka(t, func(ctx context.Context, admin *kadm.Client) error {
+		_, err := admin.CreateTopic(ctx, int32(partitions), 1, nil, topic)
+		return err
 	})
 	t.Cleanup(func() {
-		onKafka(t, func(ctx context.Context, client *kafka.Client) error {
-			response, err := client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
-			if err != nil {
-				return err
+		onKafka(t, func(ctx context.Context, admin *kadm.Client) error {
+			_, err := admin.DeleteTopic(ctx, topic)
+			if errors.Is(err, kerr.UnknownTopicOrPartition) { // a test may have deleted it already
+				return nil
 			}
-			// A test may have deleted it already.
-			if err := response.Errors[topic]; !errors.Is(err, kafka.UnknownTopicOrPartition) {
-				return err
-			}
-			return nil
+			return err
 		})
 	})
 	// Brokers learn of a new topic a moment after its creation.
-	onKafka(t, func(ctx context.Context, client *kafka.Client) error {
+	onKafka(t, func(ctx context.Context, admin *kadm.Client) error {
 		poll := time.NewTicker(20 * time.Millisecond)
 		defer poll.Stop()
 		for {
-			err := topicReady(ctx, client, topic, partitions)
+			err := topicReady(ctx, admin, topic, partitions)
 			if err == nil {
 				return nil
 			}
@@ -66,37 +58,29 @@ func Topic(t testing.TB, partitions int) string {
 
 // topicReady asks each partition's leader for an offset: metadata name leaders
 // before those know that they are.
-func topicReady(ctx context.Context, client *kafka.Client, topic string, partitions int) error {
-	var requests []kafka.OffsetRequest
-	for partition := range partitions {
-		requests = append(requests, kafka.LastOffsetOf(partition))
-	}
-	response, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-		Topics: map[string][]kafka.OffsetRequest{topic: requests},
-	})
+func topicReady(ctx context.Context, admin *kadm.Client, topic string, partitions int) error {
+	offsets, err := admin.ListEndOffsets(ctx, topic)
 	if err != nil {
 		return err
 	}
-	answers := response.Topics[topic]
-	if len(answers) < partitions {
-		return fmt.Errorf("%d of %d partitions answer", len(answers), partitions)
+	if n := len(offsets[topic]); n < partitions {
+		return fmt.Errorf("%d of %d partitions answer", n, partitions)
 	}
-	for _, answer := range answers {
-		if answer.Error != nil {
-			return fmt.Errorf("partition %d: %w", answer.Partition, answer.Error)
-		}
-	}
-	return nil
+	return offsets.Error()
 }
 
 // onKafka runs f with a client that is gone, with its goroutines, afterwards.
-func onKafka(t testing.TB, f func(ctx context.Context, client *kafka.Client) error) {
+func onKafka(t testing.TB, f func(ctx context.Context, admin *kadm.Client) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
-	transport := &kafka.Transport{Dial: (&net.Dialer{}).DialContext}
-	defer transport.CloseIdleConnections()
-	if err := f(ctx, &kafka.Client{Addr: kafka.TCP(Kafka(t)...), Transport: transport}); err != nil {
+	// Metadata of a topic just made are asked for again and again.
+	client, err := kgo.NewClient(kgo.SeedBrokers(Kafka(t)...), kgo.MetadataMinAge(10*time.Millisecond))
+	if err != nil {
+		t.Fatalf("testenv: %s: %v", kafkaVar, err)
+	}
+	defer client.Close()
+	if err := f(ctx, kadm.NewClient(client)); err != nil {
 		t.Fatalf("testenv: on the Kafka of %s: %v", kafkaVar, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"swh-scheduler/sql"
@@ -108,15 +108,15 @@ func TestTopicIsReady(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
 	topic := Topic(t, partitions)
-	for partition := range partitions {
-		conn, err := kafka.DialLeader(t.Context(), "tcp", Kafka(t)[0], topic, partition)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.WriteMessages(kafka.Message{Value: []byte("x")}); err != nil {
+	client, err := kgo.NewClient(kgo.SeedBrokers(Kafka(t)...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for partition := range int32(partitions) {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: []byte("x")}).FirstErr(); err != nil {
 			t.Errorf("partition %d: %v", partition, err)
 		}
-		_ = conn.Close()
 	}
 }
 
