@@ -147,7 +147,7 @@ func manage(ctx context.Context, root, method, body string, path ...string) (*ht
 func (r *resources) openTopic(ctx context.Context, e services.Endpoints) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.kafka...))
 	if err != nil {
-		return fmt.Errorf("Kafka's addresses %q: %w", r.kafka, err)
+		return fmt.Errorf("reach Kafka at %q: %w", r.kafka, err)
 	}
 	admin := kadm.NewClient(client)
 	topic := r.topicPrefix + "." + visitStatusTopic
