@@ -1,12 +1,15 @@
 package runner_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -138,4 +141,109 @@ func depth(b *testing.B, broker, queue string) int {
 		b.Fatal(err)
 	}
 	return q.Messages
+}
+
+// BenchmarkSaveCodeNow measures how long a task with priority takes from its row
+// to its queue while a second runner sends 100,000 tasks without: both with a
+// period of one second.
+func BenchmarkSaveCodeNow(b *testing.B) {
+	const waiting, urgent = 100_000, 300
+	for _, side := range commands(b) {
+		b.Run(side.name, func(b *testing.B) {
+			var latencies []float64 // ms
+			for b.Loop() {
+				dsn, mq := testenv.Database(b), testenv.RabbitMQ(b)
+				execAll(b, dsn,
+					"insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)",
+					fmt.Sprintf(`insert into task (type, arguments, next_run, current_interval, status)
+						select 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled' from generate_series(1, %d)`, waiting),
+					"vacuum analyze task")
+				arrivals := consume(b, mq.URL, "save_code_now:swh.load")
+				path := config(b, dsn, mq.URL)
+				for _, option := range []string{"--without-priority", "--with-priority"} {
+					cmd := side.command(path, "start-runner", "--period", "1", option)
+					if err := cmd.Start(); err != nil {
+						b.Fatal(err)
+					}
+					defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+				}
+				latencies = append(latencies, request(b, dsn, urgent, arrivals)...)
+			}
+			slices.Sort(latencies)
+			b.ReportMetric(latencies[len(latencies)/2], "p50-ms")
+			b.ReportMetric(latencies[len(latencies)*99/100], "p99-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// request adds n tasks with priority, one every 30 ms after the first has gone
+// through, and returns how many milliseconds each took to arrive.
+func request(b *testing.B, dsn string, n int, arrivals <-chan int) []float64 {
+	b.Helper()
+	conn, err := pgx.Connect(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close(b.Context())
+	written := make([]time.Time, n)
+	add := func(i int) {
+		if _, err := conn.Exec(b.Context(), `insert into task (type, arguments, next_run, status, policy, priority)
+			values ('load-git', jsonb_build_object('args', jsonb_build_array($1::int), 'kwargs', '{}'::jsonb), now(), 'next_run_not_scheduled', 'oneshot', 'high')`, i); err != nil {
+			b.Fatal(err)
+		}
+		written[i] = time.Now()
+	}
+	var latencies []float64
+	arrived := func(i int) { latencies = append(latencies, float64(time.Since(written[i]).Microseconds())/1e3) }
+	add(0)
+	<-arrivals // the runners are up
+	tick := time.NewTicker(30 * time.Millisecond)
+	defer tick.Stop()
+	for next := 1; len(latencies) < n-1; {
+		if next == n {
+			arrived(<-arrivals)
+			continue
+		}
+		select {
+		case i := <-arrivals:
+			arrived(i)
+		case <-tick.C:
+			add(next)
+			next++
+		}
+	}
+	return latencies
+}
+
+// consume tells the number, their first argument, of the messages of a queue.
+func consume(b *testing.B, broker, queue string) <-chan int {
+	b.Helper()
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		b.Fatal(err)
+	}
+	deliveries, err := ch.ConsumeWithContext(b.Context(), queue, "", true, false, false, false, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	arrivals := make(chan int, 1000)
+	go func() {
+		for d := range deliveries {
+			var body []json.RawMessage
+			var args []int
+			if json.Unmarshal(d.Body, &body) == nil && json.Unmarshal(body[0], &args) == nil {
+				arrivals <- args[0]
+			}
+		}
+	}()
+	return arrivals
 }
