@@ -59,10 +59,52 @@ type Lister struct {
 	FirstVisitsScheduledAt *time.Time
 }
 
+// What is known of the visits of each origin
+type OriginVisitStat struct {
+	// Where the origin is
+	URL string
+	// Which kind of loader visits it
+	VisitType string
+	// When a visit last succeeded
+	LastSuccessful *time.Time
+	// When it was last visited, whatever came of it
+	LastVisit *time.Time
+	// How that visit ended
+	LastVisitStatus *scheduler.VisitStatus
+	// When a visit was last sent to the workers
+	LastScheduled *time.Time
+	// Identifier (20 bytes) of the snapshot the last successful visit made
+	LastSnapshot []byte
+	// Where it stands in the queue of its visit type: new content is expected there
+	NextVisitQueuePosition *int64
+	// Index in the list of intervals between visits
+	NextPositionOffset int32
+	// How many visits in a row ended with this status
+	SuccessiveVisits int32
+}
+
 type SchedulerGoVisitFailure struct {
 	URL         string
 	VisitType   string
 	LastFailure time.Time
+}
+
+// Counts of origins for each lister and visit type, refreshed by update_metrics
+type SchedulerMetric struct {
+	// The lister (see listers)
+	ListerID uuid.UUID
+	// Visit type
+	VisitType string
+	// When the counts were made
+	LastUpdate time.Time
+	// All its origins
+	OriginsKnown int32
+	// Those still there
+	OriginsEnabled int32
+	// Those still there without a snapshot
+	OriginsNeverVisited int32
+	// Those still there that changed after their last successful visit
+	OriginsWithPendingChanges int32
 }
 
 // Tasks to run once or again and again
@@ -85,6 +127,26 @@ type Task struct {
 	RetriesLeft int64
 	// How urgent the task is
 	Priority *scheduler.TaskPriority
+}
+
+// Runs of tasks that were sent to the workers
+type TaskRun struct {
+	// Number of the run
+	ID int64
+	// The task that ran (see task)
+	Task int64
+	// Celery's id of the run
+	BackendID *string
+	// When it was sent
+	Scheduled *time.Time
+	// When a worker took it
+	Started *time.Time
+	// When it ended
+	Ended *time.Time
+	// What the worker told of it
+	Metadata json.RawMessage
+	// How far it came, or how it ended
+	Status scheduler.RunStatus
 }
 
 // Kinds of tasks that can be scheduled

@@ -1,0 +1,65 @@
+package rpc
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// Credentials are what a client must send, one of the two: a bearer token, or a
+// user name and a password (HTTP basic). Without any, nothing is asked for.
+type Credentials struct {
+	Token              string
+	Username, Password string
+}
+
+func (c Credentials) wanted() bool { return c != Credentials{} }
+
+// accept says whether a request holds what is asked for. Comparing takes the
+// same time whatever is wrong.
+func (c Credentials) accept(r *http.Request) bool {
+	if !c.wanted() {
+		return true
+	}
+	if c.Token != "" {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if strings.EqualFold(scheme, "Bearer") && same(token, c.Token) {
+			return true
+		}
+	}
+	username, password, given := r.BasicAuth()
+	return given && c.Username != "" && same(username, c.Username) && same(password, c.Password)
+}
+
+func same(given, wanted string) bool {
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(wanted))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// guard lets only those requests through that hold the credentials.
+func guard(c Credentials, next http.Handler) http.Handler {
+	if !c.wanted() {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.accept(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if c.Token != "" {
+			w.Header().Add("WWW-Authenticate", "Bearer")
+		}
+		if c.Username != "" {
+			w.Header().Add("WWW-Authenticate", `Basic realm="swh-scheduler", charset="UTF-8"`)
+		}
+		refuse(w, r, httpError(http.StatusUnauthorized, "Unauthorized", "The server could not verify that you are authorized to access the URL requested."))
+	})
+}
+
+// refuse answers with an exception.
+func refuse(w http.ResponseWriter, r *http.Request, x *exception) {
+	out := encodeException(x, nil)
+	body, _ := out.finish()
+	respond(w, r, x.httpStatus(), out.contentType(), body)
+}

@@ -1,0 +1,52 @@
+// Package rpc is the scheduler's HTTP interface: the 34 calls through which
+// listers, the web API, the deposit and other Python components use the
+// scheduler. Clients of the Python server ("the peer") go on working with it.
+//
+// # A call
+//
+// POST /<path> with the arguments as one dict, in msgpack or JSON, is answered
+// with what the method of the peer's backend returns, in the format that the
+// client accepts (JSON unless it wants msgpack). What the formats lack travels
+// as {swhtype: name, d: value}: UUIDs, durations, pages, objects of the model,
+// and in JSON also dates and bytes. In msgpack the two keys are bytes, so that no
+// dict of somebody's data is taken for a tag.
+//
+// A request is read into a few Go types (value.go), objects of the model into
+// those of internal/scheduler (model.go); an answer is written value by value
+// into one buffer (encoder.go), never as a tree. An answer always tells its
+// length: the peer's client takes a chunked one for a stream.
+//
+// # Errors
+//
+// An error is answered as the Python exception that the peer would raise
+// (exception.go), in msgpack whatever the client accepts, with the peer's status:
+//
+//   - 400 for StaleData and UnknownPolicy, which clients know;
+//   - 503 where trying again helps, which clients do by themselves: the database
+//     is away, or a deadlock was broken;
+//   - 500 for everything else, wrong arguments included;
+//   - 401, 404, 405, 413 and 415 as HTTP has them.
+//
+// No answer holds a password or the text of a query; what a client is not told
+// is in the log.
+//
+// # What is bounded
+//
+// The size of a request, before and after decompression, its depth and the
+// number of its values, the time to read it and the time of a call.
+//
+// # States
+//
+// [Listen] opens the port; [Server.Run] serves until its context ends, then
+// finishes what it is answering. /healthz answers as long as the process does,
+// /readyz only while the database does and the server is not stopping.
+//
+// # Where this differs from the peer
+//
+//   - Two grabs of ready tasks at once never return the same task.
+//   - task/delete_archived deletes the runs it is given; the peer, by a mistake,
+//     also those whose numbers are those of the given tasks.
+//   - A page of listed origins ends with all visit types of its last URL, so that
+//     none is lost between two pages.
+//   - Tracebacks are empty.
+package rpc

@@ -1,0 +1,124 @@
+package rpc
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"swh-scheduler/internal/pytext"
+)
+
+// jsonWriter writes JSON. What JSON lacks has a tag: dates and bytes too.
+type jsonWriter struct {
+	buf []byte
+	err error
+}
+
+func (w *jsonWriter) contentType() string { return mimeJSON }
+
+func (w *jsonWriter) finish() ([]byte, error) { return w.buf, w.err }
+
+// separate puts a comma between two values. What comes first in a list, in a
+// dict or after a key follows one of these characters, as no value does.
+func (w *jsonWriter) separate() {
+	if len(w.buf) == 0 {
+		return
+	}
+	switch w.buf[len(w.buf)-1] {
+	case '[', '{', ':':
+	default:
+		w.buf = append(w.buf, ',')
+	}
+}
+
+func (w *jsonWriter) word(s string) {
+	w.separate()
+	w.buf = append(w.buf, s...)
+}
+
+func (w *jsonWriter) null()                 { w.word("null") }
+func (w *jsonWriter) boolean(b bool)        { w.word(strconv.FormatBool(b)) }
+func (w *jsonWriter) integer(i int64)       { w.word(strconv.FormatInt(i, 10)) }
+func (w *jsonWriter) bigInteger(i *big.Int) { w.word(i.String()) }
+
+func (w *jsonWriter) float(f float64) {
+	switch {
+	case math.IsNaN(f):
+		w.word("NaN")
+	case math.IsInf(f, 1):
+		w.word("Infinity")
+	case math.IsInf(f, -1):
+		w.word("-Infinity")
+	default:
+		w.word(pytext.Float(f))
+	}
+}
+
+func (w *jsonWriter) text(s string) {
+	w.separate()
+	w.buf = appendJSONText(w.buf, s)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendJSONText writes a text with what must be escaped escaped.
+func appendJSONText(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	if !utf8.ValidString(s) {
+		s = string([]rune(s))
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < 0x20:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+func (w *jsonWriter) bytes(b []byte) {
+	w.openTag("bytes")
+	w.text(string(appendBase85(nil, b)))
+	w.closeTag()
+}
+
+func (w *jsonWriter) time(t time.Time) {
+	w.openTag("datetime")
+	w.text(pytext.ISOFormat(t))
+	w.closeTag()
+}
+
+func (w *jsonWriter) json(text json.RawMessage) {
+	if !json.Valid(text) && w.err == nil {
+		w.err = errNoJSON
+	}
+	w.word(string(text))
+}
+
+func (w *jsonWriter) openList(int) { w.word("[") }
+func (w *jsonWriter) closeList()   { w.buf = append(w.buf, ']') }
+func (w *jsonWriter) openDict(int) { w.word("{") }
+func (w *jsonWriter) closeDict()   { w.buf = append(w.buf, '}') }
+
+func (w *jsonWriter) key(name string) {
+	w.separate()
+	w.buf = append(appendJSONText(w.buf, name), ':')
+}
+
+func (w *jsonWriter) intKey(i int) { w.key(strconv.Itoa(i)) }
+
+func (w *jsonWriter) openTag(name string) {
+	w.openDict(2)
+	w.key("swhtype")
+	w.text(name)
+	w.key("d")
+}
+
+func (w *jsonWriter) closeTag() { w.closeDict() }

@@ -1,0 +1,56 @@
+package rpc
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+const indexPage = `<html>
+<head><title>Software Heritage scheduler RPC server</title></head>
+<body>
+<p>This is a
+<a href="https://www.softwareheritage.org/">Software Heritage</a>
+scheduler RPC server. Its calls are listed in its <a href="/site-map">site map</a>.</p>
+</body>
+</html>
+`
+
+// index is a page for people who open the server in a browser.
+func index(w http.ResponseWriter, r *http.Request) {
+	respond(w, r, http.StatusOK, "text/html; charset=utf-8", []byte(indexPage))
+}
+
+// siteMap lists the calls.
+func siteMap(w http.ResponseWriter, r *http.Request) {
+	out := newEncoder(negotiate(r.Header.Get("Accept")), nil)
+	list(out, endpoints, func(e encoder, ep endpoint) {
+		e.openDict(2)
+		textField(e, "rule", "/"+ep.path)
+		textField(e, "description", ep.description)
+		e.closeDict()
+	})
+	body, _ := out.finish()
+	respond(w, r, http.StatusOK, out.contentType(), body)
+}
+
+// healthy says that the process answers.
+func healthy(w http.ResponseWriter, r *http.Request) {
+	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+}
+
+// ready says whether calls can be answered: the database is there, and the
+// server does not stop.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	const patience = 3 * time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	status, text := http.StatusOK, "ok\n"
+	switch {
+	case s.stopping.Load():
+		status, text = http.StatusServiceUnavailable, "stopping\n"
+	case s.store.Pool().Ping(ctx) != nil:
+		status, text = http.StatusServiceUnavailable, "the database cannot be reached\n"
+	}
+	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))
+}

@@ -1,0 +1,146 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/sql"
+)
+
+// Bounds of a connection. A call may take long (counting all origins does), its
+// headers and a silent connection may not.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = time.Minute
+	callTimeout   = 10 * time.Minute
+	idleTimeout   = 2 * time.Minute
+	maxHeaders    = 64 << 10
+)
+
+// DefaultMaxBody is the size of a request's body, decompressed, at most.
+const DefaultMaxBody = 64 << 20
+
+// Options make a Server.
+type Options struct {
+	Address     string // host:port
+	Store       *sql.Store
+	Log         *slog.Logger
+	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
+	Credentials Credentials
+	TLS         *tls.Config // nil: HTTP without TLS
+	MaxBody     int64       // 0: DefaultMaxBody
+}
+
+// Server is the RPC server.
+type Server struct {
+	Options
+	store    *sql.Store
+	handler  http.Handler
+	stopping atomic.Bool
+	listener net.Listener
+}
+
+// Listen makes a server and opens its port, so that an address that is in use or
+// not ours is an error at once. Run serves it.
+func Listen(ctx context.Context, o Options) (*Server, error) {
+	if o.MaxBody == 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", o.Address, err)
+	}
+	if o.TLS != nil {
+		listener = tls.NewListener(listener, o.TLS)
+	}
+	s := &Server{Options: o, store: o.Store, listener: listener}
+	s.handler = s.routes()
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// routes are the paths of the server. Whoever watches over it needs no
+// credentials to see that it lives.
+func (s *Server) routes() http.Handler {
+	h := &handler{store: s.store, log: s.Log, metrics: newMetrics(s.Registry), maxBody: s.MaxBody, limits: defaultLimits}
+	guarded := http.NewServeMux()
+	for i := range endpoints {
+		ep := &endpoints[i]
+		guarded.HandleFunc("/"+ep.path, func(w http.ResponseWriter, r *http.Request) { h.serve(ep, w, r) })
+	}
+	guarded.HandleFunc("GET /{$}", index)
+	guarded.HandleFunc("GET /site-map", siteMap)
+	guarded.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
+	guarded.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, httpError(http.StatusNotFound, "NotFound", "The requested URL was not found on the server."))
+	})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("/", guard(s.Credentials, guarded))
+	return mux
+}
+
+// Run serves until ctx ends. Then it takes no new connection and finishes the
+// calls that it is answering; those that last longer than its group waits are
+// cut off, and their transactions rolled back.
+func (s *Server) Run(ctx context.Context) error {
+	inFlight := daemon.InFlight(ctx)
+	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(inFlight, cancel)()
+	server := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		WriteTimeout:      bodyTimeout + callTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaders,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // of single connections
+		BaseContext:       func(net.Listener) context.Context { return calls },
+	}
+	s.announce()
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(s.listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.stopping.Store(true)
+	err := server.Shutdown(inFlight)
+	if err != nil {
+		cancel()
+		err = errors.Join(err, server.Close())
+	}
+	<-failed
+	return err
+}
+
+// announce says in the log where the server listens and who can use it.
+func (s *Server) announce() {
+	attributes := []any{"address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.Credentials.wanted()}
+	tcp, ok := s.Addr().(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		s.Log.Info("listening", attributes...)
+		return
+	}
+	if s.Credentials.wanted() {
+		s.Log.Warn("listening on all network interfaces", attributes...)
+		return
+	}
+	s.Log.Warn("listening on all network interfaces: whoever reaches this port can read and write the scheduler", attributes...)
+}

@@ -1,0 +1,16 @@
+-- Ready tasks, for a scheduler that sends them itself.
+
+-- GrabReadyTasks marks the ready tasks of a type as scheduled, those waiting
+-- longest first. Two at once take different tasks.
+-- name: GrabReadyTasks :many
+with ready as (
+  select task.id from task
+  where task.type = @type and task.status = 'next_run_not_scheduled' and task.next_run <= @now
+    and (task.priority is not null) = @with_priority::boolean
+  order by task.next_run, task.id
+  limit sqlc.narg(max_tasks)::bigint
+  for update skip locked
+)
+update task set status = 'next_run_scheduled' from ready
+where task.id = ready.id
+returning task.*;

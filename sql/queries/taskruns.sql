@@ -1,0 +1,36 @@
+-- Runs of tasks, one at a time, as other programs note them. (What the listener
+-- makes of events is in outcomes.sql.)
+
+-- ScheduleTaskRun notes that a run was sent.
+-- name: ScheduleTaskRun :one
+insert into task_run (task, backend_id, scheduled, metadata, status)
+values (@task, @backend_id, @scheduled, @metadata, 'scheduled')
+returning *;
+
+-- ScheduleTaskRuns notes that many were. They come as one JSON list: unlike
+-- arrays, its fields can be null.
+-- name: ScheduleTaskRuns :exec
+insert into task_run (task, backend_id, scheduled, metadata, status)
+select task, backend_id, scheduled, metadata, 'scheduled'
+from json_to_recordset(@runs::json) as new (
+  task bigint, backend_id text, scheduled timestamptz, metadata jsonb);
+
+-- StartTaskRun notes that a worker took a run.
+-- name: StartTaskRun :many
+update task_run
+set status = 'started', started = @started, metadata = coalesce(metadata, '{}') || @metadata::jsonb
+where backend_id = @backend_id::text
+returning *;
+
+-- EndTaskRun notes how a run ended; the trigger then moves its task on.
+-- name: EndTaskRun :many
+update task_run
+set status = @status, ended = @ended, metadata = coalesce(metadata, '{}') || @metadata::jsonb
+where backend_id = @backend_id::text
+returning *;
+
+-- TaskRuns are the runs of some tasks.
+-- name: TaskRuns :many
+select * from task_run where task = any(@tasks::bigint[])
+order by id
+limit sqlc.narg(max_runs)::bigint;
