@@ -4,7 +4,9 @@
 //
 // # Flow
 //
-// records (Kafka) → decode → batch → one transaction → commit of the offsets.
+// records (Kafka) → decode → batch → transactions → commit of the offsets. A large
+// batch is written by up to four transactions at once, each with origins of its
+// own.
 //
 // record.go reads a value, visit_stats.go holds the rules (pure), consumer.go is
 // a member of a Kafka consumer group, settings.go understands librdkafka's
@@ -22,7 +24,7 @@
 //
 // # Failures
 //
-// Offsets are committed after the transaction, never before: a process that ends
+// Offsets are committed after the batch's transactions, never before: a process that ends
 // between the two makes the next one read records again, and these change
 // nothing, being dated not after the last visit that is known. So is whatever a
 // rebalance brings twice.
