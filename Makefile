@@ -20,7 +20,7 @@ PACKAGES  ?= ./...
 BENCH     ?= .
 BENCHTIME ?= 1x
 
-.PHONY: help build test bench demo demo-stop lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test conformance bench demo demo-stop lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ build: ## Build bin/swh-scheduler, static
 
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) go test $(TESTFLAGS) $(PACKAGES)
+
+conformance: ## Run the peer's own tests through its RPC client against our server
+	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
 
 bench: ## Measure ours and the peer side by side, and print the ratios (PACKAGES, BENCH, BENCHTIME)
 	@$(ALL) sh -c '$(SERVICES) go test -run "^$$" -bench "$(BENCH)" -benchtime $(BENCHTIME) -timeout 3h -p 1 $(TESTFLAGS) $(PACKAGES) | go run ./internal/bench/ratios'

@@ -15,6 +15,7 @@ type Config struct {
 	Celery    Celery
 	RabbitMQ  RabbitMQ
 	Journal   Journal
+	RPCServe  RPCServe
 
 	// SchedulingPolicy says by which policies the origins of a visit type are
 	// picked: DefaultSchedulingPolicy, with the file's entries in place of those
@@ -87,6 +88,7 @@ func Default() *Config {
 			Prefix: "swh.journal.objects", BatchSize: 200,
 			AutoOffsetReset: "earliest", OnEOF: "continue", ConsumerSettings: Settings{},
 		},
+		RPCServe:                  RPCServe{MaxBodySize: DefaultMaxBodySize},
 		SchedulingPolicy:          DefaultSchedulingPolicy(),
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,

@@ -80,6 +80,7 @@ scheduling_policy:
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
+rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
 storage: {cls: remote, url: x}
 sentry: null
 `
@@ -114,6 +115,7 @@ func TestLoad(t *testing.T) {
 	want.SchedulingPolicy["ipfs"] = []scheduler.WeightedPolicy{first}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
+	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
 	}
@@ -121,7 +123,7 @@ func TestLoad(t *testing.T) {
 
 // reveal compares secrets as texts: a difference of two secrets does not show.
 func reveal(c *Config) any {
-	return []any{*c, string(c.Scheduler.DB), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), map[string]string(c.Journal.ConsumerSettings)}
+	return []any{*c, string(c.Scheduler.DB), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), map[string]string(c.Journal.ConsumerSettings)}
 }
 
 // The file shown to operators is one that is read without a word, and whose
@@ -142,6 +144,8 @@ func TestDocumentedFile(t *testing.T) {
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.LostAfter = got.LostAfter
+	want.RPCServe = got.RPCServe
+	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
 	}
@@ -184,6 +188,9 @@ func TestErrors(t *testing.T) {
 		{"scheduler: {max_pool_conns: 0}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1"},
 		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0; a task type whose runs are never given up is left out"},
+		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
+		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
+		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
 		{base + "lost_after: 2 days", "F:2:13: lost_after must be a mapping from task types to durations, not a text"},
 		{base + "journal:\n  batch_size: -1", "F:3:15: journal.batch_size must be a whole number of at least 1"},
 		{base + "journal:\n  batch_size: many", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
@@ -421,6 +428,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter = "", "", nil, nil, nil // addresses and names, not secrets
+				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}
 			fmt.Fprintln(&out, c, warnings, err)

@@ -111,6 +111,7 @@ func (c *Config) read(root value) {
 		"celery":                       c.Celery.read,
 		"rabbitmq":                     c.RabbitMQ.read,
 		"journal":                      c.Journal.read,
+		"rpc_serve":                    c.RPCServe.read,
 		"scheduling_policy":            func(v value) { schedulingPolicy(v, c.SchedulingPolicy) },
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
