@@ -30,6 +30,10 @@
 //
 // LostRuns, off unless configured, gives up runs that never come back.
 //
+// A runner doesn't claim while 10,000 of its messages wait in the outbox: delivery
+// comes first, and a broker that is away doesn't turn every ready task into a
+// scheduled one.
+//
 // # Failures
 //
 // A type that fails doesn't keep the others from being served; the pass reports

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -168,13 +169,19 @@ func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
 	d := dispatch.NewDeliverer(w.store, publisher, log, prometheus.NewRegistry())
 	o.Store, o.Log, o.Reg = w.store, log, prometheus.NewRegistry()
 	o.Slots = dispatch.NewSlots(w.store, inspector, d.Wake)
-	n, err := runner.New(o).Drain(t.Context())
-	if err != nil {
+	done := make(chan struct{})
+	var n int
+	go func() {
+		defer close(done)
+		var err error
+		if n, err = runner.New(o).Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := d.DrainUntil(t.Context(), done); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Drain(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	<-done
 	return n
 }
 
@@ -237,4 +244,86 @@ func TestRunnersAtOnceSendEachTaskOnce(t *testing.T) {
 	if claimed < 3000 || runs != claimed || tasks != claimed || sent != claimed {
 		t.Errorf("%d claimed, %d runs of %d tasks, %d messages", claimed, runs, tasks, sent)
 	}
+}
+
+// A runner waits for delivery when its outbox is full, and claims on when there
+// is room again: tasks are not marked as scheduled long before they are sent.
+func TestRunnerWaitsForDelivery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`truncate task cascade`)
+	exec(`insert into task (type, arguments, next_run, current_interval, status)
+		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 25000)`)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	r := runner.New(runner.Options{
+		Store: w.store, Log: log, Reg: prometheus.NewRegistry(), Period: time.Hour,
+		Slots: dispatch.NewSlots(w.store, nil, func() {}), // no limit: the broker isn't asked
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	waiting := func() (n int) {
+		t.Helper()
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.outbox").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, want := range []int{dispatch.MaxClaim, dispatch.MaxClaim, 5000} {
+		deadline := time.Now().Add(30 * time.Second)
+		for waiting() != want {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d messages in the outbox, want %d", waiting(), want)
+			}
+		}
+		exec("delete from scheduler_go.outbox") // as delivery does
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Beside a peer's runner ours sends each task that it claims once, with a run of
+// its own; between the two every task is sent.
+func TestRunnerBesideThePeers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if _, err := w.store.Pool().Exec(t.Context(), `insert into task (type, arguments, next_run, current_interval, status)
+		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 15000)`); err != nil {
+		t.Fatal(err)
+	}
+	peer := make(chan struct{})
+	go func() { defer close(peer); w.runPeer(t) }()
+	for begun := false; !begun; { // the peer writes the runs of 10,000 tasks before it sends them
+		if err := w.store.Pool().QueryRow(t.Context(), "select exists (select from task_run)").Scan(&begun); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed := w.runOurs(t, runner.Options{})
+	<-peer
+	claimed += w.runOurs(t, runner.Options{})
+	var unscheduled, runs, tasks int
+	if err := w.store.Pool().QueryRow(t.Context(), `select
+		(select count(*) from task where status = 'next_run_not_scheduled' and next_run < now() and priority is null),
+		count(*), count(distinct task) from task_run`).Scan(&unscheduled, &runs, &tasks); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for _, messages := range w.messages(t) { // each of a run, and each run's once
+		sent += len(messages)
+	}
+	if unscheduled != 0 || tasks < 15000 || sent != runs {
+		t.Errorf("%d tasks left, %d runs of %d tasks, %d messages", unscheduled, runs, tasks, sent)
+	}
+	if claimed == 0 || runs <= claimed {
+		t.Errorf("%d of %d runs are ours: the runners did not work beside each other", claimed, runs)
+	}
+	t.Logf("ours claimed %d of %d tasks; the peer, which doesn't look, sent %d of them too", claimed, tasks, runs-tasks)
 }

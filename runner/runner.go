@@ -21,6 +21,7 @@ import (
 type Store interface {
 	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
+	OutboxDue(ctx context.Context, now time.Time, urgent bool) (int, error)
 }
 
 // Slots claims within the free slots of a queue.
@@ -76,6 +77,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+			if full, err := r.outboxFull(ctx); full || err != nil {
+				return daemon.Result{Next: deliveryWait}, err
+			}
 			n, err := r.RunOnce(ctx)
 			return daemon.Result{Again: n > 0}, err
 		},
@@ -108,16 +112,36 @@ func (r *Runner) listen(ctx context.Context, wake chan<- struct{}) {
 }
 
 // Drain claims until nothing is ready that a queue has room for, and returns how
-// many tasks that were.
+// many tasks that were. What it claims must be delivered meanwhile.
 func (r *Runner) Drain(ctx context.Context) (int, error) {
 	total := 0
 	for {
+		full, err := r.outboxFull(ctx)
+		if err == nil && full {
+			err = daemon.Sleep(ctx, deliveryWait)
+		}
+		if err != nil {
+			return total, err
+		}
+		if full {
+			continue
+		}
 		n, err := r.RunOnce(ctx)
 		total += n
 		if err != nil || n == 0 {
 			return total, err
 		}
 	}
+}
+
+// deliveryWait is how long a full outbox is given before the next look.
+const deliveryWait = 100 * time.Millisecond
+
+// outboxFull says that so many messages wait to be sent that claiming more would
+// only mark tasks as scheduled long before they are.
+func (r *Runner) outboxFull(ctx context.Context) (bool, error) {
+	n, err := r.Store.OutboxDue(ctx, r.now(), r.WithPriority)
+	return n >= dispatch.MaxClaim, err
 }
 
 // RunOnce makes one pass over the task types that have something ready. It

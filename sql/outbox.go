@@ -37,6 +37,13 @@ func (tx *Tx) OutboxDepth(ctx context.Context, queue string) (int, error) {
 	return int(n), err
 }
 
+// OutboxDue counts the messages that wait to be sent at now: the urgent ones, or
+// the others.
+func (a asker) OutboxDue(ctx context.Context, now time.Time, urgent bool) (int, error) {
+	n, err := a.q.OutboxDue(ctx, queries.OutboxDueParams{Urgent: urgent, Now: now})
+	return int(n), err
+}
+
 // RecentlyDelivered counts the messages confirmed on a queue since a moment,
 // which must be less than a minute ago: the ledger is not kept for longer.
 func (tx *Tx) RecentlyDelivered(ctx context.Context, queue string, since time.Time) (int, error) {

@@ -56,13 +56,18 @@ func (a *app) send(cmd *cobra.Command, period int, build func(ctx context.Contex
 // sendOnce claims what is ready and delivers it meanwhile. It is an error if a
 // message was refused: that one waits in the outbox.
 func (a *app) sendOnce(ctx context.Context, d *dispatcher, s sender) error {
+	claiming, stopClaiming := context.WithCancel(ctx)
+	defer stopClaiming()
 	done := make(chan struct{})
 	var claimErr error
 	go func() {
 		defer close(done)
-		_, claimErr = s.once(ctx)
+		if _, err := s.once(claiming); claiming.Err() == nil {
+			claimErr = err
+		}
 	}()
 	sent, err := d.deliverer.DrainUntil(ctx, done)
+	stopClaiming() // after an error nothing makes room for more
 	<-done
 	if sent.Confirmed > 0 {
 		a.log.Info("messages sent", "messages", sent.Confirmed)

@@ -10,6 +10,11 @@ select pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || @queue::
 -- name: OutboxDepth :one
 select count(*) from scheduler_go.outbox where queue = @queue;
 
+-- OutboxDue counts the messages that wait to be sent now, urgent ones or the
+-- others.
+-- name: OutboxDue :one
+select count(*) from scheduler_go.outbox where urgent = @urgent and not_before <= @now;
+
 -- RecentlyDelivered counts the messages that the broker confirmed on a queue
 -- since a moment: those that figures as old as that don't show yet.
 -- name: RecentlyDelivered :one

@@ -110,6 +110,24 @@ func (q *Queries) OutboxDepth(ctx context.Context, queue string) (int64, error) 
 	return count, err
 }
 
+const outboxDue = `-- name: OutboxDue :one
+select count(*) from scheduler_go.outbox where urgent = $1 and not_before <= $2
+`
+
+type OutboxDueParams struct {
+	Urgent bool
+	Now    time.Time
+}
+
+// OutboxDue counts the messages that wait to be sent now, urgent ones or the
+// others.
+func (q *Queries) OutboxDue(ctx context.Context, arg OutboxDueParams) (int64, error) {
+	row := q.db.QueryRow(ctx, outboxDue, arg.Urgent, arg.Now)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const postponeOutbox = `-- name: PostponeOutbox :exec
 update scheduler_go.outbox
 set attempts = attempts + 1, last_error = $1::text, not_before = $2
