@@ -69,14 +69,14 @@ func (a asker) ScheduleTaskRuns(ctx context.Context, runs []scheduler.TaskRun) e
 // encodeTaskRuns writes runs as the JSON list that the query reads.
 func encodeTaskRuns(runs []scheduler.TaskRun) (json.RawMessage, error) {
 	type row struct {
-		Task      *int64          `json:"task"`
+		Task      int64           `json:"task"`
 		BackendID *string         `json:"backend_id"`
 		Scheduled *time.Time      `json:"scheduled"`
 		Metadata  json.RawMessage `json:"metadata,omitempty"`
 	}
 	rows := make([]row, len(runs))
 	for i, r := range runs {
-		rows[i] = row{nullable(r.Task), r.BackendID, inMicroseconds(r.Scheduled), r.Metadata}
+		rows[i] = row{r.Task, r.BackendID, inMicroseconds(r.Scheduled), r.Metadata}
 	}
 	return encodeRows(rows)
 }

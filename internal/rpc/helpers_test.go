@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/daemon"
 	"swh-scheduler/sql"
 )
 
@@ -40,7 +41,9 @@ func serve(t testing.TB, dsn string, change ...func(*Options)) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
+	go func() {
+		done <- daemon.Group{Log: o.Log}.Run(ctx, daemon.Component{Name: "RPC server", Run: server.Run})
+	}()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		stop()

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/sql"
@@ -11,6 +12,10 @@ import (
 func recordListedOrigins(c *call) error {
 	origins := models[scheduler.ListedOrigin](c.args, "listed_origins")
 	keepLastSeen := !c.args.truth("update_last_seen", true)
+	switch value, _ := c.args.get("update_last_seen"); value.(type) {
+	case []any, dict: // the peer looks it up in a dict
+		c.args.fail(typeError("unhashable type: '%s'", typeName(value)))
+	}
 	if c.args.err != nil {
 		return c.args.err
 	}
@@ -83,8 +88,13 @@ func getListedOrigins(c *call) error {
 }
 
 func grabNextVisits(c *call) error {
+	policy, _ := c.args.get("policy")
+	name, ok := policy.(string)
+	if !ok {
+		return unknownPolicy(policy)
+	}
 	f := scheduler.VisitFilter{
-		VisitType: c.args.text("visit_type"), Policy: scheduler.VisitPolicy(c.args.text("policy")),
+		VisitType: c.args.text("visit_type"), Policy: scheduler.VisitPolicy(name),
 		Disabled: !c.args.truth("enabled", true),
 		ListerID: c.args.uuid("lister_uuid"), ListerName: c.args.text("lister_name"), ListerInstanceName: c.args.text("lister_instance_name"),
 		Cooldowns: scheduler.Cooldowns{
@@ -115,10 +125,17 @@ func grabNextVisits(c *call) error {
 	})
 	switch {
 	case errors.Is(err, scheduler.ErrUnknownPolicy):
-		return schedulerException("UnknownPolicy", "Unknown scheduling policy "+string(f.Policy))
+		return unknownPolicy(name)
 	case errors.Is(err, scheduler.ErrUnknownLister):
 		return assertionError("Lister with name %s and instance %s not found !", f.ListerName, f.ListerInstanceName)
 	}
 	list(c.out, origins, writeListedOrigin)
 	return err
+}
+
+func unknownPolicy(policy any) error {
+	if policy == nil {
+		policy = "None"
+	}
+	return schedulerException("UnknownPolicy", fmt.Sprintf("Unknown scheduling policy %v", policy))
 }

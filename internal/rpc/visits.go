@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/sql"
 )
@@ -60,7 +62,11 @@ func setQueuePosition(c *call) error {
 }
 
 func updateMetrics(c *call) error {
-	lister, at := c.args.uuid("lister_id"), c.args.time("timestamp")
+	var lister uuid.NullUUID
+	if value, _ := c.args.get("lister_id"); value != nil {
+		lister = uuid.NullUUID{UUID: c.args.uuidOf("lister_id", value), Valid: true}
+	}
+	at := c.args.time("timestamp")
 	if c.args.err != nil {
 		return c.args.err
 	}

@@ -1,0 +1,388 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+func gzipped(t *testing.T, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(bytes.Repeat([]byte{'a'}, n)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// A request that is wrong as HTTP is refused with the status and the exception
+// that the peer's server, or HTTP, has for it.
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t), func(o *Options) { o.MaxBody = 1 << 16 })
+	for _, c := range []struct {
+		name, path, contentType string
+		body                    []byte
+		header                  []string
+		status                  int
+		class                   string
+	}{
+		{"an unknown path", "/task/nonsense", mimeMsgpack, nil, nil, 404, "NotFound"},
+		{"a body of another type", "/task_type/get_all", "text/plain", []byte("x"), nil, 500, "ValueError"},
+		{"a list of arguments", "/task_type/get_all", mimeMsgpack, []byte("\x90"), nil, 500, "TypeError"},
+		{"too large", "/task_type/get_all", mimeMsgpack, make([]byte, 1<<16+1), nil, 413, "RequestEntityTooLarge"},
+		{"a decompression bomb", "/task_type/get_all", mimeMsgpack, gzipped(t, 100<<20), []string{"Content-Encoding", "gzip"}, 413, "RequestEntityTooLarge"},
+		{"no gzip", "/task_type/get_all", mimeMsgpack, []byte("x"), []string{"Content-Encoding", "gzip"}, 400, "BadRequest"},
+		{"an unknown compression", "/task_type/get_all", mimeMsgpack, []byte("x"), []string{"Content-Encoding", "br"}, 415, "UnsupportedMediaType"},
+		{"too deep", "/task_type/get_all", mimeMsgpack, bytes.Repeat([]byte{0x91}, 1000), nil, 413, "ValueError"},
+	} {
+		response, body := post(t, url+c.path, c.contentType, c.body, c.header...)
+		value, err := readMsgpack(body, defaultLimits)
+		if err != nil {
+			t.Errorf("%s: %q: %v", c.name, body, err)
+			continue
+		}
+		class, _ := value.(dict).get("type")
+		if response.StatusCode != c.status || class != c.class {
+			t.Errorf("%s: %d %v, want %d %s", c.name, response.StatusCode, class, c.status, c.class)
+		}
+	}
+	response, err := http.Get(url + "/task/get")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET of a call: %s", response.Status)
+	}
+}
+
+// An answer is in the format that the client wants most, as the peer chooses it.
+func TestNegotiate(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{
+		"": mimeJSON, "*/*": mimeJSON, "text/html": mimeJSON, "application/*": mimeJSON,
+		mimeMsgpack: mimeMsgpack, "APPLICATION/X-MSGPACK": mimeMsgpack, mimeJSON: mimeJSON,
+		"*/*, " + mimeMsgpack:                    mimeMsgpack,
+		mimeMsgpack + ", " + mimeJSON:            mimeJSON,
+		mimeMsgpack + ", " + mimeJSON + ";q=0.5": mimeMsgpack,
+		mimeMsgpack + ";q=0":                     mimeJSON,
+		mimeMsgpack + ";q=0.1, */*;q=0.9":        mimeJSON,
+	} {
+		if got := negotiate(accept); got != want {
+			t.Errorf("Accept %q: %s, want %s", accept, got, want)
+		}
+	}
+}
+
+// A large answer is compressed for who takes that, and tells its length always.
+func TestCompressedAnswers(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := openStore(t, dsn)
+	for i := range 400 {
+		err := store.CreateTaskType(t.Context(), scheduler.TaskType{Type: fmt.Sprint("type-", i), Description: strings.Repeat("d", 50), BackendName: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := serve(t, dsn)
+	var plain []byte
+	for _, accept := range []string{"identity", "gzip"} {
+		response, body := post(t, url+"/task_type/get_all", mimeMsgpack, nil, "Accept-Encoding", accept)
+		if response.ContentLength != int64(len(body)) {
+			t.Errorf("%s: the length of %d bytes is told as %d", accept, len(body), response.ContentLength)
+		}
+		if accept == "identity" {
+			plain = body
+			continue
+		}
+		if response.Header.Get("Content-Encoding") != "gzip" {
+			t.Fatalf("headers: %v", response.Header)
+		}
+		reader, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if _, err := b.ReadFrom(reader); err != nil || !bytes.Equal(b.Bytes(), plain) {
+			t.Errorf("decompressed, the answer is another: %v", err)
+		}
+	}
+}
+
+// Without the right credentials nothing answers but the checks of health.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t), func(o *Options) {
+		o.Credentials = Credentials{Token: "t0ken", Username: "swh", Password: "s3cret"}
+	})
+	basic := func(user, password string) string {
+		r, _ := http.NewRequest(http.MethodGet, "/", nil)
+		r.SetBasicAuth(user, password)
+		return r.Header.Get("Authorization")
+	}
+	for _, path := range []string{"/", "/site-map", "/metrics", "/task_type/get_all", "/nonsense", "/healthz", "/readyz"} {
+		open := strings.HasSuffix(path, "z")
+		for authorization, right := range map[string]bool{
+			"": false, "Bearer t0ken": true, "bearer t0ken": true, "Bearer t0ke": false, "Bearer ": false, "t0ken": false,
+			basic("swh", "s3cret"): true, basic("swh", ""): false, basic("", ""): false, basic("swh", "s3cret2"): false,
+		} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if authorization != "" {
+				request.Header.Set("Authorization", authorization)
+			}
+			response, body := do(t, request)
+			if refused := response.StatusCode == http.StatusUnauthorized; refused == (right || open) {
+				t.Errorf("%s with %q: %s", path, authorization, response.Status)
+			}
+			if bytes.Contains(body, []byte("s3cret")) {
+				t.Errorf("%s shows the password", path)
+			}
+		}
+	}
+}
+
+// With a certificate the server speaks TLS.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, testenv.Database(t), func(o *Options) {
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	})
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get(url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Error(response.Status)
+	}
+}
+
+// A database that is away is 503, which clients try again, is not ready, and
+// shows neither password nor address; when it is back, so are the calls.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	_, rest, _ := strings.Cut(dsn, "@")
+	server, _, _ := strings.Cut(rest, "/")
+	proxy := testenv.Proxy(t, server)
+	url := serve(t, strings.Replace(strings.Replace(dsn, server, proxy.Addr, 1), "@", ":s3cret@", 1))
+	status := func(path string) int {
+		response, body := post(t, url+path, mimeMsgpack, nil)
+		for _, word := range []string{"s3cret", proxy.Addr, "select"} {
+			if bytes.Contains(body, []byte(word)) {
+				t.Errorf("%s shows %q: %s", path, word, body)
+			}
+		}
+		return response.StatusCode
+	}
+	ready := func() int {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	if got := status("/task_type/get_all"); got != http.StatusOK {
+		t.Fatalf("before: %d", got)
+	}
+	proxy.Cut()
+	if got := status("/task_type/get_all"); got != http.StatusServiceUnavailable {
+		t.Errorf("while it is away: %d", got)
+	}
+	if got := ready(); got != http.StatusServiceUnavailable {
+		t.Errorf("ready while it is away: %d", got)
+	}
+	proxy.Restore()
+	for deadline := time.Now().Add(20 * time.Second); status("/task_type/get_all") != http.StatusOK || ready() != http.StatusOK; {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come back")
+		}
+	}
+}
+
+// Metrics count calls and errors by endpoint.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t))
+	post(t, url+"/task_type/get_all", mimeMsgpack, nil)
+	post(t, url+"/task_type/get", mimeMsgpack, nil)
+	response, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(response.Body); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`swh_scheduler_rpc_call_seconds_count{endpoint="task_type/get_all"} 1`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/get_all",status="5xx"} 0`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/get",status="5xx"} 1`,
+		`swh_scheduler_rpc_errors_total{endpoint="visit_stats/get",status="4xx"} 0`,
+	} {
+		if !strings.Contains(text.String(), line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
+// A server that listens for everyone says so, and what that means without
+// credentials.
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{"127.0.0.1:0": "level=INFO msg=listening ", "0.0.0.0:0": "whoever reaches this port"} {
+		var text bytes.Buffer
+		server, err := Listen(t.Context(), Options{Address: address, Log: slog.New(slog.NewTextHandler(&text, nil)), Registry: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := server.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s: %s", address, text.String())
+		}
+	}
+}
+
+// Of many who read a lister and write it back, one wins; the others are told.
+func TestUpdateListerAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := openStore(t, dsn)
+	lister, err := store.GetOrCreateLister(t.Context(), "gitlab", "i", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, dsn)
+	const clients = 16
+	statuses := make([]int, clients)
+	var wait sync.WaitGroup
+	for i := range clients {
+		wait.Go(func() {
+			l := lister
+			l.CurrentState = []byte(fmt.Sprintf(`{"winner": %d}`, i))
+			e := newEncoder(mimeMsgpack, nil)
+			e.openDict(1)
+			e.key("lister")
+			writeLister(e, l)
+			e.closeDict()
+			body, _ := e.finish()
+			response, _ := post(t, url+"/lister/update", mimeMsgpack, body)
+			statuses[i] = response.StatusCode
+		})
+	}
+	wait.Wait()
+	winner := -1
+	for i, status := range statuses {
+		switch {
+		case status == http.StatusOK && winner < 0:
+			winner = i
+		case status != http.StatusBadRequest:
+			t.Errorf("client %d: %d, after client %d", i, status, winner)
+		}
+	}
+	after, err := store.ListerByID(t.Context(), lister.ID)
+	if err != nil || string(after.CurrentState) != `{"winner": `+strconv.Itoa(winner)+`}` {
+		t.Errorf("client %d won, and the state is %s (%v)", winner, after.CurrentState, err)
+	}
+}
+
+// Listers that record the same origins at once, each in an order of its own,
+// neither deadlock nor lose any.
+func TestRecordOriginsAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := openStore(t, dsn)
+	lister, err := store.GetOrCreateLister(t.Context(), "gitlab", "i", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, dsn)
+	const clients, origins = 8, 300
+	var wait sync.WaitGroup
+	for i := range clients {
+		wait.Go(func() {
+			for range 3 {
+				response, answer := post(t, url+"/origins/record", mimeMsgpack, recordCall(lister, origins, i*origins/clients))
+				if response.StatusCode != http.StatusOK {
+					t.Errorf("client %d: %s %s", i, response.Status, answer)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	found, _, err := store.ListedOrigins(t.Context(), sql.ListedOriginFilter{})
+	if err != nil || len(found) != origins {
+		t.Errorf("%d origins (%v), want %d", len(found), err, origins)
+	}
+}
+
+// recordCall is a call that records n origins, the one of number first first.
+func recordCall(lister scheduler.Lister, n, first int) []byte {
+	listed := make([]scheduler.ListedOrigin, n)
+	for i := range listed {
+		listed[i] = scheduler.ListedOrigin{
+			ListerID: lister.ID, URL: fmt.Sprintf("https://forge.example/project-%d/repository.git", (first+i)%n), VisitType: "git",
+			ExtraLoaderArguments: []byte("{}"), Enabled: true, LastUpdate: &lister.Created, FirstSeen: lister.Created, LastSeen: lister.Created,
+		}
+	}
+	e := newEncoder(mimeMsgpack, nil)
+	e.openDict(1)
+	e.key("listed_origins")
+	list(e, listed, writeListedOrigin)
+	e.closeDict()
+	body, _ := e.finish()
+	return body
+}
