@@ -36,6 +36,7 @@ func TestDaemonsStopOnSignals(t *testing.T) {
 		{"start-listener"},
 		{"schedule-recurrent"},
 		{"journal-client"},
+		{"rpc-serve", "--host", "127.0.0.1", "--port", "0"},
 	} {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			t.Run(args[0]+" "+signal.String(), func(t *testing.T) {
