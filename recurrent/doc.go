@@ -28,6 +28,16 @@
 // again by weight, until the slots or the origins are used up; the peer leaves
 // such slots empty. An origin that several policies pick is sent once.
 //
+// # Candidates
+//
+// Origins are picked from a copy of what the policies order by (see candidates.go
+// of package sql). Whoever changes an origin leaves a note, and a keeper beside
+// the loops works through the notes in the background, builds the copy anew where
+// a table was emptied, and puts origins back whose cooldown has ended. Rounds are
+// right whether it keeps up or not; the metric
+// swh_scheduler_recurrent_candidates_backlog says how far behind it is, and above
+// 10,000 for a visit type its rounds take as long as the peer's.
+//
 // # Failures
 //
 // A loop that fails says so once and tries again with back-off; the others go

@@ -28,6 +28,7 @@ const (
 
 // Store is what the scheduler asks of the database besides its claims.
 type Store interface {
+	Candidates
 	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
 	TaskType(ctx context.Context, name string) (scheduler.TaskType, error)
 }
@@ -55,12 +56,13 @@ type Options struct {
 	QueueFullBackoff time.Duration
 }
 
-// Scheduler runs one loop a visit type.
+// Scheduler runs one loop a visit type, and a keeper of candidates beside them.
 type Scheduler struct {
 	Options
-	now    func() time.Time
-	splay  func() time.Duration
-	visits *prometheus.CounterVec
+	now     func() time.Time
+	splay   func() time.Duration
+	visits  *prometheus.CounterVec
+	backlog prometheus.Gauge
 }
 
 // New makes a Scheduler; its counters are registered on o.Reg.
@@ -73,8 +75,12 @@ func New(o Options) *Scheduler {
 			Name: "swh_scheduler_recurrent_scheduled_visits_total",
 			Help: "Visits claimed for scheduling, by visit type and policy.",
 		}, []string{"visit_type", "policy"}),
+		backlog: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "swh_scheduler_recurrent_candidates_backlog",
+			Help: "Changes of origins that candidates do not show yet; above 10,000 of a visit type, its grabs read the tables themselves.",
+		}),
 	}
-	o.Reg.MustRegister(s.visits)
+	o.Reg.MustRegister(s.visits, s.backlog)
 	return s
 }
 
@@ -86,6 +92,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
 	var loops errgroup.Group
+	loops.Go(func() error { return s.keeperLoop().Run(ctx) })
 	for _, visitType := range visitTypes {
 		loops.Go(func() error { return s.loop(visitType).Run(ctx) })
 	}
@@ -130,6 +137,15 @@ func loaders(types []scheduler.TaskType) []string {
 		}
 	}
 	return visitTypes
+}
+
+// keeperLoop makes the loop that keeps candidates.
+func (s *Scheduler) keeperLoop() *daemon.Loop {
+	return &daemon.Loop{
+		RunOnce: newKeeper(s).runOnce,
+		Period:  keepPeriod,
+		Service: daemon.NewService(s.Log, "what keeping candidates needs"),
+	}
 }
 
 // loop makes the loop of one visit type.

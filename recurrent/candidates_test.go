@@ -1,0 +1,98 @@
+package recurrent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// backlogged is a store with changes to drain.
+type backlogged struct {
+	changes, batch int64
+	vacuums        int
+	counts         int
+}
+
+func (b *backlogged) KeepCandidates(context.Context) (sql.Kept, error) {
+	n := min(b.changes, b.batch)
+	b.changes -= n
+	return sql.Kept{Drained: n, More: n == b.batch}, nil
+}
+
+func (b *backlogged) VacuumCandidateChanges(context.Context) error { b.vacuums++; return nil }
+
+func (b *backlogged) CandidateBacklog(context.Context, int64) (int64, error) {
+	b.counts++
+	return b.changes, nil
+}
+
+// The keeper goes on as long as there is more, clears away what it drained now
+// and then, and counts the backlog no more often than it has to.
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	store := &backlogged{changes: 202_000, batch: 5000}
+	now := time.Now()
+	k := &keeper{candidates: store, backlog: prometheus.NewGauge(prometheus.GaugeOpts{}), now: func() time.Time { return now }}
+	rounds := 0
+	for {
+		rounds++
+		result, err := k.runOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rounds == 1 {
+			if got := testutil.ToFloat64(k.backlog); got != 197_000 {
+				t.Errorf("the backlog is told as %v, want 197000", got)
+			}
+		}
+		now = now.Add(time.Second)
+		if !result.Again {
+			break
+		}
+	}
+	if rounds != 41 || store.vacuums != 4 || store.counts != 5 {
+		t.Errorf("%d rounds, %d vacuums, %d counts; want 41, 4, 5", rounds, store.vacuums, store.counts)
+	}
+}
+
+// A daemon that has nothing to schedule keeps candidates up to date all the same.
+func TestRunKeepsCandidates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(t, "update task_type set max_queue_length = 1")
+	w.list(t, "plain", 50, false)
+	s := New(Options{
+		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
+		Policies:         map[string][]scheduler.WeightedPolicy{"default": evenly},
+		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for backlog := int64(1); backlog > 0; {
+		select {
+		case err := <-ended:
+			t.Fatalf("ended: %v", err)
+		case <-deadline:
+			t.Fatal("not drained within a minute")
+		case <-tick.C:
+		}
+		var err error
+		if backlog, err = w.store.CandidateBacklog(t.Context(), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
