@@ -415,8 +415,16 @@ func TestOddCallsAreThePeers(t *testing.T) {
 		}
 		want, got := tw.call(t, 0, path, arguments), tw.call(t, 1, path, arguments)
 		// The peer may let an odd value pass that no row shows to be one, or write
-		// what PostgreSQL makes of its text. We may refuse it.
-		if want.status == http.StatusOK && got.status == http.StatusInternalServerError && slices.Contains([]string{"<nil>", "[]", "{}", "{tasks: []}"}, want.value) {
+		// what PostgreSQL makes of its text. We may refuse it, if we say which
+		// argument it is, or answer nothing.
+		empty := []string{"<nil>", "[]", "{}", "{tasks: []}", `{d: {next_page_token: <nil>, results: [], total_results: <nil>}, swhtype: "paged_result"}`}
+		named := got.exception == "TypeError" && strings.HasPrefix(got.message, "argument '")
+		if want.status == http.StatusOK && got.status == http.StatusInternalServerError && (named || slices.Contains(empty, want.value)) {
+			return
+		}
+		// The peer's PostgreSQL reads every text before it looks for rows; ours, one
+		// for which there may be a row.
+		if want.exception == "InvalidTextRepresentation" && slices.Contains(empty, got.value) {
 			return
 		}
 		signature := want.exception == "TypeError" && strings.HasPrefix(want.message, "SchedulerBackend.")
