@@ -28,6 +28,13 @@
 // again by weight, until the slots or the origins are used up; the peer leaves
 // such slots empty. An origin that several policies pick is sent once.
 //
+// The policy pools stands for four, and sets their weights itself, as the design
+// of recurrent visits has it. Of n slots, with r the part of the origins whose
+// lister tells their last update, (1-r) n go to the others by visit target, and a
+// third of r n each to those never loaded (oldest update first), to those that
+// changed since they were loaded (longest lag first), and to the rest by visit
+// target. By visit target, the visit type's global position moves forward.
+//
 // # Candidates
 //
 // Origins are picked from a copy of what the policies order by (see candidates.go

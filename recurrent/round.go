@@ -73,10 +73,14 @@ func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.Li
 		lister uuid.UUID
 		url    string
 	}
+	policies, err := r.weigh(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	var picked []scheduler.ListedOrigin
 	taken := make(map[key]bool)
-	got, err := fill(slots, weights(r.policies), func(i, n int) (int, error) {
-		filter := r.policies[i].Filter
+	got, err := fill(slots, weights(policies), func(i, n int) (int, error) {
+		filter := policies[i].Filter
 		filter.VisitType = r.visitType
 		origins, err := tx.GrabNextVisits(ctx, filter, r.now(), n, false)
 		if err != nil {
@@ -97,18 +101,18 @@ func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.Li
 		return nil, err
 	}
 	for i, n := range got {
-		r.visits.WithLabelValues(r.visitType, string(r.policies[i].Filter.Policy)).Add(float64(n))
+		r.visits.WithLabelValues(r.visitType, string(policies[i].Filter.Policy)).Add(float64(n))
 	}
-	r.warnOfSkew(got)
+	r.warnOfSkew(policies, got)
 	return picked, nil
 }
 
 // warnOfSkew says where what the policies gave is more than 5 % off what their
 // weights ask for, as the peer does.
-func (r *round) warnOfSkew(got []int) {
-	for i, s := range skew(got, weights(r.policies)) {
+func (r *round) warnOfSkew(policies []scheduler.WeightedPolicy, got []int) {
+	for i, s := range skew(got, weights(policies)) {
 		if s.off() > 0.05 {
-			r.log.Info("skewed fetch", "policy", r.policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
+			r.log.Info("skewed fetch", "policy", policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
 		}
 	}
 }

@@ -129,3 +129,15 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	_, err = tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: 2 * grabDrains})
 	return err
 }
+
+// CandidateGroups says how many enabled listed origins of a visit type have no
+// known last update (the design's group A), and how many have one (group B). They
+// are counted as candidates change, so what is not drained yet is not among them;
+// while candidates are being built, there are none.
+func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, with int64, err error) {
+	groups, err := tx.q.CandidateGroups(ctx, visitType)
+	if err != nil || len(groups) == 0 {
+		return 0, 0, err
+	}
+	return groups[0].WithoutUpdate, groups[0].WithUpdate, nil
+}

@@ -17,6 +17,8 @@ var candidatePolicies = map[scheduler.VisitPolicy]candidatePolicy{
 	scheduler.NeverVisitedOldestUpdateFirst: {"not c.loaded and c.last_update is not null", "c.last_update"},
 	scheduler.AlreadyVisitedOrderByLag:      {"c.lag is not null", "c.lag desc"},
 	scheduler.OriginsWithoutLastUpdate:      {"c.last_update is null", "c.queue_position nulls first, c.first_seen"},
+	scheduler.OthersByVisitTarget: {"c.loaded and c.last_update is not null and c.lag is null",
+		"c.queue_position nulls first, c.first_seen"},
 }
 
 // pinPlans keeps the planner to walks along indexes and look-ups by key, which is

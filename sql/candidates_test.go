@@ -368,6 +368,35 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 	}
 }
 
+// The pools partition the origins whose last update is known, and the one that
+// the peer does not have is the same from candidates and from the tables.
+func TestPoolsPartitionTheOrigins(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, 17, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	grab := func(policy scheduler.VisitPolicy) []string {
+		f := scheduler.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: scheduler.DefaultCooldowns}
+		return w.sortKeys(t, f, w.grab(t, f, 10000, true))
+	}
+	all := len(grab(scheduler.OldestScheduledFirst))
+	for _, policy := range []scheduler.VisitPolicy{scheduler.OriginsWithoutLastUpdate,
+		scheduler.NeverVisitedOldestUpdateFirst, scheduler.AlreadyVisitedOrderByLag, scheduler.OthersByVisitTarget} {
+		n := len(grab(policy))
+		if n == 0 {
+			t.Errorf("%s has no origins: the test shows nothing", policy)
+		}
+		all -= n
+	}
+	if all != 0 {
+		t.Errorf("%d origins are in no pool, or in several (if negative)", all)
+	}
+	fromCandidates := grab(scheduler.OthersByVisitTarget)
+	w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
+	if diff := cmp.Diff(grab(scheduler.OthersByVisitTarget), fromCandidates); diff != "" {
+		t.Errorf("-tables +candidates:\n%s", diff)
+	}
+}
+
 // A build that was interrupted goes on where it was, also when what it copied, and
 // what it has not copied yet, changed meanwhile.
 func TestBuildGoesOn(t *testing.T) {

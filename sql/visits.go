@@ -20,8 +20,8 @@ const listedOriginColumns = `lo.lister_id, lo.url, lo.visit_type, lo.extra_loade
 // the order of the filter's policy, and unless dryRun marks them as scheduled.
 //
 // It is the peer's grab_next_visits: the same conditions, order and side effects
-// (last_scheduled never moves back; origins_without_last_update moves the visit
-// type's queue position forward). An origin listed by several listers can come
+// (last_scheduled never moves back; policies by visit target move the visit type's
+// queue position forward). An origin listed by several listers can come
 // once for each. Grabs of one visit type wait for each other, so they never
 // return the same origin twice.
 //
@@ -84,7 +84,7 @@ type grabQuery struct {
 // mark has what is selected marked as scheduled.
 func (q *grabQuery) mark(policy scheduler.VisitPolicy) {
 	q.effects = append(q.effects, markScheduled)
-	if policy == scheduler.OriginsWithoutLastUpdate {
+	if policy == scheduler.OriginsWithoutLastUpdate || policy == scheduler.OthersByVisitTarget {
 		q.effects = append(q.effects, moveQueuePosition)
 	}
 }
@@ -152,6 +152,10 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f scheduler.VisitFilter)
 		q.orderBy = "lo.last_update - ovs.last_successful desc"
 	case scheduler.OriginsWithoutLastUpdate:
 		q.where = append(q.where, "lo.last_update is null")
+		q.orderBy = "ovs.next_visit_queue_position nulls first, lo.first_seen"
+	case scheduler.OthersByVisitTarget:
+		q.where = append(q.where, "lo.last_update is not null", "ovs.last_snapshot is not null",
+			"(lo.last_update > ovs.last_successful) is not true")
 		q.orderBy = "ovs.next_visit_queue_position nulls first, lo.first_seen"
 	case scheduler.FirstVisitsAfterListing:
 		lister, err := tx.listerOf(ctx, f)

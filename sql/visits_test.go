@@ -242,6 +242,7 @@ func (w *grabWorld) sortKeys(t *testing.T, f scheduler.VisitFilter, origins []pi
 		scheduler.NeverVisitedOldestUpdateFirst: "lo.last_update",
 		scheduler.AlreadyVisitedOrderByLag:      "lo.last_update - ovs.last_successful",
 		scheduler.OriginsWithoutLastUpdate:      "(ovs.next_visit_queue_position, lo.first_seen)",
+		scheduler.OthersByVisitTarget:           "(ovs.next_visit_queue_position, lo.first_seen)",
 		scheduler.FirstVisitsAfterListing:       "ovs.last_scheduled",
 	}[f.Policy]
 	rows, err := w.store.Pool().Query(t.Context(), `select lo.lister_id, lo.url, coalesce((`+key+`)::text, '')

@@ -77,6 +77,7 @@ scheduling_policy:
     lister_name: gitea
     lister_instance_name: null
   ipfs: [*lister]
+  svn: [{policy: pools}]
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
@@ -113,6 +114,9 @@ func TestLoad(t *testing.T) {
 		Cooldowns: scheduler.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
 	want.SchedulingPolicy["ipfs"] = []scheduler.WeightedPolicy{first}
+	want.SchedulingPolicy["svn"] = []scheduler.WeightedPolicy{{Weight: 1, Filter: scheduler.VisitFilter{
+		Policy: scheduler.Pools, Cooldowns: scheduler.DefaultCooldowns,
+	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
@@ -213,7 +217,8 @@ func TestErrors(t *testing.T) {
 		{base + "scheduling_policy: {git: []}", "F:2:26: scheduling_policy.git needs at least one policy with a weight above 0"},
 		{base + "scheduling_policy: {git: [{weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs a policy"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1}, {policy: stop_after_success, weight: 2}]}", "F:2:68: scheduling_policy.git[1] names a policy that is there already; a visit type has each one once"},
-		{base + "scheduling_policy: {git: [{policy: stop_after_sucess, weight: 1}]}", "F:2:36: scheduling_policy.git[0].policy must be oldest_scheduled_first, stop_after_success, never_visited_oldest_update_first, already_visited_order_by_lag, origins_without_last_update or first_visits_after_listing (did you mean stop_after_success?), not a text"},
+		{base + "scheduling_policy: {git: [{policy: pools}, {policy: stop_after_success, weight: 1}]}", "F:2:26: scheduling_policy.git has other policies beside pools, which divides all slots by itself"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_sucess, weight: 1}]}", "F:2:36: scheduling_policy.git[0].policy must be oldest_scheduled_first, stop_after_success, never_visited_oldest_update_first, already_visited_order_by_lag, origins_without_last_update, first_visits_after_listing or pools (did you mean stop_after_success?), not a text"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, failed_cooldown: soon}]}", `F:2:84: scheduling_policy.git[0].failed_cooldown must be a duration such as "12 hours", 12h30m, a number of seconds, or null for none, not a text`},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, tablesample: 101}]}", "F:2:80: scheduling_policy.git[0].tablesample must be a percentage between 0 and 100"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, lister_uuid: x}]}", "F:2:80: scheduling_policy.git[0].lister_uuid must be a UUID, not a text"},

@@ -50,6 +50,7 @@ var visitPolicies = []string{
 	string(scheduler.AlreadyVisitedOrderByLag),
 	string(scheduler.OriginsWithoutLastUpdate),
 	string(scheduler.FirstVisitsAfterListing),
+	string(scheduler.Pools),
 }
 
 // schedulingPolicy reads the section of that name over the defaults.
@@ -82,6 +83,9 @@ func policyList(v value) []scheduler.WeightedPolicy {
 		total += p.Weight
 		list = append(list, p)
 	}
+	if seen[scheduler.Pools] && len(list) > 1 {
+		v.problem("has other policies beside pools, which divides all slots by itself")
+	}
 	if total == 0 {
 		v.problem("needs at least one policy with a weight above 0")
 	}
@@ -90,7 +94,8 @@ func policyList(v value) []scheduler.WeightedPolicy {
 
 // policy reads one entry of a list. Besides the two it must have, its keys are
 // the keyword arguments of the peer's grab_next_visits; null turns a cooldown
-// off, which is why this is no ordinary section.
+// off, which is why this is no ordinary section. The policy pools stands alone, so
+// it needs no weight.
 func policy(v value) scheduler.WeightedPolicy {
 	p := scheduler.WeightedPolicy{Filter: scheduler.VisitFilter{Cooldowns: scheduler.DefaultCooldowns}}
 	f := &p.Filter
@@ -122,6 +127,10 @@ func policy(v value) scheduler.WeightedPolicy {
 			delete(required, e.name)
 			field(e.value)
 		}
+	}
+	if f.Policy == scheduler.Pools && required["weight"] {
+		delete(required, "weight")
+		p.Weight = 1
 	}
 	if entries != nil {
 		for _, name := range []string{"policy", "weight"} {

@@ -21,6 +21,17 @@ const (
 	FirstVisitsAfterListing       VisitPolicy = "first_visits_after_listing"
 )
 
+// What the peer's design describes and the peer does not have.
+const (
+	// Pools stands for four policies, which share the slots: origins without a
+	// known last update, and, of those with one, the never loaded, those that
+	// changed since they were, and the others.
+	Pools VisitPolicy = "pools"
+	// OthersByVisitTarget is the last of these: origins with a known last update
+	// that were loaded since, by visit target (next_visit_queue_position).
+	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
+)
+
 // Cooldowns keep an origin from being visited again too soon. Zero turns one
 // off, as an explicit null or 0 does with the peer.
 type Cooldowns struct {

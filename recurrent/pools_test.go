@@ -1,0 +1,92 @@
+package recurrent
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+// Slots are whole, all of them are given out, and each pool gets what the design
+// says, give or take one; a group without origins gets none.
+func TestPoolsDivideTheSlots(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		without := rapid.Int64Range(0, 1e9).Draw(t, "without")
+		with := rapid.Int64Range(0, 1e9).Draw(t, "with")
+		with = max(with, 1-without)
+		n := rapid.IntRange(0, 10_000).Draw(t, "slots")
+		parts := divide(n, weights(pools(scheduler.VisitFilter{}, without, with)))
+		ratio := float64(with) / float64(without+with)
+		want := []float64{(1 - ratio) * float64(n), ratio * float64(n) / 3, ratio * float64(n) / 3, ratio * float64(n) / 3}
+		sum := 0
+		for i, part := range parts {
+			sum += part
+			if off := float64(part) - want[i]; off < -1 || off > 1 || want[i] == 0 && part > 0 {
+				t.Errorf("pool %d gets %d of %d slots, want about %.1f (%d without, %d with)", i, part, n, want[i], without, with)
+			}
+		}
+		if sum != n {
+			t.Errorf("%d of %d slots are given out", sum, n)
+		}
+	})
+}
+
+// A round fills the queue from all four pools by their parts, gives what a pool
+// cannot fill to the others, takes the others by visit target, and moves the
+// visit type's position forward only.
+func TestRoundOfPools(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(t, "plain", 60, false)
+	w.list(t, "new", 10, true) // fewer than their third
+	w.list(t, "lagging", 40, true)
+	w.list(t, "rest", 40, true)
+	w.exec(t, `insert into origin_visit_stats (url, visit_type, last_snapshot, last_successful, next_visit_queue_position)
+		select url, visit_type, 'x', case when url ~ 'rest' then timestamptz '2026-02-01Z' else '2025-01-01Z' end,
+		       substring(url from '[0-9]+$')::int
+		from listed_origins where url ~ 'lagging|rest'`)
+	w.exec(t, "insert into visit_scheduler_queue_position values ('git', 7)")
+	for more := true; more; {
+		kept, err := w.store.KeepCandidates(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = kept.More
+	}
+	policies := []scheduler.WeightedPolicy{{Weight: 1, Filter: scheduler.VisitFilter{
+		Policy: scheduler.Pools, Cooldowns: scheduler.DefaultCooldowns,
+	}}}
+	if _, err := w.round(t, policies).runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]int)
+	for _, url := range w.scheduled(t) {
+		got[url[len("https://"):len("https://")+3]]++
+	}
+	// 60 of 150 have no last update: 40 slots; 20 for each pool, of which one
+	// leaves 10 to the three others, again by weight.
+	if got["new"] != 10 || got["pla"] < 44 || got["pla"] > 46 || got["lag"] < 22 || got["lag"] > 23 || got["res"] < 22 || got["res"] > 23 {
+		t.Errorf("scheduled %v", got)
+	}
+	var position, last int64
+	if err := w.store.Pool().QueryRow(t.Context(), `select position, (select max(next_visit_queue_position) from origin_visit_stats
+		where last_scheduled is not null and url ~ 'rest') from visit_scheduler_queue_position`).Scan(&position, &last); err != nil {
+		t.Fatal(err)
+	}
+	if position != last || int(last) != got["res"] {
+		t.Errorf("the position is %d, the last visit target %d, want both %d", position, last, got["res"])
+	}
+	w.messages(t)
+	w.exec(t, "update visit_scheduler_queue_position set position = 1000")
+	if _, err := w.round(t, policies).runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.Pool().QueryRow(t.Context(), "select position from visit_scheduler_queue_position").Scan(&position); err != nil {
+		t.Fatal(err)
+	}
+	if position != 1000 || len(w.scheduled(t)) != 150 {
+		t.Errorf("the position moved to %d, %d origins are scheduled; want 1000 and all 150", position, len(w.scheduled(t)))
+	}
+}
