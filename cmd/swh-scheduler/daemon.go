@@ -41,6 +41,10 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 	if err != nil {
 		return err
 	}
+	if a.options.metricsAddr != "" {
+		server := daemon.MetricsServer{Addr: a.options.metricsAddr, Gatherer: a.metrics, Log: a.log}
+		components = append(components, daemon.Component{Name: "metrics server", Run: server.Run})
+	}
 	a.log.Info("started", "command", cmd.Name(), "version", version())
 	if err := (daemon.Group{Log: a.log}).Run(ctx, components...); err != nil {
 		return err
