@@ -26,13 +26,23 @@ func newTask(a *app) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE:                  group,
 	}
-	cmd.AddCommand(newTaskAdd(a), newTaskListPending(a))
+	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a))
 	return cmd
 }
 
 // formatTask is the peer's picture of a task. Times are in zone, and named
 // relative to now.
 func (a *app) formatTask(t scheduler.Task, zone *time.Location, now time.Time) (string, error) {
+	return a.formatTaskWith(t, zone, now, "")
+}
+
+// formatWholeTask has its status and priority too.
+func (a *app) formatWholeTask(t scheduler.Task, zone *time.Location, now time.Time) (string, error) {
+	return a.formatTaskWith(t, zone, now, fmt.Sprintf("%s%s\n%s%s\n", a.bold("  Status: "), t.Status, a.bold("  Priority: "), t.Priority))
+}
+
+// formatTaskWith has more lines before the arguments.
+func (a *app) formatTaskWith(t scheduler.Task, zone *time.Location, now time.Time, more string) (string, error) {
 	interval := "None"
 	if t.CurrentInterval != nil {
 		interval = pytext.Timedelta(*t.CurrentInterval)
@@ -43,7 +53,7 @@ func (a *app) formatTask(t scheduler.Task, zone *time.Location, now time.Time) (
 	fmt.Fprintf(&b, "%s%s (%s)\n", a.bold("  Next run: "), pytext.NaturalDate(next, now), pytext.ISOFormat(next))
 	fmt.Fprintf(&b, "%s%s\n", a.bold("  Interval: "), interval)
 	fmt.Fprintf(&b, "%s%s\n", a.bold("  Type: "), t.Type)
-	fmt.Fprintf(&b, "%s%s\n", a.bold("  Policy: "), t.Policy)
+	fmt.Fprintf(&b, "%s%s\n%s", a.bold("  Policy: "), t.Policy, more)
 	if err := a.formatArguments(&b, t.Arguments); err != nil {
 		return "", fmt.Errorf("task %d: %w", t.ID, err)
 	}

@@ -175,6 +175,28 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
+// choices is a flag that may be repeated, each time with one of some words.
+type choices struct {
+	values  *[]string
+	choices []string
+}
+
+func (c choices) String() string {
+	if c.values == nil {
+		return ""
+	}
+	return strings.Join(*c.values, ",")
+}
+func (c choices) Type() string { return strings.Join(c.choices, "|") }
+func (c choices) Set(s string) error {
+	var one string
+	if err := (choice{&one, c.choices}).Set(s); err != nil {
+		return err
+	}
+	*c.values = append(*c.values, one)
+	return nil
+}
+
 // parameter is the annotation of a flag that has another name with the peer,
 // which is the one that its environment variable is made of.
 const parameter = "parameter"
