@@ -27,7 +27,7 @@ type peerGrab struct {
 	out *bufio.Reader
 }
 
-func startPeerGrab(t *testing.T, dsn string) *peerGrab {
+func startPeerGrab(t testing.TB, dsn string) *peerGrab {
 	t.Helper()
 	cmd := exec.Command(testenv.Python(t), "testdata/grab_next_visits.py", dsn)
 	in, err := cmd.StdinPipe()
@@ -54,7 +54,7 @@ type picked struct {
 	url    string
 }
 
-func (p *peerGrab) grab(t *testing.T, f scheduler.VisitFilter, now time.Time, count int, dryRun bool) []picked {
+func (p *peerGrab) grab(t testing.TB, f scheduler.VisitFilter, now time.Time, count int, dryRun bool) []picked {
 	t.Helper()
 	call := map[string]any{
 		"visit_type": f.VisitType, "count": count, "policy": f.Policy, "enabled": !f.Disabled,

@@ -180,7 +180,7 @@ execute function scheduler_go.rebuild_candidates();
 create function scheduler_go.drain_candidates(for_visit_type text, max_changes bigint) returns bigint
 language sql
 -- Counts of a queue mislead the planner: it shall look origins up one by one.
-set enable_seqscan = off set enable_mergejoin = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
 as $$
 with taken as (
   delete from scheduler_go.candidate_changes

@@ -1,0 +1,336 @@
+package sql_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// benchSizes are the numbers of listed origins to measure with:
+// SWH_BENCH_SIZES, separated by commas.
+func benchSizes(b *testing.B) []int {
+	b.Helper()
+	text := os.Getenv("SWH_BENCH_SIZES")
+	if text == "" {
+		text = "100000,1000000"
+	}
+	var sizes []int
+	for _, s := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			b.Fatalf("SWH_BENCH_SIZES: %v", err)
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// benchWorld is a database with many origins, of four listers: one in five
+// without a last update, one in twenty disabled, two in three once scheduled,
+// half of these loaded; some cool down.
+type benchWorld struct {
+	dsn   string
+	store *sql.Store
+	build time.Duration
+}
+
+func newBenchWorld(b *testing.B, origins int) *benchWorld {
+	b.Helper()
+	w := &benchWorld{dsn: testenv.PeerDatabase(b)}
+	store, err := sql.Open(b.Context(), w.dsn, sql.Options{Command: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(store.Close)
+	w.store = store
+	w.exec(b, `insert into listers (id, name, instance_name, current_state, updated)
+		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 4) n`)
+	w.exec(b, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || 1 + n % 4)::uuid,
+		  'https://forge' || n % 97 || '.example.org/user' || n * 7919 % 100003 || '/repository-' || n, 'git', '{}', n % 20 <> 0,
+		  now() - random() * interval '900 days', now(), case when n % 5 < 4 then now() - random() * interval '700 days' end
+		from generate_series(1, $1::bigint) n`, origins)
+	w.exec(b, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position)
+		select url, 'git', case when r < 0.5 then at end, case when r < 0.7 then at end,
+		  case when r < 0.5 then 'successful' when r < 0.6 then 'failed' when r < 0.7 then 'not_found' end::last_visit_status,
+		  at - interval '1 hour', case when r < 0.5 then '\x0123456789012345678901234567890123456789'::bytea end,
+		  case when r < 0.7 then (random() * 1e7)::bigint end
+		from (select url, random() as r, now() - random() * interval '500 days' as at from listed_origins where random() < 0.7) o`)
+	w.exec(b, "analyze")
+	began := time.Now()
+	if _, err := sql.Migrate(b.Context(), w.dsn, sql.MigrateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	w.build = time.Since(began)
+	w.exec(b, "vacuum")
+	return w
+}
+
+func (w *benchWorld) exec(b *testing.B, statement string, args ...any) {
+	b.Helper()
+	if _, err := w.store.Pool().Exec(b.Context(), statement, args...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// keep drains everything, as the keeper of schedule-recurrent does.
+func (w *benchWorld) keep(b *testing.B) {
+	b.Helper()
+	for more := true; more; {
+		kept, err := w.store.KeepCandidates(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		more = kept.More
+	}
+	w.exec(b, "vacuum scheduler_go.candidate_changes")
+}
+
+// grab takes a thousand origins and, if it is a real grab, writes their messages
+// to the outbox.
+func (w *benchWorld) grab(b *testing.B, policy scheduler.VisitPolicy, dryRun bool) time.Duration {
+	b.Helper()
+	began := time.Now()
+	err := w.store.InTx(b.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		f := scheduler.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: scheduler.DefaultCooldowns}
+		origins, err := tx.GrabNextVisits(ctx, f, time.Now(), 1000, dryRun)
+		if err == nil && !dryRun {
+			err = dispatch.EnqueueVisits(ctx, tx, "q", "t", origins)
+		}
+		if err == nil && len(origins) != 1000 {
+			err = fmt.Errorf("%d origins", len(origins))
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func median(times []time.Duration) float64 {
+	slices.Sort(times)
+	return float64(times[len(times)/2].Microseconds()) / 1000
+}
+
+// repeat is the median of n times, in milliseconds.
+func repeat(n int, do func() time.Duration) float64 {
+	times := make([]time.Duration, n)
+	for i := range times {
+		times[i] = do()
+	}
+	return median(times)
+}
+
+// BenchmarkGrab compares grabs of 1,000 origins with the peer's, at each size of
+// the table (SWH_BENCH_SIZES): in milliseconds, a grab from here (ours-ms), one
+// from the peer's own backend (peer-ms), and how many times as fast ours is
+// (ratio); medians of a fixed number of grabs, whatever -benchtime. Candidates are
+// built once a size (build-s).
+func BenchmarkGrab(b *testing.B) {
+	for _, size := range benchSizes(b) {
+		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
+			w := newBenchWorld(b, size)
+			peer := startPeerGrab(b, w.dsn)
+			peerMS := func(b *testing.B, policy scheduler.VisitPolicy, n int, dryRun bool) float64 {
+				return repeat(n, func() time.Duration {
+					began := time.Now()
+					peer.grab(b, scheduler.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: scheduler.DefaultCooldowns}, began, 1000, dryRun)
+					return time.Since(began)
+				})
+			}
+			report := func(b *testing.B, ours, theirs float64) {
+				b.ReportMetric(ours, "ours-ms")
+				b.ReportMetric(0, "ns/op")
+				if theirs > 0 {
+					b.ReportMetric(theirs, "peer-ms")
+					b.ReportMetric(theirs/ours, "ratio")
+				}
+			}
+			b.Run("build", func(b *testing.B) {
+				b.ReportMetric(w.build.Seconds(), "build-s")
+				b.ReportMetric(0, "ns/op")
+			})
+			dry := func(b *testing.B, policy scheduler.VisitPolicy, peerRuns int) {
+				w.grab(b, policy, true) // warms the caches
+				ours := repeat(15, func() time.Duration { return w.grab(b, policy, true) })
+				theirs := 0.0
+				if peerRuns > 0 {
+					theirs = peerMS(b, policy, peerRuns, true)
+				}
+				report(b, ours, theirs)
+			}
+			for _, policy := range plainPolicies {
+				b.Run("dry/"+string(policy), func(b *testing.B) { dry(b, policy, 3) })
+			}
+			for _, policy := range plainPolicies {
+				b.Run("real/"+string(policy), func(b *testing.B) {
+					ours := repeat(3, func() time.Duration {
+						took := w.grab(b, policy, false)
+						w.keep(b)
+						return took
+					})
+					theirs := peerMS(b, policy, 1, false)
+					w.keep(b)
+					report(b, ours, theirs)
+				})
+			}
+			// The front of each order fills with origins that cool down, as they
+			// were just scheduled.
+			front := min(200_000, size/50)
+			for _, policy := range plainPolicies {
+				b.Run("cooling/"+string(policy), func(b *testing.B) {
+					w.schedule(b, policy, front)
+					w.keep(b)
+					b.ReportMetric(float64(w.grab(b, policy, true).Microseconds())/1000, "first-ms")
+					dry(b, policy, 0)
+				})
+			}
+			// The peer's code records half as many new origins, a million at most,
+			// while the keeper works.
+			b.Run("listed", func(b *testing.B) {
+				recorded, backlog := w.list(b, min(1_000_000, size/2))
+				for _, policy := range plainPolicies {
+					b.Run(string(policy), func(b *testing.B) {
+						dry(b, policy, 0)
+						b.ReportMetric(recorded, "origins/s")
+						b.ReportMetric(float64(backlog), "backlog")
+					})
+				}
+			})
+		})
+	}
+}
+
+// schedule marks the first n origins of a policy's order as scheduled now.
+func (w *benchWorld) schedule(b *testing.B, policy scheduler.VisitPolicy, n int) {
+	b.Helper()
+	if err := w.store.InTx(b.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		f := scheduler.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: scheduler.DefaultCooldowns}
+		_, err := tx.GrabNextVisits(ctx, f, time.Now(), n, false)
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// list records n new origins, a thousand at a time, beside a keeper. It returns
+// how many a second, and what the keeper had not drained when the last was there.
+func (w *benchWorld) list(b *testing.B, n int) (perSecond float64, backlog int64) {
+	b.Helper()
+	ctx, stop := context.WithCancel(b.Context())
+	var keeper errgroup.Group
+	keeper.Go(func() error {
+		for ctx.Err() == nil {
+			if _, err := w.store.KeepCandidates(b.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	took := w.startWriter(b).write(b, "list", n)
+	perSecond = float64(n) / took[0].Seconds()
+	backlog, err := w.store.CandidateBacklog(b.Context(), 10_000_000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	stop()
+	if err := keeper.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return perSecond, backlog
+}
+
+// BenchmarkPeerWriters times the peer's own code that records 1,000 listed
+// origins and upserts the stats of 1,000 visits, new ones and changed ones, with
+// our triggers (with-ms) and without (without-ms), in turns.
+func BenchmarkPeerWriters(b *testing.B) {
+	w := newBenchWorld(b, 100_000)
+	writer := w.startWriter(b)
+	names := []string{"list new", "upsert new", "list changed", "upsert changed"}
+	with, without := make([][]time.Duration, len(names)), make([][]time.Duration, len(names))
+	for i := range 30 {
+		times, switched := with, "enable"
+		if i%2 == 0 {
+			times, switched = without, "disable"
+		}
+		for _, table := range []string{"listed_origins", "origin_visit_stats"} {
+			for _, event := range []string{"insert", "update"} {
+				w.exec(b, "alter table "+table+" "+switched+" trigger scheduler_go_candidate_"+event)
+			}
+		}
+		for j, took := range writer.write(b, "write", i) {
+			times[j] = append(times[j], took)
+		}
+	}
+	for j, name := range names {
+		b.Run(name, func(b *testing.B) {
+			b.ReportMetric(median(with[j]), "with-ms")
+			b.ReportMetric(median(without[j]), "without-ms")
+			b.ReportMetric(median(with[j])/median(without[j]), "ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// peerWriter is the peer's own code that writes origins.
+type peerWriter struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func (w *benchWorld) startWriter(b *testing.B) *peerWriter {
+	b.Helper()
+	cmd := exec.Command(testenv.Python(b), "testdata/bench_writers.py", w.dsn)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd.Stderr = b.Output()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	return &peerWriter{in, bufio.NewReader(out)}
+}
+
+// write gives a command and returns how long its parts took.
+func (p *peerWriter) write(b *testing.B, command string, n int) []time.Duration {
+	b.Helper()
+	if _, err := fmt.Fprintln(p.in, command, n); err != nil {
+		b.Fatal(err)
+	}
+	line, err := p.out.ReadBytes('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	var took []float64
+	if err := json.Unmarshal(line, &took); err != nil {
+		b.Fatal(err)
+	}
+	times := make([]time.Duration, len(took))
+	for i, ms := range took {
+		times[i] = time.Duration(ms * float64(time.Millisecond))
+	}
+	return times
+}
