@@ -85,7 +85,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
 			_, err := d.Drain(ctx)
-			reachable = err == nil
+			reachable = err == nil || ctx.Err() != nil // a round cut short says nothing of the broker
 			return daemon.Result{}, err
 		},
 		Period:  idlePoll,
