@@ -47,7 +47,7 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	flags.BoolVar(&a.options.noStdout, "no-stdout", false, "accepted for the Python command's sake; logs go to standard error anyway")
 	flags.StringArrayVarP(&a.options.logLevels, "log-level", "l", nil, "log `LEVEL`: debug, info, warning or error (default info)")
 	flags.Var(choice{&a.options.logFormat, []string{"text", "json"}}, "log-format", "form of the log: text or json (default text)")
-	flags.StringVar(&a.options.metricsAddr, "metrics-addr", "", "`HOST:PORT` at which a daemon serves /metrics to Prometheus (default: it doesn't)")
+	flags.StringVar(&a.options.metricsAddr, "metrics-addr", "", "serve a daemon's /metrics to Prometheus at `HOST:PORT`")
 	peerName(flags, "log-level", "log_levels")
 
 	root.AddCommand(
