@@ -123,17 +123,16 @@ func TestTriggerIsThePeers(t *testing.T) {
 						     unnest(array['1 day', '1 month 3 days', null]::interval[]) pause
 						where policy = 'oneshot' or pause is not null`,
 					// One run of each task, for each new status and time.
-					`insert into task_run (task, backend_id) select id, id::text from task order by id`)
+					`insert into task_run (task, backend_id) select id, id::text from task order by task.id`)
 				for _, status := range []string{"scheduled", "started", "eventful", "uneventful", "failed", "permfailed", "lost"} {
 					for _, ended := range or("2021-02-27 12:00+00") {
 						if ended != "null" {
 							ended = "'" + ended + "'"
 						}
-						b.run(
+						cases += len(b.run(
 							"update task set status = 'next_run_scheduled', next_run = '2020-01-01'",
 							fmt.Sprintf("update task_run set status = '%s', ended = %s", status, ended),
-							"select t::text from task t order by id")
-						cases++
+							"select t::text from task t order by id"))
 					}
 				}
 			}
