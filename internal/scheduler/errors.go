@@ -8,4 +8,5 @@ var (
 	ErrUnknownPolicy   = errors.New("unknown scheduling policy") // the peer's UnknownPolicy
 	ErrStaleData       = errors.New("stale data")                // the peer's StaleData
 	ErrUnknownLister   = errors.New("unknown lister")
+	ErrUnknownGraph    = errors.New("unknown graph")
 )

@@ -83,6 +83,13 @@ type OriginVisitStat struct {
 	SuccessiveVisits int32
 }
 
+// Which task waits for which, ended or not
+type SchedulerGoGraphEdge struct {
+	Task int64
+	// task.id, of any graph or none
+	DependsOn int64
+}
+
 type SchedulerGoVisitFailure struct {
 	URL         string
 	VisitType   string

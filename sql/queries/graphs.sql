@@ -1,0 +1,244 @@
+-- Graphs: submitting them, and the drain that releases their tasks. How the
+-- pieces fit, and why nothing is lost, is in graphs.go.
+
+-- LockGraphs waits for whoever drains graphs now.
+-- name: LockGraphs :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
+
+-- TryLockGraphs says whether nobody else drains graphs now.
+-- name: TryLockGraphs :one
+select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
+
+-- GraphsPending says whether the drain has anything to do.
+-- name: GraphsPending :one
+select (exists (select from scheduler_go.graph_changes)
+  or exists (select from scheduler_go.graph_checks)
+  or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= @at::timestamptz))::boolean;
+
+-- CheckDeadlines has the tasks looked at whose deadline is over.
+-- name: CheckDeadlines :execrows
+insert into scheduler_go.graph_checks (task)
+select g.task from scheduler_go.graph_tasks g
+where g.watch is not null and g.deadline <= @at::timestamptz
+order by g.deadline limit @max_tasks;
+
+-- SpreadGraphChanges has the dependents looked at of tasks that changed, and
+-- returns how many changes it took.
+-- name: SpreadGraphChanges :one
+select scheduler_go.spread_graph_changes(@max_changes, @max_edges);
+
+-- SettleGraphTasks looks at tasks.
+-- name: SettleGraphTasks :one
+select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off
+from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at) s;
+
+-- NotifyGraphs wakes the runners: there may be something to claim.
+-- name: NotifyGraphs :exec
+select pg_notify('scheduler_go_graph', '');
+
+-- CheckForgotten has the waiting tasks looked at whose dependency ended without
+-- that being noted: while triggers were off, say. It reads all that wait.
+-- name: CheckForgotten :execrows
+insert into scheduler_go.graph_checks (task)
+select t.id
+from task t
+join scheduler_go.graph_tasks g on g.task = t.id
+left join task w on w.id = g.watch
+where t.next_run = scheduler_go.never() and t.status = 'next_run_not_scheduled'
+  and (w.id is null or w.status not in ('next_run_not_scheduled', 'next_run_scheduled'));
+
+-- Submitting: the tasks have numbers before they are there, dependencies lower
+-- ones than their dependents.
+
+-- TasksToDependOn are the tasks that there are of some numbers.
+-- name: TasksToDependOn :many
+select id, policy from task where id = any(@ids::bigint[]);
+
+-- LockDependencies keeps tasks from ending until this transaction is committed,
+-- after which their ends see who waits for them.
+-- name: LockDependencies :many
+select id from task where id = any(@ids::bigint[]) order by id for share;
+
+-- CreateGraph makes a graph.
+-- name: CreateGraph :one
+insert into scheduler_go.graphs (name, submitted) values (@name, @submitted) returning id;
+
+-- NextTaskIDs takes some numbers for tasks, in ascending order.
+-- name: NextTaskIDs :many
+select nextval('task_id_seq')::bigint as id from generate_series(1, @count::bigint);
+
+-- CreateGraphTasks makes tasks. They are one-shot, and have as many retries as
+-- their type says unless retries says otherwise (-1).
+-- name: CreateGraphTasks :exec
+insert into task (id, type, arguments, next_run, current_interval, status, policy, retries_left, priority)
+select n.id, n.type, n.arguments::jsonb, case when n.waits then scheduler_go.never() else @at::timestamptz end,
+       tt.default_interval, 'next_run_not_scheduled', 'oneshot',
+       case when n.retries >= 0 then n.retries else coalesce(tt.num_retries, 0) end,
+       nullif(n.priority, '')::task_priority
+from (select unnest(@ids::bigint[]) as id, unnest(@types::text[]) as type, unnest(@arguments::text[]) as arguments,
+             unnest(@waits::boolean[]) as waits, unnest(@retries::bigint[]) as retries, unnest(@priorities::text[]) as priority) n
+join task_type tt on tt.type = n.type;
+
+-- RecordGraphTasks puts tasks into a graph. A watch of 0 is none, so is a
+-- deadline in the year 1.
+-- name: RecordGraphTasks :exec
+insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch)
+select n.id, @graph::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0)
+from (select unnest(@ids::bigint[]) as id, unnest(@names::text[]) as name, unnest(@any_result::boolean[]) as any_result,
+             unnest(@dependencies::integer[]) as dependencies, unnest(@deadlines::timestamptz[]) as deadline,
+             unnest(@watches::bigint[]) as watch) n;
+
+-- RecordGraphEdges keeps who waits for whom.
+-- name: RecordGraphEdges :exec
+insert into scheduler_go.graph_edges (task, depends_on)
+select unnest(@tasks::bigint[]), unnest(@depends_on::bigint[]);
+
+-- CheckTasks has tasks looked at.
+-- name: CheckTasks :exec
+insert into scheduler_go.graph_checks (task) select unnest(@tasks::bigint[]);
+
+-- Moving graphs by hand.
+
+-- CancelGraph marks a graph, and has all its tasks looked at that have not ended.
+-- name: CancelGraph :execrows
+with graph as (
+  update scheduler_go.graphs s set cancelled = coalesce(s.cancelled, @at::timestamptz) where s.id = @graph returning s.id
+), checks as (
+  insert into scheduler_go.graph_checks (task)
+  select g.task from graph
+  join scheduler_go.graph_tasks g on g.graph = graph.id
+  join task t on t.id = g.task and t.status in ('next_run_not_scheduled', 'next_run_scheduled')
+)
+select from graph;
+
+-- ReviveGraph lets a graph that was cancelled go on.
+-- name: ReviveGraph :execrows
+update scheduler_go.graphs set cancelled = null where id = @graph;
+
+-- RetryGraphTasks takes up again some tasks of a graph that have failed, from one
+-- on: as waiting, to be looked at. Those that failed by a dependency follow it.
+-- name: RetryGraphTasks :many
+with failed as materialized (
+  select t.id, tt.num_retries
+  from scheduler_go.graph_tasks g
+  join task t on t.id = g.task
+  join task_type tt on tt.type = t.type
+  where g.graph = @graph and g.task > @after and t.status = 'disabled' and g.reason is distinct from 'dependency'
+  order by t.id limit @max_tasks
+  for no key update of t
+), undated as (
+  update scheduler_go.graph_tasks g set deadline = null
+  from failed where g.task = failed.id and g.reason = 'deadline'
+), checks as (
+  insert into scheduler_go.graph_checks (task) select id from failed
+)
+update task t
+set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
+from failed where t.id = failed.id
+returning t.id;
+
+-- ReleaseTask lets a waiting task run at once, whatever it waits for.
+-- name: ReleaseTask :execrows
+with released as (
+  update task set next_run = @at
+  where id = @task and status = 'next_run_not_scheduled' and next_run = scheduler_go.never()
+  returning id
+)
+update scheduler_go.graph_tasks g set watch = null from released where g.task = released.id;
+
+-- What graphs look like.
+
+-- Graphs lists graphs, newest first, with how their tasks stand.
+-- name: Graphs :many
+select s.id, s.name, s.submitted, s.cancelled,
+       n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
+       n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run
+from (
+  select * from scheduler_go.graphs g
+  where (sqlc.narg(graph)::bigint is null or g.id = sqlc.narg(graph)::bigint)
+  order by g.id desc limit @max_graphs
+) s
+cross join lateral (
+  select count(*) as tasks,
+         count(*) filter (where st.state = 'waiting') as waiting,
+         count(*) filter (where st.state = 'ready') as ready,
+         count(*) filter (where st.state = 'running') as running,
+         count(*) filter (where st.state = 'completed') as completed,
+         count(*) filter (where st.state = 'failed') as failed,
+         count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
+  from scheduler_go.graph_states st where st.graph = s.id
+) n
+order by s.id desc;
+
+-- GraphTasks are the tasks of a graph, dependencies before dependents.
+-- name: GraphTasks :many
+select st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+from scheduler_go.graph_states st where st.graph = @graph order by st.task;
+
+-- GraphEdges are the dependencies of a graph's tasks.
+-- name: GraphEdges :many
+select e.task, e.depends_on
+from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task
+where g.graph = @graph order by e.task, e.depends_on;
+
+-- UnmetDependencies are those that a task still waits for, or that failed.
+-- name: UnmetDependencies :many
+select d.depends_on, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
+       coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
+from scheduler_go.graph_dependencies d
+left join scheduler_go.graph_tasks g on g.task = d.depends_on
+left join task t on t.id = d.depends_on
+where d.task = @task and (d.unmet or d.failed)
+order by d.depends_on limit @max_dependencies;
+
+-- GraphTask is a task's place in its graph; none for other tasks.
+-- name: GraphTask :many
+select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+from scheduler_go.graph_states st where st.task = @task;
+
+-- Runtimes are what runs of some types took lately, in seconds on average.
+-- name: Runtimes :many
+select type, avg(runtime)::double precision as seconds from scheduler_go.run_durations
+where type = any(@types::text[]) group by type;
+
+-- GraphPace counts the tasks of a graph that ended since a moment, by their runs.
+-- name: GraphPace :one
+select count(distinct r.task) from scheduler_go.graph_tasks g
+join task_run r on r.task = g.task
+where g.graph = @graph and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost');
+
+-- EmptyGraph is a graph of which no task is left, and for whose tasks none waits.
+-- name: EmptyGraph :many
+select s.id from scheduler_go.graphs s
+where not exists (
+  select from scheduler_go.graph_tasks g join task t on t.id = g.task where g.graph = s.id)
+and not exists (
+  select from scheduler_go.graph_tasks g
+  join scheduler_go.graph_edges e on e.depends_on = g.task
+  join task t on t.id = e.task
+  where g.graph = s.id)
+order by s.id limit 1;
+
+-- ForgetGraphTasks deletes what is kept of some tasks of a graph.
+-- name: ForgetGraphTasks :execrows
+with gone as (
+  delete from scheduler_go.graph_tasks
+  where task = any(array(select g.task from scheduler_go.graph_tasks g where g.graph = @graph order by g.task limit @max_tasks))
+  returning task
+), edges as (
+  delete from scheduler_go.graph_edges e using gone where e.task = gone.task
+  returning e.task
+), outside as (
+  delete from scheduler_go.graph_gone o using gone where o.task = gone.task
+)
+select from gone;
+
+-- ForgetGraph deletes a graph without tasks.
+-- name: ForgetGraph :exec
+delete from scheduler_go.graphs where id = @graph;
+
+-- ForgetGone deletes what is kept of deleted tasks that nobody asks for any more.
+-- name: ForgetGone :execrows
+delete from scheduler_go.graph_gone o
+where not exists (select from scheduler_go.graph_edges e where e.depends_on = o.task)
+  and not exists (select from scheduler_go.graph_tasks g where g.task = o.task);
