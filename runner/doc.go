@@ -28,6 +28,10 @@
 //     A lister without an instance name gets its own origins only; the peer takes
 //     those of every instance of that name.
 //
+// Before a pass, tasks of graphs (sql/graphs.go) are released, or resolved as never
+// to run, a bounded number at a time; a notification of the database wakes the
+// runner when there is something to release.
+//
 // LostRuns, off unless configured, gives up runs that never come back.
 //
 // A runner doesn't claim while 10,000 of its messages wait in the outbox: delivery

@@ -22,6 +22,8 @@ type Store interface {
 	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
 	OutboxDue(ctx context.Context, now time.Time, urgent bool) (int, error)
+	DrainGraphs(ctx context.Context, now time.Time) (sql.GraphRound, error)
+	MendGraphs(ctx context.Context) error
 }
 
 // Slots claims within the free slots of a queue.
@@ -49,8 +51,11 @@ type Options struct {
 // Runner claims ready tasks.
 type Runner struct {
 	Options
-	now     func() time.Time
-	claimed *prometheus.CounterVec
+	now      func() time.Time
+	mended   time.Time // when graphs were last mended
+	claimed  *prometheus.CounterVec
+	released prometheus.Counter
+	neverRun prometheus.Counter
 }
 
 // New makes a Runner; its counters are registered on o.Reg.
@@ -62,8 +67,16 @@ func New(o Options) *Runner {
 			Name: "swh_scheduler_runner_scheduled_task_total",
 			Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
 		}, []string{"task_type"}),
+		released: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_graph_tasks_released_total",
+			Help: "Tasks of graphs that were released, as what they waited for has ended.",
+		}),
+		neverRun: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_graph_tasks_never_run_total",
+			Help: "Tasks of graphs that will not run: a dependency failed, their deadline is over, or their graph was cancelled.",
+		}),
 	}
-	o.Reg.MustRegister(r.claimed)
+	o.Reg.MustRegister(r.claimed, r.released, r.neverRun)
 	return r
 }
 
@@ -77,11 +90,13 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+			result, graphErr := r.graphs(ctx)
 			if full, err := r.outboxFull(ctx); full || err != nil {
-				return daemon.Result{Next: deliveryWait}, err
+				return daemon.Result{Next: deliveryWait}, errors.Join(graphErr, err)
 			}
 			n, err := r.RunOnce(ctx)
-			return daemon.Result{Again: n > 0}, err
+			result.Again = result.Again || n > 0
+			return result, errors.Join(graphErr, err)
 		},
 		Period:  r.Period,
 		Wake:    wake,
@@ -111,7 +126,7 @@ func (r *Runner) listen(ctx context.Context, wake chan<- struct{}) {
 	}
 }
 
-// Drain claims until nothing is ready that a queue has room for, and returns how
+// Drain releases tasks of graphs and claims until nothing is ready that a queue has room for, and returns how
 // many tasks that were. What it claims must be delivered meanwhile.
 func (r *Runner) Drain(ctx context.Context) (int, error) {
 	total := 0
@@ -126,9 +141,13 @@ func (r *Runner) Drain(ctx context.Context) (int, error) {
 		if full {
 			continue
 		}
+		result, err := r.graphs(ctx)
+		if err != nil {
+			return total, err
+		}
 		n, err := r.RunOnce(ctx)
 		total += n
-		if err != nil || n == 0 {
+		if err != nil || n == 0 && !result.Again {
 			return total, err
 		}
 	}

@@ -52,6 +52,7 @@ served.`,
 			o := runner.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
 				Period: seconds(period), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority,
+				Listen: store.ListenGraphs,
 			}
 			if priority {
 				o.Listen = store.ListenPriorityTasks
