@@ -1,0 +1,84 @@
+package taskgraph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"swh-scheduler/sql"
+)
+
+// inOrder puts tasks into an order in which each comes after those it depends on
+// (Kahn's), and turns the places in their DependsOn into those of that order. A
+// task may depend on itself; any longer cycle is an error that shows it.
+func inOrder(tasks []sql.NewGraphTask) ([]sql.NewGraphTask, error) {
+	left := make([]int, len(tasks)) // dependencies that are not yet in order
+	dependents := make([][]int, len(tasks))
+	var order []int
+	for i, t := range tasks {
+		for _, d := range t.DependsOn {
+			if d != i {
+				left[i]++
+				dependents[d] = append(dependents[d], i)
+			}
+		}
+		if left[i] == 0 {
+			order = append(order, i)
+		}
+	}
+	for next := 0; next < len(order); next++ {
+		for _, d := range dependents[order[next]] {
+			if left[d]--; left[d] == 0 {
+				order = append(order, d)
+			}
+		}
+	}
+	if len(order) < len(tasks) {
+		return nil, cycle(tasks, left)
+	}
+	place := make([]int, len(tasks))
+	for at, i := range order {
+		place[i] = at
+	}
+	ordered := make([]sql.NewGraphTask, len(tasks))
+	for at, i := range order {
+		t := tasks[i]
+		for k, d := range t.DependsOn {
+			t.DependsOn[k] = place[d]
+		}
+		ordered[at] = t
+	}
+	return ordered, nil
+}
+
+// cycle describes a cycle among the tasks that have dependencies left: each of
+// them has another such one, so following them leads back somewhere.
+func cycle(tasks []sql.NewGraphTask, left []int) error {
+	at := slices.IndexFunc(left, func(n int) bool { return n > 0 })
+	seen := map[int]int{} // place in path
+	var path []int
+	for {
+		if first, again := seen[at]; again {
+			return fmt.Errorf("the tasks depend on each other in a circle: %s", circle(tasks, append(path[first:], at)))
+		}
+		seen[at] = len(path)
+		path = append(path, at)
+		d := slices.IndexFunc(tasks[at].DependsOn, func(d int) bool { return d != at && left[d] > 0 })
+		at = tasks[at].DependsOn[d]
+	}
+}
+
+// circle shows at most a dozen tasks of a cycle.
+func circle(tasks []sql.NewGraphTask, path []int) string {
+	const most = 12
+	var names []string
+	for i, at := range path {
+		if len(path) > most && i == most/2 {
+			names = append(names, fmt.Sprintf("… (%d more)", len(path)-most))
+		}
+		if len(path) <= most || i < most/2 || i >= len(path)-most/2 {
+			names = append(names, fmt.Sprintf("%q", tasks[at].Name))
+		}
+	}
+	return strings.Join(names, " → ")
+}

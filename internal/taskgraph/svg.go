@@ -1,0 +1,90 @@
+package taskgraph
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"strings"
+
+	"swh-scheduler/sql"
+)
+
+// Measures of the picture, in pixels.
+const (
+	boxWidth, boxHeight = 190, 46
+	columnGap, rowGap   = 70, 14
+	margin, header      = 20, 40
+	lettersInBox        = 26
+)
+
+// SVG is the drawing as a picture: levels from left to right.
+func (d Drawing) SVG() string {
+	rows := 0
+	for _, box := range d.Boxes {
+		rows = max(rows, box.Row+1)
+	}
+	width := 2*margin + d.Levels*(boxWidth+columnGap) - columnGap
+	height := 2*margin + header + rows*(boxHeight+rowGap)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n",
+		max(width, 400), height)
+	b.WriteString(`<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>` + "\n")
+	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
+	fmt.Fprintf(&b, `<text x="%d" y="%d" font-size="15">%s</text>`+"\n", margin, margin+14, xmlText(d.Title))
+	for _, a := range d.Arrows {
+		d.arrow(&b, a)
+	}
+	for _, box := range d.Boxes {
+		box.svg(&b)
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+func (b Box) corner() (x, y int) {
+	return margin + b.Level*(boxWidth+columnGap), margin + header + b.Row*(boxHeight+rowGap)
+}
+
+// arrow draws an arrow; the more dependencies it stands for, the thicker.
+func (d Drawing) arrow(b *strings.Builder, a Arrow) {
+	x1, y1 := d.Boxes[a.From].corner()
+	x2, y2 := d.Boxes[a.To].corner()
+	x1, y1, y2 = x1+boxWidth, y1+boxHeight/2, y2+boxHeight/2
+	path := fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+columnGap/2, y1, x2-columnGap/2, y2, x2, y2)
+	if a.From == a.To { // a loop at the right edge
+		path = fmt.Sprintf("M%d %dc30 -14 30 22 0 8", x1, y1-4)
+	}
+	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="#667" stroke-width="%.1f" marker-end="url(#end)"><title>%d</title></path>`+"\n",
+		path, 1+math.Log10(float64(a.Count)), a.Count)
+}
+
+// svg draws a box, whose colours show the shares of the states.
+func (b Box) svg(out *strings.Builder) {
+	x, y := b.corner()
+	fmt.Fprintf(out, "<g><title>%s</title>", xmlText(b.Title+"\n"+b.Subtitle+"\n"+b.states()))
+	total, done := b.total(), 0
+	for _, state := range sql.GraphStates {
+		if n := b.Counts[state]; n > 0 {
+			from, to := boxWidth*done/total, boxWidth*(done+n)/total
+			fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`, x+from, y, to-from, boxHeight, colours[state])
+			done += n
+		}
+	}
+	fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" rx="3" fill="none" stroke="#667"/>`, x, y, boxWidth, boxHeight)
+	fmt.Fprintf(out, `<text x="%d" y="%d">%s</text><text x="%d" y="%d" fill="#445" font-size="10">%s</text></g>`+"\n",
+		x+8, y+19, xmlText(short(b.Title)), x+8, y+36, xmlText(short(b.Subtitle+", "+b.states())))
+}
+
+func short(text string) string {
+	letters := []rune(text)
+	if len(letters) <= lettersInBox {
+		return text
+	}
+	return string(letters[:lettersInBox-1]) + "…"
+}
+
+func xmlText(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder takes everything
+	return b.String()
+}
