@@ -80,6 +80,10 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (sql
 	default:
 		return o, ignored
 	}
+	if o.End != nil {
+		// The end counts without it, so nobody needs to hear that it is missing.
+		o.End.EventTime = eventTime(e, heard, func(Problem, string) {})
+	}
 	return o, accepted
 }
 

@@ -15,36 +15,65 @@ func weights(policies []scheduler.WeightedPolicy) []float64 {
 	return w
 }
 
-// fill divides slots by weight and asks grab for each part; grab returns how
-// many it could give. What some can't give is divided among those that gave all
-// they were asked for, until the slots or the givers are used up. The result is
+// filling divides slots between policies by weight. What some can't give is
+// divided among those that gave all they were asked for, until the slots or the
+// givers are used up.
+type filling struct {
+	left  int
+	able  []float64 // weights; 0 of those that gave less than asked
+	asked []int
+	got   []int
+}
+
+func newFilling(slots int, weights []float64) *filling {
+	return &filling{left: slots, able: slices.Clone(weights), got: make([]int, len(weights))}
+}
+
+// next says how many to ask each policy for, or is nil if there is nothing to ask.
+func (f *filling) next() []int {
+	f.asked = divide(f.left, f.able)
+	if f.left == 0 || !slices.ContainsFunc(f.asked, func(n int) bool { return n > 0 }) {
+		return nil
+	}
+	return f.asked
+}
+
+// gave notes how many a policy gave of what it was asked for.
+func (f *filling) gave(i, n int) {
+	f.got[i] += n
+	f.left -= n
+	if n < f.asked[i] {
+		f.able[i] = 0
+	}
+}
+
+func (f *filling) total() (n int) {
+	for _, got := range f.got {
+		n += got
+	}
+	return n
+}
+
+// fill fills slots; grab returns how many a policy could give of n. The result is
 // how many each gave.
 func fill(slots int, weights []float64, grab func(i, n int) (int, error)) ([]int, error) {
-	got := make([]int, len(weights))
-	able := slices.Clone(weights)
-	for left := slots; left > 0; {
-		shares := divide(left, able)
-		asked := 0
-		for i, n := range shares {
+	f := newFilling(slots, weights)
+	for {
+		asked := f.next()
+		if asked == nil {
+			return f.got, nil
+		}
+		for i, n := range asked {
 			if n == 0 {
 				continue
 			}
-			asked += n
 			given, err := grab(i, n)
 			if err != nil {
 				return nil, err
 			}
-			got[i] += given
-			left -= given
-			if given < n {
-				able[i] = 0
-			}
-		}
-		if asked == 0 {
-			break
+			f.gave(i, given)
 		}
 	}
-	return got, nil
 }
 
 // divide splits n into whole parts by weight: the parts' sum is n unless all

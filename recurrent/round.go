@@ -35,6 +35,9 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		if full = tooFull(free, tt.MaxQueueLength); full {
 			return 0, nil
 		}
+		if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {
+			return r.claimShared(ctx, tx, tt, shares, free)
+		}
 		return r.claim(ctx, tx, tt, free)
 	})
 	switch {
@@ -61,24 +64,32 @@ func (r *round) claim(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, fr
 	if err != nil || len(origins) == 0 {
 		return 0, err
 	}
-	// Origins that different policies pick cost workers different amounts: mix
-	// them (the peer does so too).
-	rand.Shuffle(len(origins), func(i, j int) { origins[i], origins[j] = origins[j], origins[i] })
+	mix(origins)
 	return len(origins), dispatch.EnqueueVisits(ctx, tx, tt.BackendName, tt.BackendName, origins)
 }
 
+// mix shuffles what was picked: origins that different policies pick cost workers
+// different amounts (the peer does so too).
+func mix[V any](picked []V) {
+	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
+}
+
+// visitKey tells the picked origins of a visit type apart.
+type visitKey struct {
+	lister uuid.UUID
+	url    string
+}
+
+func keyOf(o scheduler.ListedOrigin) visitKey { return visitKey{o.ListerID, o.URL} }
+
 // pick grabs origins until the slots or the origins are used up.
 func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.ListedOrigin, error) {
-	type key struct {
-		lister uuid.UUID
-		url    string
-	}
 	policies, err := r.weigh(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	var picked []scheduler.ListedOrigin
-	taken := make(map[key]bool)
+	taken := make(map[visitKey]bool)
 	got, err := fill(slots, weights(policies), func(i, n int) (int, error) {
 		filter := policies[i].Filter
 		filter.VisitType = r.visitType
@@ -89,7 +100,7 @@ func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.Li
 		fresh := 0
 		for _, o := range origins {
 			// Without cooldowns an origin can be picked again in the same round.
-			if k := (key{o.ListerID, o.URL}); !taken[k] {
+			if k := keyOf(o); !taken[k] {
 				taken[k] = true
 				picked = append(picked, o)
 				fresh++
@@ -100,11 +111,16 @@ func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.Li
 	if err != nil {
 		return nil, err
 	}
+	r.count(policies, got)
+	return picked, nil
+}
+
+// count notes how many origins each policy gave.
+func (r *round) count(policies []scheduler.WeightedPolicy, got []int) {
 	for i, n := range got {
 		r.visits.WithLabelValues(r.visitType, string(policies[i].Filter.Policy)).Add(float64(n))
 	}
 	r.warnOfSkew(policies, got)
-	return picked, nil
 }
 
 // warnOfSkew says where what the policies gave is more than 5 % off what their

@@ -50,6 +50,9 @@ type Options struct {
 	// Policies by visit type, with those of "default" for any other. Each visit
 	// type has a policy once, and some weight.
 	Policies map[string][]scheduler.WeightedPolicy
+	// Shares says, by task type, between which groups of listers the free slots of
+	// its queue are divided.
+	Shares map[string]scheduler.Shares
 	// NoOriginsBackoff is the wait after a round that found nothing to visit, and
 	// QueueFullBackoff the one after a round that found the queue full.
 	NoOriginsBackoff time.Duration

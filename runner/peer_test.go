@@ -155,6 +155,18 @@ func (w *world) runPeer(t *testing.T, args ...string) {
 	}
 }
 
+// shareKeeper keeps the ledger of a shared queue.
+func (w *world) shareKeeper(t *testing.T, q dispatch.SharedQueue) *dispatch.ShareKeeper {
+	t.Helper()
+	address, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	return dispatch.NewShareKeeper(w.store, inspector, []dispatch.SharedQueue{q}, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry())
+}
+
 func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
 	t.Helper()
 	address, err := celery.ParseBroker(w.broker.URL)

@@ -43,6 +43,10 @@ type Options struct {
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
 
+	// Shares says, by task type, between which groups the free slots of its queue
+	// are divided. Tasks with priority are not.
+	Shares map[string]scheduler.Shares
+
 	// Listen, if not nil, calls wake when there may be something to claim before
 	// the period is over, until ctx ends or it fails. A pass then follows at once.
 	Listen func(ctx context.Context, wake func()) error
@@ -166,16 +170,16 @@ func (r *Runner) outboxFull(ctx context.Context) (bool, error) {
 // RunOnce makes one pass over the task types that have something ready. It
 // returns how many tasks it claimed, and what went wrong for any type.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
-	ready, err := r.readyTypes(ctx)
+	jobs, err := r.readyJobs(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var total int
 	var failed []error
-	for _, tt := range ready {
-		n, err := r.claim(ctx, tt)
+	for _, j := range jobs {
+		n, err := r.claim(ctx, j)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("task type %q: %w", tt.Type, err))
+			failed = append(failed, fmt.Errorf("task type %q: %w", j.name(), err))
 			continue
 		}
 		total += n
@@ -183,9 +187,9 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	return total, errors.Join(failed...)
 }
 
-// readyTypes are the task types to serve in this pass, in the database's order.
+// readyJobs are the task types to serve in this pass, in the database's order.
 // Their definitions are read anew each time: limits change while we run.
-func (r *Runner) readyTypes(ctx context.Context) ([]scheduler.TaskType, error) {
+func (r *Runner) readyJobs(ctx context.Context) ([]job, error) {
 	names, err := r.Store.ReadyTaskTypes(ctx, r.now(), r.WithPriority)
 	if err != nil || len(names) == 0 {
 		return nil, err
@@ -198,13 +202,13 @@ func (r *Runner) readyTypes(ctx context.Context) ([]scheduler.TaskType, error) {
 	if err != nil {
 		return nil, err
 	}
-	types := all[:0]
+	var types []scheduler.TaskType
 	for _, tt := range all {
 		if ready[tt.Type] {
 			types = append(types, tt)
 		}
 	}
-	return types, nil
+	return r.jobs(types, all), nil
 }
 
 // wanted applies --task-type and --task-type-pattern: a type passes if it is
@@ -221,39 +225,53 @@ func (r *Runner) wanted(name string) bool {
 	return named && matches
 }
 
-// claim fills the free slots of one type's queue.
-func (r *Runner) claim(ctx context.Context, tt scheduler.TaskType) (int, error) {
-	queue := dispatch.Queue{Name: queueOf(tt, r.WithPriority), Limit: tt.MaxQueueLength}
-	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
-		if free == 0 || !r.WithPriority && !worthRefilling(free, tt.MaxQueueLength) {
+// claim fills the free slots of a job's queue.
+func (r *Runner) claim(ctx context.Context, j job) (int, error) {
+	var claimed map[string]int // by type
+	n, err := r.Slots.Claim(ctx, j.queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		if free == 0 || !r.WithPriority && !worthRefilling(free, j.queue.Limit) {
 			return 0, nil
 		}
-		return tx.ClaimTasks(ctx, sql.TaskClaim{
-			Type: tt, Queue: queue.Name, WithPriority: r.WithPriority, Max: free, Now: r.now(),
-		})
+		var err error
+		if claimed, err = r.claimFree(ctx, tx, j, free); err != nil {
+			return 0, err
+		}
+		total := 0
+		for _, n := range claimed {
+			total += n
+		}
+		return total, nil
 	})
-	if n > 0 {
-		r.claimed.WithLabelValues(tt.Type).Add(float64(n))
-		r.Log.Info("tasks claimed", "task_type", tt.Type, "queue", queue.Name, "tasks", n)
+	for taskType, n := range claimed {
+		if err == nil && n > 0 {
+			r.claimed.WithLabelValues(taskType).Add(float64(n))
+			r.Log.Info("tasks claimed", "task_type", taskType, "queue", j.queue.Name, "tasks", n)
+		}
 	}
 	return n, err
 }
 
-const (
-	saveCodeNow  = "save_code_now:" // prefix of the queues for tasks with priority
-	defaultQueue = "celery"         // Celery's queue for tasks without a route
-)
-
-// queueOf is where a type's tasks go: the peer's routes send Celery tasks named
-// swh.… to the queue of their own name.
-func queueOf(tt scheduler.TaskType, withPriority bool) string {
-	switch {
-	case withPriority:
-		return saveCodeNow + tt.BackendName
-	case strings.HasPrefix(tt.BackendName, "swh."):
-		return tt.BackendName
+// claimFree claims as many tasks as there are free slots, and returns how many
+// that was of each type.
+func (r *Runner) claimFree(ctx context.Context, tx *sql.Tx, j job, free int) (map[string]int, error) {
+	if j.shares != nil {
+		return r.shareOut(ctx, tx, j, free)
 	}
-	return defaultQueue
+	n, err := tx.ClaimTasks(ctx, sql.TaskClaim{
+		Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Max: free, Now: r.now(),
+	})
+	return map[string]int{j.name(): n}, err
+}
+
+// saveCodeNow is the prefix of the queues for tasks with priority.
+const saveCodeNow = "save_code_now:"
+
+// queueOf is where a type's tasks go.
+func queueOf(tt scheduler.TaskType, withPriority bool) string {
+	if withPriority {
+		return saveCodeNow + tt.BackendName
+	}
+	return tt.Queue()
 }
 
 // worthRefilling says whether more than a fifth of a queue is free, so that the

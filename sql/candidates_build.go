@@ -39,10 +39,21 @@ const progressEvery = 5 * time.Second
 //go:embed candidates_indexes.sql
 var candidateIndexesFile string
 
-// candidateIndexes are the statements of that file.
-func candidateIndexes() []string {
+//go:embed candidates_lister_indexes.sql
+var listerIndexesFile string
+
+// candidateIndexes are the statements that make the indexes of candidates.
+func candidateIndexes(byLister bool) []string {
+	if byLister {
+		return append(statements(candidateIndexesFile), statements(listerIndexesFile)...)
+	}
+	return statements(candidateIndexesFile)
+}
+
+// statements are those of a file.
+func statements(file string) []string {
 	var statements []string
-	for statement := range strings.SplitSeq(candidateIndexesFile, ";\n") {
+	for statement := range strings.SplitSeq(file, ";\n") {
 		if strings.TrimSpace(statement) != "" {
 			statements = append(statements, statement)
 		}
@@ -80,7 +91,7 @@ func buildStep(ctx context.Context, db beginner) (queries.BuildPhaseRow, error) 
 			}
 			return err
 		case phaseIndexes:
-			return indexStep(ctx, tx, q)
+			return indexStep(ctx, tx, q, candidateIndexes(build.ByLister))
 		}
 		return nil
 	})
@@ -107,7 +118,7 @@ func startBuild(ctx context.Context, tx pgx.Tx, q *queries.Queries) error {
 }
 
 // indexStep makes the next index that is missing, or finishes the build.
-func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries) error {
+func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []string) error {
 	count := func() (n int, err error) {
 		err = tx.QueryRow(ctx, "select count(*) from pg_index where indrelid = 'scheduler_go.candidates'::regclass").Scan(&n)
 		return n, err
@@ -116,7 +127,7 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries) error {
 	if err != nil {
 		return err
 	}
-	if statements := candidateIndexes(); made < len(statements) {
+	if made < len(statements) {
 		_, err := tx.Exec(ctx, "set local search_path = scheduler_go; set local maintenance_work_mem = '256MB'; "+statements[made])
 		return err
 	}
@@ -165,4 +176,43 @@ func listedOriginsEstimate(ctx context.Context, db beginner) (n int64, err error
 		return tx.QueryRow(ctx, "select greatest(reltuples, 0)::bigint from pg_class where oid = 'listed_origins'::regclass").Scan(&n)
 	})
 	return n, err
+}
+
+// buildListerIndexes makes the indexes of candidates by lister, which are built
+// already, while others go on working with them. What an interrupted run left
+// half-made is made anew.
+func buildListerIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
+	if err := dropInvalidIndexes(ctx, conn); err != nil {
+		return err
+	}
+	began := time.Now()
+	all := statements(listerIndexesFile)
+	for i, statement := range all {
+		log.Info("building the indexes of candidates by lister", "index", i+1, "of", len(all))
+		statement = strings.Replace(statement, "create index if", "create index concurrently if", 1)
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("build the indexes of candidates by lister: %w; what is done stays done: run it again to go on", err)
+		}
+	}
+	log.Info("candidates have indexes by lister", "took", time.Since(began).Round(time.Millisecond))
+	return queries.New(conn).KeepListerIndexes(ctx)
+}
+
+// dropInvalidIndexes drops what an interrupted concurrent build left.
+func dropInvalidIndexes(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `select indexrelid::regclass::text from pg_index
+		where indrelid = 'scheduler_go.candidates'::regclass and not indisvalid`)
+	if err != nil {
+		return err
+	}
+	invalid, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, index := range invalid {
+		if _, err := conn.Exec(ctx, "drop index concurrently "+index); err != nil {
+			return err
+		}
+	}
+	return nil
 }

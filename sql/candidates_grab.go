@@ -39,6 +39,19 @@ func fromCandidates(f scheduler.VisitFilter) bool {
 		!f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == ""
 }
 
+// usableCandidates are CTEs: one row, usable, if candidates can be used, and the
+// origins with pending changes, whose candidates are not to be believed.
+const usableCandidates = `usable as materialized (
+	select from scheduler_go.candidate_build
+	where phase = 'ready' and @max_pending::bigint >= (select count(*) from (
+		select from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint + 1) c)
+), pending as materialized (
+	select distinct url from (
+		select url from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint) c
+)`
+
+const unchangedCandidate = "c.url not in (select url from pending)"
+
 // selectedFromCandidates selects what grabQuery.sql selects from the peer's
 // tables: the first of the candidates in the policy's order, of the parked ones
 // that are due, and of the origins with pending changes, read as they are now.
@@ -52,19 +65,11 @@ func selectedFromCandidates(policy scheduler.VisitPolicy) string {
 		where exists (select from usable) and c.visit_type = @visit_type and c.due < @now and %s and %s
 		order by %s limit @count)`, from, p.where, where, p.orderBy)
 	}
-	const unchanged = "c.url not in (select url from pending)"
-	return `usable as materialized (
-	select from scheduler_go.candidate_build
-	where phase = 'ready' and @max_pending::bigint >= (select count(*) from (
-		select from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint + 1) c)
-), pending as materialized (
-	select distinct url from (
-		select url from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint) c
-), first as materialized (
+	return usableCandidates + `, first as materialized (
 	select * from (
-	` + arm("scheduler_go.candidates c", "not c.parked and "+unchanged) + `
+	` + arm("scheduler_go.candidates c", "not c.parked and "+unchangedCandidate) + `
 	union all
-	` + arm("scheduler_go.candidates c", "c.parked and "+unchanged) + `
+	` + arm("scheduler_go.candidates c", "c.parked and "+unchangedCandidate) + `
 	union all
 	` + arm("pending join scheduler_go.candidates_now c on c.url = pending.url", "true") + `
 	) c order by ` + p.orderBy + ` limit @count

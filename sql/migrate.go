@@ -19,6 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+
+	"swh-scheduler/internal/scheduler"
 )
 
 // The peer's schema, and what we add to it.
@@ -31,8 +33,9 @@ var (
 
 // MigrateOptions say how to migrate.
 type MigrateOptions struct {
-	DryRun bool         // change nothing, report what would be done
-	Logger *slog.Logger // told of each step; nil: nobody is
+	DryRun bool                        // change nothing, report what would be done
+	Logger *slog.Logger                // told of each step; nil: nobody is
+	Shares map[string]scheduler.Shares // by task type: what these need is made too
 }
 
 // MigrateReport says what Migrate did, or would do in a dry run.
@@ -102,7 +105,10 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 				return err
 			}
 		}
-		return buildCandidates(ctx, conn, log)
+		if err := buildCandidates(ctx, conn, log); err != nil {
+			return err
+		}
+		return buildForShares(ctx, conn, o.Shares, log)
 	})
 	return report, err
 }
@@ -130,6 +136,9 @@ func DropOwn(ctx context.Context, dsn string) error {
 			return err
 		}
 		defer unlock()
+		if err := dropOwnIndexes(ctx, conn); err != nil {
+			return fmt.Errorf("drop our indexes on the peer's tables: %w", err)
+		}
 		if _, err := conn.Exec(ctx, "drop schema if exists scheduler_go cascade"); err != nil {
 			return fmt.Errorf("drop the schema scheduler_go: %w", err)
 		}
@@ -279,7 +288,7 @@ func migrationVersion(name string) int64 {
 // that a copy kept as a template can be told from an old one.
 func Fingerprint() string {
 	sum := sha256.New()
-	io.WriteString(sum, candidateIndexesFile)
+	io.WriteString(sum, candidateIndexesFile+listerIndexesFile)
 	for _, files := range []embed.FS{baseFiles, migrationFiles} {
 		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
 			if entry.IsDir() {

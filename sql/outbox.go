@@ -32,8 +32,8 @@ func (tx *Tx) LockQueue(ctx context.Context, queue string) error {
 }
 
 // OutboxDepth counts the messages on their way to a queue.
-func (tx *Tx) OutboxDepth(ctx context.Context, queue string) (int, error) {
-	n, err := tx.q.OutboxDepth(ctx, queue)
+func (a asker) OutboxDepth(ctx context.Context, queue string) (int, error) {
+	n, err := a.q.OutboxDepth(ctx, queue)
 	return int(n), err
 }
 
@@ -46,8 +46,8 @@ func (a asker) OutboxDue(ctx context.Context, now time.Time, urgent bool) (int, 
 
 // RecentlyDelivered counts the messages confirmed on a queue since a moment,
 // which must be less than a minute ago: the ledger is not kept for longer.
-func (tx *Tx) RecentlyDelivered(ctx context.Context, queue string, since time.Time) (int, error) {
-	n, err := tx.q.RecentlyDelivered(ctx, queries.RecentlyDeliveredParams{Queue: queue, Since: since})
+func (a asker) RecentlyDelivered(ctx context.Context, queue string, since time.Time) (int, error) {
+	n, err := a.q.RecentlyDelivered(ctx, queries.RecentlyDeliveredParams{Queue: queue, Since: since})
 	return int(n), err
 }
 

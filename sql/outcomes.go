@@ -53,6 +53,9 @@ func (s RunStart) workerName() string {
 type RunEnd struct {
 	Status scheduler.RunStatus
 	Error  *string // goes into the run's metadata; nil for none
+	// EventTime is the worker's clock, in seconds since 1970 UTC, or 0 if it is
+	// not known.
+	EventTime float64
 }
 
 // RejectedEvent is an event that was set aside.
@@ -231,9 +234,18 @@ func (tx *Tx) applyOutcomes(ctx context.Context, outcomes []Outcome) error {
 		ids = append(ids, id)
 	}
 	rows, err := tx.q.LockRuns(ctx, ids)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return err
 	}
+	if len(rows) > 0 {
+		if err := tx.applyToRuns(ctx, rows, byID); err != nil {
+			return err
+		}
+	}
+	return tx.settleInFlight(ctx, byID)
+}
+
+func (tx *Tx) applyToRuns(ctx context.Context, rows []queries.LockRunsRow, byID map[string]*told) error {
 	runs := make([]runUpdate, len(rows))
 	for i, row := range rows {
 		runs[i] = runUpdate{row, byID[*row.BackendID]} // not null: it was found by its value

@@ -41,5 +41,5 @@ def reject():
 
 
 @app.task(name="swh.test.Sleep")
-def sleep(seconds):
+def sleep(seconds, **_):
     time.sleep(seconds)

@@ -37,7 +37,7 @@ own, scheduler_go, and is otherwise left as it is. Run twice, it does nothing.`,
 				}
 				return a.print(describeStatus(s))
 			}
-			report, err := sql.Migrate(ctx, dsn, sql.MigrateOptions{DryRun: dryRun, Logger: a.log})
+			report, err := sql.Migrate(ctx, dsn, sql.MigrateOptions{DryRun: dryRun, Logger: a.log, Shares: a.config.Shares})
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -39,10 +40,11 @@ visits that are due to Celery.`,
 			}
 			s := recurrent.New(recurrent.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
-				VisitTypes: visitTypes, Policies: a.config.SchedulingPolicy,
+				VisitTypes: visitTypes, Policies: a.config.SchedulingPolicy, Shares: a.config.Shares,
 				NoOriginsBackoff: a.config.NoOriginsScheduledBackoff, QueueFullBackoff: a.config.QueueFullBackoff,
 			})
-			return []daemon.Component{{Name: "visit scheduler", Run: s.Run}, d.deliver()}, nil
+			sharing, err := a.sharing(ctx, store, d)
+			return slices.Concat([]daemon.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, []daemon.Component{d.deliver()}), err
 		})
 	})
 	return cmd

@@ -53,7 +53,7 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	root.AddCommand(
 		newTask(a), newTaskType(a),
 		newStartRunner(a), newStartRunnerFirstVisits(a), newStartListener(a), newScheduleRecurrent(a), newJournalClient(a), newCeleryMonitor(a),
-		newRPCServe(a),
+		newRPCServe(a), newShares(a),
 		newMigrate(a), newVersion(a),
 	)
 	return root

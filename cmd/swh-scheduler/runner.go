@@ -51,14 +51,20 @@ served.`,
 			}
 			o := runner.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
-				Period: seconds(period), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority,
+				Period: seconds(period), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, Shares: a.config.Shares,
 				Listen: store.ListenGraphs,
 			}
+			var sharing []daemon.Component
 			if priority {
 				o.Listen = store.ListenPriorityTasks
+			} else {
+				var err error
+				if sharing, err = a.sharing(ctx, store, d); err != nil {
+					return sender{}, err
+				}
 			}
 			r := runner.New(o)
-			return sender{name: "runner", run: r.Run, once: r.Drain, also: a.lostRuns(store, d, lost, priority)}, nil
+			return sender{name: "runner", run: r.Run, once: r.Drain, also: append(sharing, a.lostRuns(store, d, lost, priority)...)}, nil
 		})
 	})
 	return cmd

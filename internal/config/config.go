@@ -30,6 +30,9 @@ type Config struct {
 	// by task type; that of "default" is for the others. None is given up unless
 	// it is there.
 	LostAfter map[string]time.Duration
+	// Shares says, by task type, how the work of its queue is divided between
+	// groups. Other queues are not shared.
+	Shares map[string]scheduler.Shares
 
 	lines map[string]int // of the keys that the file has
 }

@@ -81,6 +81,10 @@ scheduling_policy:
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
+shares:
+  load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
+  load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
+  index-text: {by: task_type}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
 storage: {cls: remote, url: x}
 sentry: null
@@ -119,6 +123,11 @@ func TestLoad(t *testing.T) {
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
+	want.Shares = map[string]scheduler.Shares{
+		"load-git":   {By: scheduler.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
+		"load-hg":    {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
+		"index-text": {By: scheduler.ShareByTaskType, Default: 1, HalfLife: time.Hour},
+	}
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
@@ -147,7 +156,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
-	want.LostAfter = got.LostAfter
+	want.LostAfter, want.Shares = got.LostAfter, got.Shares
 	want.RPCServe = got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
@@ -192,6 +201,14 @@ func TestErrors(t *testing.T) {
 		{"scheduler: {max_pool_conns: 0}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1"},
 		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0; a task type whose runs are never given up is left out"},
+		{base + "shares: [load-git]", "F:2:9: shares must be a mapping from task types to how their queues are shared, not a list"},
+		{base + "shares: {load-git: {weights: {a: 1}}}", "F:2:20: shares.load-git needs by: lister, lister_instance, task_type or kwargs.<key>"},
+		{base + "shares: {load-git: {by: listers}}", "F:2:25: shares.load-git.by must be lister, lister_instance, task_type or kwargs.<key> (did you mean lister?), not a text"},
+		{base + "shares: {load-git: {by: kwargs.a.b}}", "F:2:25: shares.load-git.by must name one keyword argument after kwargs. (at most 30 letters, digits and _)"},
+		{base + "shares: {load-git: {by: lister, weights: {a: 0}}}", "F:2:46: shares.load-git.weights.a must be above 0: a group without a share would never be served"},
+		{base + "shares: {load-git: {by: lister, weights: {a: -1}}}", "F:2:46: shares.load-git.weights.a must be a number of at least 0"},
+		{base + "shares: {load-git: {by: lister, default: 0}}", "F:2:42: shares.load-git.default must be above 0: a group without a share would never be served"},
+		{base + "shares: {load-git: {by: lister, half_life: 0}}", "F:2:44: shares.load-git.half_life must be at least a second"},
 		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
@@ -432,7 +449,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			text := strings.ReplaceAll(full[:i], secret, "x") + planted + strings.ReplaceAll(full[i:], secret, "x")
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
-				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter = "", "", nil, nil, nil // addresses and names, not secrets
+				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares = "", "", nil, nil, nil, nil // addresses and names, not secrets
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}

@@ -116,6 +116,7 @@ func (c *Config) read(root value) {
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = lostAfter(v) },
+		"shares":                       func(v value) { c.Shares = shares(v) },
 	}
 	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -18,12 +19,44 @@ var noArgs = json.RawMessage("[]")
 // the loader task named taskName, for the given queue. It belongs into the
 // transaction that marks the origins as scheduled.
 func EnqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, origins []scheduler.ListedOrigin) error {
+	_, err := enqueueVisits(ctx, tx, queue, taskName, origins)
+	return err
+}
+
+// SharedVisit is an origin of a group, and what its visit is expected to take, in
+// seconds.
+type SharedVisit struct {
+	Origin scheduler.ListedOrigin
+	Group  string
+	Cost   float64
+}
+
+// EnqueueSharedVisits does what EnqueueVisits does, for a queue that groups share:
+// the visits are noted as underway too, as claimed at now.
+func EnqueueSharedVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, visits []SharedVisit, now time.Time) error {
+	origins := make([]scheduler.ListedOrigin, len(visits))
+	for i, v := range visits {
+		origins[i] = v.Origin
+	}
+	messages, err := enqueueVisits(ctx, tx, queue, taskName, origins)
+	if err != nil {
+		return err
+	}
+	underway := make([]sql.InFlight, len(visits))
+	for i, v := range visits {
+		underway[i] = sql.InFlight{TaskID: messages[i].TaskID, Queue: queue, Group: v.Group, Cost: v.Cost, Claimed: now}
+	}
+	return tx.RecordInFlight(ctx, underway)
+}
+
+// enqueueVisits returns the messages it wrote, one for each origin, in their order.
+func enqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, origins []scheduler.ListedOrigin) ([]sql.OutboxRow, error) {
 	if len(origins) == 0 {
-		return nil
+		return nil, nil
 	}
 	found, err := tx.ListersByID(ctx, listerIDs(origins))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	listers := make(map[uuid.UUID]scheduler.Lister, len(found))
 	for _, l := range found {
@@ -33,11 +66,11 @@ func EnqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, orig
 	for i, o := range origins {
 		kwargs, err := loaderKwargs(o, listers[o.ListerID])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		messages[i] = sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: taskName, Args: noArgs, Kwargs: kwargs}
 	}
-	return tx.EnqueueMessages(ctx, messages)
+	return messages, tx.EnqueueMessages(ctx, messages)
 }
 
 func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {

@@ -71,6 +71,19 @@ type WeightedPolicy struct {
 // loaderPrefix makes a visit type's task type.
 const loaderPrefix = "load-"
 
+// defaultQueue is Celery's queue for tasks without a route.
+const defaultQueue = "celery"
+
+// Queue is where messages of the type's tasks and visits go, unless they have
+// priority: the peer's routes send Celery tasks named swh.… to the queue of their
+// own name.
+func (t TaskType) Queue() string {
+	if strings.HasPrefix(t.BackendName, "swh.") {
+		return t.BackendName
+	}
+	return defaultQueue
+}
+
 // LoaderTaskType is the task type that visits origins of a visit type.
 func LoaderTaskType(visitType string) string { return loaderPrefix + visitType }
 

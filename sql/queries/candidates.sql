@@ -54,7 +54,7 @@ select without_update, with_update from scheduler_go.candidate_groups where visi
 
 -- BuildPhase says what the build of candidates has to do next.
 -- name: BuildPhase :one
-select phase, rows from scheduler_go.candidate_build;
+select phase, rows, by_lister from scheduler_go.candidate_build;
 
 -- StartBuild empties candidates, which has no indexes then. Changes that can be
 -- seen now are forgotten: what they changed is read later.
@@ -81,3 +81,7 @@ with counted as (
   from scheduler_go.candidates group by visit_type
 )
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
+
+-- KeepListerIndexes has a build make the indexes by lister too.
+-- name: KeepListerIndexes :exec
+update scheduler_go.candidate_build set by_lister = true;

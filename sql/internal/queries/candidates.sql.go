@@ -11,12 +11,13 @@ import (
 
 const buildPhase = `-- name: BuildPhase :one
 
-select phase, rows from scheduler_go.candidate_build
+select phase, rows, by_lister from scheduler_go.candidate_build
 `
 
 type BuildPhaseRow struct {
-	Phase string
-	Rows  int64
+	Phase    string
+	Rows     int64
+	ByLister bool
 }
 
 // The build, in steps; the caller holds the lock of candidates.
@@ -24,7 +25,7 @@ type BuildPhaseRow struct {
 func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 	row := q.db.QueryRow(ctx, buildPhase)
 	var i BuildPhaseRow
-	err := row.Scan(&i.Phase, &i.Rows)
+	err := row.Scan(&i.Phase, &i.Rows, &i.ByLister)
 	return i, err
 }
 
@@ -163,6 +164,16 @@ func (q *Queries) FinishBuild(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const keepListerIndexes = `-- name: KeepListerIndexes :exec
+update scheduler_go.candidate_build set by_lister = true
+`
+
+// KeepListerIndexes has a build make the indexes by lister too.
+func (q *Queries) KeepListerIndexes(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, keepListerIndexes)
+	return err
 }
 
 const lockCandidates = `-- name: LockCandidates :exec

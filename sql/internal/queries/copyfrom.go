@@ -45,3 +45,41 @@ func (r iteratorForEnqueueMessages) Err() error {
 func (q *Queries) EnqueueMessages(ctx context.Context, arg []EnqueueMessagesParams) (int64, error) {
 	return q.db.CopyFrom(ctx, []string{"scheduler_go", "outbox"}, []string{"queue", "task_id", "task_name", "args", "kwargs"}, &iteratorForEnqueueMessages{rows: arg})
 }
+
+// iteratorForRecordInFlight implements pgx.CopyFromSource.
+type iteratorForRecordInFlight struct {
+	rows                 []RecordInFlightParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForRecordInFlight) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForRecordInFlight) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].TaskID,
+		r.rows[0].Queue,
+		r.rows[0].ShareGroup,
+		r.rows[0].Cost,
+		r.rows[0].Claimed,
+	}, nil
+}
+
+func (r iteratorForRecordInFlight) Err() error {
+	return nil
+}
+
+// Shares: what the groups of a queue have underway and what they used.
+// RecordInFlight notes visits that were claimed for groups.
+func (q *Queries) RecordInFlight(ctx context.Context, arg []RecordInFlightParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "in_flight"}, []string{"task_id", "queue", "share_group", "cost", "claimed"}, &iteratorForRecordInFlight{rows: arg})
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// On real services and a real worker: 30, 50 and 20 of the work, 37.5 and 62.5
+// while the third has nothing to do, and 30, 50 and 20 again, without a rush, when
+// it has; `shares status` tells.
+func TestSharesOnARealWorker(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 1}, default: 20}}
+`, dsn, mq.URL, mq.ManagementURL))
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`insert into task_type (type, description, backend_name, max_queue_length) values ('work', '', 'swh.test.Sleep', 50)`)
+	exec(`insert into task (type, arguments, next_run, status, policy)
+		select 'work', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('owner', owner, 'seconds', 0.005)), now(), 'next_run_not_scheduled', 'oneshot'
+		from unnest(array['a', 'b', 'c']) owner, generate_series(1, 5000) n`)
+
+	// Without what shares need, the runner says what to do.
+	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "run swh-scheduler migrate with this configuration")
+	if err := <-start(t, "-C", config, "migrate").done; err != nil {
+		t.Fatal(err)
+	}
+	start(t, "-C", config, "start-listener").logs(t, "started")
+	startWorker(t, mq.URL, "worker@shares", "swh.test.Sleep")
+	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "started")
+
+	// claims are the parts of the first 200 runs from a moment on.
+	claims := func(since int64) map[string]float64 {
+		t.Helper()
+		deadline := time.Now().Add(2 * time.Minute)
+		for {
+			var n int
+			if err := conn.QueryRow(t.Context(), "select count(*) from task_run where id > $1", since).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			if n >= 200 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("only %d runs in two minutes", n)
+			}
+			pause(100 * time.Millisecond)
+		}
+		rows, err := conn.Query(t.Context(), `select t.arguments -> 'kwargs' ->> 'owner', count(*) / 200.0::float8
+			from (select task from task_run where id > $1 order by id limit 200) r join task t on t.id = r.task group by 1`, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := map[string]float64{}
+		for rows.Next() {
+			var owner string
+			var part float64
+			if err := rows.Scan(&owner, &part); err != nil {
+				t.Fatal(err)
+			}
+			parts[owner] = part
+		}
+		return parts
+	}
+	last := func() (id int64) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), "select coalesce(max(id), 0) from task_run").Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	want := func(phase string, got map[string]float64, want map[string]float64) {
+		t.Helper()
+		for owner, part := range want {
+			if math.Abs(got[owner]-part) > 0.04 {
+				t.Errorf("%s: got %v, want %v", phase, got, want)
+				return
+			}
+		}
+	}
+	want("all at work", claims(last()), map[string]float64{"a": 0.3, "b": 0.5, "c": 0.2})
+	exec("update task set next_run = '2100-01-01' where status = 'next_run_not_scheduled' and arguments -> 'kwargs' ->> 'owner' = 'c'")
+	want("c has nothing", claims(last()), map[string]float64{"a": 0.375, "b": 0.625, "c": 0})
+	exec("update task set next_run = now() where status = 'next_run_not_scheduled' and arguments -> 'kwargs' ->> 'owner' = 'c'")
+	want("c is back", claims(last()), map[string]float64{"a": 0.3, "b": 0.5, "c": 0.2})
+
+	status := start(t, "-C", config, "shares", "status", "--output", "json")
+	if err := <-status.done; err != nil {
+		t.Fatal(status.log())
+	}
+	var groups []shareStatus
+	if err := json.Unmarshal(status.stdout.Bytes(), &groups); err != nil || len(groups) != 4 {
+		t.Fatalf("%v: %s", err, status.stdout.String())
+	}
+	for i, entitled := range []float64{0.3, 0.5, 0.2, 0} {
+		g := groups[i]
+		if math.Abs(g.Entitled-entitled) > 1e-9 || g.Group != "d" && (g.Waiting == 0 || g.HourPieces < 50 || g.HourSeconds <= 0) {
+			t.Errorf("group %d: %+v", i, g)
+		}
+	}
+	table := start(t, "-C", config, "shares", "status", "work")
+	if err := <-table.done; err != nil || !strings.Contains(table.stdout.String(), "swh.test.Sleep  b      50      50.0 %") {
+		t.Errorf("%v: %s%s", err, table.stdout.String(), table.log())
+	}
+	unknown := start(t, "-C", config, "shares", "status", "wrok")
+	if err := <-unknown.done; err == nil || !strings.Contains(unknown.log(), "The configuration has no shares for task type wrok") {
+		t.Errorf("%v: %s", err, unknown.log())
+	}
+}
+
+// Names in the configuration that nothing has are said when a daemon starts.
+func TestSharesWarnOfUnknownNames(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+shares:
+  load-git: {by: lister, weights: {githbu: 30}}
+  load-gti: {by: task_type}
+`, dsn, mq.URL, mq.ManagementURL))
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.loader.git', 50);
+		insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now())`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-start(t, "-C", config, "migrate").done; err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "-C", config, "schedule-recurrent")
+	p.logs(t, `msg="shares are configured for a task type that is not there" name=load-gti did_you_mean=load-git`)
+	p.logs(t, `msg="shares give a weight to a group that is not there" name=githbu did_you_mean=github`)
+}

@@ -1,0 +1,246 @@
+package dispatch_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// sharing is a queue of groups on a real database, with a clock of its own; work is
+// claimed pass by pass and ends when told to.
+type sharing struct {
+	*bench
+	t       *testing.T
+	q       dispatch.SharedQueue
+	now     time.Time
+	waiting map[string]int // work there is, by group; -1 is no end of it
+	sent    map[string][]uuid.UUID
+}
+
+func newSharing(t *testing.T, weights map[string]float64, otherwise float64) *sharing {
+	return &sharing{
+		bench: newBench(t), t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		q: dispatch.SharedQueue{Name: "q", Shares: scheduler.Shares{
+			By: scheduler.ShareByLister, Weights: weights, Default: otherwise, HalfLife: time.Hour,
+		}},
+		waiting: make(map[string]int), sent: make(map[string][]uuid.UUID),
+	}
+}
+
+// pass claims up to free pieces, a second later, and returns how many of each group.
+func (s *sharing) pass(free int) map[string]int {
+	s.t.Helper()
+	s.now = s.now.Add(time.Second)
+	got := make(map[string]int)
+	var waiting []string
+	for group, n := range s.waiting {
+		if n != 0 {
+			waiting = append(waiting, group)
+		}
+	}
+	err := s.store.InTx(s.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		n, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+			given := make([]int, len(asks))
+			var rows []sql.InFlight
+			for i, ask := range asks {
+				if given[i] = ask.Count; s.waiting[ask.Group] >= 0 {
+					given[i] = min(ask.Count, s.waiting[ask.Group])
+					s.waiting[ask.Group] -= given[i]
+				}
+				for range given[i] {
+					id := uuid.New()
+					s.sent[ask.Group] = append(s.sent[ask.Group], id)
+					rows = append(rows, sql.InFlight{TaskID: id, Queue: s.q.Name, Group: ask.Group, Cost: ask.Cost, Claimed: s.now})
+				}
+				got[ask.Group] += given[i]
+			}
+			return given, tx.RecordInFlight(ctx, rows)
+		})
+		total := 0
+		for _, n := range got {
+			total += n
+		}
+		if n != total {
+			s.t.Errorf("%d claimed, %d given", n, total)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+// end ends all work underway of a group, after as many seconds a piece.
+func (s *sharing) end(group string, seconds float64) {
+	s.t.Helper()
+	var outcomes []sql.Outcome
+	for _, id := range s.sent[group] {
+		runtime := time.Duration(seconds * float64(time.Second))
+		outcomes = append(outcomes, sql.Outcome{BackendID: id.String(), Heard: s.now, Runtime: &runtime})
+	}
+	delete(s.sent, group)
+	if err := s.store.ApplyOutcomes(s.t.Context(), outcomes); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *sharing) want(got map[string]int, want map[string]int, off int) {
+	s.t.Helper()
+	for group, n := range want {
+		if d := got[group] - n; d > off || d < -off {
+			s.t.Errorf("got %v, want %v, each within %d", got, want, off)
+			return
+		}
+	}
+}
+
+// The example of the design: 30, 50 and 20 with all at work; 37.5 and 62.5 from the
+// pass on in which the third has nothing; and back, without a rush, when it has.
+func TestShareOutGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, map[string]float64{"a": 30, "b": 50}, 20)
+	s.waiting = map[string]int{"a": -1, "b": -1, "c": -1}
+	endAll := func() {
+		for group := range s.waiting {
+			s.end(group, 1)
+		}
+	}
+	s.want(s.pass(1000), map[string]int{"a": 300, "b": 500, "c": 200}, 0)
+	endAll()
+	s.waiting["c"] = 0
+	for range 3 {
+		s.want(s.pass(1000), map[string]int{"a": 375, "b": 625, "c": 0}, 1)
+		endAll()
+	}
+	s.waiting["c"] = 7 // less than its part: what it can't use goes to the others at once
+	s.want(s.pass(1000), map[string]int{"a": 372, "b": 621, "c": 7}, 3)
+	endAll()
+	s.waiting["c"] = -1
+	for range 3 {
+		s.want(s.pass(1000), map[string]int{"a": 300, "b": 500, "c": 200}, 3)
+		endAll()
+	}
+}
+
+// One slot a pass is enough for a tenth of a slot: each piece of the loads is in
+// the database, whoever makes the pass.
+func TestShareOutKeepsFractions(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, map[string]float64{"small": 1, "large": 9}, 1)
+	s.waiting = map[string]int{"small": -1, "large": -1}
+	got := make(map[string]int)
+	for range 200 {
+		for group, n := range s.pass(1) {
+			got[group] += n
+			s.end(group, 1)
+		}
+	}
+	s.want(got, map[string]int{"small": 20, "large": 180}, 1)
+}
+
+// A group gains nothing by being slow: not when its work has ended, not while it
+// runs, and not by leaving and coming back.
+func TestSlowWorkIsPaidFor(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, nil, 1)
+	s.waiting = map[string]int{"slow": -1, "quick": -1}
+	got, used := make(map[string]int), make(map[string]float64)
+	takes := map[string]float64{"slow": 20, "quick": 1}
+	for range 60 {
+		for group, n := range s.pass(10) {
+			got[group] += n
+			used[group] += float64(n) * takes[group]
+			s.end(group, takes[group])
+		}
+	}
+	part := used["slow"] / (used["slow"] + used["quick"])
+	// The first pass could not know; what it used too much is paid back.
+	if math.Abs(part-0.5) > 0.05 {
+		t.Errorf("slow work got %.1f %% of the time (%v pieces), want half", 100*part, got)
+	}
+
+	// What runs now counts with the time since it began.
+	s = newSharing(t, nil, 1)
+	s.waiting = map[string]int{"slow": -1, "quick": -1}
+	first := s.pass(20)
+	s.want(first, map[string]int{"slow": 10, "quick": 10}, 0)
+	var starts []sql.Outcome
+	for _, id := range s.sent["slow"] {
+		starts = append(starts, sql.Outcome{BackendID: id.String(), Heard: s.now, Start: &sql.RunStart{EventTime: float64(s.now.Unix())}})
+	}
+	if err := s.store.ApplyOutcomes(t.Context(), starts); err != nil {
+		t.Fatal(err)
+	}
+	s.end("quick", 1)
+	s.now = s.now.Add(time.Minute)
+	s.want(s.pass(20), map[string]int{"slow": 0, "quick": 20}, 0)
+
+	// Away for a while, and back: still in debt.
+	s.end("quick", 1)
+	s.waiting["slow"] = 0
+	s.pass(0)
+	s.waiting["slow"] = -1
+	s.want(s.pass(20), map[string]int{"slow": 0, "quick": 20}, 0)
+}
+
+// An outcome heard twice, or of work nobody knows, changes nothing; the ledger is
+// empty in the end.
+func TestOutcomesSettleWhatIsUnderwayOnce(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, nil, 1)
+	s.waiting = map[string]int{"a": 3}
+	s.pass(10)
+	ids := s.sent["a"]
+	runtime := 5 * time.Second
+	outcomes := []sql.Outcome{
+		{BackendID: ids[0].String(), Heard: s.now, Runtime: &runtime},
+		{BackendID: ids[1].String(), Heard: s.now, Start: &sql.RunStart{EventTime: 1000}},
+		{BackendID: ids[1].String(), Heard: s.now, End: &sql.RunEnd{Status: scheduler.RunFailed, EventTime: 1007}},
+		{BackendID: ids[2].String(), Heard: s.now, End: &sql.RunEnd{Status: scheduler.RunEventful}}, // never heard to start
+		{BackendID: uuid.NewString(), Heard: s.now, Runtime: &runtime},
+		{BackendID: "no uuid", Heard: s.now, Runtime: &runtime},
+	}
+	for range 2 {
+		if err := s.store.ApplyOutcomes(t.Context(), outcomes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pass(0)
+	states, err := s.store.ShareStates(t.Context(), "q", s.now, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := states["a"]
+	if a == nil || a.InFlight != 0 || math.Abs(a.Used-13) > 0.02 || math.Abs(a.Pieces-3) > 0.01 {
+		t.Errorf("got %+v, want 5 + 7 + 1 seconds of 3 pieces", a)
+	}
+}
+
+// What half-life says: an hour later, use counts half; after many, the group is
+// forgotten.
+func TestUseIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, nil, 1)
+	s.waiting = map[string]int{"a": 1}
+	s.pass(1)
+	s.end("a", 100)
+	s.pass(0)
+	s.now = s.now.Add(time.Hour)
+	states, err := s.store.ShareStates(t.Context(), "q", s.now, time.Hour)
+	if err != nil || math.Abs(states["a"].Used-50) > 0.1 {
+		t.Errorf("%+v, %v; want 50 s", states["a"], err)
+	}
+	s.now = s.now.Add(40 * time.Hour)
+	s.pass(0)
+	if states, err = s.store.ShareStates(t.Context(), "q", s.now, time.Hour); err != nil || len(states) != 0 {
+		t.Errorf("%+v, %v; want nothing", states, err)
+	}
+}

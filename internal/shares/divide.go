@@ -1,0 +1,71 @@
+package shares
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
+
+// Group is what a division knows of a group.
+type Group struct {
+	Name   string
+	Weight float64 // above 0; only the ratio of weights matters
+	Load   float64 // seconds of work: underway, used lately and forgone
+	Cost   float64 // seconds of work expected of one more piece; above 0
+}
+
+// Level is a group's load for its weight: the groups' clock.
+func (g Group) Level() float64 { return g.Load / g.Weight }
+
+// Divide says how many of n slots each group gets, in the groups' order. Their
+// sum is n, if there is a group. The groups' loads are left as they are.
+func Divide(n int, groups []Group) []int {
+	parts := make([]int, len(groups))
+	if len(groups) == 0 {
+		return parts
+	}
+	q := make(queue, len(groups))
+	for i, g := range groups {
+		q[i] = turn{group: i, name: g.Name, weight: g.Weight, level: g.Level(), step: g.Cost / g.Weight}
+	}
+	heap.Init(&q)
+	for range n {
+		next := &q[0]
+		parts[next.group]++
+		next.level += next.step
+		heap.Fix(&q, 0)
+	}
+	return parts
+}
+
+// Join raises the load of a group that was idle to the level of the busy group
+// that is furthest behind, and returns by how much. Its load is never lowered.
+func Join(g *Group, busy []Group) (forgone float64) {
+	if len(busy) == 0 {
+		return 0
+	}
+	behind := slices.MinFunc(busy, func(a, b Group) int { return cmp.Compare(a.Level(), b.Level()) })
+	forgone = max(0, behind.Level()*g.Weight-g.Load)
+	g.Load += forgone
+	return forgone
+}
+
+// turn is when a group gets its next slot.
+type turn struct {
+	group       int
+	name        string
+	weight      float64
+	level, step float64
+}
+
+// queue is a heap of turns: the smallest level first, then the greatest weight,
+// then by name, so that everybody divides alike.
+type queue []turn
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(q[i].level, q[j].level), cmp.Compare(q[j].weight, q[i].weight), cmp.Compare(q[i].name, q[j].name)) < 0
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)   { *q = append(*q, x.(turn)) }
+func (q *queue) Pop() any     { last := (*q)[len(*q)-1]; *q = (*q)[:len(*q)-1]; return last }

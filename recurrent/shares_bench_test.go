@@ -1,0 +1,103 @@
+package recurrent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+var errUndo = errors.New("undone")
+
+// BenchmarkSharedRefill compares a refill of 10,000 visits (picked, marked and in
+// the outbox) that 50 listers share, one of which has half of all origins, with
+// one that nobody shares. Each is undone.
+func BenchmarkSharedRefill(b *testing.B) {
+	dsn := testenv.Database(b)
+	store, err := sql.Open(b.Context(), dsn, sql.Options{Command: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(store.Close)
+	shares := map[string]scheduler.Shares{"load-git": {By: scheduler.ShareByLister, Default: 1, HalfLife: time.Hour}}
+	for _, statement := range []string{
+		`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.loader.git', 10000)`,
+		`insert into listers (name, instance_name, current_state, updated) select 'l' || n, '', '{}', now() from generate_series(1, 50) n`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		 select (select id from listers where name = 'l' || case when n % 2 = 0 then 1 else 1 + n % 50 end), 'https://forge.example.org/' || n, 'git', '{}', true, now(),
+		        case when n % 5 < 4 then now() - n * interval '1 second' end
+		 from generate_series(1, 500000) n`,
+		`insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot)
+		 select url, 'git', now() - interval '500 days', now() - interval '500 days', 'successful', now() - interval '501 days', '\x00'
+		 from listed_origins where random() < 0.5`,
+		"analyze",
+	} {
+		if _, err := store.Pool().Exec(b.Context(), statement); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := sql.Migrate(b.Context(), dsn, sql.MigrateOptions{Shares: shares}); err != nil {
+		b.Fatal(err)
+	}
+	for more := true; more; {
+		kept, err := store.KeepCandidates(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		more = kept.More
+	}
+	if _, err := store.Pool().Exec(b.Context(), "vacuum analyze"); err != nil {
+		b.Fatal(err)
+	}
+	s := New(Options{
+		Store: store, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares,
+		Policies: config.DefaultSchedulingPolicy(),
+	})
+	r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: s.Log}
+	refill := func(claim func(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType) (int, error)) time.Duration {
+		began := time.Now()
+		err := store.InTx(b.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			tt, err := store.TaskType(ctx, "load-git")
+			if err != nil {
+				return err
+			}
+			n, err := claim(ctx, tx, tt)
+			if err == nil && n != 10_000 {
+				b.Errorf("%d visits", n)
+			}
+			return errors.Join(err, errUndo)
+		})
+		if !errors.Is(err, errUndo) || err.Error() != errUndo.Error() {
+			b.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	var plain, shared []time.Duration
+	for range b.N * 7 {
+		plain = append(plain, refill(func(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType) (int, error) {
+			return r.claim(ctx, tx, tt, 10_000)
+		}))
+		shared = append(shared, refill(func(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType) (int, error) {
+			return r.claimShared(ctx, tx, tt, shares["load-git"], 10_000)
+		}))
+	}
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2].Microseconds()) / 1000
+	}
+	for side, d := range map[string][]time.Duration{"unshared": plain, "ours": shared} {
+		b.Run(side, func(b *testing.B) {
+			b.ReportMetric(median(d), "refill-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

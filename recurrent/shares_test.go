@@ -1,0 +1,152 @@
+package recurrent
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// share makes the queue of git visits one that listers share.
+func (w *world) share(t *testing.T, r *round, s scheduler.Shares) {
+	t.Helper()
+	s.HalfLife = time.Hour
+	r.Shares = map[string]scheduler.Shares{"load-git": s}
+	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{Shares: r.Shares}); err != nil {
+		t.Fatal(err)
+	}
+	w.keep(t)
+}
+
+// keep brings candidates up to date.
+func (w *world) keep(t *testing.T) {
+	t.Helper()
+	for more := true; more; {
+		kept, err := w.store.KeepCandidates(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = kept.More
+	}
+}
+
+// listed lists origins of one lister, with a known last update or not. batch tells
+// those of several calls apart.
+func (w *world) listed(t *testing.T, lister, batch, n int, updated bool) {
+	t.Helper()
+	var lastUpdate *time.Time
+	if updated {
+		lastUpdate = new(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	}
+	w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || $1::text)::uuid, concat_ws('/', 'https:/', $1::text, $4::text, $5::text, n), 'git', '{}', true, now(), $3
+		from generate_series(1, $2::int) n`, fmt.Sprint(lister), n, lastUpdate, fmt.Sprint(updated), fmt.Sprint(batch))
+}
+
+// byHost counts messages by the lister that their origin's URL names.
+func byHost(messages []string) map[string]int {
+	got := make(map[string]int)
+	for _, m := range messages {
+		_, rest, _ := strings.Cut(m, "https://")
+		host, _, _ := strings.Cut(rest, "/")
+		got[host]++
+	}
+	return got
+}
+
+// A lister with few origins gets its part beside one with many, at once; what it
+// cannot use goes to the other; within a group the policies' weights hold.
+func TestListersShareAQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.listed(t, 2, 0, 1000, true)
+	w.listed(t, 2, 0, 1000, false)
+	r := w.round(t, evenly)
+	w.share(t, r, scheduler.Shares{By: scheduler.ShareByLister, Weights: map[string]float64{"gitea": 30}, Default: 70})
+	for i, tc := range []struct {
+		gitea int // origins more of it
+		want  map[string]int
+	}{
+		{0, map[string]int{"2": 100}},
+		{1000, map[string]int{"1": 30, "2": 70}},
+		{0, map[string]int{"1": 30, "2": 70}},
+	} {
+		w.listed(t, 1, i, tc.gitea, true)
+		w.keep(t)
+		if _, err := r.runOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := w.messages(t)
+		counts := byHost(got)
+		// The first of a group that comes is served at once, so one may be over.
+		for host, n := range tc.want {
+			if d := counts[host] - n; d > 1 || d < -1 {
+				t.Errorf("round %d: got %v, want %v", i, counts, tc.want)
+			}
+		}
+		policies := make(map[bool]int)
+		for _, m := range got {
+			if strings.Contains(m, "https://2/") {
+				policies[strings.Contains(m, "/true/")]++
+			}
+		}
+		// 80 to 20: the policy by lag has nothing to give.
+		want := map[bool]int{true: counts["2"] * 2 / 3, false: counts["2"] - counts["2"]*2/3}
+		if diff := cmp.Diff(want, policies); diff != "" && max(policies[true]-want[true], want[true]-policies[true]) > 1 {
+			t.Errorf("round %d: policies (-want +got):\n%s", i, diff)
+		}
+		w.finish(t)
+	}
+}
+
+// finish ends all that is underway, after a second a visit.
+func (w *world) finish(t *testing.T) {
+	t.Helper()
+	rows, err := w.store.Pool().Query(t.Context(), "select task_id::text from scheduler_go.in_flight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []sql.Outcome
+	runtime := time.Second
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		outcomes = append(outcomes, sql.Outcome{BackendID: id, Heard: time.Now(), Runtime: &runtime})
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.ApplyOutcomes(t.Context(), outcomes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One origin among a hundred thousand of another lister's is visited in the first
+// round that it is there for.
+func TestOneOriginIsNotStarved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.listed(t, 2, 0, 100_000, true)
+	r := w.round(t, evenly)
+	w.share(t, r, scheduler.Shares{By: scheduler.ShareByListerInstance, Default: 1})
+	if _, err := r.runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.messages(t)
+	w.listed(t, 1, 0, 1, false)
+	w.keep(t)
+	if _, err := r.runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := byHost(w.messages(t)); !maps.Equal(got, map[string]int{"1": 1, "2": 99}) {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,155 @@
+package runner_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/runner"
+	"swh-scheduler/sql"
+)
+
+// newShared is a world whose tasks are those of the given statements only.
+func newShared(t *testing.T, shares map[string]scheduler.Shares, statements ...string) *world {
+	t.Helper()
+	w := newWorld(t)
+	for _, statement := range append([]string{"truncate task, task_run, task_type"}, statements...) {
+		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{Shares: shares}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// claimed counts the tasks that were claimed, by an expression.
+func (w *world) claimed(t *testing.T, by string) map[string]int {
+	t.Helper()
+	rows, err := w.store.Pool().Query(t.Context(), "select "+by+", count(*) from task where status = 'next_run_scheduled' group by 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]int)
+	for rows.Next() {
+		var group string
+		var n int
+		if err := rows.Scan(&group, &n); err != nil {
+			t.Fatal(err)
+		}
+		got[group] = n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Tasks are shared by a keyword argument: a bulk import does not hold up another's
+// few tasks, which come later; each goes longest ready first. Tasks without the
+// argument are a group too, and those with priority go first, undivided.
+func TestTasksShareAQueue(t *testing.T) {
+	t.Parallel()
+	shares := map[string]scheduler.Shares{"load": {By: "kwargs.owner", Weights: map[string]float64{"bulk": 1, "daily": 3}, Default: 1, HalfLife: time.Hour}}
+	w := newShared(t, shares,
+		"insert into task_type (type, description, backend_name, max_queue_length) values ('load', '', 'swh.load', 100)",
+		`insert into task (type, arguments, next_run, status, policy, priority)
+		 select 'load', jsonb_build_object('args', '[]'::jsonb, 'kwargs', case when owner = '' then '{}' else jsonb_build_object('owner', owner) end),
+		        '2026-01-01Z'::timestamptz + day * interval '1 day' + n * interval '1 second', 'next_run_not_scheduled', 'oneshot', priority
+		 from (values ('bulk', 0, 500, null::task_priority), ('daily', 1, 60, null), ('', 2, 500, null), ('urgent', 3, 7, 'high')) v(owner, day, tasks, priority),
+		      generate_series(1, tasks) n`)
+	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second})
+	const owner = "coalesce(arguments -> 'kwargs' ->> 'owner', '')"
+	if diff := cmp.Diff(map[string]int{"bulk": 20, "daily": 60, "": 20}, w.claimed(t, owner)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var late int
+	err := w.store.Pool().QueryRow(t.Context(), `select count(*) from task t where status = 'next_run_not_scheduled' and priority is null
+		and exists (select from task c where c.status = 'next_run_scheduled' and c.next_run > t.next_run and c.arguments -> 'kwargs' ->> 'owner' = t.arguments -> 'kwargs' ->> 'owner')`).Scan(&late)
+	if err != nil || late > 0 {
+		t.Errorf("%d tasks were passed over by later ones of their group, %v", late, err)
+	}
+	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second, WithPriority: true})
+	if n := w.claimed(t, owner)["urgent"]; n != 7 {
+		t.Errorf("%d of 7 urgent tasks were claimed", n)
+	}
+	// What was claimed is in the ledger until it is heard to end; runs of urgent
+	// tasks are not shared.
+	var underway int
+	if err := w.store.Pool().QueryRow(t.Context(), `select count(*) from scheduler_go.in_flight f join task_run r on r.backend_id = f.task_id::text`).Scan(&underway); err != nil || underway != 100 {
+		t.Errorf("%d underway, %v", underway, err)
+	}
+}
+
+// Several task types share a queue, whose limit is that of the type named.
+func TestTaskTypesShareAQueue(t *testing.T) {
+	t.Parallel()
+	shares := map[string]scheduler.Shares{"a": {By: scheduler.ShareByTaskType, Weights: map[string]float64{"a": 2}, Default: 1, HalfLife: time.Hour}}
+	w := newShared(t, shares,
+		`insert into task_type (type, description, backend_name, max_queue_length) values
+			('a', '', 'swh.index', 90), ('b', '', 'swh.index', 5000), ('c', '', 'swh.index', null), ('d', '', 'swh.other', 10)`,
+		`insert into task (type, arguments, next_run, status, policy)
+		 select type, '{"args": [], "kwargs": {}}', '2026-01-01Z', 'next_run_not_scheduled', 'oneshot'
+		 from (values ('a', 100), ('b', 100), ('c', 10), ('d', 100)) v(type, tasks), generate_series(1, tasks) n`)
+	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second})
+	// 45 to 22.5 and 22.5; what c has not goes to the others.
+	got := w.claimed(t, "type")
+	if got["a"] < 53 || got["a"] > 54 || got["a"]+got["b"] != 80 || got["c"] != 10 || got["d"] != 10 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The end of work that nothing is heard of is not waited for for ever: what cannot
+// be in the queue any more is given up, oldest first, and what is older than a week.
+func TestUnheardWorkIsGivenUp(t *testing.T) {
+	t.Parallel()
+	q := dispatch.SharedQueue{Name: "swh.load", Shares: scheduler.Shares{By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
+	shares := map[string]scheduler.Shares{"load": q.Shares}
+	w := newShared(t, shares,
+		"insert into task_type (type, description, backend_name, max_queue_length) values ('load', '', 'swh.load', 100)",
+		`insert into task (type, arguments, next_run, status, policy)
+		 select 'load', '{"args": [], "kwargs": {}}', '2026-01-01Z', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 100)`)
+	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second})
+	underway := func() (n int) {
+		t.Helper()
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.in_flight").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	keeper := w.shareKeeper(t, q)
+	look := func(later time.Duration) {
+		t.Helper()
+		if err := keeper.RunOnce(t.Context(), time.Now().Add(later)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(time.Hour)
+	if n := underway(); n != 100 {
+		t.Errorf("%d of 100 underway, all of which are in the queue", n)
+	}
+	w.bodies(t, []string{"swh.load"}) // a worker took them, and told nobody
+	look(time.Minute)
+	if n := underway(); n != 100 {
+		t.Errorf("%d of 100 underway a minute later: their events may be on the way", n)
+	}
+	look(time.Hour)
+	if n := underway(); n != 0 {
+		t.Errorf("%d underway after an hour of silence", n)
+	}
+	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		states, err := tx.Shares(ctx, q.Name, time.Now().Add(time.Hour), time.Hour)
+		if err == nil && (states[""] == nil || states[""].Used < 90) {
+			t.Errorf("given up without being charged: %+v", states[""])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,131 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+// sharesNeed is what the database needs, besides its tables, to find the work of
+// each group without passing by the others'.
+type sharesNeed struct {
+	byLister bool                 // candidates by lister
+	tasks    []scheduler.ShareKey // the ready tasks by these
+}
+
+func needOf(shares map[string]scheduler.Shares) sharesNeed {
+	var need sharesNeed
+	keys := make(map[scheduler.ShareKey]bool)
+	for taskType, s := range shares {
+		if _, visits := scheduler.LoadedVisitType(taskType); visits && s.By.OfVisits() {
+			need.byLister = true
+		}
+		if s.By != scheduler.ShareByTaskType {
+			keys[s.By] = true
+		}
+	}
+	need.tasks = slices.Sorted(maps.Keys(keys))
+	return need
+}
+
+// taskGroupIndex is the name of the index on ready tasks by group. It lies beside
+// the peer's table; DropOwn drops it.
+func taskGroupIndex(by scheduler.ShareKey) string {
+	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
+}
+
+// ownIndexPrefix is what the names of our indexes on the peer's tables begin with.
+const ownIndexPrefix = "scheduler_go_"
+
+// buildForShares makes what shares need and the database lacks, while others go on
+// working with it.
+func buildForShares(ctx context.Context, conn *pgx.Conn, shares map[string]scheduler.Shares, log *slog.Logger) error {
+	missing, err := missingForShares(ctx, conn, shares)
+	if err != nil {
+		return err
+	}
+	if missing.byLister {
+		if err := buildListerIndexes(ctx, conn, log); err != nil {
+			return err
+		}
+	}
+	for _, by := range missing.tasks {
+		name := taskGroupIndex(by)
+		quoted := pgx.Identifier{"public", name}.Sanitize()
+		log.Info("building the index of ready tasks by group", "by", by)
+		// One that an interrupted run left half-made is made anew.
+		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+quoted); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{name}.Sanitize()+" on public.task (type, ("+taskGroup(by)+
+			"), next_run) where status = 'next_run_not_scheduled' and priority is null")
+		if err != nil {
+			return fmt.Errorf("build the index of ready tasks by %s: %w", by, err)
+		}
+	}
+	return nil
+}
+
+func missingForShares(ctx context.Context, db querier, shares map[string]scheduler.Shares) (sharesNeed, error) {
+	need := needOf(shares)
+	var missing sharesNeed
+	if need.byLister {
+		var made bool
+		if err := db.QueryRow(ctx, "select by_lister from scheduler_go.candidate_build").Scan(&made); err != nil {
+			return missing, err
+		}
+		missing.byLister = !made
+	}
+	for _, by := range need.tasks {
+		var made bool
+		err := db.QueryRow(ctx, `select exists (select from pg_index
+			where indexrelid = to_regclass($1) and indisvalid)`, pgx.Identifier{"public", taskGroupIndex(by)}.Sanitize()).Scan(&made)
+		if err != nil {
+			return missing, err
+		}
+		if !made {
+			missing.tasks = append(missing.tasks, by)
+		}
+	}
+	return missing, nil
+}
+
+// CheckShares is an error that says what to do if the database lacks what shares
+// need.
+func (s *Store) CheckShares(ctx context.Context, shares map[string]scheduler.Shares) error {
+	missing, err := missingForShares(ctx, s.pool, shares)
+	if err != nil {
+		return fmt.Errorf("look for the indexes that shares need: %w", err)
+	}
+	if missing.byLister || len(missing.tasks) > 0 {
+		return fmt.Errorf("the database lacks indexes that the configuration's shares need: " +
+			"run swh-scheduler migrate with this configuration (others can go on meanwhile)")
+	}
+	return nil
+}
+
+// dropOwnIndexes drops what buildForShares made beside the peer's tables.
+func dropOwnIndexes(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `select relname from pg_index join pg_class on pg_class.oid = indexrelid
+		where indrelid = to_regclass('public.task') and starts_with(relname, $1)`, ownIndexPrefix)
+	if err != nil {
+		return err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, err := conn.Exec(ctx, "drop index "+pgx.Identifier{"public", name}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
