@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"io"
 	"fmt"
 	"net"
 	"net/http"
@@ -127,7 +128,8 @@ func schedulerException(class, message string) *exception {
 func unreachable(err error) bool {
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[net.Error](err)
-	return refused || network || errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || errors.Is(err, net.ErrClosed)
+	ended := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+	return refused || network || ended || errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 
 // postgresException is the exception that psycopg raises for an error of the
