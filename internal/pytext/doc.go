@@ -1,4 +1,5 @@
-// Package pytext writes values as Python writes them, for output that scripts
-// made for the Python command line read: repr, str of a timedelta, isoformat,
-// and the humanize package's naturaldate.
+// Package pytext writes and reads text as Python does, for what is shared with
+// scripts and files made for the Python command line: repr, str of a timedelta,
+// isoformat, the csv module's rows, the humanize package's naturaldate, and the
+// tabulate package's tables.
 package pytext

@@ -21,6 +21,23 @@ func Repr(text json.RawMessage) (string, error) {
 	return b.String(), nil
 }
 
+// TupleRepr is repr(tuple(json.loads(list))).
+func TupleRepr(list json.RawMessage) (string, error) {
+	text, err := Repr(list)
+	if err != nil {
+		return "", err
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(list, &elements); err != nil {
+		return "", fmt.Errorf("not a list: %w", err)
+	}
+	inner := text[1 : len(text)-1]
+	if len(elements) == 1 {
+		inner += ","
+	}
+	return "(" + inner + ")", nil
+}
+
 func writeRepr(b *strings.Builder, d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {
@@ -32,7 +49,7 @@ func writeRepr(b *strings.Builder, d *json.Decoder) error {
 	case nil:
 		b.WriteString("None")
 	case bool:
-		b.WriteString(map[bool]string{true: "True", false: "False"}[t])
+		b.WriteString(Bool(t))
 	case json.Number:
 		b.WriteString(number(t.String()))
 	case string:
@@ -134,4 +151,12 @@ func writeString(b *strings.Builder, s string) {
 		}
 	}
 	b.WriteRune(quote)
+}
+
+// Bool is str of a bool.
+func Bool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
 }

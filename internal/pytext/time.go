@@ -65,3 +65,28 @@ func NaturalDate(t, now time.Time) string {
 	}
 	return t.Format("Jan 02")
 }
+
+// Datetime is str of an aware datetime, in t's own zone.
+func Datetime(t time.Time) string { return strings.Replace(ISOFormat(t), "T", " ", 1) }
+
+// TimedeltaRepr is repr of a datetime.timedelta.
+func TimedeltaRepr(d time.Duration) string {
+	days, rest := d/day, d%day
+	if rest < 0 {
+		days--
+		rest += day
+	}
+	var parts []string
+	for _, p := range []struct {
+		name string
+		n    time.Duration
+	}{{"days", days}, {"seconds", rest / time.Second}, {"microseconds", rest % time.Second / time.Microsecond}} {
+		if p.n != 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", p.name, p.n))
+		}
+	}
+	if parts == nil {
+		parts = []string{"0"}
+	}
+	return "datetime.timedelta(" + strings.Join(parts, ", ") + ")"
+}

@@ -1,0 +1,101 @@
+package pytext
+
+import (
+	"strings"
+	"unicode"
+)
+
+// CSVRow is a row as csv.writer writes it, without the end of the line:
+// fields are quoted only where that is needed.
+func CSVRow(fields []string) string {
+	var b strings.Builder
+	for i, field := range fields {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if strings.ContainsAny(field, ",\"\r\n") || field == "" && len(fields) == 1 {
+			b.WriteByte('"')
+			b.WriteString(strings.ReplaceAll(field, `"`, `""`))
+			b.WriteByte('"')
+		} else {
+			b.WriteString(field)
+		}
+	}
+	return b.String()
+}
+
+// RStrip is str.rstrip.
+func RStrip(s string) string {
+	return strings.TrimRightFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f // separators, which are blanks in Python
+	})
+}
+
+// CSVRecord is one record of a CSV file.
+type CSVRecord struct {
+	Line   int // where it begins, from 1 on
+	Fields []string
+}
+
+// The states of csv.reader between two characters.
+const (
+	startRecord = iota
+	startField
+	inField
+	inQuotedField
+	quoteInQuotedField
+)
+
+// ReadCSV reads a whole file as csv.reader does with open's universal newlines.
+// Nothing is an error: a quote within a field is just a character, and one that
+// is never closed ends with the file.
+func ReadCSV(text string, delimiter rune) []CSVRecord {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	var (
+		records []CSVRecord
+		record  = CSVRecord{Line: 1}
+		field   strings.Builder
+		state   = startRecord
+		line    = 1
+	)
+	endField := func() {
+		record.Fields = append(record.Fields, field.String())
+		field.Reset()
+		state = startField
+	}
+	endRecord := func() {
+		if state != startRecord {
+			endField()
+		}
+		records = append(records, record)
+		record = CSVRecord{Line: line + 1}
+		state = startRecord
+	}
+	for _, r := range text {
+		switch {
+		case state == inQuotedField && r == '"':
+			state = quoteInQuotedField
+		case state == inQuotedField:
+			field.WriteRune(r)
+		case r == '\n':
+			endRecord()
+		case state == quoteInQuotedField && r == '"':
+			field.WriteRune(r)
+			state = inQuotedField
+		case state <= startField && r == '"':
+			state = inQuotedField
+		case r == delimiter:
+			endField()
+		default:
+			field.WriteRune(r)
+			state = inField
+		}
+		if r == '\n' {
+			line++
+		}
+	}
+	if state != startRecord {
+		endRecord()
+	}
+	return records
+}
