@@ -33,7 +33,24 @@ type NewTask struct {
 // one is for the same time too; of these, it returns those for the same time.
 // Their interval is the default of their type. scheduler.ErrUnknownTaskType if a
 // type is not there.
-func (s *Store) CreateTasks(ctx context.Context, tasks []NewTask) ([]scheduler.Task, error) {
+func (s *Store) CreateTasks(ctx context.Context, tasks []NewTask) (created []scheduler.Task, err error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		created, err = tx.CreateTasks(ctx, tasks)
+		return err
+	})
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, integrityViolation) {
+		err = s.explainViolation(ctx, tasks, err)
+	}
+	return created, err
+}
+
+// CreateTasks is Store.CreateTasks as a part of a transaction, which may call it
+// once. A type that is not there is a broken constraint to it.
+func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]scheduler.Task, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
@@ -41,25 +58,21 @@ func (s *Store) CreateTasks(ctx context.Context, tasks []NewTask) ([]scheduler.T
 	if err != nil {
 		return nil, err
 	}
-	var rows []queries.Task
-	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := tx.q.MakeTaskTable(ctx); err != nil {
-			return err
-		}
-		if err := tx.q.FillTaskTable(ctx, document); err != nil {
-			return err
-		}
-		rows, err = tx.q.CreateTasksFromTable(ctx)
-		return err
-	})
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, integrityViolation) {
-		err = s.explainViolation(ctx, tasks, err)
-	}
+	rows, err := tx.createTasks(ctx, document)
 	if err != nil {
 		return nil, fmt.Errorf("create tasks: %w", err)
 	}
 	return tasksOf(rows)
+}
+
+func (tx *Tx) createTasks(ctx context.Context, document json.RawMessage) ([]queries.Task, error) {
+	if err := tx.q.MakeTaskTable(ctx); err != nil {
+		return nil, err
+	}
+	if err := tx.q.FillTaskTable(ctx, document); err != nil {
+		return nil, err
+	}
+	return tx.q.CreateTasksFromTable(ctx)
 }
 
 // integrityViolation is the class of SQLSTATEs of broken constraints.
@@ -76,9 +89,9 @@ func (s *Store) explainViolation(ctx context.Context, tasks []NewTask, cause err
 		i := slices.IndexFunc(known, func(t scheduler.TaskType) bool { return t.Type == task.Type })
 		switch {
 		case i < 0:
-			return fmt.Errorf("%w: %q", scheduler.ErrUnknownTaskType, task.Type)
+			return fmt.Errorf("create tasks: %w: %q", scheduler.ErrUnknownTaskType, task.Type)
 		case known[i].DefaultInterval == nil && task.Policy != scheduler.Oneshot:
-			return fmt.Errorf("task type %q has no default interval, which recurring tasks need: %w", task.Type, cause)
+			return fmt.Errorf("create tasks: task type %q has no default interval, which recurring tasks need: %w", task.Type, cause)
 		}
 	}
 	return cause

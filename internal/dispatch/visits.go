@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,7 +53,29 @@ func enqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, orig
 	if len(origins) == 0 {
 		return nil, nil
 	}
-	found, err := tx.ListersByID(ctx, listerIDs(origins))
+	kwargs, err := LoaderKwargs(ctx, tx, origins)
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]sql.OutboxRow, len(origins))
+	for i := range origins {
+		messages[i] = sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: taskName, Args: noArgs, Kwargs: kwargs[i]}
+	}
+	return messages, tx.EnqueueMessages(ctx, messages)
+}
+
+// Listers finds listers.
+type Listers interface {
+	ListersByID(ctx context.Context, ids []uuid.UUID) ([]scheduler.Lister, error)
+}
+
+// LoaderKwargs are the keyword arguments of the loader task of each origin, a
+// JSON object with its keys in the peer's order.
+func LoaderKwargs(ctx context.Context, from Listers, origins []scheduler.ListedOrigin) ([]json.RawMessage, error) {
+	if len(origins) == 0 {
+		return nil, nil
+	}
+	found, err := from.ListersByID(ctx, listerIDs(origins))
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +83,13 @@ func enqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, orig
 	for _, l := range found {
 		listers[l.ID] = l
 	}
-	messages := make([]sql.OutboxRow, len(origins))
+	all := make([]json.RawMessage, len(origins))
 	for i, o := range origins {
-		kwargs, err := loaderKwargs(o, listers[o.ListerID])
-		if err != nil {
+		if all[i], err = loaderKwargs(o, listers[o.ListerID]); err != nil {
 			return nil, err
 		}
-		messages[i] = sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: taskName, Args: noArgs, Kwargs: kwargs}
 	}
-	return messages, tx.EnqueueMessages(ctx, messages)
+	return all, nil
 }
 
 func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {
@@ -89,7 +108,7 @@ func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {
 // its lister, and the lister's extra arguments, which win (the peer's
 // create_origin_task). Values keep the form they have in the database.
 func loaderKwargs(o scheduler.ListedOrigin, l scheduler.Lister) (json.RawMessage, error) {
-	kwargs := kwargs{}
+	var kwargs Kwargs
 	kwargs.set("url", o.URL)
 	kwargs.set("lister_name", l.Name)
 	if l.InstanceName == "" {
@@ -97,67 +116,8 @@ func loaderKwargs(o scheduler.ListedOrigin, l scheduler.Lister) (json.RawMessage
 	} else {
 		kwargs.set("lister_instance_name", l.InstanceName)
 	}
-	if err := kwargs.merge(o.ExtraLoaderArguments); err != nil {
+	if err := kwargs.Merge(o.ExtraLoaderArguments); err != nil {
 		return nil, fmt.Errorf("origin %q (%s): extra_loader_arguments: %w", o.URL, o.VisitType, err)
 	}
-	return kwargs.json(), nil
-}
-
-// kwargs is a JSON object that keeps the order of its keys, as Python's dict.
-type kwargs struct {
-	keys   []string
-	values []json.RawMessage
-}
-
-// set is for strings and nil, which always have a JSON form.
-func (k *kwargs) set(key string, value any) {
-	text, _ := json.Marshal(value)
-	k.setRaw(key, text)
-}
-
-func (k *kwargs) setRaw(key string, value json.RawMessage) {
-	for i := range k.keys {
-		if k.keys[i] == key {
-			k.values[i] = value
-			return
-		}
-	}
-	k.keys = append(k.keys, key)
-	k.values = append(k.values, value)
-}
-
-// merge sets the members of a JSON object, in their order.
-func (k *kwargs) merge(object json.RawMessage) error {
-	dec := json.NewDecoder(bytes.NewReader(object))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("want a JSON object, found %.40q", object)
-	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return err
-		}
-		k.setRaw(key.(string), value)
-	}
-	return nil
-}
-
-func (k *kwargs) json() json.RawMessage {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, key := range k.keys {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		name, _ := json.Marshal(key)
-		b.Write(name)
-		b.WriteByte(':')
-		b.Write(k.values[i])
-	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return kwargs.JSON(), nil
 }

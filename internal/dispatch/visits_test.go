@@ -50,10 +50,10 @@ func FuzzKwargsMerge(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, object string) {
-		var k kwargs
+		var k Kwargs
 		k.set("url", "https://x/r")
-		if k.merge(json.RawMessage(object)) == nil && !json.Valid(k.json()) {
-			t.Errorf("%q merged to invalid JSON %s", object, k.json())
+		if k.Merge(json.RawMessage(object)) == nil && !json.Valid(k.JSON()) {
+			t.Errorf("%q merged to invalid JSON %s", object, k.JSON())
 		}
 	})
 }
