@@ -137,6 +137,14 @@ func readTaskArguments(f *fields) any {
 	return scheduler.TaskArguments{Args: f.list("args"), Kwargs: f.object("kwargs")}
 }
 
+// task is a Task on its way: a client's has no number nor interval, an answer's
+// has both.
+type task struct {
+	sql.NewTask
+	id       *int64
+	interval *time.Duration
+}
+
 func readTask(f *fields) any {
 	t := sql.NewTask{
 		Type: f.text("type"), Arguments: read(f, "arguments", "<class 'swh.scheduler.model.TaskArguments'>", scheduler.TaskArguments{}),
@@ -147,9 +155,7 @@ func readTask(f *fields) any {
 	if v, _ := f.get("priority"); v != nil {
 		t.Priority = literal(f, "priority", scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow)
 	}
-	f.optionalInteger("id")
-	f.optionalTimedelta("current_interval")
-	return t
+	return task{t, f.optionalInteger("id"), f.optionalTimedelta("current_interval")}
 }
 
 func readTaskRun(f *fields) any {
@@ -186,7 +192,7 @@ func modelName(value any) string {
 		return "TaskType"
 	case scheduler.TaskArguments:
 		return "TaskArguments"
-	case sql.NewTask:
+	case task:
 		return "Task"
 	case scheduler.TaskRun:
 		return "TaskRun"

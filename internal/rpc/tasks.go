@@ -43,9 +43,13 @@ func getTaskTypes(c *call) error {
 
 // createTasks takes no notice of policy, as the peer: every Task has one.
 func createTasks(c *call) error {
-	tasks := models[sql.NewTask](c.args, "tasks")
+	given := models[task](c.args, "tasks")
 	if c.args.err != nil {
 		return c.args.err
+	}
+	tasks := make([]sql.NewTask, len(given))
+	for i := range given {
+		tasks[i] = given[i].NewTask
 	}
 	return c.tasks(c.store.CreateTasks(c, tasks))
 }

@@ -1,0 +1,144 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Client asks a scheduler's RPC server, ours or the peer's. It is safe for
+// concurrent use.
+type Client struct {
+	base *url.URL
+	http *http.Client
+}
+
+// NewClient makes a client of the server at address, http:// or https://, with
+// user and password in it if the server wants those. Nothing is connected yet.
+func NewClient(address string) (*Client, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		// Not the cause, which quotes the address: there may be a password in it.
+		return nil, errors.New("the address of the RPC server is not a URL such as http://scheduler.example:5008/")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	return &Client{base: base, http: &http.Client{Transport: transport}}, nil
+}
+
+// String names the server, without its password.
+func (c *Client) String() string { return c.base.Redacted() }
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// RemoteError is an exception that the server answered with.
+type RemoteError struct {
+	Server  string // its address, without password
+	Call    string // such as task/create
+	Status  int    // HTTP's
+	Class   string // of the Python exception; "" if the answer was none
+	Message string
+}
+
+func (e *RemoteError) Error() string {
+	if e.Class == "" {
+		return fmt.Sprintf("RPC server %s: %s: HTTP status %d %s", e.Server, e.Call, e.Status, http.StatusText(e.Status))
+	}
+	return fmt.Sprintf("RPC server %s: %s: %s: %s", e.Server, e.Call, e.Class, e.Message)
+}
+
+// Pauses before a call is tried again that the server said it did not do, as the
+// peer's client tries it.
+var retryPauses = []time.Duration{500 * time.Millisecond, 2 * time.Second}
+
+// call makes a call whose arguments write writes, n of them, and reads what the
+// server returned.
+func (c *Client) call(ctx context.Context, path string, n int, write func(e encoder)) (any, error) {
+	e := newEncoder(mimeMsgpack, nil)
+	e.openDict(n)
+	write(e)
+	e.closeDict()
+	body, err := e.finish()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, pause := range retryPauses {
+		value, err := c.post(ctx, path, body)
+		if !worthRetrying(err) {
+			return value, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	return c.post(ctx, path, body)
+}
+
+// worthRetrying says that the call was not done and may be later.
+func worthRetrying(err error) bool {
+	if remote, ok := errors.AsType[*RemoteError](err); ok {
+		return remote.Status == http.StatusBadGateway || remote.Status == http.StatusServiceUnavailable
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func (c *Client) post(ctx context.Context, path string, body []byte) (any, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", mimeMsgpack)
+	request.Header.Set("Accept", mimeMsgpack)
+	response, err := c.http.Do(request)
+	if err != nil {
+		// url.Error repeats the address, which is said better here.
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		if _, ok := errors.AsType[net.Error](err); ok {
+			return nil, fmt.Errorf("RPC server %s is not reachable (is it running, and is its address right?): %w", c, err)
+		}
+		return nil, fmt.Errorf("RPC server %s: %w", c, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("RPC server %s: %s: %w", c, path, err)
+	}
+	return c.read(path, response, answer)
+}
+
+// read reads an answer: a value, or an exception.
+func (c *Client) read(path string, response *http.Response, answer []byte) (any, error) {
+	remote := &RemoteError{Server: c.String(), Call: path, Status: response.StatusCode}
+	mime, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	if mime != mimeMsgpack {
+		return nil, remote
+	}
+	value, err := readMsgpack(answer, limits{depth: defaultLimits.depth, values: maxAnswerValues})
+	if err != nil {
+		return nil, fmt.Errorf("RPC server %s: %s: the answer cannot be read: %w", c, path, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return value, nil
+	}
+	d, _ := value.(dict)
+	class, _ := d.get("type")
+	message, _ := d.get("message")
+	remote.Class, _ = class.(string)
+	remote.Message, _ = message.(string)
+	return nil, remote
+}
+
+// maxAnswerValues bounds an answer: it is trusted more than a request.
+const maxAnswerValues = 1 << 28
