@@ -104,6 +104,14 @@ func (a *app) dsnSource() string {
 	return a.config.File + ": scheduler.db"
 }
 
+// urlSource says where the address of the RPC server is from.
+func (a *app) urlSource() string {
+	if a.options.url != "" {
+		return "--url"
+	}
+	return a.config.File + ": scheduler.url"
+}
+
 // dsn is the address of the database.
 func (a *app) dsn(cmd *cobra.Command) (string, error) {
 	s := a.config.Scheduler

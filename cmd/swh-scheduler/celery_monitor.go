@@ -93,7 +93,7 @@ func newListRunning(a *app, ask questioner) *cobra.Command {
 		Args:                  arguments(false, false),
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().Var(choice{&format, []string{"pretty", "csv"}}, "format", "output format: pretty or csv (default pretty)")
+	cmd.Flags().Var(choice{&format, []string{"pretty", "csv", "json"}}, "format", "output format: pretty, csv or json")
 	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination) error {
 		active, err := c.Active(ctx, to)
 		if err != nil {
@@ -117,6 +117,9 @@ func newListRunning(a *app, ask questioner) *cobra.Command {
 		if format == "csv" {
 			return a.print(runningCSV(running))
 		}
+		if format == "json" {
+			return a.printJSON(runningObjects(active, now))
+		}
 		var b strings.Builder
 		for _, t := range running {
 			fmt.Fprintf(&b, "%s: %s(%s) [for %fs, pid=%s]\n", t.worker, t.name, strings.Join(t.arguments, ", "), t.duration, t.pid)
@@ -133,6 +136,32 @@ type runningTask struct {
 	arguments    []string // as in a call
 	duration     float64  // seconds
 	pid          string
+}
+
+type runningObject struct {
+	Worker   string          `json:"worker"`
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Args     json.RawMessage `json:"args"`
+	Kwargs   json.RawMessage `json:"kwargs"`
+	Duration *float64        `json:"duration"` // seconds
+	PID      *int64          `json:"worker_pid"`
+}
+
+// runningObjects are all tasks that workers execute, for JSON.
+func runningObjects(active map[string][]celery.TaskInfo, now time.Time) []runningObject {
+	objects := []runningObject{}
+	for _, worker := range slices.Sorted(maps.Keys(active)) {
+		for _, info := range active[worker] {
+			o := runningObject{Worker: worker, ID: info.ID, Name: info.Name, Args: info.Args, Kwargs: info.Kwargs, PID: info.WorkerPID}
+			if info.TimeStart != nil {
+				duration := float64(now.UnixMicro())/1e6 - *info.TimeStart
+				o.Duration = &duration
+			}
+			objects = append(objects, o)
+		}
+	}
+	return objects
 }
 
 // runningTasks are a worker's tasks, the longest running first.

@@ -111,15 +111,20 @@ func (d *dispatcher) deliver() daemon.Component {
 
 func (d *dispatcher) close() error { return errors.Join(d.publisher.Close(), d.inspector.Close()) }
 
+// taskTypes finds task types by name.
+type taskTypes interface {
+	TaskType(ctx context.Context, name string) (scheduler.TaskType, error)
+}
+
 // checkTaskTypes refuses names of task types that the database does not have.
-func checkTaskTypes(ctx context.Context, cmd *cobra.Command, store *sql.Store, format string, names []string) error {
+func checkTaskTypes(ctx context.Context, cmd *cobra.Command, from taskTypes, format string, names []string) error {
 	for _, name := range names {
-		_, err := store.TaskType(ctx, name)
+		_, err := from.TaskType(ctx, name)
 		switch {
 		case errors.Is(err, scheduler.ErrUnknownTaskType):
 			return usagef(cmd, format, name)
 		case err != nil:
-			return fmt.Errorf("look up task type %s: %w", name, explain(store, err))
+			return fmt.Errorf("look up task type %s: %w", name, err)
 		}
 	}
 	return nil

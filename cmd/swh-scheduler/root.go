@@ -51,7 +51,7 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	peerName(flags, "log-level", "log_levels")
 
 	root.AddCommand(
-		newTask(a), newTaskType(a),
+		newTask(a), newTaskType(a), newOrigin(a), newAddForgeNow(a),
 		newStartRunner(a), newStartRunnerFirstVisits(a), newStartListener(a), newScheduleRecurrent(a), newJournalClient(a), newCeleryMonitor(a),
 		newRPCServe(a), newShares(a),
 		newMigrate(a), newVersion(a),
@@ -65,8 +65,13 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if err := a.prepareGlobal(cmd.Root(), prefix); err != nil {
 		return err
 	}
-	path := strings.Fields(cmd.CommandPath())[1:]
-	return fromEnvironment(cmd, strings.Join(append([]string{prefix}, path...), "_"))
+	for c := cmd; c.HasParent(); c = c.Parent() {
+		path := strings.Fields(c.CommandPath())[1:]
+		if err := fromEnvironment(c, strings.Join(append([]string{prefix}, path...), "_")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepareGlobal takes the global options from the environment and sets up the

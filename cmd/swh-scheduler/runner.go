@@ -34,12 +34,8 @@ served.`,
 	flags.IntVarP(&period, "period", "p", 0, "period (in s) at which ready tasks are looked for; 0 looks once and ends")
 	flags.StringArrayVar(&types, "task-type", nil, "task `TYPE` to schedule; all if not given")
 	flags.StringArrayVar(&patterns, "task-type-pattern", nil, "`PATTERN` that the names of task types to schedule begin with; all if not given")
-	flags.BoolVar(&priority, "with-priority", false, "schedule the tasks that have a priority, instead of those that have none")
-	flags.BoolFunc("without-priority", "schedule the tasks that have no priority (default)", func(string) error {
-		priority = false
-		return nil
-	})
-	peerName(flags, "without-priority", "")
+	pair(flags, &priority, "with-priority", "without-priority",
+		"schedule the tasks that have a priority, instead of those that have none", "schedule the tasks that have no priority (default)")
 	flags.DurationVar(&lost, "lost-after", 0, "give up runs that nothing is heard of for `DURATION` (such as 36h), where the configuration's lost_after says nothing else; needs a period")
 	peerName(flags, "task-type", "task_type_names")
 	peerName(flags, "task-type-pattern", "task_type_patterns")

@@ -30,7 +30,7 @@ func newShares(a *app) *cobra.Command {
 }
 
 func newSharesStatus(a *app) *cobra.Command {
-	var output string
+	output := "text"
 	cmd := &cobra.Command{
 		Use:   "status [OPTIONS] [TASK_TYPE]...",
 		Short: "Shows what the groups of shared queues have and use",
@@ -46,7 +46,7 @@ what each group is entitled to now and what it has and uses.
   used      the work that ended in the last hour`,
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().Var(choice{&output, []string{"text", "json"}}, "output", "form of the answer: text or json (default text)")
+	outputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
 		for _, name := range args {
 			if _, ok := a.config.Shares[name]; !ok {

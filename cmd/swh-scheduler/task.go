@@ -26,7 +26,7 @@ func newTask(a *app) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE:                  group,
 	}
-	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskGraph(a))
+	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskGraph(a))
 	return cmd
 }
 

@@ -5,19 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/yaml11"
 	"swh-scheduler/sql"
 )
 
 func newTaskAdd(a *app) *cobra.Command {
-	policy, priority, nextRun := "recurring", "", dateTime{}
+	policy, priority, nextRun, output := "recurring", "", dateTime{}, "text"
 	cmd := &cobra.Command{
 		Use:   "add [OPTIONS] TASK_TYPE_NAME [OPTIONS]...",
 		Short: "Schedule one task from arguments",
@@ -36,41 +36,33 @@ are sent by start-runner --with-priority.`,
 	flags.VarP(choice{&policy, []string{"recurring", "oneshot"}}, "policy", "p", "how often it runs")
 	flags.VarP(choice{&priority, []string{"low", "normal", "high"}}, "priority", "P", "its priority (default none)")
 	flags.VarP(&nextRun, "next-run", "n", "`DATE` of its first run (default now)")
+	outputFlag(flags, &output)
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
-		return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
-			if err := checkTaskTypes(ctx, cmd, store, "Unknown task name %s.", args[:1]); err != nil {
+		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
+			if err := checkTaskTypes(ctx, cmd, b, "Unknown task name %s.", args[:1]); err != nil {
 				return err
 			}
 			arguments, err := parseArguments(args[1:])
 			if err != nil {
 				return err
 			}
-			zone, err := serverZone(ctx, store)
+			zone, err := b.Zone(ctx)
 			if err != nil {
 				return err
 			}
-			now := time.Now()
-			next := now
+			next := time.Now()
 			if !nextRun.isZero() {
 				next = nextRun.in(zone)
 			}
-			created, err := store.CreateTasks(ctx, []sql.NewTask{{
+			created, err := b.CreateTasks(ctx, []sql.NewTask{{
 				Type: args[0], Arguments: arguments, NextRun: next,
 				Policy: scheduler.TaskPolicy(policy), Priority: scheduler.TaskPriority(priority),
 			}})
 			if err != nil {
 				return err
 			}
-			parts := []string{fmt.Sprintf("Created %d tasks\n", len(created))}
-			for _, task := range created {
-				text, err := a.formatTask(task, zone, now)
-				if err != nil {
-					return err
-				}
-				parts = append(parts, text)
-			}
-			return a.print(strings.Join(parts, "\n") + "\n")
+			return a.printCreated(ctx, b, created, output)
 		})
 	})
 	return cmd
@@ -80,7 +72,7 @@ are sent by start-runner --with-priority.`,
 // the others positional ones; values are YAML.
 func parseArguments(words []string) (scheduler.TaskArguments, error) {
 	args := []json.RawMessage{}
-	kwargs := map[string]json.RawMessage{}
+	var kwargs dispatch.Kwargs
 	for _, word := range words {
 		key, text, isKeyword := strings.Cut(word, "=")
 		if !isKeyword {
@@ -91,18 +83,16 @@ func parseArguments(words []string) (scheduler.TaskArguments, error) {
 			return scheduler.TaskArguments{}, sentencef("Invalid argument: %s (%s)", text, err)
 		}
 		if isKeyword {
-			kwargs[key] = value
+			kwargs.Set(key, value)
 		} else {
 			args = append(args, value)
 		}
 	}
-	argsText, err := plainJSON(args)
-	if err != nil {
-		return scheduler.TaskArguments{}, err
-	}
-	kwargsText, err := plainJSON(kwargs)
-	return scheduler.TaskArguments{Args: argsText, Kwargs: kwargsText}, err
+	list, err := plainJSON(args)
+	return scheduler.TaskArguments{Args: list, Kwargs: kwargs.JSON()}, err
 }
+
+var errNUL = errors.New("PostgreSQL has no texts with a NUL")
 
 // parseValue is a YAML text as JSON; nothing at all is an empty text.
 func parseValue(text string) (json.RawMessage, error) {
@@ -115,7 +105,7 @@ func parseValue(text string) (json.RawMessage, error) {
 	}
 	value, err := yaml11.JSON(root)
 	if err == nil && bytes.Contains(value, []byte(`\u0000`)) {
-		return nil, errors.New("PostgreSQL has no texts with a NUL")
+		return nil, errNUL
 	}
 	return value, err
 }
@@ -126,5 +116,5 @@ func plainJSON(v any) (json.RawMessage, error) {
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return buf.Bytes(), err
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }

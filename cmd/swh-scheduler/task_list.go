@@ -27,6 +27,7 @@ func newTaskList(a *app) *cobra.Command {
 		before, after          dateTime
 		listRuns, listMetadata bool
 	)
+	output := "text"
 	cmd := &cobra.Command{
 		Use:                   "list [OPTIONS]",
 		Short:                 "List tasks",
@@ -44,13 +45,14 @@ func newTaskList(a *app) *cobra.Command {
 	flags.VarP(&after, "after", "a", "list tasks that are to run after this `DATE`")
 	flags.BoolVarP(&listRuns, "list-runs", "r", false, "also list past executions of each task")
 	flags.BoolVarP(&listMetadata, "list-runs-metadata", "m", false, "also list past executions of each task, with metadata")
+	outputFlag(flags, &output)
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return usagef(cmd, "Invalid value for '--limit' / '-l': %d is negative.", limit)
 		}
-		return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
-			zone, err := serverZone(ctx, store)
+		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
+			zone, err := b.Zone(ctx)
 			if err != nil {
 				return err
 			}
@@ -69,11 +71,18 @@ func newTaskList(a *app) *cobra.Command {
 			if !after.isZero() {
 				f.After = after.in(zone)
 			}
-			tasks, err := store.SearchTasks(ctx, f)
+			tasks, err := b.SearchTasks(ctx, f)
 			if err != nil {
 				return err
 			}
-			text, err := a.taskList(ctx, store, tasks, zone, listRuns || listMetadata)
+			list, err := a.taskList(ctx, b, tasks)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.printJSON(list.objects(listRuns || listMetadata))
+			}
+			text, err := list.text(a, zone, listRuns || listMetadata)
 			if err != nil {
 				return err
 			}
@@ -83,44 +92,51 @@ func newTaskList(a *app) *cobra.Command {
 	return cmd
 }
 
-// taskList is the peer's picture of some tasks, and of their runs if withRuns.
-// What the peer doesn't know is which messages the broker refused: a task that
-// waits for that has lines more.
-func (a *app) taskList(ctx context.Context, store *sql.Store, tasks []scheduler.Task, zone *time.Location, withRuns bool) (string, error) {
+// taskList is some tasks, with their runs. What the peer doesn't know is which
+// messages the broker refused: of a task that waits for that, more is said.
+type taskList struct {
+	tasks  []scheduler.Task
+	runs   map[int64][]scheduler.TaskRun // by task
+	putOff map[int64]sql.PutOff          // by run
+}
+
+func (a *app) taskList(ctx context.Context, b backend, tasks []scheduler.Task) (taskList, error) {
 	ids := make([]int64, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.ID
 	}
-	all, err := store.TaskRuns(ctx, ids, 0)
+	runs, err := b.TaskRuns(ctx, ids, 0)
 	if err != nil {
-		return "", err
+		return taskList{}, err
 	}
-	slices.SortFunc(all, func(x, y scheduler.TaskRun) int { return int(x.ID - y.ID) })
-	putOff, err := a.putOff(ctx, store, all)
-	if err != nil {
-		return "", err
+	slices.SortFunc(runs, func(x, y scheduler.TaskRun) int { return int(x.ID - y.ID) })
+	list := taskList{tasks: tasks, runs: map[int64][]scheduler.TaskRun{}}
+	for _, r := range runs {
+		list.runs[r.Task] = append(list.runs[r.Task], r)
 	}
-	runs := map[int64][]scheduler.TaskRun{}
-	for _, r := range all {
-		runs[r.Task] = append(runs[r.Task], r)
-	}
+	list.putOff, err = a.putOff(ctx, b, runs)
+	return list, err
+}
+
+// text is the peer's picture of the tasks, and of their runs if withRuns.
+func (l taskList) text(a *app, zone *time.Location, withRuns bool) (string, error) {
 	now := time.Now()
-	lines := []string{fmt.Sprintf("Found %d tasks\n", len(tasks))}
-	for _, t := range tasks {
+	lines := []string{fmt.Sprintf("Found %d tasks\n", len(l.tasks))}
+	for _, t := range l.tasks {
 		text, err := a.formatWholeTask(t, zone, now)
 		if err != nil {
 			return "", err
 		}
 		lines = append(lines, text)
-		for _, r := range runs[t.ID] {
-			if p, ok := putOff[r.ID]; ok {
+		for _, r := range l.runs[t.ID] {
+			if p, ok := l.putOff[r.ID]; ok {
 				lines = append(lines, fmt.Sprintf("%s%s (tried %d times, again at %s)",
 					a.bold("  Not sent: "), p.Reason, p.Attempts, pytext.ISOFormat(p.Again.In(zone))))
 			}
 		}
-		if withRuns && len(runs[t.ID]) > 0 {
+		if withRuns && len(l.runs[t.ID]) > 0 {
 			lines = append(lines, a.bold("  Executions:"))
-			for _, r := range runs[t.ID] {
+			for _, r := range l.runs[t.ID] {
 				lines = append(lines, formatRun(r, zone)...)
 			}
 		}
@@ -128,9 +144,26 @@ func (a *app) taskList(ctx context.Context, store *sql.Store, tasks []scheduler.
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
+// objects are the tasks for JSON, with their runs if withRuns.
+func (l taskList) objects(withRuns bool) []taskObject {
+	objects := taskObjects(l.tasks)
+	for i, t := range l.tasks {
+		for _, r := range l.runs[t.ID] {
+			if p, ok := l.putOff[r.ID]; ok {
+				objects[i].NotSent = append(objects[i].NotSent, notSentObject(p))
+			}
+			if withRuns {
+				objects[i].Runs = append(objects[i].Runs, runObject{r.BackendID, r.Status, r.Scheduled, r.Started, r.Ended, r.Metadata})
+			}
+		}
+	}
+	return objects
+}
+
 // putOff finds the messages that were refused, where our own tables are there.
-func (a *app) putOff(ctx context.Context, store *sql.Store, runs []scheduler.TaskRun) (map[int64]sql.PutOff, error) {
-	if len(runs) == 0 || store.CheckVersion(ctx) != nil {
+func (a *app) putOff(ctx context.Context, b backend, runs []scheduler.TaskRun) (map[int64]sql.PutOff, error) {
+	store, ok := b.(database)
+	if !ok || len(runs) == 0 || store.CheckVersion(ctx) != nil {
 		return nil, nil
 	}
 	return store.PutOffMessages(ctx, runs)

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
 )
 
 func newTaskListPending(a *app) *cobra.Command {
@@ -17,6 +16,7 @@ func newTaskListPending(a *app) *cobra.Command {
 		limit  int
 		before dateTime
 	)
+	output := "text"
 	cmd := &cobra.Command{
 		Use:                   "list-pending [OPTIONS] TASK_TYPES...",
 		Short:                 "List tasks with no priority that are going to be run",
@@ -27,14 +27,15 @@ func newTaskListPending(a *app) *cobra.Command {
 	flags.IntVarP(&limit, "limit", "l", 0, "most tasks to list of each type (default all)")
 	flags.VarP(&before, "before", "b", "list the tasks that are to run before this `DATE` (default now)")
 	peerName(flags, "limit", "num_tasks")
+	outputFlag(flags, &output)
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
 		limited := cmd.Flags().Changed("limit")
 		if limit < 0 {
 			return usagef(cmd, "Invalid value for '--limit' / '-l': %d is negative.", limit)
 		}
-		return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
-			zone, err := serverZone(ctx, store)
+		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
+			zone, err := b.Zone(ctx)
 			if err != nil {
 				return err
 			}
@@ -44,13 +45,15 @@ func newTaskListPending(a *app) *cobra.Command {
 				at = before.in(zone)
 			}
 			var parts []string
+			objects := []taskObject{}
 			for _, taskType := range args {
 				var pending []scheduler.Task
 				if !limited || limit > 0 { // to the store, 0 means all
-					if pending, err = store.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
+					if pending, err = b.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
 						return err
 					}
 				}
+				objects = append(objects, taskObjects(pending)...)
 				parts = append(parts, fmt.Sprintf("Found %d %s tasks\n", len(pending), taskType))
 				for _, task := range pending {
 					text, err := a.formatTask(task, zone, now)
@@ -59,6 +62,9 @@ func newTaskListPending(a *app) *cobra.Command {
 					}
 					parts = append(parts, text)
 				}
+			}
+			if output == "json" {
+				return a.printJSON(objects)
 			}
 			return a.print(strings.Join(parts, "\n") + "\n")
 		})

@@ -9,14 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
 )
 
 func newTaskType(a *app) *cobra.Command {
@@ -37,6 +34,7 @@ func newTaskTypeList(a *app) *cobra.Command {
 		types   []string
 		names   []string
 	)
+	output := "text"
 	cmd := &cobra.Command{
 		Use:                   "list [OPTIONS]",
 		Short:                 "List the known task types",
@@ -47,27 +45,31 @@ func newTaskTypeList(a *app) *cobra.Command {
 	flags.BoolVarP(&verbose, "verbose", "v", false, "show all that is known of them")
 	flags.StringArrayVarP(&types, "task_type", "t", nil, "list only this `TYPE`; may be repeated")
 	flags.StringArrayVarP(&names, "task_name", "n", nil, "list only types with this backend task `NAME`; may be repeated")
+	outputFlag(flags, &output)
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, _ []string) error {
-		return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
-			all, err := store.TaskTypes(ctx)
+		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
+			all, err := b.TaskTypes(ctx)
 			if err != nil {
 				return err
 			}
 			slices.SortFunc(all, func(x, y scheduler.TaskType) int { return strings.Compare(x.Type, y.Type) })
-			var b strings.Builder
-			b.WriteString("Known task types:\n")
+			all = slices.DeleteFunc(all, func(tt scheduler.TaskType) bool {
+				return len(types) > 0 && !slices.Contains(types, tt.Type) || len(names) > 0 && !slices.Contains(names, tt.BackendName)
+			})
+			if output == "json" {
+				return a.printJSON(taskTypeObjects(all))
+			}
+			var text strings.Builder
+			text.WriteString("Known task types:\n")
 			for _, tt := range all {
-				switch {
-				case len(types) > 0 && !slices.Contains(types, tt.Type):
-				case len(names) > 0 && !slices.Contains(names, tt.BackendName):
-				case verbose:
-					a.describeTaskType(&b, tt)
-				default:
-					fmt.Fprintf(&b, "%s:\n  %s\n", tt.Type, tt.Description)
+				if verbose {
+					a.describeTaskType(&text, tt)
+				} else {
+					fmt.Fprintf(&text, "%s:\n  %s\n", tt.Type, tt.Description)
 				}
 			}
-			return a.print(b.String())
+			return a.print(text.String())
 		})
 	})
 	return cmd
@@ -119,7 +121,7 @@ Intervals are written as PostgreSQL reads them, such as "1 day" or "12:30:00".`,
 		if maxQueueLength < 0 {
 			return usagef(cmd, "Invalid value for '--max-queue-length': %d is negative.", maxQueueLength)
 		}
-		return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
+		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
 			tt := scheduler.TaskType{
 				Type: args[0], BackendName: args[1], Description: args[2],
 				BackoffFactor: &backoffFactor, MaxQueueLength: &maxQueueLength,
@@ -128,11 +130,11 @@ Intervals are written as PostgreSQL reads them, such as "1 day" or "12:30:00".`,
 				"default-interval": &tt.DefaultInterval, "min-interval": &tt.MinInterval, "max-interval": &tt.MaxInterval,
 			} {
 				var err error
-				if *field, err = interval(ctx, cmd, store, flags.Lookup(name)); err != nil {
+				if *field, err = interval(ctx, cmd, b, flags.Lookup(name)); err != nil {
 					return err
 				}
 			}
-			if err := store.CreateTaskType(ctx, tt); err != nil {
+			if err := b.CreateTaskType(ctx, tt); err != nil {
 				return err
 			}
 			return a.print("OK\n")
@@ -141,22 +143,15 @@ Intervals are written as PostgreSQL reads them, such as "1 day" or "12:30:00".`,
 	return cmd
 }
 
-// interval has PostgreSQL read the interval of an option; nil if it is empty.
-func interval(ctx context.Context, cmd *cobra.Command, store *sql.Store, flag *pflag.Flag) (*time.Duration, error) {
+// interval reads the interval of an option; nil if it is empty.
+func interval(ctx context.Context, cmd *cobra.Command, b backend, flag *pflag.Flag) (*time.Duration, error) {
 	text := flag.Value.String()
 	if text == "" {
 		return nil, nil
 	}
-	var i pgtype.Interval
-	err := store.Pool().QueryRow(ctx, "select $1::text::interval", text).Scan(&i)
-	const dataException = "22" // class of SQLSTATE: not an interval, or one out of range
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(pg.Code, dataException) {
-		return nil, usagef(cmd, "%s", invalid(flag, text, sentencef("'%s' is not an interval.", text)))
+	d, err := b.Interval(ctx, text)
+	if _, ours := errors.AsType[sentence](err); ours {
+		return nil, usagef(cmd, "%s", invalid(flag, text, err))
 	}
-	if err != nil {
-		return nil, err
-	}
-	const day = 24 * time.Hour
-	d := time.Duration(i.Months)*30*day + time.Duration(i.Days)*day + time.Duration(i.Microseconds)*time.Microsecond
-	return &d, nil
+	return &d, err
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -43,7 +40,7 @@ func (a *app) graphCommand(use, short, long string, names []string,
 		Args:                  arguments(false, false, names...),
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().Var(choice{&output, []string{"text", "json"}}, "output", "form of what is printed: text or json")
+	outputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
 		return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {
 			if err := store.CheckVersion(ctx); err != nil {
@@ -54,11 +51,7 @@ func (a *app) graphCommand(use, short, long string, names []string,
 				return err
 			}
 			if output == "json" {
-				document, err := json.MarshalIndent(result, "", "  ")
-				if err != nil {
-					return err
-				}
-				text = string(document) + "\n"
+				return a.printJSON(result)
 			}
 			return a.print(text)
 		})
@@ -82,7 +75,7 @@ func newGraphSubmit(a *app) *cobra.Command {
 input): all of it, or nothing if there is anything wrong with it.`,
 		[]string{"FILE"},
 		func(ctx context.Context, cmd *cobra.Command, store *sql.Store, args []string) (any, string, error) {
-			text, err := readInput(cmd, args[0])
+			text, err := readInput(cmd, "FILE", args[0])
 			if err != nil {
 				return nil, "", err
 			}
@@ -113,21 +106,6 @@ input): all of it, or nothing if there is anything wrong with it.`,
 		})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what is wrong with the graph, or what it would be")
 	return cmd
-}
-
-// readInput reads a file, or standard input if it is named -.
-func readInput(cmd *cobra.Command, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(cmd.InOrStdin())
-	}
-	text, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, usagef(cmd, "Invalid value for 'FILE': '%s': No such file or directory", name)
-	case err != nil:
-		return nil, err
-	}
-	return text, nil
 }
 
 // newGraphSize describes a graph that is, or would be, submitted.

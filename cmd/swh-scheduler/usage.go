@@ -207,6 +207,19 @@ func peerName(flags *pflag.FlagSet, flag, name string) {
 	}
 }
 
+// pair adds two flags for the two values of an option, as click has it: the last
+// one counts, and the first has the environment variable.
+func pair(flags *pflag.FlagSet, value *bool, yes, no, yesUsage, noUsage string) {
+	flags.BoolVar(value, yes, *value, yesUsage)
+	flags.Lookup(yes).DefValue = "false" // the usage says which is the default
+	flags.BoolFunc(no, noUsage, func(string) error {
+		*value = false
+		flags.Lookup(yes).Changed = true
+		return nil
+	})
+	peerName(flags, no, "")
+}
+
 // boolean is a truth value as click reads it, in a word that pflag reads.
 func boolean(text string) string {
 	switch strings.ToLower(text) {

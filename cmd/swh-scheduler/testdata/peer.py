@@ -13,6 +13,7 @@ import dateparser  # noqa: F401
 import dateutil.parser  # noqa: F401
 import humanize  # noqa: F401
 import psycopg_pool  # noqa: F401
+import tabulate  # noqa: F401
 
 import swh.core.cli
 import swh.scheduler.backend  # noqa: F401

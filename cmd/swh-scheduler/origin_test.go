@@ -1,0 +1,191 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// someOrigins are listed origins of three listers, visited or not.
+const someOrigins = `
+	insert into listers (id, name, instance_name, current_state, updated) values
+		('00000000-0000-4000-8000-000000000001', 'gitlab', 'example', '{}', '2024-01-01Z'),
+		('00000000-0000-4000-8000-000000000002', 'pypi', '', '{}', '2024-01-01Z'),
+		('00000000-0000-4000-8000-000000000003', 'empty', 'forge', '{}', '2024-01-01Z'),
+		('00000000-0000-4000-8000-000000000004', 'unscheduled', 'forge', '{}', '2024-01-01Z');
+	insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update, is_fork, forked_from_url)
+	select '00000000-0000-4000-8000-000000000001', 'https://gitlab.example/' || n, 'git',
+		case n % 4 when 0 then '{"b": [1, 2.5, null], "a": {"é": "it''s, \"x\""}}'::jsonb when 1 then '{"lister_name": "other"}' else '{}' end,
+		n % 7 <> 0, '2024-01-01 00:00:00.5Z', '2024-06-01Z'::timestamptz + n * interval '1 hour',
+		case when n % 3 > 0 then '2024-05-01Z'::timestamptz + n * interval '1 day' end, case n % 3 when 0 then true when 1 then false end,
+		case when n % 5 = 0 then 'https://gitlab.example/a,b' end
+	from generate_series(1, 40) n;
+	insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen)
+	values ('00000000-0000-4000-8000-000000000002', 'https://pypi.org/日本語 "q"', 'pypi', '{}', true, '2024-01-01Z', '2024-06-01Z'),
+		('00000000-0000-4000-8000-000000000002', 'https://pypi.org/b  ', 'pypi', '{}', true, '2024-01-01Z', '2024-06-01Z'),
+		('00000000-0000-4000-8000-000000000004', 'https://unscheduled/', 'pypi', '{}', true, '2024-01-01Z', '2024-06-01Z');
+	insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status, last_successful, last_snapshot, next_visit_queue_position)
+	select 'https://gitlab.example/' || n, 'git', '2024-07-01Z'::timestamptz - n * interval '1 minute',
+		'2024-07-02Z'::timestamptz + n * interval '1 second',
+		(array['successful', 'failed', 'not_found', null])[n % 4 + 1]::last_visit_status,
+		case when n % 4 = 0 then '2024-07-02Z'::timestamptz end, case when n <= 30 then '\x0000000000000000000000000000000000000001'::bytea end, n
+	from generate_series(1, 40) n; -- without ties, whose order is nobody's promise
+	insert into origin_visit_stats (url, visit_type, last_scheduled) values ('https://pypi.org/b  ', 'pypi', now());
+	insert into task_type (type, backend_name, description, default_interval, min_interval, max_interval, backoff_factor, max_queue_length)
+	select t, 'swh.' || t, 'A loader or lister', '1 day', '1 day', '1 day', 1, 100
+	from unnest(array['load-pypi', 'list-both-full', 'list-both-incremental', 'list-plain', 'list-full-full', 'list-full']) t`
+
+// The commands on origins print what the peer prints, and mark the same origins
+// and make the same tasks.
+func TestOriginSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes + ";" + someOrigins)
+	w.migrateOurs()
+	for _, args := range [][]string{
+		{"origin"}, {"origin", "nope"}, {"origin", "grab-nex", "git", "1"},
+		{"origin", "peek-next"}, {"origin", "peek-next", "git"}, {"origin", "peek-next", "git", "x"},
+		{"origin", "peek-next", "git", "3", "4"}, {"origin", "peek-next", "git", "--", "-1"},
+		{"origin", "peek-next", "git", "1", "--what"},
+		{"origin", "peek-next", "git", "100"},
+		{"origin", "peek-next", "git", "0"},
+		{"origin", "peek-next", "nope", "5"},
+		{"origin", "peek-next", "pypi", "5"},
+		{"origin", "peek-next", "--fields", "url,enabled", "git", "5"},
+		{"origin", "peek-next", "-f", "extra_loader_arguments", "git", "8"},
+		{"origin", "peek-next", "-f", "url,url,last_update,is_fork", "--without-header", "git", "5"},
+		{"origin", "peek-next", "-f", "url", "--without-header", "--with-header", "git", "5"},
+		{"origin", "peek-next", "-f", "url", "--with-header", "--without-header", "git", "5"},
+		{"origin", "peek-next", "-f", "", "git", "2"},
+		{"origin", "peek-next", "-f", "url,what", "git", "2"},
+		{"origin", "peek-next", "-f", "url,", "git", "2"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--only-disabled"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--only-disabled", "--only-enabled"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--lister-name", "gitlab"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--lister-name", "gitlab", "--lister-instance-name", "example"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--lister-name", "pypi"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--lister-instance-name", "nope"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--tablesample", "100"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--tablesample", "x"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--tablesample", "101"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "-p", "already_visited_order_by_lag"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--policy", "never_visited_oldest_update_first"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--policy", "origins_without_last_update"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--policy", "stop_after_success"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--policy", "nope"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--policy", "first_visits_after_listing"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--failed-cooldown", ""},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--not-found-cooldown", "1 d 2.5h 3 min4s"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--absolute-cooldown", "100000 days"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--scheduled-cooldown", "soon"},
+		{"origin", "peek-next", "-f", "url", "git", "50", "--scheduled-cooldown", " "},
+
+		{"origin", "grab-next", "git", "3"},
+		{"origin", "grab-next", "git", "3", "-f", "url"},
+		{"origin", "grab-next", "git", "0", "-f", "what"}, // more would be marked by the peer
+		{"origin", "grab-next", "git", "3", "-p", "origins_without_last_update", "--without-header"},
+		{"origin", "grab-next", "git", "3", "-p", "nope"},
+		{"origin", "grab-next", "pypi", "10", "-f", "lister_id,url"},
+		{"origin", "schedule-next", "git", "2"},
+		{"origin", "schedule-next", "git", "100", "-p", "already_visited_order_by_lag"},
+		{"origin", "schedule-next", "git", "0"},
+		{"origin", "schedule-next", "nope", "1"},
+		{"origin", "schedule-next", "git"},
+		{"task", "list"},
+
+		{"origin", "update-metrics", "--lister", "nope"},
+		{"origin", "update-metrics", "--lister", "gitlab"},
+		{"origin", "update-metrics", "--lister", "gitlab", "--instance", "nope"},
+
+		{"origin", "check-listed-origins", "gitlab", "example"},
+		{"origin", "check-listed-origins", "-l", "gitlab", "example"},
+		{"origin", "check-listed-origins", "--list", "pypi", ""},
+		{"origin", "check-listed-origins", "pypi"},
+		{"origin", "check-listed-origins", "pypi", "nope"},
+		{"origin", "check-listed-origins", "empty", "forge"},
+		{"origin", "check-ingested-origins", "gitlab", "example"},
+		{"origin", "check-ingested-origins", "gitlab", "example", "--minimum-success", "99.5"},
+		{"origin", "check-ingested-origins", "gitlab", "example", "--minimum-success", "x"},
+		{"origin", "check-ingested-origins", "pypi", "", "--list"},
+		{"origin", "check-ingested-origins", "unscheduled", "forge"},
+		{"origin", "check-ingested-origins", "empty", "forge"},
+		{"origin", "check-ingested-origins", "nope", "forge"},
+
+		{"add-forge-now"}, {"add-forge-now", "nope"}, {"add-forge-now", "-p", "nope", "register-lister", "plain"},
+		{"add-forge-now", "register-lister"},
+		{"add-forge-now", "register-lister", "nope", "url=https://x"},
+		{"add-forge-now", "register-lister", "both", "url=https://both.example", "max_pages=7"},
+		{"add-forge-now", "register-lister", "plain", "'"},
+		{"add-forge-now", "register-lister", "plain", "arg", "url=x"},
+		{"add-forge-now", "-p", "staging", "register-lister", "both", "url=https://both.example"},
+		{"add-forge-now", "--preset", "staging", "register-lister", "full", "url=https://full.example", "max_pages=7", "enable_origins=true"},
+		{"add-forge-now", "--preset=staging", "register-lister", "plain"},
+		{"add-forge-now", "schedule-first-visits"},
+		{"add-forge-now", "schedule-first-visits", "-t", "nope", "--type-name", "git", "-t", "other"},
+		{"origin", "send-origins-from-scheduler-to-celery", "nope"},
+		{"origin", "send-origins-from-scheduler-to-celery"},
+		{"origin", "send-origins-from-scheduler-to-celery", "git", "--absolute-cooldown", "soon"},
+		{"origin", "send-origins-from-file-to-celery"},
+		{"origin", "send-origins-from-file-to-celery", "nope", os.DevNull},
+		{"origin", "send-origins-from-file-to-celery", "load-git", "/nonexistent"},
+	} {
+		w.compare(nil, args...)
+	}
+	w.compareTables()
+	w.compareQuery(`select url, visit_type, last_scheduled is not null and last_scheduled > now() - interval '1 hour', next_visit_queue_position from origin_visit_stats order by url collate "C"`)
+	w.compareQuery(`select * from visit_scheduler_queue_position`)
+}
+
+// A file's tasks are created as the peer creates them, and what the peer refuses
+// is refused with the same exit code.
+func TestTaskScheduleSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes)
+	dir := t.TempDir()
+	for i, tc := range []struct {
+		file string
+		args []string
+	}{
+		{"load-git,[],{},2030-01-02\n", nil},
+		{"load-git,[],{},2030-01-02\n", nil}, // again
+		{"swh.loader.git.tasks.UpdateGitRepository,\"[1, \"\"a\"\"]\",\"{\"\"url\"\": \"\"https://x/?a,b\"\"}\",2030-01-02T03:04:05.5+01:00\r\nbare,[],{},20300102T0304Z", nil},
+		{"load-git;{\"url\": \"it's\"};oneshot\nload-git;{\"url\": \"é\"};recurring\n", []string{"-c", "type", "-c", "kwargs", "--columns", "policy", "-d", ";"}},
+		{"bare|{}\n", []string{"-c", "type", "-c", "kwargs", "--delimiter", "|"}},
+		{"list-x\n", []string{"-c", "type"}},
+		{"\"load-git\",\"[\n2]\",{},2030\n", nil},
+		{"load-git,[3],{},2030-02\nload-git,[4],{},2030-2-3\nload-git,[5],{},2030-02-03 04\nload-git,[6],{},20300203 040506\nload-git,[7],{},2030-02-03T04:05-08\n", nil},
+		{"", nil},
+		{"load-git,[8],{},203002\n", nil},
+		{"load-git,[8],{},2030-02-30\n", nil},
+		{"load-git,[8],{},never\n", nil},
+		{"load-git,[8],{},\n", nil},
+		{"load-git,[8,{},2030\n", nil},
+		{"load-git,8,{},2030\n", nil},
+		{"load-git,[],[],2030\n", nil},
+		{"load-git,,{},2030\n", nil},
+		{"nope,[],{},2030\n", nil},
+		{"load-git,[9],{},2030\nload-git,[10],{},2030\nnope,[],{},2030\n", nil},
+		{"load-git,weekly\n", []string{"-c", "type", "-c", "policy"}},
+		{"[]\n", []string{"-c", "args"}},
+		{"\n", nil},
+		{"load-git,[11],{},2030\n", []string{"-d", ";;"}},
+		{"load-git,[11],{},2030\n", []string{"-c", "nope"}},
+		{"\xff,[11],{},2030\n", nil},
+	} {
+		file := filepath.Join(dir, string(rune('a'+i))+".csv")
+		if err := os.WriteFile(file, []byte(tc.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.compare(nil, append([]string{"task", "schedule", file}, tc.args...)...)
+	}
+	for _, args := range [][]string{
+		{"task", "schedule"}, {"task", "schedule", "/nonexistent"}, {"task", "schedule", "a", "b"},
+		{"task", "respawn", "1"}, {"task", "respawn", "2", "3", "999"}, {"task", "respawn", "1", "-n", "2031-02-03T04:05:06Z"},
+		{"task", "respawn", "1", "--next-run", "never ever"}, {"task", "respawn"}, {"task", "respawn", "x"}, {"task", "respawn", "-1"},
+		{"task", "list"},
+	} {
+		w.compare(nil, args...)
+	}
+	w.compareTables()
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+)
+
+// workBar shows on standard error how far long work has come, if that is a
+// terminal; its nil value shows nothing.
+type workBar struct {
+	container *mpb.Progress
+	bar       *mpb.Bar
+}
+
+// progress begins to show work of total steps, or (0) of an unknown number.
+func (a *app) progress(what string, total int) *workBar {
+	file, ok := a.stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	container := mpb.New(mpb.WithOutput(file), mpb.WithWidth(40))
+	counters := decor.CountersNoUnit("%d / %d")
+	if total == 0 {
+		counters = decor.CurrentNoUnit("%d")
+	}
+	return &workBar{container, container.AddBar(int64(total),
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(counters), mpb.BarRemoveOnComplete())}
+}
+
+func (p *workBar) add(n int) {
+	if p != nil {
+		p.bar.IncrBy(n)
+	}
+}
+
+// stop takes the bar away.
+func (p *workBar) stop() {
+	if p != nil {
+		p.bar.Abort(true)
+		p.container.Wait()
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/scheduler"
+)
+
+// fileBatch is how many lines are read and sent together.
+const fileBatch = 1000
+
+func newSendFromFile(a *app) *cobra.Command {
+	var (
+		prefix                   string
+		threshold, limit, waitIn int64
+		dryRun, debug            bool
+	)
+	cmd := &cobra.Command{
+		Use:   "send-origins-from-file-to-celery [OPTIONS] TASK_TYPE [FILE_INPUT] [OPTIONS]...",
+		Short: "Send origins directly from file/stdin to celery",
+		Long: `Send origins directly from a file to celery, filling the queue of the task type
+up to its threshold; again and again, until the file is at its end.
+
+TASK_TYPE is a task type, or a name that begins with one (load-git-large). Each line
+of FILE_INPUT (- or none: standard input) is an origin: its URL, or what the loader
+needs in columns separated by blanks. OPTIONS of the form key=value, in YAML, are
+passed to each task.`,
+		Example:               `  grep gitlab urls.txt | swh-scheduler origin send-origins-from-file-to-celery load-git-large -`,
+		Args:                  arguments(true, true, "TASK_TYPE", "OPTIONS"),
+		DisableFlagsInUseLine: true,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&prefix, "queue-name-prefix", "", "`PREFIX` of the queue, for origins that have one of their own: PREFIX:task name")
+	flags.Int64Var(&threshold, "threshold", 1000, "how many messages the queue may hold; 0 for the limit of the task type")
+	flags.Int64Var(&limit, "limit", -1, "send only so many origins (default all)")
+	flags.Lookup("limit").DefValue = "0"
+	flags.Int64Var(&waitIn, "waiting-period", 10, "time to wait for room in the queue, in seconds")
+	flags.BoolVar(&dryRun, "dry-run", false, "print only the messages to send")
+	flags.BoolVar(&debug, "debug", false, "print extra messages")
+
+	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
+		path := "-"
+		if len(args) > 1 {
+			path = args[1]
+		}
+		input := cmd.InOrStdin()
+		if path != "-" {
+			file, err := openInput(cmd, "FILE_INPUT", path)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }()
+			input = file
+		}
+		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
+			tt, err := taskTypeOrShorter(ctx, b, args[0])
+			if errors.Is(err, scheduler.ErrUnknownTaskType) {
+				return usagef(cmd, "Could not find scheduler <%s> task type", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			extra, err := parseArguments(args[min(2, len(args)):])
+			if err != nil {
+				return err
+			}
+			form, err := formOf(args[0], extra.Kwargs)
+			if err != nil {
+				return err
+			}
+			f := &fileSender{
+				app: a, queue: tt.BackendName, taskName: tt.BackendName, args: extra.Args, form: form,
+				threshold: threshold, wait: time.Duration(waitIn) * time.Second, dryRun: dryRun, debug: debug, left: limit, limit: limit,
+			}
+			if prefix != "" {
+				f.queue = prefix + ":" + tt.BackendName
+			}
+			if threshold == 0 && tt.MaxQueueLength != nil {
+				f.threshold = *tt.MaxQueueLength
+			}
+			if err := f.introduce(tt, extra); err != nil {
+				return err
+			}
+			if !dryRun {
+				var stop func() error
+				if f.send, stop, err = a.newSender(cmd, b); err != nil {
+					return err
+				}
+				return errors.Join(f.run(ctx, input), stop())
+			}
+			return f.run(ctx, input)
+		})
+	})
+	return cmd
+}
+
+// taskTypeOrShorter is the task type of a name, or of the longest part of it
+// before a hyphen: load-git for load-git-large.
+func taskTypeOrShorter(ctx context.Context, from taskTypes, name string) (scheduler.TaskType, error) {
+	for {
+		tt, err := from.TaskType(ctx, name)
+		i := strings.LastIndexByte(name, '-')
+		if !errors.Is(err, scheduler.ErrUnknownTaskType) || i < 0 {
+			return tt, err
+		}
+		name = name[:i]
+	}
+}
+
+// fileSender sends the lines of a file.
+type fileSender struct {
+	app             *app
+	send            messageSender // unless dryRun
+	queue, taskName string
+	args            json.RawMessage
+	form            lineForm
+	threshold       int64
+	wait            time.Duration
+	dryRun, debug   bool
+	limit, left     int64 // below 0: no limit
+}
+
+// introduce prints what --debug asks for.
+func (f *fileSender) introduce(tt scheduler.TaskType, extra scheduler.TaskArguments) error {
+	if !f.debug {
+		return nil
+	}
+	args, err := pytext.Repr(extra.Args)
+	if err != nil {
+		return err
+	}
+	kwargs, err := pytext.Repr(extra.Kwargs)
+	if err != nil {
+		return err
+	}
+	return f.app.print(fmt.Sprintf("Scheduler task information: %s\nDestination queue: %s\nTask extra_args: %s\ntask Extra_kwargs: %s\n",
+		taskTypeRepr(tt), f.queue, args, kwargs))
+}
+
+// run sends all lines.
+func (f *fileSender) run(ctx context.Context, input io.Reader) error {
+	lines := bufio.NewReader(input)
+	bar := f.app.progress("sending origins", 0)
+	defer bar.stop()
+	for ended := false; !ended && f.left != 0; {
+		var batch []celery.TaskMessage
+		for len(batch) < fileBatch && f.left != 0 && !ended {
+			line, err := lines.ReadString('\n')
+			if ended = errors.Is(err, io.EOF); err != nil && !ended {
+				return err
+			}
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			kwargs, err := f.form.kwargs(strings.Fields(line))
+			if err != nil {
+				return err
+			}
+			batch = append(batch, celery.TaskMessage{ID: uuid.NewString(), Name: f.taskName, Args: f.args, Kwargs: kwargs})
+			f.left--
+		}
+		if err := f.sendBatch(ctx, batch, bar); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendBatch sends messages as the queue has room for them.
+func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, bar *workBar) error {
+	if f.debug {
+		if err := f.app.print(fmt.Sprintf("Nb tasks to send : %d\n", len(batch))); err != nil {
+			return err
+		}
+		for _, m := range batch {
+			kwargs, err := pytext.Repr(m.Kwargs)
+			if err != nil {
+				return err
+			}
+			if err := f.app.print(fmt.Sprintf("Task: {'args': [], 'kwargs': %s}\n", kwargs)); err != nil {
+				return err
+			}
+		}
+	}
+	if f.left == 0 {
+		if err := f.app.print(fmt.Sprintf("Limit %d messages specified reached, stopping.\n", f.limit)); err != nil {
+			return err
+		}
+	}
+	if f.dryRun {
+		return f.tell("** DRY-RUN ** Call app.send_task with: ", batch)
+	}
+	for len(batch) > 0 {
+		n, err := f.send.messages(ctx, f.queue, f.threshold, batch)
+		if err := errors.Join(f.tell("", batch[:n]), err); err != nil {
+			return err
+		}
+		bar.add(n)
+		if batch = batch[n:]; len(batch) == 0 {
+			return nil
+		}
+		f.app.log.Info("the queue is full", "queue", f.queue, "left", len(batch))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(f.wait):
+		}
+	}
+	return nil
+}
+
+// tell prints messages as the peer does: the arguments of its call.
+func (f *fileSender) tell(before string, messages []celery.TaskMessage) error {
+	var b strings.Builder
+	for _, m := range messages {
+		args, err := pytext.TupleRepr(m.Args)
+		if err != nil {
+			return err
+		}
+		kwargs, err := pytext.Repr(m.Kwargs)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s{'name': %s, 'task_id': '%s', 'args': %s, 'kwargs': %s, 'queue': %s}\n",
+			before, pytext.String(m.Name), m.ID, args, kwargs, pytext.String(f.queue))
+	}
+	return f.app.print(b.String())
+}
+
+// taskTypeRepr is repr of the peer's TaskType.
+func taskTypeRepr(t scheduler.TaskType) string {
+	whole := func(i int64) string { return fmt.Sprint(i) }
+	return fmt.Sprintf("TaskType(type=%s, description=%s, backend_name=%s, default_interval=%s, min_interval=%s, max_interval=%s, backoff_factor=%s, max_queue_length=%s, num_retries=%s, retry_delay=%s)",
+		pytext.String(t.Type), pytext.String(t.Description), pytext.String(t.BackendName),
+		orNone(t.DefaultInterval, pytext.TimedeltaRepr), orNone(t.MinInterval, pytext.TimedeltaRepr), orNone(t.MaxInterval, pytext.TimedeltaRepr),
+		orNone(t.BackoffFactor, pytext.Float), orNone(t.MaxQueueLength, whole), orNone(t.NumRetries, whole), orNone(t.RetryDelay, pytext.TimedeltaRepr))
+}
