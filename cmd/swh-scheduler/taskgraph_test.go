@@ -1,0 +1,377 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// graphRoom is a database, a broker, a configuration of both, and task types for
+// the steps of graphs. Queues hold 100 messages.
+type graphRoom struct {
+	t      *testing.T
+	pool   *pgxpool.Pool
+	broker testenv.Broker
+	config string
+}
+
+const stepLimit = 100
+
+func newGraphRoom(t *testing.T) *graphRoom {
+	t.Helper()
+	dsn, broker := testenv.Database(t), testenv.RabbitMQ(t)
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	r := &graphRoom{t: t, pool: pool, broker: broker, config: configFile(t, fmt.Sprintf(
+		"scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
+		dsn, broker.URL, broker.ManagementURL))}
+	if _, err := pool.Exec(t.Context(), `insert into task_type
+			(type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, max_queue_length)
+		values ('step', '', 'swh.test.graph.Step', '1 day', '1 day', '1 day', 1, $1),
+		       ('fail', '', 'swh.test.graph.Fail', '1 day', '1 day', '1 day', 1, $1)`, stepLimit); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run runs a command that must succeed, and returns what it prints.
+func (r *graphRoom) run(args ...string) string {
+	r.t.Helper()
+	result := ours(r.t, append([]string{"-l", "error", "-C", r.config}, args...)...)
+	if result.code != 0 || result.stderr != "" {
+		r.t.Fatalf("%q: exit code %d\n%s", args, result.code, result.stderr)
+	}
+	return result.stdout
+}
+
+// runJSON is run for a command with --output json.
+func (r *graphRoom) runJSON(into any, args ...string) {
+	r.t.Helper()
+	text := r.run(append(args, "--output", "json")...)
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		r.t.Fatalf("%q: %v\n%s", args, err, text)
+	}
+}
+
+type submittedGraph struct {
+	Graph int64
+	Tasks map[string]int64
+}
+
+// submit submits a graph in YAML.
+func (r *graphRoom) submit(text string) submittedGraph {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "graph.yml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	var s submittedGraph
+	r.runJSON(&s, "task", "graph", "submit", path)
+	return s
+}
+
+// await waits until a graph has counts of states.
+func (r *graphRoom) await(graph int64, want map[string]int) {
+	r.t.Helper()
+	var report struct{ States map[string]int }
+	for end := time.Now().Add(90 * time.Second); ; pause(200 * time.Millisecond) {
+		r.runJSON(&report, "task", "graph", "status", strconv.FormatInt(graph, 10))
+		reached := true
+		for state, n := range want {
+			reached = reached && report.States[state] == n
+		}
+		if reached {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("graph %d stands at %v, want %v", graph, report.States, want)
+		}
+	}
+}
+
+func (r *graphRoom) query(into any, query string, args ...any) {
+	r.t.Helper()
+	if err := r.pool.QueryRow(r.t.Context(), query, args...).Scan(into); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// startWorker runs a real Celery worker for the steps until the test ends.
+func (r *graphRoom) startWorker() {
+	r.t.Helper()
+	cmd := exec.Command(testenv.Python(r.t), "-m", "celery", "--app", "graphworker", "worker",
+		"--hostname", "worker@graphs", "--queues", "swh.test.graph.Step,swh.test.graph.Fail", "--concurrency", "2", "--loglevel", "warning")
+	cmd.Dir = "testdata"
+	cmd.Env = append(os.Environ(), "TEST_BROKER="+r.broker.URL, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Stderr = r.t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+}
+
+// inOrder fails unless every run was sent after all that its task depends on had
+// ended, and every task was sent once.
+func (r *graphRoom) inOrder() {
+	r.t.Helper()
+	var early, again int
+	r.query(&early, `select count(*) from scheduler_go.graph_edges e
+		join task_run r on r.task = e.task
+		join task_run d on d.task = e.depends_on
+		where e.task <> e.depends_on and (d.ended is null or r.scheduled < d.ended)`)
+	r.query(&again, `select count(*) from (select task from task_run group by task having count(*) > 1) x`)
+	if early > 0 || again > 0 {
+		r.t.Errorf("%d dependencies had not ended when the task was sent; %d tasks were sent again", early, again)
+	}
+}
+
+// wideSize is that of the design's examples. SWH_TEST_GRAPH_SIZE=10000 is what
+// the design promises; the tests of every day are content with less.
+func wideSize(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("SWH_TEST_GRAPH_SIZE")
+	if text == "" {
+		return 300
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// wide is one task, n that depend on it, and one that depends on all of these.
+func wide(n int) string {
+	var b, all strings.Builder
+	b.WriteString("name: wide\ntasks:\n- {name: first, type: step}\n")
+	for i := range n {
+		fmt.Fprintf(&b, "- {name: n%d, type: step, depends_on: [first]}\n", i)
+		fmt.Fprintf(&all, "n%d,", i)
+	}
+	fmt.Fprintf(&b, "- {name: last, type: step, depends_on: [%s]}\n", strings.TrimSuffix(all.String(), ","))
+	return b.String()
+}
+
+// The examples of the design run on a real broker, with real workers, two
+// listeners and both runners: a chain, a diamond, many out, many in, a task that
+// depends on itself, and a failure.
+func TestGraphsOnRealServices(t *testing.T) {
+	t.Parallel()
+	r := newGraphRoom(t)
+	r.startWorker()
+	for _, args := range [][]string{
+		{"start-runner", "--period", "1"}, {"start-runner", "--period", "1", "--with-priority"},
+		{"start-listener"}, {"start-listener"},
+	} {
+		p := start(t, append([]string{"-C", r.config}, args...)...)
+		p.logs(t, "msg=started")
+	}
+	n := wideSize(t)
+
+	many := r.submit(wide(n))
+	chain := "tasks:\n- {name: c0, type: step}\n"
+	for i := range 9 {
+		chain += fmt.Sprintf("- {name: c%d, type: step, depends_on: [c%d]}\n", i+1, i)
+	}
+	line := r.submit(chain)
+	diamond := r.submit(`tasks:
+- {name: bottom, type: step, depends_on: [left, right]}
+- {name: left, type: step, depends_on: [top]}
+- {name: right, type: step, depends_on: [top]}
+- {name: top, type: step}
+`)
+	failing := r.submit(`tasks:
+- {name: bad, type: fail}
+- {name: good, type: step}
+- {name: needs, type: step, depends_on: [good, bad]}
+- {name: needs-that, type: step, depends_on: [needs]}
+- {name: report, type: step, depends_on: [needs-that, good], requires: all-resolved}
+`)
+	manual := r.submit(`tasks:
+- {name: build, type: step}
+- {name: approve, type: step, depends_on: [approve, build]}
+- {name: publish, type: step, depends_on: [approve]}
+`)
+	// A graph whose tasks wait for those of others.
+	after := r.submit(fmt.Sprintf("tasks:\n- {name: after, type: step, depends_on: [%d, %d]}\n", line.Tasks["c9"], diamond.Tasks["bottom"]))
+
+	r.await(line.Graph, map[string]int{"completed": 10})
+	r.await(diamond.Graph, map[string]int{"completed": 4})
+	r.await(after.Graph, map[string]int{"completed": 1})
+	r.await(failing.Graph, map[string]int{"completed": 2, "failed": 1, "dependency": 2})
+	r.await(manual.Graph, map[string]int{"completed": 1, "waiting": 2})
+	var sent int
+	for {
+		r.query(&sent, `select count(*) from task_run r join task t on t.id = r.task
+			where t.type = 'step' and r.status = 'scheduled' and not exists (
+				select from scheduler_go.outbox o where o.task_id::text = r.backend_id)`)
+		// Two are at work, and as many may have ended and not been heard of.
+		if sent > 2*stepLimit {
+			t.Errorf("%d messages are in a queue for %d", sent, stepLimit)
+		}
+		var done int
+		r.query(&done, `select count(*) from task where id = $1 and status = 'completed'`, many.Tasks["last"])
+		if done == 1 {
+			break
+		}
+		pause(100 * time.Millisecond)
+	}
+	r.await(many.Graph, map[string]int{"completed": n + 2})
+
+	if text := r.run("task", "graph", "release", strconv.FormatInt(manual.Tasks["approve"], 10)); !strings.Contains(text, "approve") {
+		t.Errorf("release says %q", text)
+	}
+	r.await(manual.Graph, map[string]int{"completed": 3})
+	r.inOrder()
+
+	// The task that failed is repaired and taken up again, and with it what needs it.
+	if _, err := r.pool.Exec(t.Context(), "update task set type = 'step' where id = $1", failing.Tasks["bad"]); err != nil {
+		t.Fatal(err)
+	}
+	r.run("task", "graph", "retry", strconv.FormatInt(failing.Graph, 10))
+	r.await(failing.Graph, map[string]int{"completed": 5})
+}
+
+// What is wrong with a graph is said, naming the task, and nothing is stored.
+func TestGraphSubmitRefuses(t *testing.T) {
+	t.Parallel()
+	r := newGraphRoom(t)
+	var recurring int64
+	r.query(&recurring, `insert into task (type, arguments, next_run, current_interval, status)
+		values ('step', '{}', now(), '1 day', 'next_run_not_scheduled') returning id`)
+	path := filepath.Join(t.TempDir(), "graph.yml")
+	for text, want := range map[string]string{
+		"tasks: [{name: a, type: nope}]":                                              `task "a": unknown task type: "nope"`,
+		"tasks: [{name: a, type: step, depends_on: [b]}]":                             `task "a" depends on "b", which is not in the graph`,
+		"tasks: [{name: a, type: step, depends_on: [12345]}]":                         `task "a" depends on task 12345, which is not there`,
+		"tasks: [{name: a, type: step, depends_on: [" + fmt.Sprint(recurring) + "]}]": "which is recurring and never ends",
+		"tasks: [": "neither JSON nor YAML",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, options := range [][]string{nil, {"--dry-run"}} {
+			result := ours(t, slices.Concat([]string{"-C", r.config, "task", "graph", "submit"}, options, []string{path})...)
+			if result.code != 1 || !strings.Contains(result.stderr, want) || !strings.Contains(result.stderr, path) || result.stdout != "" {
+				t.Errorf("%s: exit code %d, want 1 and %q:\n%s", text, result.code, want, result.stderr)
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"submit nowhere.yml": "No such file",
+		"status 7":           "there is no graph 7",
+		"cancel 7":           "there is no graph 7",
+		"retry 7":            "there is no graph 7",
+		"show 7":             "there is no graph 7",
+		"status x":           "'x' is not the number of a graph",
+		"release 0":          "'0' is not the number of a task",
+		"release 12345":      "task 12345 is in no graph",
+		"list --limit 0":     "0 is not positive",
+	} {
+		result := ours(t, append([]string{"-C", r.config, "task", "graph"}, strings.Fields(args)...)...)
+		if result.code == 0 || !strings.Contains(result.stderr, want) {
+			t.Errorf("task graph %s: exit code %d, want an error with %q:\n%s", args, result.code, want, result.stderr)
+		}
+	}
+	var stored int
+	r.query(&stored, "select (select count(*) from scheduler_go.graphs) + (select count(*) from task)")
+	if stored != 1 {
+		t.Errorf("%d rows were stored", stored-1)
+	}
+}
+
+// Neither of the peer's runners starts a task that waits, while its clients read
+// and list it; what the task waits for, they start.
+func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
+	t.Parallel()
+	r := newGraphRoom(t)
+	s := r.submit(`tasks:
+- {name: first, type: step}
+- {name: second, type: step, depends_on: [first]}
+- {name: urgent, type: step, priority: high, depends_on: [first]}
+`)
+	peer := func(args ...string) string {
+		t.Helper()
+		result := command(t, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), environment("SWH_CONFIG_FILENAME="+r.config), append([]string{"scheduler"}, args...)...)
+		if result.code != 0 {
+			t.Fatalf("the peer's %q: exit code %d\n%s", args, result.code, result.stderr)
+		}
+		return result.stdout
+	}
+	if text := peer("task", "list"); !strings.Contains(text, "Found 3 tasks") || strings.Count(text, "9999-01-01") != 2 {
+		t.Errorf("the peer lists:\n%s", text)
+	}
+	if text := peer("task", "list-pending", "step", "--before", "9990-01-01"); !strings.Contains(text, "Found 1 step tasks") {
+		t.Errorf("the peer takes for pending:\n%s", text)
+	}
+	peer("start-runner")
+	peer("start-runner", "--with-priority")
+	var sent []int64
+	r.query(&sent, "select array_agg(task) from task_run")
+	if !slices.Equal(sent, []int64{s.Tasks["first"]}) {
+		t.Errorf("the peer's runners sent %v, want only %d", sent, s.Tasks["first"])
+	}
+	if text := peer("task", "list", "--list-runs", "-i", strconv.FormatInt(s.Tasks["second"], 10)); !strings.Contains(text, "next_run_not_scheduled") {
+		t.Errorf("the peer shows the waiting task as:\n%s", text)
+	}
+}
+
+// The pictures are well-formed, whatever the names.
+func TestGraphShow(t *testing.T) {
+	t.Parallel()
+	r := newGraphRoom(t)
+	s := r.submit(`name: "<&\""
+tasks:
+- {name: "a \"quoted\" <name> \\ with & all", type: step}
+- {name: b, type: step, depends_on: [b, "a \"quoted\" <name> \\ with & all"]}
+`)
+	graph := strconv.FormatInt(s.Graph, 10)
+	dot := r.run("task", "graph", "show", graph)
+	if dot != r.run("task", "graph", "show", "--dot", graph) || !strings.Contains(dot, "n0 -> n1;") || !strings.Contains(dot, "n1 -> n1;") || !strings.Contains(dot, `a \"quoted\" <name> \\ with & all`) {
+		t.Errorf("DOT:\n%s", dot)
+	}
+	svg := xml.NewDecoder(strings.NewReader(r.run("task", "graph", "show", "--svg", graph)))
+	for {
+		if _, err := svg.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if result := ours(t, "-C", r.config, "task", "graph", "show", "--dot", "--svg", graph); result.code != 2 {
+		t.Errorf("with --dot and --svg: exit code %d", result.code)
+	}
+	var list []struct{ Graph, Tasks, Waiting, Ready int }
+	r.runJSON(&list, "task", "graph", "list")
+	if len(list) != 1 || list[0].Tasks != 2 || list[0].Waiting != 1 || list[0].Ready != 1 {
+		t.Errorf("list: %+v", list)
+	}
+	if text := r.run("task", "graph", "cancel", graph); !strings.Contains(text, "2 never to run") {
+		t.Errorf("cancel says %q", text)
+	}
+	if text := r.run("task", "graph", "status", graph); !strings.Contains(text, "2 of 2 tasks have ended") || !strings.Contains(text, "Cancelled:") {
+		t.Errorf("status:\n%s", text)
+	}
+}
