@@ -1,0 +1,196 @@
+package taskgraph
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// All that can be written about a task is read, from YAML and from JSON, and the
+// tasks come out in an order in which they can be stored.
+func TestParse(t *testing.T) {
+	yaml := `
+name: import
+tasks:
+  - name: verify
+    type: verify-all
+    depends_on: [load, 12, verify]
+    requires: all-resolved
+    deadline: 36h
+  - {name: list, type: list-x, args: [1, x], kwargs: {n: 1180591620717411303424}, priority: high, retries: 3}
+  - {name: load, type: load-x, depends_on: [list], deadline: "2030-01-02T00:00:00+01:00", requires: all-completed}
+`
+	json := `{"name": "import", "tasks": [
+		{"name": "verify", "type": "verify-all", "depends_on": ["load", 12, "verify"], "requires": "all-resolved", "deadline": "36h"},
+		{"name": "list", "type": "list-x", "args": [1,"x"], "kwargs": {"n":1180591620717411303424}, "priority": "high", "retries": 3},
+		{"name": "load", "type": "load-x", "depends_on": ["list"], "deadline": "2030-01-02T00:00:00+01:00"}]}`
+	want := sql.NewGraph{Name: "import", Tasks: []sql.NewGraphTask{
+		{
+			Name: "list", Type: "list-x", Priority: "high", Retries: new(int64(3)),
+			Arguments: scheduler.TaskArguments{Args: []byte(`[1,"x"]`), Kwargs: []byte(`{"n":1180591620717411303424}`)},
+		},
+		{Name: "load", Type: "load-x", DependsOn: []int{0}, Deadline: time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC)},
+		{Name: "verify", Type: "verify-all", DependsOn: []int{1, 2}, Existing: []int64{12}, AnyResult: true, Deadline: now.Add(36 * time.Hour)},
+	}}
+	for _, text := range []string{yaml, json} {
+		got, err := Parse([]byte(text), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// What is wrong is said, naming the task.
+func TestParseErrors(t *testing.T) {
+	many := make([]string, MaxDependencies+1)
+	for i := range many {
+		many[i] = fmt.Sprint(i + 1)
+	}
+	for text, want := range map[string]string{
+		"":                            "the graph is empty: expected a mapping with a list of tasks",
+		"[1]":                         "the graph is not as expected",
+		"tasks: []":                   "the graph has no tasks",
+		"tasks: 1":                    "tasks must be a list, not number",
+		"task: [{name: a, type: x}]":  `unknown field "task"`,
+		"tasks: [{type: x}]":          "task 1 has no name",
+		"tasks: [{name: a}]":          `task "a" has no type`,
+		"tasks: [1]":                  "task 1",
+		"tasks: [{name: a, type: 1}]": `task "a": type must be a text, not number`,
+		"tasks: [{name: a, type: x, dependson: [b]}]":                                `task "a": unknown field "dependson"`,
+		"tasks: [{name: a, type: x, args: 1}]":                                       `task "a": args must be a list`,
+		"tasks: [{name: a, type: x, kwargs: [1]}]":                                   `task "a": kwargs must be a mapping`,
+		"tasks: [{name: a, type: x, priority: urgent}]":                              `task "a": priority "urgent" is not one of high, normal, low`,
+		"tasks: [{name: a, type: x, requires: some}]":                                `task "a": requires "some" is not one of all-completed, all-resolved`,
+		"tasks: [{name: a, type: x, retries: -1}]":                                   `task "a": retries -1 is negative`,
+		"tasks: [{name: a, type: x, deadline: soon}]":                                `task "a": deadline "soon" is neither a date such as 2030-01-31T12:00:00Z nor a duration such as 36h`,
+		"tasks: [{name: a, type: x, deadline: 2030-01-01}]":                          "put dates in quotes",
+		"tasks: [{name: a, type: x, deadline: '-1h'}]":                               `task "a": deadline "-1h" is over already`,
+		"tasks: [{name: a, type: x}, {name: a, type: x}]":                            `tasks 1 and 2 are both named "a"`,
+		"tasks: [{name: a, type: x, depends_on: [b]}]":                               `task "a" depends on "b", which is not in the graph`,
+		"tasks: [{name: a, type: x, depends_on: [-1]}]":                              `task "a" depends on -1, which is neither a name in the graph nor the number of a task`,
+		"tasks: [{name: a, type: x, depends_on: [1.5]}]":                             `task "a" depends on 1.5, which is neither`,
+		"tasks: [{name: a, type: x, depends_on: [null]}]":                            `task "a" depends on null, which is neither`,
+		"tasks: [{name: a, type: x, depends_on: [7, 7]}]":                            `task "a" depends on task 7 twice`,
+		"tasks: [{name: a, type: x, depends_on: [a, a]}]":                            `task "a" depends on "a" twice`,
+		"tasks: [{name: a, type: x, depends_on: [" + strings.Join(many, ",") + "]}]": `task "a": it has 10001 dependencies, and may have 10000`,
+		`tasks: [{name: a, type: x, args: ["\0"]}]`:                                  `task "a": PostgreSQL has no texts with a NUL`,
+		"tasks: [{name: a, type: x, depends_on: [b]}, {name: b, type: x, depends_on: [c, b]}, {name: c, type: x, depends_on: [d, a]}, {name: d, type: x}]": `the tasks depend on each other in a circle: "a" → "b" → "c" → "a"`,
+	} {
+		_, err := Parse([]byte(text), now)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.200s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A long circle is shown in part.
+func TestLongCircle(t *testing.T) {
+	const n = 1000
+	tasks := make([]sql.NewGraphTask, n)
+	for i := range tasks {
+		tasks[i] = sql.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []int{(i + 1) % n}}
+	}
+	_, err := inOrder(tasks)
+	if want := `"0" → "1" → "2" → "3" → "4" → "5" → … (989 more) → "995" → "996" → "997" → "998" → "999" → "0"`; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// However the tasks are shuffled, each comes after those it depends on, and
+// depends on the same names; with one edge back there is a circle.
+func TestOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 30).Draw(t, "tasks")
+		at := rapid.Permutation(numbers(n)).Draw(t, "order") // where each is written
+		tasks := make([]sql.NewGraphTask, n)
+		want := map[string][]string{}
+		for i := range n {
+			task := sql.NewGraphTask{Name: fmt.Sprint(i)}
+			on := rapid.SliceOfNDistinct(rapid.IntRange(0, i), 0, i, rapid.ID[int]).Draw(t, "on") // i: itself
+			for _, d := range on {
+				task.DependsOn = append(task.DependsOn, at[d])
+				want[task.Name] = append(want[task.Name], fmt.Sprint(d))
+			}
+			tasks[at[i]] = task
+		}
+		ordered, err := inOrder(tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string][]string{}
+		for i, task := range ordered {
+			for _, d := range task.DependsOn {
+				if d > i {
+					t.Fatalf("%s comes before %s", task.Name, ordered[d].Name)
+				}
+				got[task.Name] = append(got[task.Name], ordered[d].Name)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("dependencies (-want +got):\n%s", diff)
+		}
+		if n == 1 {
+			return
+		}
+		first, second := rapid.IntRange(0, n-2).Draw(t, "first"), n-1
+		if !slices.Contains(ordered[second].DependsOn, first) {
+			ordered[second].DependsOn = append(ordered[second].DependsOn, first)
+		}
+		ordered[first].DependsOn = append(ordered[first].DependsOn, second)
+		if _, err := inOrder(ordered); err == nil || !strings.Contains(err.Error(), "in a circle") {
+			t.Fatalf("a circle gives %v", err)
+		}
+	})
+}
+
+func numbers(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// Whatever is read as a graph is a graph or an error, and what is a graph can be
+// stored: names are there once, dependencies come first.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("tasks: [{name: a, type: x, depends_on: [a, 3]}]"))
+	f.Add([]byte(`{"tasks": [{"name": "a", "type": "x", "kwargs": {"a": [1e400]}}, {"name": "b", "type": "x", "depends_on": ["a"]}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		g, err := Parse(text, now)
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for i, task := range g.Tasks {
+			if seen[task.Name] || task.Type == "" {
+				t.Errorf("%q: task %d is %+v", text, i, task)
+			}
+			seen[task.Name] = true
+			for _, d := range task.DependsOn {
+				if d > i {
+					t.Errorf("%q: task %d depends on %d", text, i, d)
+				}
+			}
+			for _, arguments := range []json.RawMessage{task.Arguments.Args, task.Arguments.Kwargs} {
+				if len(arguments) > 0 && !json.Valid(arguments) {
+					t.Errorf("%q: arguments %s", text, arguments)
+				}
+			}
+		}
+	})
+}

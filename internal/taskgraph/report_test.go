@@ -1,0 +1,143 @@
+package taskgraph
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/sql"
+)
+
+// graph makes a graph of lines "name type state [dependency…]"; numbers are those
+// of the lines, dependencies names or numbers of tasks outside.
+func graph(lines ...string) Graph {
+	g := Graph{Summary: sql.GraphSummary{ID: 7, Name: "g", Submitted: now}}
+	ids := map[string]int64{}
+	for i, line := range lines {
+		words := strings.Fields(line)
+		id := int64(i + 1)
+		ids[words[0]] = id
+		g.Tasks = append(g.Tasks, sql.GraphTask{ID: id, Name: words[0], Type: words[1], State: sql.GraphState(words[2])})
+		for _, word := range words[3:] {
+			on, inside := ids[word]
+			if !inside {
+				_, _ = fmt.Sscan(word, &on)
+			}
+			g.Edges = append(g.Edges, sql.GraphEdge{Task: id, DependsOn: on})
+		}
+	}
+	return g
+}
+
+func stepNames(steps []Step) string {
+	var names []string
+	for _, s := range steps {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// A report names what can go on, what has to be released by hand, what failed,
+// and the chain that will take longest of what has not ended.
+func TestReport(t *testing.T) {
+	g := graph(
+		"list list completed",
+		"a load running list",
+		"b slow ready list",
+		"c load waiting a",
+		"d load failed list",
+		"e load dependency d",
+		"approve check waiting list approve 900",
+		"later check waiting later c",
+		"join check waiting a b c",
+	)
+	g.Runtimes = map[string]time.Duration{"load": time.Minute, "slow": 10 * time.Minute}
+	r := g.Report(now)
+	if got := stepNames(r.WaitsFor); got != "a b approve" || !r.WaitsFor[2].ByHand || r.WaitsFor[1].ByHand {
+		t.Errorf("waits for %s", got)
+	}
+	if got := stepNames(r.CriticalPath); got != "b join" || r.PathSeconds != 600 {
+		t.Errorf("critical path %s, %v s", got, r.PathSeconds)
+	}
+	if got := stepNames(r.Failed); got != "d" {
+		t.Errorf("failed: %s", got)
+	}
+	if diff := cmp.Diff([]int64{900}, r.Outside); diff != "" {
+		t.Errorf("outside: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"check"}, r.UnknownTypes); diff != "" {
+		t.Errorf("unknown types: %s", diff)
+	}
+	if r.Ended != 3 || r.States[sql.GraphWaiting] != 4 || !r.ExpectedEnd.Equal(now.Add(10*time.Minute)) {
+		t.Errorf("%d ended, %v, end %s", r.Ended, r.States, r.ExpectedEnd)
+	}
+	// Six tasks left at ten an hour take longer than the longest chain.
+	g.Ended, g.Within = 10, time.Hour
+	if end := g.Report(now).ExpectedEnd; !end.Equal(now.Add(36 * time.Minute)) {
+		t.Errorf("at that pace it ends at %s", end)
+	}
+	// With no runtimes the chain of most tasks is the critical one, and no end is known.
+	g.Runtimes, g.Ended = nil, 0
+	if r := g.Report(now); stepNames(r.CriticalPath) != "a c later" || r.ExpectedEnd != nil {
+		t.Errorf("critical path %s, end %v", stepNames(r.CriticalPath), r.ExpectedEnd)
+	}
+	done := graph("a x completed", "b x failed a")
+	if r := done.Report(now); len(r.CriticalPath) != 0 || r.ExpectedEnd != nil || r.Ended != 2 {
+		t.Errorf("a graph that has ended: %+v", r)
+	}
+}
+
+// A small graph is drawn task by task; a large one by type and level, with as
+// many arrows as there are kinds of dependency, and not too many levels. Both
+// pictures are well-formed.
+func TestDraw(t *testing.T) {
+	small := graph("a x completed", "b x failed a b", "c y waiting a b").Draw()
+	want := []Arrow{{0, 1, 1}, {0, 2, 1}, {1, 1, 1}, {1, 2, 1}}
+	if diff := cmp.Diff(want, small.Arrows); diff != "" || len(small.Boxes) != 3 || small.Levels != 3 {
+		t.Errorf("%d boxes, %d levels, arrows:\n%s", len(small.Boxes), small.Levels, diff)
+	}
+
+	lines := []string{"first list completed"}
+	names := ""
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("n%d load %s first", i, []string{"completed", "running"}[i%2]))
+		names += fmt.Sprintf(" n%d", i)
+	}
+	wide := graph(append(lines, "last index waiting"+names)...).Draw()
+	if diff := cmp.Diff([]Arrow{{0, 1, 1000}, {1, 2, 1000}}, wide.Arrows); diff != "" {
+		t.Errorf("arrows:\n%s", diff)
+	}
+	if got := wide.Boxes[1]; got.Title != "load" || got.Subtitle != "1000 tasks" || got.states() != "500 running, 500 completed" {
+		t.Errorf("box %+v", got)
+	}
+
+	lines = []string{"n0 load running"}
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("n%d load waiting n%d", i+1, i))
+	}
+	deep := graph(lines...).Draw()
+	if deep.Levels != drawnLevels || len(deep.Boxes) != drawnLevels || len(deep.Arrows) != drawnLevels-1 {
+		t.Errorf("%d levels, %d boxes, %d arrows", deep.Levels, len(deep.Boxes), len(deep.Arrows))
+	}
+
+	odd := graph("<&>\"\x01 x completed", "b x waiting <&>\"\x01").Draw()
+	for _, d := range []Drawing{small, wide, deep, odd} {
+		picture := xml.NewDecoder(strings.NewReader(d.SVG()))
+		for {
+			if _, err := picture.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%v:\n%s", err, d.SVG())
+			}
+		}
+		if dot := d.DOT(); strings.Count(dot, " -> ") != len(d.Arrows) || strings.Count(dot, "fillcolor") != len(d.Boxes) {
+			t.Errorf("DOT:\n%s", dot)
+		}
+	}
+}
