@@ -16,6 +16,8 @@
 // into one buffer (encoder.go), never as a tree. An answer always tells its
 // length: the peer's client takes a chunked one for a stream.
 //
+// Graphs of tasks have calls that the peer lacks (graphs.go).
+//
 // # Errors
 //
 // An error is answered as the Python exception that the peer would raise

@@ -113,5 +113,5 @@ var endpoints = func() []endpoint {
 		"Counts the origins of a lister, or of all, and returns the counts.")
 	add("scheduler_metrics/get", "get_metrics", none, []string{"lister_id", "visit_type"}, getMetrics,
 		"Returns the counts of origins as they were last made.")
-	return all
+	return append(all, graphEndpoints...)
 }()
