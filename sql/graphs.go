@@ -93,31 +93,47 @@ func (s *Store) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, err
 	return round, nil
 }
 
-// drainGraphs is a round. The lock is held.
+// drainGraphs is a round: step by step, as what one step disables is a change for
+// the next. The lock is held.
 func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
+	var round GraphRound
+	for lookedAt := int64(0); ; {
+		step, err := tx.drainStep(ctx, now)
+		if err != nil {
+			return GraphRound{}, err
+		}
+		round.Released += step.Released
+		round.Failed += step.Failed
+		round.Waits = step.PutOff > 0
+		done := step.LookedAt - step.PutOff
+		round.More = step.begun > 0 || done > 0
+		if lookedAt += done + step.begun; !round.More || lookedAt >= drainGraphTasks {
+			break
+		}
+	}
+	if round.Released > 0 {
+		return round, tx.q.NotifyGraphs(ctx)
+	}
+	return round, nil
+}
+
+// drainStep is what one step did.
+type drainStep struct {
+	begun int64 // tasks found to be overdue, and changes taken
+	queries.SettleGraphTasksRow
+}
+
+func (tx *Tx) drainStep(ctx context.Context, now time.Time) (drainStep, error) {
 	overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: drainGraphTasks})
 	if err != nil {
-		return GraphRound{}, err
+		return drainStep{}, err
 	}
 	changes, err := tx.q.SpreadGraphChanges(ctx, queries.SpreadGraphChangesParams{MaxChanges: drainChanges, MaxEdges: drainEdges})
 	if err != nil {
-		return GraphRound{}, err
+		return drainStep{}, err
 	}
 	settled, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxTasks: drainGraphTasks, MaxEdges: drainEdges, At: now})
-	if err != nil {
-		return GraphRound{}, err
-	}
-	if settled.Released > 0 {
-		if err := tx.q.NotifyGraphs(ctx); err != nil {
-			return GraphRound{}, err
-		}
-	}
-	return GraphRound{
-		Released: settled.Released,
-		Failed:   settled.Failed,
-		More:     overdue > 0 || changes > 0 || settled.LookedAt > settled.PutOff,
-		Waits:    settled.PutOff > 0,
-	}, nil
+	return drainStep{overdue + changes, settled}, err
 }
 
 // MendGraphs has those waiting tasks looked at that nothing would wake: whose

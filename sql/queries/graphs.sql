@@ -15,11 +15,13 @@ select (exists (select from scheduler_go.graph_changes)
   or exists (select from scheduler_go.graph_checks)
   or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= @at::timestamptz))::boolean;
 
--- CheckDeadlines has the tasks looked at whose deadline is over.
+-- CheckDeadlines has the tasks looked at whose deadline is over, and that are not
+-- to be looked at anyway.
 -- name: CheckDeadlines :execrows
 insert into scheduler_go.graph_checks (task)
 select g.task from scheduler_go.graph_tasks g
 where g.watch is not null and g.deadline <= @at::timestamptz
+  and not exists (select from scheduler_go.graph_checks c where c.task = g.task)
 order by g.deadline limit @max_tasks;
 
 -- SpreadGraphChanges has the dependents looked at of tasks that changed, and

@@ -44,6 +44,7 @@ const checkDeadlines = `-- name: CheckDeadlines :execrows
 insert into scheduler_go.graph_checks (task)
 select g.task from scheduler_go.graph_tasks g
 where g.watch is not null and g.deadline <= $1::timestamptz
+  and not exists (select from scheduler_go.graph_checks c where c.task = g.task)
 order by g.deadline limit $2
 `
 
@@ -52,7 +53,8 @@ type CheckDeadlinesParams struct {
 	MaxTasks int32
 }
 
-// CheckDeadlines has the tasks looked at whose deadline is over.
+// CheckDeadlines has the tasks looked at whose deadline is over, and that are not
+// to be looked at anyway.
 func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, checkDeadlines, arg.At, arg.MaxTasks)
 	if err != nil {
