@@ -38,7 +38,12 @@ type stream struct {
 
 func newStream(t testing.TB, partitions int32) *stream {
 	t.Helper()
-	brokers := testenv.Kafka(t)
+	return newStreamAt(t, testenv.Kafka(t), partitions, 1)
+}
+
+// newStreamAt is a stream of other brokers, with so many copies of each partition.
+func newStreamAt(t testing.TB, brokers []string, partitions int32, copies int16) *stream {
+	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(20<<20))
 	if err != nil {
@@ -47,7 +52,7 @@ func newStream(t testing.TB, partitions int32) *stream {
 	t.Cleanup(client.Close)
 	s := &stream{t: t, brokers: brokers, prefix: "test." + rand.Text(), client: client, admin: kadm.NewClient(client)}
 	s.topic = s.prefix + "." + objectType
-	s.createTopic(s.topic, partitions)
+	s.createTopicCopied(s.topic, partitions, copies)
 
 	s.dsn = testenv.Database(t)
 	s.store, err = sql.Open(t.Context(), s.dsn, sql.Options{})
@@ -60,8 +65,13 @@ func newStream(t testing.TB, partitions int32) *stream {
 
 func (s *stream) createTopic(topic string, partitions int32) {
 	s.t.Helper()
+	s.createTopicCopied(topic, partitions, 1)
+}
+
+func (s *stream) createTopicCopied(topic string, partitions int32, copies int16) {
+	s.t.Helper()
 	large := "20971520"
-	created, err := s.admin.CreateTopic(s.t.Context(), partitions, 1, map[string]*string{"max.message.bytes": &large}, topic)
+	created, err := s.admin.CreateTopic(s.t.Context(), partitions, copies, map[string]*string{"max.message.bytes": &large}, topic)
 	if err != nil || created.Err != nil {
 		s.t.Fatalf("create topic %s: %v %v", topic, err, created.Err)
 	}

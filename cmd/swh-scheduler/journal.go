@@ -42,7 +42,7 @@ ended and records what the scheduler needs to know of it.`,
 				Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
 				AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 				StopAfterObjects: stopAfterObjects, ConsumerSettings: c.ConsumerSettings,
-				Log: a.log, Registry: a.metrics,
+				Rules: journal.Rules{FailuresKeepDate: a.config.FailuresKeepDate}, Log: a.log, Registry: a.metrics,
 			})
 			for _, w := range warnings {
 				a.log.Warn(w)

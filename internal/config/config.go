@@ -34,6 +34,10 @@ type Config struct {
 	// groups. Other queues are not shared.
 	Shares map[string]scheduler.Shares
 
+	// FailuresKeepDate has a failed visit leave the date of the last one alone, as
+	// the design of recurrent visits says; the peer takes it as a visit.
+	FailuresKeepDate bool
+
 	lines map[string]int // of the keys that the file has
 }
 

@@ -81,6 +81,7 @@ scheduling_policy:
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
+failures_keep_date: yes
 shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
@@ -123,6 +124,7 @@ func TestLoad(t *testing.T) {
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
+	want.FailuresKeepDate = true
 	want.Shares = map[string]scheduler.Shares{
 		"load-git":   {By: scheduler.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
 		"load-hg":    {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
@@ -201,6 +203,7 @@ func TestErrors(t *testing.T) {
 		{"scheduler: {max_pool_conns: 0}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1"},
 		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0; a task type whose runs are never given up is left out"},
+		{base + "failures_keep_date: 1", "F:2:21: failures_keep_date must be true or false, not a whole number"},
 		{base + "shares: [load-git]", "F:2:9: shares must be a mapping from task types to how their queues are shared, not a list"},
 		{base + "shares: {load-git: {weights: {a: 1}}}", "F:2:20: shares.load-git needs by: lister, lister_instance, task_type or kwargs.<key>"},
 		{base + "shares: {load-git: {by: listers}}", "F:2:25: shares.load-git.by must be lister, lister_instance, task_type or kwargs.<key> (did you mean lister?), not a text"},

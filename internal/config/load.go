@@ -117,6 +117,7 @@ func (c *Config) read(root value) {
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = lostAfter(v) },
 		"shares":                       func(v value) { c.Shares = shares(v) },
+		"failures_keep_date":           func(v value) { c.FailuresKeepDate = v.flag() },
 	}
 	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
 }

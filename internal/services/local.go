@@ -9,7 +9,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/google/uuid"
@@ -195,40 +194,16 @@ func rabbitMQURLs(port int) (url, managementURL string) {
 }
 
 func (l *local) startKafka(ctx context.Context) (string, error) {
-	java, classPath, err := findKafka()
-	if err != nil {
-		return "", err
-	}
 	ports, err := freePorts(2)
 	if err != nil {
 		return "", err
 	}
 	broker := address(ports[0])
-	dir := filepath.Join(l.dir, "kafka")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	node := kafkaNode{local: l, name: "kafka", settings: kafkaSettings(broker, broker, address(ports[1]))}
+	if err := node.format(ctx, uuid.NewString()); err != nil {
 		return "", err
 	}
-	config := filepath.Join(dir, "server.properties")
-	settings := kafkaSettings(broker, broker, address(ports[1]))
-	settings["log.dirs"] = filepath.Join(dir, "data")
-	var properties strings.Builder
-	for key, value := range settings {
-		fmt.Fprintf(&properties, "%s=%s\n", key, value)
-	}
-	if err := os.WriteFile(config, []byte(properties.String()), 0o644); err != nil {
-		return "", err
-	}
-	// The serial collector and a small heap suit a few topics on a small machine.
-	jvm := []string{"-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classPath}
-	format := exec.CommandContext(ctx, java, append(jvm, "kafka.tools.StorageTool", "format",
-		"--cluster-id", uuid.NewString(), "--config", config)...)
-	format.Env, format.Dir = l.environ(), dir
-	if out, err := format.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("format its storage: %w\n%s", err, out)
-	}
-	cmd := exec.Command(java, append(jvm, "kafka.Kafka", config)...)
-	cmd.Env, cmd.Dir = l.environ(), dir
-	p, err := l.start(l.log, "kafka", cmd)
+	p, err := node.start()
 	if err != nil {
 		return "", err
 	}

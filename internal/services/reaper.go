@@ -69,6 +69,7 @@ func newReaper() (*reaper, error) {
 
 // process is a started one.
 type process struct {
+	pid  int           // and that of its group
 	log  string        // path of its output
 	died chan struct{} // closed when it has ended
 }
@@ -93,6 +94,7 @@ func (r *reaper) start(log *slog.Logger, name string, cmd *exec.Cmd) (*process, 
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	p.pid = cmd.Process.Pid
 	r.started.Go(func() {
 		_ = cmd.Wait()
 		close(p.died)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"swh-scheduler/internal/services"
 )
 
 // Kafka returns the bootstrap brokers (host:port).
@@ -83,4 +86,16 @@ func onKafka(t testing.TB, f func(ctx context.Context, admin *kadm.Client) error
 	if err := f(ctx, kadm.NewClient(client)); err != nil {
 		t.Fatalf("testenv: on the Kafka of %s: %v", kafkaVar, err)
 	}
+}
+
+// KafkaCluster returns a cluster of the test's own, to do harm to. It is made of
+// this machine's programs, and stopped when the test ends.
+func KafkaCluster(t testing.TB, users map[string]string) *services.KafkaCluster {
+	t.Helper()
+	c, err := services.StartKafkaCluster(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), users)
+	if err != nil {
+		t.Fatalf("testenv: start a Kafka cluster: %v", err)
+	}
+	t.Cleanup(c.Stop)
+	return c
 }

@@ -1,0 +1,158 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+)
+
+// kafkaNode is one server of a Kafka cluster.
+type kafkaNode struct {
+	*local
+	name     string // of its directory and log
+	settings map[string]string
+	process  *process
+}
+
+// jvm is how to run a class of Kafka's. The serial collector and a small heap
+// suit a few topics on a small machine.
+func (n *kafkaNode) jvm(class string, args ...string) (*exec.Cmd, error) {
+	java, classPath, err := findKafka()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(java, append([]string{"-Xmx384m", "-XX:+UseSerialGC",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classPath, class}, args...)...)
+	cmd.Env, cmd.Dir = n.environ(), n.directory()
+	return cmd, nil
+}
+
+func (n *kafkaNode) directory() string { return filepath.Join(n.dir, n.name) }
+func (n *kafkaNode) config() string    { return filepath.Join(n.directory(), "server.properties") }
+
+// format writes the node's settings and makes its storage.
+func (n *kafkaNode) format(ctx context.Context, cluster string) error {
+	if err := os.Mkdir(n.directory(), 0o755); err != nil {
+		return err
+	}
+	n.settings["log.dirs"] = filepath.Join(n.directory(), "data")
+	var properties strings.Builder
+	for key, value := range n.settings {
+		fmt.Fprintf(&properties, "%s=%s\n", key, value)
+	}
+	if err := os.WriteFile(n.config(), []byte(properties.String()), 0o644); err != nil {
+		return err
+	}
+	cmd, err := n.jvm("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", n.config())
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("format its storage: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (n *kafkaNode) start() (*process, error) {
+	cmd, err := n.jvm("kafka.Kafka", n.config())
+	if err != nil {
+		return nil, err
+	}
+	n.process, err = n.local.start(n.log, n.name, cmd)
+	return n.process, err
+}
+
+// KafkaCluster is a Kafka of two nodes for tests that do harm to it. Clients reach
+// each node without authentication, and with one (SASL without TLS).
+type KafkaCluster struct {
+	Brokers     []string // host:port of each node
+	SASLBrokers []string // the same, where a user and password are asked for
+
+	nodes []*kafkaNode
+}
+
+// StartKafkaCluster starts a cluster of this machine's own programs. The users and
+// their passwords are for the mechanism PLAIN; those for SCRAM are made by an
+// administrator (any client of Brokers). Stop must be called.
+func StartKafkaCluster(ctx context.Context, log *slog.Logger, users map[string]string) (*KafkaCluster, error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(5)
+	if err != nil {
+		l.stop()
+		return nil, err
+	}
+	controller := address(ports[4])
+	var plain strings.Builder
+	for user, password := range users {
+		fmt.Fprintf(&plain, " user_%s=%q", user, password)
+	}
+	c, id := &KafkaCluster{}, uuid.NewString()
+	for i := range 2 {
+		broker, sasl := address(ports[2*i]), address(ports[2*i+1])
+		settings := kafkaSettings(broker, broker, controller)
+		const jaas = "listener.name.sasl."
+		maps.Copy(settings, map[string]string{
+			"node.id":                               fmt.Sprint(i + 1),
+			"listeners":                             "PLAINTEXT://" + broker + ",SASL://" + sasl,
+			"advertised.listeners":                  "PLAINTEXT://" + broker + ",SASL://" + sasl,
+			"listener.security.protocol.map":        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+			"inter.broker.listener.name":            "PLAINTEXT",
+			jaas + "sasl.enabled.mechanisms":        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+			jaas + "plain.sasl.jaas.config":         "org.apache.kafka.common.security.plain.PlainLoginModule required" + plain.String() + ";",
+			jaas + "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+			jaas + "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+			"broker.session.timeout.ms":             "3000",
+		})
+		if i == 0 {
+			settings["listeners"] += ",CONTROLLER://" + controller
+		} else {
+			settings["process.roles"] = "broker"
+		}
+		n := &kafkaNode{local: l, name: fmt.Sprint("kafka-", i+1), settings: settings}
+		c.nodes = append(c.nodes, n)
+		c.Brokers, c.SASLBrokers = append(c.Brokers, broker), append(c.SASLBrokers, sasl)
+		if err := n.format(ctx, id); err != nil {
+			l.stop()
+			return nil, err
+		}
+	}
+	for i := range c.nodes {
+		if err := c.StartNode(ctx, i); err != nil {
+			l.stop()
+			return nil, fmt.Errorf("start Kafka: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// StartNode starts a node, and returns when it answers.
+func (c *KafkaCluster) StartNode(ctx context.Context, node int) error {
+	p, err := c.nodes[node].start()
+	if err != nil {
+		return err
+	}
+	return p.explain(waitReady(ctx, p.died, kafkaReady(c.Brokers[node])))
+}
+
+// KillNode ends a node as kill -9 does.
+func (c *KafkaCluster) KillNode(node int) {
+	p := c.nodes[node].process
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	<-p.died
+}
+
+// Stop ends the cluster and removes its data.
+func (c *KafkaCluster) Stop() { c.nodes[0].stop() }

@@ -1,0 +1,169 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv"
+)
+
+// What only a cluster of the test's own can show; one after another, as starting
+// one takes long.
+func TestOwnCluster(t *testing.T) {
+	t.Parallel()
+	const password = `pass "word" \ 1`
+	c := testenv.KafkaCluster(t, map[string]string{"journal": "plain-password"})
+	t.Run("SASL", func(t *testing.T) { testSASL(t, c, password) })
+	t.Run("the coordinator moves", func(t *testing.T) { testCoordinatorMove(t, c) })
+	t.Run("brokers are killed", func(t *testing.T) { testBrokersKilled(t, c) })
+}
+
+// The mechanisms that brokers ask for, by librdkafka's names: with the right
+// password records are read, with a wrong one the error names the setting's
+// trouble and no password.
+func testSASL(t *testing.T, c *services.KafkaCluster, scramPassword string) {
+	s := newStreamAt(t, c.Brokers, 1, 1)
+	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
+		results, err := s.admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{
+			{User: "journal", Mechanism: mechanism, Iterations: 4096, Password: scramPassword},
+		})
+		if err != nil || results.Error() != nil {
+			t.Fatal(err, results.Error())
+		}
+	}
+	for i, tc := range []struct{ mechanism, password string }{
+		{"PLAIN", "plain-password"}, {"SCRAM-SHA-256", scramPassword}, {"SCRAM-SHA-512", scramPassword},
+	} {
+		s.produce(0, visitsOf(10, i)...)
+		o := s.options()
+		o.Brokers = c.SASLBrokers
+		o.ConsumerSettings = map[string]string{
+			"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": tc.mechanism,
+			"sasl.username": "journal", "sasl.password": tc.password,
+		}
+		// Brokers learn of SCRAM users a moment later: until then they refuse, which
+		// is tried again.
+		if processed := s.run(o); processed != 10 {
+			t.Errorf("%s: %d records", tc.mechanism, processed)
+		}
+
+		var log logBuffer
+		o.ConsumerSettings["sasl.password"] = "wrong-password"
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		stop := s.start(o)
+		s.eventually("the refusal is told", func(context.Context) (bool, error) {
+			return log.count("SASL_AUTHENTICATION_FAILED") > 0, nil
+		})
+		stop()
+		if log.count("wrong-password") > 0 {
+			t.Errorf("%s: the password is in the log", tc.mechanism)
+		}
+	}
+}
+
+// A group's coordinator that moves to another broker is found there, and nothing
+// is skipped or applied twice.
+func testCoordinatorMove(t *testing.T, c *services.KafkaCluster) {
+	const origins, days = 20, 30
+	s := newStreamAt(t, c.Brokers, 2, 1)
+	o := s.options()
+	o.OnEOF = EOFContinue
+	s.start(o)
+	s.start(o)
+	coordinator := func() int32 {
+		found := s.admin.FindGroupCoordinators(t.Context(), s.prefix)
+		return found[s.prefix].NodeID
+	}
+	moved := 0
+	for day := range days {
+		for partition := range int32(2) {
+			var values [][]byte
+			for origin := int(partition); origin < origins; origin += 2 {
+				values = append(values, visitOf(origin, day, nil))
+			}
+			s.produce(partition, values...)
+		}
+		if day%10 != 5 {
+			continue
+		}
+		before := coordinator()
+		var moves kadm.AlterPartitionAssignmentsReq
+		moves.Assign("__consumer_offsets", 0, []int32{3 - before})
+		if r, err := s.admin.AlterPartitionAssignments(t.Context(), moves); err != nil || r.Error() != nil {
+			t.Fatal(err, r.Error())
+		}
+		s.eventually("the coordinator has moved", func(context.Context) (bool, error) { return coordinator() == 3-before, nil })
+		moved++
+	}
+	if moved != 3 {
+		t.Errorf("moved %d times", moved)
+	}
+	s.checkDays(origins, days)
+}
+
+// checkDays waits until every origin has had as many visits as there are days, each
+// counted once, and all offsets are committed.
+func (s *stream) checkDays(origins, days int) {
+	s.t.Helper()
+	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
+	count := fmt.Sprintf(`"successive_visits": %d`, days)
+	s.eventually("all visits are applied once", func(context.Context) (bool, error) {
+		done := 0
+		for _, row := range s.stats() {
+			if strings.Contains(row, last) {
+				done++
+				if !strings.Contains(row, count) {
+					return false, fmt.Errorf("a visit was skipped or counted twice: %s", row)
+				}
+			}
+		}
+		return done == origins, nil
+	})
+	s.eventually("all offsets are committed", func(ctx context.Context) (bool, error) {
+		committed, err := s.committed(ctx)
+		total := int64(0)
+		for _, offset := range committed {
+			total += offset
+		}
+		return err == nil && total == int64(origins*days), nil
+	})
+}
+
+// Brokers that are killed and started again, while two members read: no record is
+// skipped and none is applied twice.
+func testBrokersKilled(t *testing.T, c *services.KafkaCluster) {
+	const origins, days = 20, 24
+	s := newStreamAt(t, c.Brokers, 2, 1)
+	o := s.options()
+	o.OnEOF = EOFContinue
+	s.start(o)
+	s.start(o)
+	for day := range days {
+		for partition := range int32(2) {
+			var values [][]byte
+			for origin := int(partition); origin < origins; origin += 2 {
+				values = append(values, visitOf(origin, day, nil))
+			}
+			s.produce(partition, values...)
+		}
+		switch day {
+		case 8, 16:
+			node := day/8 - 1
+			c.KillNode(node)
+			if err := c.StartNode(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			s.eventually("every partition has a leader", func(ctx context.Context) (bool, error) {
+				ends, err := s.admin.ListEndOffsets(ctx, s.topic)
+				return err == nil && ends.Error() == nil, nil
+			})
+		}
+	}
+	s.checkDays(origins, days)
+}
