@@ -37,12 +37,15 @@ ended and records what the scheduler needs to know of it.`,
 			stopAfterObjects = int64(c.StopAfterObjects)
 		}
 		return a.runDaemon(cmd, func(_ context.Context, store *sql.Store) ([]daemon.Component, error) {
+			var bar *workBar
+			bounded := stopAfterObjects > 0 || c.OnEOF == string(journal.EOFStop)
 			client, warnings, err := journal.New(journal.Options{
 				Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
 				Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
 				AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 				StopAfterObjects: stopAfterObjects, ConsumerSettings: c.ConsumerSettings,
 				Rules: journal.Rules{FailuresKeepDate: a.config.FailuresKeepDate}, Log: a.log, Registry: a.metrics,
+				Progress: func(processed, remaining int64) { bar.set(processed, boundOf(stopAfterObjects, processed+remaining)) },
 			})
 			for _, w := range warnings {
 				a.log.Warn(w)
@@ -51,7 +54,11 @@ ended and records what the scheduler needs to know of it.`,
 				return nil, err
 			}
 			return []daemon.Component{{Name: "journal client", Run: func(ctx context.Context) error {
+				if bounded {
+					bar = a.progress("records", 0)
+				}
 				processed, err := client.Run(ctx)
+				bar.stop()
 				if err != nil || ctx.Err() != nil {
 					return err
 				}
@@ -61,4 +68,13 @@ ended and records what the scheduler needs to know of it.`,
 		})
 	})
 	return cmd
+}
+
+// boundOf is how many records a bounded run will have read at its end, as far as
+// is known.
+func boundOf(stopAfter, known int64) int64 {
+	if stopAfter > 0 {
+		return min(stopAfter, known)
+	}
+	return known
 }

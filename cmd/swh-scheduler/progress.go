@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/vbauerster/mpb/v8"
@@ -22,10 +23,12 @@ func (a *app) progress(what string, total int) *workBar {
 		return nil
 	}
 	container := mpb.New(mpb.WithOutput(file), mpb.WithWidth(40))
-	counters := decor.CountersNoUnit("%d / %d")
-	if total == 0 {
-		counters = decor.CurrentNoUnit("%d")
-	}
+	counters := decor.Any(func(s decor.Statistics) string {
+		if s.Total > 0 {
+			return fmt.Sprintf("%d / %d", s.Current, s.Total)
+		}
+		return fmt.Sprint(s.Current)
+	})
 	return &workBar{container, container.AddBar(int64(total),
 		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(counters), mpb.BarRemoveOnComplete())}
 }
@@ -33,6 +36,14 @@ func (a *app) progress(what string, total int) *workBar {
 func (p *workBar) add(n int) {
 	if p != nil {
 		p.bar.IncrBy(n)
+	}
+}
+
+// set says how far the work is, where its total becomes known while it goes on.
+func (p *workBar) set(done, total int64) {
+	if p != nil {
+		p.bar.SetTotal(total, false)
+		p.bar.SetCurrent(done)
 	}
 }
 
