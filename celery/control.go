@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -356,4 +357,36 @@ func (c *Control) Revoke(ctx context.Context, to Destination, ids []string, how 
 		texts[node] = a.OK
 	}
 	return texts, err
+}
+
+// RegisteredTask is a task that a worker knows.
+type RegisteredTask struct {
+	Name string
+	// Function is the name of the Python function that it runs; "" if the worker
+	// doesn't tell: the task is a class with a method.
+	Function string
+}
+
+// registered is a task as a worker writes it when it is asked for what it runs.
+var registered = regexp.MustCompile(`^(\S+)(?: \[run=<(?:function|bound method) (?:[^ ]*\.)?([^ .]+) )?`)
+
+// Registered gives the tasks that workers know, by node, without Celery's own.
+func (c *Control) Registered(ctx context.Context, to Destination) (map[string][]RegisteredTask, error) {
+	texts, err := inspect[[]string](ctx, c, to, "registered", map[string]any{"taskinfoitems": []string{"run"}})
+	tasks := map[string][]RegisteredTask{}
+	for node, list := range texts {
+		tasks[node] = nil
+		for _, text := range list {
+			m := registered.FindStringSubmatch(text)
+			if m == nil {
+				continue
+			}
+			t := RegisteredTask{Name: m[1], Function: m[2]}
+			if t.Function == "run" {
+				t.Function = ""
+			}
+			tasks[node] = append(tasks[node], t)
+		}
+	}
+	return tasks, err
 }

@@ -42,6 +42,14 @@ func TestRemoteControl(t *testing.T) {
 		t.Error("named nodes are waited for after their reply")
 	}
 
+	known, err := c.Registered(ctx, here)
+	if want := (celery.RegisteredTask{Name: "swh.test.Sleep", Function: "sleep"}); err != nil || !slices.Contains(known[w.node], want) {
+		t.Errorf("registered: %v, %v; want %v among them", known, err, want)
+	}
+	if want := (celery.RegisteredTask{Name: "swh.test.Retry", Function: "retry"}); !slices.Contains(known[w.node], want) {
+		t.Errorf("registered: %v, want %v, a method, among them", known, want)
+	}
+
 	p := publisher(t, b, celery.PublisherOptions{})
 	msgs := tasks(sleep, 3)
 	for i := range msgs {

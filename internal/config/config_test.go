@@ -367,12 +367,12 @@ func TestParseDuration(t *testing.T) {
 		"1 Week, 2 DAYS": 9 * 24 * time.Hour, "1.5h": 90 * time.Minute, ".5 d": 12 * time.Hour, "250ms": 250 * time.Millisecond,
 		"0s": 0,
 	} {
-		if got, err := parseDuration(text); err != nil || got != want {
+		if got, err := ParseDuration(text); err != nil || got != want {
 			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "12", "h", "-1 hour", "1 month", "1 hour x", "02:60", "1 day 02:00 3", "999999999 days", "1e9h"} {
-		if got, err := parseDuration(text); err == nil {
+		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q: got %s, want an error", text, got)
 		}
 	}

@@ -37,10 +37,10 @@ func unit(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// parseDuration reads durations as people and programs write them: "12 hours",
+// ParseDuration reads durations as people and programs write them: "12 hours",
 // "7 days 02:30:00" (PostgreSQL), "12h30m" (Go). A day is 24 hours; months and
 // years, which have no fixed length, are not units.
-func parseDuration(text string) (time.Duration, error) {
+func ParseDuration(text string) (time.Duration, error) {
 	rest := strings.ToLower(strings.TrimSpace(text))
 	if rest == "" {
 		return 0, errDuration

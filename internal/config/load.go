@@ -78,21 +78,9 @@ var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 
 // parse reads the text of a file.
 func parse(file string, text []byte) (*Config, []Warning, error) {
-	root, err := yaml11.Parse(text)
+	root, err := parseRoot(file, text, "a mapping with a scheduler section")
 	if err != nil {
-		m := syntaxError.FindStringSubmatch(err.Error())
-		if m == nil {
-			return nil, nil, &Error{File: file, Problem: "is not YAML"}
-		}
-		line, _ := strconv.Atoi(m[1])
-		return nil, nil, &Error{File: file, Line: line, Problem: "is not YAML: " + m[2]}
-	}
-	switch {
-	case root == nil:
-		return nil, nil, &Error{File: file, Problem: "is empty: expected a mapping with a scheduler section"}
-	case root.Kind != yaml.MappingNode:
-		return nil, nil, &Error{File: file, Line: root.Line, Column: root.Column,
-			Problem: "must be a mapping with a scheduler section, not " + kind(root)}
+		return nil, nil, err
 	}
 	c := Default()
 	c.File = file
@@ -102,6 +90,26 @@ func parse(file string, text []byte) (*Config, []Warning, error) {
 		return nil, r.warnings, errors.Join(r.errors...)
 	}
 	return c, r.warnings, nil
+}
+
+// parseRoot reads the mapping that the text of a file is.
+func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
+	root, err := yaml11.Parse(text)
+	if err != nil {
+		m := syntaxError.FindStringSubmatch(err.Error())
+		if m == nil {
+			return nil, &Error{File: file, Problem: "is not YAML"}
+		}
+		line, _ := strconv.Atoi(m[1])
+		return nil, &Error{File: file, Line: line, Problem: "is not YAML: " + m[2]}
+	}
+	switch {
+	case root == nil:
+		return nil, &Error{File: file, Problem: "is empty: expected " + expected}
+	case root.Kind != yaml.MappingNode:
+		return nil, &Error{File: file, Line: root.Line, Column: root.Column, Problem: "must be " + expected + ", not " + kind(root)}
+	}
+	return root, nil
 }
 
 // read fills c from the root of a file.

@@ -167,7 +167,7 @@ func (v value) cooldown() time.Duration {
 	case *big.Int, float64:
 		return v.seconds()
 	case string:
-		if d, err := parseDuration(s); err == nil || s == "" {
+		if d, err := ParseDuration(s); err == nil || s == "" {
 			return d
 		}
 	}
