@@ -37,7 +37,7 @@ type backend interface {
 	// ScheduleNextVisits grabs visits and makes a one-shot task of each.
 	ScheduleNextVisits(ctx context.Context, f scheduler.VisitFilter, now time.Time, count int) ([]scheduler.Task, error)
 
-	// Interval reads an interval as PostgreSQL writes them.
+	// Interval reads an interval, as PostgreSQL does where there is one to ask.
 	Interval(ctx context.Context, text string) (time.Duration, error)
 	// Zone is where dates are shown, and read if they name no zone.
 	Zone(ctx context.Context) (*time.Location, error)
@@ -96,7 +96,11 @@ func (r remote) ScheduleNextVisits(ctx context.Context, f scheduler.VisitFilter,
 func (r remote) Zone(context.Context) (*time.Location, error) { return time.UTC, nil }
 
 func (r remote) Interval(_ context.Context, text string) (time.Duration, error) {
-	return parseInterval(text)
+	d, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, sentencef("'%s' is not an interval such as '90 days' or '1 day 12:30:00'.", text)
+	}
+	return d, nil
 }
 
 // visitTasks are one-shot tasks that visit origins, with a single retry.

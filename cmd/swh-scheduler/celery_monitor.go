@@ -24,10 +24,7 @@ import (
 var errSilence = errors.New("no worker replied")
 
 func newCeleryMonitor(a *app) *cobra.Command {
-	var (
-		timeout float64
-		pattern string
-	)
+	var workers workerFlags
 	cmd := &cobra.Command{
 		Use:                   "celery-monitor [OPTIONS] COMMAND [ARGS]...",
 		Short:                 "Monitoring of Celery",
@@ -35,25 +32,16 @@ func newCeleryMonitor(a *app) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE:                  group,
 	}
-	flags := cmd.Flags()
-	flags.Float64Var(&timeout, "timeout", 3, "time to wait for replies, in seconds")
-	flags.StringVar(&pattern, "pattern", "", "workers to ask: a glob `PATTERN`, or names joined by commas; all if not given")
+	workers.flags(cmd.Flags())
 
 	// ask makes the function of a subcommand that asks workers.
 	ask := func(question func(ctx context.Context, c *celery.Control, to celery.Destination) error) func(*cobra.Command, []string) error {
 		return a.configured(func(cmd *cobra.Command, _ []string) error {
-			if timeout <= 0 {
-				return usagef(cmd.Parent(), "Invalid value for '--timeout': it must be above 0.")
-			}
-			broker, err := a.broker()
+			control, to, err := workers.control(a, cmd.Parent())
 			if err != nil {
 				return err
 			}
-			control := celery.NewControl(broker, celery.ControlOptions{
-				ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()},
-				Timeout:           time.Duration(timeout * float64(time.Second)),
-			})
-			return question(cmd.Context(), control, celery.ParseDestination(pattern))
+			return question(cmd.Context(), control, to)
 		})
 	}
 	cmd.AddCommand(newPingWorkers(a, ask), newListRunning(a, ask))

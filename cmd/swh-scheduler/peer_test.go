@@ -22,13 +22,15 @@ type twins struct {
 	peer, ours  string // DSNs
 	peerC, ourC string // configuration files
 
+	ignore []*regexp.Regexp // what may differ in the output
+
 	questions *json.Encoder // to testdata/peer.py
 	answers   *json.Decoder
 }
 
 func newTwins(t *testing.T) *twins {
 	t.Helper()
-	w := &twins{t: t, peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t)}
+	w := &twins{t: t, peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t), ignore: []*regexp.Regexp{now}}
 	w.peerC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.peer))
 	w.ourC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.ours))
 
@@ -88,16 +90,35 @@ func (w *twins) migrateOurs() {
 func (w *twins) execute(statements string) {
 	w.t.Helper()
 	for _, dsn := range []string{w.peer, w.ours} {
-		conn, err := pgx.Connect(w.t.Context(), dsn)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		_, err = conn.Exec(w.t.Context(), statements)
-		_ = conn.Close(context.WithoutCancel(w.t.Context()))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		execute(w.t, dsn, statements)
 	}
+}
+
+// execute runs statements on a database.
+func execute(t *testing.T, dsn, statements string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), statements); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value is the only value of a query's only row.
+func value(t *testing.T, dsn, query string) (text string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if err := conn.QueryRow(t.Context(), query).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // now is what differs by what the programs take to start: the time of day in a
@@ -113,8 +134,12 @@ func (w *twins) compare(env []string, args ...string) {
 	if our.code != peer.code {
 		w.t.Errorf("%q: exit code %d, the peer's is %d\n%s\n%s", args, our.code, peer.code, our.stderr, peer.stderr)
 	}
-	if got, want := now.ReplaceAllString(our.stdout, "$1"), now.ReplaceAllString(peer.stdout, "$1"); got != want {
-		w.t.Errorf("%q:\n%s\nthe peer:\n%s", args, got, want)
+	got, want := our.stdout, peer.stdout
+	for _, r := range w.ignore {
+		got, want = r.ReplaceAllString(got, "$1"), r.ReplaceAllString(want, "$1")
+	}
+	if got != want {
+		w.t.Errorf("%q:\n%s\nthe peer:\n%s\n%s", args, got, want, our.stderr)
 	}
 	if our.code != 0 && our.stderr == "" {
 		w.t.Errorf("%q: nothing on standard error", args)
@@ -136,15 +161,7 @@ func (w *twins) compareQuery(query string) {
 	w.t.Helper()
 	var contents [2]string
 	for i, dsn := range []string{w.peer, w.ours} {
-		conn, err := pgx.Connect(w.t.Context(), dsn)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		err = conn.QueryRow(w.t.Context(), "select coalesce(string_agg(t::text, E'\n'), '') from ("+query+") t").Scan(&contents[i])
-		_ = conn.Close(context.WithoutCancel(w.t.Context()))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		contents[i] = value(w.t, dsn, "select coalesce(string_agg(t::text, E'\n'), '') from ("+query+") t")
 	}
 	if contents[0] != contents[1] {
 		w.t.Errorf("%s\nours:\n%s\nthe peer's:\n%s", query, contents[1], contents[0])

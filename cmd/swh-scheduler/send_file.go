@@ -51,6 +51,9 @@ passed to each task.`,
 	flags.BoolVar(&debug, "debug", false, "print extra messages")
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
+		if flags.Changed("limit") && limit < 0 {
+			return usagef(cmd, "Invalid value for '--limit': %d is negative.", limit)
+		}
 		path := "-"
 		if len(args) > 1 {
 			path = args[1]

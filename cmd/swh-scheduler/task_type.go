@@ -24,7 +24,7 @@ func newTaskType(a *app) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE:                  group,
 	}
-	cmd.AddCommand(newTaskTypeAdd(a), newTaskTypeList(a))
+	cmd.AddCommand(newTaskTypeAdd(a), newTaskTypeList(a), newTaskTypeRegister(a))
 	return cmd
 }
 

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// pythonServer starts testdata/server.py and gives its URL.
+func pythonServer(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(testenv.Python(t), append([]string{"-W", "ignore", filepath.Join("testdata", "server.py")}, args...)...)
+	cmd.Env = environment()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("server.py: %v", err)
+		}
+	})
+	port, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://127.0.0.1:" + strings.TrimSpace(port) + "/"
+}
+
+// ourServer starts our RPC server on a database and gives its URL.
+func ourServer(t *testing.T, dsn string) string {
+	t.Helper()
+	p := start(t, "-d", dsn, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
+	p.logs(t, "msg=listening")
+	t.Cleanup(func() { p.stop(t, syscall.SIGTERM, stopBound) })
+	address := regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(p.log())
+	if address == nil {
+		t.Fatal("no address in the log")
+	}
+	return "http://" + address[1]
+}
+
+// remoteWords are command lines that work on an RPC server too.
+var remoteWords = [][]string{
+	{"task-type", "list"}, {"task-type", "list", "-v"},
+	{"task", "add", "load-git", "url=https://example.org/é", "n=123456789012345678901234567890", "x=[1.5, {a: null}]"},
+	{"task", "add", "load-git", "-p", "oneshot", "-P", "high", "-n", "2030-01-02T03:04:05.678Z"},
+	{"task", "add", "nope"},
+	{"task", "list-pending", "load-git"}, {"task", "list-pending", "-l", "1", "load-git", "bare"},
+	{"task", "list"}, {"task", "list", "-r", "-i", "1"}, {"task", "list", "-t", "load-git", "-s", "disabled", "-P", "high", "-p", "oneshot"},
+	{"task", "list", "-b", "2029-01-01T00:00:00Z", "-a", "2001-01-01T00:00:00Z", "-l", "1"},
+	{"task", "respawn", "1", "-n", "2031-02-03T04:05:06Z"}, {"task", "list", "-i", "1"},
+	{"origin", "peek-next", "git", "100"}, {"origin", "peek-next", "git", "3", "-p", "nope"},
+	{"origin", "peek-next", "git", "100", "--only-disabled", "--lister-name", "gitlab", "--failed-cooldown", "", "-f", "url,is_fork"},
+	{"origin", "grab-next", "git", "2", "-f", "url"}, {"origin", "schedule-next", "git", "2"},
+	{"origin", "update-metrics", "--lister", "gitlab", "--instance", "example"}, {"origin", "update-metrics", "--lister", "nope"},
+	{"origin", "check-listed-origins", "-l", "gitlab", "example"}, {"origin", "check-listed-origins", "nope", "x"},
+	{"origin", "check-ingested-origins", "gitlab", "example"},
+	{"add-forge-now", "register-lister", "both", "url=https://both.example"},
+	{"add-forge-now", "schedule-first-visits", "-t", "nope"},
+}
+
+// Commands work on RPC servers as on databases. The peer's client on our server
+// and our client on the peer's server print the same and leave the same behind.
+func TestRemoteSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes + ";" + someOrigins)
+	for _, dsn := range []string{w.peer, w.ours} {
+		if r := ours(t, "-d", dsn, "migrate"); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+	}
+	remote := func(url string) string {
+		return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", url))
+	}
+	w.peerC, w.ourC = remote(ourServer(t, w.peer)), remote(pythonServer(t, "scheduler", w.ours))
+	for _, args := range remoteWords {
+		w.compare(nil, args...)
+	}
+	w.compareTables()
+}
+
+// --url names a server as the configuration does, and a server that is away, or
+// none, or one that wants credentials is said in one line without passwords.
+func TestRemoteErrors(t *testing.T) {
+	t.Parallel()
+	url := ourServer(t, testenv.Database(t))
+	if r := ours(t, "-u", url, "task-type", "list"); r.code != 0 || !strings.HasPrefix(r.stdout, "Known task types:") {
+		t.Errorf("%+v", r)
+	}
+	for _, tc := range []struct{ url, want string }{
+		{"http://user:s3cret@127.0.0.1:1/", "is not reachable"},
+		{"ftp://user:s3cret@127.0.0.1/", "--url: the address of the RPC server is not a URL"},
+		{"http://user:s3cret@h:x/", "--url: the address of the RPC server is not a URL"},
+		{"s3cret", "--url: the address of the RPC server is not a URL"},
+		{strings.Replace(url, "//", "//user:s3cret@", 1) + "/elsewhere", "task_type/get_all: "},
+	} {
+		r := ours(t, "-u", tc.url, "task-type", "list")
+		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, tc.want) || strings.Contains(r.stderr, "s3cret") {
+			t.Errorf("%s: exit code %d, want 1 and one line with %q:\n%s", tc.url, r.code, tc.want, r.stderr)
+		}
+	}
+}
+
+// Visits and files are sent also when the scheduler is an RPC server.
+func TestRemoteSend(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
+		ourServer(t, dsn), mq.URL, mq.ManagementURL))
+	execute(t, dsn, someTaskTypes+";"+someOrigins+"; update task_type set max_queue_length = 3 where type = 'load-git'")
+	const queue = "swh.loader.git.tasks.UpdateGitRepository"
+	for _, want := range []int{3, 3} { // full the second time
+		if r := ours(t, "-C", config, "origin", "send-origins-from-scheduler-to-celery", "git"); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+		conn, channel := dial(t, mq.URL)
+		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		_ = conn.Close()
+		if err != nil || q.Messages != want {
+			t.Errorf("%d messages, want %d; %v", q.Messages, want, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(path, []byte("https://1\nhttps://2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := ours(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-git", path, "--queue-name-prefix", "file")
+	if got := taskMessages(t, mq.URL, "file:"+queue); r.code != 0 || len(got) != 2 || strings.Count(r.stdout, "\n") != 2 {
+		t.Errorf("%+v; sent %q", r, got)
+	}
+}
+
+// Tasks are made of the origins of a real storage as the peer makes them, page by
+// page; and, unlike the peer, of those of a file or of standard input.
+func TestScheduleOrigins(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes)
+	var urls []string
+	for i := range 230 { // more than two pages
+		urls = append(urls, fmt.Sprintf("https://example.org/%03d", i))
+	}
+	storage := pythonServer(t, append([]string{"storage"}, urls...)...)
+	empty := pythonServer(t, "storage")
+	schedule := func(args ...string) []string { return append([]string{"task", "schedule_origins"}, args...) }
+	for _, args := range [][]string{
+		schedule("bare", "-g", storage, "--dry-run"),
+		schedule("bare", "--storage-url", storage, "b=1", "a={x: y}"),
+		schedule("bare", "-g", storage, "--limit", "7", "-b", "3"),
+		schedule("bare", "-g", storage, "--limit", "105", "--batch-size", "50", "--no-dry-run"),
+		schedule("bare", "-g", storage, "--page-token", "200", "c=2"),
+		schedule("bare", "-g", empty),
+		schedule("nope", "-g", storage), schedule("nope", "-g", storage, "--dry-run"),
+		schedule("bare", "-g", storage, "argument"), schedule("bare", "-g", storage, "'"),
+		schedule("bare", "-g", storage, "--limit", "x"), schedule(),
+	} {
+		w.compare(nil, args...)
+	}
+	w.compareTables()
+
+	path := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(path, []byte("https://a\n\n https://b \nhttps://c"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := result{stdout: "Scheduled 2 tasks (3 origins).\nDone.\n"}
+	if got := ours(t, append([]string{"-C", w.ourC}, schedule("load-git", "-b", "2", "--file", path)...)...); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	const query = `select string_agg(arguments::text, ' ' order by id) from task where type = 'load-git'`
+	if got, want := value(t, w.ours, query), `{"args": [["https://a", "https://b"]], "kwargs": {}} {"args": [["https://c"]], "kwargs": {}}`; got != want {
+		t.Errorf("tasks: %s, want %s", got, want)
+	}
+	for _, args := range [][]string{schedule("bare"), schedule("bare", "-f", path, "-g", storage), schedule("bare", "-f", "/nonexistent"), schedule("bare", "-f", path, "-b", "0")} {
+		if r := ours(t, append([]string{"-C", w.ourC}, args...)...); r.code != 2 || !strings.Contains(r.stderr, "'--") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// withBrokers gives each twin a broker of its own.
+func (w *twins) withBrokers() (peer, ours string) {
+	w.t.Helper()
+	var urls [2]string
+	for i, file := range []*string{&w.peerC, &w.ourC} {
+		mq := testenv.RabbitMQ(w.t)
+		urls[i] = mq.URL
+		text, err := os.ReadFile(*file)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		*file = configFile(w.t, fmt.Sprintf("%scelery: {task_broker: %q}\n", text, mq.URL))
+	}
+	return urls[0], urls[1]
+}
+
+// dial connects to a broker.
+func dial(t *testing.T, url string) (*amqp.Connection, *amqp.Channel) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, channel
+}
+
+// taskMessages takes all messages out of queues: the task's name and arguments,
+// sorted; what a task is called by (its id) is not among them.
+func taskMessages(t *testing.T, url string, queues ...string) []string {
+	t.Helper()
+	conn, _ := dial(t, url)
+	defer func() { _ = conn.Close() }()
+	var messages []string
+	for _, queue := range queues {
+		channel, err := conn.Channel() // a missing queue closes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			message, ok, err := channel.Get(queue, true)
+			if err != nil || !ok {
+				break
+			}
+			var body []any
+			if err := json.Unmarshal(message.Body, &body); err != nil {
+				t.Fatal(err)
+			}
+			arguments, err := json.Marshal(body[:2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages = append(messages, fmt.Sprintf("%s: %s%s", queue, message.Headers["task"], arguments))
+		}
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// taskID is what differs between the messages of two programs.
+var taskID = regexp.MustCompile(`'task_id': '[0-9a-f-]{36}'`)
+
+// What the commands send to Celery, and print of it, is what the peer sends.
+func TestSendSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	peer, ours := w.withBrokers()
+	w.execute(someTaskTypes + ";" + someOrigins)
+	w.execute(`insert into task_type (type, backend_name, description, max_queue_length) values ('load-svn', 'swh.svn', '', 3), ('load-hg', 'swh.hg', '', 0)`)
+	w.migrateOurs()
+	w.ignore = append(w.ignore, taskID)
+	file := func(lines ...string) string {
+		path := filepath.Join(t.TempDir(), "urls")
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	git := file("https://github.com/a/b", " https://x.example/é'\" ", "https://user@github.com/a", "https://github.com:443/a  extra")
+	archives := file("https://a dump.gz", "https://b")
+	sent := 0
+	const send = "send-origins-from-file-to-celery"
+	for _, args := range [][]string{
+		{"origin", "send-origins-from-scheduler-to-celery", "git", "--queue", "other", "-p", "origins_without_last_update"},
+		{"origin", "send-origins-from-scheduler-to-celery", "git"},
+		{"origin", "send-origins-from-scheduler-to-celery", "git", "--only-disabled", "--lister-name", "gitlab", "-q", "disabled"},
+		{"add-forge-now", "schedule-first-visits", "-t", "pypi", "--lister-name", "pypi"},
+		{"add-forge-now", "-p", "staging", "schedule-first-visits", "-t", "pypi", "-t", "git", "--queue-name-prefix", "x"},
+		{"origin", send, "load-git", git, "--dry-run"},
+		{"origin", send, "load-git", git},
+		{"origin", send, "load-git-normal", git, "b=1", "a=[1, 2]", "verify_certs=true"},
+		{"origin", send, "load-git-large", git, "--queue-name-prefix", "large", "--threshold", "0", "pos", "5", "url2=x"},
+		{"origin", send, "load-git", git, "arg"},
+		{"origin", send, "load-git", git, "'"},
+		{"origin", send, "load-git", git, "--limit", "2"},
+		{"origin", send, "load-git", git, "--limit", "x"},
+		{"origin", send, "load-svn", archives, "type=archive", "--dry-run"},
+		{"origin", send, "load-svn", archives, "type=svn"},
+		{"origin", send, "load-hg-from-archive-mercurial", archives, "visit_date=today"},
+		{"origin", send, "load-hg-bitbucket", archives, "--dry-run"},
+		{"origin", send, "load-hg", os.DevNull},
+	} {
+		w.compare([]string{"SWH_CONFIG_FILENAME=" + w.peerC}, args...) // the peer's senders read that one only
+		queues := []string{"swh.loader.git.tasks.UpdateGitRepository", "other", "disabled", "add_forge_now:swh.load-pypi", "x:swh.load-pypi",
+			"x:swh.loader.git.tasks.UpdateGitRepository", "large:swh.loader.git.tasks.UpdateGitRepository", "swh.svn", "swh.hg"}
+		want, got := taskMessages(t, peer, queues...), taskMessages(t, ours, queues...)
+		sent += len(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q sent\n%s\nthe peer\n%s", args, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if sent < 50 {
+		t.Errorf("only %d messages were compared", sent)
+	}
+}
+
+// A file that is longer than its queue has room for is sent as room comes.
+func TestSendFromFileWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	text := services(t)
+	_, broker, _ := strings.Cut(text, "task_broker: \"")
+	broker, _, _ = strings.Cut(broker, "\"")
+	config := configFile(t, text)
+	if r := ours(t, "-C", config, "task-type", "add", "load-x", "swh.x", "A loader"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	path := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(path, []byte("https://1\n\nhttps://2\nhttps://3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-x", path, "--threshold", "2", "--waiting-period", "0")
+	p.logs(t, "the queue is full")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var all []string
+	for end := time.Now().Add(30 * time.Second); len(all) < 3 && time.Now().Before(end); <-tick.C {
+		messages := taskMessages(t, broker, "swh.x")
+		if len(messages) > 2 {
+			t.Errorf("%d messages are in a queue for 2", len(messages))
+		}
+		all = append(all, messages...)
+	}
+	if len(all) != 3 {
+		t.Fatalf("sent %q", all)
+	}
+	err := <-p.done
+	p.done <- err
+	if err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(p.stdout.String(), "'queue': 'swh.x'}\n"); n != 3 {
+		t.Errorf("it says that %d were sent:\n%s", n, p.stdout.String())
+	}
+}
