@@ -20,7 +20,7 @@ PACKAGES  ?= ./...
 BENCH     ?= .
 BENCHTIME ?= 1x
 
-.PHONY: help build test conformance bench demo demo-stop lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test conformance bench demo demo-stop deploy-check lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHOR
 
 demo-stop: ## Stop what `make demo KEEP=1` left running
 	@bin/demo -stop
+
+deploy-check: ## Check the Kubernetes manifests, dashboards and alerts of deploy/
+	@$(GO) sh -c 'cd deploy/check && go vet ./... && go test -count=1 ./...'
 
 lint: ## Look for mistakes: go vet and staticcheck
 	@$(GO) go vet ./...

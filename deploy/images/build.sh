@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds images of PostgreSQL, RabbitMQ and Kafka from Debian packages and Maven
-# artifacts, for tests on machines whose Docker can reach no registry. They take
-# the same settings as the official images; tests use them where those are
-# missing. Needs root (for debootstrap) and a Docker daemon.
+# Builds images of PostgreSQL, RabbitMQ, Kafka and Go from Debian packages, Maven
+# artifacts and the Go module proxy, for machines whose Docker can reach no
+# registry. They take the same settings as the official images; tests use them
+# where those are missing, and ../docker can be told to. Needs root (for
+# debootstrap) and a Docker daemon.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,16 +23,23 @@ if ! docker image inspect $base >/dev/null 2>&1; then
 	tar -C "$root" -c . | docker import - $base
 fi
 
+"$here/../local/install.sh" go
 "$here/../local/install.sh" kafka
-for service in postgres rabbitmq kafka; do
-	context=$here/$service
-	if [ $service = kafka ]; then
-		# The jars are not in the repository: send them along.
-		context=$(mktemp -d)
-		trap 'rm -rf "${root:-}" "$context"' EXIT
-		cp "$here/kafka/"* "$context/"
-		cp -R "$cache/kafka" "$context/libs"
-	fi
+PATH=$cache/go$(sed -n 's/^go //p' "$here/../../go.mod")/bin:$PATH
+contexts=$(mktemp -d)
+trap 'rm -rf "${root:-}" "$contexts"' EXIT
+for service in postgres rabbitmq kafka golang; do
+	context=$contexts/$service
+	cp -R "$here/$service" "$context"
+	# What is not in the repository is sent along.
+	case $service in
+	kafka) cp -R "$cache/kafka" "$context/libs" ;;
+	golang)
+		cp -R "$(go env GOROOT)" "$context/go"
+		(cd "$here/../.." && GOFLAGS=-modcacherw GOMODCACHE=$contexts/modules go mod download)
+		mv "$contexts/modules/cache/download" "$context/modules"
+		;;
+	esac
 	# The host's network: where there is no registry, there may be no bridge.
 	docker build --network host --build-arg BASE=$base \
 		-t "swh-scheduler-$service:local" "$context"

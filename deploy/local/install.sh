@@ -186,6 +186,9 @@ install_python() {
 need_tools() {
 	have git || echo git
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+	# Units, and alerts and dashboards, are checked by their own tools.
+	have systemd-analyze || echo systemd
+	have promtool || echo prometheus
 	# The race detector needs a C compiler.
 	if ! have gcc || [ ! -e /usr/include/stdlib.h ]; then echo gcc libc6-dev; fi
 }

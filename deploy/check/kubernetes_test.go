@@ -1,0 +1,194 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests are what `kubectl apply -k deploy/kubernetes` would send.
+type manifests struct {
+	deployments map[string]*appsv1.Deployment // by component
+	budgets     []*policyv1.PodDisruptionBudget
+	services    []*corev1.Service
+	jobs        []*batchv1.Job
+}
+
+// render has kustomize build the base, and reads each object as its type, with no
+// field that the type does not have.
+func render(t *testing.T) manifests {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := manifests{deployments: map[string]*appsv1.Deployment{}}
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(object metav1.Object) {
+			t.Helper()
+			if err := yaml.UnmarshalStrict(text, object); err != nil {
+				t.Errorf("%s %s: %v", resource.GetKind(), resource.GetName(), err)
+			}
+			if problems := validation.IsDNS1123Label(object.GetName()); len(problems) > 0 {
+				t.Errorf("%s: %v", object.GetName(), problems)
+			}
+		}
+		switch of := resource.GetApiVersion() + " " + resource.GetKind(); of {
+		case "apps/v1 Deployment":
+			d := new(appsv1.Deployment)
+			read(d)
+			m.deployments[strings.TrimPrefix(d.Name, "swh-scheduler-")] = d
+		case "policy/v1 PodDisruptionBudget":
+			b := new(policyv1.PodDisruptionBudget)
+			read(b)
+			m.budgets = append(m.budgets, b)
+		case "v1 Service":
+			s := new(corev1.Service)
+			read(s)
+			m.services = append(m.services, s)
+		case "batch/v1 Job":
+			j := new(batchv1.Job)
+			read(j)
+			m.jobs = append(m.jobs, j)
+		default:
+			t.Errorf("%s %s: a kind that this test knows nothing of", of, resource.GetName())
+		}
+	}
+	return m
+}
+
+// Every daemon has a deployment that runs the command of that name, is asked on its
+// metrics port whether it is alive and ready, asks for and is held to memory, and
+// takes its configuration from the secret.
+func TestDeployments(t *testing.T) {
+	t.Parallel()
+	m := render(t)
+	commands := map[string]string{
+		"runner": "start-runner", "runner-priority": "start-runner", "runner-first-visits": "start-runner-first-visits",
+		"listener": "start-listener", "recurrent": "schedule-recurrent", "journal-client": "journal-client", "rpc": "rpc-serve",
+	}
+	for name, command := range commands {
+		d := m.deployments[name]
+		if d == nil {
+			t.Errorf("%s has no deployment", name)
+			continue
+		}
+		pod := d.Spec.Template.Spec
+		if len(pod.Containers) != 1 || len(pod.Containers[0].Args) == 0 || pod.Containers[0].Args[0] != command {
+			t.Fatalf("%s does not run %s", name, command)
+		}
+		if !selects(t, d.Spec.Selector, d.Spec.Template.Labels) {
+			t.Errorf("%s does not select its own pods", name)
+		}
+		c := pod.Containers[0]
+		for path, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
+			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path || port(c, probe.HTTPGet.Port.String()) != 9090 {
+				t.Errorf("%s: probe of %s: %+v", name, path, probe)
+			}
+		}
+		if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("%s: resources %+v", name, c.Resources)
+		}
+		checkPod(t, name, pod)
+	}
+	if len(m.deployments) != len(commands) {
+		t.Errorf("%d deployments, want %d", len(m.deployments), len(commands))
+	}
+}
+
+// A deployment survives the draining of a node with all pods but one.
+func TestDisruptionBudgets(t *testing.T) {
+	t.Parallel()
+	m := render(t)
+	for name, d := range m.deployments {
+		n := 0
+		for _, b := range m.budgets {
+			if selects(t, b.Spec.Selector, d.Spec.Template.Labels) {
+				n++
+				if b.Spec.MaxUnavailable == nil || b.Spec.MaxUnavailable.IntValue() != 1 || *d.Spec.Replicas < 2 {
+					t.Errorf("%s: budget %+v for %d replicas", name, b.Spec, *d.Spec.Replicas)
+				}
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s has %d budgets, want 1", name, n)
+		}
+	}
+}
+
+// The service leads to the RPC's port, and the job migrates.
+func TestServiceAndJob(t *testing.T) {
+	t.Parallel()
+	m := render(t)
+	if len(m.services) != 1 || len(m.jobs) != 1 {
+		t.Fatalf("%d services and %d jobs, want one each", len(m.services), len(m.jobs))
+	}
+	s, rpc := m.services[0], m.deployments["rpc"].Spec.Template
+	if !selects(t, &metav1.LabelSelector{MatchLabels: s.Spec.Selector}, rpc.Labels) ||
+		port(rpc.Spec.Containers[0], s.Spec.Ports[0].TargetPort.String()) != 5008 {
+		t.Errorf("service %+v", s.Spec)
+	}
+	pod := m.jobs[0].Spec.Template.Spec
+	if !slices.Equal(pod.Containers[0].Args, []string{"migrate"}) || pod.RestartPolicy != corev1.RestartPolicyOnFailure {
+		t.Errorf("job %+v", pod)
+	}
+	checkPod(t, "migrate", pod)
+}
+
+// checkPod looks at what all pods have in common: nothing to gain for who breaks
+// in, and the configuration where the program looks for it.
+func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	c := pod.Containers[0]
+	s := c.SecurityContext
+	if p := pod.SecurityContext; p == nil || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || s == nil ||
+		*s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+		pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Errorf("%s is not confined: %+v %+v", name, p, s)
+	}
+	file := ""
+	for _, v := range c.Env {
+		if v.Name == "SWH_CONFIG_FILENAME" {
+			file = v.Value
+		}
+	}
+	if len(c.VolumeMounts) != 1 || len(pod.Volumes) != 1 || c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
+		pod.Volumes[0].Secret == nil || file != c.VolumeMounts[0].MountPath+"/scheduler.yml" {
+		t.Errorf("%s: configuration %q in %+v", name, file, c.VolumeMounts)
+	}
+}
+
+func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string) bool {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !s.Empty() && s.Matches(labels.Set(of))
+}
+
+// port is the number of a container's port.
+func port(c corev1.Container, name string) int32 {
+	for _, p := range c.Ports {
+		if p.Name == name || fmt.Sprint(p.ContainerPort) == name {
+			return p.ContainerPort
+		}
+	}
+	return 0
+}

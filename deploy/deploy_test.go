@@ -1,0 +1,112 @@
+// Package deploy_test holds the files beside it to what the program and the
+// services' own tools make of them.
+package deploy_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/config"
+)
+
+// Every configuration that is shipped can be used as it is, and warns of nothing.
+func TestConfigurations(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || (filepath.Base(filepath.Dir(path)) != "config" && entry.Name() != "scheduler.yml") || entry.IsDir() {
+			return err
+		}
+		found++
+		c, warnings, err := config.Load(path)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %v", path, err, warnings)
+		} else if c.Scheduler.DB == "" {
+			t.Errorf("%s names no database", path)
+		}
+		return nil
+	})
+	if err != nil || found < 3 {
+		t.Errorf("found %d configurations, %v", found, err)
+	}
+}
+
+// systemd finds nothing wrong with the units, and calls the daemons well confined:
+// an exposure of at most 1.5, where 0 is best and 10 worst.
+func TestSystemdUnits(t *testing.T) {
+	t.Parallel()
+	unit, err := os.ReadFile("systemd/swh-scheduler@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := os.ReadFile("systemd/swh-scheduler.target")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = "/usr/bin/swh-scheduler" // systemd looks whether it is there
+	if !strings.Contains(string(unit), "ExecStart="+program+" ") {
+		t.Fatalf("the unit does not start %s", program)
+	}
+	dir := t.TempDir()
+	instance := filepath.Join(dir, "swh-scheduler@runner.service")
+	for path, text := range map[string]string{
+		instance: strings.ReplaceAll(string(unit), program, "/bin/sh"),
+		filepath.Join(dir, "swh-scheduler.target"): string(target),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"verify", "--man=no", "--recursive-errors=one", instance},
+		{"security", "--no-pager", "--offline=yes", "--threshold=15", instance},
+	} {
+		cmd := exec.CommandContext(t.Context(), "systemd-analyze", args...)
+		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
+		out, err := cmd.CombinedOutput()
+		if err != nil || (args[0] == "verify" && len(out) > 0) {
+			t.Errorf("%s: %v\n%s", cmd, err, out)
+		}
+	}
+}
+
+// Each daemon's sample gives a command line that the program takes, and an address
+// of its own for metrics.
+func TestSystemdSamples(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "swh-scheduler")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "swh-scheduler/cmd/swh-scheduler").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	samples, err := filepath.Glob("systemd/env/*.env")
+	if err != nil || len(samples) == 0 {
+		t.Fatalf("found %d samples, %v", len(samples), err)
+	}
+	addresses := map[string]string{}
+	for _, sample := range samples {
+		text, err := os.ReadFile(sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		variables := map[string]string{}
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			variables[name] = strings.Trim(value, `"`)
+		}
+		address := variables["SWH_SCHEDULER_METRICS_ADDR"]
+		if other := addresses[address]; address == "" || other != "" {
+			t.Errorf("%s: metrics at %q, as %q", sample, address, other)
+		}
+		addresses[address] = sample
+		// --help makes it look at the options and end.
+		args := append(strings.Fields(variables["COMMAND"]), "--help")
+		out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "swh-scheduler "+args[0]) {
+			t.Errorf("%s: %q: %v\n%s", sample, args, err, out)
+		}
+	}
+}
