@@ -166,15 +166,15 @@ func (s *Store) MendGraphs(ctx context.Context) error {
 // is one, and says so.
 func (tx *Tx) forgetGraph(ctx context.Context) (bool, error) {
 	empty, err := tx.q.EmptyGraph(ctx)
-	if err != nil || len(empty) == 0 {
+	if err != nil || empty == 0 {
 		return false, err
 	}
-	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: empty[0], MaxTasks: forgetTasks})
+	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: empty, MaxTasks: forgetTasks})
 	if err != nil || n == forgetTasks {
 		return true, err
 	}
 	if _, err := tx.q.ForgetGone(ctx); err != nil {
 		return false, err
 	}
-	return true, tx.q.ForgetGraph(ctx, empty[0])
+	return true, tx.q.ForgetGraph(ctx, empty)
 }

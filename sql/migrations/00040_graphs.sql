@@ -161,14 +161,15 @@ with taken as (
   where ctid = any(array(select ctid from scheduler_go.graph_changes limit max_changes))
   returning task, after
 ), changed as materialized (
-  select c.task, c.after, case when t.id is null then not coalesce(g.completed, false) else t.status = 'disabled' end as failed
+  select c.task, c.after, case when t.id is null then not coalesce(g.completed, false) else t.status = 'disabled' end as failed,
+         coalesce(t.status in ('next_run_not_scheduled', 'next_run_scheduled'), false) as open
   from (select task, min(after) as after from taken group by task) c
   left join public.task t on t.id = c.task
   left join scheduler_go.graph_gone g on g.task = c.task and t.id is null
 ), share as materialized (
   select max_edges / greatest(count(*), 1) + 1 as edges from changed
 ), walked as materialized (
-  select c.task as depends_on, c.failed, e.task
+  select c.task as depends_on, c.failed, c.open, e.task
   from changed c cross join lateral (
     select e.task from scheduler_go.graph_edges e
     where e.depends_on = c.task and e.task > c.after
@@ -177,12 +178,34 @@ with taken as (
 ), left_over as (
   insert into scheduler_go.graph_changes (task, after)
   select depends_on, max(task) from walked group by depends_on having count(*) = (select edges from share)
-), found as (
-  insert into scheduler_go.graph_checks (task, failed_by)
-  select w.task, case when w.failed and not g.any_result then w.depends_on end
+), mattering as materialized (
+  select w.task, w.depends_on, w.failed and not g.any_result as failed,
+         -- It only has to watch another, which takes no look at the task itself.
+         g.watch = w.depends_on and w.task <> w.depends_on and not (w.failed and not g.any_result)
+           and not w.open and g.dependencies <= 100 as watch_next
   from walked w join scheduler_go.graph_tasks g on g.task = w.task
   where g.watch = w.depends_on or g.failed_by = w.depends_on
     or w.failed and not g.any_result and g.watch is not null
+), next_watches as materialized (
+  select m.task, m.depends_on, d.id
+  from mattering m cross join lateral (
+    select d.id
+    from scheduler_go.graph_edges e join public.task d on d.id = e.depends_on
+    where e.task = m.task and e.depends_on < m.depends_on and d.status in ('next_run_not_scheduled', 'next_run_scheduled')
+    order by e.depends_on desc limit 1
+    for share of d skip locked
+  ) d
+  where m.watch_next
+), moved as (
+  update scheduler_go.graph_tasks g set watch = n.id
+  from next_watches n
+  where g.task = n.task and g.watch = n.depends_on
+  returning g.task, n.depends_on
+), found as (
+  insert into scheduler_go.graph_checks (task, failed_by)
+  select m.task, case when m.failed then m.depends_on end
+  from mattering m
+  where (m.task, m.depends_on) not in (select task, depends_on from moved)
 )
 select count(*) from taken
 $$;
@@ -322,15 +345,54 @@ begin
   end loop;
 end
 $$;
+-- For now and then: each looks things up one by one, whatever the planner thinks of
+-- the size of the peer's table.
+create function scheduler_go.check_forgotten_graph_tasks() returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with forgotten as (
+  insert into scheduler_go.graph_checks (task)
+  select t.id
+  from public.task t
+  join scheduler_go.graph_tasks g on g.task = t.id
+  left join public.task w on w.id = g.watch
+  where t.next_run = scheduler_go.never() and t.status = 'next_run_not_scheduled'
+    and (w.id is null or w.status not in ('next_run_not_scheduled', 'next_run_scheduled'))
+  returning task
+)
+select count(*) from forgotten
+$$;
+
+create function scheduler_go.empty_graph() returns bigint
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+select s.id from scheduler_go.graphs s
+where 0 = (select count(*) from (
+    select from scheduler_go.graph_tasks g join public.task t on t.id = g.task
+    where g.graph = s.id limit 1) living)
+  and 0 = (select count(*) from (
+    select from scheduler_go.graph_tasks g
+    join scheduler_go.graph_edges e on e.depends_on = g.task
+    join public.task t on t.id = e.task
+    where g.graph = s.id limit 1) dependents)
+order by s.id limit 1
+$$;
 -- +goose StatementEnd
+comment on function scheduler_go.check_forgotten_graph_tasks() is
+  'Has the waiting tasks looked at whose watched dependency has ended, was deleted, or is missing; how many';
+comment on function scheduler_go.empty_graph() is 'A graph of which no task is left, and for whose tasks none waits; or null';
 comment on function scheduler_go.spread_graph_changes(bigint, bigint) is
-  'Takes some changes of tasks and has the dependents that they matter to looked at, a share of max_edges each; how many changes it took. The caller holds the lock of graphs';
+  'Takes some changes of tasks and has the dependents that they matter to watch another dependency, or if that is not all, looked at, a share of max_edges each; how many changes it took. The caller holds the lock of graphs';
 comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) is
   'Looks at some tasks of graphs that wait: releases those whose dependencies have ended, disables those that can never run, has the others watch a dependency, and puts off those that others hold locked. The caller holds the lock of graphs';
 
 -- +goose Down
 drop trigger scheduler_go_graph_change on task;
 drop trigger scheduler_go_graph_deletion on task;
+drop function scheduler_go.empty_graph();
+drop function scheduler_go.check_forgotten_graph_tasks();
 drop function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz);
 drop function scheduler_go.spread_graph_changes(bigint, bigint);
 drop function scheduler_go.note_graph_deletion();

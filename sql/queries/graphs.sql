@@ -40,14 +40,8 @@ select pg_notify('scheduler_go_graph', '');
 
 -- CheckForgotten has the waiting tasks looked at whose dependency ended without
 -- that being noted: while triggers were off, say. It reads all that wait.
--- name: CheckForgotten :execrows
-insert into scheduler_go.graph_checks (task)
-select t.id
-from task t
-join scheduler_go.graph_tasks g on g.task = t.id
-left join task w on w.id = g.watch
-where t.next_run = scheduler_go.never() and t.status = 'next_run_not_scheduled'
-  and (w.id is null or w.status not in ('next_run_not_scheduled', 'next_run_scheduled'));
+-- name: CheckForgotten :one
+select scheduler_go.check_forgotten_graph_tasks();
 
 -- Submitting: the tasks have numbers before they are there, dependencies lower
 -- ones than their dependents.
@@ -209,17 +203,10 @@ select count(distinct r.task) from scheduler_go.graph_tasks g
 join task_run r on r.task = g.task
 where g.graph = @graph and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost');
 
--- EmptyGraph is a graph of which no task is left, and for whose tasks none waits.
--- name: EmptyGraph :many
-select s.id from scheduler_go.graphs s
-where not exists (
-  select from scheduler_go.graph_tasks g join task t on t.id = g.task where g.graph = s.id)
-and not exists (
-  select from scheduler_go.graph_tasks g
-  join scheduler_go.graph_edges e on e.depends_on = g.task
-  join task t on t.id = e.task
-  where g.graph = s.id)
-order by s.id limit 1;
+-- EmptyGraph is a graph of which no task is left, and for whose tasks none waits;
+-- 0 if there is none.
+-- name: EmptyGraph :one
+select coalesce(scheduler_go.empty_graph(), 0)::bigint;
 
 -- ForgetGraphTasks deletes what is kept of some tasks of a graph.
 -- name: ForgetGraphTasks :execrows

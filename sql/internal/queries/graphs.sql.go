@@ -63,24 +63,17 @@ func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) 
 	return result.RowsAffected(), nil
 }
 
-const checkForgotten = `-- name: CheckForgotten :execrows
-insert into scheduler_go.graph_checks (task)
-select t.id
-from task t
-join scheduler_go.graph_tasks g on g.task = t.id
-left join task w on w.id = g.watch
-where t.next_run = scheduler_go.never() and t.status = 'next_run_not_scheduled'
-  and (w.id is null or w.status not in ('next_run_not_scheduled', 'next_run_scheduled'))
+const checkForgotten = `-- name: CheckForgotten :one
+select scheduler_go.check_forgotten_graph_tasks()
 `
 
 // CheckForgotten has the waiting tasks looked at whose dependency ended without
 // that being noted: while triggers were off, say. It reads all that wait.
 func (q *Queries) CheckForgotten(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, checkForgotten)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, checkForgotten)
+	var check_forgotten_graph_tasks int64
+	err := row.Scan(&check_forgotten_graph_tasks)
+	return check_forgotten_graph_tasks, err
 }
 
 const checkTasks = `-- name: CheckTasks :exec
@@ -146,37 +139,17 @@ func (q *Queries) CreateGraphTasks(ctx context.Context, arg CreateGraphTasksPara
 	return err
 }
 
-const emptyGraph = `-- name: EmptyGraph :many
-select s.id from scheduler_go.graphs s
-where not exists (
-  select from scheduler_go.graph_tasks g join task t on t.id = g.task where g.graph = s.id)
-and not exists (
-  select from scheduler_go.graph_tasks g
-  join scheduler_go.graph_edges e on e.depends_on = g.task
-  join task t on t.id = e.task
-  where g.graph = s.id)
-order by s.id limit 1
+const emptyGraph = `-- name: EmptyGraph :one
+select coalesce(scheduler_go.empty_graph(), 0)::bigint
 `
 
-// EmptyGraph is a graph of which no task is left, and for whose tasks none waits.
-func (q *Queries) EmptyGraph(ctx context.Context) ([]int64, error) {
-	rows, err := q.db.Query(ctx, emptyGraph)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// EmptyGraph is a graph of which no task is left, and for whose tasks none waits;
+// 0 if there is none.
+func (q *Queries) EmptyGraph(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, emptyGraph)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const forgetGone = `-- name: ForgetGone :execrows
