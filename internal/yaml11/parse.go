@@ -11,7 +11,8 @@ import (
 )
 
 // maxNodes bounds a document with its aliases followed: far above any file a
-// person writes, far below what would exhaust memory.
+// person writes, far below what would exhaust memory. One that is larger by itself
+// may have a node a byte, which only aliases exceed.
 const maxNodes = 100_000
 
 // Parse reads the only document of text. The root is nil when there is none
@@ -33,7 +34,7 @@ func Parse(text []byte) (*yaml.Node, error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, withoutContent(err, text)
 	}
-	budget := maxNodes
+	budget := max(maxNodes, len(text))
 	return follow(document.Content[0], &budget, map[*yaml.Node]bool{})
 }
 

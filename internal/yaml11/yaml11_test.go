@@ -156,3 +156,13 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+// A large document is read as any other: only aliases make one grow beyond
+// measure.
+func TestLargeDocument(t *testing.T) {
+	const n = 200_000
+	root, err := Parse([]byte(strings.Repeat("- x\n", n)))
+	if err != nil || len(root.Content) != n {
+		t.Errorf("%v", err)
+	}
+}

@@ -379,7 +379,33 @@ where 0 = (select count(*) from (
     where g.graph = s.id limit 1) dependents)
 order by s.id limit 1
 $$;
+
+create function scheduler_go.retry_graph_tasks(in_graph bigint, after bigint, max_tasks bigint) returns setof bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with failed as materialized (
+  select t.id, tt.num_retries
+  from scheduler_go.graph_tasks g
+  join public.task t on t.id = g.task
+  join public.task_type tt on tt.type = t.type
+  where g.graph = in_graph and g.task > after and t.status = 'disabled' and g.reason is distinct from 'dependency'
+  order by g.task limit max_tasks
+  for no key update of t
+), undated as (
+  update scheduler_go.graph_tasks g set deadline = null
+  from failed where g.task = failed.id and g.reason = 'deadline'
+), checks as (
+  insert into scheduler_go.graph_checks (task) select id from failed
+)
+update public.task t
+set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
+from failed where t.id = failed.id
+returning t.id
+$$;
 -- +goose StatementEnd
+comment on function scheduler_go.retry_graph_tasks(bigint, bigint, bigint) is
+  'Takes up again some tasks of a graph that have failed, after one: as waiting, to be looked at; which. The caller holds the lock of graphs';
 comment on function scheduler_go.check_forgotten_graph_tasks() is
   'Has the waiting tasks looked at whose watched dependency has ended, was deleted, or is missing; how many';
 comment on function scheduler_go.empty_graph() is 'A graph of which no task is left, and for whose tasks none waits; or null';
@@ -391,6 +417,7 @@ comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz)
 -- +goose Down
 drop trigger scheduler_go_graph_change on task;
 drop trigger scheduler_go_graph_deletion on task;
+drop function scheduler_go.retry_graph_tasks(bigint, bigint, bigint);
 drop function scheduler_go.empty_graph();
 drop function scheduler_go.check_forgotten_graph_tasks();
 drop function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz);

@@ -114,24 +114,7 @@ update scheduler_go.graphs set cancelled = null where id = @graph;
 -- RetryGraphTasks takes up again some tasks of a graph that have failed, from one
 -- on: as waiting, to be looked at. Those that failed by a dependency follow it.
 -- name: RetryGraphTasks :many
-with failed as materialized (
-  select t.id, tt.num_retries
-  from scheduler_go.graph_tasks g
-  join task t on t.id = g.task
-  join task_type tt on tt.type = t.type
-  where g.graph = @graph and g.task > @after and t.status = 'disabled' and g.reason is distinct from 'dependency'
-  order by t.id limit @max_tasks
-  for no key update of t
-), undated as (
-  update scheduler_go.graph_tasks g set deadline = null
-  from failed where g.task = failed.id and g.reason = 'deadline'
-), checks as (
-  insert into scheduler_go.graph_checks (task) select id from failed
-)
-update task t
-set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
-from failed where t.id = failed.id
-returning t.id;
+select scheduler_go.retry_graph_tasks(@graph::bigint, @after::bigint, @max_tasks::bigint)::bigint as id;
 
 -- ReleaseTask lets a waiting task run at once, whatever it waits for.
 -- name: ReleaseTask :execrows

@@ -582,30 +582,13 @@ func (q *Queries) ReleaseTask(ctx context.Context, arg ReleaseTaskParams) (int64
 }
 
 const retryGraphTasks = `-- name: RetryGraphTasks :many
-with failed as materialized (
-  select t.id, tt.num_retries
-  from scheduler_go.graph_tasks g
-  join task t on t.id = g.task
-  join task_type tt on tt.type = t.type
-  where g.graph = $1 and g.task > $2 and t.status = 'disabled' and g.reason is distinct from 'dependency'
-  order by t.id limit $3
-  for no key update of t
-), undated as (
-  update scheduler_go.graph_tasks g set deadline = null
-  from failed where g.task = failed.id and g.reason = 'deadline'
-), checks as (
-  insert into scheduler_go.graph_checks (task) select id from failed
-)
-update task t
-set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
-from failed where t.id = failed.id
-returning t.id
+select scheduler_go.retry_graph_tasks($1::bigint, $2::bigint, $3::bigint)::bigint as id
 `
 
 type RetryGraphTasksParams struct {
 	Graph    int64
 	After    int64
-	MaxTasks int32
+	MaxTasks int64
 }
 
 // RetryGraphTasks takes up again some tasks of a graph that have failed, from one
