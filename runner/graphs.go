@@ -15,9 +15,9 @@ const (
 	graphRounds = 10
 	// mendPeriod is how often waiting tasks are looked for that nothing wakes.
 	mendPeriod = 10 * time.Minute
-	// locksWait is how long others are given to end the transactions that hold
-	// the rows of tasks that are to be released.
-	locksWait = 100 * time.Millisecond
+	// othersWait is how long others are given to end their transactions, which
+	// drain graphs too or hold the rows of tasks that are to be released.
+	othersWait = 100 * time.Millisecond
 )
 
 // graphs does what there is to do for graphs of tasks, before a pass claims what
@@ -46,7 +46,7 @@ func (r *Runner) graphs(ctx context.Context) (daemon.Result, error) {
 	}
 	result := daemon.Result{Again: round.More}
 	if round.Waits {
-		result.Next = min(r.Period, locksWait)
+		result.Next = min(r.Period, othersWait)
 	}
 	return result, nil
 }

@@ -68,22 +68,23 @@ type GraphRound struct {
 	Released int64 // tasks that may run now
 	Failed   int64 // tasks that never will
 	More     bool  // there is more to do at once
-	Waits    bool  // there is more to do when somebody's locks are gone
+	Waits    bool  // there is more to do when others have ended their transactions
 }
 
 // DrainGraphs does a part of what there is to do for graphs at a moment: it
 // releases tasks whose dependencies have ended, and disables those that can
-// never run. It does nothing while somebody else is at it.
+// never run. While somebody else is at it, it only waits.
 func (s *Store) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
 	var round GraphRound
 	pending, err := s.q.GraphsPending(ctx, now)
 	if err == nil && pending {
 		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 			locked, err := tx.q.TryLockGraphs(ctx)
-			if err != nil || !locked {
-				return err
+			if err == nil && locked {
+				round, err = tx.drainGraphs(ctx, now)
+			} else {
+				round.Waits = true
 			}
-			round, err = tx.drainGraphs(ctx, now)
 			return err
 		})
 	}

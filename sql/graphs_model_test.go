@@ -3,6 +3,7 @@ package sql_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -294,16 +295,23 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 	return nil
 }
 
-// do lets everybody act at once, with two drains beside them, then drains what is
-// left.
+// do lets everybody act at once, with two drains beside them, of which one crashes
+// now and then, and drains what is left.
 func (w *graphWorld) do(t *rapid.T, acts []func(context.Context) error) {
 	ctx := context.Background()
 	done := make(chan struct{})
 	var drains, all errgroup.Group
-	for range 2 {
+	for i := range 2 {
 		drains.Go(func() error {
-			for {
-				if _, err := w.store.DrainGraphs(ctx, w.now); err != nil {
+			for n := 0; ; n++ {
+				// One is often cut off in the middle of a round.
+				ctx, cancel := ctx, context.CancelFunc(func() {})
+				if i == 1 && n%3 == 2 {
+					ctx, cancel = context.WithTimeout(ctx, rand.N(4*time.Millisecond))
+				}
+				_, err := w.store.DrainGraphs(ctx, w.now)
+				cancel()
+				if err != nil && ctx.Err() == nil {
 					return err
 				}
 				select {

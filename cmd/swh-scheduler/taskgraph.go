@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"swh-scheduler/internal/daemon"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql"
@@ -267,13 +268,22 @@ func afterwards(ctx context.Context, store *sql.Store, graph int64, what string)
 	return graphLine(g), fmt.Sprintf("%s %d: %s\n", what, graph, graphCounts(g)), nil
 }
 
+// settleGraphs leaves to a runner what others keep from being done now.
 func settleGraphs(ctx context.Context, store *sql.Store) error {
-	for {
+	const tries, wait = 50, 100 * time.Millisecond
+	for waited := 0; waited < tries; {
 		round, err := store.DrainGraphs(ctx, time.Now())
-		if err != nil || !round.More {
+		if err == nil && round.Waits && !round.More {
+			waited++
+			err = daemon.Sleep(ctx, wait)
+		} else if err == nil && !round.More {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func newGraphRelease(a *app) *cobra.Command {

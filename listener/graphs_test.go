@@ -1,0 +1,114 @@
+package listener
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// joined submits tasks named by prefix and number from 0, each with a run that
+// was sent, and one that depends on all of them.
+func joined(t testing.TB, db *database, store *sql.Store, prefix string, n int) sql.SubmittedGraph {
+	t.Helper()
+	g := sql.NewGraph{}
+	join := sql.NewGraphTask{Name: "join", Type: "good"}
+	for i := range n {
+		g.Tasks = append(g.Tasks, sql.NewGraphTask{Name: name(prefix, i), Type: "good"})
+		join.DependsOn = append(join.DependsOn, i)
+	}
+	g.Tasks = append(g.Tasks, join)
+	submitted, err := store.SubmitGraph(t.Context(), g, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.exec(t, `with sent as (update task set status = 'next_run_scheduled' where id = any($1))
+		insert into task_run (task, backend_id, scheduled)
+		select id, $2 || '-' || (n - 1), now() from unnest($1::bigint[]) with ordinality u(id, n)`, submitted.Tasks[:n], prefix)
+	return submitted
+}
+
+// drainGraphs releases what can be, until the test ends, as a runner does.
+func drainGraphs(t testing.TB, store *sql.Store) {
+	t.Helper()
+	stop := make(chan struct{})
+	var drain errgroup.Group
+	drain.Go(func() error {
+		for {
+			if _, err := store.DrainGraphs(t.Context(), time.Now()); err != nil && t.Context().Err() == nil {
+				return err
+			}
+			select {
+			case <-stop:
+				return nil
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		if err := drain.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// With graphs, four listeners that each hear a part of what is about a run, some
+// of it again after a commit whose acknowledgement was lost, release what waits
+// when the last run has ended, once, and leave nothing to do.
+func TestListenersReleaseJoinsOnce(t *testing.T) {
+	t.Parallel()
+	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	store := openStore(t, db.dsn)
+	db.exec(t, `create table releases (task bigint);
+		create function note_release() returns trigger language plpgsql as $$
+		begin insert into public.releases values (new.id); return null; end $$;
+		create trigger note_release after update of next_run on task for each row
+		when (old.next_run = scheduler_go.never() and new.next_run <> old.next_run) execute function note_release()`)
+	const n = 1500
+	var graphs []sql.SubmittedGraph
+	x := newExchange(t, broker.URL)
+	source := &deaf{Source: consumer(t, broker.URL)}
+	stopDeaf := start(t, newTestListener(t, source, openStore(t, db.dsn)))
+	for range 3 {
+		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
+	}
+	drainGraphs(t, store)
+	for i := range 3 {
+		prefix := fmt.Sprintf("run%d", i)
+		graphs = append(graphs, joined(t, db, store, prefix, n))
+		// Each message twice: as likely as not at different listeners.
+		var bodies [][]byte
+		for _, body := range streams(t, prefix, n) {
+			bodies = append(bodies, body, body)
+		}
+		x.publish(t, bodies...)
+	}
+	eventually(t, "the deaf listener has heard something", func() bool { return source.lost.Load() > 0 })
+	stopDeaf() // what it held comes again, to the others
+	for _, g := range graphs {
+		eventually(t, "the join is released", func() bool {
+			s, err := store.Graph(t.Context(), g.ID)
+			return err == nil && s.Completed == n && s.Ready == 1
+		})
+	}
+	eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
+	count := func(query string) (n int) {
+		t.Helper()
+		if err := db.pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	eventually(t, "no notes are left", func() bool {
+		return count(`select (select count(*) from scheduler_go.graph_changes) + (select count(*) from scheduler_go.graph_checks)`) == 0
+	})
+	joins, releases := count("select count(distinct task) from releases"), count("select count(*) from releases")
+	if joins != len(graphs) || releases != len(graphs) {
+		t.Errorf("%d joins were released %d times, want %d", joins, releases, len(graphs))
+	}
+}
