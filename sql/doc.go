@@ -32,9 +32,10 @@
 // taken in one order, so that no two programs wait for each other:
 //
 //  1. the advisory lock of a queue ([Tx.LockQueue]), of a visit type, of candidates,
-//     in this order,
+//     of graphs, in this order,
 //  2. rows of task_run, by id,
-//  3. rows of task, by id (a claim waits for none: it skips locked ones),
+//  3. rows of task, by id (a claim waits for none: it skips locked ones, and so does
+//     the drain of graphs), each before its row of graph_tasks,
 //  4. rows of origin_visit_stats, by URL and visit type,
 //  5. rows of listed_origins, by lister, URL and visit type,
 //  6. rows of the outbox, by id (a delivery skips locked ones).
