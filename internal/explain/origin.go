@@ -1,0 +1,268 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// Origin is what is known of an origin that a lister lists, or of one that is
+// only known from its visits.
+type Origin struct {
+	URL, VisitType string
+	Listed         *scheduler.ListedOrigin // nil: no lister lists it
+	Lister         scheduler.Lister        // if it is listed
+	Stats          *scheduler.VisitStats   // nil: it was never scheduled nor visited
+	Loader         *scheduler.TaskType     // nil: nothing visits origins of this type
+	Message        *sql.WaitingMessage     // of its visit, if it is still in the outbox
+	Queue          Queue
+	Policies       []Policy // of its visit type
+	Schedulers     int      // connections of schedule-recurrent
+}
+
+// Policy is one of the policies by which origins of a visit type are picked.
+type Policy struct {
+	scheduler.WeightedPolicy
+	Place    int // of the origin among those that are picked next, from 1 on; 0: not among them
+	Searched int // how many were looked at
+}
+
+// recurrentRefill is the part of a queue that must be free for visits to be sent.
+const recurrentRefill = 0.05
+
+// cooling is a cooldown that keeps an origin from being visited.
+type cooling struct {
+	why   string
+	until time.Time
+}
+
+// coolings are the cooldowns of an origin that are not over yet, by the rules of
+// grab_next_visits.
+func coolings(c scheduler.Cooldowns, s *scheduler.VisitStats, now time.Time) []cooling {
+	if s == nil {
+		return nil
+	}
+	var all []cooling
+	add := func(cooldown time.Duration, from *time.Time, why string) {
+		if cooldown != 0 && from != nil && !from.Add(cooldown).Before(now) {
+			all = append(all, cooling{why, from.Add(cooldown)})
+		}
+	}
+	add(c.Absolute, s.LastScheduled, fmt.Sprintf("it was scheduled less than %s ago (absolute cooldown)", Roughly(c.Absolute)))
+	if s.LastScheduled != nil && (s.LastVisit == nil || !s.LastScheduled.Before(*s.LastVisit)) {
+		add(c.Scheduled, s.LastScheduled, fmt.Sprintf("it was scheduled less than %s ago and nothing is known of that visit yet (scheduled cooldown)", Roughly(c.Scheduled)))
+	}
+	switch s.LastVisitStatus {
+	case scheduler.VisitFailed:
+		add(c.Failed, s.LastVisit, fmt.Sprintf("its last visit failed less than %s ago (failed cooldown)", Roughly(c.Failed)))
+	case scheduler.VisitNotFound:
+		add(c.NotFound, s.LastVisit, fmt.Sprintf("its last visit did not find it, less than %s ago (not found cooldown)", Roughly(c.NotFound)))
+	}
+	return all
+}
+
+// outside says why an origin is none that a policy picks, or "".
+func outside(p scheduler.VisitPolicy, o scheduler.ListedOrigin, s *scheduler.VisitStats) string {
+	var none scheduler.VisitStats
+	if s == nil {
+		s = &none
+	}
+	loaded := s.LastSnapshot != nil
+	changed := o.LastUpdate != nil && s.LastSuccessful != nil && o.LastUpdate.After(*s.LastSuccessful)
+	switch p {
+	case scheduler.StopAfterSuccess:
+		if s.LastVisitStatus == scheduler.VisitSuccessful {
+			return "picks origins until a visit has succeeded, and one has"
+		}
+	case scheduler.NeverVisitedOldestUpdateFirst:
+		switch {
+		case loaded:
+			return "picks origins that were never loaded, and this one was"
+		case o.LastUpdate == nil:
+			return "picks origins whose lister tells when they changed last, and of this one it doesn't"
+		}
+	case scheduler.AlreadyVisitedOrderByLag:
+		switch {
+		case !loaded:
+			return "picks origins that were loaded before, and this one wasn't"
+		case !changed:
+			return "picks origins that changed since their last successful visit, and this one didn't, as far as its lister knows"
+		}
+	case scheduler.OriginsWithoutLastUpdate:
+		if o.LastUpdate != nil {
+			return "picks origins whose lister doesn't tell when they changed last, and of this one it does"
+		}
+	case scheduler.OthersByVisitTarget:
+		switch {
+		case o.LastUpdate == nil:
+			return "picks origins whose lister tells when they changed last, and of this one it doesn't"
+		case !loaded:
+			return "picks origins that were loaded before, and this one wasn't"
+		case changed:
+			return "picks origins that did not change since their last successful visit, and this one did"
+		}
+	}
+	return ""
+}
+
+// Explain says why the origin has not been scheduled at now. Dates are in zone.
+func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
+	e := &Explanation{now: now, zone: zone}
+	e.Subject = fmt.Sprintf("Origin %s (%s)", o.URL, o.VisitType)
+	if o.Listed != nil {
+		e.Subject += fmt.Sprintf(", listed by %s", listerName(o.Lister))
+	}
+	switch {
+	case o.Message != nil:
+		e.Summary = "Its visit is scheduled, but the message has not been sent yet."
+		e.describeMessage(*o.Message)
+	case o.Listed == nil:
+		e.Summary = "No lister lists it, so that no visit of it is scheduled."
+		o.describeVisits(e)
+	case o.Loader == nil:
+		e.Summary = fmt.Sprintf("There is no task type %s, so that nothing visits origins of its type.", scheduler.LoaderTaskType(o.VisitType))
+		o.describeVisits(e)
+	case !o.Listed.Enabled:
+		o.isDisabled(e)
+	case len(o.Policies) == 0:
+		e.Summary = "The configuration has no scheduling policy for its visit type."
+		o.describeVisits(e)
+	default:
+		o.byPolicies(e)
+	}
+	return *e
+}
+
+func listerName(l scheduler.Lister) string {
+	if l.InstanceName == "" {
+		return l.Name
+	}
+	return fmt.Sprintf("%s (%s)", l.Name, l.InstanceName)
+}
+
+func (o Origin) isDisabled(e *Explanation) {
+	e.Summary = "It is disabled: no visit of it is scheduled until its lister sees it again."
+	e.because("Its lister saw it last at %s.", e.at(o.Listed.LastSeen))
+	o.describeVisits(e)
+	const limit = 3
+	if s := o.Stats; s != nil && s.SuccessiveVisits >= limit && (s.LastVisitStatus == scheduler.VisitFailed || s.LastVisitStatus == scheduler.VisitNotFound) {
+		e.because("Its last %d visits ended so: %d in a row disable an origin.", s.SuccessiveVisits, limit)
+	} else {
+		e.because("Its lister recorded it so, or a program did on its behalf.")
+	}
+}
+
+// describeVisits tells of the visits that are known.
+func (o Origin) describeVisits(e *Explanation) {
+	s := o.Stats
+	if s == nil {
+		e.because("It has never been scheduled nor visited.")
+		return
+	}
+	if s.LastVisit != nil {
+		e.because("Its last visit, at %s, was %s.", e.at(*s.LastVisit), s.LastVisitStatus)
+	} else {
+		e.because("No visit of it is known.")
+	}
+	if s.LastScheduled != nil && (s.LastVisit == nil || s.LastScheduled.After(*s.LastVisit)) {
+		e.because("It was scheduled at %s.", e.at(*s.LastScheduled))
+	}
+}
+
+// byPolicies says what each policy makes of the origin.
+func (o Origin) byPolicies(e *Explanation) {
+	var ready, cooling []string
+	for _, p := range o.Policies {
+		name := string(p.Filter.Policy)
+		if why := outside(p.Filter.Policy, *o.Listed, o.Stats); why != "" {
+			e.because("Policy %s %s.", name, why)
+			continue
+		}
+		waits := coolings(p.Filter.Cooldowns, o.Stats, e.now)
+		until := e.now
+		for _, w := range waits {
+			e.because("Policy %s leaves it alone until %s: %s.", name, e.at(w.until), w.why)
+			if w.until.After(until) {
+				until = w.until
+			}
+		}
+		if e.When == nil || until.Before(*e.When) {
+			e.When = &until
+		}
+		if waits != nil {
+			cooling = append(cooling, name)
+			continue
+		}
+		ready = append(ready, name)
+		e.because("Policy %s, which has weight %v of its visit type's, can pick it: %s.", name, p.Weight, p.place())
+	}
+	o.describeVisits(e)
+	switch {
+	case ready != nil:
+		e.Summary = "It can be picked for a visit now."
+		e.describeQueue(o.Queue, recurrentRefill)
+		if o.Schedulers == 0 {
+			e.because("No schedule-recurrent of this program is connected to the database now.")
+		}
+	case cooling != nil:
+		e.Summary = fmt.Sprintf("It is cooling down, and can be picked for a visit from %s on.", e.at(*e.When))
+	default:
+		e.Summary = "No policy of its visit type picks it."
+	}
+	o.firstVisits(e)
+}
+
+func (p Policy) place() string {
+	sampled := ""
+	if p.Filter.TableSample > 0 {
+		sampled = fmt.Sprintf(", where %v%% of the table's pages that are drawn anew each time have it", p.Filter.TableSample)
+	}
+	if p.Place > 0 {
+		return fmt.Sprintf("it is number %d in the policy's order%s", p.Place, sampled)
+	}
+	return fmt.Sprintf("more than %d origins are before it in the policy's order%s", p.Searched, sampled)
+}
+
+// firstVisits tells of the queue that a lister's first visits have.
+func (o Origin) firstVisits(e *Explanation) {
+	l := o.Lister
+	never := o.Stats == nil || o.Stats.LastScheduled == nil
+	if never && l.FirstVisitsQueuePrefix != nil && l.FirstVisitsScheduledAt == nil {
+		when := "once a listing has finished"
+		if l.LastListingFinishedAt != nil {
+			when = "as its queue has room"
+		}
+		e.because("Its lister has a queue for first visits (%s:%s): start-runner-first-visits sends it there %s.", *l.FirstVisitsQueuePrefix, o.Loader.BackendName, when)
+	}
+}
+
+// Deepest is the largest n such that looking at the first n origins of a policy is
+// cheap.
+const Deepest = 10_000
+
+// Find sets the origin's place among the origins that a policy picks next.
+func (p *Policy) Find(next []scheduler.ListedOrigin, url string) {
+	p.Searched = len(next)
+	p.Place = 1 + slices.IndexFunc(next, func(o scheduler.ListedOrigin) bool { return o.URL == url })
+}
+
+// Expand replaces the policy pools by the four that it stands for, as if each had
+// the same share of the slots: what they really have depends on the origins.
+func Expand(policies []scheduler.WeightedPolicy) []scheduler.WeightedPolicy {
+	if len(policies) != 1 || policies[0].Filter.Policy != scheduler.Pools {
+		return policies
+	}
+	var all []scheduler.WeightedPolicy
+	for _, p := range []scheduler.VisitPolicy{
+		scheduler.OriginsWithoutLastUpdate, scheduler.NeverVisitedOldestUpdateFirst,
+		scheduler.AlreadyVisitedOrderByLag, scheduler.OthersByVisitTarget,
+	} {
+		w := scheduler.WeightedPolicy{Weight: policies[0].Weight / 4, Filter: policies[0].Filter}
+		w.Filter.Policy = p
+		all = append(all, w)
+	}
+	return all
+}

@@ -1,0 +1,214 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// Task is what is known of a task.
+type Task struct {
+	Task    scheduler.Task
+	Type    scheduler.TaskType
+	LastRun *scheduler.TaskRun  // nil: it never ran
+	Message *sql.WaitingMessage // of the last run, if it is still in the outbox
+	Queue   Queue
+	Ahead   int // ready tasks that are taken before it
+	// AheadLimit is up to where Ahead was counted.
+	AheadLimit int
+	Graph      *sql.GraphTask   // nil: it is in none
+	WaitsFor   []sql.Dependency // of the graph
+	LostAfter  time.Duration    // 0: silent runs are not given up
+	Runners    int              // connections of start-runner
+}
+
+// runnerRefill is the part of a queue that must be free for a runner to fill it.
+const runnerRefill = 0.2
+
+// Explain says why the task has not been scheduled at now. Dates are in zone.
+func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
+	e := &Explanation{now: now, zone: zone}
+	e.Subject = fmt.Sprintf("Task %d (%s, %s)", t.Task.ID, t.Task.Type, t.Task.Policy)
+	switch {
+	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == sql.GraphWaiting:
+		t.waitsInGraph(e)
+	case t.Graph != nil && !t.Graph.State.Open() && t.Task.Status == scheduler.TaskDisabled:
+		t.neverInGraph(e)
+	case t.Task.Status == scheduler.TaskDisabled:
+		e.Summary = "It is disabled: nothing sends it."
+		t.describeLastRun(e)
+		t.respawn(e)
+	case t.Task.Status == scheduler.TaskCompleted:
+		e.Summary = "It is completed: a task with the policy oneshot runs once."
+		t.describeLastRun(e)
+		t.respawn(e)
+	case t.Task.Status == scheduler.TaskScheduled:
+		t.isScheduled(e)
+	case t.Task.NextRun.After(now):
+		t.isToRunLater(e)
+	default:
+		t.isReady(e)
+	}
+	return *e
+}
+
+func (t Task) respawn(e *Explanation) {
+	e.because("To run it again: swh-scheduler task respawn %d", t.Task.ID)
+}
+
+func (t Task) waitsInGraph(e *Explanation) {
+	e.Summary = fmt.Sprintf("It waits for other tasks of graph %d, where it is called %s.", t.Graph.Graph, t.Graph.Name)
+	for _, d := range t.WaitsFor {
+		name := ""
+		if d.Name != "" {
+			name = fmt.Sprintf(" (%s of graph %d)", d.Name, d.Graph)
+		}
+		if d.ID == t.Task.ID {
+			e.because("It is to be released by hand: swh-scheduler task graph release %d", d.ID)
+		} else {
+			e.because("It waits for task %d%s, which is %s.", d.ID, name, d.Status)
+		}
+	}
+	if t.Graph.Deadline != nil {
+		e.because("If it still waits at %s, it never runs.", e.at(*t.Graph.Deadline))
+	}
+}
+
+func (t Task) neverInGraph(e *Explanation) {
+	e.Summary = fmt.Sprintf("It will not run: in graph %d, where it is called %s, its state is %s.", t.Graph.Graph, t.Graph.Name, t.Graph.State)
+	if t.Graph.FailedBy != nil {
+		e.because("It depends on task %d, which failed.", *t.Graph.FailedBy)
+	}
+	t.describeLastRun(e)
+	e.because("To take up again what failed of the graph: swh-scheduler task graph retry %d", t.Graph.Graph)
+}
+
+// describeLastRun tells of the last run, which may not have ended.
+func (t Task) describeLastRun(e *Explanation) {
+	r := t.LastRun
+	if r == nil {
+		e.because("It has never been sent.")
+		return
+	}
+	var details []string
+	if problem := metadataText(r, "error"); problem != "" {
+		details = append(details, problem)
+	}
+	text := fmt.Sprintf("Its last run is %s", r.Status)
+	if r.Ended != nil {
+		text = fmt.Sprintf("Its last run ended as %s at %s", r.Status, e.at(*r.Ended))
+	}
+	if details != nil {
+		text += ": " + strings.Join(details, "; ")
+	}
+	e.because("%s.", strings.TrimRight(text, "."))
+	if (r.Status == scheduler.RunFailed || r.Status == scheduler.RunLost) && t.Task.Status == scheduler.TaskDisabled && t.Task.RetriesLeft <= 0 {
+		e.because("It had no retries left, so that failure disabled it.")
+	}
+}
+
+// metadataText is a text of a run's metadata, "" if there is none.
+func metadataText(r *scheduler.TaskRun, key string) string {
+	var metadata map[string]any
+	if json.Unmarshal(r.Metadata, &metadata) != nil {
+		return ""
+	}
+	text, _ := metadata[key].(string)
+	return text
+}
+
+func (t Task) isScheduled(e *Explanation) {
+	r := t.LastRun
+	switch {
+	case r == nil:
+		e.Summary = "It is marked as scheduled, but no run of it is recorded."
+		e.because("Whoever took it (another scheduler, over RPC) has not said that it was sent.")
+		t.respawn(e)
+		return
+	case t.Message != nil:
+		e.Summary = "It is scheduled, but its message has not been sent yet."
+		e.describeMessage(*t.Message)
+		if t.Message.Attempts > 0 && t.Message.Again.After(e.now) {
+			e.When = &t.Message.Again
+		}
+		return
+	case r.Ended != nil:
+		e.Summary = "It is marked as scheduled, although its last run has ended."
+		t.describeLastRun(e)
+		t.respawn(e)
+		return
+	}
+	since := r.Scheduled
+	if r.Status == scheduler.RunStarted {
+		e.Summary = "A worker is at it."
+		if since = r.Started; since != nil {
+			e.because("It was started at %s.", e.at(*since))
+		}
+		if worker := metadataText(r, "worker"); worker != "" {
+			e.because("The worker is %s.", worker)
+		}
+	} else {
+		e.Summary = "It has been sent, and no worker has begun it."
+		if since != nil {
+			e.because("It was sent at %s.", e.at(*since))
+		}
+		e.describeQueue(t.Queue, runnerRefill)
+	}
+	switch {
+	case since == nil:
+	case t.LostAfter == 0:
+		e.because("Should its message or its worker have been lost, nothing gives it up: the configuration has no lost_after for its type.")
+	default:
+		e.because("If nothing is heard of it, it is given up at %s (lost_after), and tried again.", e.at(since.Add(t.LostAfter)))
+	}
+}
+
+func (t Task) isToRunLater(e *Explanation) {
+	e.Summary = fmt.Sprintf("It is to run at %s.", e.at(t.Task.NextRun))
+	e.When = &t.Task.NextRun
+	r := t.LastRun
+	if r == nil {
+		e.because("It has never been sent: that date is the one it was created with, or was given since.")
+		return
+	}
+	t.describeLastRun(e)
+	switch r.Status {
+	case scheduler.RunFailed, scheduler.RunLost:
+		e.because("It is tried again after a delay; %d more retries are left.", max(0, t.Task.RetriesLeft))
+	case scheduler.RunEventful, scheduler.RunUneventful:
+		if t.Task.CurrentInterval != nil {
+			e.because("Its interval is %s.", Roughly(*t.Task.CurrentInterval))
+		}
+	}
+}
+
+func (t Task) isReady(e *Explanation) {
+	e.Summary = fmt.Sprintf("It has been ready to run since %s.", e.at(t.Task.NextRun))
+	e.When = &e.now
+	if t.LastRun != nil {
+		t.describeLastRun(e)
+	}
+	runner := "start-runner"
+	if t.Task.Priority != "" {
+		runner = "start-runner --with-priority"
+		e.because("It has priority %s: only %s sends it.", t.Task.Priority, runner)
+	}
+	e.describeQueue(t.Queue, runnerRefill)
+	switch {
+	case t.Ahead == 0:
+		e.because("No other ready task of its type is taken before it.")
+	case t.Ahead >= t.AheadLimit:
+		e.because("More than %d ready tasks of its type are taken before it.", t.AheadLimit-1)
+	default:
+		e.because("%d ready tasks of its type are taken before it.", t.Ahead)
+	}
+	if t.Runners == 0 {
+		e.because("No start-runner of this program is connected to the database now.")
+	} else {
+		e.because("It is taken by a pass of %s that finds room for it in its queue.", runner)
+	}
+}
