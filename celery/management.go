@@ -202,3 +202,27 @@ func (m *management) trust(n node, secure bool) error {
 	transport.TLSClientConfig = config
 	return nil
 }
+
+// CheckManagement asks the management API once whether it knows the broker's
+// virtual host; one of the broker's addresses must do.
+func (q *QueueInspector) CheckManagement(ctx context.Context) error {
+	select {
+	case q.busy <- struct{}{}:
+		defer func() { <-q.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var problems []error
+	for _, n := range q.dialer.broker.nodes {
+		var vhost struct{ Name string }
+		err := q.management.get(ctx, n, &vhost, nil, "vhosts", n.vhost)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errNotFound):
+			err = fmt.Errorf("management API: it knows no virtual host %q", n.vhost)
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}

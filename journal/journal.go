@@ -227,7 +227,7 @@ func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) 
 			c.kafkaState.OK()
 			return topic, nil
 		case err == nil:
-			return "", fmt.Errorf("the topic %s does not exist on the Kafka brokers: create it, or correct the key journal.prefix", topic)
+			return "", errNoTopic(topic)
 		}
 		c.kafkaState.Failed(err)
 		if err := backoff.Wait(ctx); err != nil {

@@ -145,12 +145,12 @@ func (a *app) withStore(cmd *cobra.Command, do func(ctx context.Context, store *
 		return err
 	}
 	defer store.Close()
-	return explain(store, do(ctx, store))
+	return describe(store, do(ctx, store))
 }
 
-// explain puts the cause of a database's error into one line that says what to
+// describe puts the cause of a database's error into one line that says what to
 // do about it.
-func explain(store *sql.Store, err error) error {
+func describe(store *sql.Store, err error) error {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%s is not reachable (is it running, and is its address right?): %w", serverName(store), oneLine{err})
 	}

@@ -39,14 +39,10 @@ ended and records what the scheduler needs to know of it.`,
 		return a.runDaemon(cmd, func(_ context.Context, store *sql.Store) ([]daemon.Component, error) {
 			var bar *workBar
 			bounded := stopAfterObjects > 0 || c.OnEOF == string(journal.EOFStop)
-			client, warnings, err := journal.New(journal.Options{
-				Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
-				Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
-				AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
-				StopAfterObjects: stopAfterObjects, ConsumerSettings: c.ConsumerSettings,
-				Rules: journal.Rules{FailuresKeepDate: a.config.FailuresKeepDate}, Log: a.log, Registry: a.metrics,
-				Progress: func(processed, remaining int64) { bar.set(processed, boundOf(stopAfterObjects, processed+remaining)) },
-			})
+			o := a.journalOptions(store)
+			o.StopAfterObjects = stopAfterObjects
+			o.Progress = func(processed, remaining int64) { bar.set(processed, boundOf(stopAfterObjects, processed+remaining)) }
+			client, warnings, err := journal.New(o)
 			for _, w := range warnings {
 				a.log.Warn(w)
 			}
@@ -68,6 +64,18 @@ ended and records what the scheduler needs to know of it.`,
 		})
 	})
 	return cmd
+}
+
+// journalOptions are what the configuration says of the journal.
+func (a *app) journalOptions(store *sql.Store) journal.Options {
+	c := a.config.Journal
+	return journal.Options{
+		Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
+		Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
+		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
+		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,
+		Rules: journal.Rules{FailuresKeepDate: a.config.FailuresKeepDate}, Log: a.log, Registry: a.metrics,
+	}
 }
 
 // boundOf is how many records a bounded run will have read at its end, as far as

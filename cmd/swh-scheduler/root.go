@@ -53,7 +53,7 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	root.AddCommand(
 		newTask(a), newTaskType(a), newOrigin(a), newAddForgeNow(a),
 		newStartRunner(a), newStartRunnerFirstVisits(a), newStartListener(a), newScheduleRecurrent(a), newJournalClient(a), newCeleryMonitor(a),
-		newRPCServe(a), newShares(a),
+		newRPCServe(a), newExplain(a), newConfig(a), newShares(a),
 		newMigrate(a), newVersion(a),
 	)
 	return root

@@ -173,3 +173,18 @@ func TestSendFromFileWaitsForRoom(t *testing.T) {
 		t.Errorf("it says that %d were sent:\n%s", n, p.stdout.String())
 	}
 }
+
+// publish puts something into a queue, and waits until the broker has it.
+func publish(t *testing.T, channel *amqp.Channel, queue string) {
+	t.Helper()
+	if err := channel.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	confirmation, err := channel.PublishWithDeferredConfirmWithContext(t.Context(), "", queue, false, false, amqp.Publishing{Body: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := confirmation.WaitContext(t.Context()); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql"
@@ -56,20 +57,7 @@ func graphCounts(g sql.GraphSummary) string {
 
 // ago is a moment in the past, and how long that is.
 func ago(at, now time.Time) string {
-	return fmt.Sprintf("%s (%s ago)", pytext.ISOFormat(at.UTC().Truncate(time.Second)), roughly(now.Sub(at)))
-}
-
-// roughly is a duration with no more precision than is known.
-func roughly(d time.Duration) string {
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
-	case d >= time.Minute:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	}
-	return fmt.Sprintf("%d s", int(max(d, 0).Seconds()))
+	return fmt.Sprintf("%s (%s ago)", pytext.ISOFormat(at.UTC().Truncate(time.Second)), explain.Roughly(now.Sub(at)))
 }
 
 // What states are called for people, where that is not their name.
@@ -132,14 +120,14 @@ func (a *app) graphFuture(b *strings.Builder, r taskgraph.Report, now time.Time)
 	}
 	fmt.Fprintf(b, "  Critical path: %s (%d tasks", strings.Join(path, " → "), len(r.CriticalPath))
 	if r.PathSeconds > 0 {
-		fmt.Fprintf(b, ", %s", roughly(time.Duration(r.PathSeconds*float64(time.Second))))
+		fmt.Fprintf(b, ", %s", explain.Roughly(time.Duration(r.PathSeconds*float64(time.Second))))
 	}
 	b.WriteString(")\n")
 	if len(r.UnknownTypes) > 0 {
 		fmt.Fprintf(b, "  No runtime is known of: %s\n", enumerate(r.UnknownTypes, len(r.UnknownTypes)))
 	}
 	if r.ExpectedEnd != nil {
-		fmt.Fprintf(b, "  Expected end: %s (in %s)\n", pytext.ISOFormat(*r.ExpectedEnd), roughly(r.ExpectedEnd.Sub(now)))
+		fmt.Fprintf(b, "  Expected end: %s (in %s)\n", pytext.ISOFormat(*r.ExpectedEnd), explain.Roughly(r.ExpectedEnd.Sub(now)))
 	}
 }
 

@@ -40,7 +40,8 @@ type Settings map[string]string
 
 var secretName = regexp.MustCompile(`(?i)pass|secret|token|credential|oauth|sasl\.jaas|\.key$|key\.pem$|^ssl\.key`)
 
-func (s Settings) public() map[string]string {
+// Public are the settings with secrets redacted.
+func (s Settings) Public() map[string]string {
 	shown := maps.Clone(map[string]string(s))
 	for name := range shown {
 		if secretName.MatchString(name) {
@@ -52,7 +53,7 @@ func (s Settings) public() map[string]string {
 
 // String lists the settings by name, without secrets.
 func (s Settings) String() string {
-	shown := s.public()
+	shown := s.Public()
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
 		words = append(words, name+"="+shown[name])
@@ -67,4 +68,4 @@ func (s Settings) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.Strin
 func (s Settings) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // MarshalJSON hides secrets from encoders.
-func (s Settings) MarshalJSON() ([]byte, error) { return json.Marshal(s.public()) }
+func (s Settings) MarshalJSON() ([]byte, error) { return json.Marshal(s.Public()) }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// config show prints what is in force, in a form that is a configuration again,
+// and no secrets.
+func TestConfigShow(t *testing.T) {
+	t.Parallel()
+	config := configFile(t, `
+scheduler: {cls: postgresql, db: "postgresql://u:s3cret@db.example:5433/scheduler"}
+celery: {task_broker: "amqp://u:s3cret@mq.example//;amqp://u:s3cret@other.example//"}
+rabbitmq: {management_url: "http://u:s3cret@mq.example:15672/"}
+rpc_serve: {token: s3cret, username: u, password: s3cret}
+journal: {brokers: [kafka.example], group_id: g, consumer_settings: {sasl.password: s3cret, client.id: mine}}
+scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 100, failed_cooldown: null}]}
+lost_after: {load-git: 36h}
+shares: {load-git: {by: lister, default: 1}}
+no_origins_scheduled_backoff: 90
+`)
+	r := ours(t, "-C", config, "config", "show")
+	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, "s3cret") {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "by: lister"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("no %q in\n%s", want, r.stdout)
+		}
+	}
+	again := ours(t, "-C", configFile(t, r.stdout), "config", "show")
+	if again.code != 0 || again.stdout != r.stdout {
+		t.Errorf("shown again, it is\n%s%s\nand not\n%s", again.stdout, again.stderr, r.stdout)
+	}
+	var parsed map[string]any
+	if r := ours(t, "-C", config, "config", "show", "--output", "json"); json.Unmarshal([]byte(r.stdout), &parsed) != nil || parsed["file"] != config || strings.Contains(r.stdout, "s3cret") {
+		t.Errorf("%+v", r)
+	}
+	if r := ours(t, "-u", "http://u:s3cret@rpc.example/", "config", "show"); !strings.Contains(r.stdout, "http://u:xxxxx@rpc.example/") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// config check says of each service whether it can be worked with.
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	good := services(t) + journalSection(t, "")
+	check := func(text string, args ...string) result {
+		t.Helper()
+		return ours(t, append([]string{"-l", "error", "-C", configFile(t, text), "config", "check"}, args...)...)
+	}
+	r := check(good)
+	if r.code != 0 || r.stderr != "" || strings.Count(r.stdout, "ok ") != 5 {
+		t.Errorf("%+v", r)
+	}
+	var results []struct{ Name, Found, Problem string }
+	if r := check(good, "--output", "json"); json.Unmarshal([]byte(r.stdout), &results) != nil || len(results) != 5 || results[0].Problem != "" {
+		t.Errorf("%+v", r)
+	}
+	broker := "celery: {task_broker: \"amqp://u:s3cret@127.0.0.1:1//\"}\n"
+	for text, want := range map[string][]string{
+		good + "lost_after: {load-gti: 1h, default: 1h}\nscheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 100}], htg: [{policy: oldest_scheduled_first, weight: 100}]}\n": {
+			"WRONG scheduler: lost_after.load-gti: there is no task type load-gti; scheduling_policy.htg: there is no task type load-htg\n"},
+		fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.Postgres(t)) + broker: {
+			"WRONG scheduler: ", "swh-scheduler migrate", "WRONG celery.task_broker: ", "WRONG rabbitmq.management_url: "},
+		"scheduler: {cls: postgresql, db: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n" + broker: {"WRONG scheduler: PostgreSQL (host=127.0.0.1 port=1", "is not reachable"},
+		"scheduler: {cls: remote, url: \"http://u:s3cret@127.0.0.1:1/\"}\n" + broker:           {"WRONG scheduler: RPC server http://u:xxxxx@127.0.0.1:1/ is not reachable"},
+		good[:strings.Index(good, "journal:")] + "journal: {brokers: [\"127.0.0.1:1\"], group_id: g}\n": {
+			"WRONG journal: "},
+		good[:strings.Index(good, "journal:")] + fmt.Sprintf("journal: {brokers: [%q], group_id: g, prefix: nope}\n", testenv.Kafka(t)[0]): {
+			"WRONG journal: the topic nope.origin_visit_status does not exist"},
+	} {
+		r := check(text)
+		if r.code != 1 || !strings.Contains(r.stderr, "not fit for use") || strings.Contains(r.stdout+r.stderr, "s3cret") {
+			t.Errorf("%s: %+v", text, r)
+		}
+		for _, want := range want {
+			if !strings.Contains(r.stdout, want) {
+				t.Errorf("%s\nno %q in\n%s", text, want, r.stdout)
+			}
+		}
+	}
+	if r := check("scheduler: [\n"); r.code != 1 || !strings.Contains(r.stderr, "is not YAML") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,28 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Check asks the Kafka brokers once for the topic, and returns its name. It joins
+// no group and changes nothing.
+func (c *Client) Check(ctx context.Context) (topic string, err error) {
+	client, err := kgo.NewClient(c.kafka...)
+	if err != nil {
+		return "", fmt.Errorf("configure the Kafka client: %w", err)
+	}
+	defer client.Close()
+	topic, found, err := findTopic(ctx, kadm.NewClient(client), c.o.Prefix, c.o.Privileged)
+	if err == nil && !found {
+		err = errNoTopic(topic)
+	}
+	return topic, err
+}
+
+func errNoTopic(topic string) error {
+	return fmt.Errorf("the topic %s does not exist on the Kafka brokers: create it, or correct the key journal.prefix", topic)
+}
