@@ -56,18 +56,21 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 		newRPCServe(a), newExplain(a), newConfig(a), newShares(a),
 		newMigrate(a), newVersion(a),
 	)
+	a.addCompletion(root)
 	return root
 }
 
+// environmentPrefix begins the names of environment variables.
+const environmentPrefix = "SWH_SCHEDULER"
+
 // prepare takes options from the environment before any command runs.
 func (a *app) prepare(cmd *cobra.Command) error {
-	prefix := "SWH_SCHEDULER"
-	if err := a.prepareGlobal(cmd.Root(), prefix); err != nil {
+	if err := a.prepareGlobal(cmd.Root(), environmentPrefix); err != nil {
 		return err
 	}
 	for c := cmd; c.HasParent(); c = c.Parent() {
 		path := strings.Fields(c.CommandPath())[1:]
-		if err := fromEnvironment(c, strings.Join(append([]string{prefix}, path...), "_")); err != nil {
+		if err := fromEnvironment(c, strings.Join(append([]string{environmentPrefix}, path...), "_")); err != nil {
 			return err
 		}
 	}

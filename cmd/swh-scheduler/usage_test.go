@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -127,19 +126,52 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// A command that asks nothing of a service is there at once: scripts call it in
-// loops. Processor time is what a loaded machine does not change.
-func TestStartsQuickly(t *testing.T) {
-	const bound = 30 * time.Millisecond
-	config := configFile(t, "scheduler: {cls: remote, url: http://h/}\n")
-	best := time.Hour
-	for range 10 {
-		cmd := exec.CommandContext(t.Context(), binary, "-C", config, "task-type", "list")
-		cmd.Env = environment()
-		_ = cmd.Run() // it refuses, after all of its start
-		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+// Shells are offered subcommands, the words of choices, and the task types and
+// visit types there are; without a database nothing, at once.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	execute(t, dsn, someTaskTypes)
+	config := configFile(t, "scheduler: {cls: postgresql, db: '"+dsn+"'}\n")
+	for _, tc := range []struct{ words, want string }{
+		{"task sch", "schedule schedule_origins"},
+		{"task add --policy ", "recurring oneshot"},
+		{"task add ", "bare list-X list-x load-git"},
+		{"task list -t ", "bare list-X list-x load-git"},
+		{"task list-pending bare ", "bare list-X list-x load-git"},
+		{"origin peek-next ", "git"},
+		{"explain --type ", "git"},
+	} {
+		words := strings.Split(tc.words, " ")
+		r := command(t, binary, environment("SWH_CONFIG_FILENAME="+config), append([]string{"__complete"}, words...)...)
+		var offered []string
+		for line := range strings.Lines(r.stdout) {
+			name, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			if !strings.HasPrefix(name, ":") {
+				offered = append(offered, name)
+			}
+		}
+		if got := strings.Join(offered, " "); r.code != 0 || got != tc.want {
+			t.Errorf("%q: exit code %d, offered %q, want %q\n%s", tc.words, r.code, got, tc.want, r.stderr)
+		}
 	}
-	if best > bound {
-		t.Errorf("the start takes %s of processor time, want at most %s", best, bound)
+	if r := ours(t, "__complete", "-d", "host=127.0.0.1 port=1", "task", "add", ""); r.code != 0 || strings.Count(r.stdout, "\n") != 1 {
+		t.Errorf("without a database: %+v", r)
+	}
+}
+
+// BenchmarkStart measures what a command costs that asks nothing of a service:
+// scripts call them in loops.
+func BenchmarkStart(b *testing.B) {
+	for _, args := range [][]string{{"version"}, {"--help"}, {"task", "add", "--help"}} {
+		b.Run(strings.Join(args, " "), func(b *testing.B) {
+			for b.Loop() {
+				cmd := exec.CommandContext(b.Context(), binary, args...)
+				cmd.Env = environment()
+				if err := cmd.Run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
