@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,14 +34,14 @@ func policyFlag(flags *pflag.FlagSet) *string {
 // typeAndCount are the arguments of a command that takes some origins of a visit
 // type.
 func typeAndCount(cmd *cobra.Command, args []string) (visitType string, count int, err error) {
-	count, err = strconv.Atoi(args[1])
+	n, err := integer(args[1])
 	switch {
 	case err != nil:
-		return "", 0, usagef(cmd, "Invalid value for 'COUNT': '%s' is not a valid integer.", args[1])
-	case count < 0:
-		return "", 0, fmt.Errorf("COUNT: %d is negative", count)
+		return "", 0, usagef(cmd, "Invalid value for 'COUNT': %s", err)
+	case n < 0:
+		return "", 0, fmt.Errorf("COUNT: %d is negative", n)
 	}
-	return args[0], count, nil
+	return args[0], int(n), nil
 }
 
 func newGrabNext(a *app) *cobra.Command {
@@ -184,6 +183,9 @@ func (f *visitFilterFlags) filter(visitType string) (scheduler.VisitFilter, erro
 	v := scheduler.VisitFilter{
 		VisitType: visitType, Policy: scheduler.VisitPolicy(*f.policy), Disabled: !f.enabled,
 		ListerName: f.lister.name, ListerInstanceName: f.lister.instance, TableSample: f.tableSample,
+	}
+	if !(v.TableSample >= 0 && v.TableSample <= 100) {
+		return v, fmt.Errorf("--tablesample: %v is not between 0 and 100", v.TableSample)
 	}
 	for i, field := range []*time.Duration{&v.Cooldowns.Absolute, &v.Cooldowns.Scheduled, &v.Cooldowns.NotFound, &v.Cooldowns.Failed} {
 		if f.cooldowns[i] == "" {

@@ -35,7 +35,7 @@ func newTaskList(a *app) *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	flags := cmd.Flags()
-	flags.Int64SliceVarP(&ids, "task-id", "i", nil, "list only the task with this `ID`; may be repeated")
+	flags.VarP(integers{&ids}, "task-id", "i", "list only the task with this `ID`; may be repeated")
 	flags.StringArrayVarP(&types, "task-type", "t", nil, "list only tasks of this `TYPE`; may be repeated")
 	flags.IntVarP(&limit, "limit", "l", 0, "most tasks to list (default all)")
 	flags.VarP(choices{&statuses, []string{"next_run_not_scheduled", "next_run_scheduled", "completed", "disabled"}}, "status", "s", "list tasks whose status is `STATUS`; may be repeated")
@@ -49,7 +49,7 @@ func newTaskList(a *app) *cobra.Command {
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
-			return usagef(cmd, "Invalid value for '--limit' / '-l': %d is negative.", limit)
+			return fmt.Errorf("--limit: %d is negative", limit)
 		}
 		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
 			zone, err := b.Zone(ctx)

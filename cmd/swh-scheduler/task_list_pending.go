@@ -32,7 +32,7 @@ func newTaskListPending(a *app) *cobra.Command {
 	cmd.RunE = a.configured(func(cmd *cobra.Command, args []string) error {
 		limited := cmd.Flags().Changed("limit")
 		if limit < 0 {
-			return usagef(cmd, "Invalid value for '--limit' / '-l': %d is negative.", limit)
+			return fmt.Errorf("--limit: %d is negative", limit)
 		}
 		return a.withBackend(cmd, func(ctx context.Context, b backend) error {
 			zone, err := b.Zone(ctx)

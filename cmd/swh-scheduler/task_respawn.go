@@ -30,7 +30,7 @@ date, whatever became of them before.`,
 		ids := make([]int64, len(args))
 		texts := make([]string, len(args))
 		for i, arg := range args {
-			id, err := strconv.ParseInt(strings.TrimSpace(arg), 10, 64)
+			id, err := integer(arg)
 			if err != nil {
 				return fmt.Errorf("TASK_IDS: %q is not the id of a task, which is a number", arg)
 			}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -103,7 +104,11 @@ func readInput(cmd *cobra.Command, argument, path string) ([]byte, error) {
 func openInput(cmd *cobra.Command, argument, path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err == nil {
-		return file, nil
+		if info, statErr := file.Stat(); statErr != nil || !info.IsDir() {
+			return file, nil
+		}
+		_ = file.Close()
+		err = syscall.EISDIR
 	}
 	cause := err
 	if e, ok := errors.AsType[*os.PathError](err); ok {

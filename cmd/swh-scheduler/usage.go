@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,6 +198,33 @@ func (c choices) Set(s string) error {
 	return nil
 }
 
+// integer reads a whole number as Python's int does: blanks around it, a sign and
+// underscores between digits are fine.
+func integer(text string) (int64, error) {
+	plain := strings.TrimSpace(text)
+	if !pythonInt.MatchString(plain) {
+		return 0, sentencef("'%s' is not a valid integer.", text)
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(plain, "_", ""), 10, 64)
+	if err != nil {
+		return 0, sentencef("'%s' is out of range.", text)
+	}
+	return n, nil
+}
+
+var pythonInt = regexp.MustCompile(`^[-+]?\d+(?:_\d+)*$`)
+
+// integers is a flag that may be repeated, each time with a whole number.
+type integers struct{ values *[]int64 }
+
+func (i integers) String() string { return "" }
+func (i integers) Type() string   { return "INTEGER" }
+func (i integers) Set(s string) error {
+	n, err := integer(s)
+	*i.values = append(*i.values, n)
+	return err
+}
+
 // parameter is the annotation of a flag that has another name with the peer,
 // which is the one that its environment variable is made of.
 const parameter = "parameter"
@@ -254,7 +282,8 @@ func fromEnvironment(cmd *cobra.Command, prefix string) error {
 			text = boolean(text)
 		}
 		values := []string{text}
-		if _, many := f.Value.(pflag.SliceValue); many {
+		switch f.Value.(type) {
+		case pflag.SliceValue, choices, integers:
 			values = strings.Fields(text)
 		}
 		for _, value := range values {
