@@ -199,7 +199,8 @@ with taken as (
 ), moved as (
   update scheduler_go.graph_tasks g set watch = n.id
   from next_watches n
-  where g.task = n.task and g.watch = n.depends_on
+  -- "=" might be looked up in the index of watches, in which many may be the same.
+  where g.task = n.task and g.watch is not distinct from n.depends_on
   returning g.task, n.depends_on
 ), found as (
   insert into scheduler_go.graph_checks (task, failed_by)
