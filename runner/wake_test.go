@@ -15,62 +15,108 @@ import (
 	"swh-scheduler/sql"
 )
 
-// A task with priority is claimed when it is written, not when the period is
-// over, also after the connection that hears of it was lost; one without
-// priority doesn't wake the runner.
-func TestPriorityRunnerIsWokenByTheDatabase(t *testing.T) {
-	t.Parallel()
+// wokenRunner is a runner whose period is too long to wait for.
+type wokenRunner struct {
+	t      *testing.T
+	store  *sql.Store
+	claims chan struct{}
+	stop   func()
+}
+
+func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
+	t.Helper()
 	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	exec := func(statement string) {
-		t.Helper()
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec("insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.load')")
 	broker, err := celery.ParseBroker(testenv.RabbitMQ(t).URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	inspector := celery.NewQueueInspector(broker, "", celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
-	claims := make(chan struct{}, 100)
-	r := runner.New(runner.Options{
+	w := &wokenRunner{t: t, store: store, claims: make(chan struct{}, 100)}
+	w.exec("insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.load')")
+	o := runner.Options{
 		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-		Slots:  dispatch.NewSlots(store, inspector, func() { claims <- struct{}{} }),
-		Period: time.Hour, WithPriority: true, Listen: store.ListenPriorityTasks,
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	insert := func(priority string) {
-		exec("insert into task (type, arguments, next_run, current_interval, status, priority) values ('load-git', '{}', now(), '1 day', 'next_run_not_scheduled', " + priority + ")")
+		Slots:  dispatch.NewSlots(store, inspector, func() { w.claims <- struct{}{} }),
+		Period: time.Hour, WithPriority: withPriority, Listen: store.ListenGraphs,
 	}
-	claimed := func() {
-		t.Helper()
-		select {
-		case <-claims:
-		case <-time.After(30 * time.Second):
-			t.Fatal("the task waits for the period")
+	if withPriority {
+		o.Listen = store.ListenPriorityTasks
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- runner.New(o).Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	}
+	return w
+}
+
+func (w *wokenRunner) exec(statement string, args ...any) {
+	w.t.Helper()
+	if _, err := w.store.Pool().Exec(w.t.Context(), statement, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// claimed waits until the runner has claimed something.
+func (w *wokenRunner) claimed() {
+	w.t.Helper()
+	select {
+	case <-w.claims:
+	case <-time.After(30 * time.Second):
+		w.t.Fatal("the task waits for the period")
+	}
+}
+
+// A task with priority is claimed when it is written, not when the period is
+// over, also after the connection that hears of it was lost; one without
+// priority doesn't wake the runner.
+func TestPriorityRunnerIsWokenByTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := startWokenRunner(t, true)
+	insert := func(priority string) {
+		w.exec("insert into task (type, arguments, next_run, current_interval, status, priority) values ('load-git', '{}', now(), '1 day', 'next_run_not_scheduled', " + priority + ")")
+	}
 	insert("'low'")
-	claimed()
+	w.claimed()
 	insert("null")
 	insert("'high'")
-	claimed()
-	exec("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query like 'listen%'")
+	w.claimed()
+	w.exec("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query like 'listen%'")
 	insert("'normal'")
-	claimed()
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if len(claims) > 0 {
+	w.claimed()
+	w.stop()
+	if len(w.claims) > 0 {
 		t.Error("a task without priority was claimed")
+	}
+}
+
+// Tasks of a graph are claimed when the graph is submitted, and when what they
+// wait for ends, by either kind of runner.
+func TestRunnersAreWokenByGraphs(t *testing.T) {
+	t.Parallel()
+	for _, withPriority := range []bool{false, true} {
+		w := startWokenRunner(t, withPriority)
+		task := sql.NewGraphTask{Type: "load-git", Name: "first"}
+		if withPriority {
+			task.Priority = "high"
+		}
+		second := task
+		second.Name, second.DependsOn = "second", []int{0}
+		g, err := w.store.SubmitGraph(t.Context(), sql.NewGraph{Tasks: []sql.NewGraphTask{task, second}}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.claimed()
+		w.exec("update task set status = 'completed' where id = $1", g.Tasks[0])
+		w.claimed()
+		w.stop()
 	}
 }
