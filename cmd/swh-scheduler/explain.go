@@ -148,6 +148,7 @@ func (x *explainer) task(ctx context.Context, id int64) (explain.Explanation, er
 	if t.Task.Priority != "" {
 		queue = "save_code_now:" + queue
 	}
+	t.SharedBy = x.app.config.Shares[t.Task.Type].By
 	t.Queue = x.queue(ctx, queue, t.Type.MaxQueueLength)
 	return t.Explain(x.now, x.zone), nil
 }
@@ -260,6 +261,7 @@ func (x *explainer) originFacts(ctx context.Context, o *explain.Origin) error {
 	if o.Loader == nil || !o.Listed.Enabled {
 		return nil
 	}
+	o.SharedBy = x.app.config.Shares[loader.Type].By
 	o.Queue = x.queue(ctx, loader.BackendName, loader.MaxQueueLength)
 	return x.policies(ctx, o)
 }

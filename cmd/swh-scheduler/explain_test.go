@@ -19,6 +19,7 @@ scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 lost_after: {load-git: 36h}
+shares: {load-hg: {by: lister, default: 1}}
 `, dsn, mq.URL, mq.ManagementURL))
 	conn, channel := dial(t, mq.URL)
 	defer func() { _ = conn.Close() }()
@@ -93,7 +94,7 @@ lost_after: {load-git: 36h}
 		{[]string{"https://three"}, []string{"Origin https://three (git), listed by empty (forge)", "is disabled", "3 in a row disable an origin"}},
 		{[]string{"https://two"}, []string{"Origin https://two (git)", "Origin https://two (nope)", "no task type load-nope",
 			"Policy origins_without_last_update, which has weight", "number 1 in the policy's order", "Policy already_visited_order_by_lag picks origins that were loaded before"}},
-		{[]string{"https://new", "--type", "hg"}, []string{"can be picked for a visit now", "Policy never_visited_oldest_update_first, which has weight", "No schedule-recurrent"}},
+		{[]string{"https://new", "--type", "hg"}, []string{"can be picked for a visit now", "Policy never_visited_oldest_update_first, which has weight", "No schedule-recurrent", "divided between groups by lister"}},
 		{[]string{"https://cooling"}, []string{"is cooling down", "absolute cooldown", "failed cooldown", "(in 13 days)", "was failed"}},
 		{[]string{"https://gone"}, []string{"No lister lists it", "was successful"}},
 		{[]string{"https://unscheduled/"}, []string{"visit is scheduled, but the message has not been sent yet", "with 1 messages before it"}},

@@ -1,9 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // someOrigins are listed origins of three listers, visited or not.
@@ -188,4 +195,83 @@ func TestTaskScheduleSameAsThePeer(t *testing.T) {
 		w.compare(nil, args...)
 	}
 	w.compareTables()
+}
+
+// What is wrong with a file of tasks is said line by line, and nothing of the file
+// is created then.
+func TestTaskScheduleNamesLines(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	execute(t, dsn, someTaskTypes)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
+	path := filepath.Join(t.TempDir(), "tasks.csv")
+	text := "bare,[],{},2030\n\"bare\",\"[\n1]\",{},2030,extra\nbare,[],{}\nnope,[],{},2030\nbare,{},{},2030\nbare,[],{},soon\n\nbare,[],\"{\"\"a\"\": \"\"\\u0000\"\"}\",2030\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := ours(t, "-C", config, "task", "schedule", path)
+	want := ""
+	for _, line := range []string{
+		"line 2: has 5 columns, want 4 (type, args, kwargs, next_run)",
+		"line 4: has 3 columns, want 4 (type, args, kwargs, next_run)",
+		`line 5: type: unknown task type: "nope"`,
+		`line 6: args: "{}" is not a JSON list`,
+		`line 7: next_run: "soon" is not an ISO 8601 date such as 2030-01-31T12:30:00Z`,
+		"line 8: has 0 columns, want 4 (type, args, kwargs, next_run)",
+		"line 9: kwargs: PostgreSQL has no texts with a NUL",
+		"no task was created",
+	} {
+		want += "swh-scheduler: " + path + ": " + line + "\n"
+	}
+	if r.code != 1 || r.stdout != "" || r.stderr != want {
+		t.Errorf("exit code %d; got\n%s\nwant\n%s", r.code, r.stderr, want)
+	}
+	if n := value(t, dsn, "select count(*)::text from task"); n != "0" {
+		t.Errorf("%s tasks were created", n)
+	}
+	// A good file, from standard input, as JSON.
+	cmd := exec.CommandContext(t.Context(), binary, "-C", config, "task", "schedule", "-", "--output", "json")
+	cmd.Env, cmd.Stdin = environment(), strings.NewReader("load-git,[1],{},2030\n")
+	out, err := cmd.Output()
+	var tasks []struct {
+		ID        int64
+		Type      string
+		Arguments struct{ Args []int }
+	}
+	if err != nil || json.Unmarshal(out, &tasks) != nil || len(tasks) != 1 || tasks[0].Type != "load-git" || len(tasks[0].Arguments.Args) != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Everything that lists prints JSON if asked.
+func TestOutputJSON(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	execute(t, dsn, someTaskTypes+";"+someOrigins+`;
+		insert into task (type, arguments, next_run, status, policy) values ('bare', '{"args": [], "kwargs": {"n": 1}}', '2020-01-01', 'next_run_not_scheduled', 'oneshot');
+		insert into task_run (task, backend_id, status, metadata) values (1, 'x', 'lost', '{"a": 1}')`)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
+	for _, tc := range []struct {
+		args []string
+		want string // somewhere in it, without blanks
+	}{
+		{[]string{"task-type", "list", "-t", "load-git"}, `"min_interval":43200,`},
+		{[]string{"task", "list", "-r"}, `"runs":[{"backend_id":"x","status":"lost",`},
+		{[]string{"task", "list-pending", "bare"}, `"next_run":"2020-01-01T00:00:00Z"`},
+		{[]string{"task", "list", "-t", "nope"}, `[]`},
+		{[]string{"task", "add", "bare", "-p", "oneshot", "x=1"}, `"kwargs":{"x":1}`},
+		{[]string{"origin", "peek-next", "git", "1"}, `"extra_loader_arguments":{`},
+		{[]string{"origin", "peek-next", "git", "1", "-f", "url"}, `[{"url":"https://gitlab.example/40"}]`},
+		{[]string{"origin", "peek-next", "nope", "1"}, `[]`},
+		{[]string{"origin", "grab-next", "git", "1", "-f", "url,last_update"}, `"last_update":"2024-06-10T00:00:00Z"`},
+		{[]string{"origin", "schedule-next", "git", "1"}, `"policy":"oneshot"`},
+		{[]string{"origin", "check-listed-origins", "pypi", ""}, `"visit_type":"pypi"`},
+		{[]string{"origin", "check-ingested-origins", "gitlab", "example", "-l"}, `"success_rate":`},
+	} {
+		r := ours(t, append([]string{"-C", config}, append(tc.args, "--output", "json")...)...)
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, []byte(r.stdout)); r.code != 0 || err != nil || !strings.Contains(compact.String(), tc.want) {
+			t.Errorf("%q: exit code %d, %v, no %s in\n%s%s", tc.args, r.code, err, tc.want, r.stdout, r.stderr)
+		}
+	}
 }

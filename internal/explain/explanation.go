@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/sql"
 )
 
@@ -80,6 +81,13 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 			q.Name, q.Ready+q.Working, *q.Limit, q.Working, int(refill*100))
 	default:
 		e.because("Its queue %s has room: it holds %d of at most %d messages (%d with workers).", q.Name, q.Ready+q.Working, *q.Limit, q.Working)
+	}
+}
+
+// describeShares tells that a queue is divided between groups, if it is.
+func (e *Explanation) describeShares(by scheduler.ShareKey, taskType string) {
+	if by != "" {
+		e.because("Its queue is divided between groups by %s, and the share of its group may be used up: see swh-scheduler shares status %s.", by, taskType)
 	}
 }
 

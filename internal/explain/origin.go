@@ -21,6 +21,7 @@ type Origin struct {
 	Queue          Queue
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
+	SharedBy       scheduler.ShareKey
 }
 
 // Policy is one of the policies by which origins of a visit type are picked.
@@ -39,8 +40,15 @@ type cooling struct {
 	until time.Time
 }
 
+// undated says that an origin failed, or was not found, at a visit without a date:
+// the cooldown that follows then never ends.
+func undated(c scheduler.Cooldowns, s *scheduler.VisitStats) bool {
+	return s != nil && s.LastVisit == nil &&
+		(s.LastVisitStatus == scheduler.VisitFailed && c.Failed != 0 || s.LastVisitStatus == scheduler.VisitNotFound && c.NotFound != 0)
+}
+
 // coolings are the cooldowns of an origin that are not over yet, by the rules of
-// grab_next_visits.
+// grab_next_visits; undated ones are not among them.
 func coolings(c scheduler.Cooldowns, s *scheduler.VisitStats, now time.Time) []cooling {
 	if s == nil {
 		return nil
@@ -181,6 +189,10 @@ func (o Origin) byPolicies(e *Explanation) {
 			e.because("Policy %s %s.", name, why)
 			continue
 		}
+		if undated(p.Filter.Cooldowns, o.Stats) {
+			e.because("Policy %s does not pick it: its last visit was %s, and when that was is not recorded.", name, o.Stats.LastVisitStatus)
+			continue
+		}
 		waits := coolings(p.Filter.Cooldowns, o.Stats, e.now)
 		until := e.now
 		for _, w := range waits {
@@ -204,6 +216,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
 		e.describeQueue(o.Queue, recurrentRefill)
+		e.describeShares(o.SharedBy, o.Loader.Type)
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}

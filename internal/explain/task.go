@@ -24,6 +24,7 @@ type Task struct {
 	WaitsFor   []sql.Dependency // of the graph
 	LostAfter  time.Duration    // 0: silent runs are not given up
 	Runners    int              // connections of start-runner
+	SharedBy   scheduler.ShareKey
 }
 
 // runnerRefill is the part of a queue that must be free for a runner to fill it.
@@ -198,6 +199,7 @@ func (t Task) isReady(e *Explanation) {
 		e.because("It has priority %s: only %s sends it.", t.Task.Priority, runner)
 	}
 	e.describeQueue(t.Queue, runnerRefill)
+	e.describeShares(t.SharedBy, t.Task.Type)
 	switch {
 	case t.Ahead == 0:
 		e.because("No other ready task of its type is taken before it.")
