@@ -423,3 +423,47 @@ func TestBuildGoesOn(t *testing.T) {
 	keep(t, w.store)
 	checkCandidates(t, w.store)
 }
+
+// A first listing fills tables that nobody has analyzed: draining still finds each
+// origin by its URL, and does not read all candidates for each.
+func TestDrainOfAFirstListing(t *testing.T) {
+	t.Parallel()
+	const origins = 20_000
+	store := open(t, testenv.Database(t))
+	for _, statement := range []string{
+		"alter table scheduler_go.candidates set (autovacuum_enabled = off)",
+		"insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now())",
+		fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			select (select id from listers), 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, %d) n`, origins),
+	} {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(t, store)
+	checkCandidates(t, store)
+	for range 3 { // for as many statements as a connection caches a plan for one
+		if _, err := store.Pool().Exec(t.Context(), "update listed_origins set last_update = coalesce(last_update, '2026-01-01') + interval '1 day' where url like '%7'"); err != nil {
+			t.Fatal(err)
+		}
+		keep(t, store)
+	}
+	var read int
+	store.Close() // its connections tell what they read when they end
+	other := open(t, store.Pool().Config().ConnString())
+	deadline := time.Now().Add(30 * time.Second)
+	for updates := 0; updates == 0; {
+		err := other.Pool().QueryRow(t.Context(), `select
+			(select n_tup_ins from pg_stat_user_tables where relname = 'candidates'),
+			(select sum(idx_tup_read) from pg_stat_user_indexes where relname = 'candidates' and indexrelname <> 'candidates_url_idx')`).Scan(&updates, &read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("PostgreSQL tells nothing of what was read")
+		}
+	}
+	if read > 10*origins {
+		t.Errorf("%d entries of other indexes were read to drain %d origins", read, origins)
+	}
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// soakTime is how long the soak lasts: SWH_SOAK (such as 5m), or some seconds.
+func soakTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("SWH_SOAK")
+	if text == "" {
+		return 25 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("SWH_SOAK: %v", err)
+	}
+	return d
+}
+
+// visitor takes visits from a queue, holds each for a moment, and writes to the
+// journal how it ended, as a loader and the archive do.
+type visitor struct {
+	t       *testing.T
+	queue   string
+	topic   string
+	ch      *amqp.Channel
+	journal *kgo.Client
+
+	m       sync.Mutex // held while a message moves between ready and unacknowledged
+	held    []amqp.Delivery
+	visits  map[string]int // by Celery's task id
+	origins map[string]int // by URL
+}
+
+// turn takes a message, if there is one, and ends the oldest of those held when
+// there are ten.
+func (v *visitor) turn() {
+	v.m.Lock()
+	defer v.m.Unlock()
+	d, ok, err := v.ch.Get(v.queue, false)
+	if err != nil {
+		v.t.Error(err)
+		return
+	}
+	if ok {
+		v.held = append(v.held, d)
+	}
+	if len(v.held) > 10 || !ok && len(v.held) > 0 {
+		v.end(v.held[0])
+		v.held = v.held[1:]
+	}
+}
+
+func (v *visitor) end(d amqp.Delivery) {
+	var body []json.RawMessage
+	var kwargs struct{ URL string }
+	if err := json.Unmarshal(d.Body, &body); err != nil || len(body) < 2 || json.Unmarshal(body[1], &kwargs) != nil || kwargs.URL == "" {
+		v.t.Errorf("not a visit: %s", d.Body)
+		return
+	}
+	record, err := msgpack.Marshal(map[string]any{
+		"origin": kwargs.URL, "visit": 1, "date": time.Now(), "status": []string{"full", "failed", "not_found"}[rand.IntN(3)],
+		"snapshot": make([]byte, 20), "type": "git", "metadata": nil,
+	})
+	if err != nil {
+		v.t.Error(err)
+		return
+	}
+	v.journal.Produce(context.Background(), &kgo.Record{Topic: v.topic, Value: record}, nil)
+	v.visits[d.CorrelationId]++
+	v.origins[kwargs.URL]++
+	if err := d.Ack(false); err != nil {
+		v.t.Error(err)
+	}
+}
+
+// length is how many messages the queue holds, ready and unacknowledged. None
+// moves between the two meanwhile.
+func (v *visitor) length() int {
+	v.m.Lock()
+	defer v.m.Unlock()
+	q, err := v.ch.QueueDeclarePassive(v.queue, true, false, false, false, nil)
+	if err != nil {
+		v.t.Error(err)
+	}
+	return q.Messages + len(v.held)
+}
+
+// Visits are scheduled by two daemons, consumed, and their results written back by
+// the journal client, for a while in which the daemons are killed at random moments
+// and started again: the queue never holds more than its limit, no origin is marked
+// as scheduled without its message, no message is without its origin, and what is
+// sent twice has the same task id.
+func TestSoakOfRecurrentVisits(t *testing.T) {
+	t.Parallel()
+	const limit, queue = 200, "swh.loader.git"
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	section := journalSection(t, "")
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+queue_full_backoff: 0.1
+no_origins_scheduled_backoff: 0.1
+scheduling_policy:
+  git:
+  - {policy: oldest_scheduled_first, weight: 60}
+  - {policy: never_visited_oldest_update_first, weight: 40}
+`, dsn, mq.URL, mq.ManagementURL)+section)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', '%s', %d);
+		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'github', '', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select '00000000-0000-0000-0000-000000000001', 'https://example.org/' || n, 'git', '{}', true, now(), now() - n * interval '1 second'
+		from generate_series(1, 100000) n;
+		analyze`, queue, limit)); err != nil {
+		t.Fatal(err)
+	}
+
+	broker, err := amqp.Dial(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	ch, err := broker.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	journal, err := kgo.NewClient(kgo.SeedBrokers(testenv.Kafka(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer journal.Close()
+	_, rest, _ := strings.Cut(section, "prefix: ")
+	prefix, _, _ := strings.Cut(rest, "\n")
+	v := &visitor{t: t, queue: queue, topic: prefix + ".origin_visit_status", ch: ch, journal: journal,
+		visits: map[string]int{}, origins: map[string]int{}}
+
+	start(t, "-C", config, "journal-client")
+	schedule := func() *process { return start(t, "-C", config, "schedule-recurrent", "--visit-type", "git") }
+	daemons := []*process{schedule(), schedule()}
+	end := time.After(soakTime(t))
+	kill := time.NewTicker(6 * time.Second)
+	defer kill.Stop()
+	kills, most, samples := 0, 0, 0
+	for soaking := true; soaking; {
+		select {
+		case <-end:
+			soaking = false
+		case <-kill.C:
+			i := kills % len(daemons)
+			if err := daemons[i].cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-daemons[i].done
+			daemons[i] = schedule()
+			kills++
+		default:
+			v.turn()
+			n := v.length()
+			samples++
+			if most = max(most, n); n > limit {
+				t.Fatalf("the queue holds %d messages, its limit is %d", n, limit)
+			}
+		}
+	}
+	for _, d := range daemons {
+		d.stop(t, syscall.SIGTERM, 30*time.Second)
+	}
+	// What is in the outbox after the kills is sent by whoever delivers next.
+	if r := ours(t, "-C", config, "start-runner"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	for v.length() > 0 {
+		v.turn()
+	}
+	rows, err := conn.Query(t.Context(), "select url from origin_visit_stats where last_scheduled is not null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outbox int
+	if err := conn.QueryRow(t.Context(), "select count(*) from scheduler_go.outbox").Scan(&outbox); err != nil || outbox > 0 {
+		t.Errorf("%d messages in the outbox, %v", outbox, err)
+	}
+	for _, url := range marked {
+		if v.origins[url] == 0 {
+			t.Errorf("%s is marked as scheduled and was never sent", url)
+		}
+	}
+	if len(marked) != len(v.origins) || len(marked) < limit {
+		t.Errorf("%d origins are marked, %d were sent", len(marked), len(v.origins))
+	}
+	// With the usual cooldowns no origin is sent for a second visit, so there is one
+	// task id for each.
+	if len(v.visits) != len(v.origins) {
+		t.Errorf("%d task ids for %d origins", len(v.visits), len(v.origins))
+	}
+	messages := 0
+	for _, n := range v.visits {
+		messages += n
+	}
+	if again := messages - len(v.visits); again > kills*500 {
+		t.Errorf("%d messages were sent again after %d kills", again, kills)
+	}
+	if err := journal.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for recorded := 0; recorded < len(v.origins); pause(100 * time.Millisecond) {
+		if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where last_visit is not null").Scan(&recorded); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the results of %d of %d origins were recorded", recorded, len(v.origins))
+		}
+	}
+	t.Logf("%d visits of %d origins, %d kills; at most %d messages in %d samples, the limit is %d",
+		messages, len(v.origins), kills, most, samples, limit)
+}
