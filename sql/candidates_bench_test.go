@@ -6,17 +6,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
+	"github.com/guptarohit/asciigraph"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"swh-scheduler/internal/daemon"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql"
@@ -144,7 +151,10 @@ func least(n int, do func() time.Duration) float64 {
 // from the peer's own backend (peer-ms), and how many times as fast ours is
 // (ratio); the shortest of a fixed number of grabs, whatever -benchtime. Candidates are
 // built once a size (build-s).
+//
+// A table and a plot of the cost by size come at the end.
 func BenchmarkGrab(b *testing.B) {
+	costs := &costs{}
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			w := newBenchWorld(b, size)
@@ -157,6 +167,7 @@ func BenchmarkGrab(b *testing.B) {
 				})
 			}
 			report := func(b *testing.B, ours, theirs float64) {
+				costs.add(size, b.Name(), ours, theirs)
 				b.ReportMetric(ours, "ours-ms")
 				b.ReportMetric(0, "ns/op")
 				if theirs > 0 {
@@ -182,12 +193,12 @@ func BenchmarkGrab(b *testing.B) {
 			}
 			for _, policy := range plainPolicies {
 				b.Run("real/"+string(policy), func(b *testing.B) {
-					ours := least(5, func() time.Duration {
+					ours := least(3, func() time.Duration {
 						took := w.grab(b, policy, false)
 						w.keep(b)
 						return took
 					})
-					theirs := peerMS(b, policy, 2, false)
+					theirs := peerMS(b, policy, 1, false)
 					w.keep(b)
 					report(b, ours, theirs)
 				})
@@ -217,6 +228,76 @@ func BenchmarkGrab(b *testing.B) {
 			})
 		})
 	}
+	b.Log("\n" + costs.text())
+}
+
+// costs are the figures of BenchmarkGrab by size of the table.
+type costs struct {
+	sizes []int
+	kinds []string              // such as dry/oldest_scheduled_first
+	cost  map[costOf][2]float64 // ours and the peer's, 0 where it was not measured
+}
+
+type costOf struct {
+	kind string
+	size int
+}
+
+// add notes a figure of the sub-benchmark BenchmarkGrab/origins=N/kind.
+func (c *costs) add(size int, name string, ours, theirs float64) {
+	kind := strings.SplitN(name, "/", 3)[2]
+	if c.cost == nil {
+		c.cost = map[costOf][2]float64{}
+	}
+	if !slices.Contains(c.sizes, size) {
+		c.sizes = append(c.sizes, size)
+	}
+	if !slices.Contains(c.kinds, kind) {
+		c.kinds = append(c.kinds, kind)
+	}
+	c.cost[costOf{kind, size}] = [2]float64{ours, theirs}
+}
+
+// text is a table in milliseconds, and a plot of how the cost of a dry run grows,
+// on logarithmic scales: a line that lies flat doesn't grow.
+func (c *costs) text() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "1,000 origins, ms")
+	for _, size := range c.sizes {
+		fmt.Fprintf(w, "\t%d ours\tpeer", size)
+	}
+	fmt.Fprintln(w)
+	var lines [2][]float64 // ours and the peer's, over all dry runs
+	for _, kind := range c.kinds {
+		fmt.Fprint(w, kind)
+		for _, size := range c.sizes {
+			cost, theirs := c.cost[costOf{kind, size}], "-"
+			if cost[1] > 0 {
+				theirs = fmt.Sprintf("%.0f", cost[1])
+			}
+			fmt.Fprintf(w, "\t%.1f\t%s", cost[0], theirs)
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	for _, size := range c.sizes {
+		var sums [2]float64
+		n := 0.0
+		for _, kind := range c.kinds {
+			if cost, ok := c.cost[costOf{kind, size}]; ok && strings.HasPrefix(kind, "dry/") {
+				sums[0] += math.Log10(cost[0])
+				sums[1] += math.Log10(cost[1])
+				n++
+			}
+		}
+		lines[0], lines[1] = append(lines[0], sums[0]/n), append(lines[1], sums[1]/n)
+	}
+	if len(c.sizes) > 1 {
+		b.WriteString(asciigraph.PlotMany([][]float64{lines[0], lines[1]}, asciigraph.Height(10), asciigraph.Width(60),
+			asciigraph.Caption(fmt.Sprintf("dry runs: log10 of ms (lower line: ours), from %d to %d origins", c.sizes[0], c.sizes[len(c.sizes)-1]))))
+	}
+	return b.String()
 }
 
 // schedule marks the first n origins of a policy's order as scheduled now.
@@ -290,7 +371,7 @@ func BenchmarkPeerWriters(b *testing.B) {
 	}
 }
 
-// peerWriter is the peer's own code that writes origins.
+// peerWriter is a script of the peer's own code, which answers lines.
 type peerWriter struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -298,7 +379,12 @@ type peerWriter struct {
 
 func (w *benchWorld) startWriter(b *testing.B) *peerWriter {
 	b.Helper()
-	cmd := exec.Command(testenv.Python(b), "testdata/bench_writers.py", w.dsn)
+	return startScript(b, exec.Command(testenv.Python(b), "testdata/bench_writers.py", w.dsn))
+}
+
+// startScript starts a script that answers lines, until the benchmark ends.
+func startScript(b *testing.B, cmd *exec.Cmd) *peerWriter {
+	b.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -334,4 +420,74 @@ func (p *peerWriter) write(b *testing.B, command string, n int) []time.Duration 
 		times[i] = time.Duration(ms * float64(time.Millisecond))
 	}
 	return times
+}
+
+// BenchmarkGrabThroughRPC compares dry grabs of 1,000 origins out of a million
+// through the peer's own Python client, from our RPC server and from the peer's.
+func BenchmarkGrabThroughRPC(b *testing.B) {
+	w := newBenchWorld(b, 1_000_000)
+	clients := map[string]*peerWriter{"ours": rpcClient(b, serveRPC(b, w.store)), "peer": rpcClient(b, servePeerRPC(b, w.dsn))}
+	for _, policy := range plainPolicies {
+		for side, client := range clients {
+			b.Run(string(policy)+"/"+side, func(b *testing.B) {
+				took := client.ask(b, string(policy))
+				b.ReportMetric(took, "call-ms")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+func serveRPC(b *testing.B, store *sql.Store) (url string) {
+	b.Helper()
+	server, err := rpc.Listen(b.Context(), rpc.Options{
+		Address: "127.0.0.1:0", Store: store, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- daemon.Group{Log: slog.New(slog.DiscardHandler)}.Run(ctx, daemon.Component{Name: "RPC server", Run: server.Run})
+	}()
+	b.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return "http://" + server.Addr().String()
+}
+
+func servePeerRPC(b *testing.B, dsn string) (url string) {
+	b.Helper()
+	cmd := exec.Command(testenv.Python(b), "-W", "ignore", "../internal/rpc/testdata/peer_server.py", dsn)
+	port := startScript(b, cmd).line(b)
+	return "http://127.0.0.1:" + strings.TrimSpace(port)
+}
+
+func rpcClient(b *testing.B, url string) *peerWriter {
+	b.Helper()
+	return startScript(b, exec.Command(testenv.Python(b), "testdata/bench_rpc.py", url))
+}
+
+// ask gives a line and returns the number that answers it.
+func (p *peerWriter) ask(b *testing.B, line string) float64 {
+	b.Helper()
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		b.Fatal(err)
+	}
+	answer, err := strconv.ParseFloat(strings.TrimSpace(p.line(b)), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return answer
+}
+
+func (p *peerWriter) line(b *testing.B) string {
+	b.Helper()
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return line
 }

@@ -3,14 +3,18 @@ package recurrent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql"
@@ -18,24 +22,22 @@ import (
 
 var errUndo = errors.New("undone")
 
-// BenchmarkSharedRefill compares a refill of 10,000 visits (picked, marked and in
-// the outbox) that 50 listers share, one of which has half of all origins, with
-// one that nobody shares. Each is undone.
-func BenchmarkSharedRefill(b *testing.B) {
+// refillWorld is a database with origins of 50 listers, one of which has half of
+// them, and a queue of 10,000.
+func refillWorld(b *testing.B, origins int, shares map[string]scheduler.Shares) *sql.Store {
+	b.Helper()
 	dsn := testenv.Database(b)
 	store, err := sql.Open(b.Context(), dsn, sql.Options{Command: "bench"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(store.Close)
-	shares := map[string]scheduler.Shares{"load-git": {By: scheduler.ShareByLister, Default: 1, HalfLife: time.Hour}}
 	for _, statement := range []string{
 		`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.loader.git', 10000)`,
 		`insert into listers (name, instance_name, current_state, updated) select 'l' || n, '', '{}', now() from generate_series(1, 50) n`,
-		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
-		 select (select id from listers where name = 'l' || case when n % 2 = 0 then 1 else 1 + n % 50 end), 'https://forge.example.org/' || n, 'git', '{}', true, now(),
-		        case when n % 5 < 4 then now() - n * interval '1 second' end
-		 from generate_series(1, 500000) n`,
+		fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		 select l.id, 'https://forge.example.org/' || n, 'git', '{}', true, now(), case when n %% 5 < 4 then now() - n * interval '1 second' end
+		 from generate_series(1, %d) n join listers l on l.name = 'l' || case when n %% 2 = 0 then 1 else 1 + n %% 50 end`, origins),
 		`insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot)
 		 select url, 'git', now() - interval '500 days', now() - interval '500 days', 'successful', now() - interval '501 days', '\x00'
 		 from listed_origins where random() < 0.5`,
@@ -58,6 +60,59 @@ func BenchmarkSharedRefill(b *testing.B) {
 	if _, err := store.Pool().Exec(b.Context(), "vacuum analyze"); err != nil {
 		b.Fatal(err)
 	}
+	return store
+}
+
+// BenchmarkRefill fills a queue of 10,000 from empty, out of a million origins:
+// picked, marked, claimed and in the queue.
+func BenchmarkRefill(b *testing.B) {
+	store, broker := refillWorld(b, 1_000_000, nil), testenv.RabbitMQ(b)
+	address, err := celery.ParseBroker(broker.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
+	b.Cleanup(func() { _ = publisher.Close() })
+	inspector := celery.NewQueueInspector(address, broker.ManagementURL, celery.InspectorOptions{})
+	b.Cleanup(func() { _ = inspector.Close() })
+	log := slog.New(slog.DiscardHandler)
+	deliverer := dispatch.NewDeliverer(store, publisher, log, prometheus.NewRegistry())
+	s := New(Options{
+		Store: store, Slots: dispatch.NewSlots(store, inspector, deliverer.Wake), Log: log, Reg: prometheus.NewRegistry(),
+		Policies: config.DefaultSchedulingPolicy(),
+	})
+	r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: log}
+	for b.Loop() {
+		if _, err := r.runOnce(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if sent, err := deliverer.Drain(b.Context()); err != nil || sent.Confirmed != 10_000 {
+			b.Fatalf("%+v, %v", sent, err)
+		}
+		b.StopTimer()
+		conn, err := amqp.Dial(broker.URL)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ch, err := conn.Channel()
+		if err == nil {
+			_, err = ch.QueuePurge("swh.loader.git", false)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = conn.Close()
+		b.StartTimer()
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/refill")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkSharedRefill compares a refill of 10,000 visits (picked, marked and in
+// the outbox) that the listers share with one that nobody shares. Each is undone.
+func BenchmarkSharedRefill(b *testing.B) {
+	shares := map[string]scheduler.Shares{"load-git": {By: scheduler.ShareByLister, Default: 1, HalfLife: time.Hour}}
+	store := refillWorld(b, 500_000, shares)
 	s := New(Options{
 		Store: store, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares,
 		Policies: config.DefaultSchedulingPolicy(),
