@@ -24,10 +24,10 @@ const (
 // is ready. It asks for the next pass if there is more.
 func (r *Runner) graphs(ctx context.Context) (daemon.Result, error) {
 	if now := r.now(); now.Sub(r.mended) >= mendPeriod {
-		if err := r.Store.MendGraphs(ctx); err != nil {
-			return daemon.Result{}, err
-		}
 		r.mended = now
+		if err := r.Store.MendGraphs(ctx); err != nil { // there may be something to release all the same
+			r.Log.Warn("forgotten tasks of graphs not looked for", "error", err)
+		}
 	}
 	var round sql.GraphRound
 	for range graphRounds {

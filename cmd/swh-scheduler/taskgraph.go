@@ -129,7 +129,7 @@ func graphSize(g sql.NewGraph) newGraphSize {
 }
 
 func (s newGraphSize) String() string {
-	return fmt.Sprintf("%d tasks, %d dependencies, %d to run at once", s.Tasks, s.Dependencies, s.Ready)
+	return fmt.Sprintf("%s, %s, %d to run at once", howMany(s.Tasks, "task", "tasks"), howMany(s.Dependencies, "dependency", "dependencies"), s.Ready)
 }
 
 func newGraphList(a *app) *cobra.Command {
@@ -145,7 +145,7 @@ func newGraphList(a *app) *cobra.Command {
 			}
 			now := time.Now()
 			lines := make([]graphLine, len(graphs))
-			text := fmt.Sprintf("Found %d graphs\n", len(graphs))
+			text := fmt.Sprintf("Found %s\n", howMany(len(graphs), "graph", "graphs"))
 			for i, g := range graphs {
 				lines[i] = graphLine(g)
 				text += a.graphLine(g, now)

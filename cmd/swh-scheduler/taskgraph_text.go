@@ -118,7 +118,7 @@ func (a *app) graphFuture(b *strings.Builder, r taskgraph.Report, now time.Time)
 	if len(path) > named {
 		path = append(append(path[:named/2:named/2], fmt.Sprintf("… %d more …", len(path)-named)), path[len(path)-named/2:]...)
 	}
-	fmt.Fprintf(b, "  Critical path: %s (%d tasks", strings.Join(path, " → "), len(r.CriticalPath))
+	fmt.Fprintf(b, "  Critical path: %s (%s", strings.Join(path, " → "), howMany(len(r.CriticalPath), "task", "tasks"))
 	if r.PathSeconds > 0 {
 		fmt.Fprintf(b, ", %s", explain.Roughly(time.Duration(r.PathSeconds*float64(time.Second))))
 	}
@@ -163,6 +163,14 @@ func enumerate(texts []string, total int) string {
 		text += fmt.Sprintf(" and %d more", total-len(texts))
 	}
 	return text
+}
+
+// howMany is a number of things.
+func howMany(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // progressBar shows how much of a whole is done.
