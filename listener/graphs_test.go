@@ -1,11 +1,11 @@
 package listener
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql"
@@ -32,28 +32,24 @@ func joined(t testing.TB, db *database, store *sql.Store, prefix string, n int) 
 	return submitted
 }
 
-// drainGraphs releases what can be, until the test ends, as a runner does.
+// drainGraphs releases what can be, until the test ends, and like a runner tries
+// again when the database is away.
 func drainGraphs(t testing.TB, store *sql.Store) {
 	t.Helper()
-	stop := make(chan struct{})
-	var drain errgroup.Group
-	drain.Go(func() error {
-		for {
-			if _, err := store.DrainGraphs(t.Context(), time.Now()); err != nil && t.Context().Err() == nil {
-				return err
-			}
+	ctx, stop := context.WithCancel(context.Background())
+	var drain sync.WaitGroup
+	drain.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = store.DrainGraphs(ctx, time.Now())
 			select {
-			case <-stop:
-				return nil
+			case <-ctx.Done():
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	})
 	t.Cleanup(func() {
-		close(stop)
-		if err := drain.Wait(); err != nil {
-			t.Error(err)
-		}
+		stop()
+		drain.Wait()
 	})
 }
 
@@ -110,5 +106,36 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 	joins, releases := count("select count(distinct task) from releases"), count("select count(*) from releases")
 	if joins != len(graphs) || releases != len(graphs) {
 		t.Errorf("%d joins were released %d times, want %d", joins, releases, len(graphs))
+	}
+}
+
+// A database that goes away again and again, in the middle of batches and of
+// releases, loses no release.
+func TestJoinIsReleasedAfterOutages(t *testing.T) {
+	t.Parallel()
+	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	const n = 2500
+	g := joined(t, db, openStore(t, db.dsn), "run", n)
+	proxy := testenv.Proxy(t, host(t, db.dsn))
+	cut := through(t, db.dsn, proxy.Addr)
+	drainGraphs(t, openStore(t, cut))
+	for range 2 {
+		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, cut)))
+	}
+	x := newExchange(t, broker.URL)
+	bodies := streams(t, "run", n)
+	for part := range 5 {
+		x.publish(t, bodies[part*n/25:(part+1)*n/25]...)
+		eventually(t, "some more have ended", func() bool { return db.count(t, "run", "eventful") > part*n/5 })
+		proxy.Cut()
+		proxy.Restore()
+	}
+	eventually(t, "the join is released", func() bool {
+		var released bool
+		err := db.pool.QueryRow(t.Context(), `select bool_and(status = 'next_run_not_scheduled' and next_run <= now()) from task where id = $1`, g.Tasks[n]).Scan(&released)
+		return err == nil && released
+	})
+	if got := db.count(t, "run", "eventful"); got != n {
+		t.Errorf("the join was released when %d of %d had ended", got, n)
 	}
 }
