@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
@@ -35,9 +34,7 @@ type app struct {
 func newApp(stdout, stderr io.Writer) *app {
 	a := &app{stdout: stdout, stderr: stderr, level: new(slog.LevelVar), metrics: prometheus.NewRegistry()}
 	a.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: a.level}))
-	if file, ok := stdout.(*os.File); ok && os.Getenv("NO_COLOR") == "" {
-		a.styled = term.IsTerminal(int(file.Fd()))
-	}
+	a.styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a
 }
 

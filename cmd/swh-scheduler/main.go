@@ -28,7 +28,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := newApp(stdout, stderr)
 	root := newRoot(a)
-	root.SetArgs(args)
+	root.SetArgs(withoutGroup(root.Flags(), args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return a.exitCode(root, root.ExecuteContext(ctx))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -272,6 +273,63 @@ func TestOutputJSON(t *testing.T) {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, []byte(r.stdout)); r.code != 0 || err != nil || !strings.Contains(compact.String(), tc.want) {
 			t.Errorf("%q: exit code %d, %v, no %s in\n%s%s", tc.args, r.code, err, tc.want, r.stdout, r.stderr)
+		}
+	}
+}
+
+// --watch tells how it stands until all was visited, and ends then.
+func TestCheckIngestedWatches(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	execute(t, dsn, someOrigins)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
+	cmd := exec.Command(binary, "-C", config, "origin", "check-ingested-origins", "gitlab", "example", "--watch", "--watch-period", "0.05 s")
+	cmd.Env = environment()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	lines, seen, visited := bufio.NewScanner(stdout), "", false
+	for lines.Scan() {
+		seen += lines.Text() + "\n"
+		if !visited && strings.Contains(seen, "Forge example ingestion is still in progress...\nfailed      : 10\nNone        : 10\n") {
+			execute(t, dsn, "update origin_visit_stats set last_visit_status = 'successful' where last_visit_status is null")
+			visited = true
+		}
+	}
+	want := "\nForge example (gitlab) has 40 scheduled ingests in the scheduler.\nfailed      : 10\nNone        : 0\n" +
+		"not_found   : 10\nsuccessful  : 20\ntotal       : 40\nsuccess rate: 50.00%\n"
+	if err := cmd.Wait(); err != nil || !strings.HasSuffix(seen, want) {
+		t.Errorf("%v\n%s", err, seen)
+	}
+}
+
+// A database that was not migrated is named by the commands that need ours, with
+// what to do; the others work on it.
+func TestCommandsOnThePeersDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	execute(t, dsn, someTaskTypes+";"+someOrigins)
+	for _, args := range [][]string{
+		{"origin", "send-origins-from-scheduler-to-celery", "git"}, {"origin", "send-origins-from-file-to-celery", "load-git", os.DevNull},
+		{"add-forge-now", "schedule-first-visits", "-t", "git"}, {"explain", "1"}, {"config", "check"},
+		{"origin", "grab-next", "git", "1"}, {"origin", "schedule-next", "git", "1"},
+	} {
+		r := ours(t, append([]string{"-d", dsn}, args...)...)
+		if r.code != 1 || !strings.Contains(r.stdout+r.stderr, "swh-scheduler migrate") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	for _, args := range [][]string{
+		{"origin", "check-listed-origins", "gitlab", "example"}, {"origin", "check-ingested-origins", "gitlab", "example"},
+		{"origin", "update-metrics"}, {"origin", "peek-next", "git", "1"}, {"task", "respawn", "1"}, {"task", "list"},
+	} {
+		if r := ours(t, append([]string{"-d", dsn}, args...)...); r.code != 0 {
+			t.Errorf("%q: %+v", args, r)
 		}
 	}
 }

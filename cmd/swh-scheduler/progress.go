@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/vbauerster/mpb/v8"
@@ -16,13 +17,26 @@ type workBar struct {
 	bar       *mpb.Bar
 }
 
-// progress begins to show work of total steps, or (0) of an unknown number.
-func (a *app) progress(what string, total int) *workBar {
-	file, ok := a.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+// progressBeside is progress of a command that prints lines meanwhile: on a terminal
+// they say themselves how far it is, and a bar would overwrite them.
+func (a *app) progressBeside(what string, total int) *workBar {
+	if isTerminal(a.stdout) {
 		return nil
 	}
-	container := mpb.New(mpb.WithOutput(file), mpb.WithWidth(40))
+	return a.progress(what, total)
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// progress begins to show work of total steps, or (0) of an unknown number.
+func (a *app) progress(what string, total int) *workBar {
+	if !isTerminal(a.stderr) {
+		return nil
+	}
+	container := mpb.New(mpb.WithOutput(a.stderr), mpb.WithWidth(40))
 	counters := decor.Any(func(s decor.Statistics) string {
 		if s.Total > 0 {
 			return fmt.Sprintf("%d / %d", s.Current, s.Total)

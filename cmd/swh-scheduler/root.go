@@ -3,9 +3,11 @@ package main
 import (
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // globalOptions come before the subcommand.
@@ -58,6 +60,32 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	)
 	a.addCompletion(root)
 	return root
+}
+
+// withoutGroup leaves out the word scheduler where a command would be: by a link
+// named swh, the program takes "swh scheduler task list" as the peer's does.
+func withoutGroup(flags *pflag.FlagSet, args []string) []string {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		switch {
+		case arg == "scheduler":
+			return slices.Delete(slices.Clone(args), i, i+1)
+		case len(arg) < 2 || arg[0] != '-' || arg == "--":
+			return args
+		}
+		var flag *pflag.Flag
+		name, long := strings.CutPrefix(arg, "--")
+		switch {
+		case !long && len(arg) == 2:
+			flag = flags.ShorthandLookup(arg[1:])
+		case long:
+			flag = flags.Lookup(name) // none if the value is in the same word
+		}
+		if flag != nil && flag.NoOptDefVal == "" {
+			i++ // its value
+		}
+	}
+	return args
 }
 
 // environmentPrefix begins the names of environment variables.

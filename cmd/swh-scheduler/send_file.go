@@ -155,7 +155,7 @@ func (f *fileSender) introduce(tt scheduler.TaskType, extra scheduler.TaskArgume
 // run sends all lines.
 func (f *fileSender) run(ctx context.Context, input io.Reader) error {
 	lines := bufio.NewReader(input)
-	bar := f.app.progress("sending origins", 0)
+	bar := f.app.progressBeside("sending origins", 0)
 	defer bar.stop()
 	for ended := false; !ended && f.left != 0; {
 		var batch []celery.TaskMessage

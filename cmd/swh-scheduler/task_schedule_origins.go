@@ -158,7 +158,7 @@ type originScheduler struct {
 
 // run creates the tasks, or without a backend only counts them.
 func (s *originScheduler) run(ctx context.Context, b backend, urls iter.Seq2[string, error]) error {
-	bar := s.app.progress("scheduling origins", s.limit)
+	bar := s.app.progressBeside("scheduling origins", s.limit)
 	defer bar.stop()
 	var tasks []sql.NewTask
 	var batch []string

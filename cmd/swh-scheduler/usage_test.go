@@ -109,6 +109,31 @@ func TestWhereTheConfigurationIsFrom(t *testing.T) {
 	}
 }
 
+// The words after swh, of which the peer is a part, are understood too, wherever
+// its options stand.
+func TestWordsOfSwh(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	config := configFile(t, "scheduler: {cls: postgresql, db: '"+dsn+"'}\n")
+	for _, words := range []string{
+		"-C FILE scheduler task-type list", "--config-file FILE -l error scheduler task-type list", "--config-file=FILE scheduler --no-stdout task-type list",
+		"scheduler -C FILE task-type list", "-lerror scheduler -d DSN task-type list", "--no-stdout scheduler -C FILE task-type list",
+	} {
+		args := strings.Fields(strings.NewReplacer("FILE", config, "DSN", dsn).Replace(words))
+		if r := ours(t, args...); r.code != 0 || r.stdout != "Known task types:\n" {
+			t.Errorf("%q: %+v", words, r)
+		}
+	}
+	for words, want := range map[string]string{
+		"scheduler scheduler": "No such command 'scheduler'", "-C scheduler task-type list": "File 'scheduler' does not exist",
+		"scheduler": "Commands:", "scheduler nope": "No such command 'nope'",
+	} {
+		if r := ours(t, strings.Fields(words)...); r.code != 2 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: %+v", words, r)
+		}
+	}
+}
+
 // Help and version need no configuration and no service.
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()

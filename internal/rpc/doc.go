@@ -43,6 +43,12 @@
 // finishes what it is answering. /healthz answers as long as the process does,
 // /readyz only while the database does and the server is not stopping.
 //
+// # The other end
+//
+// [Client] makes calls, to our server or the peer's, with the same reader and
+// writers. It tries again what the server says it did not do (502, 503, a refused
+// connection), as the peer's client does.
+//
 // # Where this differs from the peer
 //
 //   - Two grabs of ready tasks at once never return the same task.
