@@ -8,10 +8,12 @@ import os
 import sys
 import tempfile
 import traceback
+from importlib.metadata import entry_points
 
 import dateparser  # noqa: F401
 import dateutil.parser  # noqa: F401
 import humanize  # noqa: F401
+import iso8601  # noqa: F401
 import psycopg_pool  # noqa: F401
 import tabulate  # noqa: F401
 
@@ -19,6 +21,9 @@ import swh.core.cli
 import swh.scheduler.backend  # noqa: F401
 import swh.scheduler.cli.admin  # noqa: F401
 import swh.scheduler.cli.utils  # noqa: F401
+
+for plugin in entry_points(group="swh.cli.subcommands"):
+    plugin.load()
 
 
 def child(request, stdout, stderr):
