@@ -38,6 +38,9 @@ type ConsumerOptions struct {
 	// Prefetch is how many deliveries may be unacknowledged. Default: 1,000.
 	Prefetch int
 
+	// Reading, if not nil, is called each time the queue begins to be read.
+	Reading func()
+
 	// MaxMessageSize is the largest body in bytes that is handed over whole.
 	// Default: 4 MiB.
 	MaxMessageSize int
@@ -108,6 +111,9 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 		if err == nil {
 			down, c.dialer.tries = false, 0
 			c.log.Info("reading queue", "queue", c.options.Queue, "broker", s.conn.node.String())
+			if c.options.Reading != nil {
+				c.options.Reading()
+			}
 			if err = c.forward(ctx, s, deliveries, out); err == nil {
 				return nil
 			}

@@ -184,10 +184,15 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 
+	health := daemon.HealthOf(ctx)
+	health.Watch(c.kafkaState)
+	health.Watch(c.databaseState)
+	found := health.Expect("Kafka")
 	topic, err := c.topic(ctx, admin)
 	if err != nil {
 		return 0, endedBy(ctx, err)
 	}
+	found()
 	c.log.Info("reading the journal", "topic", topic, "group", c.o.GroupID)
 	var backoff daemon.Backoff
 	for {

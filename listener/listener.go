@@ -82,6 +82,7 @@ func New(o Options) *Listener {
 // broker will deliver it again), closes the source and returns nil. It returns
 // an error only if the source gives up for good.
 func (l *Listener) Run(ctx context.Context) error {
+	daemon.HealthOf(ctx).Watch(l.database)
 	deliveries := make(chan celery.Delivery)
 	consuming := consume(ctx, l.source, deliveries)
 	var err error

@@ -21,6 +21,7 @@ type metrics struct {
 	databaseErrors prometheus.Counter
 	batchSize      prometheus.Histogram
 	batchTime      prometheus.Histogram
+	lag            prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer, w *workers) *metrics {
@@ -60,6 +61,10 @@ func newMetrics(r prometheus.Registerer, w *workers) *metrics {
 			Name:    "swh_scheduler_listener_batch_seconds",
 			Help:    "Time to apply a batch to the database.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}),
+		lag: f.NewGauge(prometheus.GaugeOpts{
+			Name: "swh_scheduler_listener_event_lag_seconds",
+			Help: "How long ago, on the worker's clock, the last event read was sent.",
 		}),
 	}
 	for _, p := range problems {

@@ -35,6 +35,9 @@ func (l *Listener) read(b *batch, d celery.Delivery) {
 	b.events += len(events)
 	for _, e := range events {
 		l.metrics.event(e.Type)
+		if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
+			l.metrics.lag.Set(max(0, float64(heard.UnixMicro())/1e6-sent))
+		}
 		l.readEvent(b, e, heard)
 	}
 }

@@ -4,12 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/daemon"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/monitor"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/sql"
 )
@@ -19,11 +28,17 @@ import (
 // away (its machine may start before theirs), but not for a database that
 // somebody has to migrate first.
 func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, store *sql.Store) ([]daemon.Component, error)) (err error) {
-	ctx := cmd.Context()
+	health := daemon.NewHealth()
+	ctx := daemon.WithHealth(cmd.Context(), health)
 	store, err := a.openStore(ctx, cmd)
 	if err != nil {
 		return err
 	}
+	stop, err := a.tell(ctx, health)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	defer func() {
 		// What was stopped by force may still hold a connection, for which
 		// Close would wait; the end of the process closes it.
@@ -41,10 +56,6 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 	if err != nil {
 		return err
 	}
-	if a.options.metricsAddr != "" {
-		server := daemon.MetricsServer{Addr: a.options.metricsAddr, Gatherer: a.metrics, Log: a.log}
-		components = append(components, daemon.Component{Name: "metrics server", Run: server.Run})
-	}
 	a.log.Info("started", "command", cmd.Name(), "version", version())
 	if err := (daemon.Group{Log: a.log}).Run(ctx, components...); err != nil {
 		return err
@@ -53,16 +64,80 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 	return nil
 }
 
+// tell has those who watch over a daemon told how it is, from before its services
+// are there until stop is called: Prometheus, probes and systemd. Signals change
+// how much it logs.
+func (a *app) tell(ctx context.Context, health *daemon.Health) (stop func(), err error) {
+	telling, end := context.WithCancel(ctx)
+	var told sync.WaitGroup
+	told.Go(func() { daemon.Systemd(telling, health, a.log) })
+	told.Go(func() { a.followLevelSignals(telling) })
+	stop = func() {
+		end()
+		told.Wait()
+	}
+	address := a.options.metricsAddr
+	if address == "" {
+		address = a.config.MetricsAddr
+	}
+	if address == "" {
+		return stop, nil
+	}
+	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	stopServer, err := daemon.MetricsServer{Addr: address, Gatherer: a.metrics, Health: health, Log: a.log}.Start(ctx)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return func() {
+		stop()
+		stopServer()
+	}, nil
+}
+
+// buildInfo is a metric that is always 1, for its labels.
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "swh_scheduler_build_info", Help: "1, with the version of this program and of Go.",
+		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},
+	})
+	g.Set(1)
+	return g
+}
+
+// followLevelSignals has SIGUSR1 log everything, and SIGUSR2 what was configured.
+func (a *app) followLevelSignals(ctx context.Context) {
+	configured := a.level.Level()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case s := <-signals:
+			level := configured
+			if s == syscall.SIGUSR1 {
+				level = slog.LevelDebug
+			}
+			a.level.Set(level)
+			a.log.Log(ctx, max(level, slog.LevelInfo), "log level changed", "level", level, "signal", s.String())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // waitForDatabase returns when the database answers, with an error if it is not
 // one that this program can work with or if ctx ends first.
 func (a *app) waitForDatabase(ctx context.Context, store *sql.Store) error {
 	service := daemon.NewService(a.log, serverName(store))
+	met := daemon.HealthOf(ctx).Expect(serverName(store))
 	var backoff daemon.Backoff
 	for {
 		err := store.CheckVersion(ctx)
 		switch {
 		case err == nil:
 			service.OK()
+			met()
 			return nil
 		case errors.Is(err, sql.ErrNotMigrated), errors.Is(err, sql.ErrUnsupported):
 			return err
@@ -83,6 +158,7 @@ type dispatcher struct {
 	deliverer *dispatch.Deliverer
 	publisher *celery.Publisher
 	inspector *celery.QueueInspector
+	monitor   *monitor.Monitor
 }
 
 func (a *app) newDispatcher(cmd *cobra.Command, store *sql.Store) (*dispatcher, error) {
@@ -98,7 +174,33 @@ func (a *app) newDispatcher(cmd *cobra.Command, store *sql.Store) (*dispatcher, 
 	}
 	d.deliverer = dispatch.NewDeliverer(store, d.publisher, a.log, a.metrics)
 	d.slots = dispatch.NewSlots(store, d.inspector, d.deliverer.Wake)
+	d.slots.Register(a.metrics)
+	d.monitor = monitor.New(store, a.log, a.metrics)
 	return d, nil
+}
+
+// watching are the components beside those that send: what measures the database,
+// and the first contact with the broker, without which the daemon is not ready.
+func (d *dispatcher) watching() []daemon.Component {
+	return []daemon.Component{
+		{Name: "monitor", Run: d.monitor.Run},
+		{Name: "first contact with the broker", Run: d.firstContact},
+	}
+}
+
+func (d *dispatcher) firstContact(ctx context.Context) error {
+	met := daemon.HealthOf(ctx).Expect("RabbitMQ")
+	var backoff daemon.Backoff
+	for {
+		if _, err := d.inspector.Length(ctx, "celery", 0); err == nil {
+			met()
+			<-ctx.Done()
+			return nil
+		}
+		if backoff.Wait(ctx) != nil {
+			return nil
+		}
+	}
 }
 
 // deliver is the deliverer as a component: the last to stop, with its

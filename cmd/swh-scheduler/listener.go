@@ -23,9 +23,11 @@ func newStartListener(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.runDaemon(cmd, func(_ context.Context, store *sql.Store) ([]daemon.Component, error) {
+			return a.runDaemon(cmd, func(ctx context.Context, store *sql.Store) ([]daemon.Component, error) {
+				options := listener.ConsumerOptions(a.log)
+				options.Reading = daemon.HealthOf(ctx).Expect("RabbitMQ")
 				l := listener.New(listener.Options{
-					Source: celery.NewConsumer(broker, listener.ConsumerOptions(a.log)),
+					Source: celery.NewConsumer(broker, options),
 					Store:  store, Log: a.log, Registerer: a.metrics,
 				})
 				return []daemon.Component{{Name: "listener", Run: l.Run}}, nil

@@ -44,7 +44,7 @@ visits that are due to Celery.`,
 				NoOriginsBackoff: a.config.NoOriginsScheduledBackoff, QueueFullBackoff: a.config.QueueFullBackoff,
 			})
 			sharing, err := a.sharing(ctx, store, d)
-			return slices.Concat([]daemon.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, []daemon.Component{d.deliver()}), err
+			return slices.Concat([]daemon.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, d.watching(), []daemon.Component{d.deliver()}), err
 		})
 	})
 	return cmd

@@ -38,6 +38,10 @@ type Config struct {
 	// the design of recurrent visits says; the peer takes it as a visit.
 	FailuresKeepDate bool
 
+	// MetricsAddr is where a daemon serves its metrics and health, HOST:PORT; ""
+	// where it does not.
+	MetricsAddr string
+
 	lines map[string]int // of the keys that the file has
 }
 

@@ -82,6 +82,7 @@ no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
 failures_keep_date: yes
+metrics: {addr: "127.0.0.1:9100", theirs: 1}
 shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
@@ -124,7 +125,7 @@ func TestLoad(t *testing.T) {
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
-	want.FailuresKeepDate = true
+	want.FailuresKeepDate, want.MetricsAddr = true, "127.0.0.1:9100"
 	want.Shares = map[string]scheduler.Shares{
 		"load-git":   {By: scheduler.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
 		"load-hg":    {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
@@ -158,7 +159,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
-	want.LostAfter, want.Shares = got.LostAfter, got.Shares
+	want.LostAfter, want.Shares, want.MetricsAddr = got.LostAfter, got.Shares, got.MetricsAddr
 	want.RPCServe = got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
@@ -453,6 +454,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares = "", "", nil, nil, nil, nil // addresses and names, not secrets
+				c.MetricsAddr = ""
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}

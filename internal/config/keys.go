@@ -16,7 +16,7 @@ debug default_config deposit directory_paging_size enable_origins_list_sorting e
 fetch_timeout global graph graphql graph_service hidden host idx_storage index indexer
 indexer_storage indexers instance journal_client journal_writer keycloak lister listers loader
 loaders log log_config log_level logging mailmap masking masking_query metadata_fetcher
-metadata_fetcher_credentials metadata_origin max_content_size max_directory_size metrics
+metadata_fetcher_credentials metadata_origin max_content_size max_directory_size
 object_types objstorage objstorage_src objstorage_dst origin_metadata packfile_chunk_size_bytes
 packages_limit port provenance proxy pypi query redis replayer replayer_config rpc save_data
 save_data_path scrubber search secret_key sentry sentry_debug sentry_dsn sentry_environment

@@ -125,9 +125,24 @@ func (c *Config) read(root value) {
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = lostAfter(v) },
 		"shares":                       func(v value) { c.Shares = shares(v) },
+		"metrics":                      func(v value) { c.MetricsAddr = metricsAddr(v) },
 		"failures_keep_date":           func(v value) { c.FailuresKeepDate = v.flag() },
 	}
 	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
+}
+
+// metricsAddr is the key addr of the section metrics. Other components have a
+// section of that name too, so whatever else is in it is theirs.
+func metricsAddr(v value) (addr string) {
+	if v.node.Kind != yaml.MappingNode {
+		return ""
+	}
+	for _, e := range v.entries("a mapping") {
+		if e.name == "addr" && !e.isNull() {
+			addr = e.text()
+		}
+	}
+	return addr
 }
 
 func lostAfter(v value) map[string]time.Duration {

@@ -44,23 +44,28 @@ func (l *Loop) Run(ctx context.Context) error {
 		wait = time.Duration(rand.Float64() * float64(l.Period))
 	}
 	wake := l.Wake
+	begin, end, gone := HealthOf(ctx).loop(l)
+	defer gone()
 	for {
 		if !l.wait(ctx, wait, wake) {
 			return nil
 		}
-		wait, wake = l.round(ctx)
+		begin()
+		var ok bool
+		wait, wake, ok = l.round(ctx)
+		end(ok)
 	}
 }
 
-// round runs RunOnce and says how long to wait after it and what may cut that
-// wait short.
-func (l *Loop) round(ctx context.Context) (time.Duration, <-chan struct{}) {
+// round runs RunOnce and says how long to wait after it, what may cut that wait
+// short, and whether the round went well.
+func (l *Loop) round(ctx context.Context) (wait time.Duration, wake <-chan struct{}, ok bool) {
 	result, err := l.RunOnce(InFlight(ctx))
 	if err != nil {
 		if l.Service != nil && !errors.Is(err, context.Canceled) {
 			l.Service.Failed(err)
 		}
-		return l.Backoff.Next(), nil
+		return l.Backoff.Next(), nil, false
 	}
 	if l.Service != nil {
 		l.Service.OK()
@@ -68,11 +73,11 @@ func (l *Loop) round(ctx context.Context) (time.Duration, <-chan struct{}) {
 	l.Backoff.Reset()
 	switch {
 	case result.Again:
-		return 0, l.Wake
+		return 0, l.Wake, true
 	case result.Next > 0:
-		return result.Next, l.Wake
+		return result.Next, l.Wake, true
 	}
-	return l.Period, l.Wake
+	return l.Period, l.Wake, true
 }
 
 // wait is false when ctx has ended.

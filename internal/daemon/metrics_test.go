@@ -1,20 +1,18 @@
 package daemon
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What is registered can be read while the daemon runs, and the address is free
-// again when it has stopped.
+// What is registered can be read as soon as it is served, with how the daemon is,
+// and the address is free again when that has stopped.
 func TestMetricsServer(t *testing.T) {
 	probe, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,36 +24,43 @@ func TestMetricsServer(t *testing.T) {
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "swh_test_total", Help: "A test."})
 	registry.MustRegister(counter)
 	counter.Add(3)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- MetricsServer{Addr: addr, Gatherer: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}.Run(ctx)
-	}()
+	health := NewHealth()
+	server := MetricsServer{Addr: addr, Gatherer: registry, Health: health, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	stop, err := server.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	var text string
-	for end := time.Now().Add(10 * time.Second); text == "" && time.Now().Before(end); {
-		response, err := client.Get("http://" + addr + "/metrics")
-		if err != nil {
-			continue // not listening yet
-		}
-		body, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
+	get := func(path string) (int, string) {
+		t.Helper()
+		response, err := client.Get("http://" + addr + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = string(body)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
 	}
-	if !strings.Contains(text, "swh_test_total 3") {
-		t.Errorf("got %q", text)
+	if status, text := get("/metrics"); status != http.StatusOK || !strings.Contains(text, "swh_test_total 3") {
+		t.Errorf("%d %q", status, text)
 	}
-	busy := MetricsServer{Addr: addr, Gatherer: registry, Log: slog.New(slog.DiscardHandler)}
-	if err := busy.Run(ctx); err == nil || !strings.Contains(err.Error(), addr) {
+	met := health.Expect("PostgreSQL")
+	if status, text := get("/readyz"); status != http.StatusServiceUnavailable || text != "waiting for PostgreSQL\n" {
+		t.Errorf("%d %q", status, text)
+	}
+	met()
+	for path, want := range map[string]string{"/readyz": "ready\n", "/healthz": "alive\n"} {
+		if status, text := get(path); status != http.StatusOK || text != want {
+			t.Errorf("%s: %d %q", path, status, text)
+		}
+	}
+	if _, err := server.Start(t.Context()); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("on an address in use: %v", err)
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	again, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Error(err)

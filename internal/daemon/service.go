@@ -45,3 +45,10 @@ func (s *Service) OK() {
 	s.log.Info(s.name+" is back", "after", time.Since(s.away).Round(time.Millisecond))
 	s.away = time.Time{}
 }
+
+// awaySince is since when it cannot be reached; zero while it can.
+func (s *Service) awaySince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.away
+}

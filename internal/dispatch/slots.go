@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"swh-scheduler/celery"
 	"swh-scheduler/sql"
 )
@@ -33,12 +35,39 @@ type Slots struct {
 	lengths QueueLengths
 	claimed func() // called after a claim that wrote to the outbox
 	now     func() time.Time
+	metrics slotMetrics
+}
+
+// slotMetrics tell what the last claim for each queue saw.
+type slotMetrics struct {
+	messages, limit, free *prometheus.GaugeVec
+	seconds               *prometheus.HistogramVec
+}
+
+func newSlotMetrics() slotMetrics {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	return slotMetrics{
+		messages: gauge("swh_scheduler_queue_messages", "Messages of a queue at the last claim for it: ready and unacknowledged at the broker, and on the way there (outbox).", "queue", "state"),
+		limit:    gauge("swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
+		free:     gauge("swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "swh_scheduler_claim_seconds", Help: "Time of a claim, from the queue's lock to its commit: counting slots, grabbing work, writing the outbox.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}, []string{"queue"}),
+	}
+}
+
+// Register registers the metrics of claims.
+func (s *Slots) Register(reg prometheus.Registerer) {
+	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.seconds)
 }
 
 // NewSlots makes a Slots. claimed is called after each claim that left rows in
 // the outbox; a Deliverer's Wake goes there.
 func NewSlots(store *sql.Store, lengths QueueLengths, claimed func()) *Slots {
-	return &Slots{store: store, lengths: lengths, claimed: claimed, now: time.Now}
+	return &Slots{store: store, lengths: lengths, claimed: claimed, now: time.Now, metrics: newSlotMetrics()}
 }
 
 // Claim counts the free slots of a queue, calls claim with that number, and
@@ -46,6 +75,7 @@ func NewSlots(store *sql.Store, lengths QueueLengths, claimed func()) *Slots {
 // transaction under the queue's lock: the count stays true until it commits.
 // claim may be called with 0, so that it can tell a full queue from idle work.
 func (s *Slots) Claim(ctx context.Context, q Queue, claim func(ctx context.Context, tx *sql.Tx, free int) (int, error)) (int, error) {
+	began := s.now()
 	var claimed int
 	err := s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := tx.LockQueue(ctx, q.Name); err != nil {
@@ -61,6 +91,7 @@ func (s *Slots) Claim(ctx context.Context, q Queue, claim func(ctx context.Conte
 	if err != nil {
 		return 0, err
 	}
+	s.metrics.seconds.WithLabelValues(q.Name).Observe(s.now().Sub(began).Seconds())
 	if claimed > 0 {
 		s.claimed()
 	}
@@ -71,6 +102,8 @@ func (s *Slots) Claim(ctx context.Context, q Queue, claim func(ctx context.Conte
 // ledger of deliveries are read before the broker: see the package comment.
 func (s *Slots) free(ctx context.Context, tx *sql.Tx, q Queue) (int, error) {
 	if q.Limit == nil || *q.Limit <= 0 {
+		s.metrics.limit.WithLabelValues(q.Name).Set(0)
+		s.metrics.free.WithLabelValues(q.Name).Set(MaxClaim)
 		return MaxClaim, nil
 	}
 	underway, err := tx.OutboxDepth(ctx, q.Name)
@@ -85,7 +118,13 @@ func (s *Slots) free(ctx context.Context, tx *sql.Tx, q Queue) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return freeSlots(*q.Limit, underway, length.Messages()), nil
+	free := freeSlots(*q.Limit, underway, length.Messages())
+	s.metrics.limit.WithLabelValues(q.Name).Set(float64(*q.Limit))
+	s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
+	for state, n := range map[string]int{"ready": length.Ready, "unacknowledged": length.Unacknowledged, "outbox": underway} {
+		s.metrics.messages.WithLabelValues(q.Name, state).Set(float64(n))
+	}
+	return free, nil
 }
 
 // freeSlots is the arithmetic of free: never negative, never above MaxClaim.

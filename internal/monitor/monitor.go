@@ -1,0 +1,161 @@
+// Package monitor takes figures from the database in the background and keeps them
+// as metrics, so that a scrape reads none.
+//
+// Figures that cost a few steps along indexes are taken every half minute; those
+// that read whole tables every hour, by one process at a time. While the database
+// is away the metrics keep what they were, and swh_scheduler_monitor_age_seconds
+// grows.
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/daemon"
+	"swh-scheduler/sql"
+)
+
+const (
+	lightPeriod = 30 * time.Second
+	heavyPeriod = time.Hour
+
+	// activeFor is how long after its last change an origin counts as active.
+	activeFor = 7 * 24 * time.Hour
+	// unansweredAfter is how long a run may be silent before it counts as
+	// unanswered.
+	unansweredAfter = 24 * time.Hour
+)
+
+// Store is what a Monitor asks of the database.
+type Store interface {
+	LightFigures(ctx context.Context, now time.Time) (sql.LightFigures, error)
+	HeavyFigures(ctx context.Context, activeSince, unansweredSince time.Time) (f sql.HeavyFigures, taken bool, err error)
+}
+
+// Monitor keeps metrics of the database.
+type Monitor struct {
+	store Store
+	log   *slog.Logger
+	now   func() time.Time
+
+	heavyAt time.Time // when whole tables are read next
+	last    time.Time
+
+	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
+	readyAge, ready                  *prometheus.GaugeVec
+	known, enabled, never, pending   *prometheus.GaugeVec
+	position, drift                  *prometheus.GaugeVec
+	pools, active                    *prometheus.GaugeVec
+	unanswered                       prometheus.Gauge
+}
+
+// New makes a Monitor; its metrics are registered on reg.
+func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
+	m := &Monitor{store: store, log: log, now: time.Now}
+	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		reg.MustRegister(g)
+		return g
+	}
+	m.outbox = vec("swh_scheduler_outbox_messages", "Messages claimed and not yet confirmed by the broker, by queue.", "queue")
+	m.outboxAge = vec("swh_scheduler_outbox_oldest_age_seconds", "Age of the oldest of them, by queue.", "queue")
+	m.outboxRefused = vec("swh_scheduler_outbox_refused_messages", "Those of them that the broker refused and that are tried again later, by queue.", "queue")
+	m.ready = vec("swh_scheduler_ready_tasks", "Tasks that are ready to run, by type and priority (none is empty); of each type the 10,000 that wait longest are counted.", "task_type", "priority")
+	m.readyAge = vec("swh_scheduler_ready_oldest_age_seconds", "How long the longest ready of them has been ready, by type and priority.", "task_type", "priority")
+	m.known = vec("swh_scheduler_origins_known", "Origins ever listed, by lister and visit type, as of the last update-metrics.", "lister", "visit_type")
+	m.enabled = vec("swh_scheduler_origins_enabled", "Those of them that the last listing had.", "lister", "visit_type")
+	m.never = vec("swh_scheduler_origins_never_visited", "Those enabled that were never visited.", "lister", "visit_type")
+	m.pending = vec("swh_scheduler_origins_with_pending_changes", "Those enabled that changed since their last visit.", "lister", "visit_type")
+	m.position = vec("swh_scheduler_visit_queue_position_seconds", "Position of the queue of visits, by visit type: the visit target reached, in seconds.", "visit_type")
+	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
+	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
+	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed within a week, by lister; counted every hour.", "lister")
+	m.unanswered = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "swh_scheduler_unanswered_runs", Help: "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.",
+	})
+	reg.MustRegister(m.unanswered, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; 0 before there are any.",
+	}, func() float64 {
+		if m.last.IsZero() {
+			return 0
+		}
+		return m.now().Sub(m.last).Seconds()
+	}))
+	return m
+}
+
+// Run takes figures until ctx ends.
+func (m *Monitor) Run(ctx context.Context) error {
+	loop := daemon.Loop{
+		RunOnce: func(ctx context.Context) (daemon.Result, error) { return daemon.Result{}, m.RunOnce(ctx) },
+		Period:  lightPeriod,
+		Service: daemon.NewService(m.log, "the database's monitor"),
+	}
+	return loop.Run(ctx)
+}
+
+// RunOnce takes the figures that are due.
+func (m *Monitor) RunOnce(ctx context.Context) error {
+	now := m.now()
+	light, err := m.store.LightFigures(ctx, now)
+	if err != nil {
+		return err
+	}
+	m.setLight(light, now)
+	if !now.Before(m.heavyAt) {
+		heavy, taken, err := m.store.HeavyFigures(ctx, now.Add(-activeFor), now.Add(-unansweredAfter))
+		if err != nil {
+			return err
+		}
+		if taken {
+			m.setHeavy(heavy)
+		}
+		m.heavyAt = now.Add(heavyPeriod)
+	}
+	m.last = now
+	return nil
+}
+
+// setLight replaces all values: a queue whose messages are gone has none left.
+func (m *Monitor) setLight(f sql.LightFigures, now time.Time) {
+	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge,
+		m.known, m.enabled, m.never, m.pending, m.position, m.drift} {
+		g.Reset()
+	}
+	for _, o := range f.Outbox {
+		m.outbox.WithLabelValues(o.Queue).Set(float64(o.Messages))
+		m.outboxAge.WithLabelValues(o.Queue).Set(max(0, now.Sub(o.Oldest).Seconds()))
+		m.outboxRefused.WithLabelValues(o.Queue).Set(float64(o.Refused))
+	}
+	for _, r := range f.Ready {
+		m.ready.WithLabelValues(r.Type, r.Priority).Set(float64(r.Tasks))
+		m.readyAge.WithLabelValues(r.Type, r.Priority).Set(max(0, now.Sub(r.Oldest).Seconds()))
+	}
+	for _, o := range f.Origins {
+		m.known.WithLabelValues(o.Lister, o.VisitType).Set(float64(o.Known))
+		m.enabled.WithLabelValues(o.Lister, o.VisitType).Set(float64(o.Enabled))
+		m.never.WithLabelValues(o.Lister, o.VisitType).Set(float64(o.NeverVisited))
+		m.pending.WithLabelValues(o.Lister, o.VisitType).Set(float64(o.WithPendingChanges))
+	}
+	for _, p := range f.Positions {
+		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
+		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
+	}
+}
+
+func (m *Monitor) setHeavy(f sql.HeavyFigures) {
+	m.pools.Reset()
+	m.active.Reset()
+	for _, p := range f.Pools {
+		for pool, n := range map[string]int64{"without_update": p.WithoutUpdate, "never_loaded": p.NeverLoaded, "lagging": p.Lagging, "others": p.Others} {
+			m.pools.WithLabelValues(p.VisitType, pool).Set(float64(n))
+		}
+	}
+	for _, a := range f.Active {
+		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
+	}
+	m.unanswered.Set(float64(f.Unanswered))
+}

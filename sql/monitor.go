@@ -1,0 +1,67 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Figures of the database for monitoring. Those of LightFigures are taken by a few
+// steps along indexes; those of HeavyFigures by reading whole tables.
+
+// LightFigures are what OutboxByQueue and the others of the same names tell.
+type LightFigures struct {
+	Outbox    []queries.OutboxByQueueRow
+	Ready     []queries.OldestReadyRow
+	Origins   []queries.OriginCountsRow
+	Positions []queries.VisitSchedulerQueuePosition
+}
+
+// LightFigures takes figures as of now.
+func (s *Store) LightFigures(ctx context.Context, now time.Time) (f LightFigures, err error) {
+	if f.Outbox, err = s.q.OutboxByQueue(ctx); err != nil {
+		return f, fmt.Errorf("look at the outbox: %w", err)
+	}
+	if f.Ready, err = s.q.OldestReady(ctx, now); err != nil {
+		return f, fmt.Errorf("look at ready tasks: %w", err)
+	}
+	if f.Origins, err = s.q.OriginCounts(ctx); err != nil {
+		return f, fmt.Errorf("read the counts of origins: %w", err)
+	}
+	if f.Positions, err = s.q.QueuePositions(ctx); err != nil {
+		return f, fmt.Errorf("read queue positions: %w", err)
+	}
+	return f, nil
+}
+
+// HeavyFigures are what PoolCounts and the others of the same names tell.
+type HeavyFigures struct {
+	Pools      []queries.PoolCountsRow
+	Active     []queries.ActiveOriginsRow
+	Unanswered int64
+}
+
+// HeavyFigures takes figures that read whole tables: of origins that changed since
+// activeSince, and of runs unheard of since unansweredSince. taken is false if
+// somebody else is at it.
+func (s *Store) HeavyFigures(ctx context.Context, activeSince, unansweredSince time.Time) (f HeavyFigures, taken bool, err error) {
+	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if taken, err = tx.q.TryLockMonitor(ctx); err != nil || !taken {
+			return err
+		}
+		if f.Pools, err = tx.q.PoolCounts(ctx); err != nil {
+			return err
+		}
+		if f.Active, err = tx.q.ActiveOrigins(ctx, &activeSince); err != nil {
+			return err
+		}
+		f.Unanswered, err = tx.q.UnansweredRuns(ctx, &unansweredSince)
+		return err
+	})
+	if err != nil {
+		return f, false, fmt.Errorf("count origins and runs: %w", err)
+	}
+	return f, taken, nil
+}

@@ -1,0 +1,64 @@
+-- Figures for monitoring, taken now and then in the background.
+
+-- OutboxByQueue tells how many messages wait for each queue and since when, and
+-- how many of them the broker refused.
+-- name: OutboxByQueue :many
+select queue, count(*) as messages, min(created_at)::timestamptz as oldest, count(last_error) as refused
+from scheduler_go.outbox
+group by queue;
+
+-- OldestReady tells since when the longest ready task waits, by type and priority,
+-- of the ten thousand longest ready of each type.
+-- name: OldestReady :many
+select tt.type, coalesce(ready.priority::text, '')::text as priority, min(ready.next_run)::timestamptz as oldest, count(*) as tasks
+from task_type tt
+cross join lateral (
+  select t.priority, t.next_run from task t
+  where t.type = tt.type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
+  order by t.next_run
+  limit 10000
+) ready
+group by tt.type, ready.priority;
+
+-- OriginCounts are the peer's counts of origins (update-metrics), by lister and
+-- visit type.
+-- name: OriginCounts :many
+select l.name as lister, m.visit_type,
+       sum(m.origins_known)::bigint as known, sum(m.origins_enabled)::bigint as enabled,
+       sum(m.origins_never_visited)::bigint as never_visited, sum(m.origins_with_pending_changes)::bigint as with_pending_changes
+from scheduler_metrics m
+join listers l on l.id = m.lister_id
+group by l.name, m.visit_type;
+
+-- QueuePositions are where the queues of visits stand.
+-- name: QueuePositions :many
+select visit_type, position from visit_scheduler_queue_position;
+
+-- PoolCounts counts the origins of each pool. It reads all candidates.
+-- name: PoolCounts :many
+select visit_type,
+       count(*) filter (where last_update is null) as without_update,
+       count(*) filter (where last_update is not null and not loaded) as never_loaded,
+       count(lag) as lagging,
+       count(*) filter (where last_update is not null and loaded and lag is null) as others
+from scheduler_go.candidates
+group by visit_type;
+
+-- ActiveOrigins counts the origins that changed since a moment, by lister. It reads
+-- all candidates.
+-- name: ActiveOrigins :many
+select l.name as lister, count(*) as origins
+from scheduler_go.candidates c
+join listers l on l.id = c.lister_id
+where c.last_update >= @since
+group by l.name;
+
+-- UnansweredRuns counts the runs that were scheduled or started before a moment and
+-- have not ended. It reads all of task_run.
+-- name: UnansweredRuns :one
+select count(*) from task_run
+where status in ('scheduled', 'started') and coalesce(started, scheduled) < @before;
+
+-- TryLockMonitor says whether nobody else takes figures that read whole tables.
+-- name: TryLockMonitor :one
+select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler monitor', 0));
