@@ -72,7 +72,7 @@ func (a *app) tell(ctx context.Context, health *daemon.Health) (stop func(), err
 	var told sync.WaitGroup
 	told.Go(func() { daemon.Systemd(telling, health, a.log) })
 	told.Go(func() { a.followLevelSignals(telling) })
-	stop = func() {
+	endTelling := func() {
 		end()
 		told.Wait()
 	}
@@ -81,16 +81,16 @@ func (a *app) tell(ctx context.Context, health *daemon.Health) (stop func(), err
 		address = a.config.MetricsAddr
 	}
 	if address == "" {
-		return stop, nil
+		return endTelling, nil
 	}
 	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	stopServer, err := daemon.MetricsServer{Addr: address, Gatherer: a.metrics, Health: health, Log: a.log}.Start(ctx)
 	if err != nil {
-		stop()
+		endTelling()
 		return nil, err
 	}
 	return func() {
-		stop()
+		endTelling()
 		stopServer()
 	}, nil
 }

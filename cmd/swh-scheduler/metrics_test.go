@@ -1,24 +1,40 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
 )
 
-// A daemon that is told to serves its metrics, workers and outcomes among them.
-func TestDaemonServesMetrics(t *testing.T) {
-	t.Parallel()
-	p := start(t, "-C", configFile(t, services(t)), "--metrics-addr", "127.0.0.1:0", "start-listener")
+// watched is a daemon that serves metrics, and how to read what it serves.
+type watched struct {
+	*process
+	base string
+}
+
+func startWatched(t *testing.T, args ...string) *watched {
+	t.Helper()
+	p := start(t, append([]string{"--metrics-addr", "127.0.0.1:0"}, args...)...)
 	p.logs(t, "serving metrics")
 	address := regexp.MustCompile(`serving metrics" address=(\S+)`).FindStringSubmatch(p.log())
 	if address == nil {
 		t.Fatalf("no address in the log:\n%s", p.log())
 	}
+	return &watched{p, "http://" + address[1]}
+}
+
+func (w *watched) get(t *testing.T, path string) (int, string) {
+	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + address[1] + "/metrics")
+	response, err := client.Get(w.base + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +43,91 @@ func TestDaemonServesMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "swh_scheduler_listener_workers_online") {
-		t.Errorf("status %d:\n%s", response.StatusCode, text)
+	return response.StatusCode, string(text)
+}
+
+// becomes waits until a path is answered with a status and a text.
+func (w *watched) becomes(t *testing.T, path string, status int, text string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		gotStatus, got := w.get(t, path)
+		if gotStatus == status && strings.Contains(got, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %d\n%s\nwant %d with %q", path, gotStatus, got, status, text)
+		}
+		pause(50 * time.Millisecond)
+	}
+}
+
+// Each daemon serves its metrics, lives, and becomes ready on services that are
+// there.
+func TestDaemonsTellHowTheyAre(t *testing.T) {
+	t.Parallel()
+	config := configFile(t, services(t)+journalSection(t, ""))
+	for command, metric := range map[string]string{
+		"start-runner --period 1":              "swh_scheduler_monitor_age_seconds",
+		"start-runner-first-visits --period 1": "swh_scheduler_outbox_messages",
+		"schedule-recurrent":                   "swh_scheduler_recurrent_candidates_backlog",
+		"start-listener":                       "swh_scheduler_listener_workers_online",
+		"journal-client":                       "swh_scheduler_journal_batch_seconds",
+		"rpc-serve --port 0":                   "swh_scheduler_rpc_",
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			w := startWatched(t, append([]string{"-C", config}, strings.Fields(command)...)...)
+			w.becomes(t, "/healthz", http.StatusOK, "alive\n")
+			if !strings.HasPrefix(command, "schedule-recurrent") { // which waits for a task type load-*
+				w.becomes(t, "/readyz", http.StatusOK, "ready\n")
+			}
+			w.becomes(t, "/metrics", http.StatusOK, "swh_scheduler_build_info{")
+			if _, text := w.get(t, "/metrics"); !strings.Contains(text, "go_goroutines") || !strings.Contains(text, metric) && metric != "swh_scheduler_outbox_messages" && metric != "swh_scheduler_rpc_" {
+				t.Errorf("no %s:\n%s", metric, text)
+			}
+			w.stop(t, syscall.SIGTERM, 30*time.Second)
+		})
+	}
+}
+
+// While a service is away a daemon says so, alive and not ready, in words without
+// a password; and ready again when it is back.
+func TestReadinessFollowsTheServices(t *testing.T) {
+	t.Parallel()
+	dsn, err := url.Parse(testenv.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.Proxy(t, dsn.Host)
+	proxy.Cut()
+	dsn.Host, dsn.User = proxy.Addr, url.UserPassword(dsn.User.Username(), "s3cret")
+	mq := testenv.RabbitMQ(t)
+	w := startWatched(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
+		dsn, mq.URL, mq.ManagementURL)), "start-runner", "--period", "1")
+	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "waiting for PostgreSQL")
+	w.becomes(t, "/healthz", http.StatusOK, "alive\n")
+	proxy.Restore()
+	w.becomes(t, "/readyz", http.StatusOK, "ready\n")
+	proxy.Cut()
+	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "cannot be reached since")
+	for _, path := range []string{"/readyz", "/healthz", "/metrics"} {
+		if _, text := w.get(t, path); strings.Contains(text, "s3cret") {
+			t.Errorf("%s shows the password:\n%s", path, text)
+		}
+	}
+	proxy.Restore()
+	w.becomes(t, "/readyz", http.StatusOK, "ready\n")
+}
+
+// Signals change how much a running daemon logs.
+func TestLogLevelFollowsSignals(t *testing.T) {
+	t.Parallel()
+	w := startWatched(t, "-C", configFile(t, services(t)), "start-listener")
+	for signal, level := range map[syscall.Signal]string{syscall.SIGUSR1: "level=DEBUG", syscall.SIGUSR2: "level=INFO"} {
+		if err := w.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		w.logs(t, `msg="log level changed" `+level)
 	}
 }
