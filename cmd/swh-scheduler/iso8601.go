@@ -31,8 +31,11 @@ func parseISO8601(text string) (time.Time, error) {
 	hour, minute, second := number(0, m[6]), number(0, m[7]), number(0, m[8])
 	micro := number(0, (m[9] + "000000")[:6])
 	zone, err := isoZone(m[10])
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q: %w", text, err)
+	}
 	t := time.Date(year, time.Month(month), day, hour, minute, second, micro*1000, zone)
-	if err != nil || year == 0 || t.Month() != time.Month(month) || t.Day() != day || hour > 23 || minute > 59 || second > 59 {
+	if year == 0 || t.Month() != time.Month(month) || t.Day() != day || hour > 23 || minute > 59 || second > 59 {
 		return time.Time{}, fmt.Errorf("there is no date %q", text)
 	}
 	return t, nil

@@ -80,3 +80,33 @@ func FuzzDateTime(f *testing.F) {
 		}
 	})
 }
+
+// Intervals are those of the peer's command line.
+func TestParseInterval(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"12 hours": 12 * time.Hour, "7 days": 7 * day, "1 day 2h3min 4.5 s": day + 2*time.Hour + 3*time.Minute + 4500*time.Millisecond,
+		".5d": 12 * time.Hour, "1.h": time.Hour, "0 s": 0,
+		"": -1, " ": -1, "1 hour 1 day": -1, "1 week": -1, "-1 day": -1, "1 day,": -1, "999999999 days": -1,
+	} {
+		got, err := parseInterval(text)
+		if (err == nil) != (want >= 0) || err == nil && got != want {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
+		}
+	}
+}
+
+// Whatever a column of dates, or an option that is an interval, holds becomes a
+// value or an error.
+func FuzzDatesAndIntervals(f *testing.F) {
+	for _, text := range []string{"2030-01-31T12:30:00.5+01:00", "20300131T1230-08", "2030", "1 day 2 h", ".5 s"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if at, err := parseISO8601(text); err == nil && (at.Year() < 1 || at.Year() > 9999) {
+			t.Errorf("%q: %s", text, at)
+		}
+		if d, err := parseInterval(text); err == nil && d < 0 {
+			t.Errorf("%q: %s", text, d)
+		}
+	})
+}
