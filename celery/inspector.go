@@ -12,8 +12,9 @@ import (
 )
 
 // StatsAge is how old the management API's figures may be: RabbitMQ collects
-// them every 5 s by default, and takes a moment to hand them on.
-const StatsAge = 7 * time.Second
+// them every 5 s by default, and takes a moment to hand them on; on a busy machine
+// a collection can come a whole turn late.
+const StatsAge = 12 * time.Second
 
 // InspectorOptions may be left zero.
 type InspectorOptions struct {

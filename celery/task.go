@@ -47,6 +47,10 @@ type TaskMessage struct {
 	Shadow       string // the name to show in logs instead of Name
 	IgnoreResult *bool  // nil leaves it to the worker
 
+	// TraceParent is the W3C traceparent, by which the worker's instrumentation
+	// (OpenTelemetry's for Celery) goes on with a trace; "" for none.
+	TraceParent string
+
 	// Stamps are stamped headers. Values may be of any type that an AMQP table
 	// holds.
 	Stamps map[string]any
@@ -232,6 +236,11 @@ func (e *encoder) encodeBody(s Serializer, args, kwargs int32) (_ []byte, err er
 
 func (e *encoder) setHeaders(m *TaskMessage, args, kwargs int32) error {
 	h := e.headers
+	if m.TraceParent != "" {
+		h["traceparent"] = m.TraceParent
+	} else {
+		delete(h, "traceparent")
+	}
 	h["task"] = m.Name
 	h["id"] = m.ID
 	h["root_id"] = m.ID

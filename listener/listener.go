@@ -11,6 +11,8 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql"
 )
 
@@ -45,6 +47,7 @@ type Options struct {
 	Store      Store
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *tracing.Tracer // nil: no traces
 }
 
 // Listener applies Celery's events to the database.
@@ -56,6 +59,7 @@ type Listener struct {
 	metrics    *metrics
 	complaints *complaints
 	workers    *workers
+	tracer     *tracing.Tracer
 	swept      time.Time // when old notes were last deleted
 }
 
@@ -71,6 +75,7 @@ func New(o Options) *Listener {
 		database: daemon.NewService(o.Log, "database"),
 		metrics:  m,
 		workers:  w,
+		tracer:   o.Tracer,
 		complaints: newComplaints(o.Log, func(p Problem) {
 			m.malformed.WithLabelValues(string(p)).Inc()
 		}),
@@ -165,9 +170,23 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 		}
 	}
 	l.database.OK()
+	l.trace(b.outcomes)
 	if err := l.source.AckUpTo(b.last); err != nil {
 		// The connection is gone: the batch comes again, and changes nothing.
 		l.log.Debug("batch not acknowledged", "error", err)
+	}
+}
+
+// trace adds the ends that a batch told of to the traces of their tasks.
+func (l *Listener) trace(outcomes []sql.Outcome) {
+	if l.tracer == nil {
+		return
+	}
+	for _, o := range outcomes {
+		if o.End != nil {
+			failed := o.End.Status != scheduler.RunEventful && o.End.Status != scheduler.RunUneventful
+			l.tracer.Outcome(o.BackendID, string(o.End.Status), o.Heard, failed)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ type OutboxRow struct {
 	TaskName string
 	Args     json.RawMessage
 	Kwargs   json.RawMessage
-	Attempts int32 // how often it was refused so far
+	Attempts int32     // how often it was refused so far
+	Claimed  time.Time // when it was written
 }
 
 // LockQueue takes a queue's lock until the transaction ends. Every claim for the
@@ -60,7 +61,10 @@ func (tx *Tx) NextOutbox(ctx context.Context, now time.Time, limit int) ([]Outbo
 	}
 	out := make([]OutboxRow, len(rows))
 	for i, r := range rows {
-		out[i] = OutboxRow(r)
+		out[i] = OutboxRow{
+			ID: r.ID, Queue: r.Queue, TaskID: r.TaskID, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
+			Attempts: r.Attempts, Claimed: r.CreatedAt,
+		}
 	}
 	return out, nil
 }
@@ -90,8 +94,8 @@ func (tx *Tx) PostponeOutbox(ctx context.Context, id int64, reason string, until
 	return tx.q.PostponeOutbox(ctx, queries.PostponeOutboxParams{ID: id, Reason: reason, NotBefore: until})
 }
 
-// EnqueueMessages writes messages to the outbox, in their order. Their ID and
-// Attempts are the database's business and not read.
+// EnqueueMessages writes messages to the outbox, in their order. Their ID,
+// Attempts and Claimed are the database's business and not read.
 func (tx *Tx) EnqueueMessages(ctx context.Context, messages []OutboxRow) error {
 	rows := make([]queries.EnqueueMessagesParams, len(messages))
 	for i, m := range messages {

@@ -16,6 +16,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql"
 )
 
@@ -29,6 +30,7 @@ type app struct {
 	level   *slog.LevelVar // may be changed while running
 	log     *slog.Logger   // to stderr
 	metrics *prometheus.Registry
+	tracer  *tracing.Tracer // of a daemon; nil where traces are off
 }
 
 func newApp(stdout, stderr io.Writer) *app {

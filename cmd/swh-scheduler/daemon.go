@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -20,6 +21,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/monitor"
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql"
 )
 
@@ -39,6 +41,10 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 		return err
 	}
 	defer stop()
+	if a.tracer, err = tracing.New(ctx, "swh-scheduler "+cmd.Name(), version()); err != nil {
+		return err
+	}
+	defer a.closeTracer(ctx)
 	defer func() {
 		// What was stopped by force may still hold a connection, for which
 		// Close would wait; the end of the process closes it.
@@ -62,6 +68,15 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 	}
 	a.log.Info("stopped", "command", cmd.Name())
 	return nil
+}
+
+// closeTracer sends the last spans; a collector that is away is not waited for.
+func (a *app) closeTracer(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := a.tracer.Close(last); err != nil {
+		a.log.Warn("the last spans were not sent", "error", err)
+	}
 }
 
 // tell has those who watch over a daemon told how it is, from before its services
@@ -173,6 +188,7 @@ func (a *app) newDispatcher(cmd *cobra.Command, store *sql.Store) (*dispatcher, 
 			celery.InspectorOptions{ConnectionOptions: connection, Logger: a.log}),
 	}
 	d.deliverer = dispatch.NewDeliverer(store, d.publisher, a.log, a.metrics)
+	d.deliverer.Tracer = a.tracer
 	d.slots = dispatch.NewSlots(store, d.inspector, d.deliverer.Wake)
 	d.slots.Register(a.metrics)
 	d.monitor = monitor.New(store, a.log, a.metrics)

@@ -28,7 +28,7 @@ func newStartListener(a *app) *cobra.Command {
 				options.Reading = daemon.HealthOf(ctx).Expect("RabbitMQ")
 				l := listener.New(listener.Options{
 					Source: celery.NewConsumer(broker, options),
-					Store:  store, Log: a.log, Registerer: a.metrics,
+					Store:  store, Log: a.log, Registerer: a.metrics, Tracer: a.tracer,
 				})
 				return []daemon.Component{{Name: "listener", Run: l.Run}}, nil
 			})

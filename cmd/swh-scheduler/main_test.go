@@ -115,8 +115,14 @@ func (p *process) log() string {
 // there.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, args...)
+}
+
+// startWith starts a daemon with more in its environment.
+func startWith(t *testing.T, more []string, args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
-	p.cmd.Env = environment()
+	p.cmd.Env = append(environment(), more...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

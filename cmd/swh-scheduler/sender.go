@@ -38,7 +38,10 @@ func (a *app) send(cmd *cobra.Command, period int, build func(ctx context.Contex
 	if period > 0 {
 		return a.runDaemon(cmd, func(ctx context.Context, store *sql.Store) ([]daemon.Component, error) {
 			d, s, err := prepare(ctx, store)
-			return slices.Concat([]daemon.Component{{Name: s.name, Run: s.run}}, s.also, d.watching(), []daemon.Component{d.deliver()}), err
+			if err != nil {
+				return nil, err
+			}
+			return slices.Concat([]daemon.Component{{Name: s.name, Run: s.run}}, s.also, d.watching(), []daemon.Component{d.deliver()}), nil
 		})
 	}
 	return a.withStore(cmd, func(ctx context.Context, store *sql.Store) error {

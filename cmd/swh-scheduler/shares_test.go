@@ -18,6 +18,7 @@ import (
 // it has; `shares status` tells.
 func TestSharesOnARealWorker(t *testing.T) {
 	t.Parallel()
+	const limit = 50
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
@@ -35,9 +36,9 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 1}, default: 20}}
 			t.Fatal(err)
 		}
 	}
-	exec(`insert into task_type (type, description, backend_name, max_queue_length) values ('work', '', 'swh.test.Sleep', 50)`)
+	exec(fmt.Sprintf(`insert into task_type (type, description, backend_name, max_queue_length) values ('work', '', 'swh.test.Sleep', %d)`, limit))
 	exec(`insert into task (type, arguments, next_run, status, policy)
-		select 'work', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('owner', owner, 'seconds', 0.005)), now(), 'next_run_not_scheduled', 'oneshot'
+		select 'work', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('owner', owner, 'seconds', 0.01)), now(), 'next_run_not_scheduled', 'oneshot'
 		from unnest(array['a', 'b', 'c']) owner, generate_series(1, 5000) n`)
 
 	// Without what shares need, the runner says what to do.
@@ -49,60 +50,72 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 1}, default: 20}}
 	startWorker(t, mq.URL, "worker@shares", "swh.test.Sleep")
 	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "started")
 
-	// claims are the parts of the first 200 runs from a moment on.
-	claims := func(since int64) map[string]float64 {
+	// used is the work that ended so far, in seconds by owner, and how many pieces.
+	used := func() (seconds map[string]float64, pieces int) {
 		t.Helper()
-		deadline := time.Now().Add(2 * time.Minute)
-		for {
-			var n int
-			if err := conn.QueryRow(t.Context(), "select count(*) from task_run where id > $1", since).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			if n >= 200 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("only %d runs in two minutes", n)
-			}
-			pause(100 * time.Millisecond)
-		}
-		rows, err := conn.Query(t.Context(), `select t.arguments -> 'kwargs' ->> 'owner', count(*) / 200.0::float8
-			from (select task from task_run where id > $1 order by id limit 200) r join task t on t.id = r.task group by 1`, since)
+		rows, err := conn.Query(t.Context(), `select share_group, sum(seconds), sum(pieces)::int from (
+			select share_group, seconds, pieces from scheduler_go.share_history
+			union all select share_group, seconds, pieces from scheduler_go.share_charges) u group by 1`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts := map[string]float64{}
+		seconds = map[string]float64{}
 		for rows.Next() {
 			var owner string
-			var part float64
-			if err := rows.Scan(&owner, &part); err != nil {
+			var s float64
+			var n int
+			if err := rows.Scan(&owner, &s, &n); err != nil {
 				t.Fatal(err)
 			}
-			parts[owner] = part
+			seconds[owner], pieces = s, pieces+n
 		}
-		return parts
-	}
-	last := func() (id int64) {
-		t.Helper()
-		if err := conn.QueryRow(t.Context(), "select coalesce(max(id), 0) from task_run").Scan(&id); err != nil {
+		if err := rows.Err(); err != nil {
 			t.Fatal(err)
 		}
-		return id
+		return seconds, pieces
+	}
+	after := func(n int) map[string]float64 {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); ; pause(50 * time.Millisecond) {
+			seconds, pieces := used()
+			if pieces >= n {
+				return seconds
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("only %d pieces in two minutes, want %d", pieces, n)
+			}
+		}
+	}
+	// parts are what each owner has of the time that 250 pieces take, from when what
+	// is in the queue now is done.
+	parts := func() map[string]float64 {
+		t.Helper()
+		_, done := used()
+		before := after(done + 2*limit)
+		seconds, total := after(done+2*limit+250), 0.0
+		for owner := range seconds {
+			seconds[owner] -= before[owner]
+			total += seconds[owner]
+		}
+		for owner := range seconds {
+			seconds[owner] /= total
+		}
+		return seconds
 	}
 	want := func(phase string, got map[string]float64, want map[string]float64) {
 		t.Helper()
 		for owner, part := range want {
-			if math.Abs(got[owner]-part) > 0.04 {
+			if math.Abs(got[owner]-part) > 0.06 {
 				t.Errorf("%s: got %v, want %v", phase, got, want)
 				return
 			}
 		}
 	}
-	want("all at work", claims(last()), map[string]float64{"a": 0.3, "b": 0.5, "c": 0.2})
+	want("all at work", parts(), map[string]float64{"a": 0.3, "b": 0.5, "c": 0.2})
 	exec("update task set next_run = '2100-01-01' where status = 'next_run_not_scheduled' and arguments -> 'kwargs' ->> 'owner' = 'c'")
-	want("c has nothing", claims(last()), map[string]float64{"a": 0.375, "b": 0.625, "c": 0})
+	want("c has nothing", parts(), map[string]float64{"a": 0.375, "b": 0.625, "c": 0})
 	exec("update task set next_run = now() where status = 'next_run_not_scheduled' and arguments -> 'kwargs' ->> 'owner' = 'c'")
-	want("c is back", claims(last()), map[string]float64{"a": 0.3, "b": 0.5, "c": 0.2})
+	want("c is back", parts(), map[string]float64{"a": 0.3, "b": 0.5, "c": 0.2})
 
 	status := start(t, "-C", config, "shares", "status", "--output", "json")
 	if err := <-status.done; err != nil {

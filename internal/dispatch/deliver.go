@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql"
 )
 
@@ -53,6 +54,10 @@ type Deliverer struct {
 	wake      chan struct{}
 	now       func() time.Time
 	messages  *prometheus.CounterVec
+
+	// Tracer, if not nil, makes a span of each message's way from its claim to the
+	// broker, and has the message tell it to the worker.
+	Tracer *tracing.Tracer
 }
 
 // NewDeliverer makes a Deliverer; its counters are registered on reg.
@@ -236,6 +241,7 @@ func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
 	declared := make(map[string]error)
 	messages := make([]celery.TaskMessage, 0, len(rows))
 	sent := make([]int, 0, len(rows))
+	spans := make([]tracing.Sending, 0, len(rows))
 	for i, row := range rows {
 		err, known := declared[row.Queue]
 		if !known {
@@ -246,14 +252,17 @@ func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
 			outcomes[i] = fmt.Errorf("declare queue %q: %w", row.Queue, err)
 			continue
 		}
+		id := row.TaskID.String()
+		span := d.Tracer.Send(id, row.TaskName, row.Queue, row.Claimed)
 		messages = append(messages, celery.TaskMessage{
-			ID: row.TaskID.String(), Name: row.TaskName,
-			Args: row.Args, Kwargs: row.Kwargs, Queue: row.Queue,
+			ID: id, Name: row.TaskName,
+			Args: row.Args, Kwargs: row.Kwargs, Queue: row.Queue, TraceParent: span.Parent(),
 		})
-		sent = append(sent, i)
+		sent, spans = append(sent, i), append(spans, span)
 	}
 	for i, err := range d.publisher.Publish(ctx, messages) {
 		outcomes[sent[i]] = err
+		spans[i].Done(err)
 	}
 	return outcomes
 }

@@ -25,7 +25,7 @@ where queue = @queue and delivered_at >= @since;
 -- NextOutbox locks the next messages to send, urgent ones first. Rows that another
 -- deliverer holds are its business and are passed over.
 -- name: NextOutbox :many
-select id, queue, task_id, task_name, args, kwargs, attempts
+select id, queue, task_id, task_name, args, kwargs, attempts, created_at
 from scheduler_go.outbox
 where not_before <= @now
 order by urgent desc, id

@@ -45,7 +45,7 @@ func (q *Queries) LockQueue(ctx context.Context, queue string) error {
 }
 
 const nextOutbox = `-- name: NextOutbox :many
-select id, queue, task_id, task_name, args, kwargs, attempts
+select id, queue, task_id, task_name, args, kwargs, attempts, created_at
 from scheduler_go.outbox
 where not_before <= $1
 order by urgent desc, id
@@ -59,13 +59,14 @@ type NextOutboxParams struct {
 }
 
 type NextOutboxRow struct {
-	ID       int64
-	Queue    string
-	TaskID   uuid.UUID
-	TaskName string
-	Args     json.RawMessage
-	Kwargs   json.RawMessage
-	Attempts int32
+	ID        int64
+	Queue     string
+	TaskID    uuid.UUID
+	TaskName  string
+	Args      json.RawMessage
+	Kwargs    json.RawMessage
+	Attempts  int32
+	CreatedAt time.Time
 }
 
 // NextOutbox locks the next messages to send, urgent ones first. Rows that another
@@ -87,6 +88,7 @@ func (q *Queries) NextOutbox(ctx context.Context, arg NextOutboxParams) ([]NextO
 			&i.Args,
 			&i.Kwargs,
 			&i.Attempts,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// collecting is an OTLP receiver.
+type collecting struct {
+	m   sync.Mutex
+	got []*spans.Span
+}
+
+func (c *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var request collector.ExportTraceServiceRequest
+	if err == nil {
+		err = proto.Unmarshal(body, &request)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.m.Lock()
+	defer c.m.Unlock()
+	for _, resource := range request.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			c.got = append(c.got, scope.Spans...)
+		}
+	}
+}
+
+func (c *collecting) span(name string) *spans.Span {
+	c.m.Lock()
+	defer c.m.Unlock()
+	for _, s := range c.got {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// A task's way from claim to outcome is one trace, which its message tells the
+// worker of; without a collector there is none.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	receiver := &collecting{}
+	server := httptest.NewServer(receiver)
+	defer server.Close()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", dsn, mq.URL, mq.ManagementURL))
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name) values ('work', '', 'swh.test.Sleep');
+		insert into task (type, arguments, next_run, policy, status) values ('work', '{"args": [], "kwargs": {"seconds": 0}}', now(), 'oneshot', 'next_run_not_scheduled')`); err != nil {
+		t.Fatal(err)
+	}
+	traced := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}
+	startWith(t, traced, "-C", config, "start-listener").logs(t, "reading queue")
+	startWith(t, traced, "-C", config, "start-runner", "--period", "1").logs(t, "tasks claimed")
+
+	// The message tells the worker; it is put back for a real one.
+	broker, err := amqp.Dial(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	ch, err := broker.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var message amqp.Delivery
+	deadline := time.Now().Add(time.Minute)
+	for ok := false; !ok; pause(20 * time.Millisecond) {
+		if message, ok, err = ch.Get("swh.test.Sleep", false); err != nil && !ok {
+			if ch, err = broker.Channel(); err != nil { // no queue yet
+				t.Fatal(err)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no message")
+		}
+	}
+	parent, _ := message.Headers["traceparent"].(string)
+	if err := message.Nack(false, true); err != nil {
+		t.Fatal(err)
+	}
+	startWorker(t, mq.URL, "worker@traces", "swh.test.Sleep")
+	for receiver.span("send swh.test.Sleep") == nil || receiver.span("outcome") == nil {
+		if time.Now().After(deadline) {
+			t.Fatalf("spans are missing: %v", receiver.got)
+		}
+		pause(20 * time.Millisecond)
+	}
+	send, outcome := receiver.span("send swh.test.Sleep"), receiver.span("outcome")
+	if want := fmt.Sprintf("00-%x-%x-01", send.TraceId, send.SpanId); parent != want {
+		t.Errorf("traceparent %q, want %q", parent, want)
+	}
+	if string(outcome.TraceId) != string(send.TraceId) || string(outcome.ParentSpanId) != string(send.SpanId) {
+		t.Errorf("the outcome is of another trace: %v, %v", outcome, send)
+	}
+	if !strings.Contains(fmt.Sprint(outcome.Attributes), message.CorrelationId) {
+		t.Errorf("the outcome does not name the run: %v", outcome.Attributes)
+	}
+}

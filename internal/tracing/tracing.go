@@ -1,0 +1,152 @@
+// Package tracing shows the way of a task or visit, from its claim to its outcome,
+// as one trace of OpenTelemetry. It is off unless the environment names where
+// traces go (OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the standard).
+//
+// # Identity
+//
+// Nothing is stored for it: the trace's id and that of its first span are made of
+// Celery's id of the task, which the deliverer, the worker's message and the
+// listener all have. So a message that is sent twice, by two processes, has one
+// trace.
+//
+//	send (claim → confirmed)      deliverer
+//	  ├─ what the worker does     opentelemetry-instrumentation-celery, which finds
+//	  │                           traceparent in the message's headers
+//	  └─ outcome                  listener
+//
+// # Sampling
+//
+// OTEL_TRACES_SAMPLER=traceidratio decides by the trace's id alone, so all
+// processes decide alike.
+package tracing
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Tracer makes the spans of one daemon. The nil value makes none.
+type Tracer struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+}
+
+// New makes a Tracer, or nil if the environment names no place for traces. service
+// is its name there unless OTEL_SERVICE_NAME is set. Nothing is connected yet.
+func New(ctx context.Context, service, version string) (*Tracer, error) {
+	if os.Getenv("OTEL_SDK_DISABLED") == "true" ||
+		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return nil, nil
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	about, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithFromEnv()) // wins
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
+	return &Tracer{provider: provider, tracer: provider.Tracer("swh-scheduler")}, nil
+}
+
+// Close sends what is left.
+func (t *Tracer) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Shutdown(ctx)
+}
+
+// Sending is the first span of a message's trace.
+type Sending struct{ span trace.Span }
+
+// Send begins the trace of a message: since its claim.
+func (t *Tracer) Send(taskID, taskName, queue string, claimed time.Time) Sending {
+	if t == nil {
+		return Sending{}
+	}
+	_, span := t.tracer.Start(withIDs(context.Background(), taskID), "send "+taskName,
+		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(claimed),
+		trace.WithAttributes(attribute.String("messaging.system", "rabbitmq"), attribute.String("messaging.destination.name", queue),
+			attribute.String("messaging.message.id", taskID), attribute.String("celery.task_name", taskName)))
+	return Sending{span}
+}
+
+// Parent is the header traceparent for the message; "" without a trace.
+func (s Sending) Parent() string {
+	if s.span == nil {
+		return ""
+	}
+	c := s.span.SpanContext()
+	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
+}
+
+// Done ends the span: the broker has the message, or says what it has against it.
+func (s Sending) Done(err error) {
+	if s.span == nil {
+		return
+	}
+	if err != nil {
+		s.span.SetStatus(codes.Error, err.Error())
+	}
+	s.span.End()
+}
+
+// Outcome adds what was heard of a task to its trace.
+func (t *Tracer) Outcome(taskID, outcome string, heard time.Time, failed bool) {
+	if t == nil {
+		return
+	}
+	traceID, spanID := idsOf(taskID)
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "outcome",
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(heard),
+		trace.WithAttributes(attribute.String("messaging.message.id", taskID), attribute.String("swh.outcome", outcome)))
+	if failed {
+		span.SetStatus(codes.Error, outcome)
+	}
+	span.End()
+}
+
+type taskKey struct{}
+
+func withIDs(ctx context.Context, taskID string) context.Context {
+	return context.WithValue(ctx, taskKey{}, taskID)
+}
+
+// idsOf are the ids of a task's trace and of its first span. They are a hash, as
+// samplers need ids whose bits are all by chance, which not all of a UUID's are.
+func idsOf(taskID string) (t trace.TraceID, s trace.SpanID) {
+	sum := sha256.Sum256([]byte(taskID))
+	copy(t[:], sum[:])
+	copy(s[:], sum[len(t):])
+	return t, s
+}
+
+// ids makes the ids of new traces those of the task in the context.
+type ids struct{}
+
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	taskID, _ := ctx.Value(taskKey{}).(string)
+	return idsOf(taskID)
+}
+
+func (ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
+	var s trace.SpanID
+	_, _ = rand.Read(s[:]) // never fails
+	return s
+}
