@@ -20,7 +20,11 @@ PACKAGES  ?= ./...
 BENCH     ?= .
 BENCHTIME ?= 1x
 
-.PHONY: help build test conformance bench demo demo-stop deploy-check lint fmt fmt-check generate generate-check install docker-images clean
+# What `make release` makes.
+VERSION   ?= $(shell git describe --tags --always --dirty)
+PLATFORMS ?= linux/amd64 linux/arm64
+
+.PHONY: help build test conformance bench demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +49,12 @@ demo-stop: ## Stop what `make demo KEEP=1` left running
 
 deploy-check: ## Check the Kubernetes manifests, dashboards and alerts of deploy/
 	@$(GO) sh -c 'cd deploy/check && go vet ./... && go test -count=1 ./...'
+
+release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS), each twice
+	@$(GO) deploy/release/build.sh "$(VERSION)" $(PLATFORMS)
+
+vulncheck: ## Look for known vulnerabilities in what the program calls (GOVULNDB)
+	@$(GO) .ci/vulncheck
 
 lint: ## Look for mistakes: go vet and staticcheck
 	@$(GO) go vet ./...

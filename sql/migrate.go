@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -56,6 +57,17 @@ const migrateLock = 0x7377687363686564
 // It polls because waiting in the server would hold back a concurrent index
 // build of the migration that has the lock.
 const lockPoll = 200 * time.Millisecond
+
+// A migration that makes a trigger needs a lock on a table of the peer's for a
+// moment. While it waits for a transaction that writes there, all writers that
+// come after it wait too; so it gives up soon, before PostgreSQL looks for
+// deadlocks (deadlock_timeout, 1 s) and may find the fault with them, and lets
+// those pass before it tries again.
+const (
+	lockTimeout      = "500ms"
+	lockRetry        = time.Second
+	lockNotAvailable = "55P03" // SQLSTATE
+)
 
 // Migrate makes a database usable: an empty one gets the peer's schema, and
 // that one, or one that the peer made, gets our own objects in the schema
@@ -231,7 +243,9 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) ([]s
 		return nil, fmt.Errorf("create the schema scheduler_go (the role needs the right to create in the database): %w", err)
 	}
 
-	db := stdlib.OpenDB(*conn.Config())
+	config := conn.Config()
+	config.RuntimeParams["lock_timeout"] = lockTimeout
+	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
 	store, err := database.NewStore(goose.DialectPostgres, "scheduler_go.migrations")
 	if err != nil {
@@ -248,10 +262,22 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) ([]s
 	}
 
 	var applied []string
-	for {
+	for waiting := false; ; {
 		result, err := provider.UpByOne(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return applied, nil
+		}
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == lockNotAvailable {
+			if !waiting {
+				log.Info("waiting for a table that others write to", "error", pg.Message)
+			}
+			waiting = true
+			select {
+			case <-ctx.Done():
+				return applied, fmt.Errorf("wait for a table that others write to: %w", ctx.Err())
+			case <-time.After(lockRetry):
+			}
+			continue
 		}
 		if err != nil {
 			return applied, fmt.Errorf("apply migrations: %w", err)
@@ -259,6 +285,7 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) ([]s
 		name := path.Base(result.Source.Path)
 		log.Info("applied migration", "migration", name, "took", result.Duration)
 		applied = append(applied, name)
+		waiting = false
 	}
 }
 

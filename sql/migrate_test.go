@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -134,6 +135,66 @@ func TestMigratePeersDatabase(t *testing.T) {
 	}
 	migrate(t, dsn, sql.MigrateOptions{})
 	unchanged("after migrate again")
+}
+
+// A transaction that writes to a table of the peer's and stays open holds up
+// migrate, but not those who write there after it.
+func TestMigrateLetsWritersPass(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	if _, err := connect(t, dsn).Exec(t.Context(), samples); err != nil {
+		t.Fatal(err)
+	}
+	const write = "update listed_origins set last_seen = now(); update task set priority = priority; update origin_visit_stats set last_visit = last_visit"
+	long, err := connect(t, dsn).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := long.Exec(t.Context(), "lock table listed_origins, task, origin_visit_stats in row exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	waiting, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		log := slog.New(slog.NewTextHandler(onText{"waiting for a table", waiting}, nil))
+		_, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{Logger: log})
+		done <- err
+	}()
+	select {
+	case <-waiting:
+	case err := <-done:
+		t.Fatalf("migrated (%v) beside a transaction that writes", err)
+	}
+	others := connect(t, dsn)
+	for began := time.Now(); time.Since(began) < 3*time.Second; {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := others.Exec(ctx, write)
+		cancel()
+		if err != nil {
+			t.Fatalf("another writer waited: %v", err)
+		}
+	}
+	if err := long.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if status, err := sql.MigrateStatus(t.Context(), dsn); err != nil || !status.Ready() {
+		t.Errorf("status %+v, %v", status, err)
+	}
+}
+
+// onText closes seen when a line with text is written.
+type onText struct {
+	text string
+	seen chan struct{}
+}
+
+func (o onText) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), o.text) {
+		close(o.seen) // it is written once
+	}
+	return len(line), nil
 }
 
 // A database that an older peer made names its module in a shorter form.

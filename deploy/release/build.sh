@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# build.sh VERSION [PLATFORM]... makes a release in bin/release: for each platform
+# an archive of the program, its licence, units and sample configurations, and what
+# the program is made of (CycloneDX); and the checksums of all of them.
+#
+# Everything is built twice, the second time from a copy of the sources elsewhere
+# and with an empty cache, and must come out the same to the byte. So whoever
+# builds the same commit with the same Go gets what was released.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+version=$1
+shift
+[ $# -gt 0 ] || set -- linux/amd64 linux/arm64
+[[ $version =~ ^[0-9A-Za-z][0-9A-Za-z.+-]*$ ]] || {
+	echo "build.sh: \"$version\" is no version" >&2
+	exit 1
+}
+# The time of all files in the archives: that of the commit.
+when=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+out=bin/release
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+rm -rf "$out"
+mkdir -p "$out" "$work/copy" "$work/cache"
+go build -o "$work/sbom" ./deploy/release/sbom
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/copy"
+
+# build OS/ARCHITECTURE TARGET: of the sources in the current directory.
+build() {
+	local name=swh-scheduler-$version-${1/\//-}
+	local dir=$2/$name
+	mkdir -p "$dir"
+	# The flags of deploy/docker/Dockerfile.
+	CGO_ENABLED=0 GOOS=${1%/*} GOARCH=${1#*/} GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
+		go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" \
+		-o "$dir/swh-scheduler" ./cmd/swh-scheduler
+	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config "$dir/"
+	"$work/sbom" "$dir/swh-scheduler" >"$2/$name.cdx.json"
+	tar --sort=name --mtime="@$when" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w,a+X --format=ustar \
+		-C "$2" -c "$name" | gzip -9 -n >"$2/$name.tar.gz"
+	rm -rf "$dir"
+}
+
+for platform in "$@"; do
+	echo "building $version for $platform, twice" >&2
+	build "$platform" "$PWD/$out"
+	mkdir "$work/again"
+	(cd "$work/copy" && GOCACHE=$work/cache build "$platform" "$work/again")
+	for file in "$work/again"/*; do
+		cmp "$file" "$out/${file##*/}" || {
+			echo "build.sh: ${file##*/} did not come out the same twice" >&2
+			exit 1
+		}
+	done
+	rm -rf "$work/again"
+done
+(cd "$out" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
