@@ -24,7 +24,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test conformance bench demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +38,16 @@ test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 conformance: ## Run the peer's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
 
-bench: ## Measure ours and the peer side by side, and print the ratios (PACKAGES, BENCH, BENCHTIME)
-	@$(ALL) sh -c '$(SERVICES) go test -run "^$$" -bench "$(BENCH)" -benchtime $(BENCHTIME) -timeout 3h -p 1 $(TESTFLAGS) $(PACKAGES) | go run ./internal/bench/ratios'
+bench bench-readme: export BENCH := $(BENCH)
+bench bench-readme: export BENCHTIME := $(BENCHTIME)
+bench bench-readme: export PACKAGES := $(PACKAGES)
+bench bench-readme: export TESTFLAGS := $(TESTFLAGS)
+
+bench: ## Measure ours and the peer side by side, and print all in one table (PACKAGES, BENCH, BENCHTIME)
+	@$(ALL) internal/bench/run
+
+bench-readme: ## The same, and put the table into the README
+	@$(ALL) internal/bench/run README.md
 
 demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHORT=1 is a small one
 	@$(ALL) sh -c 'go build -o bin/demo ./deploy/demo && exec bin/demo'

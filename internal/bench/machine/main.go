@@ -1,0 +1,142 @@
+// Machine says on what benchmarks run, as lines "key: value" that go before the
+// output of `go test -bench` and that tools for it read along (the benchmark
+// format's configuration). The services and the Python are those that the
+// environment names, as for tests.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"swh-scheduler/internal/services"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Printf("date: %s\ncores: %d\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
+	for _, fact := range []struct {
+		key  string
+		find func(context.Context) (string, error)
+	}{
+		{"memory", memory},
+		{"system", system},
+		{"go", func(context.Context) (string, error) { return strings.TrimPrefix(runtime.Version(), "go"), nil }},
+		{"postgresql", postgres},
+		{"rabbitmq", rabbitMQ},
+		{"kafka", kafka},
+		{"python", func(ctx context.Context) (string, error) { return python(ctx, "platform.python_version()") }},
+		{"celery", func(ctx context.Context) (string, error) { return python(ctx, "metadata.version('celery')") }},
+		{"peer", func(ctx context.Context) (string, error) { return python(ctx, "metadata.version('swh.scheduler')") }},
+	} {
+		value, err := fact.find(ctx)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "machine: %s: %v\n", fact.key, err)
+			os.Exit(1)
+		}
+		fmt.Printf("%s: %s\n", fact.key, value)
+	}
+}
+
+// memory is what the machine has, in GiB.
+func memory(context.Context) (string, error) {
+	kib, err := field("/proc/meminfo", "MemTotal:")
+	if err != nil {
+		return "", err
+	}
+	var n float64
+	if _, err := fmt.Sscan(kib, &n); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%.0f GiB", n/(1<<20)), nil
+}
+
+func system(context.Context) (string, error) {
+	name, err := field("/etc/os-release", "PRETTY_NAME=")
+	return strings.Trim(name, `"`), err
+}
+
+// field is the rest of the line of a file that begins with key.
+func field(path, key string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if value, found := strings.CutPrefix(lines.Text(), key); found {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no %s", path, key)
+}
+
+func postgres(ctx context.Context) (version string, err error) {
+	conn, err := pgx.Connect(ctx, os.Getenv(services.PostgresVar))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	err = conn.QueryRow(ctx, "show server_version").Scan(&version)
+	version, _, _ = strings.Cut(version, " ")
+	return version, err
+}
+
+func rabbitMQ(ctx context.Context) (string, error) {
+	root, err := url.Parse(os.Getenv(services.ManagementVar))
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, root.JoinPath("api/overview").String(), nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var overview struct {
+		Version string `json:"rabbitmq_version"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&overview); err != nil {
+		return "", fmt.Errorf("%s: %w", response.Status, err)
+	}
+	return overview.Version, nil
+}
+
+// kafka tells what the brokers' requests lead to.
+func kafka(ctx context.Context) (string, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(os.Getenv(services.KafkaVar), ",")...))
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	versions, err := kadm.NewClient(client).ApiVersions(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, broker := range versions.Sorted() {
+		return strings.TrimPrefix(broker.VersionGuess(), "v"), broker.Err
+	}
+	return "", fmt.Errorf("no broker")
+}
+
+func python(ctx context.Context, expression string) (string, error) {
+	out, err := exec.CommandContext(ctx, os.Getenv(services.PythonVar), "-c",
+		"import platform; from importlib import metadata; print("+expression+")").Output()
+	return strings.TrimSpace(string(out)), err
+}
