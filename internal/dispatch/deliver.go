@@ -89,8 +89,9 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	reachable := true
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
-			_, err := d.Drain(ctx)
-			reachable = err == nil || ctx.Err() != nil // a round cut short says nothing of the broker
+			done, err := d.Drain(ctx)
+			// A round cut short says nothing of the broker.
+			reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
 			return daemon.Result{}, err
 		},
 		Period:  idlePoll,
