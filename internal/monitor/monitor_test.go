@@ -1,0 +1,109 @@
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The figures are those of the database; what is gone leaves none behind; those
+// that read whole tables are taken once an hour.
+func TestFigures(t *testing.T) {
+	t.Parallel()
+	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	for _, statement := range []string{
+		`insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, created_at, last_error)
+			select 'q', gen_random_uuid(), 't', '[]', '{}', '2026-01-01T00:00Z'::timestamptz + n * interval '1 second', case when n = 1 then 'no' end from generate_series(0, 2) n`,
+		`insert into task_type (type, description, backend_name) values ('list', '', 'swh.list')`,
+		`insert into task (type, arguments, next_run, status, policy, priority) values
+			('list', '{}', '2025-12-31T23:59Z', 'next_run_not_scheduled', 'oneshot', 'high'), ('list', '{}', '2025-12-31T23:00Z', 'next_run_not_scheduled', 'oneshot', null),
+			('list', '{}', '2030-01-01', 'next_run_not_scheduled', 'oneshot', null), ('list', '{}', '2025-01-01', 'completed', 'oneshot', null)`,
+		`insert into task_run (task, backend_id, scheduled, status) select id, 'a', '2025-12-30', 'scheduled' from task limit 1`,
+		`insert into task_run (task, backend_id, scheduled, status) select id, 'b', '2025-12-31T20:00Z', 'started' from task limit 1`,
+		`insert into listers (id, name, instance_name, current_state, updated) values
+			('00000000-0000-0000-0000-000000000001', 'gitlab', 'a', '{}', now()), ('00000000-0000-0000-0000-000000000002', 'gitlab', 'b', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+			select '00000000-0000-0000-0000-000000000001', 'https://x/' || n, 'git', '{}', true, now(), case n when 1 then null when 2 then '2025-12-30'::timestamptz else '2025-01-01' end from generate_series(1, 4) n`,
+		`insert into origin_visit_stats (url, visit_type, last_snapshot, last_successful) values ('https://x/4', 'git', '\x00', '2025-06-01')`,
+		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
+			select id, 'git', now(), 10, 9, 8, 7 from listers`,
+		`insert into visit_scheduler_queue_position (visit_type, position) values ('git', extract(epoch from '2025-12-31T00:00Z'::timestamptz)::bigint)`,
+	} {
+		exec(statement)
+	}
+	if _, err := store.KeepCandidates(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	m.now = func() time.Time { return now }
+	run := func() {
+		t.Helper()
+		if err := m.RunOnce(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, g *prometheus.GaugeVec, value float64, labels ...string) {
+		t.Helper()
+		if got := testutil.ToFloat64(g.WithLabelValues(labels...)); got != value {
+			t.Errorf("%s %v: %g, want %g", what, labels, got, value)
+		}
+	}
+	run()
+	want("outbox", m.outbox, 3, "q")
+	want("oldest", m.outboxAge, 60, "q")
+	want("refused", m.outboxRefused, 1, "q")
+	want("ready", m.ready, 1, "list", "high")
+	want("ready", m.ready, 1, "list", "")
+	want("longest ready", m.readyAge, 120, "list", "high")
+	want("longest ready", m.readyAge, 3660, "list", "")
+	want("known", m.known, 20, "gitlab", "git")
+	want("enabled", m.enabled, 18, "gitlab", "git")
+	want("never visited", m.never, 16, "gitlab", "git")
+	want("pending", m.pending, 14, "gitlab", "git")
+	want("drift", m.drift, 24*3600+60, "git")
+	want("pool", m.pools, 1, "git", "without_update")
+	want("pool", m.pools, 2, "git", "never_loaded")
+	want("pool", m.pools, 1, "git", "others")
+	want("pool", m.pools, 0, "git", "lagging")
+	want("active", m.active, 1, "gitlab")
+	if got := testutil.ToFloat64(m.unanswered); got != 1 {
+		t.Errorf("%g runs unanswered", got)
+	}
+
+	exec("delete from scheduler_go.outbox")
+	exec("update task_run set status = 'lost'")
+	now = now.Add(time.Minute)
+	run()
+	if n := testutil.CollectAndCount(m.outbox); n != 0 {
+		t.Errorf("%d queues of an empty outbox", n)
+	}
+	if got := testutil.ToFloat64(m.unanswered); got != 1 {
+		t.Error("whole tables are read every time")
+	}
+	now = now.Add(heavyPeriod)
+	run()
+	if got := testutil.ToFloat64(m.unanswered); got != 0 {
+		t.Errorf("%g runs unanswered an hour later", got)
+	}
+}
