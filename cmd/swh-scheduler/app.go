@@ -23,19 +23,21 @@ import (
 // app is what all subcommands share.
 type app struct {
 	stdout, stderr io.Writer
-	styled         bool // stdout is a terminal that takes styles
+	logLines       *logLines // to stderr
+	styled         bool      // stdout is a terminal that takes styles
 
 	options globalOptions
 	config  *config.Config // of commands that are configured
 	level   *slog.LevelVar // may be changed while running
-	log     *slog.Logger   // to stderr
+	log     *slog.Logger   // to logLines
 	metrics *prometheus.Registry
 	tracer  *tracing.Tracer // of a daemon; nil where traces are off
 }
 
 func newApp(stdout, stderr io.Writer) *app {
-	a := &app{stdout: stdout, stderr: stderr, level: new(slog.LevelVar), metrics: prometheus.NewRegistry()}
-	a.log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: a.level}))
+	a := &app{stdout: stdout, stderr: stderr, logLines: &logLines{stderr: stderr},
+		level: new(slog.LevelVar), metrics: prometheus.NewRegistry()}
+	a.log = slog.New(slog.NewTextHandler(a.logLines, &slog.HandlerOptions{Level: a.level}))
 	a.styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a
 }

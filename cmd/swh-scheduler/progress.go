@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -15,6 +16,23 @@ import (
 type workBar struct {
 	container *mpb.Progress
 	bar       *mpb.Bar
+	logs      *logLines
+}
+
+// logLines writes lines of the log to standard error, above the bar while there is
+// one: what is written beside the bar is erased when it is next drawn.
+type logLines struct {
+	stderr io.Writer
+	bar    atomic.Pointer[mpb.Progress]
+}
+
+func (l *logLines) Write(line []byte) (int, error) {
+	if container := l.bar.Load(); container != nil {
+		if n, err := container.Write(line); err == nil {
+			return n, nil
+		}
+	}
+	return l.stderr.Write(line)
 }
 
 // progressBeside is progress of a command that prints lines meanwhile: on a terminal
@@ -43,8 +61,10 @@ func (a *app) progress(what string, total int) *workBar {
 		}
 		return fmt.Sprint(s.Current)
 	})
-	return &workBar{container, container.AddBar(int64(total),
-		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(counters), mpb.BarRemoveOnComplete())}
+	a.logLines.bar.Store(container)
+	bar := container.AddBar(int64(total),
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(counters), mpb.BarRemoveOnComplete())
+	return &workBar{container, bar, a.logLines}
 }
 
 func (p *workBar) add(n int) {
@@ -66,5 +86,6 @@ func (p *workBar) stop() {
 	if p != nil {
 		p.bar.Abort(true)
 		p.container.Wait()
+		p.logs.bar.Store(nil)
 	}
 }

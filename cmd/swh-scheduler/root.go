@@ -128,7 +128,7 @@ func (a *app) prepareGlobal(root *cobra.Command, prefix string) error {
 		}
 	}
 	if a.options.logFormat == "json" {
-		a.log = slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: a.level}))
+		a.log = slog.New(slog.NewJSONHandler(a.logLines, &slog.HandlerOptions{Level: a.level}))
 	}
 	return nil
 }
