@@ -300,21 +300,3 @@ func TestBadBroker(t *testing.T) {
 		}
 	}
 }
-
-// journal-client ends by itself after as many records as it was told to, with
-// the peer's words.
-func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
-	t.Parallel()
-	p := start(t, "-C", configFile(t, services(t)+journalSection(t, "  on_eof: stop\n")), "journal-client")
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	select {
-	case err := <-p.done:
-		p.done <- err
-		if want := "Processed 0 message(s).\nDone.\n"; err != nil || p.stdout.String() != want {
-			t.Errorf("%v, %q, want %q", err, p.stdout.String(), want)
-		}
-	case <-ctx.Done():
-		t.Error("it does not end")
-	}
-}

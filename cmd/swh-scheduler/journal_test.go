@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// journalTopic returns how to write to a partition of the topic that a
+// configuration's section names.
+func journalTopic(t *testing.T, section string) (produce func(partition int32, values ...[]byte)) {
+	t.Helper()
+	_, rest, _ := strings.Cut(section, "prefix: ")
+	prefix, _, _ := strings.Cut(rest, "\n")
+	client, err := kgo.NewClient(kgo.SeedBrokers(testenv.Kafka(t)...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return func(partition int32, values ...[]byte) {
+		t.Helper()
+		records := make([]*kgo.Record, len(values))
+		for i, value := range values {
+			records[i] = &kgo.Record{Topic: prefix + ".origin_visit_status", Partition: partition, Value: value}
+		}
+		if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// visitDay is the date of the visits of a day.
+func visitDay(day int) time.Time { return time.Date(2024, 1, 1+day, 12, 0, 0, 0, time.UTC) }
+
+// visitRecord is the value of the record of one visit.
+func visitRecord(t *testing.T, origin, day int, status string) []byte {
+	t.Helper()
+	value, err := msgpack.Marshal(map[string]any{
+		"origin": fmt.Sprintf("https://example.org/%d", origin), "visit": day, "date": visitDay(day), "status": status,
+		"snapshot": make([]byte, 20), "type": "git", "metadata": nil,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// journal-client ends by itself after as many records as it was told to, with
+// the peer's words.
+func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-C", configFile(t, services(t)+journalSection(t, "  on_eof: stop\n")), "journal-client")
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	select {
+	case err := <-p.done:
+		p.done <- err
+		if want := "Processed 0 message(s).\nDone.\n"; err != nil || p.stdout.String() != want {
+			t.Errorf("%v, %q, want %q", err, p.stdout.String(), want)
+		}
+	case <-ctx.Done():
+		t.Error("it does not end")
+	}
+}
+
+// With failures_keep_date a failed visit leaves the date of the last visit alone;
+// without it, it doesn't, as with the peer.
+func TestJournalClientFailuresKeepDate(t *testing.T) {
+	t.Parallel()
+	for text, wantDay := range map[string]int{"": 1, "failures_keep_date: false\n": 1, "failures_keep_date: true\n": 0} {
+		dsn, section := testenv.Database(t), journalSection(t, "  on_eof: stop\n")
+		journalTopic(t, section)(0, visitRecord(t, 0, 0, "full"), visitRecord(t, 0, 1, "failed"))
+		r := ours(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n%s%s", dsn, section, text)), "journal-client")
+		if want := "Processed 2 message(s).\nDone.\n"; r.code != 0 || r.stdout != want {
+			t.Fatalf("%q: exit code %d, %q, want %q\n%s", text, r.code, r.stdout, want, r.stderr)
+		}
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		var last time.Time
+		var status string
+		if err := conn.QueryRow(t.Context(), "select last_visit, last_visit_status::text from origin_visit_stats").Scan(&last, &status); err != nil {
+			t.Fatal(err)
+		}
+		if !last.Equal(visitDay(wantDay)) || status != "failed" {
+			t.Errorf("%q: the last visit is %s, %s; want failed, %s", text, status, last, visitDay(wantDay))
+		}
+	}
+}
+
+// terminal is what a program shows on a terminal.
+type terminal struct {
+	m    sync.Mutex
+	text strings.Builder
+	done chan struct{} // closed when the program has left it
+}
+
+// startOnTerminal starts a program whose standard error is a terminal.
+func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
+	t.Helper()
+	keyboard, screen, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pty.Setsize(keyboard, &pty.Winsize{Rows: 30, Cols: 300}); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = screen
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := screen.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x := &terminal{done: make(chan struct{})}
+	go x.read(keyboard)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-x.done
+		if t.Failed() {
+			t.Logf("the terminal:\n%q", x.written())
+		}
+	})
+	return x
+}
+
+// read ends when no program has the terminal any more.
+func (x *terminal) read(keyboard *os.File) {
+	defer close(x.done)
+	defer func() { _ = keyboard.Close() }()
+	buf := make([]byte, 4096)
+	for {
+		n, err := keyboard.Read(buf)
+		x.m.Lock()
+		x.text.Write(buf[:n])
+		x.m.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (x *terminal) written() string {
+	x.m.Lock()
+	defer x.m.Unlock()
+	return x.text.String()
+}
+
+// screen is what of it can still be seen: ESC [ n A goes n lines up, and ESC [ J
+// erases all from there on.
+func (x *terminal) screen() string {
+	lines := []string{""} // above and at the cursor
+	for line := range strings.Lines(strings.ReplaceAll(x.written(), "\r", "")) {
+		for rest := line; rest != ""; {
+			text, control, found := strings.Cut(rest, "\x1b[")
+			lines[len(lines)-1] += strings.TrimSuffix(text, "\n")
+			if strings.HasSuffix(text, "\n") {
+				lines = append(lines, "")
+			}
+			if !found {
+				break
+			}
+			var up int
+			if n, err := fmt.Sscanf(control, "%dA", &up); n == 1 && err == nil {
+				lines = append(lines[:max(0, len(lines)-1-up)], "")
+			}
+			rest = strings.TrimLeft(control, "0123456789")
+			rest = rest[min(1, len(rest)):]
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (x *terminal) shows(t *testing.T, what string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(x.screen(), what) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the terminal does not show %q:\n%s", what, x.screen())
+		}
+		pause(20 * time.Millisecond)
+	}
+}
+
+// A bounded run shows on a terminal how far it is, and what it logs meanwhile stays
+// to be read; an unbounded one, or one whose standard error is no terminal, shows
+// nothing of the kind.
+func TestJournalClientShowsItsProgress(t *testing.T) {
+	t.Parallel()
+	section := journalSection(t, "")
+	produce := journalTopic(t, section)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.Database(t))+section)
+	produce(0, visitRecord(t, 0, 0, "full"), visitRecord(t, 1, 0, "full"))
+
+	cmd := exec.Command(binary, "-C", config, "journal-client", "--stop-after-objects", "4")
+	cmd.Env = environment()
+	x := startOnTerminal(t, cmd)
+	x.shows(t, "2 / 2") // no more are known of yet
+	produce(0, []byte("rubbish"))
+	x.shows(t, "3 / 3")
+	x.shows(t, "journal record set aside")
+	produce(0, visitRecord(t, 0, 1, "full"))
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	<-x.done
+	screen := x.screen()
+	for _, line := range []string{"partitions assigned", "journal record set aside", "msg=stopped"} {
+		if strings.Count(screen, line) != 1 {
+			t.Errorf("%q is not shown once:\n%s", line, screen)
+		}
+	}
+	if strings.Contains(screen, "records ") {
+		t.Errorf("the bar is left behind:\n%s", screen)
+	}
+
+	produce(0, visitRecord(t, 0, 2, "full"))
+	if r := ours(t, "-C", config, "journal-client", "-m", "1"); r.code != 0 || strings.Contains(r.stderr, "\x1b") || strings.Contains(r.stderr, "1 / 1") {
+		t.Errorf("without a terminal: exit code %d\n%q", r.code, r.stderr)
+	}
+	unbounded := exec.Command(binary, "-C", config, "journal-client")
+	unbounded.Env = environment()
+	x = startOnTerminal(t, unbounded)
+	x.shows(t, "partitions assigned")
+	if err := unbounded.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := unbounded.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	<-x.done
+	if strings.Contains(x.written(), "\x1b") {
+		t.Errorf("a bar without an end was shown: %q", x.written())
+	}
+}
+
+// Two journal clients that are killed as soon as results can be seen in the
+// database, so mostly between a transaction and the commit of its offsets, while
+// records come: every visit counts exactly once.
+func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
+	t.Parallel()
+	const origins, rounds, daysARound = 400, 12, 20
+	dsn, section := testenv.Database(t), journalSection(t, "")
+	produce := journalTopic(t, section)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn)+section)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// arrived waits until so many origins have a visit of that day or later.
+	arrived := func(day, want int) {
+		t.Helper()
+		deadline := time.Now().Add(2 * time.Minute)
+		for found := 0; found < want; pause(time.Millisecond) {
+			if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where last_visit >= $1", visitDay(day)).Scan(&found); err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d origins have a visit of day %d", found, want, day)
+			}
+		}
+	}
+	members := make([]*process, 2)
+	startAll := func() {
+		for i := range members {
+			// Static members get their partitions back at once.
+			members[i] = startWith(t, []string{fmt.Sprint("KAFKA_GROUP_INSTANCE_ID=member-", i)}, "-C", config, "journal-client")
+		}
+	}
+	startAll()
+	for round := range rounds {
+		first := round * daysARound
+		for day := first; day < first+daysARound; day++ {
+			for partition := range int32(2) {
+				var values [][]byte
+				for origin := int(partition); origin < origins; origin += 2 {
+					values = append(values, visitRecord(t, origin, day, "full"))
+				}
+				produce(partition, values...)
+			}
+		}
+		arrived(first+rand.IntN(daysARound), 1+rand.IntN(origins))
+		for _, p := range members {
+			if err := p.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range members {
+			<-p.done
+		}
+		startAll()
+	}
+	const days = rounds * daysARound
+	arrived(days-1, origins)
+	for _, p := range members {
+		p.logs(t, "msg=started") // it listens to signals now
+		p.stop(t, syscall.SIGTERM, 30*time.Second)
+	}
+	var wrong int
+	if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where successive_visits <> $1", days).Scan(&wrong); err != nil {
+		t.Fatal(err)
+	}
+	if wrong > 0 {
+		t.Errorf("visits of %d origins were skipped or counted twice", wrong)
+	}
+}
