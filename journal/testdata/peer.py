@@ -21,6 +21,9 @@ random.uniform = lambda a, b: 0.0
 
 def value(record):
     fields = {k: v for k, v in record.items() if k != "old"}
+    for key, numbers in (fields["metadata"] or {}).items():
+        if key == "beyond 64 bits":
+            fields["metadata"][key] = [int(n) for n in numbers]
     if fields.get("snapshot"):
         fields["snapshot"] = bytes.fromhex(fields["snapshot"])
     if record["old"]:
