@@ -1,12 +1,14 @@
 package services
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The management port is where the peer looks for it: 10,000 above AMQP's.
@@ -18,16 +20,30 @@ func TestFreePortsAreFreeAtTheirOffset(t *testing.T) {
 	}
 	for _, port := range ports {
 		for _, p := range []int{port, port + managementOffset} {
-			l, err := net.Listen("tcp", address(p))
-			if err != nil {
-				t.Errorf("port %d: %v", p, err)
-				continue
+			if err := listenSoon(p); err != nil {
+				t.Error(err)
 			}
-			_ = l.Close()
 		}
 	}
 	if distinct := slices.Compact(slices.Sorted(slices.Values(ports))); len(distinct) != 5 {
 		t.Errorf("ports %v, want five distinct ones", ports)
+	}
+}
+
+// listenSoon listens on a port as soon as it is free, and closes it again. A
+// child that another test started in the moment freePorts held the port keeps
+// it a little longer: from its fork to its exec.
+func listenSoon(port int) error {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		l, err := net.Listen("tcp", address(port))
+		if err == nil {
+			return l.Close()
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("port %d: %w", port, err)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
