@@ -19,10 +19,18 @@ import (
 // tests, and returns when it answers.
 func startWorker(t *testing.T, brokerURL, node, queue string) {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", "tasks", "worker",
+	startWorkerOf(t, "tasks", nil, brokerURL, node, queue)
+}
+
+// startWorkerOf starts a worker of a module of package celery's tests, with more in
+// its environment.
+func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, queue string) {
+	t.Helper()
+	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", module, "worker",
 		"--hostname", node, "--queues", queue, "--concurrency", "1", "--loglevel", "info")
 	cmd.Dir = filepath.Join("..", "..", "celery", "testdata")
 	cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "TEST_QUEUES="+queue, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, more...)
 	cmd.Stderr = t.Output()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

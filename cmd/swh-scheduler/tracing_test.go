@@ -56,7 +56,8 @@ func (c *collecting) span(name string) *spans.Span {
 }
 
 // A task's way from claim to outcome is one trace, which its message tells the
-// worker of; without a collector there is none.
+// worker of, and which a worker goes on with that OpenTelemetry's instrumentation of
+// Celery follows.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	receiver := &collecting{}
@@ -103,19 +104,26 @@ func TestTraces(t *testing.T) {
 	if err := message.Nack(false, true); err != nil {
 		t.Fatal(err)
 	}
-	startWorker(t, mq.URL, "worker@traces", "swh.test.Sleep")
-	for receiver.span("send swh.test.Sleep") == nil || receiver.span("outcome") == nil {
-		if time.Now().After(deadline) {
-			t.Fatalf("spans are missing: %v", receiver.got)
+	startWorkerOf(t, "traced", traced, mq.URL, "worker@traces", "swh.test.Sleep")
+	wait := func(name string) *spans.Span {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; pause(20 * time.Millisecond) {
+			if s := receiver.span(name); s != nil {
+				return s
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("there is no span %q", name)
+			}
 		}
-		pause(20 * time.Millisecond)
 	}
-	send, outcome := receiver.span("send swh.test.Sleep"), receiver.span("outcome")
+	send, run, outcome := wait("send swh.test.Sleep"), wait("run/swh.test.Sleep"), wait("outcome")
 	if want := fmt.Sprintf("00-%x-%x-01", send.TraceId, send.SpanId); parent != want {
 		t.Errorf("traceparent %q, want %q", parent, want)
 	}
-	if string(outcome.TraceId) != string(send.TraceId) || string(outcome.ParentSpanId) != string(send.SpanId) {
-		t.Errorf("the outcome is of another trace: %v, %v", outcome, send)
+	for _, s := range []*spans.Span{run, outcome} {
+		if string(s.TraceId) != string(send.TraceId) || string(s.ParentSpanId) != string(send.SpanId) {
+			t.Errorf("%s is not of the trace, below what was sent: %v, %v", s.Name, s, send)
+		}
 	}
 	if !strings.Contains(fmt.Sprint(outcome.Attributes), message.CorrelationId) {
 		t.Errorf("the outcome does not name the run: %v", outcome.Attributes)
