@@ -61,6 +61,8 @@ func taskCases() []taskCase {
 			"root_id": "root", "parent_id": "parent", "group_id": "group", "group_index": 3, "shadow": "another name", "ignore_result": true,
 			"stamped_headers": []string{"another", "stamp"}, "stamp": "value", "another": []string{"x", "y"},
 		}},
+		{name: "time_limit", message: celery.TaskMessage{TimeLimit: 15 * time.Minute}, options: map[string]any{"time_limit": 900}},
+		{name: "soft_time_limit", message: celery.TaskMessage{SoftTimeLimit: 500 * time.Millisecond}, options: map[string]any{"soft_time_limit": .5}},
 	}
 }
 

@@ -1,8 +1,12 @@
 package sql
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// The helpers here turn Go's zero values, where they mean "none", into NULL.
+// The helpers here turn Go's zero values, where they mean "none", into NULL, and
+// back.
 
 func nullable[T comparable](value T) *T {
 	var zero T
@@ -17,6 +21,14 @@ func nullableTime(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// durationOrZero reads a number of seconds.
+func durationOrZero(seconds *float64) time.Duration {
+	if seconds == nil {
+		return 0
+	}
+	return time.Duration(math.Round(*seconds * float64(time.Second)))
 }
 
 func orNull[T any](list []T) []T {

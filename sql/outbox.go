@@ -18,10 +18,16 @@ const deliveriesKept = time.Minute
 type OutboxRow struct {
 	ID       int64
 	Queue    string
-	TaskID   uuid.UUID // Celery's task id
+	TaskID   uuid.UUID     // Celery's task id
+	RootID   uuid.NullUUID // Celery's task id of the first try of the same work; null: TaskID
 	TaskName string
 	Args     json.RawMessage
 	Kwargs   json.RawMessage
+
+	// TimeLimit is when the worker kills the task, SoftTimeLimit when it raises
+	// SoftTimeLimitExceeded in it, both from its start; 0: the worker's own limit.
+	TimeLimit, SoftTimeLimit time.Duration
+
 	Attempts int32     // how often it was refused so far
 	Claimed  time.Time // when it was written
 }
@@ -62,7 +68,8 @@ func (tx *Tx) NextOutbox(ctx context.Context, now time.Time, limit int) ([]Outbo
 	out := make([]OutboxRow, len(rows))
 	for i, r := range rows {
 		out[i] = OutboxRow{
-			ID: r.ID, Queue: r.Queue, TaskID: r.TaskID, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
+			ID: r.ID, Queue: r.Queue, TaskID: r.TaskID, RootID: r.RootID, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
+			TimeLimit: durationOrZero(r.TimeLimit), SoftTimeLimit: durationOrZero(r.SoftTimeLimit),
 			Attempts: r.Attempts, Claimed: r.CreatedAt,
 		}
 	}
@@ -100,7 +107,8 @@ func (tx *Tx) EnqueueMessages(ctx context.Context, messages []OutboxRow) error {
 	rows := make([]queries.EnqueueMessagesParams, len(messages))
 	for i, m := range messages {
 		rows[i] = queries.EnqueueMessagesParams{
-			Queue: m.Queue, TaskID: m.TaskID, TaskName: m.TaskName, Args: m.Args, Kwargs: m.Kwargs,
+			Queue: m.Queue, TaskID: m.TaskID, RootID: m.RootID, TaskName: m.TaskName, Args: m.Args, Kwargs: m.Kwargs,
+			TimeLimit: nullable(m.TimeLimit.Seconds()), SoftTimeLimit: nullable(m.SoftTimeLimit.Seconds()),
 		}
 	}
 	_, err := tx.q.EnqueueMessages(ctx, rows)

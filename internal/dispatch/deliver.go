@@ -255,10 +255,15 @@ func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
 		}
 		id := row.TaskID.String()
 		span := d.Tracer.Send(id, row.TaskName, row.Queue, row.Claimed)
-		messages = append(messages, celery.TaskMessage{
-			ID: id, Name: row.TaskName,
-			Args: row.Args, Kwargs: row.Kwargs, Queue: row.Queue, TraceParent: span.Parent(),
-		})
+		message := celery.TaskMessage{
+			ID: id, Name: row.TaskName, Queue: row.Queue,
+			Args: row.Args, Kwargs: row.Kwargs,
+			TimeLimit: row.TimeLimit, SoftTimeLimit: row.SoftTimeLimit, TraceParent: span.Parent(),
+		}
+		if row.RootID.Valid {
+			message.RootID = row.RootID.UUID.String()
+		}
+		messages = append(messages, message)
 		sent, spans = append(sent, i), append(spans, span)
 	}
 	for i, err := range d.publisher.Publish(ctx, messages) {

@@ -25,7 +25,7 @@ where queue = @queue and delivered_at >= @since;
 -- NextOutbox locks the next messages to send, urgent ones first. Rows that another
 -- deliverer holds are its business and are passed over.
 -- name: NextOutbox :many
-select id, queue, task_id, task_name, args, kwargs, attempts, created_at
+select id, queue, task_id, root_id, task_name, args, kwargs, time_limit, soft_time_limit, attempts, created_at
 from scheduler_go.outbox
 where not_before <= @now
 order by urgent desc, id
@@ -53,5 +53,5 @@ values (@queue, @delivered_at, @messages);
 
 -- EnqueueMessages adds messages that were made outside of the database.
 -- name: EnqueueMessages :copyfrom
-insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs)
-values ($1, $2, $3, $4, $5);
+insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, time_limit, soft_time_limit)
+values ($1, $2, $3, $4, $5, $6, $7, $8);

@@ -31,9 +31,12 @@ func (r iteratorForEnqueueMessages) Values() ([]interface{}, error) {
 	return []interface{}{
 		r.rows[0].Queue,
 		r.rows[0].TaskID,
+		r.rows[0].RootID,
 		r.rows[0].TaskName,
 		r.rows[0].Args,
 		r.rows[0].Kwargs,
+		r.rows[0].TimeLimit,
+		r.rows[0].SoftTimeLimit,
 	}, nil
 }
 
@@ -43,7 +46,7 @@ func (r iteratorForEnqueueMessages) Err() error {
 
 // EnqueueMessages adds messages that were made outside of the database.
 func (q *Queries) EnqueueMessages(ctx context.Context, arg []EnqueueMessagesParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "outbox"}, []string{"queue", "task_id", "task_name", "args", "kwargs"}, &iteratorForEnqueueMessages{rows: arg})
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "outbox"}, []string{"queue", "task_id", "root_id", "task_name", "args", "kwargs", "time_limit", "soft_time_limit"}, &iteratorForEnqueueMessages{rows: arg})
 }
 
 // iteratorForRecordInFlight implements pgx.CopyFromSource.

@@ -23,11 +23,14 @@ func (q *Queries) DeleteOutbox(ctx context.Context, ids []int64) error {
 }
 
 type EnqueueMessagesParams struct {
-	Queue    string
-	TaskID   uuid.UUID
-	TaskName string
-	Args     json.RawMessage
-	Kwargs   json.RawMessage
+	Queue         string
+	TaskID        uuid.UUID
+	RootID        uuid.NullUUID
+	TaskName      string
+	Args          json.RawMessage
+	Kwargs        json.RawMessage
+	TimeLimit     *float64
+	SoftTimeLimit *float64
 }
 
 const lockQueue = `-- name: LockQueue :exec
@@ -45,7 +48,7 @@ func (q *Queries) LockQueue(ctx context.Context, queue string) error {
 }
 
 const nextOutbox = `-- name: NextOutbox :many
-select id, queue, task_id, task_name, args, kwargs, attempts, created_at
+select id, queue, task_id, root_id, task_name, args, kwargs, time_limit, soft_time_limit, attempts, created_at
 from scheduler_go.outbox
 where not_before <= $1
 order by urgent desc, id
@@ -59,14 +62,17 @@ type NextOutboxParams struct {
 }
 
 type NextOutboxRow struct {
-	ID        int64
-	Queue     string
-	TaskID    uuid.UUID
-	TaskName  string
-	Args      json.RawMessage
-	Kwargs    json.RawMessage
-	Attempts  int32
-	CreatedAt time.Time
+	ID            int64
+	Queue         string
+	TaskID        uuid.UUID
+	RootID        uuid.NullUUID
+	TaskName      string
+	Args          json.RawMessage
+	Kwargs        json.RawMessage
+	TimeLimit     *float64
+	SoftTimeLimit *float64
+	Attempts      int32
+	CreatedAt     time.Time
 }
 
 // NextOutbox locks the next messages to send, urgent ones first. Rows that another
@@ -84,9 +90,12 @@ func (q *Queries) NextOutbox(ctx context.Context, arg NextOutboxParams) ([]NextO
 			&i.ID,
 			&i.Queue,
 			&i.TaskID,
+			&i.RootID,
 			&i.TaskName,
 			&i.Args,
 			&i.Kwargs,
+			&i.TimeLimit,
+			&i.SoftTimeLimit,
 			&i.Attempts,
 			&i.CreatedAt,
 		); err != nil {

@@ -1,0 +1,53 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"swh-scheduler/sql"
+)
+
+// The time limits and the root of what was claimed reach the worker in the form
+// that Celery gives them; a row without any says what Celery says of none.
+func TestTimeLimitsAndRootTravel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	rows, ids := messages("q", 4)
+	root := uuid.New()
+	rows[1].TimeLimit, rows[1].SoftTimeLimit = 90*time.Second, time.Minute
+	rows[1].RootID = uuid.NullUUID{UUID: root, Valid: true}
+	rows[2].TimeLimit = 1500 * time.Millisecond
+	rows[3].SoftTimeLimit = 300 * time.Millisecond
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		return tx.EnqueueMessages(ctx, rows)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := b.deliverer(t, b.publisher).Drain(t.Context()); err != nil || done.Confirmed != len(rows) {
+		t.Fatalf("%+v, %v", done, err)
+	}
+
+	type headers struct{ ID, RootID, TimeLimit any }
+	var got []headers
+	ch := b.channel(t)
+	for range rows {
+		d, ok, err := ch.Get("q", true)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		got = append(got, headers{d.Headers["id"], d.Headers["root_id"], d.Headers["timelimit"]})
+	}
+	want := []headers{
+		{ids[0], ids[0], []any{nil, nil}},
+		{ids[1], root.String(), []any{int32(90), int32(60)}},
+		{ids[2], ids[2], []any{1.5, nil}},
+		{ids[3], ids[3], []any{nil, 0.3}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
