@@ -30,7 +30,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/swh-scheduler, static
-	@$(GO) env CGO_ENABLED=0 go build -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler
+	@$(GO) env CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler
 
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) go test $(TESTFLAGS) $(PACKAGES)

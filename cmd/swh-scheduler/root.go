@@ -19,6 +19,7 @@ type globalOptions struct {
 	logLevels   []string
 	logFormat   string
 	metricsAddr string
+	version     bool
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -31,16 +32,19 @@ The configuration is the YAML file named by --config-file or by the environment
 variable SWH_CONFIG_FILENAME. Every option can also be given as an environment
 variable: SWH_SCHEDULER_DATABASE for --database, and, for instance,
 SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
-		Version:               version(),
 		TraverseChildren:      true, // these options go before the subcommand, as with the peer: some have the same letter as one of a subcommand
 		SilenceErrors:         true,
 		SilenceUsage:          true,
 		DisableFlagsInUseLine: true,
 		PersistentPreRunE:     func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
-		RunE:                  group,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.options.version {
+				return a.printVersion(cmd)
+			}
+			return group(cmd, args)
+		},
 	}
-	root.SetUsageTemplate(usageTemplate)
-	root.SetVersionTemplate("{{.Name}}, version {{.Version}}\n")
+	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%s", flagProblem(cmd, err)) })
 	flags := root.Flags()
 	flags.StringVarP(&a.options.configFile, "config-file", "C", "", "configuration `FILE` (wins over SWH_CONFIG_FILENAME)")
@@ -50,7 +54,9 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	flags.StringArrayVarP(&a.options.logLevels, "log-level", "l", nil, "log `LEVEL`: debug, info, warning or error (default info)")
 	flags.Var(choice{&a.options.logFormat, []string{"text", "json"}}, "log-format", "form of the log: text or json (default text)")
 	flags.StringVar(&a.options.metricsAddr, "metrics-addr", "", "serve a daemon's /metrics to Prometheus at `HOST:PORT`")
+	flags.BoolVarP(&a.options.version, "version", "v", false, "version for swh-scheduler")
 	peerName(flags, "log-level", "log_levels")
+	peerName(flags, "version", "")
 
 	root.AddCommand(
 		newTask(a), newTaskType(a), newOrigin(a), newAddForgeNow(a),
@@ -150,15 +156,3 @@ func parseLogLevel(text string) (level slog.Level, ours bool, err error) {
 	}
 	return level, module == "" || module == "swh" || strings.HasPrefix(module, "swh.scheduler"), nil
 }
-
-const usageTemplate = `Usage: {{.UseLine}}
-{{if .HasExample}}
-Examples:
-{{.Example}}
-{{end}}{{if .HasAvailableSubCommands}}
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
-{{end}}{{if .HasAvailableLocalFlags}}
-Options:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
-{{end}}`

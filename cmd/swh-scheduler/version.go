@@ -34,8 +34,10 @@ func newVersion(a *app) *cobra.Command {
 		Short:                 "Shows the version of this program",
 		Args:                  arguments(false, false),
 		DisableFlagsInUseLine: true,
-		RunE: work(func(cmd *cobra.Command, _ []string) error {
-			return a.print(cmd.Root().Name() + ", version " + version() + "\n")
-		}),
+		RunE:                  work(func(cmd *cobra.Command, _ []string) error { return a.printVersion(cmd) }),
 	}
+}
+
+func (a *app) printVersion(cmd *cobra.Command) error {
+	return a.print(cmd.Root().Name() + ", version " + version() + "\n")
 }
