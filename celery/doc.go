@@ -25,6 +25,10 @@
 // stops further sending at once; what is in flight is given a bounded time to
 // be confirmed.
 //
+// A message's time limits travel in its header timelimit, hard and soft, in
+// seconds or fractions of them. Workers of the prefork pool enforce both; a limit
+// that is not given is the worker's own.
+//
 // # Consuming
 //
 // A [Consumer] hands deliveries over in order and leaves acknowledging to the

@@ -3,12 +3,14 @@ package listener
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql"
 )
@@ -163,6 +165,13 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+	for _, c := range ends {
+		body, err := os.ReadFile(endFile(c.name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		l := newTestListener(t, nil, &nothing{})
 		b := &batch{}
@@ -177,7 +186,7 @@ func FuzzRead(f *testing.F) {
 					tells++
 				}
 			}
-			if o.BackendID == "" || tells != 1 {
+			if o.BackendID == "" || tells != 1 || o.End != nil && o.End.TimedOut && o.End.Status != scheduler.RunFailed {
 				t.Errorf("outcome %+v", o)
 			}
 		}

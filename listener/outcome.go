@@ -63,7 +63,8 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (sql
 			return o, rejected
 		}
 	case "task-failed":
-		o.End = &sql.RunEnd{Status: scheduler.RunFailed, Error: lastLine(e, note)}
+		line := lastLine(e, note)
+		o.End = &sql.RunEnd{Status: scheduler.RunFailed, Error: line, TimedOut: timeLimitFailed(e, line)}
 	case "task-revoked":
 		// Cancelled by an operator or expired: it will not run (again).
 		o.End = &sql.RunEnd{Status: scheduler.RunFailed}
@@ -125,7 +126,7 @@ func resultEnd(e celery.Event, note func(Problem, string)) *sql.RunEnd {
 	end := &sql.RunEnd{Status: status}
 	if raw, ok := result["error"]; ok && status == scheduler.RunFailed {
 		if message, ok := text(raw); ok {
-			end.Error = &message
+			end.Error, end.TimedOut = &message, namesTimeLimit(message)
 		} else {
 			note(BadError, string(raw))
 		}

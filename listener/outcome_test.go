@@ -25,6 +25,9 @@ func TestInterpret(t *testing.T) {
 	fail := func(message string) sql.Outcome {
 		return sql.Outcome{End: &sql.RunEnd{Status: scheduler.RunFailed, Error: &message}}
 	}
+	timeOut := func(message *string) sql.Outcome {
+		return sql.Outcome{End: &sql.RunEnd{Status: scheduler.RunFailed, Error: message, TimedOut: true}}
+	}
 	result := func(json string) string { return `{"type": "task-result", "uuid": "u", "result": ` + json + `}` }
 	start := func(worker *string, at float64) sql.Outcome {
 		return sql.Outcome{Start: &sql.RunStart{Worker: worker, EventTime: at}}
@@ -86,6 +89,30 @@ func TestInterpret(t *testing.T) {
 		{`{"type": "task-failed", "uuid": "u", "exception": "ValueError()"}`, end("failed"), accepted, nil},
 		{`{"type": "task-failed", "uuid": "u", "traceback": null}`, end("failed"), accepted, nil},
 		{`{"type": "task-failed", "uuid": "u", "traceback": 7}`, end("failed"), accepted, []Problem{BadTraceback}},
+
+		// Time limits, and what only mentions one.
+		{`{"type": "task-failed", "uuid": "u", "exception": "SoftTimeLimitExceeded()"}`, timeOut(nil), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "SoftTimeLimitExceeded(300,)", "traceback": null}`, timeOut(nil), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "TimeLimitExceeded(300)", "traceback": "x\nnote"}`, timeOut(ptr("note")), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "ExceptionWithTraceback()", "traceback": "x\nbilliard.exceptions.TimeLimitExceeded: TimeLimitExceeded(5,)\n"}`,
+			timeOut(ptr("billiard.exceptions.TimeLimitExceeded: TimeLimitExceeded(5,)")), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "traceback": "x\nbilliard.exceptions.SoftTimeLimitExceeded"}`,
+			timeOut(ptr("billiard.exceptions.SoftTimeLimitExceeded")), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": 5, "traceback": "TimeLimitExceeded: 5"}`, timeOut(ptr("TimeLimitExceeded: 5")), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "ExceptionWithTraceback()"}`, end("failed"), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "ValueError('SoftTimeLimitExceeded()')", "traceback": "ValueError: a\nSoftTimeLimitExceeded()"}`,
+			fail("SoftTimeLimitExceeded()"), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "traceback": "x\nValueError: billiard.exceptions.SoftTimeLimitExceeded: no"}`,
+			fail("ValueError: billiard.exceptions.SoftTimeLimitExceeded: no"), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "MyTimeLimitExceeded()"}`, end("failed"), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "TimeLimitExceededByFar()"}`, end("failed"), accepted, nil},
+		{result(`{"status": "failed", "error": "SoftTimeLimitExceeded()"}`), timeOut(ptr("SoftTimeLimitExceeded()")), accepted, nil},
+		{result(`{"status": "failed", "error": "celery.exceptions.SoftTimeLimitExceeded: x"}`),
+			timeOut(ptr("celery.exceptions.SoftTimeLimitExceeded: x")), accepted, nil},
+		{result(`{"status": "failed", "error": "TimeLimitExceeded was not raised"}`), fail("TimeLimitExceeded was not raised"), accepted, nil},
+		{result(`{"status": "failed", "error": "no: SoftTimeLimitExceeded()"}`), fail("no: SoftTimeLimitExceeded()"), accepted, nil},
+		{result(`{"status": "permfailed", "error": "SoftTimeLimitExceeded()"}`), end("permfailed"), accepted, nil},
+		{result(`{"status": "eventful", "error": "SoftTimeLimitExceeded()"}`), end("eventful"), accepted, nil},
 
 		// What the peer makes no use of.
 		{`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": "15", "expired": false}`, end("failed"), accepted, nil},

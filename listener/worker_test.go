@@ -14,12 +14,12 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// startWorker runs a real Celery worker on testdata/tasks.py, until the test
-// ends.
-func startWorker(t *testing.T, brokerURL string) {
+// startWorker runs a real Celery worker on testdata/tasks.py, as the leader of a
+// process group, until the test ends.
+func startWorker(t *testing.T, brokerURL string, arguments ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", "tasks", "worker",
-		"--hostname", "worker@host", "--queues", "swh.test", "--concurrency", "1", "--loglevel", "warning")
+	cmd := exec.Command(testenv.Python(t), append([]string{"-m", "celery", "--app", "tasks", "worker",
+		"--hostname", "worker@host", "--queues", "swh.test", "--concurrency", "1", "--loglevel", "warning"}, arguments...)...)
 	cmd.Dir = "testdata"
 	cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
@@ -33,6 +33,7 @@ func startWorker(t *testing.T, brokerURL string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
+	return cmd
 }
 
 // What a real worker reports about all kinds of ends is in the database as it

@@ -53,6 +53,8 @@ func (s RunStart) workerName() string {
 type RunEnd struct {
 	Status scheduler.RunStatus
 	Error  *string // goes into the run's metadata; nil for none
+	// TimedOut says that a time limit ended the run; Status is failed then.
+	TimedOut bool
 	// EventTime is the worker's clock, in seconds since 1970 UTC, or 0 if it is
 	// not known.
 	EventTime float64
@@ -195,6 +197,14 @@ type told struct {
 	runtimeHeard time.Time
 }
 
+// timedOut is a copy of an end that says so.
+func (o Outcome) timedOut() *Outcome {
+	end := *o.End
+	end.TimedOut = true
+	o.End = &end
+	return &o
+}
+
 // gather reduces outcomes to one record a backend id.
 func gather(outcomes []Outcome) map[string]*told {
 	byID := make(map[string]*told)
@@ -215,6 +225,9 @@ func gather(outcomes []Outcome) map[string]*told {
 		case o.End != nil:
 			if o.End.Status == scheduler.RunFailed && t.lateError == nil {
 				t.lateError = o.End.Error
+			}
+			if o.End.TimedOut && t.end.End.Status == scheduler.RunFailed {
+				t.end = t.end.timedOut()
 			}
 		case o.Runtime != nil && t.runtime == nil:
 			t.runtime, t.runtimeHeard = o.Runtime, o.Heard
