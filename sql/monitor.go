@@ -17,6 +17,7 @@ type LightFigures struct {
 	Ready     []queries.OldestReadyRow
 	Origins   []queries.OriginCountsRow
 	Positions []queries.VisitSchedulerQueuePosition
+	Active    []queries.ActiveOriginsRow
 }
 
 // LightFigures takes figures as of now.
@@ -33,20 +34,22 @@ func (s *Store) LightFigures(ctx context.Context, now time.Time) (f LightFigures
 	if f.Positions, err = s.q.QueuePositions(ctx); err != nil {
 		return f, fmt.Errorf("read queue positions: %w", err)
 	}
+	if f.Active, err = s.q.ActiveOrigins(ctx); err != nil {
+		return f, fmt.Errorf("read the counts of active origins: %w", err)
+	}
 	return f, nil
 }
 
 // HeavyFigures are what PoolCounts and the others of the same names tell.
 type HeavyFigures struct {
 	Pools      []queries.PoolCountsRow
-	Active     []queries.ActiveOriginsRow
 	Unanswered int64
 }
 
-// HeavyFigures takes figures that read whole tables: of origins that changed since
-// activeSince, and of runs unheard of since unansweredSince. taken is false if
-// somebody else is at it.
-func (s *Store) HeavyFigures(ctx context.Context, activeSince, unansweredSince time.Time) (f HeavyFigures, taken bool, err error) {
+// HeavyFigures takes figures that read whole tables, and counts the active origins
+// that LightFigures tell; of runs, those unheard of since unansweredSince. taken is
+// false if somebody else is at it.
+func (s *Store) HeavyFigures(ctx context.Context, unansweredSince time.Time) (f HeavyFigures, taken bool, err error) {
 	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		if taken, err = tx.q.TryLockMonitor(ctx); err != nil || !taken {
 			return err
@@ -54,11 +57,11 @@ func (s *Store) HeavyFigures(ctx context.Context, activeSince, unansweredSince t
 		if f.Pools, err = tx.q.PoolCounts(ctx); err != nil {
 			return err
 		}
-		if f.Active, err = tx.q.ActiveOrigins(ctx, &activeSince); err != nil {
+		if f.Unanswered, err = tx.q.UnansweredRuns(ctx, &unansweredSince); err != nil {
 			return err
 		}
-		f.Unanswered, err = tx.q.UnansweredRuns(ctx, &unansweredSince)
-		return err
+		// The last, as listers wait for the rows that it locks.
+		return tx.q.CountActiveOrigins(ctx, maxPendingChanges)
 	})
 	if err != nil {
 		return f, false, fmt.Errorf("count origins and runs: %w", err)

@@ -22,8 +22,6 @@ const (
 	lightPeriod = 30 * time.Second
 	heavyPeriod = time.Hour
 
-	// activeFor is how long after its last change an origin counts as active.
-	activeFor = 7 * 24 * time.Hour
 	// unansweredAfter is how long a run may be silent before it counts as
 	// unanswered.
 	unansweredAfter = 24 * time.Hour
@@ -32,7 +30,7 @@ const (
 // Store is what a Monitor asks of the database.
 type Store interface {
 	LightFigures(ctx context.Context, now time.Time) (sql.LightFigures, error)
-	HeavyFigures(ctx context.Context, activeSince, unansweredSince time.Time) (f sql.HeavyFigures, taken bool, err error)
+	HeavyFigures(ctx context.Context, unansweredSince time.Time) (f sql.HeavyFigures, taken bool, err error)
 }
 
 // Monitor keeps metrics of the database.
@@ -72,7 +70,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.position = vec("swh_scheduler_visit_queue_position_seconds", "Position of the queue of visits, by visit type: the visit target reached, in seconds.", "visit_type")
 	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
-	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed within a week, by lister; counted every hour.", "lister")
+	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
 	m.unanswered = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "swh_scheduler_unanswered_runs", Help: "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.",
 	})
@@ -106,7 +104,7 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 	}
 	m.setLight(light, now)
 	if !now.Before(m.heavyAt) {
-		heavy, taken, err := m.store.HeavyFigures(ctx, now.Add(-activeFor), now.Add(-unansweredAfter))
+		heavy, taken, err := m.store.HeavyFigures(ctx, now.Add(-unansweredAfter))
 		if err != nil {
 			return err
 		}
@@ -122,7 +120,7 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 // setLight replaces all values: a queue whose messages are gone has none left.
 func (m *Monitor) setLight(f sql.LightFigures, now time.Time) {
 	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge,
-		m.known, m.enabled, m.never, m.pending, m.position, m.drift} {
+		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active} {
 		g.Reset()
 	}
 	for _, o := range f.Outbox {
@@ -144,18 +142,17 @@ func (m *Monitor) setLight(f sql.LightFigures, now time.Time) {
 		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
+	for _, a := range f.Active {
+		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
+	}
 }
 
 func (m *Monitor) setHeavy(f sql.HeavyFigures) {
 	m.pools.Reset()
-	m.active.Reset()
 	for _, p := range f.Pools {
 		for pool, n := range map[string]int64{"without_update": p.WithoutUpdate, "never_loaded": p.NeverLoaded, "lagging": p.Lagging, "others": p.Others} {
 			m.pools.WithLabelValues(p.VisitType, pool).Set(float64(n))
 		}
-	}
-	for _, a := range f.Active {
-		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
 	}
 	m.unanswered.Set(float64(f.Unanswered))
 }

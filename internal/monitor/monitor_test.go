@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -86,7 +87,6 @@ func TestFigures(t *testing.T) {
 	want("pool", m.pools, 2, "git", "never_loaded")
 	want("pool", m.pools, 1, "git", "others")
 	want("pool", m.pools, 0, "git", "lagging")
-	want("active", m.active, 1, "gitlab")
 	if got := testutil.ToFloat64(m.unanswered); got != 1 {
 		t.Errorf("%g runs unanswered", got)
 	}
@@ -106,4 +106,85 @@ func TestFigures(t *testing.T) {
 	if got := testutil.ToFloat64(m.unanswered); got != 0 {
 		t.Errorf("%g runs unanswered an hour later", got)
 	}
+}
+
+// Active are the origins that changed between the last two listings of their lister,
+// counted once for each listing, when all is there to be counted.
+func TestActiveOrigins(t *testing.T) {
+	t.Parallel()
+	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	keep := func() {
+		t.Helper()
+		if _, err := store.KeepCandidates(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`insert into listers (id, name, instance_name, current_state, updated, last_listing_finished_at) values
+		('00000000-0000-0000-0000-000000000001', 'gitlab', 'a', '{}', now(), null),
+		('00000000-0000-0000-0000-000000000002', 'gitlab', 'b', '{}', now(), '2026-01-10'),
+		('00000000-0000-0000-0000-000000000003', 'github', '', '{}', now(), '2026-01-10')`)
+	// Origin n of each lister changed on the n-th; the fifth is disabled.
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select id, 'https://' || instance_name || '/' || n, 'git', '{}', n <> 5, now(), '2026-01-01'::timestamptz + (n - 1) * interval '1 day'
+		from listers, generate_series(1, 31) n`)
+	keep()
+	now := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	m.now = func() time.Time { return now }
+	// want lets hours pass and compares; a lister with a count below 0 has none.
+	want := func(what string, gitlab, github float64) {
+		t.Helper()
+		for range 2 { // what the first counts the second shows
+			if err := m.RunOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(heavyPeriod)
+		}
+		listers := 0
+		for lister, n := range map[string]float64{"gitlab": gitlab, "github": github} {
+			if n < 0 {
+				continue
+			}
+			listers++
+			if got := testutil.ToFloat64(m.active.WithLabelValues(lister)); got != n {
+				t.Errorf("%s: %s has %g active origins, want %g", what, lister, got, n)
+			}
+		}
+		if n := testutil.CollectAndCount(m.active); n != listers {
+			t.Errorf("%s: %d listers, want %d", what, n, listers)
+		}
+	}
+	listed := func(lister int, day string) {
+		t.Helper()
+		exec(fmt.Sprintf(`update listers set updated = now(), last_listing_finished_at = '%s' where id = '00000000-0000-0000-0000-00000000000%d'`, day, lister))
+	}
+	want("one listing of each", -1, -1)
+	listed(2, "2026-01-20 12:00")
+	want("a second listing of one", 11, -1) // the 10th to the 20th
+	listed(1, "2026-01-03 12:00")
+	listed(1, "2026-01-06 12:00")
+	want("two listings of another instance", 11+2, -1) // the 4th and the 6th
+	listed(3, "2026-01-09")
+	want("a date that goes back", 13, -1)
+	listed(3, "2026-01-10 00:00")
+	want("the same date again", 13, -1)
+
+	exec("update listed_origins set last_update = '2026-01-21' where url = 'https://b/1'")
+	listed(2, "2026-01-21 12:00")
+	exec("insert into scheduler_go.candidate_changes select 'git', 'https://other/' || n from generate_series(1, 10000) n")
+	want("a listing that candidates do not show yet", 13, -1)
+	keep()
+	want("one that they show", 2+2, -1)
+	exec("update listed_origins set last_update = '2026-01-22' where url = 'https://b/1'")
+	want("a change after it", 2+2, -1)
 }

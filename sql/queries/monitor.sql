@@ -44,14 +44,31 @@ select visit_type,
 from scheduler_go.candidates
 group by visit_type;
 
--- ActiveOrigins counts the origins that changed since a moment, by lister. It reads
--- all candidates.
+-- ActiveOrigins are the counts of CountActiveOrigins, by lister.
 -- name: ActiveOrigins :many
-select l.name as lister, count(*) as origins
-from scheduler_go.candidates c
-join listers l on l.id = c.lister_id
-where c.last_update >= @since
+select l.name as lister, sum(s.active)::bigint as origins
+from scheduler_go.listings s
+join listers l on l.id = s.lister_id
+where s.active is not null
 group by l.name;
+
+-- CountActiveOrigins counts the origins that changed between a lister's last two
+-- listings, once for each listing that ended. For that it reads all candidates, if
+-- they are there and few changes are missing from them; otherwise it is left to the
+-- next time.
+-- name: CountActiveOrigins :exec
+update scheduler_go.listings l
+set active = counts.origins, counted = counts.finished
+from (
+  select s.lister_id, s.finished, count(c.url) as origins
+  from scheduler_go.listings s
+  left join scheduler_go.candidates c on c.lister_id = s.lister_id and c.last_update between s.previous and s.finished
+  where s.previous is not null and s.counted is distinct from s.finished
+    and exists (select from scheduler_go.candidate_build where phase = 'ready')
+    and not exists (select from scheduler_go.candidate_changes offset @most_changes::bigint)
+  group by s.lister_id, s.finished
+) counts
+where l.lister_id = counts.lister_id;
 
 -- UnansweredRuns counts the runs that were scheduled or started before a moment and
 -- have not ended. It reads all of task_run.

@@ -11,10 +11,10 @@ import (
 )
 
 const activeOrigins = `-- name: ActiveOrigins :many
-select l.name as lister, count(*) as origins
-from scheduler_go.candidates c
-join listers l on l.id = c.lister_id
-where c.last_update >= $1
+select l.name as lister, sum(s.active)::bigint as origins
+from scheduler_go.listings s
+join listers l on l.id = s.lister_id
+where s.active is not null
 group by l.name
 `
 
@@ -23,10 +23,9 @@ type ActiveOriginsRow struct {
 	Origins int64
 }
 
-// ActiveOrigins counts the origins that changed since a moment, by lister. It reads
-// all candidates.
-func (q *Queries) ActiveOrigins(ctx context.Context, since *time.Time) ([]ActiveOriginsRow, error) {
-	rows, err := q.db.Query(ctx, activeOrigins, since)
+// ActiveOrigins are the counts of CountActiveOrigins, by lister.
+func (q *Queries) ActiveOrigins(ctx context.Context) ([]ActiveOriginsRow, error) {
+	rows, err := q.db.Query(ctx, activeOrigins)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +42,30 @@ func (q *Queries) ActiveOrigins(ctx context.Context, since *time.Time) ([]Active
 		return nil, err
 	}
 	return items, nil
+}
+
+const countActiveOrigins = `-- name: CountActiveOrigins :exec
+update scheduler_go.listings l
+set active = counts.origins, counted = counts.finished
+from (
+  select s.lister_id, s.finished, count(c.url) as origins
+  from scheduler_go.listings s
+  left join scheduler_go.candidates c on c.lister_id = s.lister_id and c.last_update between s.previous and s.finished
+  where s.previous is not null and s.counted is distinct from s.finished
+    and exists (select from scheduler_go.candidate_build where phase = 'ready')
+    and not exists (select from scheduler_go.candidate_changes offset $1::bigint)
+  group by s.lister_id, s.finished
+) counts
+where l.lister_id = counts.lister_id
+`
+
+// CountActiveOrigins counts the origins that changed between a lister's last two
+// listings, once for each listing that ended. For that it reads all candidates, if
+// they are there and few changes are missing from them; otherwise it is left to the
+// next time.
+func (q *Queries) CountActiveOrigins(ctx context.Context, mostChanges int64) error {
+	_, err := q.db.Exec(ctx, countActiveOrigins, mostChanges)
+	return err
 }
 
 const oldestReady = `-- name: OldestReady :many
