@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -16,6 +17,13 @@ import (
 
 // pythonServer starts testdata/server.py and gives its URL.
 func pythonServer(t *testing.T, args ...string) string {
+	t.Helper()
+	url, _ := stoppablePythonServer(t, args...)
+	return url
+}
+
+// stoppablePythonServer starts testdata/server.py, which stop ends before the test.
+func stoppablePythonServer(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
 	cmd := exec.Command(testenv.Python(t), append([]string{"-W", "ignore", filepath.Join("testdata", "server.py")}, args...)...)
 	cmd.Env = environment()
@@ -30,30 +38,38 @@ func pythonServer(t *testing.T, args ...string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = stdin.Close()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("server.py: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	port, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http://127.0.0.1:" + strings.TrimSpace(port) + "/"
+	return "http://127.0.0.1:" + strings.TrimSpace(port) + "/", stop
 }
 
 // ourServer starts our RPC server on a database and gives its URL.
 func ourServer(t *testing.T, dsn string) string {
 	t.Helper()
-	p := start(t, "-d", dsn, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
-	p.logs(t, "msg=listening")
+	url, p := ourStoppableServer(t, dsn)
 	t.Cleanup(func() { p.stop(t, syscall.SIGTERM, stopBound) })
+	return url
+}
+
+// ourStoppableServer starts our RPC server, to be ended before the test.
+func ourStoppableServer(t *testing.T, dsn string) (url string, p *process) {
+	t.Helper()
+	p = start(t, "-d", dsn, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
+	p.logs(t, "msg=listening")
 	address := regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(p.log())
 	if address == nil {
 		t.Fatal("no address in the log")
 	}
-	return "http://" + address[1]
+	return "http://" + address[1], p
 }
 
 // remoteWords are command lines that work on an RPC server too.

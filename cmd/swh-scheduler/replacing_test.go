@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,12 @@ import (
 // startPeers starts a daemon of the peer's; stop ends it as systemd would.
 func startPeers(t *testing.T, config string, args ...string) (stop func()) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler"}, args...)...)
+	return startPython(t, config, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler"}, args...)...)
+}
+
+func startPython(t *testing.T, config, program string, args ...string) (stop func()) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
 	cmd.Env = environment("SWH_CONFIG_FILENAME="+config, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	if err := cmd.Start(); err != nil {
@@ -40,120 +46,242 @@ func startPeers(t *testing.T, config string, args ...string) (stop func()) {
 	return stop
 }
 
+// replacement is a scheduler whose daemons are replaced one after the other, and
+// what it has been given to do.
+type replacement struct {
+	t       *testing.T
+	config  string
+	conn    *pgx.Conn
+	lister  *json.Encoder // to testdata/lister.py
+	answers *json.Decoder
+	produce func(partition int32, values ...[]byte) // to the journal
+
+	tasks, origins, days int
+}
+
+const replacingLister = "00000000-0000-0000-0000-000000000001"
+
+func (r *replacement) exec(statement string) {
+	r.t.Helper()
+	if _, err := r.conn.Exec(r.t.Context(), statement); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *replacement) count(query string) (n int) {
+	r.t.Helper()
+	if err := r.conn.QueryRow(r.t.Context(), query).Scan(&n); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// startLister starts the peer's RPC client.
+func (r *replacement) startLister() {
+	r.t.Helper()
+	cmd := exec.Command(testenv.Python(r.t), filepath.Join("testdata", "lister.py"))
+	cmd.Env, cmd.Stderr = environment("PYTHONDONTWRITEBYTECODE=1"), r.t.Output()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			r.t.Errorf("lister.py: %v", err)
+		}
+	})
+	r.lister, r.answers = json.NewEncoder(stdin), json.NewDecoder(stdout)
+}
+
+// list has tasks of two types made, a quarter of them with a priority, and origins
+// recorded, by RPC calls to the servers in turn.
+func (r *replacement) list(tasks, origins int, servers []string) {
+	r.t.Helper()
+	type task struct {
+		Type     string `json:"type"`
+		Number   int    `json:"number"`
+		Priority string `json:"priority"`
+	}
+	job := struct {
+		Servers []string `json:"servers"`
+		Lister  string   `json:"lister"`
+		Tasks   []task   `json:"tasks"`
+		Origins []string `json:"origins"`
+	}{servers, replacingLister, []task{}, []string{}}
+	for n := range tasks {
+		job.Tasks = append(job.Tasks, task{[]string{"echo", "echo-too"}[n%2], r.tasks + n, []string{"", "", "", "", "", "", "high", "low"}[n%8]})
+	}
+	for n := range origins {
+		job.Origins = append(job.Origins, fmt.Sprintf("https://x/%d", r.origins+n))
+	}
+	r.tasks, r.origins = r.tasks+tasks, r.origins+origins
+	if err := r.lister.Encode(job); err != nil {
+		r.t.Fatal(err)
+	}
+	var wrong int
+	if err := r.answers.Decode(&wrong); err != nil || wrong > 0 {
+		r.t.Fatalf("%d tasks are not as they were made, %v", wrong, err)
+	}
+}
+
+// work has tasks made and origins listed and a visit of each of some more origins
+// told by the journal, and waits until all are run, sent and recorded.
+func (r *replacement) work(step string, origins int, servers ...string) {
+	r.t.Helper()
+	const visited = 20
+	r.list(40, origins, servers)
+	for partition := range int32(2) {
+		var values [][]byte
+		for origin := int(partition); origin < visited; origin += 2 {
+			values = append(values, visitRecord(r.t, origin, r.days, "full"))
+		}
+		r.produce(partition, values...)
+	}
+	r.days++
+	for deadline := time.Now().Add(2 * time.Minute); ; pause(100 * time.Millisecond) {
+		done := r.count("select count(*) from task where status = 'completed'")
+		marked := r.count("select count(*) from origin_visit_stats where last_scheduled is not null")
+		visits := r.count("select coalesce(sum(successive_visits), 0) from origin_visit_stats where last_visit is not null")
+		if done == r.tasks && marked == r.origins && visits == visited*r.days {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: %d of %d tasks are completed, %d of %d origins scheduled, %d of %d visits recorded",
+				step, done, r.tasks, marked, r.origins, visits, visited*r.days)
+		}
+	}
+}
+
+// startPeersRunners starts the peer's runners, without and with priority.
+func (r *replacement) startPeersRunners(more ...string) (stop func()) {
+	r.t.Helper()
+	command := append([]string{"start-runner", "--period", "1"}, more...)
+	stopRunner, stopPriority := startPeers(r.t, r.config, command...), startPeers(r.t, r.config, append(command, "--with-priority")...)
+	return func() {
+		stopRunner()
+		stopPriority()
+	}
+}
+
+func (r *replacement) startPeersJournalClient() (stop func()) {
+	r.t.Helper()
+	return startPython(r.t, r.config, testenv.Python(r.t), filepath.Join("testdata", "journal_client.py"), r.config)
+}
+
+// start starts a daemon of ours.
+func (r *replacement) start(args ...string) *process {
+	r.t.Helper()
+	return start(r.t, append([]string{"-C", r.config}, args...)...)
+}
+
+// stop ends daemons of ours.
+func (r *replacement) stop(daemons ...*process) {
+	r.t.Helper()
+	for _, p := range daemons {
+		p.stop(r.t, syscall.SIGTERM, 30*time.Second)
+	}
+}
+
 // docs/replacing.md, step by step: the peer's daemons and ours in turn, and at the
 // same time where that is said to do, on a database that the peer made, with a real
-// worker. Every task runs once and every origin is sent once.
+// worker and the peer's RPC client. Every task runs once, every origin is sent once,
+// and every visit is recorded once.
 func TestReplacingThePythonDaemons(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
-	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
-celery: {task_broker: %q}
-rabbitmq: {management_url: %q}
-no_origins_scheduled_backoff: 1
-scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
-`, dsn, mq.URL, mq.ManagementURL))
+	// What leaves without a word is missed after the session's time.
+	section := journalSection(t, "  consumer_settings: {session.timeout.ms: 6000, heartbeat.interval.ms: 1000}\n")
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	exec := func(statement string) {
-		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	count := func(query string) (n int) {
-		t.Helper()
-		if err := conn.QueryRow(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	exec(`insert into task_type (type, description, backend_name, default_interval, num_retries) values ('echo', '', 'swh.test.Echo', '1 day', 3);
+	r := &replacement{t: t, conn: conn, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+no_origins_scheduled_backoff: 1
+scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
+`, dsn, mq.URL, mq.ManagementURL)+section)}
+	r.exec(`insert into task_type (type, description, backend_name, default_interval, num_retries) values
+			('echo', '', 'swh.test.Echo', '1 day', 3), ('echo-too', '', 'swh.test.Echo', '1 day', 3);
 		insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.test.LoadGit', null);
-		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'github', '', '{}', now())`)
-	startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo")
+		insert into listers (id, name, instance_name, current_state, updated) values ('` + replacingLister + `', 'github', '', '{}', now())`)
+	startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo,save_code_now:swh.test.Echo")
+	r.startLister()
 
-	tasks, origins := 0, 0
-	// work adds tasks and origins, and waits until they have been run and sent.
-	work := func(step string, visits bool) {
-		t.Helper()
-		exec(fmt.Sprintf(`insert into task (type, arguments, next_run, status, policy)
-			select 'echo', jsonb_build_object('args', jsonb_build_array(%d + n), 'kwargs', '{}'::jsonb), now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 40) n`, tasks))
-		tasks += 40
-		if visits {
-			exec(fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
-				select '00000000-0000-0000-0000-000000000001', 'https://x/' || (%d + n), 'git', '{}', true, now() from generate_series(1, 30) n`, origins))
-			origins += 30
-		}
-		for deadline := time.Now().Add(2 * time.Minute); ; pause(100 * time.Millisecond) {
-			done := count("select count(*) from task where status = 'completed'")
-			marked := count("select count(*) from origin_visit_stats where last_scheduled is not null")
-			if done == tasks && marked == origins {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d of %d tasks are completed, %d of %d origins scheduled", step, done, tasks, marked, origins)
-			}
-		}
-	}
-	ourListener := func() *process { return start(t, "-C", config, "start-listener") }
-	stop := func(p *process) { p.stop(t, syscall.SIGTERM, 30*time.Second) }
-
-	stopPeersRunner := startPeers(t, config, "start-runner", "--period", "1")
-	stopPeersListener := startPeers(t, config, "start-listener")
-	work("the peer's alone", false)
+	stopPeersRunners := r.startPeersRunners()
+	stopPeersListener := startPeers(t, r.config, "start-listener")
+	stopPeersJournalClient := r.startPeersJournalClient()
+	peers, stopPeersServer := stoppablePythonServer(t, "scheduler", dsn)
+	r.work("the peer's alone", 0, peers)
 
 	// Before: migrate, while they work.
-	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
+	if r := ours(t, "-C", r.config, "migrate"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	if r := ours(t, "-C", config, "config", "check"); r.code != 0 {
+	if r := ours(t, "-C", r.config, "config", "check"); r.code != 0 {
 		t.Fatal(r.stdout, r.stderr)
 	}
-	work("the peer's on the prepared database", false)
+	r.work("the peer's on the prepared database", 0, peers)
 
-	listener := ourListener()
+	// At the same time: runners on different task types, the others on all.
+	listener, journal := r.start("start-listener"), r.start("journal-client")
 	listener.logs(t, "reading queue")
-	work("both listeners at once", false)
+	journal.logs(t, "partitions assigned")
+	ourURL, server := ourStoppableServer(t, dsn)
+	stopPeersRunners()
+	stopPeersRunners = r.startPeersRunners("--task-type", "echo")
+	runner, priority := r.start("start-runner", "--period", "1", "--task-type", "echo-too"), r.start("start-runner", "--period", "1", "--task-type", "echo-too", "--with-priority")
+	r.work("both at once", 0, peers, ourURL)
+
 	stopPeersListener()
-	work("our listener, the peer's runner", false)
-	stopPeersRunner()
-	runner := start(t, "-C", config, "start-runner", "--period", "1")
-	recurrent := start(t, "-C", config, "schedule-recurrent", "--visit-type", "git")
-	work("ours alone", true)
+	stopPeersJournalClient()
+	stopPeersServer()
+	r.work("all ours but for a runner", 0, ourURL)
+	stopPeersRunners()
+	r.stop(runner, priority)
+	runner, priority = r.start("start-runner", "--period", "1"), r.start("start-runner", "--period", "1", "--with-priority")
+	recurrent := r.start("schedule-recurrent", "--visit-type", "git")
+	r.work("ours alone", 30, ourURL)
 
 	// And back.
-	stop(runner)
-	stop(recurrent)
-	stop(listener)
-	if n := count("select count(*) from scheduler_go.outbox"); n > 0 {
+	r.stop(runner, priority, recurrent, listener, journal, server)
+	if n := r.count("select count(*) from scheduler_go.outbox"); n > 0 {
 		t.Errorf("%d messages are left in the outbox", n)
 	}
-	startPeers(t, config, "start-listener")
-	startPeers(t, config, "start-runner", "--period", "1")
-	startPeers(t, config, "schedule-recurrent", "--visit-type", "git")
-	work("the peer's again", true)
-	exec("drop schema scheduler_go cascade")
-	work("the peer's, with nothing of ours left", true)
+	startPeers(t, r.config, "start-listener")
+	r.startPeersRunners()
+	startPeers(t, r.config, "schedule-recurrent", "--visit-type", "git")
+	r.startPeersJournalClient()
+	peers, _ = stoppablePythonServer(t, "scheduler", dsn)
+	r.work("the peer's again", 30, peers)
+	r.exec("drop schema scheduler_go cascade")
+	r.work("the peer's, with nothing of ours left", 30, peers)
 
-	if runs := count("select count(*) from task_run"); runs != tasks {
-		t.Errorf("%d tasks have %d runs", tasks, runs)
+	if runs := r.count("select count(*) from task_run"); runs != r.tasks {
+		t.Errorf("%d tasks have %d runs", r.tasks, runs)
 	}
 	// The peer's listener may turn the status of a run back to started, by an event
 	// that comes late; its end stays.
-	if ended := count("select count(*) from task_run where ended is not null and status in ('eventful', 'started')"); ended != tasks {
-		t.Errorf("%d of %d runs have ended well", ended, tasks)
+	if ended := r.count("select count(*) from task_run where ended is not null and status in ('eventful', 'started')"); ended != r.tasks {
+		t.Errorf("%d of %d runs have ended well", ended, r.tasks)
 	}
 	// The peer marks origins before it sends them.
 	sent := 0
-	for deadline := time.Now().Add(time.Minute); sent < origins && time.Now().Before(deadline); pause(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); sent < r.origins && time.Now().Before(deadline); pause(100 * time.Millisecond) {
 		for _, n := range taskIDs(t, mq.URL, "swh.test.LoadGit") {
 			sent += n
 		}
 	}
-	if sent != origins {
-		t.Errorf("%d visits were sent for %d origins", sent, origins)
+	if sent != r.origins {
+		t.Errorf("%d visits were sent for %d origins", sent, r.origins)
 	}
 }
