@@ -55,8 +55,8 @@ demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHOR
 demo-stop: ## Stop what `make demo KEEP=1` left running
 	@bin/demo -stop
 
-deploy-check: ## Check the Kubernetes manifests, dashboards and alerts of deploy/
-	@$(GO) sh -c 'cd deploy/check && go vet ./... && go test -count=1 ./...'
+deploy-check: ## Check the Kubernetes manifests, systemd units, configurations, dashboards and alerts of deploy/
+	@$(ALL) sh -c 'go test -count=1 ./deploy && cd deploy/check && go vet ./... && go test -count=1 ./...'
 
 release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS), each twice
 	@$(GO) deploy/release/build.sh "$(VERSION)" $(PLATFORMS)
