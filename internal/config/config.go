@@ -33,6 +33,9 @@ type Config struct {
 	// Shares says, by task type, how the work of its queue is divided between
 	// groups. Other queues are not shared.
 	Shares map[string]scheduler.Shares
+	// Lanes are the ways of a task type's work to workers, by task type, and by
+	// scheduler.PriorityLanes for tasks with priority. Other types have one queue.
+	Lanes map[string][]scheduler.Lane
 
 	// FailuresKeepDate has a failed visit leave the date of the last one alone, as
 	// the design of recurrent visits says; the peer takes it as a visit.

@@ -87,6 +87,10 @@ shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
   index-text: {by: task_type}
+lanes:
+  load-git:
+  - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
+  - {name: slow, time_limit: {soft: 900, hard: 20 min}}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
 storage: {cls: remote, url: x}
 sentry: null
@@ -126,6 +130,10 @@ func TestLoad(t *testing.T) {
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.MetricsAddr = true, "127.0.0.1:9100"
+	want.Lanes = map[string][]scheduler.Lane{"load-git": {
+		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
+		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
+	}}
 	want.Shares = map[string]scheduler.Shares{
 		"load-git":   {By: scheduler.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
 		"load-hg":    {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
@@ -213,6 +221,18 @@ func TestErrors(t *testing.T) {
 		{base + "shares: {load-git: {by: lister, weights: {a: -1}}}", "F:2:46: shares.load-git.weights.a must be a number of at least 0"},
 		{base + "shares: {load-git: {by: lister, default: 0}}", "F:2:42: shares.load-git.default must be above 0: a group without a share would never be served"},
 		{base + "shares: {load-git: {by: lister, half_life: 0}}", "F:2:44: shares.load-git.half_life must be at least a second"},
+		{base + "lanes: {load-git: {name: a}}", "F:2:19: lanes.load-git must be a list of lanes: {name, queue, time_limit, slots}, not a mapping"},
+		{base + "lanes: {load-git: [{name: a, time_limit: 60}]}", "F:2:19: lanes.load-git must be two or more lanes: what times out in one goes to the next"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60}, {name: b, time_limit: 1 min}]}", "F:2:50: lanes.t[1] needs a longer time_limit than the lane before it (1m0s): what times out there goes here"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60}, {name: a, time_limit: 2 min}]}", "F:2:50: lanes.t[1] has the name of another lane"},
+		{base + "lanes: {t: [{name: a, time_limit: 60}, {name: b, time_limit: 2 min}]}", "F:2:40: lanes.t[1] has the queue of another lane: a message there would be of either"},
+		{base + "lanes: {t: [{name: a, queue: q}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] needs a time_limit, such as 1 min"},
+		{base + "lanes: {t: [{queue: q, time_limit: 60}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] needs a name"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: 0.5}, {name: b, time_limit: 2 min}]}", "F:2:45: lanes.t[0].time_limit must be at least a second"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: {soft: 5, hard: 4}}, {name: b, time_limit: 2 min}]}", "F:2:45: lanes.t[0].time_limit needs a soft limit and a hard one that is not before it"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: 5, slots: 0}, {name: b, time_limit: 2 min}]}", "F:2:55: lanes.t[0].slots must be a whole number of at least 1"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: 5, slots: 3, max_slots: 2}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] must not have fewer max_slots than slots"},
+		{base + "lanes: {t: [{name: a, queue: \"{x}\", time_limit: 5}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] can have {backend_name} in its queue and nothing else in braces"},
 		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
@@ -453,7 +473,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			text := strings.ReplaceAll(full[:i], secret, "x") + planted + strings.ReplaceAll(full[i:], secret, "x")
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
-				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares = "", "", nil, nil, nil, nil // addresses and names, not secrets
+				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
 				c.MetricsAddr = ""
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}

@@ -125,6 +125,7 @@ func (c *Config) read(root value) {
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = lostAfter(v) },
 		"shares":                       func(v value) { c.Shares = shares(v) },
+		"lanes":                        func(v value) { c.Lanes = lanes(v) },
 		"metrics":                      func(v value) { c.MetricsAddr = metricsAddr(v) },
 		"failures_keep_date":           func(v value) { c.FailuresKeepDate = v.flag() },
 	}

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"fmt"
+		"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+// lanes reads the section of that name: two or more lanes a task type, by
+// growing time limits.
+func lanes(v value) map[string][]scheduler.Lane {
+	if v.isNull() {
+		return nil
+	}
+	all := map[string][]scheduler.Lane{}
+	for _, e := range v.entries("a mapping from task types to their lanes") {
+		all[e.name] = lanesOf(e.value)
+	}
+	return all
+}
+
+func lanesOf(v value) []scheduler.Lane {
+	var all []scheduler.Lane
+	if v.node.Kind != yaml.SequenceNode {
+		v.fail("a list of lanes: {name, queue, time_limit, slots}")
+		return nil
+	}
+	for i, node := range v.node.Content {
+		item := value{v.reader, node, fmt.Sprintf("%s[%d]", v.key, i)}
+		l := laneOf(item)
+		for _, other := range all {
+			if l.Name != "" && l.Name == other.Name {
+				item.problem("has the name of another lane")
+			}
+			if l.Queue != "" && l.Queue == other.Queue {
+				item.problem("has the queue of another lane: a message there would be of either")
+			}
+		}
+		if i > 0 && l.SoftTimeLimit > 0 && l.SoftTimeLimit <= all[i-1].SoftTimeLimit {
+			item.problem(fmt.Sprintf("needs a longer time_limit than the lane before it (%s): what times out there goes here", all[i-1].SoftTimeLimit))
+		}
+		all = append(all, l)
+	}
+	if len(all) == 1 {
+		v.problem("must be two or more lanes: what times out in one goes to the next")
+	}
+	return all
+}
+
+func laneOf(v value) scheduler.Lane {
+	before := len(v.errors)
+	l := scheduler.Lane{Queue: "{backend_name}", MinSlots: 1}
+	fields := map[string]func(value){
+		"name":       func(v value) { l.Name = v.text() },
+		"queue":      func(v value) { l.Queue = v.text() },
+		"time_limit": func(v value) { l.SoftTimeLimit, l.TimeLimit = v.timeLimits() },
+		"slots":      func(v value) { l.Slots = v.whole(1) },
+		"min_slots":  func(v value) { l.MinSlots = v.whole(1) },
+		"max_slots":  func(v value) { l.MaxSlots = v.whole(1) },
+	}
+	v.section(fields, func(e entry) { e.unknown(keysOf(fields), nil) })
+	switch {
+	case len(v.errors) > before:
+	case l.Name == "":
+		v.problem("needs a name")
+	case l.SoftTimeLimit == 0:
+		v.problem("needs a time_limit, such as 1 min")
+	case l.Slots > 0 && l.MinSlots > l.Slots:
+		v.problem("must not have more min_slots than slots")
+	case l.MaxSlots > 0 && (l.Slots > l.MaxSlots || l.MinSlots > l.MaxSlots):
+		v.problem("must not have fewer max_slots than slots")
+	case strings.Contains(strings.ReplaceAll(l.Queue, "{backend_name}", ""), "{"):
+		v.problem("can have {backend_name} in its queue and nothing else in braces")
+	}
+	return l
+}
+
+// timeLimits reads a soft and a hard limit: one duration, after which a task has a
+// tenth of it (at least a second) to clean up, or {soft: …, hard: …}.
+func (v value) timeLimits() (soft, hard time.Duration) {
+	if v.node.Kind != yaml.MappingNode {
+		soft = v.timeLimit()
+		return soft, soft + max(soft/10, time.Second)
+	}
+	fields := map[string]func(value){
+		"soft": func(v value) { soft = v.timeLimit() },
+		"hard": func(v value) { hard = v.timeLimit() },
+	}
+	before := len(v.errors)
+	v.section(fields, func(e entry) { e.unknown(keysOf(fields), nil) })
+	if len(v.errors) == before && (soft == 0 || hard < soft) {
+		v.problem("needs a soft limit and a hard one that is not before it")
+	}
+	return soft, hard
+}
+
+// timeLimit reads one limit. Shorter ones than a second would mostly be of the
+// time that a worker takes to look at its clock.
+func (v value) timeLimit() time.Duration {
+	before := len(v.errors)
+	d := v.cooldown()
+	if d < time.Second && len(v.errors) == before {
+		v.problem("must be at least a second")
+	}
+	return d
+}
