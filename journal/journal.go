@@ -68,6 +68,8 @@ type Store interface {
 	UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error
 	// RejectRecords keeps where records are that were set aside.
 	RejectRecords(ctx context.Context, records []sql.RejectedRecord) error
+	// ReleasedVisits lists failed visits that were kept back and count now.
+	ReleasedVisits(ctx context.Context, limit int) ([]sql.HeldVisit, error)
 }
 
 // Options of a Client. Brokers, GroupID and Store are needed; the rest has the
@@ -252,6 +254,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	watchCtx, stopWatch := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { c.watch(watchCtx, m) })
+	watch.Go(func() { c.countHeld(watchCtx) })
 	defer watch.Wait()
 	defer stopWatch()
 

@@ -159,6 +159,9 @@ type tally struct {
 	changed   map[scheduler.OriginKey]bool
 	disabled  map[string]bool // URLs
 	applied   int             // visits that changed something
+
+	laned map[scheduler.OriginKey][]sql.LanedVisit
+	held  []sql.HeldVisit
 }
 
 func newTally(rules Rules, known sql.KnownVisits) *tally {
@@ -168,6 +171,7 @@ func newTally(rules Rules, known sql.KnownVisits) *tally {
 		origins:   make(map[scheduler.OriginKey]*originState, len(known.Stats)),
 		changed:   make(map[scheduler.OriginKey]bool),
 		disabled:  make(map[string]bool),
+		laned:     known.Laned,
 	}
 	for _, s := range known.Stats {
 		key := scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}
@@ -178,6 +182,9 @@ func newTally(rules Rules, known sql.KnownVisits) *tally {
 
 func (t *tally) apply(visits []Visit) {
 	for _, v := range visits {
+		if t.holdBack(v) {
+			continue
+		}
 		s := t.origins[v.OriginKey]
 		if s == nil {
 			s = &originState{VisitStats: scheduler.VisitStats{
@@ -197,12 +204,38 @@ func (t *tally) apply(visits []Visit) {
 	}
 }
 
+// laneSkew is how far the clock by which visits are dated may be behind ours.
+const laneSkew = time.Hour
+
+// holdBack says whether a visit does not count, for now or at all: one that failed
+// because its time on a lane was over is no failure of the origin, as it goes on in
+// the next lane. Whether that is why it failed, the events of its worker tell, which
+// may come later.
+func (t *tally) holdBack(v Visit) bool {
+	if v.Status != scheduler.VisitFailed {
+		return false
+	}
+	for _, l := range t.laned[v.OriginKey] {
+		// The loader writes that it failed before the worker says that time is over;
+		// both by the clock of one machine.
+		if !l.Over.IsZero() && !v.Date.After(l.Over.Add(time.Second)) {
+			return true
+		}
+		if l.MayMove && !v.Date.Before(l.Since.Add(-laneSkew)) {
+			t.held = append(t.held, sql.HeldVisit{OriginKey: v.OriginKey, TaskID: l.TaskID, Date: v.Date})
+			return true
+		}
+	}
+	return false
+}
+
 // changes is what is to be written.
 func (t *tally) changes() sql.VisitChanges {
 	c := sql.VisitChanges{
 		Stats:        make([]*scheduler.VisitStats, 0, len(t.changed)),
 		LastFailures: make(map[scheduler.OriginKey]time.Time),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
+		Held:         t.held,
 	}
 	for key := range t.changed {
 		s := t.origins[key]

@@ -30,9 +30,9 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	full := false
-	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}
+	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.OnLanes(tt.Type, tt, r.Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
-		if full = tooFull(free, tt.MaxQueueLength); full {
+		if full = tooFull(free, queue.Limit); full {
 			return 0, nil
 		}
 		if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {

@@ -53,6 +53,8 @@ type Options struct {
 	// Shares says, by task type, between which groups of listers the free slots of
 	// its queue are divided.
 	Shares map[string]scheduler.Shares
+	// Lanes are those of task types.
+	Lanes map[string][]scheduler.Lane
 	// NoOriginsBackoff is the wait after a round that found nothing to visit, and
 	// QueueFullBackoff the one after a round that found the queue full.
 	NoOriginsBackoff time.Duration

@@ -46,6 +46,8 @@ type Options struct {
 	// Shares says, by task type, between which groups the free slots of its queue
 	// are divided. Tasks with priority are not.
 	Shares map[string]scheduler.Shares
+	// Lanes are those of task types, and of types' tasks with priority; see Config.
+	Lanes map[string][]scheduler.Lane
 
 	// Listen, if not nil, calls wake when there may be something to claim before
 	// the period is over, until ctx ends or it fails. A pass then follows at once.

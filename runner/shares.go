@@ -51,7 +51,36 @@ func (r *Runner) jobs(ready, all []scheduler.TaskType) []job {
 		}
 		jobs = append(jobs, j)
 	}
+	for i := range jobs {
+		jobs[i].queue = r.onLanes(jobs[i], all)
+	}
 	return jobs
+}
+
+// onLanes is the queue of a job with the lanes of its type; where types are the
+// groups that share it, with those of the first type of the queue that has some.
+func (r *Runner) onLanes(j job, all []scheduler.TaskType) dispatch.Queue {
+	owners := j.types[:1]
+	if j.shares != nil && j.shares.By == scheduler.ShareByTaskType {
+		owners = all
+	}
+	for _, tt := range owners {
+		if queueOf(tt, r.WithPriority) != j.queue.Name {
+			continue
+		}
+		if q := j.queue.OnLanes(r.line(tt), tt, r.Lanes); q.Lanes != nil {
+			return q
+		}
+	}
+	return j.queue
+}
+
+// line is the key of a type's lanes.
+func (r *Runner) line(tt scheduler.TaskType) string {
+	if r.WithPriority {
+		return scheduler.PriorityLanes(tt.Type)
+	}
+	return tt.Type
 }
 
 // shareOut divides the free slots of a job's queue between groups of its tasks. It

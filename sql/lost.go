@@ -22,8 +22,8 @@ type SilentRun struct {
 
 // SilentRuns lists runs that were scheduled or started before the moment given
 // for their task type and have not ended, while their tasks wait for them.
-// Those whose messages are still in the outbox are not silent: they were never
-// sent. It reads the whole of task_run, and gives 10,000 at most.
+// Those whose messages are still in the outbox, or wait in a lane for their turn,
+// are not silent. It reads the whole of task_run, and gives 10,000 at most.
 func (a asker) SilentRuns(ctx context.Context, before map[string]time.Time) ([]SilentRun, error) {
 	p := queries.SilentRunsParams{MaxRuns: maxSilentRuns}
 	for taskType, moment := range before {

@@ -139,8 +139,8 @@ func MigrateStatus(ctx context.Context, dsn string) (Status, error) {
 
 // DropOwn goes back to the peer alone: it drops the schema scheduler_go with all
 // that it holds, and whatever of ours hangs on the peer's tables (triggers) goes
-// with it. Messages still in the outbox are lost: let the daemons deliver them
-// first. The peer's tables keep their rows.
+// with it. Messages still in the outbox, and work that waits in lanes, are lost: let
+// the daemons deliver them first. The peer's tables keep their rows.
 func DropOwn(ctx context.Context, dsn string) error {
 	return withConn(ctx, dsn, func(conn *pgx.Conn) error {
 		unlock, err := lockMigrations(ctx, conn, slog.New(slog.DiscardHandler))

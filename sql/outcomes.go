@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/scheduler"
@@ -195,6 +196,18 @@ type told struct {
 	lateError    *string  // of a failure after the first end
 	runtime      *time.Duration
 	runtimeHeard time.Time
+
+	// goesOn, if set, is the id under which the work goes on in another lane: what
+	// end tells is then not the end of it.
+	goesOn uuid.UUID
+}
+
+// ofRun is what is told about a run, which doesn't end if its work goes on.
+func (t *told) ofRun() *told {
+	if t.goesOn == uuid.Nil {
+		return t
+	}
+	return &told{start: t.start}
 }
 
 // timedOut is a copy of an end that says so.
@@ -238,8 +251,8 @@ func gather(outcomes []Outcome) map[string]*told {
 
 // applyOutcomes works in this order, so that two listeners, or a listener and
 // the peer's, never wait for each other in a circle: runs are locked by id, then
-// tasks by id, then rows of our own tables; only then anything is updated. (The
-// peer locks one run, then its task.)
+// work in lanes, then tasks by id, then rows of our other tables; only then runs and
+// tasks are updated. (The peer locks one run, then its task.)
 func (tx *Tx) applyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	byID := gather(outcomes)
 	ids := make([]string, 0, len(byID))
@@ -248,6 +261,9 @@ func (tx *Tx) applyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	}
 	rows, err := tx.q.LockRuns(ctx, ids)
 	if err != nil {
+		return err
+	}
+	if err := tx.settleLanes(ctx, byID, rows); err != nil {
 		return err
 	}
 	if len(rows) > 0 {
@@ -261,7 +277,7 @@ func (tx *Tx) applyOutcomes(ctx context.Context, outcomes []Outcome) error {
 func (tx *Tx) applyToRuns(ctx context.Context, rows []queries.LockRunsRow, byID map[string]*told) error {
 	runs := make([]runUpdate, len(rows))
 	for i, row := range rows {
-		runs[i] = runUpdate{row, byID[*row.BackendID]} // not null: it was found by its value
+		runs[i] = runUpdate{row, byID[*row.BackendID].ofRun()} // not null: it was found by its value
 	}
 	if err := tx.lockTasksOfEnded(ctx, runs); err != nil {
 		return err

@@ -172,25 +172,18 @@ func (s *Store) GiveUpInFlight(ctx context.Context, queue string, now time.Time,
 }
 
 // settleInFlight brings what is underway up to date with what a batch of events
-// tells: work begins, or it ends and is charged to its group. What is not in the
+// tells: work begins, or it ends, for good or to go on in another lane, and is
+// charged to its group. What is not in the
 // ledger, or no longer, is passed over, so that a repeat changes nothing.
 func (tx *Tx) settleInFlight(ctx context.Context, byID map[string]*told) error {
-	tolds := make(map[uuid.UUID]*told, len(byID))
-	ids := make([]uuid.UUID, 0, len(byID))
-	for text, t := range byID {
-		id, err := uuid.Parse(text)
-		if err != nil || t.start == nil && !t.ended() {
-			continue
-		}
-		tolds[id] = t
-		ids = append(ids, id)
-	}
+	tolds, ids := toldByUUID(byID)
 	rows, err := tx.q.LockInFlight(ctx, ids)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
 	var begun queries.StartInFlightParams
 	var ended []uuid.UUID
+	var moved queries.MoveInFlightParams
 	charges := make(map[[2]string]*charge)
 	for _, r := range rows {
 		t := tolds[r.TaskID]
@@ -202,7 +195,12 @@ func (tx *Tx) settleInFlight(ctx context.Context, byID map[string]*told) error {
 			begun.Started = append(begun.Started, *r.Started)
 			continue
 		}
-		ended = append(ended, r.TaskID)
+		if t.goesOn != uuid.Nil {
+			moved.TaskIds = append(moved.TaskIds, r.TaskID)
+			moved.NewIds = append(moved.NewIds, t.goesOn)
+		} else {
+			ended = append(ended, r.TaskID)
+		}
 		key := [2]string{r.Queue, r.ShareGroup}
 		if charges[key] == nil {
 			charges[key] = &charge{}
@@ -214,11 +212,18 @@ func (tx *Tx) settleInFlight(ctx context.Context, byID map[string]*told) error {
 			return err
 		}
 	}
-	if len(ended) == 0 {
-		return nil
+	if len(ended) > 0 {
+		if err := tx.q.EndInFlight(ctx, ended); err != nil {
+			return err
+		}
 	}
-	if err := tx.q.EndInFlight(ctx, ended); err != nil {
-		return err
+	if len(moved.TaskIds) > 0 {
+		if err := tx.q.MoveInFlight(ctx, moved); err != nil {
+			return err
+		}
+	}
+	if len(charges) == 0 {
+		return nil
 	}
 	return tx.chargeShares(ctx, charges)
 }
@@ -278,11 +283,7 @@ func (t *told) workTime(started *float64, expected float64) float64 {
 	case started == nil:
 		return expected
 	}
-	ended := seconds(t.end.Heard)
-	if t.end.End.EventTime > 0 {
-		ended = t.end.End.EventTime
-	}
-	return max(0, ended-*started)
+	return max(0, t.endTime()-*started)
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/scheduler"
@@ -23,6 +24,24 @@ type KnownVisits struct {
 	LastFailures map[scheduler.OriginKey]time.Time
 	// QueuePositions is where the queue of each visit type stands.
 	QueuePositions map[string]int64
+	// Laned has the work underway on lanes of those origins that have some.
+	Laned map[scheduler.OriginKey][]LanedVisit
+}
+
+// LanedVisit is a visit underway on lanes. It doesn't change until the transaction
+// that reads it ends.
+type LanedVisit struct {
+	TaskID  uuid.UUID // Celery's id of the present try
+	Since   time.Time // when that was sent, or came into the line
+	MayMove bool      // it was sent, and if its time is over it goes on in another lane
+	Over    time.Time // when the time of the try before was over, by the worker's clock; zero if there was none
+}
+
+// HeldVisit is a failed visit that does not count yet.
+type HeldVisit struct {
+	scheduler.OriginKey
+	TaskID uuid.UUID // of the try that it may be of
+	Date   time.Time
 }
 
 // VisitChanges is what some visits change.
@@ -30,6 +49,8 @@ type VisitChanges struct {
 	Stats        []*scheduler.VisitStats           // of the origins asked for, each once, LastVisit set
 	LastFailures map[scheduler.OriginKey]time.Time // of origins among Stats, where LastVisit does not tell
 	DisabledURLs []string                          // origins to disable until a lister sees them again
+	Held         []HeldVisit                       // failed visits to keep back
+	Counted      []HeldVisit                       // those kept back that count now
 }
 
 // RejectedRecord is a journal record that was set aside.
@@ -126,6 +147,10 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 	if err != nil {
 		return KnownVisits{}, err
 	}
+	laned, err := tx.q.LanedVisits(ctx, queries.LanedVisitsParams(arg))
+	if err != nil {
+		return KnownVisits{}, err
+	}
 	known := KnownVisits{
 		Stats:          make([]scheduler.VisitStats, 0, len(rows)),
 		LastFailures:   make(map[scheduler.OriginKey]time.Time, len(failures)),
@@ -146,6 +171,17 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 	}
 	for _, f := range failures {
 		known.LastFailures[scheduler.OriginKey{URL: f.URL, VisitType: f.VisitType}] = f.LastFailure
+	}
+	for _, l := range laned {
+		key := scheduler.OriginKey{URL: l.URL, VisitType: l.VisitType}
+		if known.Laned == nil {
+			known.Laned = make(map[scheduler.OriginKey][]LanedVisit)
+		}
+		v := LanedVisit{TaskID: l.TaskID, Since: l.Since, MayMove: l.Sent && l.LanesLeft > 0}
+		if l.Over != nil {
+			v.Over = time.UnixMicro(int64(*l.Over * 1e6)).UTC()
+		}
+		known.Laned[key] = append(known.Laned[key], v)
 	}
 	for _, p := range positions {
 		known.QueuePositions[p.VisitType] = p.Position
@@ -193,6 +229,29 @@ func (tx *Tx) writeVisits(ctx context.Context, known []scheduler.VisitStats, cha
 			c.LastFailure = append(c.LastFailure, date)
 		}
 		if err := tx.q.RecordVisitFailures(ctx, c); err != nil {
+			return err
+		}
+	}
+	if len(changes.Held) > 0 {
+		var c queries.HoldVisitsParams
+		for _, h := range changes.Held {
+			c.TaskIds = append(c.TaskIds, h.TaskID)
+			c.Urls = append(c.Urls, h.URL)
+			c.VisitTypes = append(c.VisitTypes, h.VisitType)
+			c.Dates = append(c.Dates, h.Date)
+		}
+		if err := tx.q.HoldVisits(ctx, c); err != nil {
+			return err
+		}
+	}
+	if len(changes.Counted) > 0 {
+		var c queries.DropHeldVisitsParams
+		for _, h := range changes.Counted {
+			c.Urls = append(c.Urls, h.URL)
+			c.VisitTypes = append(c.VisitTypes, h.VisitType)
+			c.Dates = append(c.Dates, h.Date)
+		}
+		if err := tx.q.DropHeldVisits(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -252,4 +311,18 @@ func (s *Store) RejectRecords(ctx context.Context, records []RejectedRecord) err
 		return fmt.Errorf("set %d journal records aside: %w", len(records), err)
 	}
 	return nil
+}
+
+// ReleasedVisits lists up to limit failed visits that were kept back, whose try has
+// ended and not gone on: they count.
+func (s *Store) ReleasedVisits(ctx context.Context, limit int) ([]HeldVisit, error) {
+	rows, err := s.q.ReleasedVisits(ctx, int32(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list failed visits that were kept back: %w", err)
+	}
+	visits := make([]HeldVisit, len(rows))
+	for i, r := range rows {
+		visits[i] = HeldVisit{OriginKey: scheduler.OriginKey{URL: r.URL, VisitType: r.VisitType}, Date: r.Date}
+	}
+	return visits, nil
 }

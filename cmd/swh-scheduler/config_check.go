@@ -163,6 +163,9 @@ func (a *app) checkNames(types []scheduler.TaskType) error {
 	for _, name := range namesOf(a.config.Shares) {
 		expect("shares", name, name)
 	}
+	for _, name := range namesOf(a.config.Lanes) {
+		expect("lanes", name, strings.TrimPrefix(name, priorityPrefix))
+	}
 	defaults := config.DefaultSchedulingPolicy()
 	for _, name := range namesOf(a.config.SchedulingPolicy) {
 		if _, isDefault := defaults[name]; !isDefault {

@@ -75,6 +75,7 @@ type configView struct {
 	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
+	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
 }
 
 type journalView struct {
@@ -104,6 +105,20 @@ type sharesView struct {
 	Weights  map[string]float64 `yaml:"weights,omitempty" json:"weights,omitempty"`
 	Default  float64            `yaml:"default" json:"default"`
 	HalfLife string             `yaml:"half_life" json:"half_life"`
+}
+
+type laneView struct {
+	Name      string         `yaml:"name" json:"name"`
+	Queue     string         `yaml:"queue" json:"queue"`
+	TimeLimit timeLimitsView `yaml:"time_limit" json:"time_limit"`
+	Slots     int            `yaml:"slots,omitempty" json:"slots,omitempty"`
+	MinSlots  int            `yaml:"min_slots" json:"min_slots"`
+	MaxSlots  int            `yaml:"max_slots,omitempty" json:"max_slots,omitempty"`
+}
+
+type timeLimitsView struct {
+	Soft string `yaml:"soft" json:"soft"`
+	Hard string `yaml:"hard" json:"hard"`
 }
 
 func viewConfig(c *config.Config) configView {
@@ -141,6 +156,13 @@ func viewConfig(c *config.Config) configView {
 	v.Shares = map[string]sharesView{}
 	for taskType, s := range c.Shares {
 		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}
+	}
+	v.Lanes = map[string][]laneView{}
+	for taskType, lanes := range c.Lanes {
+		for _, l := range lanes {
+			limits := timeLimitsView{l.SoftTimeLimit.String(), l.TimeLimit.String()}
+			v.Lanes[taskType] = append(v.Lanes[taskType], laneView{l.Name, l.Queue, limits, l.Slots, l.MinSlots, l.MaxSlots})
+		}
 	}
 	return v
 }

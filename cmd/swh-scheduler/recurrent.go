@@ -40,11 +40,15 @@ visits that are due to Celery.`,
 			}
 			s := recurrent.New(recurrent.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
-				VisitTypes: visitTypes, Policies: a.config.SchedulingPolicy, Shares: a.config.Shares,
+				VisitTypes: visitTypes, Policies: a.config.SchedulingPolicy, Shares: a.config.Shares, Lanes: a.config.Lanes,
 				NoOriginsBackoff: a.config.NoOriginsScheduledBackoff, QueueFullBackoff: a.config.QueueFullBackoff,
 			})
 			sharing, err := a.sharing(ctx, store, d)
-			return slices.Concat([]daemon.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, d.watching(), []daemon.Component{d.deliver()}), err
+			if err != nil {
+				return nil, err
+			}
+			laning, err := a.laning(ctx, store, d)
+			return slices.Concat([]daemon.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, laning, d.watching(), []daemon.Component{d.deliver()}), err
 		})
 	})
 	return cmd

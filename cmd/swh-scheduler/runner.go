@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,28 +48,31 @@ served.`,
 			}
 			o := runner.Options{
 				Store: store, Slots: d.slots, Log: a.log, Reg: a.metrics,
-				Period: seconds(period), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, Shares: a.config.Shares,
+				Period: seconds(period), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, Shares: a.config.Shares, Lanes: a.config.Lanes,
 				Listen: store.ListenGraphs,
 			}
-			var sharing []daemon.Component
+			also, err := a.laning(ctx, store, d)
+			if err != nil {
+				return sender{}, err
+			}
 			if priority {
 				o.Listen = store.ListenPriorityTasks
 			} else {
-				var err error
-				if sharing, err = a.sharing(ctx, store, d); err != nil {
+				sharing, err := a.sharing(ctx, store, d)
+				if err != nil {
 					return sender{}, err
 				}
+				also = slices.Concat(also, sharing, a.lostRuns(store, d, lost))
 			}
 			r := runner.New(o)
-			return sender{name: "runner", run: r.Run, once: r.Drain, also: append(sharing, a.lostRuns(store, d, lost, priority)...)}, nil
+			return sender{name: "runner", run: r.Run, once: r.Drain, also: also}, nil
 		})
 	})
 	return cmd
 }
 
-// lostRuns is the sweep for lost runs, if it is asked for: by the runner of tasks
-// without priority, for all tasks.
-func (a *app) lostRuns(store *sql.Store, d *dispatcher, otherwise time.Duration, priority bool) []daemon.Component {
+// lostRuns is the sweep for lost runs of all tasks, if it is asked for.
+func (a *app) lostRuns(store *sql.Store, d *dispatcher, otherwise time.Duration) []daemon.Component {
 	after := maps.Clone(a.config.LostAfter)
 	if _, ok := after["default"]; !ok && otherwise > 0 {
 		if after == nil {
@@ -76,7 +80,7 @@ func (a *app) lostRuns(store *sql.Store, d *dispatcher, otherwise time.Duration,
 		}
 		after["default"] = otherwise
 	}
-	if len(after) == 0 || priority {
+	if len(after) == 0 {
 		return nil
 	}
 	l := runner.NewLostRuns(runner.LostOptions{Store: store, Lengths: d.inspector, Log: a.log, Reg: a.metrics, After: after})

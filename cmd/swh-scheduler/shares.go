@@ -215,7 +215,7 @@ func (a *app) sharedQueues(ctx context.Context, store *sql.Store) ([]dispatch.Sh
 			a.warnOfName("shares are configured for a task type that is not there", name, slices.Collect(maps.Keys(byName)))
 			continue
 		}
-		queues = append(queues, dispatch.SharedQueue{Name: tt.Queue(), Shares: shares})
+		queues = append(queues, dispatch.SharedQueue{Name: tt.Queue(), Shares: shares, Lanes: homeQueue(name, tt).OnLanes(name, tt, a.config.Lanes).Lanes})
 		known := groupsThatCanBe(shares.By, types, listers)
 		for _, group := range slices.Sorted(maps.Keys(shares.Weights)) {
 			if known != nil && !slices.Contains(known, group) {

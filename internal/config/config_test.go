@@ -167,7 +167,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
-	want.LostAfter, want.Shares, want.MetricsAddr = got.LostAfter, got.Shares, got.MetricsAddr
+	want.LostAfter, want.Shares, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Lanes, got.MetricsAddr
 	want.RPCServe = got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {

@@ -3,7 +3,7 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11): sections
 // and keys are the peer's (swh.core.config, swh.scheduler, swh.journal), and four
-// of our own, rabbitmq, rpc_serve, queue_full_backoff, lost_after, shares, metrics and failures_keep_date. Keys that the peer, Celery or another Software
+// of our own, rabbitmq, rpc_serve, queue_full_backoff, lost_after, shares, lanes, metrics and failures_keep_date. Keys that the peer, Celery or another Software
 // Heritage component know mean nothing here and are passed over in silence; any other is
 // a Warning that names the nearest known key, because it is probably misspelt.
 // A value of the wrong type is an error that names file, line, column and key,

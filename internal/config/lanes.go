@@ -2,7 +2,7 @@ package config
 
 import (
 	"fmt"
-		"strings"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -53,7 +53,7 @@ func lanesOf(v value) []scheduler.Lane {
 
 func laneOf(v value) scheduler.Lane {
 	before := len(v.errors)
-	l := scheduler.Lane{Queue: "{backend_name}", MinSlots: 1}
+	l := scheduler.Lane{Queue: scheduler.BackendNameInQueue, MinSlots: 1}
 	fields := map[string]func(value){
 		"name":       func(v value) { l.Name = v.text() },
 		"queue":      func(v value) { l.Queue = v.text() },
@@ -73,7 +73,7 @@ func laneOf(v value) scheduler.Lane {
 		v.problem("must not have more min_slots than slots")
 	case l.MaxSlots > 0 && (l.Slots > l.MaxSlots || l.MinSlots > l.MaxSlots):
 		v.problem("must not have fewer max_slots than slots")
-	case strings.Contains(strings.ReplaceAll(l.Queue, "{backend_name}", ""), "{"):
+	case strings.Contains(strings.ReplaceAll(l.Queue, scheduler.BackendNameInQueue, ""), "{"):
 		v.problem("can have {backend_name} in its queue and nothing else in braces")
 	}
 	return l

@@ -13,21 +13,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // never below none and never above one claim's worth.
 func TestFreeSlots(t *testing.T) {
 	for name, tc := range map[string]struct {
-		limit              int64
-		underway, messages int
-		want               int
+		limit int64
+		held  int
+		want  int
 	}{
-		"empty":               {1000, 0, 0, 1000},
-		"partly full":         {1000, 100, 300, 600},
-		"full":                {1000, 0, 1000, 0},
-		"full with underway":  {1000, 500, 500, 0},
-		"over-full":           {1000, 0, 2000, 0},
-		"never above a claim": {50000, 0, 0, MaxClaim},
-		"large and nearly so": {50000, 0, 49999, 1},
-		"beyond 32 bits":      {1 << 40, 0, 1 << 30, MaxClaim},
+		"empty":               {1000, 0, 1000},
+		"partly full":         {1000, 400, 600},
+		"full":                {1000, 1000, 0},
+		"over-full":           {1000, 2000, 0},
+		"never above a claim": {50000, 0, MaxClaim},
+		"large and nearly so": {50000, 49999, 1},
+		"beyond 32 bits":      {1 << 40, 1 << 30, MaxClaim},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := freeSlots(tc.limit, tc.underway, tc.messages); got != tc.want {
+			if got := freeSlots(tc.limit, tc.held); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})

@@ -15,6 +15,9 @@ import (
 type SharedQueue struct {
 	Name   string
 	Shares scheduler.Shares
+
+	// Lanes, if not nil, are those by which its work goes to workers.
+	Lanes *Lanes
 }
 
 // Ask is how much work of a group is wanted, and what each piece is expected to

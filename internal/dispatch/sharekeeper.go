@@ -73,7 +73,7 @@ func (k *ShareKeeper) Run(ctx context.Context) error {
 // RunOnce looks once.
 func (k *ShareKeeper) RunOnce(ctx context.Context, now time.Time) error {
 	for _, q := range k.queues {
-		waiting, err := k.waiting(ctx, q.Name, now)
+		waiting, err := k.waiting(ctx, q, now)
 		if err == nil {
 			err = k.store.GiveUpInFlight(ctx, q.Name, now, waiting, now.Add(-unheardAfter), now.Add(-lostAfter))
 		}
@@ -87,18 +87,38 @@ func (k *ShareKeeper) RunOnce(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// waiting is how many messages may still wait for a worker, at most. The outbox is
-// counted first: see the package comment.
-func (k *ShareKeeper) waiting(ctx context.Context, queue string, now time.Time) (int, error) {
-	underway, err := k.store.OutboxDepth(ctx, queue)
+// waiting is how much of a queue's work may still wait for a worker, at most.
+func (k *ShareKeeper) waiting(ctx context.Context, q SharedQueue, now time.Time) (int, error) {
+	if q.Lanes == nil {
+		return messagesAtMost(ctx, k.store, k.lengths, q.Name, now)
+	}
+	states, err := k.store.LaneStates(ctx, q.Lanes.Line, len(q.Lanes.Lanes))
 	if err != nil {
 		return 0, err
 	}
-	recent, err := k.store.RecentlyDelivered(ctx, queue, now.Add(-celery.StatsAge))
+	waiting := 0
+	for i, queue := range q.Lanes.Queues() {
+		n, err := messagesAtMost(ctx, k.store, k.lengths, queue, now)
+		if err != nil {
+			return 0, err
+		}
+		waiting += n + states[i].TimedOut + states[i].Waiting
+	}
+	return waiting, nil
+}
+
+// messagesAtMost is how many messages may be in a queue, or on the way there. The
+// outbox is counted first: see the package comment.
+func messagesAtMost(ctx context.Context, store *sql.Store, lengths QueueLengths, queue string, now time.Time) (int, error) {
+	underway, err := store.OutboxDepth(ctx, queue)
 	if err != nil {
 		return 0, err
 	}
-	length, err := k.lengths.Length(ctx, queue, recent)
+	recent, err := store.RecentlyDelivered(ctx, queue, now.Add(-celery.StatsAge))
+	if err != nil {
+		return 0, err
+	}
+	length, err := lengths.Length(ctx, queue, recent)
 	return underway + length.Messages(), err
 }
 

@@ -20,7 +20,15 @@ const MaxClaim = 10000
 type Queue struct {
 	Name  string
 	Limit *int64
+
+	// Lanes, if not nil, are those by which its work goes to workers: claims write
+	// their messages for Name, from where they are put on lanes.
+	Lanes *Lanes
 }
+
+// ClaimFunc claims up to free messages in a transaction, and returns how many it
+// wrote to the outbox.
+type ClaimFunc = func(ctx context.Context, tx *sql.Tx, free int) (int, error)
 
 // QueueLengths tells how many messages the broker holds. recent is how many
 // were confirmed on the queue within celery.StatsAge: those that the broker's
@@ -36,6 +44,7 @@ type Slots struct {
 	claimed func() // called after a claim that wrote to the outbox
 	now     func() time.Time
 	metrics slotMetrics
+	more    moreWork
 }
 
 // slotMetrics tell what the last claim for each queue saw.
@@ -74,10 +83,18 @@ func NewSlots(store *sql.Store, lengths QueueLengths, claimed func()) *Slots {
 // returns how many messages claim says it wrote to the outbox. All of it is one
 // transaction under the queue's lock: the count stays true until it commits.
 // claim may be called with 0, so that it can tell a full queue from idle work.
-func (s *Slots) Claim(ctx context.Context, q Queue, claim func(ctx context.Context, tx *sql.Tx, free int) (int, error)) (int, error) {
+//
+// Of a queue with lanes, what is claimed may wait in their lines, and what waits
+// there is sent as far as there are slots (see package lanes). claim may be nil then,
+// for the latter alone.
+func (s *Slots) Claim(ctx context.Context, q Queue, claim ClaimFunc) (int, error) {
 	began := s.now()
-	var claimed int
-	err := s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var claimed, sent int
+	err := s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if q.Lanes != nil {
+			claimed, sent, err = s.claimLanes(ctx, tx, q, claim)
+			return err
+		}
 		if err := tx.LockQueue(ctx, q.Name); err != nil {
 			return err
 		}
@@ -86,48 +103,58 @@ func (s *Slots) Claim(ctx context.Context, q Queue, claim func(ctx context.Conte
 			return fmt.Errorf("count the free slots of queue %q: %w", q.Name, err)
 		}
 		claimed, err = claim(ctx, tx, free)
+		sent = claimed
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 	s.metrics.seconds.WithLabelValues(q.Name).Observe(s.now().Sub(began).Seconds())
-	if claimed > 0 {
+	if sent > 0 {
 		s.claimed()
 	}
 	return claimed, nil
 }
 
-// free counts the free slots of a queue whose lock is held. The outbox and the
-// ledger of deliveries are read before the broker: see the package comment.
+// free counts the free slots of a queue whose lock is held.
 func (s *Slots) free(ctx context.Context, tx *sql.Tx, q Queue) (int, error) {
 	if q.Limit == nil || *q.Limit <= 0 {
 		s.metrics.limit.WithLabelValues(q.Name).Set(0)
 		s.metrics.free.WithLabelValues(q.Name).Set(MaxClaim)
 		return MaxClaim, nil
 	}
-	underway, err := tx.OutboxDepth(ctx, q.Name)
+	held, err := s.held(ctx, tx, q.Name)
 	if err != nil {
 		return 0, err
 	}
-	recent, err := tx.RecentlyDelivered(ctx, q.Name, s.now().Add(-celery.StatsAge))
-	if err != nil {
-		return 0, err
-	}
-	length, err := s.lengths.Length(ctx, q.Name, recent)
-	if err != nil {
-		return 0, err
-	}
-	free := freeSlots(*q.Limit, underway, length.Messages())
+	free := freeSlots(*q.Limit, held)
 	s.metrics.limit.WithLabelValues(q.Name).Set(float64(*q.Limit))
 	s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
-	for state, n := range map[string]int{"ready": length.Ready, "unacknowledged": length.Unacknowledged, "outbox": underway} {
-		s.metrics.messages.WithLabelValues(q.Name, state).Set(float64(n))
-	}
 	return free, nil
 }
 
+// held counts the messages of a queue, those on the way there included. The outbox
+// and the ledger of deliveries are read before the broker: see the package comment.
+func (s *Slots) held(ctx context.Context, tx *sql.Tx, queue string) (int, error) {
+	underway, err := tx.OutboxDepth(ctx, queue)
+	if err != nil {
+		return 0, err
+	}
+	recent, err := tx.RecentlyDelivered(ctx, queue, s.now().Add(-celery.StatsAge))
+	if err != nil {
+		return 0, err
+	}
+	length, err := s.lengths.Length(ctx, queue, recent)
+	if err != nil {
+		return 0, err
+	}
+	for state, n := range map[string]int{"ready": length.Ready, "unacknowledged": length.Unacknowledged, "outbox": underway} {
+		s.metrics.messages.WithLabelValues(queue, state).Set(float64(n))
+	}
+	return underway + length.Messages(), nil
+}
+
 // freeSlots is the arithmetic of free: never negative, never above MaxClaim.
-func freeSlots(limit int64, underway, messages int) int {
-	return int(max(0, min(limit-int64(underway)-int64(messages), MaxClaim)))
+func freeSlots(limit int64, held int) int {
+	return int(max(0, min(limit-int64(held), MaxClaim)))
 }

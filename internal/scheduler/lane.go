@@ -1,15 +1,12 @@
 package scheduler
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // Lane is one of the ways on which a task type's work goes to workers: a queue,
 // whose workers give each piece of work a time of its own.
 type Lane struct {
 	Name string
-	// Queue is its routing key, in which {backend_name} stands for the task type's.
+	// Queue is its routing key; see BackendNameInQueue.
 	Queue string
 	// SoftTimeLimit is when a worker tells the task that its time is over, and
 	// TimeLimit when it kills it: Celery's names. Both are above 0.
@@ -20,11 +17,9 @@ type Lane struct {
 	Slots, MinSlots, MaxSlots int
 }
 
-// backendName stands for the task type's in the name of a lane's queue.
-const backendName = "{backend_name}"
-
-// QueueFor is the routing key of the lane's queue for a task type.
-func (l Lane) QueueFor(tt TaskType) string { return strings.ReplaceAll(l.Queue, backendName, tt.BackendName) }
+// BackendNameInQueue stands, in the name of a lane's queue, for the task type's
+// backend name; for tasks with priority, for save_code_now:<backend name>.
+const BackendNameInQueue = "{backend_name}"
 
 // Sized is the lane with its slots filled in for a task type: one without slots
 // has the type's, 10,000 if it has no limit.

@@ -9,6 +9,56 @@ import (
 	"context"
 )
 
+// iteratorForAddLaneWork implements pgx.CopyFromSource.
+type iteratorForAddLaneWork struct {
+	rows                 []AddLaneWorkParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForAddLaneWork) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForAddLaneWork) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].TaskID,
+		r.rows[0].RootID,
+		r.rows[0].Line,
+		r.rows[0].Lane,
+		r.rows[0].Since,
+		r.rows[0].Claimed,
+		r.rows[0].TaskName,
+		r.rows[0].Args,
+		r.rows[0].Kwargs,
+		r.rows[0].Urgent,
+		r.rows[0].Queue,
+		r.rows[0].Memory,
+		r.rows[0].Lister,
+		r.rows[0].First,
+		r.rows[0].Behind,
+		r.rows[0].VisitType,
+		r.rows[0].URL,
+		r.rows[0].Below,
+	}, nil
+}
+
+func (r iteratorForAddLaneWork) Err() error {
+	return nil
+}
+
+// AddLaneWork puts work into lines.
+func (q *Queries) AddLaneWork(ctx context.Context, arg []AddLaneWorkParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_work"}, []string{"task_id", "root_id", "line", "lane", "since", "claimed", "task_name", "args", "kwargs", "urgent", "queue", "memory", "lister", "first", "behind", "visit_type", "url", "below"}, &iteratorForAddLaneWork{rows: arg})
+}
+
 // iteratorForEnqueueMessages implements pgx.CopyFromSource.
 type iteratorForEnqueueMessages struct {
 	rows                 []EnqueueMessagesParams

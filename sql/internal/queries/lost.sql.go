@@ -49,6 +49,7 @@ where r.status in ('scheduled', 'started')
   and coalesce(r.started, r.scheduled) < limits.before
   and t.status = 'next_run_scheduled'
   and not exists (select from scheduler_go.outbox o where o.task_id::text = r.backend_id)
+  and not exists (select from scheduler_go.lane_work w where w.task_id::text = r.backend_id and w.started is null)
 order by r.id
 limit $3
 `
@@ -68,7 +69,8 @@ type SilentRunsRow struct {
 
 // SilentRuns lists runs of some task types, scheduled or started before a moment
 // and not ended, whose tasks still wait for them. It reads all of task_run: for
-// a sweep now and then. No message of theirs is in the outbox.
+// a sweep now and then. No message of theirs is in the outbox, or in a lane where
+// it may still wait for its turn.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, silentRuns, arg.Types, arg.Before, arg.MaxRuns)
 	if err != nil {

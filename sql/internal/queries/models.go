@@ -90,6 +90,58 @@ type SchedulerGoGraphEdge struct {
 	DependsOn int64
 }
 
+// Work of task types with lanes, from its claim until its end is heard or it is given up
+type SchedulerGoLaneWork struct {
+	// Celery's id of the present try: each has its own, so that a late event of one before is about nothing
+	TaskID uuid.UUID
+	// Celery's id of the first try
+	RootID uuid.UUID
+	// The task type in the configuration of lanes, or save_code_now:<task type>
+	Line string
+	// Place of the lane, from 0, in whose line or queue it is
+	Lane int16
+	// Whether it is in the lane's queue (or the outbox, or running), or waits in its line
+	Sent bool
+	// In how many lanes its time was over
+	TimedOut int16
+	// Breaks ties of since
+	Place *int64
+	// When it came into the line, or was sent
+	Since    time.Time
+	Claimed  time.Time
+	TaskName string
+	Args     json.RawMessage
+	Kwargs   json.RawMessage
+	Urgent   bool
+	// Its queue; while it was not sent yet, where it would go without lanes
+	Queue string
+	// Key of lane_memory
+	Memory int64
+	// Name of its lister; empty if it has none
+	Lister string
+	// Whether nothing of the origin is archived yet
+	First bool
+	// Seconds of news it has to catch up with; 0 where not known
+	Behind    float64
+	VisitType *string
+	// The origin, of a loader's task
+	URL *string
+	// The lane's name, for the history
+	LaneName *string
+	// Seconds
+	SoftLimit *float64
+	// Seconds
+	HardLimit *float64
+	// Soft limit of the lane before, if it was predicted not to keep it
+	Below *float64
+	// How many lanes come after this one
+	LanesLeft int16
+	// When a worker began it, on the worker's clock, seconds since 1970 UTC; null until that is heard
+	Started *float64
+	// When the time of the try before was over, on the worker's clock, seconds since 1970 UTC
+	Over *float64
+}
+
 type SchedulerGoVisitFailure struct {
 	URL         string
 	VisitType   string

@@ -1,0 +1,468 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// laned is a task type with an express and a slow lane on a real database and
+// broker, whose events are made by the test.
+type laned struct {
+	*bench
+	t         *testing.T
+	tt        scheduler.TaskType
+	q         dispatch.Queue
+	slots     *dispatch.Slots
+	deliverer *dispatch.Deliverer
+	now       time.Time
+	next      int // number of the next URL
+}
+
+const lanedQueue = "swh.loader.git"
+
+func newLaned(t *testing.T, lanes ...scheduler.Lane) *laned {
+	b := newBench(t)
+	limit := int64(1000)
+	l := &laned{bench: b, t: t, now: time.Now().UTC(), tt: scheduler.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: &limit}}
+	l.exec(`insert into task_type (type, description, backend_name, max_queue_length, num_retries) values ('load-git', '', $1, 1000, 2)`, lanedQueue)
+	l.q = dispatch.Queue{Name: lanedQueue, Limit: &limit}.OnLanes("load-git", l.tt, map[string][]scheduler.Lane{"load-git": lanes})
+	l.deliverer = b.deliverer(t, b.publisher)
+	l.slots = dispatch.NewSlots(b.store, b.inspector, l.deliverer.Wake)
+	return l
+}
+
+// two are an express and a slow lane of so many slots.
+func two(express, slow int) []scheduler.Lane {
+	return []scheduler.Lane{
+		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: express, MinSlots: 1},
+		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 16 * time.Minute, Slots: slow, MinSlots: 1},
+	}
+}
+
+func (l *laned) exec(statement string, args ...any) {
+	l.t.Helper()
+	if _, err := l.store.Pool().Exec(l.t.Context(), statement, args...); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *laned) count(query string, args ...any) (n int) {
+	l.t.Helper()
+	if err := l.store.Pool().QueryRow(l.t.Context(), "select count(*) from "+query, args...).Scan(&n); err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// claim claims up to most new visits, and sends what there are slots for.
+func (l *laned) claim(most int) int {
+	l.t.Helper()
+	n, err := l.slots.Claim(l.t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		n := min(free, most)
+		rows := make([]sql.OutboxRow, n)
+		for i := range rows {
+			kwargs := fmt.Sprintf(`{"url": "https://forge.example/%d", "lister_name": "gitea"}`, l.next)
+			l.next++
+			rows[i] = sql.OutboxRow{Queue: l.q.Name, TaskID: uuid.New(), TaskName: lanedQueue, Args: json.RawMessage("[]"), Kwargs: json.RawMessage(kwargs)}
+		}
+		return n, tx.EnqueueMessages(ctx, rows)
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// keep sends what there are slots for.
+func (l *laned) keep() {
+	l.t.Helper()
+	if _, err := l.slots.Claim(l.t.Context(), l.q, nil); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// piece is a message in the outbox.
+type piece struct {
+	number     int // of its URL
+	id, root   uuid.UUID
+	soft, hard float64
+}
+
+// outboxOf are the messages on their way to a queue, in their order.
+func (l *laned) outboxOf(queue string) []piece {
+	l.t.Helper()
+	rows, err := l.store.Pool().Query(l.t.Context(), `select substring(kwargs ->> 'url' from '[0-9]+$')::int, task_id,
+		coalesce(root_id, '00000000-0000-0000-0000-000000000000'), soft_time_limit, time_limit
+		from scheduler_go.outbox where queue = $1 order by id`, queue)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var pieces []piece
+	for rows.Next() {
+		var p piece
+		if err := rows.Scan(&p.number, &p.id, &p.root, &p.soft, &p.hard); err != nil {
+			l.t.Fatal(err)
+		}
+		pieces = append(pieces, p)
+	}
+	if rows.Err() != nil {
+		l.t.Fatal(rows.Err())
+	}
+	return pieces
+}
+
+func numbers(pieces []piece) []int {
+	var n []int
+	for _, p := range pieces {
+		n = append(n, p.number)
+	}
+	return n
+}
+
+// sent removes messages from the outbox, as if workers had taken them.
+func (l *laned) sent() { l.exec("delete from scheduler_go.outbox") }
+
+func (l *laned) apply(outcomes ...sql.Outcome) {
+	l.t.Helper()
+	if err := l.store.ApplyOutcomes(l.t.Context(), outcomes); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *laned) start(id uuid.UUID) sql.Outcome {
+	return sql.Outcome{BackendID: id.String(), Heard: l.now, Start: &sql.RunStart{EventTime: float64(l.now.Unix())}}
+}
+
+// over is what is told when the time of a piece of work was over, so long after it
+// began.
+func (l *laned) over(id uuid.UUID, after time.Duration) sql.Outcome {
+	ended := l.now.Add(after)
+	return sql.Outcome{BackendID: id.String(), Heard: ended, End: &sql.RunEnd{
+		Status: scheduler.RunFailed, Error: new("TimeLimitExceeded(66)"), TimedOut: true, EventTime: float64(ended.Unix()),
+	}}
+}
+
+func (l *laned) done(id uuid.UUID, took time.Duration) sql.Outcome {
+	return sql.Outcome{BackendID: id.String(), Heard: l.now.Add(took), Runtime: &took}
+}
+
+// What is unknown goes to the express lane; what waits beyond its slots takes free
+// ones of the slow lane. Each message has its lane's limits.
+func TestLanesTakeWhatWaits(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 2)...)
+	if n := l.claim(100); n != 6 {
+		t.Errorf("%d claimed, want 6: as many as there are slots", n)
+	}
+	// The first four were claimed for the express lane, where two more wait.
+	express, slow := l.outboxOf("express:"+lanedQueue), l.outboxOf(lanedQueue)
+	if diff := cmp.Diff([][]int{{2, 3, 4, 5}, {0, 1}}, [][]int{numbers(express), numbers(slow)}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, p := range express {
+		if p.soft != 60 || p.hard != 66 || p.root != uuid.Nil {
+			t.Errorf("express: %+v", p)
+		}
+	}
+	for _, p := range slow {
+		if p.soft != 900 || p.hard != 960 || p.root != uuid.Nil {
+			t.Errorf("slow: %+v", p)
+		}
+	}
+	if n := l.claim(100); n != 0 {
+		t.Errorf("%d claimed of full lanes", n)
+	}
+}
+
+// Work whose time is over in the express lane goes on in the slow one, as the same
+// piece of work under another id: ahead of what waits there, behind what waits
+// there for longer for the same reason. Repeats of its events change nothing, and
+// its end in the last lane is its end.
+func TestTimedOutWorkMovesOn(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(3, 1)...)
+	// Three visits known to be slow are claimed first.
+	l.exec(`insert into scheduler_go.lane_memory select hashtextextended('load-git https://forge.example/' || n, 0), 500, 0, false, 0, now() from generate_series(0, 2) n`)
+	l.claim(3)
+	if diff := cmp.Diff([]int{0}, numbers(l.outboxOf(lanedQueue))); diff != "" {
+		t.Fatalf("slow (-want +got):\n%s", diff)
+	}
+	l.claim(3)
+	express := l.outboxOf("express:" + lanedQueue)
+	if diff := cmp.Diff([]int{3, 4, 5}, numbers(express)); diff != "" {
+		t.Fatalf("express (-want +got):\n%s", diff)
+	}
+	a, b := express[1].id, express[0].id
+	l.sent()
+	batch := []sql.Outcome{l.start(a), l.over(a, 60*time.Second), l.start(b), l.over(b, 61*time.Second)}
+	l.apply(batch...)
+	l.apply(batch...) // again: these ids are nobody's now
+	l.apply(l.over(a, 62*time.Second))
+	l.keep()
+	moved := l.outboxOf(lanedQueue)
+	if diff := cmp.Diff([]int{4}, numbers(moved)); diff != "" {
+		t.Fatalf("the slow lane has one slot, for the one that waits longest (-want +got):\n%s", diff)
+	}
+	if moved[0].root != a || moved[0].id == a || moved[0].soft != 900 {
+		t.Errorf("moved as %+v, first sent as %s", moved[0], a)
+	}
+	l.sent()
+	l.keep()
+	if diff := cmp.Diff([]int{3}, numbers(l.outboxOf(lanedQueue))); diff != "" {
+		t.Errorf("then the other one (-want +got):\n%s", diff)
+	}
+	l.sent()
+	l.keep()
+	if diff := cmp.Diff([]int{1}, numbers(l.outboxOf(lanedQueue))); diff != "" {
+		t.Errorf("then first-timers (-want +got):\n%s", diff)
+	}
+	l.now = l.now.Add(time.Hour)
+	l.apply(l.start(moved[0].id), l.over(moved[0].id, 15*time.Minute))
+	if n := l.count("scheduler_go.lane_work where task_id = $1", moved[0].id); n != 0 {
+		t.Error("a time-out in the last lane is no end")
+	}
+	history, err := l.store.LaneHistory(t.Context(), "load-git", l.now.Add(-2*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := history["express"]; h == nil || h.TimedOut != 2 || h.SlowSentExpress != 2 || h.Wait.Weight() != 2 {
+		t.Errorf("express: %+v", h)
+	}
+	if h := history["slow"]; h == nil || h.TimedOut != 1 || h.SlowSentExpress != 0 || h.Wait.Weight() != 0 {
+		t.Errorf("slow: %+v", h)
+	}
+}
+
+// A try whose task caught the exception of its limit and says only that it failed
+// is over too, by the time it took; one that failed sooner has failed.
+func TestSwallowedTimeLimits(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 1)...)
+	l.claim(2)
+	l.claim(1)
+	pieces := slices.Concat(l.outboxOf(lanedQueue), l.outboxOf("express:"+lanedQueue))
+	failed := func(id uuid.UUID, after time.Duration) sql.Outcome {
+		o := l.over(id, after)
+		o.End.TimedOut, o.End.Error = false, nil
+		return o
+	}
+	l.apply(l.start(pieces[1].id), failed(pieces[1].id, time.Minute), l.start(pieces[2].id), failed(pieces[2].id, 59*time.Second))
+	if n := l.count("scheduler_go.lane_work where timed_out = 1 and not sent"); n != 1 {
+		t.Errorf("%d moved, want the one that took a minute", n)
+	}
+	if n := l.count("scheduler_go.lane_work where task_id = $1", pieces[2].id); n != 0 {
+		t.Error("one that failed sooner is still underway")
+	}
+}
+
+// Runtimes heard of decide where the next visit of an origin goes, and those of its
+// lister where a new origin goes.
+func TestLanesLearn(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(10, 10)...)
+	l.claim(8)
+	for _, p := range l.outboxOf("express:" + lanedQueue) {
+		if p.number < 4 {
+			l.apply(l.start(p.id), l.done(p.id, 2*time.Second))
+		} else {
+			l.apply(l.start(p.id), l.over(p.id, time.Minute))
+		}
+	}
+	l.sent()
+	l.exec("delete from scheduler_go.lane_work")
+	l.next = 0
+	l.claim(8)
+	if diff := cmp.Diff([][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, [][]int{numbers(l.outboxOf("express:" + lanedQueue)), numbers(l.outboxOf(lanedQueue))}); diff != "" {
+		t.Errorf("by their own memory (-want +got):\n%s", diff)
+	}
+	l.sent()
+	l.exec("delete from scheduler_go.lane_work")
+	l.exec("update scheduler_go.lane_sketches set weight = 100 where bucket > 20")
+	l.claim(2)
+	if diff := cmp.Diff([]int{8, 9}, numbers(l.outboxOf(lanedQueue))); diff != "" {
+		t.Errorf("by their lister's (-want +got):\n%s", diff)
+	}
+}
+
+// A run of a task that goes on in another lane is the same run: it is open, nothing
+// of its retries is used, and it says which lane it left. A retry after a failure
+// does not go to the express lane.
+func TestRunsMoveOn(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 2)...)
+	l.exec(`insert into task (type, arguments, next_run, status, policy, retries_left) select 'load-git',
+		jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://forge.example/' || n)),
+		now() - n * interval '1 hour', 'next_run_not_scheduled', 'oneshot', case n when 2 then 1 else 2 end from generate_series(1, 2) n`)
+	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		return tx.ClaimTasks(ctx, sql.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	express, slow := l.outboxOf("express:"+lanedQueue), l.outboxOf(lanedQueue)
+	if diff := cmp.Diff([][]int{{1}, {2}}, [][]int{numbers(express), numbers(slow)}); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	l.apply(l.start(express[0].id), l.over(express[0].id, time.Minute))
+	var status, metadata, newID string
+	var retries int
+	if err := l.store.Pool().QueryRow(t.Context(), `select r.status, r.metadata::text, r.backend_id, t.retries_left
+		from task_run r join task t on t.id = r.task where t.arguments -> 'kwargs' ->> 'url' like '%/1' and t.status = 'next_run_scheduled'`).
+		Scan(&status, &metadata, &newID, &retries); err != nil {
+		t.Fatal(err)
+	}
+	if status != "started" || metadata != `{"worker": null, "timed_out": ["express"]}` || newID == express[0].id.String() || retries != 2 {
+		t.Errorf("run is %s, %s, %s, with %d retries left", status, metadata, newID, retries)
+	}
+	l.sent()
+	l.keep()
+	again := l.outboxOf(lanedQueue)
+	if len(again) != 1 || again[0].id.String() != newID || again[0].root != express[0].id {
+		t.Fatalf("sent again as %+v, the run is %s", again, newID)
+	}
+	// In the last lane a time-out is a failure by the usual rules.
+	l.now = l.now.Add(time.Hour)
+	l.apply(l.start(again[0].id), l.over(again[0].id, 16*time.Minute))
+	if n := l.count(`task_run r join task t on t.id = r.task where r.status = 'failed' and t.status = 'next_run_not_scheduled' and t.retries_left = 1
+		and t.arguments -> 'kwargs' ->> 'url' like '%/1'`); n != 1 {
+		t.Error("the run did not fail by the usual rules")
+	}
+}
+
+// A share counts over all lanes: work that goes on in another lane is charged to
+// its group and stays underway.
+func TestSharesCountOverLanes(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(1, 1)...)
+	id := uuid.New()
+	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		err := tx.EnqueueMessages(ctx, []sql.OutboxRow{{Queue: l.q.Name, TaskID: id, TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(`{"url": "u"}`)}})
+		if err == nil {
+			err = tx.RecordInFlight(ctx, []sql.InFlight{{TaskID: id, Queue: l.q.Name, Group: "gitea", Cost: 5, Claimed: l.now}})
+		}
+		return 1, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.apply(l.start(id), l.over(id, time.Minute))
+	states, err := l.store.ShareStates(t.Context(), l.q.Name, l.now, time.Hour)
+	if s := states["gitea"]; err != nil || s == nil || s.InFlight != 1 || s.Started != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if n := l.count("scheduler_go.share_charges where share_group = 'gitea' and seconds = 60"); n != 1 {
+		t.Error("the try was not charged")
+	}
+	if n := l.count("scheduler_go.in_flight f join scheduler_go.lane_work w using (task_id) where w.timed_out = 1 and w.root_id = $1", id); n != 1 {
+		t.Error("the ledger lost it")
+	}
+}
+
+// keeper is the keeper of the lanes given; none is a configuration without.
+func (l *laned) keeper(queues ...dispatch.Queue) *dispatch.LaneKeeper {
+	return dispatch.NewLaneKeeper(dispatch.LaneKeeperOptions{
+		Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		Queues: func(context.Context) ([]dispatch.Queue, error) { return queues, nil },
+		Home: func(context.Context, string) (dispatch.Queue, error) {
+			return dispatch.Queue{Name: l.q.Name, Limit: new(int64(2))}, nil
+		},
+	})
+}
+
+// Lanes that are taken out of the configuration leave no work behind: what waits
+// goes to the usual queue, as far as that has room.
+func TestWorkOfRemovedLanesIsSent(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 2)...)
+	l.exec(`insert into scheduler_go.lane_memory select hashtextextended('load-git https://forge.example/' || n, 0), 500, 0, false, 0, now() from generate_series(0, 9) n`)
+	l.claim(4)
+	l.claim(2)
+	l.sent()
+	if err := l.keeper().RunOnce(t.Context(), l.now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{2, 3}, numbers(l.outboxOfAny(lanedQueue))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Fewer lanes than before: the work of the others waits in the last one.
+	l.sent()
+	q := l.q
+	lanes := *q.Lanes
+	lanes.Lanes = lanes.Lanes[:1]
+	q.Lanes = &lanes
+	if err := l.keeper(q).RunOnce(t.Context(), l.now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{4, 5}, numbers(l.outboxOf("express:"+lanedQueue))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// outboxOfAny are messages with or without limits.
+func (l *laned) outboxOfAny(queue string) []piece {
+	l.exec("update scheduler_go.outbox set soft_time_limit = coalesce(soft_time_limit, 1), time_limit = coalesce(time_limit, 1)")
+	return l.outboxOf(queue)
+}
+
+// Work whose events are lost is given up: what cannot be in its queue any more, and
+// what is long past its limit.
+func TestUnheardLaneWorkIsGivenUp(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 2)...)
+	l.claim(6)
+	started := l.outboxOf("express:" + lanedQueue)[0].id
+	l.apply(l.start(started))
+	l.sent()
+	k := l.keeper(l.q)
+	for _, step := range []struct {
+		after time.Duration
+		left  map[string]int
+	}{
+		{5 * time.Minute, map[string]int{"express": 4, "slow": 2}},
+		{10*time.Minute + 30*time.Second, map[string]int{"express": 1}}, // none in the queues; one began
+		{12 * time.Minute, map[string]int{}},
+	} {
+		if err := k.RunOnce(t.Context(), l.now.Add(step.after)); err != nil {
+			t.Fatal(err)
+		}
+		left := map[string]int{}
+		for _, lane := range []string{"express", "slow"} {
+			if n := l.count("scheduler_go.lane_work where lane_name = $1", lane); n > 0 {
+				left[lane] = n
+			}
+		}
+		if !maps.Equal(left, step.left) {
+			t.Errorf("after %s %v are underway, want %v", step.after, left, step.left)
+		}
+	}
+}
+
+// Lanes count what the broker holds: their queues are never filled beyond their
+// slots, whoever claims.
+func TestLanesAreNeverOverfilled(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(20, 10)...)
+	for range 5 {
+		l.claim(100)
+		if _, err := l.deliverer.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if express, slow := len(l.received(t, "express:"+lanedQueue)), len(l.received(t, lanedQueue)); express != 20 || slow != 10 {
+		t.Errorf("%d and %d messages, want 20 and 10", express, slow)
+	}
+}

@@ -1,0 +1,103 @@
+package journal
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// A failed visit of an origin whose time on a lane was over is no failure of the
+// origin; whether it was, may be known before the record comes, or after.
+func TestHoldBack(t *testing.T) {
+	t.Parallel()
+	noon := at(0)
+	express := sql.LanedVisit{Since: noon.Add(-time.Minute), MayMove: true}
+	moved := sql.LanedVisit{Since: noon.Add(time.Second), Over: noon.Add(500 * time.Millisecond)}
+	last := sql.LanedVisit{Since: noon.Add(-time.Minute)}
+	late := express
+	late.Since = noon.Add(2 * time.Hour)
+	success := success(0, snapshotA)
+	for name, tc := range map[string]struct {
+		visit      Visit
+		laned      []sql.LanedVisit
+		back, held bool
+	}{
+		"on no lane":                        {visit: failure(0)},
+		"on the express lane":               {failure(0), []sql.LanedVisit{express}, true, true},
+		"on the last lane":                  {failure(0), []sql.LanedVisit{last}, false, false},
+		"of a try whose time was over":      {failure(0), []sql.LanedVisit{moved}, true, false},
+		"after the try whose time was over": {failure(1), []sql.LanedVisit{moved}, false, false},
+		"long before it was sent":           {failure(0), []sql.LanedVisit{late}, false, false},
+		"one of two":                        {failure(0), []sql.LanedVisit{last, express}, true, true},
+		"a success":                         {success, []sql.LanedVisit{express}, false, false},
+		"not found":                         {notFound(0), []sql.LanedVisit{express}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tally := newTally(noFudge, sql.KnownVisits{Laned: map[scheduler.OriginKey][]sql.LanedVisit{origin: tc.laned}})
+			if back := tally.holdBack(tc.visit); back != tc.back || (len(tally.held) > 0) != tc.held {
+				t.Errorf("held back: %v, to be counted later: %v", back, tally.held)
+			}
+		})
+	}
+}
+
+// What was kept back counts, once, when the try has ended and not by its limit; a
+// success counts at once.
+func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	execute(t, s.dsn, `insert into scheduler_go.lane_work (task_id, root_id, line, lane, sent, since, claimed, task_name, args, kwargs, urgent, queue,
+			memory, lister, first, behind, url, visit_type, lane_name, soft_limit, hard_limit, lanes_left)
+		select id, id, 'load-git', 0, true, '2024-01-01', '2024-01-01', 'x', '[]', '{}', false, 'q', 0, '', false, 0, 'https://example.org/000' || n, 'git', 'express', 1, 2, 1
+		from (select n, ('00000000-0000-0000-0000-00000000000' || n)::uuid as id from generate_series(0, 2) n) w`)
+	failed := map[string]any{"status": "failed", "snapshot": nil}
+	s.produce(0, visitOf(0, 0, failed), visitOf(1, 0, failed), visitOf(2, 0, nil), visitOf(3, 0, failed))
+	s.run(s.options())
+	visited := "select url || ' ' || last_visit_status from origin_visit_stats order by 1"
+	if diff := cmp.Diff([]string{"https://example.org/0002 successful", "https://example.org/0003 failed"}, table(t, s.dsn, visited)); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	// The first fails by itself; the time of the second is over, and its failure
+	// is repeated by a replay.
+	over := s.outcome("00000000-0000-0000-0000-000000000001")
+	over.End.TimedOut, over.End.EventTime = true, float64(at(0).Unix())+0.5
+	if err := s.store.ApplyOutcomes(t.Context(), []sql.Outcome{s.outcome("00000000-0000-0000-0000-000000000000"), over}); err != nil {
+		t.Fatal(err)
+	}
+	s.produce(0, visitOf(1, 0, failed))
+	s.run(s.options())
+	if n, err := countReleased(t.Context(), s.store, noFudge); err != nil || n > 1 {
+		t.Fatal(n, err)
+	}
+	if n, err := countReleased(t.Context(), s.store, noFudge); err != nil || n != 0 {
+		t.Errorf("%d count twice, %v", n, err)
+	}
+	want := []string{"https://example.org/0000 failed", "https://example.org/0002 successful", "https://example.org/0003 failed"}
+	if diff := cmp.Diff(want, table(t, s.dsn, visited)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A running client counts them by itself.
+func TestClientCountsHeldVisits(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	execute(t, s.dsn, `insert into scheduler_go.held_visits values (gen_random_uuid(), 'https://example.org/0000', 'git', '2024-01-01 12:00Z')`)
+	o := s.options()
+	o.OnEOF = EOFContinue
+	stop := s.start(o)
+	s.eventually("the failed visit counts", func(context.Context) (bool, error) {
+		return len(s.stats()) == 1, nil
+	})
+	stop()
+}
+
+// outcome is the failure of a try.
+func (s *stream) outcome(id string) sql.Outcome {
+	return sql.Outcome{BackendID: id, Heard: at(0), End: &sql.RunEnd{Status: scheduler.RunFailed}}
+}

@@ -1,0 +1,300 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"swh-scheduler/internal/lanes"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// LaneWork is a piece of work that was just claimed for a task type with lanes, with
+// what is known of it.
+type LaneWork struct {
+	Lister string        // its name; "" if the work has none
+	First  bool          // nothing of its origin is archived yet
+	Behind float64       // seconds of news; 0 where not known
+	Memory *lanes.Memory // nil if it was never done
+	Tried  bool          // a try of it has failed
+
+	row queries.TakeForLanesRow
+}
+
+// TakeForLanes takes back the messages that this transaction has written to the
+// outbox for a queue, so that they go through the lanes of a task type. They are in
+// the order in which they were written. visitType is "" for work that loads nothing.
+func (tx *Tx) TakeForLanes(ctx context.Context, queue, taskType, visitType string) ([]LaneWork, error) {
+	rows, err := tx.q.TakeForLanes(ctx, queries.TakeForLanesParams{TaskType: taskType, Queue: queue, VisitType: visitType})
+	if err != nil {
+		return nil, fmt.Errorf("take the messages claimed for queue %q: %w", queue, err)
+	}
+	work := make([]LaneWork, len(rows))
+	for i, r := range rows {
+		work[i] = LaneWork{Lister: r.Lister, First: r.Unseen, Behind: max(0, r.Behind), Tried: r.Tried, row: r}
+		if r.Seconds != nil {
+			work[i].Memory = &lanes.Memory{
+				Seconds: float64(*r.Seconds), Before: float64(*r.Before), AtLeast: *r.AtLeast, Behind: float64(*r.BehindThen),
+			}
+		}
+	}
+	return work, nil
+}
+
+// SketchKey tells the sketches of a line apart: how long the first visits, or
+// the later ones, of a lister's origins take. That without a lister is of all.
+type SketchKey struct {
+	Lister string
+	First  bool
+}
+
+// LaneSketches are the sketches of some listers of a line, and of all.
+func (a asker) LaneSketches(ctx context.Context, line string, listers []string, now time.Time) (map[SketchKey]lanes.Sketch, error) {
+	rows, err := a.q.LaneSketches(ctx, queries.LaneSketchesParams{
+		Line: line, Listers: append([]string{""}, listers...), Now: now, HalfLife: lanes.SketchHalfLife.Seconds(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read how long work of %q takes: %w", line, err)
+	}
+	sketches := make(map[SketchKey]lanes.Sketch)
+	for _, r := range rows {
+		key := SketchKey{Lister: r.Lister, First: r.First}
+		if sketches[key] == nil {
+			sketches[key] = lanes.Sketch{}
+		}
+		sketches[key][r.Bucket] = r.Weight
+	}
+	return sketches, nil
+}
+
+// LaneChoice is where a piece of work goes.
+type LaneChoice struct {
+	Lane int
+	// Below is the soft limit, in seconds, of the lane that it was predicted to
+	// outlast; 0 if none was.
+	Below float64
+}
+
+// AddLaneWork puts work that was taken from a queue into lines, claimed at now.
+func (tx *Tx) AddLaneWork(ctx context.Context, line, queue, visitType string, work []LaneWork, choices []LaneChoice, now time.Time) error {
+	rows := make([]queries.AddLaneWorkParams, len(work))
+	for i, w := range work {
+		p := queries.AddLaneWorkParams{
+			TaskID: w.row.TaskID, RootID: w.row.TaskID, Line: line, Lane: int16(choices[i].Lane), Since: now, Claimed: now,
+			TaskName: w.row.TaskName, Args: w.row.Args, Kwargs: w.row.Kwargs, Urgent: w.row.Urgent, Queue: queue,
+			Memory: w.row.Memory, Lister: w.Lister, First: w.First, Behind: w.Behind,
+		}
+		if w.row.URL != "" && visitType != "" {
+			p.URL, p.VisitType = &w.row.URL, &visitType
+		}
+		if choices[i].Below > 0 {
+			p.Below = &choices[i].Below
+		}
+		rows[i] = p
+	}
+	if _, err := tx.q.AddLaneWork(ctx, rows); err != nil {
+		return fmt.Errorf("put work into the lines of %q: %w", line, err)
+	}
+	return nil
+}
+
+// LaneLine is what waits in one lane of a line.
+type LaneLine struct{ TimedOut, Waiting int }
+
+// LaneLines counts what waits in each of n lanes. Work of lanes beyond, which the
+// configuration had before, is moved to the last one.
+func (tx *Tx) LaneLines(ctx context.Context, line string, n int) ([]LaneLine, error) {
+	if err := tx.q.ShortenLines(ctx, queries.ShortenLinesParams{Line: line, LastLane: int16(n - 1)}); err != nil {
+		return nil, err
+	}
+	rows, err := tx.q.LaneLines(ctx, line)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]LaneLine, n)
+	for _, r := range rows {
+		found[r.Lane] = LaneLine{TimedOut: int(r.TimedOut), Waiting: int(r.Waiting)}
+	}
+	return found, nil
+}
+
+// SendLaneWork writes the first count of a line to the outbox, for the queue of
+// lane number to, with its limits; left is how many lanes come after that one. What
+// timed out before comes first.
+func (tx *Tx) SendLaneWork(ctx context.Context, line string, from, to, count int, lane scheduler.Lane, left int, now time.Time) error {
+	err := tx.q.SendLaneWork(ctx, queries.SendLaneWorkParams{
+		Line: line, FromLane: int16(from), ToLane: int16(to), Count: int32(count), Now: now, Queue: lane.Queue, LaneName: lane.Name,
+		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left),
+	})
+	if err != nil {
+		return fmt.Errorf("send work of lane %q: %w", lane.Name, err)
+	}
+	return nil
+}
+
+// WaitingLines lists the lines in which work waits.
+func (a asker) WaitingLines(ctx context.Context) ([]string, error) {
+	lines, err := a.q.WaitingLines(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the lines in which work waits: %w", err)
+	}
+	return lines, nil
+}
+
+// SendWithoutLanes writes the first count of a line, which has no lanes any more, to
+// the outbox for a queue, without limits. It returns how many that was.
+func (tx *Tx) SendWithoutLanes(ctx context.Context, line, queue string, count int) (int, error) {
+	n, err := tx.q.SendWithoutLanes(ctx, queries.SendWithoutLanesParams{Line: line, Queue: queue, Count: int32(count)})
+	return int(n), err
+}
+
+// LaneState is what a lane of a line has, in pieces of work.
+type LaneState struct {
+	LaneLine
+	Sent    int // in its queue, on the way there, or running
+	Running int // those of them that are known to have begun
+}
+
+// LaneStates counts the work of a line by lane, of n lanes.
+func (a asker) LaneStates(ctx context.Context, line string, n int) ([]LaneState, error) {
+	rows, err := a.q.LaneUnderway(ctx, line)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]LaneState, n)
+	for _, r := range rows {
+		s := &states[min(int(r.Lane), n-1)]
+		s.TimedOut += int(r.TimedOut)
+		s.Waiting += int(r.Waiting)
+		s.Sent += int(r.Sent)
+		s.Running += int(r.Running)
+	}
+	return states, nil
+}
+
+// LaneRecord is what happened in a lane in some time.
+type LaneRecord struct {
+	Wait            lanes.Sketch // seconds from the claim to the start of first tries
+	Ended           int          // in this lane, in its time or by the usual rules for failures
+	TimedOut        int          // over before they were done
+	QuickSentSlow   int          // predicted to need this lane, and done in the time of one before
+	SlowSentExpress int          // those of TimedOut that had not timed out before
+	Unheard         int          // given up
+}
+
+// LaneHistory is what happened since a moment, at most a day ago, by the name of the
+// lane and by whole minutes.
+func (a asker) LaneHistory(ctx context.Context, line string, since time.Time) (map[string]*LaneRecord, error) {
+	rows, err := a.q.LaneHistory(ctx, queries.LaneHistoryParams{Line: line, Since: since})
+	if err != nil {
+		return nil, fmt.Errorf("read the history of the lanes of %q: %w", line, err)
+	}
+	history := make(map[string]*LaneRecord)
+	for _, r := range rows {
+		h := history[r.Lane]
+		if h == nil {
+			h = &LaneRecord{Wait: lanes.Sketch{}}
+			history[r.Lane] = h
+		}
+		n := int(r.Pieces)
+		switch r.What {
+		case laneWait:
+			h.Wait[r.Bucket] += float64(n)
+		case laneEnded:
+			h.Ended += n
+		case laneTimedOut:
+			h.TimedOut += n
+		case laneQuickSentSlow:
+			h.QuickSentSlow += n
+		case laneSlowSentExpress:
+			h.SlowSentExpress += n
+		case laneUnheard:
+			h.Unheard += n
+		}
+	}
+	return history, nil
+}
+
+// How long things are kept.
+const (
+	laneHistoryKept = 24 * time.Hour
+	laneMemoryKept  = 400 * 24 * time.Hour // a visit a year is the rarest there is
+)
+
+// GiveUpLaneWork forgets work of one lane of a line whose outcome will not be heard:
+// what began and was over, by its limit, before unheardBefore; what was sent before
+// lostBefore; and of what was sent before unheardBefore and is not known to have
+// begun the oldest beyond waiting, which is how many messages can still be in the
+// queue. It returns how many that was.
+func (s *Store) GiveUpLaneWork(ctx context.Context, line string, at int, name string, waiting int, now, unheardBefore, lostBefore time.Time) (int, error) {
+	var n int64
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		n, err = tx.q.GiveUpLaneWork(ctx, queries.GiveUpLaneWorkParams{
+			Line: line, Lane: int16(at), Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore,
+		})
+		if err != nil {
+			return err
+		}
+		records := laneRecords{}
+		if n > 0 {
+			records.add(line, name, laneUnheard, 0, now, int(n))
+		}
+		if err := records.write(ctx, tx); err != nil {
+			return err
+		}
+		return tx.q.ForgetLanes(ctx, queries.ForgetLanesParams{
+			HistoryBefore: now.Add(-laneHistoryKept), MemoryBefore: now.Add(-laneMemoryKept),
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give up work of lane %q: %w", name, err)
+	}
+	return int(n), nil
+}
+
+// What the history of lanes records.
+const (
+	laneWait            = "wait"
+	laneEnded           = "ended"
+	laneTimedOut        = "timed_out"
+	laneQuickSentSlow   = "quick_sent_slow"
+	laneSlowSentExpress = "slow_sent_express"
+	laneUnheard         = "unheard"
+)
+
+// laneRecords gathers what is to be added to the history, so that each of its rows
+// is written once.
+type laneRecords map[laneRecord]int
+
+type laneRecord struct {
+	line, lane, what string
+	bucket           int16
+	minute           time.Time
+}
+
+func (l laneRecords) add(line, lane, what string, bucket int16, heard time.Time, n int) {
+	l[laneRecord{line, lane, what, bucket, heard.Truncate(time.Minute)}] += n
+}
+
+func (l laneRecords) write(ctx context.Context, tx *Tx) error {
+	if len(l) == 0 {
+		return nil
+	}
+	var p queries.RecordLanesParams
+	for r, n := range l {
+		p.Lines = append(p.Lines, r.line)
+		p.Lanes = append(p.Lanes, r.lane)
+		p.Heard = append(p.Heard, r.minute)
+		p.Whats = append(p.Whats, r.what)
+		p.Buckets = append(p.Buckets, r.bucket)
+		p.Pieces = append(p.Pieces, int64(n))
+	}
+	return tx.q.RecordLanes(ctx, p)
+}
+
+// ListenLanes calls wake each time work may have come into the line of a further
+// lane, until ctx ends or the connection is lost; see ListenGraphs.
+func (s *Store) ListenLanes(ctx context.Context, wake func()) error {
+	return s.listen(ctx, "listen scheduler_go_lanes", wake)
+}
