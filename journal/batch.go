@@ -82,13 +82,7 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules) error {
 // other, until the visit with that value is alone.
 func (l *lane) write(ctx context.Context, store Store, rules Rules, first, end int) error {
 	visits := l.visits[first:end]
-	applied := 0
-	err := store.UpdateVisitStats(ctx, originsOf(visits), func(known sql.KnownVisits) sql.VisitChanges {
-		t := newTally(rules, known)
-		t.apply(visits)
-		applied = t.applied
-		return t.changes()
-	})
+	applied, err := rules.Write(ctx, store, visits)
 	if err == nil {
 		l.applied += applied
 		return nil
@@ -105,6 +99,19 @@ func (l *lane) write(ctx context.Context, store Store, rules Rules, first, end i
 		return err
 	}
 	return l.write(ctx, store, rules, middle, end)
+}
+
+// Write applies visits, in their order, to the stats of their origins, in one
+// transaction, and returns how many changed something. See sql.IsRefused for
+// values that PostgreSQL refuses.
+func (r Rules) Write(ctx context.Context, store Store, visits []Visit) (applied int, err error) {
+	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known sql.KnownVisits) sql.VisitChanges {
+		t := newTally(r, known)
+		t.apply(visits)
+		applied = t.applied
+		return t.changes()
+	})
+	return applied, err
 }
 
 // originsOf lists each origin once.

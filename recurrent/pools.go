@@ -9,15 +9,15 @@ import (
 
 // weigh gives the policies to pick by, with their weights: those of the
 // configuration, or, for the policy pools, the four it stands for.
-func (r *round) weigh(ctx context.Context, tx *sql.Tx) ([]scheduler.WeightedPolicy, error) {
-	if len(r.policies) != 1 || r.policies[0].Filter.Policy != scheduler.Pools {
-		return r.policies, nil
+func (p Picker) weigh(ctx context.Context, tx *sql.Tx) ([]scheduler.WeightedPolicy, error) {
+	if len(p.Policies) != 1 || p.Policies[0].Filter.Policy != scheduler.Pools {
+		return p.Policies, nil
 	}
-	without, with, err := tx.CandidateGroups(ctx, r.visitType)
+	without, with, err := tx.CandidateGroups(ctx, p.VisitType)
 	if err != nil {
 		return nil, err
 	}
-	return pools(r.policies[0].Filter, without, with), nil
+	return pools(p.Policies[0].Filter, without, with), nil
 }
 
 // pools divides the slots as the design of recurrent visits says: the part

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
-
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/sql"
@@ -60,12 +58,13 @@ func tooFull(free int, limit *int64) bool {
 
 // claim picks up to free origins and writes their messages to the outbox.
 func (r *round) claim(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, free int) (int, error) {
-	origins, err := r.pick(ctx, tx, free)
-	if err != nil || len(origins) == 0 {
+	picked, err := r.picker().Pick(ctx, tx, r.now(), free)
+	if err != nil || len(picked.Origins) == 0 {
 		return 0, err
 	}
-	mix(origins)
-	return len(origins), dispatch.EnqueueVisits(ctx, tx, tt.BackendName, tt.BackendName, origins)
+	r.count(picked)
+	mix(picked.Origins)
+	return len(picked.Origins), dispatch.EnqueueVisits(ctx, tx, tt.BackendName, tt.BackendName, picked.Origins)
 }
 
 // mix shuffles what was picked: origins that different policies pick cost workers
@@ -74,61 +73,23 @@ func mix[V any](picked []V) {
 	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 }
 
-// visitKey tells the picked origins of a visit type apart.
-type visitKey struct {
-	lister uuid.UUID
-	url    string
-}
-
-func keyOf(o scheduler.ListedOrigin) visitKey { return visitKey{o.ListerID, o.URL} }
-
-// pick grabs origins until the slots or the origins are used up.
-func (r *round) pick(ctx context.Context, tx *sql.Tx, slots int) ([]scheduler.ListedOrigin, error) {
-	policies, err := r.weigh(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	var picked []scheduler.ListedOrigin
-	taken := make(map[visitKey]bool)
-	got, err := fill(slots, weights(policies), func(i, n int) (int, error) {
-		filter := policies[i].Filter
-		filter.VisitType = r.visitType
-		origins, err := tx.GrabNextVisits(ctx, filter, r.now(), n, false)
-		if err != nil {
-			return 0, err
-		}
-		fresh := 0
-		for _, o := range origins {
-			// Without cooldowns an origin can be picked again in the same round.
-			if k := keyOf(o); !taken[k] {
-				taken[k] = true
-				picked = append(picked, o)
-				fresh++
-			}
-		}
-		return fresh, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.count(policies, got)
-	return picked, nil
-}
+// picker picks this round's origins.
+func (r *round) picker() Picker { return Picker{VisitType: r.visitType, Policies: r.policies} }
 
 // count notes how many origins each policy gave.
-func (r *round) count(policies []scheduler.WeightedPolicy, got []int) {
-	for i, n := range got {
-		r.visits.WithLabelValues(r.visitType, string(policies[i].Filter.Policy)).Add(float64(n))
+func (r *round) count(p Picked) {
+	for i, n := range p.Got {
+		r.visits.WithLabelValues(r.visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
 	}
-	r.warnOfSkew(policies, got)
+	r.warnOfSkew(p)
 }
 
 // warnOfSkew says where what the policies gave is more than 5 % off what their
 // weights ask for, as the peer does.
-func (r *round) warnOfSkew(policies []scheduler.WeightedPolicy, got []int) {
-	for i, s := range skew(got, weights(policies)) {
+func (r *round) warnOfSkew(p Picked) {
+	for i, s := range skew(p.Got, weights(p.Policies)) {
 		if s.off() > 0.05 {
-			r.log.Info("skewed fetch", "policy", policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
+			r.log.Info("skewed fetch", "policy", p.Policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
 		}
 	}
 }

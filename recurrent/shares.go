@@ -15,27 +15,40 @@ import (
 // share the queue, and writes their messages to the outbox.
 func (r *round) claimShared(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, shares scheduler.Shares, free int) (int, error) {
 	now := r.now()
-	listers, err := tx.VisitListers(ctx, r.visitType)
+	queue := dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}
+	visits, picked, err := r.picker().PickShared(ctx, tx, queue, now, free)
+	if err != nil || len(visits) == 0 {
+		return 0, err
+	}
+	r.count(picked)
+	mix(visits)
+	return len(visits), dispatch.EnqueueSharedVisits(ctx, tx, tt.BackendName, tt.BackendName, visits, now)
+}
+
+// PickShared does what Pick does, with the slots divided between the groups of
+// listers that share the queue, whose lock is held.
+func (p Picker) PickShared(ctx context.Context, tx *sql.Tx, queue dispatch.SharedQueue, now time.Time, slots int) ([]dispatch.SharedVisit, Picked, error) {
+	listers, err := tx.VisitListers(ctx, p.VisitType)
 	if err != nil {
-		return 0, err
+		return nil, Picked{}, err
 	}
-	p := sharedPick{round: r, tx: tx, now: now, groups: groupListers(shares.By, listers), taken: make(map[visitKey]bool)}
-	if p.policies, err = r.weigh(ctx, tx); err != nil {
-		return 0, err
+	s := sharedPick{Picker: p, tx: tx, now: now, groups: groupListers(queue.Shares.By, listers), taken: make(map[visitKey]bool)}
+	if s.policies, err = p.weigh(ctx, tx); err != nil {
+		return nil, Picked{}, err
 	}
-	p.got = make([]int, len(p.policies))
-	waiting := make([]string, 0, len(p.groups))
-	for group := range p.groups {
+	s.got = make([]int, len(s.policies))
+	waiting := make([]string, 0, len(s.groups))
+	for group := range s.groups {
 		waiting = append(waiting, group)
 	}
-	queue := dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}
-	n, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, p.grab)
-	if err != nil || n == 0 {
-		return 0, err
+	if _, err := dispatch.ShareOut(ctx, tx, queue, now, slots, waiting, s.grab); err != nil {
+		return nil, Picked{}, err
 	}
-	r.count(p.policies, p.got)
-	mix(p.picked)
-	return n, dispatch.EnqueueSharedVisits(ctx, tx, tt.BackendName, tt.BackendName, p.picked, now)
+	picked := Picked{Policies: s.policies, Got: s.got}
+	for _, v := range s.picked {
+		picked.Origins = append(picked.Origins, v.Origin)
+	}
+	return s.picked, picked, nil
 }
 
 // groupListers puts listers into groups.
@@ -50,7 +63,7 @@ func groupListers(by scheduler.ShareKey, listers []scheduler.Lister) map[string]
 
 // sharedPick is the picking of one round's origins for groups.
 type sharedPick struct {
-	*round
+	Picker
 	tx       *sql.Tx
 	now      time.Time
 	policies []scheduler.WeightedPolicy
@@ -108,7 +121,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 		return nil
 	}
 	filter := p.policies[policy].Filter
-	filter.VisitType = p.visitType
+	filter.VisitType = p.VisitType
 	visits, err := p.tx.GrabGroupedVisits(ctx, filter, p.now, wanted)
 	if err != nil {
 		return err

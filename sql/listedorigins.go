@@ -153,3 +153,13 @@ func listedOriginsOf(rows []queries.ListedOrigin) []scheduler.ListedOrigin {
 	}
 	return origins
 }
+
+// EnabledVisitTypes are the visit types of which origins are enabled, sorted. It
+// reads all origins.
+func (a asker) EnabledVisitTypes(ctx context.Context) ([]string, error) {
+	visitTypes, err := a.q.EnabledVisitTypes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the visit types of listed origins: %w", err)
+	}
+	return visitTypes, nil
+}

@@ -1,8 +1,10 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,6 +74,22 @@ func (tx *Tx) NextOutbox(ctx context.Context, now time.Time, limit int) ([]Outbo
 			TimeLimit: durationOrZero(r.TimeLimit), SoftTimeLimit: durationOrZero(r.SoftTimeLimit),
 			Attempts: r.Attempts, Claimed: r.CreatedAt,
 		}
+	}
+	return out, nil
+}
+
+// TakeOutbox takes all messages of a queue away, in the order they were written,
+// for whoever has a queue of his own in place of a broker's. Of each it tells ID,
+// Queue, TaskID and Kwargs.
+func (tx *Tx) TakeOutbox(ctx context.Context, queue string) ([]OutboxRow, error) {
+	rows, err := tx.q.TakeOutbox(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rows, func(a, b queries.TakeOutboxRow) int { return cmp.Compare(a.ID, b.ID) })
+	out := make([]OutboxRow, len(rows))
+	for i, r := range rows {
+		out[i] = OutboxRow{ID: r.ID, Queue: queue, TaskID: r.TaskID, Kwargs: r.Kwargs}
 	}
 	return out, nil
 }

@@ -197,6 +197,16 @@ func (a asker) SearchTasks(ctx context.Context, f TaskFilter) ([]scheduler.Task,
 	return tasksOf(rows)
 }
 
+// NextReady is when another task of a type will be ready, of those without priority
+// that are not at a moment; zero: none is waiting.
+func (a asker) NextReady(ctx context.Context, taskType string, at time.Time) (time.Time, error) {
+	next, err := a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at})
+	if err != nil || len(next) == 0 {
+		return time.Time{}, err
+	}
+	return next[0], nil
+}
+
 // PeekReadyTasks are the tasks of a type, without priority, that are to run at
 // now, those waiting longest first; at most limit of them, or all if it is 0.
 // Nothing is changed.

@@ -61,7 +61,7 @@ SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period.`,
 	root.AddCommand(
 		newTask(a), newTaskType(a), newOrigin(a), newAddForgeNow(a),
 		newStartRunner(a), newStartRunnerFirstVisits(a), newStartListener(a), newScheduleRecurrent(a), newJournalClient(a), newCeleryMonitor(a),
-		newRPCServe(a), newExplain(a), newConfig(a), newShares(a), newLanes(a),
+		newRPCServe(a), newSimulator(a), newExplain(a), newConfig(a), newShares(a), newLanes(a),
 		newMigrate(a), newVersion(a),
 	)
 	a.addCompletion(root)

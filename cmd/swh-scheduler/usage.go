@@ -263,7 +263,12 @@ func peerName(flags *pflag.FlagSet, flag, name string) {
 // pair adds two flags for the two values of an option, as click has it: the last
 // one counts, and the first has the environment variable.
 func pair(flags *pflag.FlagSet, value *bool, yes, no, yesUsage, noUsage string) {
-	flags.BoolVar(value, yes, *value, yesUsage)
+	pairP(flags, value, yes, "", no, yesUsage, noUsage)
+}
+
+// pairP is pair with a letter for the first of them.
+func pairP(flags *pflag.FlagSet, value *bool, yes, letter, no, yesUsage, noUsage string) {
+	flags.BoolVarP(value, yes, letter, *value, yesUsage)
 	flags.Lookup(yes).DefValue = "false" // the usage says which is the default
 	flags.BoolFunc(no, noUsage, func(string) error {
 		*value = false

@@ -50,6 +50,14 @@ select scheduler_go.unpark_candidates(@max_candidates);
 -- name: CandidateGroups :many
 select without_update, with_update from scheduler_go.candidate_groups where visit_type = @visit_type;
 
+-- NextDue is from when on another candidate of a visit type may be visited, of
+-- those that may not at a moment; one that was due by now is not parked.
+-- name: NextDue :many
+select due from scheduler_go.candidates
+where visit_type = @visit_type and parked and due >= @at
+order by due
+limit 1;
+
 -- The build, in steps; the caller holds the lock of candidates.
 
 -- BuildPhase says what the build of candidates has to do next.

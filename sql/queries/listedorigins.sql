@@ -33,3 +33,8 @@ where (sqlc.narg(lister_id)::uuid is null or lister_id = sqlc.narg(lister_id)::u
        or (lister_id, url) > (sqlc.narg(after_lister)::uuid, @after_url::text))
 order by lister_id, url
 fetch first (@max_origins::bigint) rows with ties;
+
+-- EnabledVisitTypes lists the visit types of which origins are enabled. It reads
+-- them all.
+-- name: EnabledVisitTypes :many
+select distinct visit_type from listed_origins where enabled order by visit_type;

@@ -32,6 +32,12 @@ order by urgent desc, id
 limit @max_rows
 for update skip locked;
 
+-- TakeOutbox takes all messages of a queue away, for a queue that is not a
+-- broker's.
+-- name: TakeOutbox :many
+delete from scheduler_go.outbox where queue = @queue
+returning id, task_id, kwargs;
+
 -- name: DeleteOutbox :exec
 delete from scheduler_go.outbox where id = any(@ids::bigint[]);
 

@@ -7,6 +7,7 @@ package queries
 
 import (
 	"context"
+	"time"
 )
 
 const buildPhase = `-- name: BuildPhase :one
@@ -187,6 +188,40 @@ select pg_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
 func (q *Queries) LockCandidates(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockCandidates)
 	return err
+}
+
+const nextDue = `-- name: NextDue :many
+select due from scheduler_go.candidates
+where visit_type = $1 and parked and due >= $2
+order by due
+limit 1
+`
+
+type NextDueParams struct {
+	VisitType string
+	At        time.Time
+}
+
+// NextDue is from when on another candidate of a visit type may be visited, of
+// those that may not at a moment; one that was due by now is not parked.
+func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, nextDue, arg.VisitType, arg.At)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var due time.Time
+		if err := rows.Scan(&due); err != nil {
+			return nil, err
+		}
+		items = append(items, due)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pendingChanges = `-- name: PendingChanges :one

@@ -12,6 +12,32 @@ import (
 	"github.com/google/uuid"
 )
 
+const enabledVisitTypes = `-- name: EnabledVisitTypes :many
+select distinct visit_type from listed_origins where enabled order by visit_type
+`
+
+// EnabledVisitTypes lists the visit types of which origins are enabled. It reads
+// them all.
+func (q *Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, enabledVisitTypes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var visit_type string
+		if err := rows.Scan(&visit_type); err != nil {
+			return nil, err
+		}
+		items = append(items, visit_type)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listedOrigins = `-- name: ListedOrigins :many
 select lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update, is_fork, forked_from_url from listed_origins
 where ($1::uuid is null or lister_id = $1::uuid)

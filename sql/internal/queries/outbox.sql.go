@@ -204,3 +204,36 @@ func (q *Queries) RecordDelivery(ctx context.Context, arg RecordDeliveryParams) 
 	)
 	return err
 }
+
+const takeOutbox = `-- name: TakeOutbox :many
+delete from scheduler_go.outbox where queue = $1
+returning id, task_id, kwargs
+`
+
+type TakeOutboxRow struct {
+	ID     int64
+	TaskID uuid.UUID
+	Kwargs json.RawMessage
+}
+
+// TakeOutbox takes all messages of a queue away, for a queue that is not a
+// broker's.
+func (q *Queries) TakeOutbox(ctx context.Context, queue string) ([]TakeOutboxRow, error) {
+	rows, err := q.db.Query(ctx, takeOutbox, queue)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TakeOutboxRow
+	for rows.Next() {
+		var i TakeOutboxRow
+		if err := rows.Scan(&i.ID, &i.TaskID, &i.Kwargs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -69,3 +69,38 @@ func (q *Queries) GrabReadyTasks(ctx context.Context, arg GrabReadyTasksParams) 
 	}
 	return items, nil
 }
+
+const nextReady = `-- name: NextReady :many
+select next_run
+from task
+where type = $1 and status = 'next_run_not_scheduled' and next_run > $2 and priority is null
+order by next_run
+limit 1
+`
+
+type NextReadyParams struct {
+	Type string
+	At   time.Time
+}
+
+// NextReady is when another task of a type will be ready, of those without
+// priority that are not at a moment.
+func (q *Queries) NextReady(ctx context.Context, arg NextReadyParams) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, nextReady, arg.Type, arg.At)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var next_run time.Time
+		if err := rows.Scan(&next_run); err != nil {
+			return nil, err
+		}
+		items = append(items, next_run)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// Both commands, in the peer's words: what they print, and the files they write.
+func TestSimulator(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	r := ours(t, "-d", dsn, "simulator", "fill-test-data", "-n", "1234")
+	if want := regexp.MustCompile(`^Filling 1,234 listed origins data\.\.\.\nCompleted in \d+\.\d\d seconds\n$`); r.code != 0 || !want.MatchString(r.stdout) {
+		t.Errorf("fill-test-data: %+v", r)
+	}
+	if got := value(t, dsn, "select format('%s %s', (select count(*) from listed_origins), (select count(*) from task))"); got != "1234 1234" {
+		t.Errorf("%s origins and tasks", got)
+	}
+	csv := filepath.Join(t.TempDir(), "x.csv")
+	if err := os.WriteFile(csv, []byte(strings.Repeat("what was there before\n", 1000)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r = ours(t, "-d", dsn, "simulator", "run", "-s", "task_scheduler", "-t", "7200", "-P", "-o", csv)
+	for _, want := range []string{
+		`^total simulated time: 2:00:00\nTotal visits: \d+\nUneventful visits: \d+\nEventful visits: \d+\nVery long running tasks: \d+\nVisit time histogram for eventful visits:\n`,
+		`█ \d+\n`, `\nMetrics over time:\n`, `\+ Known origins`,
+	} {
+		if r.code != 0 || !regexp.MustCompile(want).MatchString(r.stdout) || strings.Contains(r.stdout, "\x1b") {
+			t.Errorf("no %q without colours in %+v", want, r)
+		}
+	}
+	got, err := os.ReadFile(csv)
+	if want := regexp.MustCompile(`^timestamp,known_origins,enabled_origins,never_visited_origins,origins_with_pending_changes\r\n(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00:00,1234,1234,1234,0\r\n){3}$`); err != nil || !want.Match(got) {
+		t.Errorf("CSV: %s, %v", got, err)
+	}
+}
+
+// What a simulation comes to can be had as JSON; it may take all policies.
+func TestSimulatorPolicies(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"pools", "configured", "stop_after_success"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			r := ours(t, "-d", testenv.Database(t), "simulator", "run", "--origins", "300", "-t", "3600", "-p", policy, "--workers", "400", "--output", "json")
+			var got struct {
+				Visits    int `json:"total_visits"`
+				Eventful  int `json:"eventful_visits"`
+				Simulated float64
+			}
+			if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 || got.Visits == 0 || got.Eventful > got.Visits || got.Simulated != 3600 {
+				t.Errorf("%v: %+v", err, r)
+			}
+		})
+	}
+}
+
+// What cannot be simulated is said before anything is written.
+func TestSimulatorMistakes(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	for args, want := range map[string]string{
+		"-s task_schedular": "Invalid value for '--scheduler' / '-s': 'task_schedular' is not one of 'task_scheduler', 'origin_scheduler'.",
+		"-p poolz":          "Did you mean 'pools'?",
+		"--workers 0":       "Invalid value for '--workers': 0 is not 1 or more.",
+		"--origins -1":      "Invalid value for '--origins': -1 is negative.",
+		"-t soon":           "Invalid value for '--runtime' / '-t': 'soon' is not a valid float.",
+		"-t 1 --csv /no/x":  "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
+	} {
+		r := ours(t, append([]string{"-d", dsn, "simulator", "run"}, strings.Fields(args)...)...)
+		if r.code != 2 || r.stdout != "" || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: %+v, want %q", args, r, want)
+		}
+	}
+	if got := value(t, dsn, "select count(*)::text from listers"); got != "0" {
+		t.Errorf("%s listers", got)
+	}
+}

@@ -1,0 +1,132 @@
+package simulator
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/journal"
+	"swh-scheduler/recurrent"
+	"swh-scheduler/sql"
+)
+
+// journalBatch is how many statuses the peer's simulated journal client handles
+// together; what comes after the last whole batch is never handled.
+const journalBatch = 100
+
+// originAgents pick visits of listed origins, and keep visit stats, with the code
+// of schedule-recurrent and of the journal client.
+type originAgents struct {
+	store    *sql.Store
+	policies map[string][]scheduler.WeightedPolicy // by visit type, and default
+	visits   journalStore
+
+	statuses int             // heard since the last whole batch
+	heard    []journal.Visit // and not written
+	whole    int             // how many of them belong to whole batches
+}
+
+// newOriginAgents makes them; disabled hears of the URLs that the journal disables.
+func newOriginAgents(store *sql.Store, policies map[string][]scheduler.WeightedPolicy, disabled func(urls []string)) *originAgents {
+	return &originAgents{store: store, policies: policies, visits: journalStore{store, disabled}}
+}
+
+func (a *originAgents) policiesOf(visitType string) []scheduler.WeightedPolicy {
+	if policies, ok := a.policies[visitType]; ok {
+		return policies
+	}
+	return a.policies["default"]
+}
+
+func (a *originAgents) claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error) {
+	var picked recurrent.Picked
+	err := a.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		picked, err = recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}.Pick(ctx, tx, now, n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(picked.Policies) > 1 {
+		rand.Shuffle(len(picked.Origins), func(i, j int) {
+			picked.Origins[i], picked.Origins[j] = picked.Origins[j], picked.Origins[i]
+		})
+	}
+	visits := make([]visit, len(picked.Origins))
+	for i, o := range picked.Origins {
+		visits[i] = visit{scheduler.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New()}
+	}
+	return visits, nil
+}
+
+func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
+	for _, p := range a.policiesOf(visitType) {
+		if p.Filter.Policy == scheduler.Pools {
+			p.Filter.Policy = scheduler.OldestScheduledFirst // any of those it stands for
+		}
+		if !sql.KnownToCandidates(p.Filter) {
+			return time.Time{}, false, nil
+		}
+	}
+	for more := true; more; {
+		kept, err := a.store.KeepCandidates(ctx)
+		if err != nil {
+			return time.Time{}, false, err
+		}
+		more = kept.More
+	}
+	next, known, err := a.store.NextDue(ctx, visitType, now)
+	if !next.IsZero() {
+		next = next.Add(time.Microsecond) // an origin may be visited after it is due
+	}
+	return next, known, err
+}
+
+func (a *originAgents) began(visit, time.Time) { a.hear() }
+
+func (a *originAgents) ended(v visit, began time.Time, l load, _ bool, now time.Time) {
+	jv := journal.Visit{OriginKey: v.OriginKey, Date: now, Status: scheduler.VisitSuccessful, Snapshot: l.snapshot}
+	if l.snapshot == nil {
+		jv.Status = scheduler.VisitFailed
+	}
+	a.heard = append(a.heard, jv)
+	a.hear()
+}
+
+// hear counts a status.
+func (a *originAgents) hear() {
+	if a.statuses++; a.statuses == journalBatch {
+		a.statuses, a.whole = 0, len(a.heard)
+	}
+}
+
+func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 }
+
+func (a *originAgents) settle(ctx context.Context) (bool, error) {
+	if a.whole == 0 {
+		return false, nil
+	}
+	if _, err := (journal.Rules{}).Write(ctx, a.visits, a.heard[:a.whole]); err != nil {
+		return false, err
+	}
+	a.heard, a.whole = slices.Clone(a.heard[a.whole:]), 0
+	return true, nil
+}
+
+// journalStore is the store of the journal's rules, which tells what they disable.
+type journalStore struct {
+	*sql.Store
+	disabled func(urls []string)
+}
+
+func (s journalStore) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error {
+	return s.Store.UpdateVisitStats(ctx, keys, func(known sql.KnownVisits) sql.VisitChanges {
+		changes := change(known)
+		s.disabled(changes.DisabledURLs)
+		return changes
+	})
+}
