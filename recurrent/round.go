@@ -59,10 +59,13 @@ func tooFull(free int, limit *int64) bool {
 // claim picks up to free origins and writes their messages to the outbox.
 func (r *round) claim(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, free int) (int, error) {
 	picked, err := r.picker().Pick(ctx, tx, r.now(), free)
-	if err != nil || len(picked.Origins) == 0 {
+	if err != nil {
 		return 0, err
 	}
 	r.count(picked)
+	if len(picked.Origins) == 0 {
+		return 0, nil
+	}
 	mix(picked.Origins)
 	return len(picked.Origins), dispatch.EnqueueVisits(ctx, tx, tt.BackendName, tt.BackendName, picked.Origins)
 }

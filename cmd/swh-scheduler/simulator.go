@@ -69,7 +69,7 @@ type simulatorOptions struct {
 	kind, policy string
 	runtime      float64
 	plots        bool
-	csv          string
+	csv, html    string
 	workers      int
 	origins      int
 	visitTypes   []string
@@ -111,12 +111,22 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 	flags.Float64VarP(&o.runtime, "runtime", "t", 0, "simulated runtime, in `SECONDS` (default: for ever)")
 	pairP(flags, &o.plots, "plots", "P", "no-plots", "show results as plots", "show no plots (default)")
 	flags.StringVarP(&o.csv, "csv", "o", "", "export results in a CSV `FILE`")
+	flags.StringVar(&o.html, "html", "", "write the report, with plots, to a page, `FILE`")
 	flags.IntVar(&o.workers, "workers", simulator.DefaultWorkers, "`number` of workers of each visit type")
 	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
 	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
 	outputFlag(flags, &o.output)
 	peerName(flags, "plots", "showplots")
 	peerName(flags, "csv", "csvfile")
+}
+
+// settings are the options that matter to what comes out, for the page.
+func (o *simulatorOptions) settings() []simulator.Setting {
+	settings := []simulator.Setting{{Name: "Scheduler", Value: o.kind}}
+	if simulator.Kind(o.kind) == simulator.OriginScheduler {
+		settings = append(settings, simulator.Setting{Name: "Policy", Value: o.policy})
+	}
+	return append(settings, simulator.Setting{Name: "Workers of a visit type", Value: pytext.Thousands(o.workers)})
 }
 
 // simulate runs a simulation and reports.
@@ -131,7 +141,14 @@ func (a *app) simulate(cmd *cobra.Command, o simulatorOptions) error {
 	if o.origins < 0 {
 		return usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
 	}
+	if math.IsNaN(o.runtime) {
+		return usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
+	}
 	csv, err := openResult(cmd, "--csv' / '-o", o.csv)
+	if err != nil {
+		return err
+	}
+	html, err := openResult(cmd, "--html", o.html)
 	if err != nil {
 		return err
 	}
@@ -153,7 +170,8 @@ func (a *app) simulate(cmd *cobra.Command, o simulatorOptions) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(a.printReport(report, o), csv.write(a.stdout, report.WriteCSV))
+		return errors.Join(a.printReport(report, o), csv.write(a.stdout, report.WriteCSV),
+			html.write(a.stdout, func(w io.Writer) error { return report.WriteHTML(w, o.settings()) }))
 	})
 }
 

@@ -22,11 +22,11 @@ func TestSimulator(t *testing.T) {
 	if got := value(t, dsn, "select format('%s %s', (select count(*) from listed_origins), (select count(*) from task))"); got != "1234 1234" {
 		t.Errorf("%s origins and tasks", got)
 	}
-	csv := filepath.Join(t.TempDir(), "x.csv")
+	csv, page := filepath.Join(t.TempDir(), "x.csv"), filepath.Join(t.TempDir(), "x.html")
 	if err := os.WriteFile(csv, []byte(strings.Repeat("what was there before\n", 1000)), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	r = ours(t, "-d", dsn, "simulator", "run", "-s", "task_scheduler", "-t", "7200", "-P", "-o", csv)
+	r = ours(t, "-d", dsn, "simulator", "run", "-s", "task_scheduler", "-t", "7200", "-P", "-o", csv, "--html", page)
 	for _, want := range []string{
 		`^total simulated time: 2:00:00\nTotal visits: \d+\nUneventful visits: \d+\nEventful visits: \d+\nVery long running tasks: \d+\nVisit time histogram for eventful visits:\n`,
 		`█ \d+\n`, `\nMetrics over time:\n`, `\+ Known origins`,
@@ -38,6 +38,9 @@ func TestSimulator(t *testing.T) {
 	got, err := os.ReadFile(csv)
 	if want := regexp.MustCompile(`^timestamp,known_origins,enabled_origins,never_visited_origins,origins_with_pending_changes\r\n(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00:00,1234,1234,1234,0\r\n){3}$`); err != nil || !want.Match(got) {
 		t.Errorf("CSV: %s, %v", got, err)
+	}
+	if got, err := os.ReadFile(page); err != nil || !strings.Contains(string(got), "<td>task_scheduler</td>") || strings.Count(string(got), "</svg>") != 3 {
+		t.Errorf("page: %s, %v", got, err)
 	}
 }
 
@@ -70,6 +73,7 @@ func TestSimulatorMistakes(t *testing.T) {
 		"--workers 0":       "Invalid value for '--workers': 0 is not 1 or more.",
 		"--origins -1":      "Invalid value for '--origins': -1 is negative.",
 		"-t soon":           "Invalid value for '--runtime' / '-t': 'soon' is not a valid float.",
+		"-t nan":            "Invalid value for '--runtime' / '-t': it is no number of seconds.",
 		"-t 1 --csv /no/x":  "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
 	} {
 		r := ours(t, append([]string{"-d", dsn, "simulator", "run"}, strings.Fields(args)...)...)

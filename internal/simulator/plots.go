@@ -10,7 +10,7 @@ import (
 
 const (
 	plotWidth, plotHeight = 80, 20
-	histogramBins         = 10
+	textBins              = 10
 )
 
 // series are the plotted figures over time, in order.
@@ -19,10 +19,11 @@ var series = []struct {
 	of    func(Measurement) int
 	char  string
 	color asciigraph.AnsiColor
+	web   string // the same colour in a page
 }{
-	{"Known origins", func(m Measurement) int { return m.Known }, "+", asciigraph.Blue},
-	{"Origins never visited", func(m Measurement) int { return m.NeverVisited }, "o", asciigraph.Red},
-	{"Visits over time", func(m Measurement) int { return m.Visits }, "*", asciigraph.Green},
+	{"Known origins", func(m Measurement) int { return m.Known }, "+", asciigraph.Blue, "#2166ac"},
+	{"Origins never visited", func(m Measurement) int { return m.NeverVisited }, "o", asciigraph.Red, "#b2182b"},
+	{"Visits over time", func(m Measurement) int { return m.Visits }, "*", asciigraph.Green, "#1b7837"},
 }
 
 // Plots are the peer's two plots for a terminal: the run times of eventful visits,
@@ -37,8 +38,9 @@ type bin struct {
 	count     int
 }
 
-// histogram counts the run times of eventful visits up to an hour.
-func (r *Report) histogram() []bin {
+// histogram counts the run times of eventful visits up to an hour, in n bins; none
+// if there are none.
+func (r *Report) histogram(n int) []bin {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, t := range r.Eventful {
 		if t <= longRunTime {
@@ -51,14 +53,14 @@ func (r *Report) histogram() []bin {
 	if low == high {
 		low, high = low-0.5, high+0.5
 	}
-	bins := make([]bin, histogramBins)
-	width := (high - low) / histogramBins
+	bins := make([]bin, n)
+	width := (high - low) / float64(n)
 	for i := range bins {
 		bins[i].low, bins[i].high = low+float64(i)*width, low+float64(i+1)*width
 	}
 	for _, t := range r.Eventful {
 		if t <= longRunTime {
-			bins[min(int((t-low)/width), histogramBins-1)].count++
+			bins[min(int((t-low)/width), n-1)].count++
 		}
 	}
 	return bins
@@ -66,7 +68,7 @@ func (r *Report) histogram() []bin {
 
 func (r *Report) histogramText() string {
 	most := 1
-	bins := r.histogram()
+	bins := r.histogram(textBins)
 	for _, b := range bins {
 		most = max(most, b.count)
 	}
