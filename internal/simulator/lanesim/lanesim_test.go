@@ -1,0 +1,165 @@
+package lanesim
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/scheduler"
+)
+
+func lane(name string, limit time.Duration, slots, least, most int) scheduler.Lane {
+	return scheduler.Lane{Name: name, SoftTimeLimit: limit, Slots: slots, MinSlots: least, MaxSlots: most}
+}
+
+// The design's worked example: two lanes of one slot, of a minute and of fifteen,
+// and four jobs that none is known of.
+func TestWorkedExample(t *testing.T) {
+	t.Parallel()
+	jobs := []Job{
+		{Runtime: 10 * time.Second, Lister: "fast1"}, {Runtime: 10 * time.Minute, Lister: "slow1"},
+		{Runtime: 10 * time.Minute, Lister: "slow2"}, {Runtime: 10 * time.Second, Lister: "fast2"},
+	}
+	lanes := []scheduler.Lane{lane("express", time.Minute, 1, 1, 1), lane("slow", 15*time.Minute, 1, 1, 1)}
+	done, err := Run(t.Context(), jobs, lanes, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range done {
+		got = append(got, d.Lister+" "+d.End.String())
+	}
+	want := []string{"fast1 10s", "fast2 1m10s", "slow2 10m10s", "slow1 20m10s"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if d := done[3]; d.TimedOut != 1 || d.First != 0 || d.Wait != 10*time.Minute+10*time.Second {
+		t.Errorf("slow1: %+v", d)
+	}
+}
+
+// With the runtimes of the peer's model and as many workers, nine tenths busy, the
+// shorter half of visits wait a tenth of the time at most, and the slowest tenth
+// half as long again at most: whether work arrives one by one, when half of it
+// doesn't wait at all, or as claims bring it.
+func TestLanesShortenWaits(t *testing.T) {
+	t.Parallel()
+	const workers = 48
+	lanes := []scheduler.Lane{lane("express", time.Minute, 4, 1, 8), lane("slow", 4*time.Hour, 44, 1, 47)}
+	for name, batch := range map[string]int{"one by one": 1, "in batches": 200} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			jobs := ModelArrivals(24*time.Hour, Load{workers, 0.9, batch, 14 * 24 * time.Hour}, rand.New(rand.NewPCG(1, 2)))
+			c := compare(t, jobs, lanes, workers)
+			t.Log("\n" + c.Text(false))
+			with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
+			quick, slow := 0, 2
+			if 10*with[quick].Median > without[quick].Median || 10*with[quick].P95 > without[quick].P95 {
+				t.Errorf("%s: %+v, without lanes %+v", Classes[quick].Name, with[quick], without[quick])
+			}
+			if batch > 1 && with[slow].Median > without[slow].Median*3/2 || with[slow].P95 > without[slow].P95*3/2 {
+				t.Errorf("%s: %+v, without lanes %+v", Classes[slow].Name, with[slow], without[slow])
+			}
+		})
+	}
+}
+
+func compare(t *testing.T, jobs []Job, lanes []scheduler.Lane, workers int) Comparison {
+	t.Helper()
+	c, err := Compare(t.Context(), jobs, lanes, workers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Every job is done once, none sooner than it can be, and no more work is done than
+// there are workers.
+func TestRunDoesEverythingOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		job := rapid.Custom(func(t *rapid.T) Job {
+			return Job{
+				Arrival: time.Duration(rapid.IntRange(0, 1000).Draw(t, "arrival")) * time.Second,
+				Runtime: time.Duration(rapid.IntRange(0, 500).Draw(t, "runtime")) * time.Second,
+				Origin:  rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "origin"),
+			}
+		})
+		jobs := rapid.SliceOfN(job, 0, 60).Draw(t, "jobs")
+		workers := rapid.IntRange(2, 10).Draw(t, "workers")
+		lanes := []scheduler.Lane{
+			lane("express", 20*time.Second, rapid.IntRange(1, 30).Draw(t, "express"), 1, 30),
+			lane("slow", 200*time.Second, rapid.IntRange(1, 30).Draw(t, "slow"), 1, 30),
+		}
+		done, err := Run(context.Background(), jobs, lanes, workers)
+		if err != nil || len(done) != len(jobs) {
+			t.Fatalf("%d of %d jobs done, %v", len(done), len(jobs), err)
+		}
+		var starts, ends []time.Duration
+		for _, d := range done {
+			if d.Wait < 0 || d.Failed != (d.TimedOut > 0 && d.Runtime == 200*time.Second) && d.Runtime != 200*time.Second {
+				t.Fatalf("%+v", d)
+			}
+			starts, ends = append(starts, d.End-d.Runtime), append(ends, d.End)
+		}
+		slices.Sort(starts)
+		slices.Sort(ends)
+		for i := range starts {
+			over, _ := slices.BinarySearchFunc(ends, starts[i], func(e, s time.Duration) int {
+				if e <= s {
+					return -1
+				}
+				return 1
+			})
+			if busy := i + 1 - over; busy > workers {
+				t.Fatalf("%d of %d workers are busy at %s", busy, workers, starts[i])
+			}
+		}
+	})
+}
+
+func TestReadRuntimes(t *testing.T) {
+	t.Parallel()
+	got, err := ReadRuntimes(strings.NewReader("origin,runtime,lister\na,1.5,gitea\nb, 20,\n"))
+	if diff := cmp.Diff([]Seen{{1.5, "a", "gitea"}, {20, "b", ""}}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for text, want := range map[string]string{
+		"":                        "the file is empty; expected a header with a column runtime",
+		"a,b\n1,2\n":              "line 1: no column runtime among a, b",
+		"runtime\n":               "the file has no runtimes",
+		"runtime\n1\nx\n":         "line 3: runtime must be a number of seconds between 0 and 31622400",
+		"runtime\n-1\n":           "line 2: runtime must be a number of seconds between 0 and 31622400",
+		"runtime\nNaN\n":          "line 2: runtime must be a number of seconds between 0 and 31622400",
+		"runtime,origin\n1,a,b\n": "record on line 2: wrong number of fields",
+	} {
+		if _, err := ReadRuntimes(strings.NewReader(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Seen runtimes come back at the rate that keeps workers as busy as asked.
+func TestArrivalsKeepWorkersBusy(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	for name, jobs := range map[string][]Job{
+		"seen":  Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, random),
+		"model": ModelArrivals(24*time.Hour, Load{10, 0.9, 1, 100 * 24 * time.Hour}, random),
+	} {
+		var work time.Duration
+		for _, j := range jobs {
+			work += j.Runtime
+		}
+		last := jobs[len(jobs)-1].Arrival
+		if busy := work.Seconds() / last.Seconds() / 10; busy < 0.8 || busy > 1 {
+			t.Errorf("%s: busy for %.2f of the time, want 0.9", name, busy)
+		}
+	}
+}

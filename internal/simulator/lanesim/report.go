@@ -1,0 +1,197 @@
+package lanesim
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/guptarohit/asciigraph"
+)
+
+// Class is a part of the jobs by their runtimes, the shortest first: from Low of
+// them on and below High.
+type Class struct {
+	Name      string
+	Low, High float64
+}
+
+// Classes are the parts that are reported.
+var Classes = []Class{
+	{"shortest half", 0, 0.5}, {"next 40 %", 0.5, 0.9}, {"slowest tenth", 0.9, 1}, {"all", 0, 1},
+}
+
+// Waits are the waits of a class.
+type Waits struct {
+	Class
+	Jobs        int
+	Shortest    time.Duration // the runtimes of the class
+	Longest     time.Duration
+	Median, P95 time.Duration
+}
+
+// WaitsOf are the waits of some classes of jobs.
+func WaitsOf(done []Done, classes []Class) []Waits {
+	sorted := slices.Clone(done)
+	slices.SortStableFunc(sorted, func(a, b Done) int { return int(sign(a.Runtime - b.Runtime)) })
+	all := make([]Waits, len(classes))
+	for i, c := range classes {
+		part := sorted[int(c.Low*float64(len(sorted))):int(c.High*float64(len(sorted)))]
+		all[i] = Waits{Class: c, Jobs: len(part)}
+		if len(part) == 0 {
+			continue
+		}
+		waits := make([]time.Duration, len(part))
+		for j, d := range part {
+			waits[j] = d.Wait
+		}
+		slices.Sort(waits)
+		all[i].Shortest, all[i].Longest = part[0].Runtime, part[len(part)-1].Runtime
+		all[i].Median, all[i].P95 = waits[len(waits)/2], waits[len(waits)*95/100]
+	}
+	return all
+}
+
+func sign(d time.Duration) time.Duration {
+	switch {
+	case d < 0:
+		return -1
+	case d > 0:
+		return 1
+	}
+	return 0
+}
+
+// Comparison is how the same work did with lanes and without.
+type Comparison struct {
+	With, Without []Done
+	Limits        []time.Duration
+}
+
+// Totals are the numbers of what went wrong with lanes.
+type Totals struct {
+	Jobs            int
+	Failed          int           // over in the last lane
+	SlowSentExpress int           // over at their first try, and not in the last lane
+	QuickSentSlow   int           // begun in a lane whose limit before they would have kept, by prediction or for want of a slot
+	Wasted          time.Duration // spent on tries that were over and went on
+	Work            time.Duration // spent on jobs
+}
+
+// Totals counts.
+func (c Comparison) Totals() Totals {
+	t := Totals{Jobs: len(c.With)}
+	for _, d := range c.With {
+		t.Work += d.Runtime
+		if d.Failed {
+			t.Failed++
+		}
+		moves := d.TimedOut
+		if d.Failed {
+			moves--
+		}
+		if moves > 0 {
+			t.SlowSentExpress++
+		}
+		if d.First > 0 && d.Runtime <= c.Limits[d.First-1] {
+			t.QuickSentSlow++
+		}
+		for lane := d.First; moves > 0; moves-- {
+			t.Wasted += c.Limits[lane]
+			lane++
+		}
+	}
+	return t
+}
+
+// Text is the comparison for a terminal.
+func (c Comparison) Text(colored bool) string {
+	var b strings.Builder
+	t := c.Totals()
+	fmt.Fprintf(&b, "Jobs: %d\nQuick sent slow: %d\nSlow sent express: %d\nFailed, over in the last lane: %d\nWork done twice: %.1f %%\n\n",
+		t.Jobs, t.QuickSentSlow, t.SlowSentExpress, t.Failed, 100*t.Wasted.Seconds()/max(1, t.Work.Seconds()))
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOBS\tRUNTIMES\tMEDIAN WAIT\tWITH LANES\tRATIO\tP95 WAIT\tWITH LANES\tRATIO")
+	with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
+	for i, one := range without {
+		two := with[i]
+		fmt.Fprintf(w, "%s\t%s to %s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, short(one.Shortest), short(one.Longest),
+			short(one.Median), short(two.Median), ratio(one.Median, two.Median), short(one.P95), short(two.P95), ratio(one.P95, two.P95))
+	}
+	w.Flush()
+	b.WriteString("\n" + c.plot(colored) + "\n")
+	return b.String()
+}
+
+// short is a duration to three digits or so.
+func short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Minute:
+		return d.Round(time.Minute).String()
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// ratio is how much less b is than a.
+func ratio(a, b time.Duration) string {
+	if a == b {
+		return "1"
+	}
+	if b <= 0 {
+		return "∞"
+	}
+	return strconv.FormatFloat(a.Seconds()/b.Seconds(), 'g', 3, 64)
+}
+
+// percentiles are the classes of the plot and the CSV file.
+func percentiles() []Class {
+	const parts = 20
+	classes := make([]Class, parts)
+	for i := range classes {
+		classes[i] = Class{Low: float64(i) / parts, High: float64(i+1) / parts}
+	}
+	return classes
+}
+
+// plot shows the 95th percentile of waits by how slow jobs are, on a scale of
+// powers of ten.
+func (c Comparison) plot(colored bool) string {
+	curve := func(done []Done) []float64 {
+		var points []float64
+		for _, w := range WaitsOf(done, percentiles()) {
+			points = append(points, math.Log10(1+w.P95.Seconds()))
+		}
+		return points
+	}
+	colors := []asciigraph.AnsiColor{asciigraph.Default, asciigraph.Default}
+	if colored {
+		colors = []asciigraph.AnsiColor{asciigraph.Red, asciigraph.Green}
+	}
+	return asciigraph.PlotMany([][]float64{curve(c.Without), curve(c.With)}, asciigraph.Width(80), asciigraph.Height(16), asciigraph.Precision(1),
+		asciigraph.XAxisRange(0, 100), asciigraph.XAxisTickCount(5),
+		asciigraph.SeriesColors(colors...), asciigraph.SeriesChars(asciigraph.CreateCharSet("*"), asciigraph.CreateCharSet("o")),
+		asciigraph.Caption("p95 wait, log10 of 1 + seconds, by percentile of runtime, shortest first: * without lanes, o with"))
+}
+
+// WriteCSV writes the waits by twentieths of the jobs, shortest first, in seconds.
+func (c Comparison) WriteCSV(w io.Writer) error {
+	file := csv.NewWriter(w)
+	rows := [][]string{{"percentile", "longest_runtime", "jobs", "median_wait", "p95_wait", "median_wait_with_lanes", "p95_wait_with_lanes"}}
+	with, without := WaitsOf(c.With, percentiles()), WaitsOf(c.Without, percentiles())
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	for i, one := range without {
+		two := with[i]
+		rows = append(rows, []string{
+			number(math.Round(100 * one.High)), number(one.Longest.Seconds()), strconv.Itoa(one.Jobs),
+			number(one.Median.Seconds()), number(one.P95.Seconds()), number(two.Median.Seconds()), number(two.P95.Seconds()),
+		})
+	}
+	return file.WriteAll(rows)
+}

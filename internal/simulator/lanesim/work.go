@@ -1,0 +1,157 @@
+package lanesim
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Job is a piece of work.
+type Job struct {
+	Arrival time.Duration // since the start
+	Runtime time.Duration // what it takes, if nobody ends it
+	Origin  string        // by which its last times are remembered; "" is none
+	Lister  string
+	Behind  float64 // seconds of news; 0 where not known
+}
+
+// Load says how much work there is for how long.
+type Load struct {
+	Workers  int
+	Busy     float64 // the part of their time that workers are busy; below 1
+	Batch    int     // how many jobs arrive together, as claims bring them; 1 is each by itself
+	Duration time.Duration
+}
+
+// arrivals calls arrive with the times, in seconds, at which jobs arrive of which one
+// takes a mean time.
+func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64)) {
+	gap := mean / (l.Busy * float64(l.Workers)) * float64(l.Batch)
+	for at := random.ExpFloat64() * gap; at < l.Duration.Seconds(); at += random.ExpFloat64() * gap {
+		for range l.Batch {
+			arrive(at)
+		}
+	}
+}
+
+// Arrivals makes jobs whose runtimes are drawn from seen ones.
+func Arrivals(seen []Seen, load Load, random *rand.Rand) []Job {
+	total := 0.0
+	for _, s := range seen {
+		total += s.Seconds
+	}
+	var jobs []Job
+	load.arrivals(total/float64(len(seen)), random, func(at float64) {
+		s := seen[random.IntN(len(seen))]
+		jobs = append(jobs, Job{Arrival: seconds(at), Runtime: seconds(s.Seconds), Origin: s.Origin, Lister: s.Lister})
+	})
+	return jobs
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Seen is how long a piece of work took once.
+type Seen struct {
+	Seconds        float64
+	Origin, Lister string
+}
+
+// maxRuntime bounds what a file may say: a year.
+const maxRuntime = 366 * 24 * 3600
+
+// ReadRuntimes reads a CSV file with a header: a column runtime, in seconds, and
+// perhaps origin and lister, by which the next time is predicted. Its errors name
+// the line.
+func ReadRuntimes(r io.Reader) ([]Seen, error) {
+	file := csv.NewReader(r)
+	header, err := file.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty; expected a header with a column runtime")
+	}
+	if err != nil {
+		return nil, err
+	}
+	column := func(name string) int {
+		return slices.IndexFunc(header, func(h string) bool { return strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")) == name })
+	}
+	runtime, origin, lister := column("runtime"), column("origin"), column("lister")
+	if runtime < 0 {
+		return nil, fmt.Errorf("line 1: no column runtime among %s", strings.Join(header, ", "))
+	}
+	var seen []Seen
+	for {
+		row, err := file.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err // has the line
+		}
+		line, _ := file.FieldPos(runtime)
+		s, err := strconv.ParseFloat(strings.TrimSpace(row[runtime]), 64)
+		if err != nil || !(s >= 0 && s <= maxRuntime) {
+			return nil, fmt.Errorf("line %d: runtime must be a number of seconds between 0 and %d", line, maxRuntime)
+		}
+		one := Seen{Seconds: s}
+		if origin >= 0 {
+			one.Origin = row[origin]
+		}
+		if lister >= 0 {
+			one.Lister = row[lister]
+		}
+		seen = append(seen, one)
+	}
+	if len(seen) == 0 {
+		return nil, errors.New("the file has no runtimes")
+	}
+	return seen, nil
+}
+
+// The peer's model of origins.
+const (
+	leastRuntime    = 0.5
+	perCommit       = 0.1
+	mostRuntime     = 7200
+	longestInterval = 10 * 365 * 24 * 3600
+)
+
+// modelRuntime is how long a visit takes of an origin with a commit each interval
+// seconds, behind by as many seconds.
+func modelRuntime(interval, behind float64) float64 {
+	return min(mostRuntime, leastRuntime+perCommit*math.Floor(behind/interval))
+}
+
+// ModelArrivals makes jobs by the peer's model: visits of origins that each come
+// about once in the time between, the first ones as if that had gone on for long.
+func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
+	interval := func() float64 { return math.Pow(longestInterval, random.Float64()) }
+	mean, draws := 0.0, 200_000
+	for range draws {
+		// The time between visits is exponential, as each comes at random.
+		mean += modelRuntime(interval(), random.ExpFloat64()*between.Seconds()) / float64(draws)
+	}
+	origins := int(between.Seconds() * load.Busy * float64(load.Workers) / mean)
+	intervals := make([]float64, max(1, origins))
+	last := make([]float64, len(intervals))
+	for i := range intervals {
+		intervals[i], last[i] = interval(), -random.ExpFloat64()*between.Seconds()
+	}
+	var jobs []Job
+	load.arrivals(mean, random, func(at float64) {
+		i := random.IntN(len(intervals))
+		behind := at - last[i]
+		last[i] = at
+		jobs = append(jobs, Job{
+			Arrival: seconds(at), Runtime: seconds(modelRuntime(intervals[i], behind)),
+			Origin: strconv.Itoa(i), Behind: behind,
+		})
+	})
+	return jobs
+}
