@@ -74,6 +74,7 @@ type simulatorOptions struct {
 	origins      int
 	visitTypes   []string
 	output       string
+	lanes        laneOptions
 }
 
 func newSimulatorRun(a *app) *cobra.Command {
@@ -90,8 +91,12 @@ By default, the simulation runs forever. You can cap the simulated runtime with
 'task_scheduler' is the "classic" task-based scheduler; 'origin_scheduler' is the
 origin-visit-aware one, which uses --policy to decide which origins to schedule
 first. The policy 'configured' stands for those of the key scheduling_policy, as
-schedule-recurrent has them.`,
+schedule-recurrent has them.
+
+With --lanes, no scheduler is simulated and no database is used: the waits of work
+are compared with those lanes and without, for 14 days or as --runtime says.`,
 		Example: `  swh-scheduler simulator run --origins 20000 --runtime 604800 --plots
+  swh-scheduler simulator run --lanes scheduler.yml --runtimes seen.csv --workers 100 --plots
   swh-scheduler simulator run --policy pools --workers 200 --runtime 86400 --html pools.html`,
 		Args:                  arguments(false, false),
 		DisableFlagsInUseLine: true,
@@ -115,6 +120,7 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.workers, "workers", simulator.DefaultWorkers, "`number` of workers of each visit type")
 	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
 	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
+	o.lanes.flags(flags)
 	outputFlag(flags, &o.output)
 	peerName(flags, "plots", "showplots")
 	peerName(flags, "csv", "csvfile")
@@ -131,6 +137,9 @@ func (o *simulatorOptions) settings() []simulator.Setting {
 
 // simulate runs a simulation and reports.
 func (a *app) simulate(cmd *cobra.Command, o simulatorOptions) error {
+	if o.lanes.file != "" {
+		return a.simulateLanes(cmd, o)
+	}
 	policies, err := a.simulatedPolicies(cmd, o.policy)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func TestLanesShortenWaits(t *testing.T) {
 			t.Parallel()
 			jobs := ModelArrivals(24*time.Hour, Load{workers, 0.9, batch, 14 * 24 * time.Hour}, rand.New(rand.NewPCG(1, 2)))
 			c := compare(t, jobs, lanes, workers)
-			t.Log("\n" + c.Text(false))
+			t.Log("\n" + c.Text(true, false))
 			with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
 			quick, slow := 0, 2
 			if 10*with[quick].Median > without[quick].Median || 10*with[quick].P95 > without[quick].P95 {

@@ -109,8 +109,26 @@ func (c Comparison) Totals() Totals {
 	return t
 }
 
+// Summary is the comparison for programs; times are in seconds.
+func (c Comparison) Summary() map[string]any {
+	t := c.Totals()
+	var classes []map[string]any
+	with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
+	for i, one := range without {
+		classes = append(classes, map[string]any{
+			"jobs": one.Name, "shortest_runtime": one.Shortest.Seconds(), "longest_runtime": one.Longest.Seconds(),
+			"median_wait": one.Median.Seconds(), "p95_wait": one.P95.Seconds(),
+			"median_wait_with_lanes": with[i].Median.Seconds(), "p95_wait_with_lanes": with[i].P95.Seconds(),
+		})
+	}
+	return map[string]any{
+		"jobs": t.Jobs, "quick_sent_slow": t.QuickSentSlow, "slow_sent_express": t.SlowSentExpress, "failed": t.Failed,
+		"work": t.Work.Seconds(), "work_done_twice": t.Wasted.Seconds(), "classes": classes,
+	}
+}
+
 // Text is the comparison for a terminal.
-func (c Comparison) Text(colored bool) string {
+func (c Comparison) Text(plots, colored bool) string {
 	var b strings.Builder
 	t := c.Totals()
 	fmt.Fprintf(&b, "Jobs: %d\nQuick sent slow: %d\nSlow sent express: %d\nFailed, over in the last lane: %d\nWork done twice: %.1f %%\n\n",
@@ -124,7 +142,9 @@ func (c Comparison) Text(colored bool) string {
 			short(one.Median), short(two.Median), ratio(one.Median, two.Median), short(one.P95), short(two.P95), ratio(one.P95, two.P95))
 	}
 	w.Flush()
-	b.WriteString("\n" + c.plot(colored) + "\n")
+	if plots {
+		b.WriteString("\n" + c.plot(colored) + "\n")
+	}
 	return b.String()
 }
 
