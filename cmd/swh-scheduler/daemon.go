@@ -41,7 +41,7 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 		return err
 	}
 	defer stop()
-	if a.tracer, err = tracing.New(ctx, "swh-scheduler "+cmd.Name(), version()); err != nil {
+	if a.tracer, err = tracing.New(ctx, "swh-scheduler "+cmd.Name(), version(), a.log); err != nil {
 		return err
 	}
 	defer a.closeTracer(ctx)

@@ -22,9 +22,15 @@ type watched struct {
 
 func startWatched(t *testing.T, args ...string) *watched {
 	t.Helper()
-	p := start(t, append([]string{"--metrics-addr", "127.0.0.1:0"}, args...)...)
+	return startWatchedWith(t, nil, args...)
+}
+
+// startWatchedWith starts a daemon with more in its environment.
+func startWatchedWith(t *testing.T, more []string, args ...string) *watched {
+	t.Helper()
+	p := startWith(t, more, append([]string{"--metrics-addr", "127.0.0.1:0"}, args...)...)
 	p.logs(t, "serving metrics")
-	address := regexp.MustCompile(`serving metrics" address=(\S+)`).FindStringSubmatch(p.log())
+	address := regexp.MustCompile(`serving metrics"\W+address\W+([\d.:]+)`).FindStringSubmatch(p.log())
 	if address == nil {
 		t.Fatalf("no address in the log:\n%s", p.log())
 	}

@@ -3,6 +3,7 @@ package testenv
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,6 +37,25 @@ func RabbitMQ(t testing.TB) Broker {
 		`{"configure": ".*", "write": ".*", "read": ".*"}`)
 	server.Vhost = vhost
 	return Broker{URL: server.String(), ManagementURL: endpoint(t, managementVar)}
+}
+
+// User makes a user who may do everything in the virtual host and ask the
+// management API, and who is deleted when the test ends.
+func (b Broker) User(t testing.TB, password string) (name string) {
+	t.Helper()
+	server, err := amqp.ParseURI(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name = randomName("user")
+	body, err := json.Marshal(map[string]string{"password": password, "tags": "monitoring"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manage(t, http.MethodPut, "api/users/"+name, string(body))
+	t.Cleanup(func() { manage(t, http.MethodDelete, "api/users/"+name, "") })
+	manage(t, http.MethodPut, "api/permissions/"+server.Vhost+"/"+name, `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	return name
 }
 
 // manage calls the management API and fails the test unless it succeeds.

@@ -18,6 +18,12 @@
 //
 // OTEL_TRACES_SAMPLER=traceidratio decides by the trace's id alone, so all
 // processes decide alike.
+//
+// # Failure
+//
+// Spans that the collector does not take are dropped: nothing waits for it. What the
+// libraries have to say goes to the daemon's log, without what they quote of the
+// environment, where passwords and tokens are.
 package tracing
 
 import (
@@ -25,15 +31,20 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"swh-scheduler/internal/daemon"
 )
 
 // Tracer makes the spans of one daemon. The nil value makes none.
@@ -43,13 +54,16 @@ type Tracer struct {
 }
 
 // New makes a Tracer, or nil if the environment names no place for traces. service
-// is its name there unless OTEL_SERVICE_NAME is set. Nothing is connected yet.
-func New(ctx context.Context, service, version string) (*Tracer, error) {
+// is its name there unless OTEL_SERVICE_NAME is set. Nothing is connected yet. OpenTelemetry
+// has one log for a process: that is log from here on.
+func New(ctx context.Context, service, version string, log *slog.Logger) (*Tracer, error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" ||
 		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return nil, nil
 	}
-	exporter, err := otlptracehttp.New(ctx)
+	otel.SetLogger(logr.New(complaints{log}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not as they should be", "error", err) }))
+	client, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
@@ -59,7 +73,7 @@ func New(ctx context.Context, service, version string) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter{client, daemon.NewService(log, "the collector of traces")}), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
 	return &Tracer{provider: provider, tracer: provider.Tracer("swh-scheduler")}, nil
 }
 
