@@ -1,0 +1,464 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// laneRoom is a scheduler of loaders with an express and a slow lane, on real
+// services, with real workers.
+type laneRoom struct {
+	t      *testing.T
+	dsn    string
+	pool   *pgxpool.Pool
+	broker testenv.Broker
+	topic  string
+	config string
+	tries  string // file to which workers write what they begin
+}
+
+const (
+	laneGit = "swh.test.lanes.Git" // has a second in the express lane and ten in the slow one
+	laneHg  = "swh.test.lanes.Hg"  // has minutes
+)
+
+func newLaneRoom(t *testing.T) *laneRoom {
+	t.Helper()
+	section := journalSection(t, "")
+	_, rest, _ := strings.Cut(section, "prefix: ")
+	prefix, _, _ := strings.Cut(rest, "\n")
+	r := &laneRoom{
+		t: t, dsn: testenv.Database(t), broker: testenv.RabbitMQ(t), topic: prefix + ".origin_visit_status",
+		tries: filepath.Join(t.TempDir(), "tries"),
+	}
+	r.config = configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+queue_full_backoff: 0.1
+no_origins_scheduled_backoff: 0.5
+scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
+lanes:
+  load-git:
+  - {name: express, queue: "express:{backend_name}", time_limit: 1 s, slots: 60}
+  - {name: slow, time_limit: 10 s, slots: 30}
+  load-hg:
+  - {name: express, queue: "express:{backend_name}", time_limit: 5 min, slots: 1}
+  - {name: slow, time_limit: 15 min, slots: 1}
+`, r.dsn, r.broker.URL, r.broker.ManagementURL)+section)
+	pool, err := pgxpool.New(t.Context(), r.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	r.pool = pool
+	r.exec(`insert into task_type (type, description, backend_name, max_queue_length, num_retries, retry_delay) values
+			('load-git', '', $1, 100, 2, '1 day'), ('load-hg', '', $2, 100, 2, '1 day')`, laneGit, laneHg)
+	r.exec(`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', '', '{}', now())`)
+	return r
+}
+
+func (r *laneRoom) exec(statement string, args ...any) {
+	r.t.Helper()
+	if _, err := r.pool.Exec(r.t.Context(), statement, args...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *laneRoom) count(from string, args ...any) (n int) {
+	r.t.Helper()
+	if err := r.pool.QueryRow(r.t.Context(), "select count(*) from "+from, args...).Scan(&n); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// none waits until no row of a query is left.
+func (r *laneRoom) none(what, from string) {
+	r.t.Helper()
+	deadline := time.Now().Add(patience)
+	for n := 1; n > 0; pause(100 * time.Millisecond) {
+		if n = r.count(from); n > 0 && time.Now().After(deadline) {
+			r.t.Fatalf("%s: %d are left", what, n)
+		}
+	}
+}
+
+// list lists origins, whose loader gets arguments.
+func (r *laneRoom) list(kind string, n int, arguments string) {
+	r.t.Helper()
+	r.exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select '00000000-0000-0000-0000-000000000001', 'https://visit/' || $1::text || '/' || n, 'git', $3::jsonb, true, now() from generate_series(1, $2::int) n`,
+		kind, n, arguments)
+}
+
+// addTasks adds one-shot tasks.
+func (r *laneRoom) addTasks(taskType, kind string, n int, arguments string) {
+	r.t.Helper()
+	r.exec(`insert into task (type, arguments, next_run, status, policy, retries_left)
+		select $4, jsonb_build_object('args', '[]'::jsonb, 'kwargs', $3::jsonb || jsonb_build_object('url', 'https://task/' || $1::text || '/' || n)),
+			now(), 'next_run_not_scheduled', 'oneshot', 2 from generate_series(1, $2::int) n`, kind, n, arguments, taskType)
+}
+
+// remember has work taken for slow, as it was the last time.
+func (r *laneRoom) remember(taskType, urls string) {
+	r.t.Helper()
+	r.exec(`insert into scheduler_go.lane_memory (memory, seconds, before, at_least, behind, recorded)
+		select hashtextextended($1::text || ' ' || replace($2::text, '*', n::text), 0), 400, 0, false, 0, now() from generate_series(1, 10) n`, taskType, urls)
+}
+
+// startWorker starts a real worker, and returns how to kill all of it.
+func (r *laneRoom) startWorker(node string, concurrency int, queues ...string) (kill func()) {
+	r.t.Helper()
+	list := strings.Join(queues, ",")
+	cmd := exec.Command(testenv.Python(r.t), "-m", "celery", "--app", "laneworker", "worker",
+		"--hostname", node, "--queues", list, "--concurrency", fmt.Sprint(concurrency), "--loglevel", "warning")
+	cmd.Dir = "testdata"
+	cmd.Env = append(os.Environ(), "TEST_BROKER="+r.broker.URL, "TEST_QUEUES="+list, "TEST_TRIES="+r.tries, "TEST_TOPIC="+r.topic,
+		"TEST_KAFKA="+strings.Join(testenv.Kafka(r.t), ","), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Stdout, cmd.Stderr = r.t.Output(), r.t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	kill = func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	}
+	r.t.Cleanup(kill)
+	return kill
+}
+
+// answering waits for workers.
+func (r *laneRoom) answering(nodes ...string) {
+	r.t.Helper()
+	broker, err := celery.ParseBroker(r.broker.URL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	control := celery.NewControl(broker, celery.ControlOptions{Timeout: 500 * time.Millisecond})
+	for end := time.Now().Add(patience); ; {
+		replies, err := control.Ping(r.t.Context(), celery.Destination{Nodes: nodes})
+		switch {
+		case err == nil && len(replies) == len(nodes):
+			return
+		case time.Now().After(end):
+			r.t.Fatalf("%d of %d workers answer: %v", len(replies), len(nodes), err)
+		}
+	}
+}
+
+// try is a task that a worker began.
+type try struct {
+	ID, Root, Queue, URL string
+	Hard, Soft           float64
+}
+
+// triesOf are the tries so far, by URL, in their order.
+func (r *laneRoom) triesOf() map[string][]try {
+	r.t.Helper()
+	text, err := os.ReadFile(r.tries)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	all := map[string][]try{}
+	for line := range bytes.Lines(text) {
+		var t try
+		if err := json.Unmarshal(line, &t); err != nil {
+			r.t.Fatalf("%v: %s", err, line)
+		}
+		all[t.URL] = append(all[t.URL], t)
+	}
+	return all
+}
+
+// waysToEnd are the ways in which work ends, by the kind that is part of its URL: what
+// the journal's rules make of the visit, and how the run of a task ends.
+var waysToEnd = map[string]struct {
+	arguments string
+	visits    int
+	tasks     int
+	visit     string // status of the last visit; empty if none is known
+	run       string
+	error     string // in the run's metadata, or empty
+	moves     bool   // its time is over in the express lane
+}{
+	"quick":    {arguments: `{}`, visits: 10, tasks: 4, visit: "successful", run: "eventful"},
+	"known":    {arguments: `{"seconds": 3}`, visits: 2, visit: "successful", run: "eventful"},
+	"raised":   {arguments: `{"seconds": 3}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"reported": {arguments: `{"seconds": 3, "at_limit": "reported"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"unnamed":  {arguments: `{"seconds": 3, "at_limit": "unnamed"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"ignored":  {arguments: `{"seconds": 3, "at_limit": "ignored"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"forever":  {arguments: `{"seconds": 60}`, visits: 1, tasks: 1, visit: "failed", run: "failed", error: "billiard.exceptions.SoftTimeLimitExceeded: SoftTimeLimitExceeded()", moves: true},
+	"failed":   {arguments: `{"ends": "failed"}`, visits: 2, tasks: 1, visit: "failed", run: "failed", error: "ValueError: no such repository"},
+	"killed":   {arguments: `{"ends": "killed"}`, visits: 1, tasks: 1, run: "failed", error: "billiard.exceptions.WorkerLostError"},
+	// Killed in the slow lane.
+	"known-killed": {arguments: `{"ends": "killed"}`, visits: 1, tasks: 1, run: "failed", error: "billiard.exceptions.WorkerLostError"},
+}
+
+// Real workers with real time limits run visits and tasks, quick and slow ones: what is
+// quick ends in the express lane; what is slow is thrown out of it, by each kind of
+// time-out, and goes on in the slow lane as the same piece of work, of which neither
+// the origin nor the task has a failure; what fails by itself, or is too slow for the
+// slow lane too, or loses its worker, fails by the usual rules. A task of a graph
+// waits for the real end of one that moves.
+func TestLanesOnRealWorkers(t *testing.T) {
+	t.Parallel()
+	r := newLaneRoom(t)
+	for kind, way := range waysToEnd {
+		r.list(kind, way.visits, way.arguments)
+		r.addTasks("load-git", kind, way.tasks, way.arguments)
+	}
+	for _, kind := range []string{"known", "known-killed"} {
+		r.remember("load-git", "https://visit/"+kind+"/*")
+		r.remember("load-git", "https://task/"+kind+"/*")
+	}
+	graph := configFile(t, `tasks:
+- {name: slow, type: load-git, kwargs: {url: "https://graph/slow", seconds: 3}}
+- {name: after, type: load-git, kwargs: {url: "https://graph/after"}, depends_on: [slow]}
+`)
+	if r := ours(t, "-C", r.config, "task", "graph", "submit", graph); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	r.startWorker("express@lanes", 3, "express:"+laneGit)
+	r.startWorker("slow@lanes", 6, laneGit)
+	r.answering("express@lanes", "slow@lanes")
+	for _, args := range [][]string{{"start-listener"}, {"journal-client"}, {"start-runner", "--period", "1"}, {"schedule-recurrent", "--visit-type", "git"}} {
+		start(t, append([]string{"-C", r.config}, args...)...).logs(t, "started")
+	}
+
+	r.none("tasks that were not sent", "task where next_run <= now() and status = 'next_run_not_scheduled'")
+	r.none("origins that were not sent", `listed_origins l where not exists (
+		select from origin_visit_stats s where s.url = l.url and s.visit_type = l.visit_type and s.last_scheduled is not null)`)
+	r.none("work underway", "scheduler_go.lane_work")
+	r.none("failed visits that are kept back", "scheduler_go.held_visits")
+	r.none("dependents that did not run", "task where arguments -> 'kwargs' ->> 'url' = 'https://graph/after' and status <> 'completed'")
+	expected := r.visitsToKnow()
+	for deadline := time.Now().Add(patience); r.count("origin_visit_stats where last_visit is not null") < expected; pause(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d visits are known, want %d", r.count("origin_visit_stats where last_visit is not null"), expected)
+		}
+	}
+	r.checkTries()
+	r.checkVisits()
+	r.checkRuns()
+	r.checkStatus()
+}
+
+// visitsToKnow is of how many origins the journal tells.
+func (r *laneRoom) visitsToKnow() (n int) {
+	for _, way := range waysToEnd {
+		if way.visit != "" {
+			n += way.visits
+		}
+	}
+	return n
+}
+
+// checkTries fails unless each piece of work was tried in the lanes that it should.
+// On a machine with much else to do a quick visit may be slow.
+func (r *laneRoom) checkTries() {
+	r.t.Helper()
+	expressEnds, moved := 0, map[string]int{}
+	for url, tries := range r.triesOf() {
+		kind := strings.Split(url, "/")[3]
+		first, last := tries[0], tries[len(tries)-1]
+		if len(tries) > 2 || first.Root != first.ID || len(tries) == 2 && (first.Queue != "express:"+laneGit || last.Queue != laneGit || last.Root != first.ID || last.ID == first.ID) {
+			r.t.Errorf("%s: tries %+v", url, tries)
+		}
+		for _, try := range tries {
+			soft, hard := 1.0, 2.0
+			if try.Queue == laneGit {
+				soft, hard = 10, 11
+			}
+			if try.Soft != soft || try.Hard != hard {
+				r.t.Errorf("%s: limits %v and %v in %s", url, try.Soft, try.Hard, try.Queue)
+			}
+		}
+		if strings.HasPrefix(kind, "known") && len(tries) != 1 || waysToEnd[kind].moves && last.Queue != laneGit {
+			r.t.Errorf("%s: tries %+v", url, tries)
+		}
+		if kind == "quick" && last.Queue == "express:"+laneGit {
+			expressEnds++
+		}
+		if len(tries) == 2 {
+			moved[kind]++
+		}
+	}
+	if expressEnds < 3 {
+		r.t.Errorf("%d quick visits ended in the express lane", expressEnds)
+	}
+	for kind, way := range waysToEnd {
+		if way.moves && moved[kind] == 0 {
+			r.t.Errorf("nothing of kind %s was thrown out of the express lane", kind)
+		}
+	}
+}
+
+// checkVisits fails unless the origins' stats are those of one visit each, the last.
+func (r *laneRoom) checkVisits() {
+	r.t.Helper()
+	for kind, way := range waysToEnd {
+		good := r.count(`origin_visit_stats where url like 'https://visit/' || $1::text || '/%' and last_scheduled is not null
+			and coalesce(last_visit_status::text, '') = $2 and next_position_offset = 4 and (last_visit is null) = ($2 = '') and successive_visits = 1`, kind, way.visit)
+		if good != way.visits {
+			var state string
+			if err := r.pool.QueryRow(r.t.Context(), "select string_agg(s::text, E'\n') from origin_visit_stats s where url like 'https://visit/' || $1::text || '/%'", kind).Scan(&state); err != nil {
+				r.t.Fatal(err)
+			}
+			r.t.Errorf("%d of %d visits of kind %s ended as they should, %q:\n%s", good, way.visits, kind, way.visit, state)
+		}
+	}
+}
+
+// checkRuns fails unless each task has one run, which ended as it should, and lost a
+// retry only by a failure.
+func (r *laneRoom) checkRuns() {
+	r.t.Helper()
+	for kind, way := range waysToEnd {
+		rows, err := r.pool.Query(r.t.Context(), `select t.status::text, t.retries_left, r.status::text, coalesce(r.metadata ->> 'error', ''), coalesce(r.metadata -> 'timed_out', '[]')::text,
+				r.started is not null and r.ended is not null, r.backend_id, t.arguments -> 'kwargs' ->> 'url'
+			from task t join task_run r on r.task = t.id where t.arguments -> 'kwargs' ->> 'url' like 'https://task/' || $1::text || '/%'`, kind)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		n, tries := 0, r.triesOf()
+		for rows.Next() {
+			var status, run, message, timedOut, id, url string
+			var retries int
+			var complete bool
+			if err := rows.Scan(&status, &retries, &run, &message, &timedOut, &complete, &id, &url); err != nil {
+				r.t.Fatal(err)
+			}
+			n++
+			wantStatus, wantRetries := "completed", 2
+			if way.run == "failed" {
+				wantStatus, wantRetries = "next_run_not_scheduled", 1
+			}
+			wantTimedOut := "[]"
+			if len(tries[url]) == 2 {
+				wantTimedOut = `["express"]`
+			}
+			if status != wantStatus || run == "eventful" && retries < 2 || run == "failed" && retries != wantRetries || run != way.run || !complete ||
+				timedOut != wantTimedOut || !strings.HasPrefix(message, way.error) || len(tries[url]) > 0 && tries[url][len(tries[url])-1].ID != id {
+				r.t.Errorf("%s: %s with %d retries, run %s %s %q, complete: %v", url, status, retries, run, timedOut, message, complete)
+			}
+		}
+		if err := rows.Err(); err != nil || n != way.tasks {
+			r.t.Errorf("%d runs of kind %s, want %d: %v", n, kind, way.tasks, err)
+		}
+	}
+	if n := r.count(`task_run after join task a on a.id = after.task and a.arguments -> 'kwargs' ->> 'url' = 'https://graph/after'
+		join task s on s.arguments -> 'kwargs' ->> 'url' = 'https://graph/slow' join task_run slow on slow.task = s.id
+		where slow.status = 'eventful' and after.scheduled >= slow.ended`); n != 1 {
+		r.t.Error("a task of a graph did not wait for the end of the one it depends on")
+	}
+}
+
+// checkStatus fails unless `lanes status` tells what happened.
+func (r *laneRoom) checkStatus() {
+	r.t.Helper()
+	result := ours(r.t, "-C", r.config, "lanes", "status", "load-git", "--output", "json")
+	var lanes []laneStatus
+	if err := json.Unmarshal([]byte(result.stdout), &lanes); err != nil || len(lanes) != 2 {
+		r.t.Fatalf("%v: %s%s", err, result.stdout, result.stderr)
+	}
+	moved, ended := 0, map[string]int{}
+	for _, tries := range r.triesOf() {
+		moved += len(tries) - 1
+		ended[tries[len(tries)-1].Queue]++
+	}
+	express, slow := lanes[0], lanes[1]
+	if express.TimedOut != moved || express.SlowSentExpress != moved || express.Ended != ended[express.Queue] || slow.TimedOut != 2 || slow.Ended != ended[slow.Queue]-2 {
+		r.t.Errorf("%d moved, %v ended; `lanes status` says %+v", moved, ended, lanes)
+	}
+}
+
+// A worker that is killed with all it runs sends no word of it. What it ran is given
+// up when it can't come back, in either lane: a run is lost, a visit may be picked
+// again; what it had not begun runs on the next worker.
+func TestLanesOfKilledWorkers(t *testing.T) {
+	t.Parallel()
+	r := newLaneRoom(t)
+	r.remember("load-hg", "https://task/slow/*")
+	const forLong = `{"seconds": 3600}`
+	r.addTasks("load-hg", "express", 1, forLong)
+	r.addTasks("load-hg", "slow", 1, forLong)
+	kill := r.startWorker("first@lanes", 2, "express:"+laneHg, laneHg)
+	r.answering("first@lanes")
+	for _, args := range [][]string{{"start-listener"}, {"start-runner", "--period", "1"}} {
+		start(t, append([]string{"-C", r.config}, args...)...).logs(t, "started")
+	}
+	r.none("work that has not begun", "(select 2 - count(started) as n from scheduler_go.lane_work) w where n > 0")
+	kill()
+	// The lanes' slots are free now, for what waits.
+	r.addTasks("load-hg", "next", 2, `{}`)
+	r.startWorker("second@lanes", 2, "express:"+laneHg, laneHg)
+	r.none("work that is not done", "task where arguments -> 'kwargs' ->> 'url' like '%next%' and status <> 'completed'")
+
+	store, err := sql.Open(t.Context(), r.dsn, sql.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	broker, err := celery.ParseBroker(r.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(broker, r.broker.ManagementURL, celery.InspectorOptions{})
+	defer inspector.Close()
+	tt, err := store.TaskType(t.Context(), "load-hg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue := dispatch.Queue{Name: laneHg}.OnLanes("load-hg", tt, map[string][]scheduler.Lane{"load-hg": {
+		{Name: "express", Queue: "express:" + laneHg, SoftTimeLimit: 5 * time.Minute, TimeLimit: 6 * time.Minute, Slots: 1},
+		{Name: "slow", Queue: laneHg, SoftTimeLimit: 15 * time.Minute, TimeLimit: 17 * time.Minute, Slots: 1},
+	}})
+	keeper := dispatch.NewLaneKeeper(dispatch.LaneKeeperOptions{
+		Store: store, Slots: dispatch.NewSlots(store, inspector, func() {}), Lengths: inspector,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		Queues: func(context.Context) ([]dispatch.Queue, error) { return []dispatch.Queue{queue}, nil },
+	})
+	for _, step := range []struct {
+		after time.Duration
+		left  string
+	}{{14 * time.Minute, "express,slow"}, {17 * time.Minute, "slow"}, {29 * time.Minute, ""}} {
+		if err := keeper.RunOnce(t.Context(), time.Now().Add(step.after)); err != nil {
+			t.Fatal(err)
+		}
+		var left string
+		if err := r.pool.QueryRow(t.Context(), "select coalesce(string_agg(lane_name, ',' order by lane), '') from scheduler_go.lane_work").Scan(&left); err != nil || left != step.left {
+			t.Errorf("after %s work is underway in %q, want %q: %v", step.after, left, step.left, err)
+		}
+	}
+	later := time.Now().Add(time.Hour)
+	silent, err := store.SilentRuns(t.Context(), map[string]time.Time{"load-hg": later})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := store.LoseRuns(t.Context(), silent, later); err != nil || n != 2 {
+		t.Errorf("%d runs are lost, want 2: %v", n, err)
+	}
+	if n := r.count("task t join task_run r on r.task = t.id where r.status = 'lost' and t.status = 'next_run_not_scheduled' and t.retries_left = 1"); n != 2 {
+		t.Errorf("%d tasks are to be tried again, want 2", n)
+	}
+}
