@@ -92,7 +92,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
 	if r.Listen != nil {
-		listener.Go(func() { r.listen(ctx, wake) })
+		listener.Go(func() { daemon.Listen(ctx, r.Log, r.Listen, wake) })
 	}
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
@@ -109,27 +109,6 @@ func (r *Runner) Run(ctx context.Context) error {
 		Service: daemon.NewService(r.Log, "what the runner needs"),
 	}
 	return loop.Run(ctx)
-}
-
-// listen passes on what wakes the runner. While that fails the period alone
-// decides, which is slower and nothing else, so it is hardly worth a word.
-func (r *Runner) listen(ctx context.Context, wake chan<- struct{}) {
-	var backoff daemon.Backoff
-	for {
-		err := r.Listen(ctx, func() {
-			backoff.Reset()
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
-		if ctx.Err() == nil {
-			r.Log.Debug("no longer woken by the database", "error", err)
-		}
-		if backoff.Wait(ctx) != nil {
-			return
-		}
-	}
 }
 
 // Drain releases tasks of graphs and claims until nothing is ready that a queue has room for, and returns how

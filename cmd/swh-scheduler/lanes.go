@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,11 +80,7 @@ what happened in it in the last hour.
 				status = append(status, rows...)
 			}
 			if output == "json" {
-				text, err := json.MarshalIndent(status, "", "  ")
-				if err != nil {
-					return err
-				}
-				return a.print(string(text) + "\n")
+				return a.printJSON(status)
 			}
 			return a.print(laneTable(status))
 		})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,11 +72,7 @@ what each group is entitled to now and what it has and uses.
 				status = append(status, rows...)
 			}
 			if output == "json" {
-				text, err := json.MarshalIndent(status, "", "  ")
-				if err != nil {
-					return err
-				}
-				return a.print(string(text) + "\n")
+				return a.printJSON(status)
 			}
 			return a.print(shareTable(status))
 		})

@@ -72,38 +72,18 @@ func NewLaneKeeper(o LaneKeeperOptions) *LaneKeeper {
 	}}
 }
 
-// Run keeps lanes until ctx ends. listen calls wake when work came into a line.
+// Run keeps lanes until ctx ends.
 func (k *LaneKeeper) Run(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	var listener sync.WaitGroup
 	defer listener.Wait()
-	listener.Go(func() { k.listen(ctx, wake) })
+	listener.Go(func() { daemon.Listen(ctx, k.Log, k.Store.ListenLanes, wake) })
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) { return daemon.Result{}, k.RunOnce(ctx, time.Now()) },
 		Period:  keepLanesPeriod, Wake: wake,
 		Service: daemon.NewService(k.Log, "what keeping lanes needs"),
 	}
 	return loop.Run(ctx)
-}
-
-// listen has the database wake the keeper; while that fails the period alone does.
-func (k *LaneKeeper) listen(ctx context.Context, wake chan<- struct{}) {
-	var backoff daemon.Backoff
-	for {
-		err := k.Store.ListenLanes(ctx, func() {
-			backoff.Reset()
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
-		if ctx.Err() == nil {
-			k.Log.Debug("no longer woken by the database", "error", err)
-		}
-		if backoff.Wait(ctx) != nil {
-			return
-		}
-	}
 }
 
 // RunOnce sends what there are slots for, and once a minute tidies up.
