@@ -188,3 +188,46 @@ func publish(t *testing.T, channel *amqp.Channel, queue string) {
 		t.Fatal(ok, err)
 	}
 }
+
+// Visits sent by hand to a queue that groups share count for their groups, and go
+// by the queue's lanes; those sent to another queue do neither.
+func TestSendToASharedQueueWithLanes(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+shares: {load-git: {by: lister}}
+lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 60, slots: 4}, {name: slow, time_limit: 600, slots: 2}]}
+`, dsn, mq.URL, mq.ManagementURL))
+	execute(t, dsn, `
+		insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.git', 1000);
+		insert into listers (name, instance_name, current_state, updated) values ('gitea', 'a', '{}', now()), ('github', '', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, last_update, enabled, first_seen, last_seen, extra_loader_arguments)
+		select id, 'https://' || name || '.example/' || n, 'git', now(), true, now(), now(), '{}' from listers, generate_series(1, 10) n`)
+	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	ledger := func() string {
+		return value(t, dsn, `select coalesce((select string_agg(share_group || ' ' || n, ', ' order by share_group) from
+				(select share_group, count(*) n from scheduler_go.in_flight group by 1) g), 'nothing')
+			|| '; ' || (select count(*) from scheduler_go.lane_work where sent)::text || ' on lanes'`)
+	}
+	if r := ours(t, "-C", config, "origin", "send-origins-from-scheduler-to-celery", "git", "--queue", "other"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if got := ledger(); got != "nothing; 0 on lanes" || len(taskMessages(t, mq.URL, "other")) != 20 {
+		t.Errorf("to another queue: %s", got)
+	}
+	execute(t, dsn, "update origin_visit_stats set last_scheduled = null")
+	if r := ours(t, "-C", config, "origin", "send-origins-from-scheduler-to-celery", "git"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	got := ledger()
+	if !regexp.MustCompile(`^(gitea \d, github \d|gitea 6|github 6); 6 on lanes$`).MatchString(got) {
+		t.Errorf("to its own queue: %s", got)
+	}
+	if express, slow := len(taskMessages(t, mq.URL, "express:swh.git")), len(taskMessages(t, mq.URL, "swh.git")); express != 4 || slow != 2 {
+		t.Errorf("%d and %d messages, want 4 and 2", express, slow)
+	}
+}

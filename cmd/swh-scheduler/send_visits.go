@@ -23,7 +23,8 @@ func newSendFromScheduler(a *app) *cobra.Command {
 		Use:   "send-origins-from-scheduler-to-celery [OPTIONS] VISIT_TYPE_NAME",
 		Short: "Send next origin visits of VISIT_TYPE_NAME to celery, filling the queue",
 		Long: `Send next origin visits of VISIT_TYPE_NAME to celery, filling the queue up to the
-limit of the task type.`,
+limit of the task type. In its own queue, they go by its lanes, and count for the
+groups that share it, which they are not divided between.`,
 		Args:                  arguments(false, false, "VISIT_TYPE_NAME"),
 		DisableFlagsInUseLine: true,
 	}
@@ -126,10 +127,21 @@ func (s outboxSender) claim(ctx context.Context, queue dispatch.Queue, claim fun
 }
 
 func (s outboxSender) visits(ctx context.Context, v visits) (int, error) {
-	return s.claim(ctx, dispatch.Queue{Name: v.queue, Limit: v.taskType.MaxQueueLength}, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+	queue := dispatch.Queue{Name: v.queue, Limit: v.taskType.MaxQueueLength}
+	shares, shared := s.app.config.Shares[v.taskType.Type]
+	if v.queue == v.taskType.BackendName {
+		queue = queue.OnLanes(v.taskType.Type, v.taskType, s.app.config.Lanes)
+	} else {
+		shared = false // it is the type's own queue that groups share
+	}
+	return s.claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
 		origins, err := tx.GrabNextVisits(ctx, v.filter, time.Now(), free, false)
 		if err != nil {
 			return 0, err
+		}
+		if shared && shares.By.OfVisits() {
+			q := dispatch.SharedQueue{Name: v.queue, Shares: shares}
+			return len(origins), dispatch.EnqueueGroupedVisits(ctx, tx, q, v.taskType.BackendName, origins, time.Now())
 		}
 		return len(origins), dispatch.EnqueueVisits(ctx, tx, v.queue, v.taskType.BackendName, origins)
 	})

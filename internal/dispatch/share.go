@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/shares"
 	"swh-scheduler/sql"
@@ -59,6 +61,35 @@ func ShareOut(ctx context.Context, tx *sql.Tx, q SharedQueue, now time.Time, fre
 	}
 	settled(states, groups)
 	return claimed, tx.SaveShares(ctx, q.Name, now, states)
+}
+
+// EnqueueGroupedVisits does what EnqueueVisits does, for visits to a queue that groups
+// of listers share which were not divided between them: each is noted as underway,
+// as claimed at now, for its group.
+func EnqueueGroupedVisits(ctx context.Context, tx *sql.Tx, q SharedQueue, taskName string, origins []scheduler.ListedOrigin, now time.Time) error {
+	found, err := tx.ListersByID(ctx, listerIDs(origins))
+	if err != nil {
+		return err
+	}
+	groups := make(map[uuid.UUID]string, len(found))
+	for _, l := range found {
+		groups[l.ID] = scheduler.ListerGroup(q.Shares.By, l)
+	}
+	states, err := tx.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
+	if err != nil {
+		return err
+	}
+	mean := meanCost(states)
+	visits := make([]SharedVisit, len(origins))
+	for i, o := range origins {
+		group := groups[o.ListerID]
+		state := states[group]
+		if state == nil {
+			state = &sql.ShareState{Group: group}
+		}
+		visits[i] = SharedVisit{Origin: o, Group: group, Cost: costOf(state, mean)}
+	}
+	return EnqueueSharedVisits(ctx, tx, q.Name, taskName, visits, now)
 }
 
 // join makes the groups that take part in a division: those with work waiting,
