@@ -37,7 +37,7 @@ build() {
 		go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" \
 		-o "$dir/swh-scheduler" ./cmd/swh-scheduler
 	[ "$(wc -c <"$dir/swh-scheduler")" -lt 29000000 ] || {
-		echo "build.sh: the program has grown to $(wc -c <"$dir/swh-scheduler") bytes; an image of it is to stay under 30 MB" >&2
+		echo "build.sh: the program has grown to $(wc -c <"$dir/swh-scheduler") bytes; an image of it is to stay under 30 MB (is a template used again?)" >&2
 		exit 1
 	}
 	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config "$dir/"

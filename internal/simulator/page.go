@@ -3,39 +3,64 @@ package simulator
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"swh-scheduler/internal/pytext"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed page.css
+var pageStyle string
 
 // Setting is something that a simulation was told, for people.
 type Setting struct{ Name, Value string }
 
 // WriteHTML writes the report as a page that needs nothing else: no network, no
-// script.
+// script. It uses no template, for which the linker would have to keep every method
+// of the program, a fifth of it.
 func (r *Report) WriteHTML(w io.Writer, settings []Setting) error {
-	page, err := template.New("page").Parse(pageText)
-	if err != nil {
-		return err
-	}
-	return page.Execute(w, map[string]any{
-		"Simulated": pytext.Timedelta(r.Simulated.Round(time.Second)),
-		"From":      r.Series[0].At.Format(time.RFC1123),
-		"Settings":  settings,
-		"Totals": []Setting{
-			{"Total visits", pytext.Thousands(r.Visits)}, {"Eventful visits", pytext.Thousands(len(r.Eventful))},
-			{"Uneventful visits", pytext.Thousands(r.Uneventful)}, {"Partial visits (given up)", pytext.Thousands(r.Partial)},
-			{"Very long running tasks", pytext.Thousands(r.VeryLong())},
-		},
-		"Charts": r.charts(),
+	var b strings.Builder
+	title := html.EscapeString("Simulation of " + pytext.Timedelta(r.Simulated.Round(time.Second)))
+	fmt.Fprintf(&b, `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>%s</title>
+<style>
+%s</style>
+</head>
+<body>
+<h1>%[1]s</h1>
+<p>From %[3]s on.</p>
+<div class="tables">
+`, title, pageStyle, html.EscapeString(r.Series[0].At.Format(time.RFC1123)))
+	writeTable(&b, ` class="figure"`, []Setting{
+		{"Total visits", pytext.Thousands(r.Visits)}, {"Eventful visits", pytext.Thousands(len(r.Eventful))},
+		{"Uneventful visits", pytext.Thousands(r.Uneventful)}, {"Partial visits (given up)", pytext.Thousands(r.Partial)},
+		{"Very long running tasks", pytext.Thousands(r.VeryLong())},
 	})
+	writeTable(&b, "", settings)
+	b.WriteString("</div>\n")
+	for _, c := range r.charts() {
+		c.write(&b)
+	}
+	b.WriteString("</body>\n</html>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeTable writes rows, whose values have an attribute.
+func writeTable(b *strings.Builder, attribute string, rows []Setting) {
+	b.WriteString("<table>\n")
+	for _, row := range rows {
+		fmt.Fprintf(b, "<tr><td>%s</td><td%s>%s</td></tr>\n", html.EscapeString(row.Name), attribute, html.EscapeString(row.Value))
+	}
+	b.WriteString("</table>\n")
 }
 
 func (r *Report) charts() []chart {
@@ -102,6 +127,32 @@ func (c *chart) y(v float64) float64 {
 
 // place writes a place with a tenth of a unit.
 func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+
+// write writes the picture with its title and legend.
+func (c chart) write(b *strings.Builder) {
+	fmt.Fprintf(b, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%[1]s\">\n", html.EscapeString(c.Title), c.Width, c.Height)
+	for _, t := range c.YTicks {
+		fmt.Fprintf(b, `<line class="grid" x1="%s" y1="%s" x2="%s" y2="%[2]s"/><text x="%[1]s" y="%[2]s" dx="-8" dy="4" text-anchor="end">%[4]s</text>`+"\n",
+			t.X, t.Y, t.X2, html.EscapeString(t.Text))
+	}
+	for _, t := range c.XTicks {
+		fmt.Fprintf(b, `<text x="%s" y="%s" dy="18" text-anchor="middle">%s</text>`+"\n", t.X, t.Y, html.EscapeString(t.Text))
+	}
+	fmt.Fprintf(b, `<text x="%s" y="%d" dy="-4" text-anchor="middle">%s</text>`+"\n", c.LabelX, c.Height, html.EscapeString(c.XLabel))
+	for _, r := range c.Bars {
+		fmt.Fprintf(b, `<rect class="bar" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`+"\n", r.X, r.Y, r.Width, r.Height, html.EscapeString(r.Text))
+	}
+	var legend strings.Builder
+	for _, l := range c.Lines {
+		name := html.EscapeString(l.Name)
+		fmt.Fprintf(b, `<polyline class="line" stroke="%s" points="%s"><title>%s</title></polyline>`+"\n", l.Color, l.Points, name)
+		fmt.Fprintf(&legend, `<span><i style="background: %s"></i>%s</span>`, l.Color, name)
+	}
+	b.WriteString("</svg>\n")
+	if legend.Len() > 0 {
+		fmt.Fprintf(b, "<p class=\"legend\">%s</p>\n", legend.String())
+	}
+}
 
 // newChart makes a chart without contents, whose axes go from 0 up to highX and to
 // a round number from highY on.
