@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"swh-scheduler/internal/lanes"
@@ -223,35 +224,45 @@ const (
 )
 
 // GiveUpLaneWork forgets work of one lane of a line whose outcome will not be heard:
-// what began and was over, by its limit, before unheardBefore; what was sent before
-// lostBefore; and of what was sent before unheardBefore and is not known to have
-// begun the oldest beyond waiting, which is how many messages can still be in the
-// queue. It returns how many that was.
-func (s *Store) GiveUpLaneWork(ctx context.Context, line string, at int, name string, waiting int, now, unheardBefore, lostBefore time.Time) (int, error) {
+// what began and was over, by its limit, before unheardBefore; and of what was sent
+// before that and is not known to have begun the oldest beyond waiting, which is how
+// many messages can still be in the queue. last is for the last lane, which answers
+// for those beyond that the configuration had before. It returns how many that was.
+func (s *Store) GiveUpLaneWork(ctx context.Context, line string, at int, last bool, name string, waiting int, now, unheardBefore time.Time) (int, error) {
+	to := int16(at)
+	if last {
+		to = math.MaxInt16
+	}
 	var n int64
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		n, err = tx.q.GiveUpLaneWork(ctx, queries.GiveUpLaneWorkParams{
-			Line: line, Lane: int16(at), Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore,
+			Line: line, Lane: int16(at), ToLane: to, Waiting: int64(waiting), UnheardBefore: unheardBefore,
 		})
-		if err != nil {
+		if err != nil || n == 0 {
 			return err
 		}
 		records := laneRecords{}
-		if n > 0 {
-			records.add(line, name, laneUnheard, 0, now, int(n))
-		}
-		if err := records.write(ctx, tx); err != nil {
-			return err
-		}
-		return tx.q.ForgetLanes(ctx, queries.ForgetLanesParams{
-			HistoryBefore: now.Add(-laneHistoryKept), MemoryBefore: now.Add(-laneMemoryKept),
-		})
+		records.add(line, name, laneUnheard, 0, now, int(n))
+		return records.write(ctx, tx)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("give up work of lane %q: %w", name, err)
 	}
 	return int(n), nil
 }
+
+// ForgetLanes forgets what is too old to matter, of all lines: work that was sent
+// before lostBefore and is underway still, work that ended before endedBefore of which
+// more might have been heard, and the history of the day before.
+func (s *Store) ForgetLanes(ctx context.Context, now, endedBefore, lostBefore time.Time) error {
+	return s.q.ForgetLanes(ctx, queries.ForgetLanesParams{
+		HistoryBefore: now.Add(-laneHistoryKept), MemoryBefore: now.Add(-laneMemoryKept),
+		EndedBefore: endedBefore, LostBefore: lostBefore,
+	})
+}
+
+// LanesInUse says whether there is work of any lanes.
+func (a asker) LanesInUse(ctx context.Context) (bool, error) { return a.q.LanesInUse(ctx) }
 
 // What the history of lanes records.
 const (
@@ -275,6 +286,11 @@ type laneRecord struct {
 
 func (l laneRecords) add(line, lane, what string, bucket int16, heard time.Time, n int) {
 	l[laneRecord{line, lane, what, bucket, heard.Truncate(time.Minute)}] += n
+}
+
+// wait records how long a first try waited to begin.
+func (l laneRecords) wait(line, lane string, claimed, began time.Time) {
+	l.add(line, lane, laneWait, lanes.Bucket(max(0, began.Sub(claimed).Seconds())), began, 1)
 }
 
 func (l laneRecords) write(ctx context.Context, tx *Tx) error {

@@ -21,7 +21,7 @@ import (
 func (tx *Tx) settleLanes(ctx context.Context, byID map[string]*told, runs []queries.LockRunsRow) error {
 	tolds, ids := toldByUUID(byID)
 	rows, err := tx.q.LockLaneWork(ctx, ids)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return err
 	}
 	runOf := make(map[string]queries.LockRunsRow, len(runs))
@@ -33,6 +33,10 @@ func (tx *Tx) settleLanes(ctx context.Context, byID map[string]*told, runs []que
 		run, isRun := runOf[w.TaskID.String()]
 		// A run that was given up goes on nowhere.
 		s.settle(w, tolds[w.TaskID], run, isRun && run.Open, !isRun || run.Open)
+		delete(tolds, w.TaskID)
+	}
+	if err := s.hearOfEnded(ctx, tx, tolds); err != nil {
+		return err
 	}
 	return s.write(ctx, tx)
 }
@@ -57,9 +61,9 @@ func toldByUUID(byID map[string]*told) (map[uuid.UUID]*told, []uuid.UUID) {
 type laneSettlement struct {
 	begun    queries.StartLaneWorkParams
 	ended    []uuid.UUID
+	early    []queries.AddLaneEndedParams // of ended: more may be heard of it
 	moved    queries.MoveLaneWorkParams
 	runs     queries.MoveRunsParams
-	charges  []uuid.UUID // of moved: what is underway of a group
 	records  laneRecords
 	memories map[int64]memory
 	counts   map[sketchBucket]float64
@@ -83,7 +87,7 @@ type sketchBucket struct {
 func (s *laneSettlement) settle(w queries.SchedulerGoLaneWork, t *told, run queries.LockRunsRow, isRun, mayMove bool) {
 	if t.start != nil {
 		if w.Started == nil && w.TimedOut == 0 {
-			s.record(w, laneWait, lanes.Bucket(max(0, t.start.Heard.Sub(w.Claimed).Seconds())), t.start.Heard)
+			s.records.wait(w.Line, *w.LaneName, w.Claimed, t.start.Heard)
 		}
 		w.Started = new(t.startTime())
 	}
@@ -96,22 +100,14 @@ func (s *laneSettlement) settle(w queries.SchedulerGoLaneWork, t *told, run quer
 	s.heard = later(s.heard, heard)
 	took := t.timeTaken(w.Started)
 	if !t.timedOut(took, *w.SoftLimit) {
-		s.ended = append(s.ended, w.TaskID)
-		s.record(w, laneEnded, 0, heard)
-		if t.runtime != nil || t.end.End.Status != scheduler.RunFailed {
-			// What failed says little of how long the work takes.
-			s.remember(w, took, false, heard)
-			if w.Below != nil && took > 0 && took <= *w.Below {
-				s.record(w, laneQuickSentSlow, 0, heard)
-			}
-		}
+		s.end(w, t, took, heard)
 		return
 	}
 	s.record(w, laneTimedOut, 0, heard)
 	if w.TimedOut == 0 && w.LanesLeft > 0 {
 		s.record(w, laneSlowSentExpress, 0, heard)
 	}
-	s.remember(w, max(took, *w.SoftLimit), true, heard)
+	s.remember(workOf(w), max(took, *w.SoftLimit), true, heard)
 	if w.LanesLeft == 0 || !mayMove {
 		s.ended = append(s.ended, w.TaskID)
 		return
@@ -133,11 +129,79 @@ func (s *laneSettlement) record(w queries.SchedulerGoLaneWork, what string, buck
 	s.records.add(w.Line, *w.LaneName, what, bucket, heard, 1)
 }
 
-// remember notes how long work took, in seconds; 0 is not known.
-func (s *laneSettlement) remember(w queries.SchedulerGoLaneWork, took float64, atLeast bool, heard time.Time) {
-	if took <= 0 {
+// end notes that work ended in its time, or failed for another reason, which says
+// little of how long it takes.
+func (s *laneSettlement) end(w queries.SchedulerGoLaneWork, t *told, took float64, heard time.Time) {
+	s.ended = append(s.ended, w.TaskID)
+	s.record(w, laneEnded, 0, heard)
+	if t.end != nil && t.end.End.Status == scheduler.RunFailed {
 		return
 	}
+	work := workOf(w)
+	if took > 0 {
+		s.done(work, took, heard)
+		return
+	}
+	if w.TimedOut == 0 {
+		work.Claimed = &w.Claimed
+	}
+	work.Heard = heard
+	s.early = append(s.early, work)
+}
+
+// workOf is what is needed to learn from a piece of work.
+func workOf(w queries.SchedulerGoLaneWork) queries.AddLaneEndedParams {
+	return queries.AddLaneEndedParams{
+		TaskID: w.TaskID, Line: w.Line, LaneName: *w.LaneName, Memory: w.Memory, Lister: w.Lister, First: w.First,
+		Behind: w.Behind, Below: w.Below,
+	}
+}
+
+// hearOfEnded learns what is told of work that has ended before: results overtake
+// the events that tell when it began and how long it took.
+func (s *laneSettlement) hearOfEnded(ctx context.Context, tx *Tx, tolds map[uuid.UUID]*told) error {
+	ids := make([]uuid.UUID, 0, len(tolds))
+	for id, t := range tolds {
+		if t.start != nil || t.runtime != nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := tx.q.LockLaneEnded(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var waited, known []uuid.UUID
+	for _, r := range rows {
+		t := tolds[r.TaskID]
+		if t.start != nil && r.Claimed != nil {
+			s.records.wait(r.Line, r.LaneName, *r.Claimed, t.start.Heard)
+			waited = append(waited, r.TaskID)
+		}
+		if t.runtime != nil {
+			s.done(queries.AddLaneEndedParams(r), t.runtime.Seconds(), t.runtimeHeard)
+			known = append(known, r.TaskID)
+		}
+	}
+	if err := tx.q.WaitOfLaneEnded(ctx, waited); err != nil {
+		return err
+	}
+	return tx.q.DropLaneEnded(ctx, known)
+}
+
+// done learns from work that ended in its time.
+func (s *laneSettlement) done(w queries.AddLaneEndedParams, took float64, heard time.Time) {
+	s.heard = later(s.heard, heard)
+	s.remember(w, took, false, heard)
+	if w.Below != nil && took <= *w.Below {
+		s.records.add(w.Line, w.LaneName, laneQuickSentSlow, 0, heard, 1)
+	}
+}
+
+// remember notes how long work took, in seconds.
+func (s *laneSettlement) remember(w queries.AddLaneEndedParams, took float64, atLeast bool, heard time.Time) {
 	s.memories[w.Memory] = memory{seconds: took, behind: w.Behind, atLeast: atLeast, heard: heard}
 	for _, lister := range slices.Compact([]string{"", w.Lister}) {
 		s.counts[sketchBucket{w.Line, SketchKey{lister, w.First}, lanes.Bucket(took)}]++
@@ -152,6 +216,11 @@ func (s *laneSettlement) write(ctx context.Context, tx *Tx) error {
 	}
 	if len(s.ended) > 0 {
 		if err := tx.q.EndLaneWork(ctx, s.ended); err != nil {
+			return err
+		}
+	}
+	if len(s.early) > 0 {
+		if _, err := tx.q.AddLaneEnded(ctx, s.early); err != nil {
 			return err
 		}
 	}

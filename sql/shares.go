@@ -166,127 +166,13 @@ func (tx *Tx) RecordInFlight(ctx context.Context, claimed []InFlight) error {
 // was claimed before unheardBefore and is not known to have begun, as far as that
 // is more than the waiting messages of the queue.
 func (s *Store) GiveUpInFlight(ctx context.Context, queue string, now time.Time, waiting int, unheardBefore, lostBefore time.Time) error {
+	if err := s.q.ForgetShareEnded(ctx, unheardBefore); err != nil {
+		return err
+	}
 	return s.q.GiveUpInFlight(ctx, queries.GiveUpInFlightParams{
 		Queue: queue, Now: now, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore,
 	})
 }
-
-// settleInFlight brings what is underway up to date with what a batch of events
-// tells: work begins, or it ends, for good or to go on in another lane, and is
-// charged to its group. What is not in the
-// ledger, or no longer, is passed over, so that a repeat changes nothing.
-func (tx *Tx) settleInFlight(ctx context.Context, byID map[string]*told) error {
-	tolds, ids := toldByUUID(byID)
-	rows, err := tx.q.LockInFlight(ctx, ids)
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	var begun queries.StartInFlightParams
-	var ended []uuid.UUID
-	var moved queries.MoveInFlightParams
-	charges := make(map[[2]string]*charge)
-	for _, r := range rows {
-		t := tolds[r.TaskID]
-		if t.start != nil {
-			r.Started = new(t.startTime())
-		}
-		if !t.ended() {
-			begun.TaskIds = append(begun.TaskIds, r.TaskID)
-			begun.Started = append(begun.Started, *r.Started)
-			continue
-		}
-		if t.goesOn != uuid.Nil {
-			moved.TaskIds = append(moved.TaskIds, r.TaskID)
-			moved.NewIds = append(moved.NewIds, t.goesOn)
-		} else {
-			ended = append(ended, r.TaskID)
-		}
-		key := [2]string{r.Queue, r.ShareGroup}
-		if charges[key] == nil {
-			charges[key] = &charge{}
-		}
-		charges[key].add(t.workTime(r.Started, r.Cost), t.endHeard())
-	}
-	if len(begun.TaskIds) > 0 {
-		if err := tx.q.StartInFlight(ctx, begun); err != nil {
-			return err
-		}
-	}
-	if len(ended) > 0 {
-		if err := tx.q.EndInFlight(ctx, ended); err != nil {
-			return err
-		}
-	}
-	if len(moved.TaskIds) > 0 {
-		if err := tx.q.MoveInFlight(ctx, moved); err != nil {
-			return err
-		}
-	}
-	if len(charges) == 0 {
-		return nil
-	}
-	return tx.chargeShares(ctx, charges)
-}
-
-// charge sums what ended of one group.
-type charge struct {
-	seconds float64
-	pieces  int
-	heard   time.Time
-}
-
-func (c *charge) add(seconds float64, heard time.Time) {
-	c.seconds += seconds
-	c.pieces++
-	if heard.After(c.heard) {
-		c.heard = heard
-	}
-}
-
-func (tx *Tx) chargeShares(ctx context.Context, charges map[[2]string]*charge) error {
-	var p queries.ChargeSharesParams
-	for key, c := range charges {
-		p.Queues = append(p.Queues, key[0])
-		p.Groups = append(p.Groups, key[1])
-		p.Heard = append(p.Heard, c.heard)
-		p.Seconds = append(p.Seconds, c.seconds)
-		p.Pieces = append(p.Pieces, int32(c.pieces))
-	}
-	return tx.q.ChargeShares(ctx, p)
-}
-
-// ended says that a batch tells of the end of a piece of work.
-func (t *told) ended() bool { return t.end != nil || t.runtime != nil }
-
-func (t *told) endHeard() time.Time {
-	if t.end != nil {
-		return t.end.Heard
-	}
-	return t.runtimeHeard
-}
-
-// startTime is when the newest start was, in seconds since 1970 UTC: on the
-// worker's clock if the event tells it.
-func (t *told) startTime() float64 {
-	if t.start.Start.EventTime > 0 {
-		return t.start.Start.EventTime
-	}
-	return seconds(t.start.Heard)
-}
-
-// workTime is how long the work took, in seconds: what the worker says, else from
-// its start to its end, else what was expected.
-func (t *told) workTime(started *float64, expected float64) float64 {
-	switch {
-	case t.runtime != nil:
-		return t.runtime.Seconds()
-	case started == nil:
-		return expected
-	}
-	return max(0, t.endTime()-*started)
-}
-
-func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // VisitListers lists the listers that have origins of a visit type to visit.
 func (a asker) VisitListers(ctx context.Context, visitType string) ([]scheduler.Lister, error) {

@@ -154,12 +154,12 @@ func shortDuration(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
 }
 
-// laning returns what keeps lanes: nothing if there are none, and no work waits in
+// laning returns what keeps lanes: nothing if there are none, and no work is left of
 // lanes that there were.
 func (a *app) laning(ctx context.Context, store *sql.Store, d *dispatcher) ([]daemon.Component, error) {
 	if len(a.config.Lanes) == 0 {
-		lines, err := store.WaitingLines(ctx)
-		if err != nil || len(lines) == 0 {
+		inUse, err := store.LanesInUse(ctx)
+		if err != nil || !inUse {
 			return nil, err
 		}
 	}

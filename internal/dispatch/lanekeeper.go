@@ -104,12 +104,13 @@ func (k *LaneKeeper) RunOnce(ctx context.Context, now time.Time) error {
 		}
 	}
 	if tidy {
-		failed = append(failed, k.release(ctx, queues))
-		if len(failed) == 0 {
-			k.tidied = now
-		}
+		failed = append(failed, k.release(ctx, queues), k.Store.ForgetLanes(ctx, now, now.Add(-unheardAfter), now.Add(-lostAfter)))
 	}
-	return errors.Join(failed...)
+	err = errors.Join(failed...)
+	if tidy && err == nil {
+		k.tidied = now
+	}
+	return err
 }
 
 // tidy gives up what is not heard of, and measures.
@@ -119,7 +120,7 @@ func (k *LaneKeeper) tidy(ctx context.Context, l *Lanes, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		n, err := k.Store.GiveUpLaneWork(ctx, l.Line, i, lane.Name, waiting, now, now.Add(-unheardAfter), now.Add(-lostAfter))
+		n, err := k.Store.GiveUpLaneWork(ctx, l.Line, i, i == len(l.Lanes)-1, lane.Name, waiting, now, now.Add(-unheardAfter))
 		if err != nil {
 			return err
 		}

@@ -466,3 +466,33 @@ func TestLanesAreNeverOverfilled(t *testing.T) {
 		t.Errorf("%d and %d messages, want 20 and 10", express, slow)
 	}
 }
+
+// A result overtakes the events that tell when the work began and how long it took:
+// what is learnt of them is the same, once.
+func TestLateEventsAreLearntFrom(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 2)...)
+	l.claim(1)
+	id := l.outboxOf("express:" + lanedQueue)[0].id
+	l.exec("insert into scheduler_go.in_flight (task_id, queue, share_group, cost, claimed) values ($1, 'q', 'gitea', 10, now())", id)
+	result := sql.Outcome{BackendID: id.String(), Heard: l.now, End: &sql.RunEnd{Status: scheduler.RunEventful, EventTime: float64(l.now.Unix())}}
+	l.apply(result)
+	for range 2 {
+		l.apply(result, l.start(id), l.done(id, 400*time.Millisecond))
+	}
+	history, err := l.store.LaneHistory(t.Context(), "load-git", l.now.Add(-time.Hour))
+	if h := history["express"]; err != nil || h == nil || h.Ended != 1 || h.Wait.Weight() != 1 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if n := l.count("scheduler_go.lane_memory where seconds between 0.39 and 0.41 and not at_least"); n != 1 {
+		t.Error("the runtime is not remembered")
+	}
+	if n := l.count("scheduler_go.lane_ended") + l.count("scheduler_go.share_ended") + l.count("scheduler_go.in_flight"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	var seconds float64
+	var pieces int
+	if err := l.store.Pool().QueryRow(t.Context(), "select sum(seconds), sum(pieces)::int from scheduler_go.share_charges where share_group = 'gitea'").Scan(&seconds, &pieces); err != nil || seconds < 0.39 || seconds > 0.41 || pieces != 1 {
+		t.Errorf("charged %g seconds for %d pieces, %v", seconds, pieces, err)
+	}
+}

@@ -48,7 +48,7 @@ where line = @line and lane > @last_lane and not sent;
 -- SendLaneWork sends the first of a line into the queue of a lane.
 -- name: SendLaneWork :exec
 with next as (
-  select n.task_id from scheduler_go.lane_work n
+  select n.task_id, n.since as waited from scheduler_go.lane_work n
   where n.line = @line and n.lane = @from_lane and not n.sent
   order by (n.timed_out = 0), n.since, n.place
   limit @count
@@ -59,11 +59,12 @@ with next as (
       soft_limit = @soft_limit::double precision, hard_limit = @hard_limit::double precision, lanes_left = @lanes_left,
       below = case when w.lane = @to_lane then w.below end
   from next where w.task_id = next.task_id
-  returning w.*
+  returning w.queue, w.task_id, w.root_id, w.task_name, w.args, w.kwargs, w.urgent, w.hard_limit, w.soft_limit,
+            w.timed_out, w.place, next.waited
 )
 insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent, time_limit, soft_time_limit)
 select queue, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent, hard_limit, soft_limit
-from going order by (timed_out = 0), place;
+from going order by (timed_out = 0), waited, place;
 
 -- SendWithoutLanes sends the first of a line that has no lanes any more to where
 -- it would have gone without.
@@ -82,6 +83,10 @@ with gone as (
 insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent)
 select @queue, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent
 from gone order by (timed_out = 0), place;
+
+-- LanesInUse says whether there is work of any lanes.
+-- name: LanesInUse :one
+select exists (select from scheduler_go.lane_work);
 
 -- WaitingLines lists the lines in which work waits.
 -- name: WaitingLines :many
@@ -107,6 +112,28 @@ select * from scheduler_go.lane_work
 where task_id = any(@task_ids::uuid[]) and sent
 order by task_id
 for update;
+
+-- AddLaneEnded keeps what is needed to learn how long ended work took.
+-- name: AddLaneEnded :copyfrom
+insert into scheduler_go.lane_ended (task_id, line, lane_name, memory, lister, first, behind, below, claimed, heard)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+
+-- LockLaneEnded locks ended work of some Celery tasks, in an order that all
+-- listeners keep.
+-- name: LockLaneEnded :many
+select task_id, line, lane_name, memory, lister, first, behind, below, claimed, heard
+from scheduler_go.lane_ended
+where task_id = any(@task_ids::uuid[])
+order by task_id
+for update;
+
+-- WaitOfLaneEnded notes that the wait of ended work was recorded.
+-- name: WaitOfLaneEnded :exec
+update scheduler_go.lane_ended set claimed = null where task_id = any(@task_ids::uuid[]);
+
+-- DropLaneEnded forgets ended work of which all is known.
+-- name: DropLaneEnded :exec
+delete from scheduler_go.lane_ended where task_id = any(@task_ids::uuid[]);
 
 -- StartLaneWork notes when work began; Celery begins it anew when it retries it.
 -- name: StartLaneWork :exec
@@ -199,25 +226,30 @@ where line = @line
 group by lane;
 
 -- GiveUpLaneWork forgets work whose outcome will not be heard any more: what began
--- and is long past its limit, what is very old, and, of what is not known to have
--- begun, the oldest beyond what can still be in the queue.
+-- and is long past its limit, and, of what is not known to have begun, the oldest
+-- beyond what can still be in the queue.
 -- name: GiveUpLaneWork :execrows
 with unstarted as (
   select w.task_id as id, w.since, row_number() over (order by w.since desc, w.task_id) as place
   from scheduler_go.lane_work w
-  where w.line = @line and w.lane = @lane and w.sent and w.started is null
+  where w.line = @line and w.lane between @lane and @to_lane and w.sent and w.started is null
 ), unheard as (
   select id from unstarted where place > @waiting::bigint and since < @unheard_before::timestamptz
 )
 delete from scheduler_go.lane_work w
-where w.line = @line and w.lane = @lane and w.sent
-  and (w.since < @lost_before::timestamptz or w.task_id in (select id from unheard)
+where w.line = @line and w.lane between @lane and @to_lane and w.sent
+  and (w.task_id in (select id from unheard)
        or w.started + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision);
 
 -- ForgetLanes deletes what is too old to matter.
 -- name: ForgetLanes :exec
 with history as (
   delete from scheduler_go.lane_history where minute < @history_before
+), ended as (
+  delete from scheduler_go.lane_ended where heard < @ended_before
+), lost as (
+  -- Of lines that the configuration no longer has, too.
+  delete from scheduler_go.lane_work where sent and since < @lost_before
 )
 delete from scheduler_go.lane_memory where recorded < @memory_before;
 

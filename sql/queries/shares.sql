@@ -25,6 +25,17 @@ where f.task_id = o.task_id;
 -- name: EndInFlight :exec
 delete from scheduler_go.in_flight where task_id = any(@task_ids::uuid[]);
 
+-- AddShareEnded keeps what ended work was charged for want of knowing better.
+-- name: AddShareEnded :copyfrom
+insert into scheduler_go.share_ended (task_id, queue, share_group, charged, heard)
+values ($1, $2, $3, $4, $5);
+
+-- TakeShareEnded takes what ended work of some Celery tasks was charged.
+-- name: TakeShareEnded :many
+delete from scheduler_go.share_ended
+where task_id = any(@task_ids::uuid[])
+returning task_id, queue, share_group, charged;
+
 -- ChargeShares has ended work counted by the next claim.
 -- name: ChargeShares :exec
 insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
@@ -62,6 +73,10 @@ select share_group, count(*) as pieces, count(started) as started,
 from scheduler_go.in_flight
 where queue = @queue
 group by share_group;
+
+-- ForgetShareEnded forgets ended work of which nothing more will be heard.
+-- name: ForgetShareEnded :exec
+delete from scheduler_go.share_ended where heard < @before;
 
 -- GiveUpInFlight gives up work whose outcome will not be heard any more, and
 -- charges what it was expected to be: all that was claimed before lost_before,

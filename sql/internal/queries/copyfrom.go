@@ -9,6 +9,48 @@ import (
 	"context"
 )
 
+// iteratorForAddLaneEnded implements pgx.CopyFromSource.
+type iteratorForAddLaneEnded struct {
+	rows                 []AddLaneEndedParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForAddLaneEnded) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForAddLaneEnded) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].TaskID,
+		r.rows[0].Line,
+		r.rows[0].LaneName,
+		r.rows[0].Memory,
+		r.rows[0].Lister,
+		r.rows[0].First,
+		r.rows[0].Behind,
+		r.rows[0].Below,
+		r.rows[0].Claimed,
+		r.rows[0].Heard,
+	}, nil
+}
+
+func (r iteratorForAddLaneEnded) Err() error {
+	return nil
+}
+
+// AddLaneEnded keeps what is needed to learn how long ended work took.
+func (q *Queries) AddLaneEnded(ctx context.Context, arg []AddLaneEndedParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_ended"}, []string{"task_id", "line", "lane_name", "memory", "lister", "first", "behind", "below", "claimed", "heard"}, &iteratorForAddLaneEnded{rows: arg})
+}
+
 // iteratorForAddLaneWork implements pgx.CopyFromSource.
 type iteratorForAddLaneWork struct {
 	rows                 []AddLaneWorkParams
@@ -57,6 +99,43 @@ func (r iteratorForAddLaneWork) Err() error {
 // AddLaneWork puts work into lines.
 func (q *Queries) AddLaneWork(ctx context.Context, arg []AddLaneWorkParams) (int64, error) {
 	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_work"}, []string{"task_id", "root_id", "line", "lane", "since", "claimed", "task_name", "args", "kwargs", "urgent", "queue", "memory", "lister", "first", "behind", "visit_type", "url", "below"}, &iteratorForAddLaneWork{rows: arg})
+}
+
+// iteratorForAddShareEnded implements pgx.CopyFromSource.
+type iteratorForAddShareEnded struct {
+	rows                 []AddShareEndedParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForAddShareEnded) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForAddShareEnded) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].TaskID,
+		r.rows[0].Queue,
+		r.rows[0].ShareGroup,
+		r.rows[0].Charged,
+		r.rows[0].Heard,
+	}, nil
+}
+
+func (r iteratorForAddShareEnded) Err() error {
+	return nil
+}
+
+// AddShareEnded keeps what ended work was charged for want of knowing better.
+func (q *Queries) AddShareEnded(ctx context.Context, arg []AddShareEndedParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "share_ended"}, []string{"task_id", "queue", "share_group", "charged", "heard"}, &iteratorForAddShareEnded{rows: arg})
 }
 
 // iteratorForEnqueueMessages implements pgx.CopyFromSource.

@@ -13,6 +13,19 @@ import (
 	"github.com/google/uuid"
 )
 
+type AddLaneEndedParams struct {
+	TaskID   uuid.UUID
+	Line     string
+	LaneName string
+	Memory   int64
+	Lister   string
+	First    bool
+	Behind   float64
+	Below    *float64
+	Claimed  *time.Time
+	Heard    time.Time
+}
+
 type AddLaneWorkParams struct {
 	TaskID    uuid.UUID
 	RootID    uuid.UUID
@@ -88,6 +101,16 @@ func (q *Queries) DropHeldVisits(ctx context.Context, arg DropHeldVisitsParams) 
 	return err
 }
 
+const dropLaneEnded = `-- name: DropLaneEnded :exec
+delete from scheduler_go.lane_ended where task_id = any($1::uuid[])
+`
+
+// DropLaneEnded forgets ended work of which all is known.
+func (q *Queries) DropLaneEnded(ctx context.Context, taskIds []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, dropLaneEnded, taskIds)
+	return err
+}
+
 const endLaneWork = `-- name: EndLaneWork :exec
 delete from scheduler_go.lane_work where task_id = any($1::uuid[])
 `
@@ -112,6 +135,11 @@ func (q *Queries) ForgetHeldVisits(ctx context.Context, taskIds []uuid.UUID) err
 const forgetLanes = `-- name: ForgetLanes :exec
 with history as (
   delete from scheduler_go.lane_history where minute < $2
+), ended as (
+  delete from scheduler_go.lane_ended where heard < $3
+), lost as (
+  -- Of lines that the configuration no longer has, too.
+  delete from scheduler_go.lane_work where sent and since < $4
 )
 delete from scheduler_go.lane_memory where recorded < $1
 `
@@ -119,11 +147,18 @@ delete from scheduler_go.lane_memory where recorded < $1
 type ForgetLanesParams struct {
 	MemoryBefore  time.Time
 	HistoryBefore time.Time
+	EndedBefore   time.Time
+	LostBefore    time.Time
 }
 
 // ForgetLanes deletes what is too old to matter.
 func (q *Queries) ForgetLanes(ctx context.Context, arg ForgetLanesParams) error {
-	_, err := q.db.Exec(ctx, forgetLanes, arg.MemoryBefore, arg.HistoryBefore)
+	_, err := q.db.Exec(ctx, forgetLanes,
+		arg.MemoryBefore,
+		arg.HistoryBefore,
+		arg.EndedBefore,
+		arg.LostBefore,
+	)
 	return err
 }
 
@@ -131,32 +166,32 @@ const giveUpLaneWork = `-- name: GiveUpLaneWork :execrows
 with unstarted as (
   select w.task_id as id, w.since, row_number() over (order by w.since desc, w.task_id) as place
   from scheduler_go.lane_work w
-  where w.line = $1 and w.lane = $2 and w.sent and w.started is null
+  where w.line = $1 and w.lane between $2 and $3 and w.sent and w.started is null
 ), unheard as (
   select id from unstarted where place > $5::bigint and since < $4::timestamptz
 )
 delete from scheduler_go.lane_work w
-where w.line = $1 and w.lane = $2 and w.sent
-  and (w.since < $3::timestamptz or w.task_id in (select id from unheard)
+where w.line = $1 and w.lane between $2 and $3 and w.sent
+  and (w.task_id in (select id from unheard)
        or w.started + w.hard_limit < extract(epoch from $4::timestamptz)::double precision)
 `
 
 type GiveUpLaneWorkParams struct {
 	Line          string
 	Lane          int16
-	LostBefore    time.Time
+	ToLane        int16
 	UnheardBefore time.Time
 	Waiting       int64
 }
 
 // GiveUpLaneWork forgets work whose outcome will not be heard any more: what began
-// and is long past its limit, what is very old, and, of what is not known to have
-// begun, the oldest beyond what can still be in the queue.
+// and is long past its limit, and, of what is not known to have begun, the oldest
+// beyond what can still be in the queue.
 func (q *Queries) GiveUpLaneWork(ctx context.Context, arg GiveUpLaneWorkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, giveUpLaneWork,
 		arg.Line,
 		arg.Lane,
-		arg.LostBefore,
+		arg.ToLane,
 		arg.UnheardBefore,
 		arg.Waiting,
 	)
@@ -418,6 +453,59 @@ func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]Lan
 	return items, nil
 }
 
+const lanesInUse = `-- name: LanesInUse :one
+select exists (select from scheduler_go.lane_work)
+`
+
+// LanesInUse says whether there is work of any lanes.
+func (q *Queries) LanesInUse(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, lanesInUse)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
+const lockLaneEnded = `-- name: LockLaneEnded :many
+select task_id, line, lane_name, memory, lister, first, behind, below, claimed, heard
+from scheduler_go.lane_ended
+where task_id = any($1::uuid[])
+order by task_id
+for update
+`
+
+// LockLaneEnded locks ended work of some Celery tasks, in an order that all
+// listeners keep.
+func (q *Queries) LockLaneEnded(ctx context.Context, taskIds []uuid.UUID) ([]SchedulerGoLaneEnded, error) {
+	rows, err := q.db.Query(ctx, lockLaneEnded, taskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SchedulerGoLaneEnded
+	for rows.Next() {
+		var i SchedulerGoLaneEnded
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.Line,
+			&i.LaneName,
+			&i.Memory,
+			&i.Lister,
+			&i.First,
+			&i.Behind,
+			&i.Below,
+			&i.Claimed,
+			&i.Heard,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockLaneWork = `-- name: LockLaneWork :many
 select task_id, root_id, line, lane, sent, timed_out, place, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind, visit_type, url, lane_name, soft_limit, hard_limit, below, lanes_left, started, over from scheduler_go.lane_work
 where task_id = any($1::uuid[]) and sent
@@ -640,7 +728,7 @@ func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) erro
 
 const sendLaneWork = `-- name: SendLaneWork :exec
 with next as (
-  select n.task_id from scheduler_go.lane_work n
+  select n.task_id, n.since as waited from scheduler_go.lane_work n
   where n.line = $1 and n.lane = $2 and not n.sent
   order by (n.timed_out = 0), n.since, n.place
   limit $3
@@ -651,11 +739,12 @@ with next as (
       soft_limit = $8::double precision, hard_limit = $9::double precision, lanes_left = $10,
       below = case when w.lane = $4 then w.below end
   from next where w.task_id = next.task_id
-  returning w.task_id, w.root_id, w.line, w.lane, w.sent, w.timed_out, w.place, w.since, w.claimed, w.task_name, w.args, w.kwargs, w.urgent, w.queue, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url, w.lane_name, w.soft_limit, w.hard_limit, w.below, w.lanes_left, w.started, w.over
+  returning w.queue, w.task_id, w.root_id, w.task_name, w.args, w.kwargs, w.urgent, w.hard_limit, w.soft_limit,
+            w.timed_out, w.place, next.waited
 )
 insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent, time_limit, soft_time_limit)
 select queue, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent, hard_limit, soft_limit
-from going order by (timed_out = 0), place
+from going order by (timed_out = 0), waited, place
 `
 
 type SendLaneWorkParams struct {
@@ -843,6 +932,16 @@ func (q *Queries) TakeForLanes(ctx context.Context, arg TakeForLanesParams) ([]T
 		return nil, err
 	}
 	return items, nil
+}
+
+const waitOfLaneEnded = `-- name: WaitOfLaneEnded :exec
+update scheduler_go.lane_ended set claimed = null where task_id = any($1::uuid[])
+`
+
+// WaitOfLaneEnded notes that the wait of ended work was recorded.
+func (q *Queries) WaitOfLaneEnded(ctx context.Context, taskIds []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, waitOfLaneEnded, taskIds)
+	return err
 }
 
 const waitingLines = `-- name: WaitingLines :many

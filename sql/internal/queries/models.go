@@ -90,6 +90,22 @@ type SchedulerGoGraphEdge struct {
 	DependsOn int64
 }
 
+// Work of lanes that ended in its time; what it took, and when it began, is still to be learnt. The columns are those of lane_work
+type SchedulerGoLaneEnded struct {
+	TaskID   uuid.UUID
+	Line     string
+	LaneName string
+	Memory   int64
+	Lister   string
+	First    bool
+	Behind   float64
+	Below    *float64
+	// Null once its wait has been recorded, or if it was not its first try
+	Claimed *time.Time
+	// When its end was heard of, by which rows are forgotten
+	Heard time.Time
+}
+
 // Work of task types with lanes, from its claim until its end is heard or it is given up
 type SchedulerGoLaneWork struct {
 	// Celery's id of the present try: each has its own, so that a late event of one before is about nothing

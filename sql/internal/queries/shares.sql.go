@@ -12,6 +12,14 @@ import (
 	"github.com/google/uuid"
 )
 
+type AddShareEndedParams struct {
+	TaskID     uuid.UUID
+	Queue      string
+	ShareGroup string
+	Charged    float64
+	Heard      time.Time
+}
+
 const chargeShares = `-- name: ChargeShares :exec
 insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
 select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[]),
@@ -45,6 +53,16 @@ delete from scheduler_go.in_flight where task_id = any($1::uuid[])
 // EndInFlight forgets work that has ended.
 func (q *Queries) EndInFlight(ctx context.Context, taskIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, endInFlight, taskIds)
+	return err
+}
+
+const forgetShareEnded = `-- name: ForgetShareEnded :exec
+delete from scheduler_go.share_ended where heard < $1
+`
+
+// ForgetShareEnded forgets ended work of which nothing more will be heard.
+func (q *Queries) ForgetShareEnded(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetShareEnded, before)
 	return err
 }
 
@@ -430,6 +448,45 @@ func (q *Queries) TakeCharges(ctx context.Context, queue string) ([]TakeChargesR
 			&i.Heard,
 			&i.Seconds,
 			&i.Pieces,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const takeShareEnded = `-- name: TakeShareEnded :many
+delete from scheduler_go.share_ended
+where task_id = any($1::uuid[])
+returning task_id, queue, share_group, charged
+`
+
+type TakeShareEndedRow struct {
+	TaskID     uuid.UUID
+	Queue      string
+	ShareGroup string
+	Charged    float64
+}
+
+// TakeShareEnded takes what ended work of some Celery tasks was charged.
+func (q *Queries) TakeShareEnded(ctx context.Context, taskIds []uuid.UUID) ([]TakeShareEndedRow, error) {
+	rows, err := q.db.Query(ctx, takeShareEnded, taskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TakeShareEndedRow
+	for rows.Next() {
+		var i TakeShareEndedRow
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.Queue,
+			&i.ShareGroup,
+			&i.Charged,
 		); err != nil {
 			return nil, err
 		}
