@@ -60,6 +60,9 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 	}
 	components, err := build(ctx, store)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while it asked the database what to build
+		}
 		return err
 	}
 	a.log.Info("started", "command", cmd.Name(), "version", version())

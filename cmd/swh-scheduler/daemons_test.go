@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -50,6 +51,39 @@ func TestDaemonsStopOnSignals(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A daemon that is stopped while it is still asking its database what there is to
+// do ends well.
+func TestDaemonStoppedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "lock table task_type"); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, mq.URL)), "schedule-recurrent", "--visit-type", "git")
+	deadline := time.Now().Add(time.Minute)
+	for waiting := 0; waiting == 0; pause(10 * time.Millisecond) {
+		if err := tx.QueryRow(t.Context(), "select count(*) from pg_locks join pg_database d on d.oid = database and d.datname = current_database() where relation = 'task_type'::regclass and not granted").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it does not ask for task types")
+		}
+	}
+	p.stop(t, syscall.SIGTERM, stopBound)
+	if p.log() != "" {
+		t.Errorf("it says %s", p.log())
 	}
 }
 
