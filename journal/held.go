@@ -42,7 +42,7 @@ func countReleased(ctx context.Context, store Store, rules Rules) (int, error) {
 		visits[i] = Visit{OriginKey: r.OriginKey, Date: r.Date, Status: scheduler.VisitFailed}
 	}
 	return len(released), store.UpdateVisitStats(ctx, originsOf(visits), func(known sql.KnownVisits) sql.VisitChanges {
-		known.Laned = nil // what is underway now is a visit after these
+		known.Laned, known.Overs = nil, nil // what is underway now is a visit after these
 		t := newTally(rules, known)
 		t.apply(visits)
 		changes := t.changes()

@@ -16,29 +16,34 @@ import (
 func TestHoldBack(t *testing.T) {
 	t.Parallel()
 	noon := at(0)
-	express := sql.LanedVisit{Since: noon.Add(-time.Minute), MayMove: true}
-	moved := sql.LanedVisit{Since: noon.Add(time.Second), Over: noon.Add(500 * time.Millisecond)}
-	last := sql.LanedVisit{Since: noon.Add(-time.Minute)}
-	late := express
-	late.Since = noon.Add(2 * time.Hour)
+	express := []sql.LanedVisit{{Since: noon.Add(-time.Minute)}}
+	later := []sql.LanedVisit{{Since: noon.Add(2 * time.Hour)}}
+	over := &sql.VisitOver{Claimed: noon.Add(-time.Minute), Over: noon.Add(500 * time.Millisecond)}
 	success := success(0, snapshotA)
 	for name, tc := range map[string]struct {
 		visit      Visit
 		laned      []sql.LanedVisit
+		over       *sql.VisitOver
 		back, held bool
 	}{
-		"on no lane":                        {visit: failure(0)},
-		"on the express lane":               {failure(0), []sql.LanedVisit{express}, true, true},
-		"on the last lane":                  {failure(0), []sql.LanedVisit{last}, false, false},
-		"of a try whose time was over":      {failure(0), []sql.LanedVisit{moved}, true, false},
-		"after the try whose time was over": {failure(1), []sql.LanedVisit{moved}, false, false},
-		"long before it was sent":           {failure(0), []sql.LanedVisit{late}, false, false},
-		"one of two":                        {failure(0), []sql.LanedVisit{last, express}, true, true},
-		"a success":                         {success, []sql.LanedVisit{express}, false, false},
-		"not found":                         {notFound(0), []sql.LanedVisit{express}, false, false},
+		"on no lane, or the last one":       {visit: failure(0)},
+		"on the express lane":               {visit: failure(0), laned: express, back: true, held: true},
+		"long before it was sent":           {visit: failure(0), laned: later},
+		"by a clock that is late":           {visit: failure(0), laned: []sql.LanedVisit{{Since: noon.Add(time.Minute)}}, back: true, held: true},
+		"of the later of two":               {visit: failure(0), laned: append(later, express...), back: true, held: true},
+		"of a try whose time was over":      {visit: failure(0), over: over, back: true},
+		"after the try whose time was over": {visit: failure(1), over: over},
+		"long before the try that was over": {visit: failure(-1), over: over},
+		"of the next try, of three lanes":   {visit: failure(1), laned: express, over: over, back: true, held: true},
+		"a success":                         {visit: success, laned: express, over: over},
+		"not found":                         {visit: notFound(0), laned: express, over: over},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tally := newTally(noFudge, sql.KnownVisits{Laned: map[scheduler.OriginKey][]sql.LanedVisit{origin: tc.laned}})
+			known := sql.KnownVisits{Laned: map[scheduler.OriginKey][]sql.LanedVisit{origin: tc.laned}}
+			if tc.over != nil {
+				known.Overs = map[scheduler.OriginKey]sql.VisitOver{origin: *tc.over}
+			}
+			tally := newTally(noFudge, known)
 			if back := tally.holdBack(tc.visit); back != tc.back || (len(tally.held) > 0) != tc.held {
 				t.Errorf("held back: %v, to be counted later: %v", back, tally.held)
 			}
@@ -69,6 +74,8 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	if err := s.store.ApplyOutcomes(t.Context(), []sql.Outcome{s.outcome("00000000-0000-0000-0000-000000000000"), over}); err != nil {
 		t.Fatal(err)
 	}
+	// The next try has ended when the journal tells of this one.
+	execute(t, s.dsn, "delete from scheduler_go.lane_work")
 	s.produce(0, visitOf(1, 0, failed))
 	s.run(s.options())
 	if n, err := countReleased(t.Context(), s.store, noFudge); err != nil || n > 1 {

@@ -161,6 +161,7 @@ type tally struct {
 	applied   int             // visits that changed something
 
 	laned map[scheduler.OriginKey][]sql.LanedVisit
+	overs map[scheduler.OriginKey]sql.VisitOver
 	held  []sql.HeldVisit
 }
 
@@ -172,6 +173,7 @@ func newTally(rules Rules, known sql.KnownVisits) *tally {
 		changed:   make(map[scheduler.OriginKey]bool),
 		disabled:  make(map[string]bool),
 		laned:     known.Laned,
+		overs:     known.Overs,
 	}
 	for _, s := range known.Stats {
 		key := scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}
@@ -215,13 +217,13 @@ func (t *tally) holdBack(v Visit) bool {
 	if v.Status != scheduler.VisitFailed {
 		return false
 	}
+	// The loader writes that it failed before the worker says that time is over; both
+	// by the clock of one machine.
+	if o, ok := t.overs[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.Over.Add(time.Second)) {
+		return true
+	}
 	for _, l := range t.laned[v.OriginKey] {
-		// The loader writes that it failed before the worker says that time is over;
-		// both by the clock of one machine.
-		if !l.Over.IsZero() && !v.Date.After(l.Over.Add(time.Second)) {
-			return true
-		}
-		if l.MayMove && !v.Date.Before(l.Since.Add(-laneSkew)) {
+		if !v.Date.Before(l.Since.Add(-laneSkew)) {
 			t.held = append(t.held, sql.HeldVisit{OriginKey: v.OriginKey, TaskID: l.TaskID, Date: v.Date})
 			return true
 		}

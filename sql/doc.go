@@ -37,7 +37,8 @@
 //  3. rows of task, by id (a claim waits for none: it skips locked ones, and so does
 //     the drain of graphs), each before its row of graph_tasks,
 //  4. rows of origin_visit_stats, by URL and visit type, then those of lane_work that
-//     wait (and, by the journal client, any of them, which it only keeps from changing),
+//     wait (and, by the journal client, those that were sent, which it only keeps from
+//     moving),
 //  5. rows of listed_origins, by lister, URL and visit type,
 //  6. rows of the outbox, by id (a delivery skips locked ones).
 //

@@ -3,7 +3,6 @@ package sql
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"swh-scheduler/internal/lanes"
@@ -115,7 +114,10 @@ func (tx *Tx) LaneLines(ctx context.Context, line string, n int) ([]LaneLine, er
 	}
 	found := make([]LaneLine, n)
 	for _, r := range rows {
-		found[r.Lane] = LaneLine{TimedOut: int(r.TimedOut), Waiting: int(r.Waiting)}
+		// A listener may have moved work beyond the last one since.
+		l := &found[min(int(r.Lane), n-1)]
+		l.TimedOut += int(r.TimedOut)
+		l.Waiting += int(r.Waiting)
 	}
 	return found, nil
 }
@@ -220,49 +222,63 @@ func (a asker) LaneHistory(ctx context.Context, line string, since time.Time) (m
 // How long things are kept.
 const (
 	laneHistoryKept = 24 * time.Hour
+	laneOversKept   = 7 * 24 * time.Hour   // the journal is not read later than that
 	laneMemoryKept  = 400 * 24 * time.Hour // a visit a year is the rarest there is
 )
 
-// GiveUpLaneWork forgets work of one lane of a line whose outcome will not be heard:
-// what began and was over, by its limit, before unheardBefore; and of what was sent
-// before that and is not known to have begun the oldest beyond waiting, which is how
-// many messages can still be in the queue. last is for the last lane, which answers
-// for those beyond that the configuration had before. It returns how many that was.
-func (s *Store) GiveUpLaneWork(ctx context.Context, line string, at int, last bool, name string, waiting int, now, unheardBefore time.Time) (int, error) {
-	to := int16(at)
-	if last {
-		to = math.MaxInt16
+// LaneUnderway is a lane of a line to which work was sent that has not ended, by its
+// name and queue when it was sent.
+type LaneUnderway struct{ Line, Lane, Queue string }
+
+// LanesUnderway lists the lanes to which work was sent that has not ended, whether or
+// not they are still configured.
+func (a asker) LanesUnderway(ctx context.Context) ([]LaneUnderway, error) {
+	rows, err := a.q.LanesUnderway(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the lanes that have work: %w", err)
 	}
+	underway := make([]LaneUnderway, len(rows))
+	for i, r := range rows {
+		underway[i] = LaneUnderway{Line: r.Line, Lane: r.LaneName, Queue: r.Queue}
+	}
+	return underway, nil
+}
+
+// GiveUpLaneWork forgets work of one lane whose outcome will not be heard: what began
+// and was over, by its limit, before unheardBefore; what was sent before lostBefore;
+// and of what was sent before unheardBefore and is not known to have begun the oldest
+// beyond waiting, which is how many messages can still be in the queue. It returns how
+// many that was.
+func (s *Store) GiveUpLaneWork(ctx context.Context, l LaneUnderway, waiting int, now, unheardBefore, lostBefore time.Time) (int, error) {
 	var n int64
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		n, err = tx.q.GiveUpLaneWork(ctx, queries.GiveUpLaneWorkParams{
-			Line: line, Lane: int16(at), ToLane: to, Waiting: int64(waiting), UnheardBefore: unheardBefore,
+			Line: l.Line, LaneName: l.Lane, Queue: l.Queue, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore,
 		})
 		if err != nil || n == 0 {
 			return err
 		}
 		records := laneRecords{}
-		records.add(line, name, laneUnheard, 0, now, int(n))
+		records.add(l.Line, l.Lane, laneUnheard, 0, now, int(n))
 		return records.write(ctx, tx)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("give up work of lane %q: %w", name, err)
+		return 0, fmt.Errorf("give up work of lane %q: %w", l.Lane, err)
 	}
 	return int(n), nil
 }
 
-// ForgetLanes forgets what is too old to matter, of all lines: work that was sent
-// before lostBefore and is underway still, work that ended before endedBefore of which
-// more might have been heard, and the history of the day before.
-func (s *Store) ForgetLanes(ctx context.Context, now, endedBefore, lostBefore time.Time) error {
-	return s.q.ForgetLanes(ctx, queries.ForgetLanesParams{
-		HistoryBefore: now.Add(-laneHistoryKept), MemoryBefore: now.Add(-laneMemoryKept),
-		EndedBefore: endedBefore, LostBefore: lostBefore,
+// ForgetLanes deletes what is known of lanes and is too old to matter, such as work
+// that ended before endedBefore of which more might have been heard.
+func (a asker) ForgetLanes(ctx context.Context, now, endedBefore time.Time) error {
+	err := a.q.ForgetLanes(ctx, queries.ForgetLanesParams{
+		HistoryBefore: now.Add(-laneHistoryKept), EndedBefore: endedBefore, OversBefore: now.Add(-laneOversKept), MemoryBefore: now.Add(-laneMemoryKept),
 	})
+	if err != nil {
+		return fmt.Errorf("forget what is old of lanes: %w", err)
+	}
+	return nil
 }
-
-// LanesInUse says whether there is work of any lanes.
-func (a asker) LanesInUse(ctx context.Context) (bool, error) { return a.q.LanesInUse(ctx) }
 
 // What the history of lanes records.
 const (

@@ -63,6 +63,7 @@ type laneSettlement struct {
 	ended    []uuid.UUID
 	early    []queries.AddLaneEndedParams // of ended: more may be heard of it
 	moved    queries.MoveLaneWorkParams
+	overs    queries.RecordOversParams
 	runs     queries.MoveRunsParams
 	records  laneRecords
 	memories map[int64]memory
@@ -116,7 +117,13 @@ func (s *laneSettlement) settle(w queries.SchedulerGoLaneWork, t *told, run quer
 	s.moved.TaskIds = append(s.moved.TaskIds, w.TaskID)
 	s.moved.NewIds = append(s.moved.NewIds, next)
 	s.moved.Heard = append(s.moved.Heard, heard)
-	s.moved.Over = append(s.moved.Over, t.endTime())
+	if w.URL != nil {
+		s.overs.Urls = append(s.overs.Urls, *w.URL)
+		s.overs.VisitTypes = append(s.overs.VisitTypes, *w.VisitType)
+		s.overs.Claimed = append(s.overs.Claimed, w.Claimed)
+		s.overs.Over = append(s.overs.Over, t.endTime())
+		s.overs.Heard = append(s.overs.Heard, heard)
+	}
 	if isRun {
 		s.runs.Runs = append(s.runs.Runs, run.ID)
 		s.runs.NewIds = append(s.runs.NewIds, next)
@@ -240,6 +247,11 @@ func (s *laneSettlement) move(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	// The failed visits of these tries were time-outs.
+	if len(s.overs.Urls) > 0 {
+		if err := tx.q.RecordOvers(ctx, s.overs); err != nil {
+			return err
+		}
+	}
 	if err := tx.q.ForgetHeldVisits(ctx, s.moved.TaskIds); err != nil {
 		return err
 	}

@@ -24,17 +24,23 @@ type KnownVisits struct {
 	LastFailures map[scheduler.OriginKey]time.Time
 	// QueuePositions is where the queue of each visit type stands.
 	QueuePositions map[string]int64
-	// Laned has the work underway on lanes of those origins that have some.
+	// Laned has the work of those origins that was sent and goes on in another lane
+	// if its time is over; Overs has when that last was so.
 	Laned map[scheduler.OriginKey][]LanedVisit
+	Overs map[scheduler.OriginKey]VisitOver
 }
 
-// LanedVisit is a visit underway on lanes. It doesn't change until the transaction
-// that reads it ends.
+// LanedVisit is a visit underway on lanes. It doesn't end nor move until the
+// transaction that reads it ends.
 type LanedVisit struct {
-	TaskID  uuid.UUID // Celery's id of the present try
-	Since   time.Time // when that was sent, or came into the line
-	MayMove bool      // it was sent, and if its time is over it goes on in another lane
-	Over    time.Time // when the time of the try before was over, by the worker's clock; zero if there was none
+	TaskID uuid.UUID // Celery's id of the present try
+	Since  time.Time // when that was sent
+}
+
+// VisitOver is a visit whose time on a lane was over, and that went on.
+type VisitOver struct {
+	Claimed time.Time
+	Over    time.Time // by the worker's clock
 }
 
 // HeldVisit is a failed visit that does not count yet.
@@ -151,10 +157,16 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 	if err != nil {
 		return KnownVisits{}, err
 	}
+	overs, err := tx.q.VisitOvers(ctx, queries.VisitOversParams(arg))
+	if err != nil {
+		return KnownVisits{}, err
+	}
 	known := KnownVisits{
 		Stats:          make([]scheduler.VisitStats, 0, len(rows)),
 		LastFailures:   make(map[scheduler.OriginKey]time.Time, len(failures)),
 		QueuePositions: make(map[string]int64, len(positions)),
+		Laned:          make(map[scheduler.OriginKey][]LanedVisit, len(laned)),
+		Overs:          make(map[scheduler.OriginKey]VisitOver, len(overs)),
 	}
 	for _, row := range rows {
 		known.Stats = append(known.Stats, scheduler.VisitStats{
@@ -174,14 +186,12 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []scheduler.OriginKey) (Known
 	}
 	for _, l := range laned {
 		key := scheduler.OriginKey{URL: l.URL, VisitType: l.VisitType}
-		if known.Laned == nil {
-			known.Laned = make(map[scheduler.OriginKey][]LanedVisit)
+		known.Laned[key] = append(known.Laned[key], LanedVisit{TaskID: l.TaskID, Since: l.Since})
+	}
+	for _, o := range overs {
+		known.Overs[scheduler.OriginKey{URL: o.URL, VisitType: o.VisitType}] = VisitOver{
+			Claimed: o.Claimed, Over: time.UnixMicro(int64(o.Over * 1e6)).UTC(),
 		}
-		v := LanedVisit{TaskID: l.TaskID, Since: l.Since, MayMove: l.Sent && l.LanesLeft > 0}
-		if l.Over != nil {
-			v.Over = time.UnixMicro(int64(*l.Over * 1e6)).UTC()
-		}
-		known.Laned[key] = append(known.Laned[key], v)
 	}
 	for _, p := range positions {
 		known.QueuePositions[p.VisitType] = p.Position

@@ -154,15 +154,9 @@ func shortDuration(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
 }
 
-// laning returns what keeps lanes: nothing if there are none, and no work is left of
-// lanes that there were.
+// laning returns what keeps lanes; also where there are none, as a daemon that still
+// has others in its configuration may leave work behind.
 func (a *app) laning(ctx context.Context, store *sql.Store, d *dispatcher) ([]daemon.Component, error) {
-	if len(a.config.Lanes) == 0 {
-		inUse, err := store.LanesInUse(ctx)
-		if err != nil || !inUse {
-			return nil, err
-		}
-	}
 	types, err := store.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
@@ -176,15 +170,18 @@ func (a *app) laning(ctx context.Context, store *sql.Store, d *dispatcher) ([]da
 			a.warnOfName("lanes are configured for a task type that is not there", name, names)
 		}
 	}
-	keeper := dispatch.NewLaneKeeper(dispatch.LaneKeeperOptions{
+	o := dispatch.LaneKeeperOptions{
 		Store: store, Slots: d.slots, Lengths: d.inspector, Log: a.log, Reg: a.metrics,
 		Queues: func(ctx context.Context) ([]dispatch.Queue, error) { return a.lanedQueues(ctx, store) },
 		Home: func(ctx context.Context, line string) (dispatch.Queue, error) {
 			tt, err := store.TaskType(ctx, strings.TrimPrefix(line, priorityPrefix))
 			return homeQueue(line, tt), err
 		},
-	})
-	return []daemon.Component{{Name: "keeper of lanes", Run: keeper.Run}}, nil
+	}
+	if len(a.config.Lanes) > 0 {
+		o.Listen = store.ListenLanes
+	}
+	return []daemon.Component{{Name: "keeper of lanes", Run: dispatch.NewLaneKeeper(o).Run}}, nil
 }
 
 // homeQueue is where the work of a line would go without lanes.
@@ -198,6 +195,9 @@ func homeQueue(line string, tt scheduler.TaskType) dispatch.Queue {
 
 // lanedQueues are the queues that have lanes, by their lines.
 func (a *app) lanedQueues(ctx context.Context, store *sql.Store) ([]dispatch.Queue, error) {
+	if len(a.config.Lanes) == 0 {
+		return nil, nil
+	}
 	types, err := store.TaskTypes(ctx)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,9 @@ type LaneKeeperOptions struct {
 	Queues func(ctx context.Context) ([]Queue, error)
 	// Home says where the work of a line goes that has no lanes any more.
 	Home func(ctx context.Context, line string) (Queue, error)
+	// Listen, if not nil, calls wake when work came into a line, until ctx ends or it
+	// fails.
+	Listen func(ctx context.Context, wake func()) error
 }
 
 type laneMetrics struct {
@@ -77,7 +80,9 @@ func (k *LaneKeeper) Run(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	var listener sync.WaitGroup
 	defer listener.Wait()
-	listener.Go(func() { daemon.Listen(ctx, k.Log, k.Store.ListenLanes, wake) })
+	if k.Listen != nil {
+		listener.Go(func() { daemon.Listen(ctx, k.Log, k.Listen, wake) })
+	}
 	loop := daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) { return daemon.Result{}, k.RunOnce(ctx, time.Now()) },
 		Period:  keepLanesPeriod, Wake: wake,
@@ -92,43 +97,46 @@ func (k *LaneKeeper) RunOnce(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	tidy := now.Sub(k.tidied) >= tidyLanesPeriod
 	var failed []error
 	for _, q := range queues {
-		_, err := k.Slots.Claim(ctx, q, nil)
-		if err == nil && tidy {
-			err = k.tidy(ctx, q.Lanes, now)
-		}
-		if err != nil {
+		if _, err := k.Slots.Claim(ctx, q, nil); err != nil {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Line, err))
 		}
 	}
-	if tidy {
-		failed = append(failed, k.release(ctx, queues), k.Store.ForgetLanes(ctx, now, now.Add(-unheardAfter), now.Add(-lostAfter)))
+	if now.Sub(k.tidied) < tidyLanesPeriod {
+		return errors.Join(failed...)
+	}
+	failed = append(failed, k.giveUp(ctx, now), k.release(ctx, queues), k.Store.ForgetLanes(ctx, now, now.Add(-unheardAfter)))
+	for _, q := range queues {
+		failed = append(failed, k.measure(ctx, q.Lanes, now))
 	}
 	err = errors.Join(failed...)
-	if tidy && err == nil {
+	if err == nil {
 		k.tidied = now
 	}
 	return err
 }
 
-// tidy gives up what is not heard of, and measures.
-func (k *LaneKeeper) tidy(ctx context.Context, l *Lanes, now time.Time) error {
-	for i, lane := range l.Lanes {
-		waiting, err := messagesAtMost(ctx, k.Store, k.Lengths, lane.Queue, now)
+// giveUp forgets what is not heard of, also of lanes that are not configured any more.
+func (k *LaneKeeper) giveUp(ctx context.Context, now time.Time) error {
+	underway, err := k.Store.LanesUnderway(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range underway {
+		waiting, err := messagesAtMost(ctx, k.Store, k.Lengths, l.Queue, now)
 		if err != nil {
 			return err
 		}
-		n, err := k.Store.GiveUpLaneWork(ctx, l.Line, i, i == len(l.Lanes)-1, lane.Name, waiting, now, now.Add(-unheardAfter))
+		n, err := k.Store.GiveUpLaneWork(ctx, l, waiting, now, now.Add(-unheardAfter), now.Add(-lostAfter))
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			k.Log.Warn("work of a lane is not heard of any more", "line", l.Line, "lane", lane.Name, "pieces", n)
+			k.Log.Warn("work of a lane is not heard of any more", "line", l.Line, "lane", l.Lane, "pieces", n)
 		}
 	}
-	return k.measure(ctx, l, now)
+	return nil
 }
 
 func (k *LaneKeeper) measure(ctx context.Context, l *Lanes, now time.Time) error {

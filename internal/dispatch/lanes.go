@@ -45,9 +45,10 @@ func (l *Lanes) Queues() []string {
 }
 
 // OnLanes puts the work of a queue on lanes, if all, by line, has some for the given
-// one, which is the type's name or scheduler.PriorityLanes of it: the queue's limit is
-// then the sum of theirs, and {backend_name} in the names of their queues is the
-// type's, with the prefix of tasks with priority for those.
+// one, which is the type's name or scheduler.PriorityLanes of it. The queue's limit,
+// of which a part must be free for a claim to be worth it, is then the first lane's: a
+// larger one that is full does not keep that one empty. {backend_name} in the names of
+// their queues is the type's, with the prefix of tasks with priority for those.
 func (q Queue) OnLanes(line string, tt scheduler.TaskType, all map[string][]scheduler.Lane) Queue {
 	configured, ok := all[line]
 	if !ok {
@@ -55,14 +56,12 @@ func (q Queue) OnLanes(line string, tt scheduler.TaskType, all map[string][]sche
 	}
 	l := &Lanes{Line: line, TaskType: tt.Type}
 	l.VisitType, _ = scheduler.LoadedVisitType(tt.Type)
-	var slots int64
 	for _, lane := range configured {
 		lane = lane.Sized(tt, MaxClaim)
 		lane.Queue = strings.ReplaceAll(lane.Queue, scheduler.BackendNameInQueue, strings.TrimSuffix(line, tt.Type)+tt.BackendName)
-		slots += int64(lane.Slots)
 		l.Lanes = append(l.Lanes, lane)
 	}
-	q.Lanes, q.Limit = l, &slots
+	q.Lanes, q.Limit = l, new(int64(l.Lanes[0].Slots))
 	return q
 }
 
@@ -113,7 +112,8 @@ func (s *Slots) claimLanes(ctx context.Context, tx *sql.Tx, q Queue, claim Claim
 		if err := s.intoLines(ctx, tx, q, states); err != nil {
 			return 0, 0, err
 		}
-		if room > 0 {
+		if int64(room) > *q.Limit/5 {
+			// Of fewer slots the claim may not have wanted any.
 			s.more.set(l.Line, claimed >= room)
 		}
 	}

@@ -306,7 +306,11 @@ func TestRunsMoveOn(t *testing.T) {
 	l := newLaned(t, two(2, 2)...)
 	l.exec(`insert into task (type, arguments, next_run, status, policy, retries_left) select 'load-git',
 		jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://forge.example/' || n)),
-		now() - n * interval '1 hour', 'next_run_not_scheduled', 'oneshot', case n when 2 then 1 else 2 end from generate_series(1, 2) n`)
+		now() - n * interval '1 hour', 'next_run_not_scheduled', 'oneshot', 2 from generate_series(1, 2) n`)
+	l.exec(`insert into task_run (task, backend_id, status, scheduled, started, ended)
+		select id, gen_random_uuid(), case n when 2 then 'failed' else 'eventful' end::task_run_status, now() - n * interval '1 day', null, now()
+		from task, generate_series(2, 3) n where arguments -> 'kwargs' ->> 'url' like '%/2'`)
+	l.exec("update task set status = 'next_run_not_scheduled', next_run = now() - interval '1 hour', retries_left = 2")
 	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
 		return tx.ClaimTasks(ctx, sql.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now()})
 	})
@@ -416,6 +420,91 @@ func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 func (l *laned) outboxOfAny(queue string) []piece {
 	l.exec("update scheduler_go.outbox set soft_time_limit = coalesce(soft_time_limit, 1), time_limit = coalesce(time_limit, 1)")
 	return l.outboxOf(queue)
+}
+
+// What was sent before its lanes were taken out of the configuration is not forgotten:
+// if its time is over it goes on in the usual queue, and what is not heard of any more
+// is given up.
+func TestWorkOfRemovedLanesEnds(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 2)...)
+	l.claim(2)
+	express := l.outboxOf("express:" + lanedQueue)
+	l.sent()
+	k := l.keeper()
+	l.apply(l.start(express[0].id), l.over(express[0].id, time.Minute))
+	if err := k.RunOnce(t.Context(), l.now.Add(2*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.outboxOfAny(lanedQueue); len(got) != 1 || got[0].number != express[0].number || got[0].root != express[0].id {
+		t.Errorf("sent %+v, want what was over: %+v", got, express[0])
+	}
+	if err := k.RunOnce(t.Context(), l.now.Add(11*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.count("scheduler_go.lane_work"); n != 0 {
+		t.Errorf("%d are still underway", n)
+	}
+}
+
+// A listener that still knows of more lanes may move work there while a claim counts
+// the lines.
+func TestLinesBeyondTheLastLane(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 2)...)
+	l.claim(2)
+	l.exec("update scheduler_go.lane_work set sent = false, lane = 1, timed_out = 1")
+	err := l.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		lines, err := tx.LaneLines(ctx, "load-git", 1)
+		if err != nil || len(lines) != 1 || lines[0].TimedOut != 2 {
+			t.Errorf("%+v, %v", lines, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A slow lane that is full and has many slots does not keep the express lane empty: a
+// refill is worth it by what is free there.
+func TestLimitOfLanesIsTheFirstOnes(t *testing.T) {
+	t.Parallel()
+	tt := scheduler.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: new(int64(5000))}
+	lanes := two(10, 0)
+	q := dispatch.Queue{Name: lanedQueue, Limit: tt.MaxQueueLength}.OnLanes("load-git", tt, map[string][]scheduler.Lane{"load-git": lanes})
+	if *q.Limit != 10 || q.Lanes.Lanes[1].Slots != 5000 {
+		t.Errorf("limit %d, lanes %+v", *q.Limit, q.Lanes.Lanes)
+	}
+}
+
+// The journal client, which keeps visits from moving while it looks at them, keeps
+// nobody from sending.
+func TestJournalDoesNotHoldUpLanes(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 1)...)
+	l.claim(5)
+	express := l.outboxOf("express:" + lanedQueue)[0]
+	l.sent()
+	url := fmt.Sprintf("https://forge.example/%d", express.number)
+	l.apply(l.start(express.id), l.over(express.id, time.Minute))
+	var keys []scheduler.OriginKey
+	for n := range l.next {
+		keys = append(keys, scheduler.OriginKey{URL: fmt.Sprintf("https://forge.example/%d", n), VisitType: "git"})
+	}
+	err := l.store.UpdateVisitStats(t.Context(), keys, func(known sql.KnownVisits) sql.VisitChanges {
+		l.keep()
+		if len(known.Laned) != 3 || len(known.Overs) != 1 || !known.Overs[scheduler.OriginKey{URL: url, VisitType: "git"}].Over.Equal(l.now.Truncate(time.Second).Add(time.Minute)) {
+			t.Errorf("known are %d in the express lane, and %v", len(known.Laned), known.Overs)
+		}
+		return sql.VisitChanges{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved := l.outboxOf(lanedQueue); len(moved) != 1 || moved[0].number != express.number {
+		t.Errorf("sent %+v", moved)
+	}
 }
 
 // Work whose events are lost is given up: what cannot be in its queue any more, and

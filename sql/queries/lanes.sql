@@ -14,7 +14,7 @@ select d.task_id, d.task_name, d.args, d.kwargs, d.urgent, d.lister, d.url, d.me
        (s.last_snapshot is null)::boolean as unseen,
        coalesce(extract(epoch from l.last_update - s.last_visit), 0)::double precision as behind,
        m.seconds, m.before, m.at_least, m.behind as behind_then,
-       coalesce(t.retries_left < tt.num_retries, false)::boolean as tried
+       coalesce(before.status in ('failed', 'permfailed', 'lost'), false)::boolean as tried
 from taken d
 left join origin_visit_stats s on s.url = d.url and s.visit_type = @visit_type::text
 left join lateral (
@@ -23,8 +23,10 @@ left join lateral (
 ) l on true
 left join scheduler_go.lane_memory m on m.memory = d.memory
 left join public.task_run r on r.backend_id = d.task_id::text
-left join public.task t on t.id = r.task
-left join public.task_type tt on tt.type = t.type
+left join lateral (
+  -- Of few rows: an order by id would have the planner walk the whole table.
+  select p.status from public.task_run p where p.task = r.task and p.id <> r.id order by p.scheduled desc limit 1
+) before on true
 order by d.id;
 
 -- AddLaneWork puts work into lines.
@@ -52,7 +54,7 @@ with next as (
   where n.line = @line and n.lane = @from_lane and not n.sent
   order by (n.timed_out = 0), n.since, n.place
   limit @count
-  for update
+  for no key update -- which passes by what the journal client keeps from changing
 ), going as (
   update scheduler_go.lane_work w
   set sent = true, lane = @to_lane, since = @now, queue = @queue, lane_name = @lane_name::text,
@@ -69,24 +71,24 @@ from going order by (timed_out = 0), waited, place;
 -- SendWithoutLanes sends the first of a line that has no lanes any more to where
 -- it would have gone without.
 -- name: SendWithoutLanes :execrows
-with gone as (
+with next as (
+  select task_id from scheduler_go.lane_work n
+  where n.line = @line and not n.sent
+  order by (n.timed_out = 0), n.since, n.place
+  limit @count
+), locked as (
+  select task_id from scheduler_go.lane_work
+  where task_id in (select task_id from next)
+  order by task_id
+  for update
+), gone as (
   delete from scheduler_go.lane_work w
-  where w.task_id in (
-    select task_id from scheduler_go.lane_work n
-    where n.line = @line and not n.sent
-    order by (n.timed_out = 0), n.since, n.place
-    limit @count
-    for update
-  )
+  using locked where w.task_id = locked.task_id and not w.sent
   returning w.*
 )
 insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent)
 select @queue, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent
 from gone order by (timed_out = 0), place;
-
--- LanesInUse says whether there is work of any lanes.
--- name: LanesInUse :one
-select exists (select from scheduler_go.lane_work);
 
 -- WaitingLines lists the lines in which work waits.
 -- name: WaitingLines :many
@@ -150,10 +152,21 @@ delete from scheduler_go.lane_work where task_id = any(@task_ids::uuid[]);
 -- name: MoveLaneWork :exec
 update scheduler_go.lane_work w
 set task_id = o.new_id, lane = lane + 1, sent = false, timed_out = timed_out + 1, since = o.heard,
-    started = null, over = o.over, below = null
-from (select unnest(@task_ids::uuid[]) as task_id, unnest(@new_ids::uuid[]) as new_id,
-             unnest(@heard::timestamptz[]) as heard, unnest(@over::double precision[]) as over) o
+    started = null, below = null
+from (select unnest(@task_ids::uuid[]) as task_id, unnest(@new_ids::uuid[]) as new_id, unnest(@heard::timestamptz[]) as heard) o
 where w.task_id = o.task_id;
+
+-- RecordOvers notes when the time of visits was over.
+-- name: RecordOvers :exec
+insert into scheduler_go.lane_overs as l (url, visit_type, claimed, over, recorded)
+select o.url, o.visit_type, min(o.claimed), max(o.over), max(o.heard)
+from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type, unnest(@claimed::timestamptz[]) as claimed,
+             unnest(@over::double precision[]) as over, unnest(@heard::timestamptz[]) as heard) o
+group by o.url, o.visit_type
+order by o.url, o.visit_type
+on conflict (url, visit_type) do update
+set claimed = case when l.over >= extract(epoch from excluded.claimed) then least(l.claimed, excluded.claimed) else excluded.claimed end,
+    over = greatest(l.over, excluded.over), recorded = excluded.recorded;
 
 -- MoveInFlight has what is underway go on under a new id.
 -- name: MoveInFlight :exec
@@ -225,42 +238,62 @@ from scheduler_go.lane_work
 where line = @line
 group by lane;
 
+-- LanesUnderway lists the lanes, by their queues, to which work was sent that has not
+-- ended: those of the configuration, and those that it had before.
+-- name: LanesUnderway :many
+select distinct line, lane_name::text as lane_name, queue
+from scheduler_go.lane_work
+where sent
+order by 1, 2, 3;
+
 -- GiveUpLaneWork forgets work whose outcome will not be heard any more: what began
--- and is long past its limit, and, of what is not known to have begun, the oldest
--- beyond what can still be in the queue.
+-- and is long past its limit, what is very old, and, of what is not known to have
+-- begun, the oldest beyond what can still be in the queue.
 -- name: GiveUpLaneWork :execrows
-with unstarted as (
-  select w.task_id as id, w.since, row_number() over (order by w.since desc, w.task_id) as place
+with sent as (
+  select w.task_id, row_number() over (partition by w.started is null order by w.since desc, w.task_id) as place
   from scheduler_go.lane_work w
-  where w.line = @line and w.lane between @lane and @to_lane and w.sent and w.started is null
+  where w.line = @line and w.lane_name = @lane_name::text and w.queue = @queue and w.sent
 ), unheard as (
-  select id from unstarted where place > @waiting::bigint and since < @unheard_before::timestamptz
+  select w.task_id from scheduler_go.lane_work w join sent s on s.task_id = w.task_id
+  where w.since < @lost_before::timestamptz
+     or w.started is null and s.place > @waiting::bigint and w.since < @unheard_before::timestamptz
+     or w.started + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision
+  order by w.task_id
+  for update of w
 )
 delete from scheduler_go.lane_work w
-where w.line = @line and w.lane between @lane and @to_lane and w.sent
-  and (w.task_id in (select id from unheard)
-       or w.started + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision);
+using unheard u where w.task_id = u.task_id and w.sent;
 
 -- ForgetLanes deletes what is too old to matter.
 -- name: ForgetLanes :exec
 with history as (
-  delete from scheduler_go.lane_history where minute < @history_before
+  delete from scheduler_go.lane_history h where h.minute < @history_before
 ), ended as (
-  delete from scheduler_go.lane_ended where heard < @ended_before
-), lost as (
-  -- Of lines that the configuration no longer has, too.
-  delete from scheduler_go.lane_work where sent and since < @lost_before
+  delete from scheduler_go.lane_ended e where e.heard < @ended_before
+), overs as (
+  delete from scheduler_go.lane_overs o where o.recorded < @overs_before
 )
-delete from scheduler_go.lane_memory where recorded < @memory_before;
+delete from scheduler_go.lane_memory m where m.recorded < @memory_before;
 
--- LanedVisits finds the work underway of some origins, and keeps it from changing.
+-- LanedVisits finds the work of some origins that was sent and may go on in another
+-- lane, and keeps it from doing so.
 -- name: LanedVisits :many
-select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.sent, w.lanes_left, w.since, w.over
+select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since
 from scheduler_go.lane_work w
 join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
   on w.url = k.url and w.visit_type = k.visit_type
+where w.sent and w.lanes_left > 0
 order by w.task_id
-for share of w;
+for key share of w;
+
+-- VisitOvers finds when the time of some origins' visits was over. LanedVisits comes
+-- first: what moves meanwhile is in the one or in the other.
+-- name: VisitOvers :many
+select o.url, o.visit_type, o.claimed, o.over
+from scheduler_go.lane_overs o
+join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+  on o.url = k.url and o.visit_type = k.visit_type;
 
 -- HoldVisits keeps failed visits back.
 -- name: HoldVisits :exec

@@ -134,21 +134,20 @@ func (q *Queries) ForgetHeldVisits(ctx context.Context, taskIds []uuid.UUID) err
 
 const forgetLanes = `-- name: ForgetLanes :exec
 with history as (
-  delete from scheduler_go.lane_history where minute < $2
+  delete from scheduler_go.lane_history h where h.minute < $2
 ), ended as (
-  delete from scheduler_go.lane_ended where heard < $3
-), lost as (
-  -- Of lines that the configuration no longer has, too.
-  delete from scheduler_go.lane_work where sent and since < $4
+  delete from scheduler_go.lane_ended e where e.heard < $3
+), overs as (
+  delete from scheduler_go.lane_overs o where o.recorded < $4
 )
-delete from scheduler_go.lane_memory where recorded < $1
+delete from scheduler_go.lane_memory m where m.recorded < $1
 `
 
 type ForgetLanesParams struct {
 	MemoryBefore  time.Time
 	HistoryBefore time.Time
 	EndedBefore   time.Time
-	LostBefore    time.Time
+	OversBefore   time.Time
 }
 
 // ForgetLanes deletes what is too old to matter.
@@ -157,43 +156,48 @@ func (q *Queries) ForgetLanes(ctx context.Context, arg ForgetLanesParams) error 
 		arg.MemoryBefore,
 		arg.HistoryBefore,
 		arg.EndedBefore,
-		arg.LostBefore,
+		arg.OversBefore,
 	)
 	return err
 }
 
 const giveUpLaneWork = `-- name: GiveUpLaneWork :execrows
-with unstarted as (
-  select w.task_id as id, w.since, row_number() over (order by w.since desc, w.task_id) as place
+with sent as (
+  select w.task_id, row_number() over (partition by w.started is null order by w.since desc, w.task_id) as place
   from scheduler_go.lane_work w
-  where w.line = $1 and w.lane between $2 and $3 and w.sent and w.started is null
+  where w.line = $1 and w.lane_name = $2::text and w.queue = $3 and w.sent
 ), unheard as (
-  select id from unstarted where place > $5::bigint and since < $4::timestamptz
+  select w.task_id from scheduler_go.lane_work w join sent s on s.task_id = w.task_id
+  where w.since < $4::timestamptz
+     or w.started is null and s.place > $5::bigint and w.since < $6::timestamptz
+     or w.started + w.hard_limit < extract(epoch from $6::timestamptz)::double precision
+  order by w.task_id
+  for update of w
 )
 delete from scheduler_go.lane_work w
-where w.line = $1 and w.lane between $2 and $3 and w.sent
-  and (w.task_id in (select id from unheard)
-       or w.started + w.hard_limit < extract(epoch from $4::timestamptz)::double precision)
+using unheard u where w.task_id = u.task_id and w.sent
 `
 
 type GiveUpLaneWorkParams struct {
 	Line          string
-	Lane          int16
-	ToLane        int16
-	UnheardBefore time.Time
+	LaneName      string
+	Queue         string
+	LostBefore    time.Time
 	Waiting       int64
+	UnheardBefore time.Time
 }
 
 // GiveUpLaneWork forgets work whose outcome will not be heard any more: what began
-// and is long past its limit, and, of what is not known to have begun, the oldest
-// beyond what can still be in the queue.
+// and is long past its limit, what is very old, and, of what is not known to have
+// begun, the oldest beyond what can still be in the queue.
 func (q *Queries) GiveUpLaneWork(ctx context.Context, arg GiveUpLaneWorkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, giveUpLaneWork,
 		arg.Line,
-		arg.Lane,
-		arg.ToLane,
-		arg.UnheardBefore,
+		arg.LaneName,
+		arg.Queue,
+		arg.LostBefore,
 		arg.Waiting,
+		arg.UnheardBefore,
 	)
 	if err != nil {
 		return 0, err
@@ -401,12 +405,13 @@ func (q *Queries) LaneUnderway(ctx context.Context, line string) ([]LaneUnderway
 }
 
 const lanedVisits = `-- name: LanedVisits :many
-select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.sent, w.lanes_left, w.since, w.over
+select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since
 from scheduler_go.lane_work w
 join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
   on w.url = k.url and w.visit_type = k.visit_type
+where w.sent and w.lanes_left > 0
 order by w.task_id
-for share of w
+for key share of w
 `
 
 type LanedVisitsParams struct {
@@ -418,13 +423,11 @@ type LanedVisitsRow struct {
 	URL       string
 	VisitType string
 	TaskID    uuid.UUID
-	Sent      bool
-	LanesLeft int16
 	Since     time.Time
-	Over      *float64
 }
 
-// LanedVisits finds the work underway of some origins, and keeps it from changing.
+// LanedVisits finds the work of some origins that was sent and may go on in another
+// lane, and keeps it from doing so.
 func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]LanedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, lanedVisits, arg.Urls, arg.VisitTypes)
 	if err != nil {
@@ -438,10 +441,7 @@ func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]Lan
 			&i.URL,
 			&i.VisitType,
 			&i.TaskID,
-			&i.Sent,
-			&i.LanesLeft,
 			&i.Since,
-			&i.Over,
 		); err != nil {
 			return nil, err
 		}
@@ -453,16 +453,39 @@ func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]Lan
 	return items, nil
 }
 
-const lanesInUse = `-- name: LanesInUse :one
-select exists (select from scheduler_go.lane_work)
+const lanesUnderway = `-- name: LanesUnderway :many
+select distinct line, lane_name::text as lane_name, queue
+from scheduler_go.lane_work
+where sent
+order by 1, 2, 3
 `
 
-// LanesInUse says whether there is work of any lanes.
-func (q *Queries) LanesInUse(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, lanesInUse)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+type LanesUnderwayRow struct {
+	Line     string
+	LaneName string
+	Queue    string
+}
+
+// LanesUnderway lists the lanes, by their queues, to which work was sent that has not
+// ended: those of the configuration, and those that it had before.
+func (q *Queries) LanesUnderway(ctx context.Context) ([]LanesUnderwayRow, error) {
+	rows, err := q.db.Query(ctx, lanesUnderway)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LanesUnderwayRow
+	for rows.Next() {
+		var i LanesUnderwayRow
+		if err := rows.Scan(&i.Line, &i.LaneName, &i.Queue); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockLaneEnded = `-- name: LockLaneEnded :many
@@ -507,7 +530,7 @@ func (q *Queries) LockLaneEnded(ctx context.Context, taskIds []uuid.UUID) ([]Sch
 }
 
 const lockLaneWork = `-- name: LockLaneWork :many
-select task_id, root_id, line, lane, sent, timed_out, place, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind, visit_type, url, lane_name, soft_limit, hard_limit, below, lanes_left, started, over from scheduler_go.lane_work
+select task_id, root_id, line, lane, sent, timed_out, place, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind, visit_type, url, lane_name, soft_limit, hard_limit, below, lanes_left, started from scheduler_go.lane_work
 where task_id = any($1::uuid[]) and sent
 order by task_id
 for update
@@ -551,7 +574,6 @@ func (q *Queries) LockLaneWork(ctx context.Context, taskIds []uuid.UUID) ([]Sche
 			&i.Below,
 			&i.LanesLeft,
 			&i.Started,
-			&i.Over,
 		); err != nil {
 			return nil, err
 		}
@@ -584,9 +606,8 @@ func (q *Queries) MoveInFlight(ctx context.Context, arg MoveInFlightParams) erro
 const moveLaneWork = `-- name: MoveLaneWork :exec
 update scheduler_go.lane_work w
 set task_id = o.new_id, lane = lane + 1, sent = false, timed_out = timed_out + 1, since = o.heard,
-    started = null, over = o.over, below = null
-from (select unnest($1::uuid[]) as task_id, unnest($2::uuid[]) as new_id,
-             unnest($3::timestamptz[]) as heard, unnest($4::double precision[]) as over) o
+    started = null, below = null
+from (select unnest($1::uuid[]) as task_id, unnest($2::uuid[]) as new_id, unnest($3::timestamptz[]) as heard) o
 where w.task_id = o.task_id
 `
 
@@ -594,17 +615,11 @@ type MoveLaneWorkParams struct {
 	TaskIds []uuid.UUID
 	NewIds  []uuid.UUID
 	Heard   []time.Time
-	Over    []float64
 }
 
 // MoveLaneWork puts work whose time is over into the line of the next lane.
 func (q *Queries) MoveLaneWork(ctx context.Context, arg MoveLaneWorkParams) error {
-	_, err := q.db.Exec(ctx, moveLaneWork,
-		arg.TaskIds,
-		arg.NewIds,
-		arg.Heard,
-		arg.Over,
-	)
+	_, err := q.db.Exec(ctx, moveLaneWork, arg.TaskIds, arg.NewIds, arg.Heard)
 	return err
 }
 
@@ -657,6 +672,38 @@ func (q *Queries) RecordLanes(ctx context.Context, arg RecordLanesParams) error 
 		arg.Whats,
 		arg.Buckets,
 		arg.Pieces,
+	)
+	return err
+}
+
+const recordOvers = `-- name: RecordOvers :exec
+insert into scheduler_go.lane_overs as l (url, visit_type, claimed, over, recorded)
+select o.url, o.visit_type, min(o.claimed), max(o.over), max(o.heard)
+from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type, unnest($3::timestamptz[]) as claimed,
+             unnest($4::double precision[]) as over, unnest($5::timestamptz[]) as heard) o
+group by o.url, o.visit_type
+order by o.url, o.visit_type
+on conflict (url, visit_type) do update
+set claimed = case when l.over >= extract(epoch from excluded.claimed) then least(l.claimed, excluded.claimed) else excluded.claimed end,
+    over = greatest(l.over, excluded.over), recorded = excluded.recorded
+`
+
+type RecordOversParams struct {
+	Urls       []string
+	VisitTypes []string
+	Claimed    []time.Time
+	Over       []float64
+	Heard      []time.Time
+}
+
+// RecordOvers notes when the time of visits was over.
+func (q *Queries) RecordOvers(ctx context.Context, arg RecordOversParams) error {
+	_, err := q.db.Exec(ctx, recordOvers,
+		arg.Urls,
+		arg.VisitTypes,
+		arg.Claimed,
+		arg.Over,
+		arg.Heard,
 	)
 	return err
 }
@@ -732,7 +779,7 @@ with next as (
   where n.line = $1 and n.lane = $2 and not n.sent
   order by (n.timed_out = 0), n.since, n.place
   limit $3
-  for update
+  for no key update -- which passes by what the journal client keeps from changing
 ), going as (
   update scheduler_go.lane_work w
   set sent = true, lane = $4, since = $5, queue = $6, lane_name = $7::text,
@@ -778,16 +825,20 @@ func (q *Queries) SendLaneWork(ctx context.Context, arg SendLaneWorkParams) erro
 }
 
 const sendWithoutLanes = `-- name: SendWithoutLanes :execrows
-with gone as (
+with next as (
+  select task_id from scheduler_go.lane_work n
+  where n.line = $2 and not n.sent
+  order by (n.timed_out = 0), n.since, n.place
+  limit $3
+), locked as (
+  select task_id from scheduler_go.lane_work
+  where task_id in (select task_id from next)
+  order by task_id
+  for update
+), gone as (
   delete from scheduler_go.lane_work w
-  where w.task_id in (
-    select task_id from scheduler_go.lane_work n
-    where n.line = $2 and not n.sent
-    order by (n.timed_out = 0), n.since, n.place
-    limit $3
-    for update
-  )
-  returning w.task_id, w.root_id, w.line, w.lane, w.sent, w.timed_out, w.place, w.since, w.claimed, w.task_name, w.args, w.kwargs, w.urgent, w.queue, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url, w.lane_name, w.soft_limit, w.hard_limit, w.below, w.lanes_left, w.started, w.over
+  using locked where w.task_id = locked.task_id and not w.sent
+  returning w.task_id, w.root_id, w.line, w.lane, w.sent, w.timed_out, w.place, w.since, w.claimed, w.task_name, w.args, w.kwargs, w.urgent, w.queue, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url, w.lane_name, w.soft_limit, w.hard_limit, w.below, w.lanes_left, w.started
 )
 insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent)
 select $1, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent
@@ -857,7 +908,7 @@ select d.task_id, d.task_name, d.args, d.kwargs, d.urgent, d.lister, d.url, d.me
        (s.last_snapshot is null)::boolean as unseen,
        coalesce(extract(epoch from l.last_update - s.last_visit), 0)::double precision as behind,
        m.seconds, m.before, m.at_least, m.behind as behind_then,
-       coalesce(t.retries_left < tt.num_retries, false)::boolean as tried
+       coalesce(before.status in ('failed', 'permfailed', 'lost'), false)::boolean as tried
 from taken d
 left join origin_visit_stats s on s.url = d.url and s.visit_type = $1::text
 left join lateral (
@@ -866,8 +917,10 @@ left join lateral (
 ) l on true
 left join scheduler_go.lane_memory m on m.memory = d.memory
 left join public.task_run r on r.backend_id = d.task_id::text
-left join public.task t on t.id = r.task
-left join public.task_type tt on tt.type = t.type
+left join lateral (
+  -- Of few rows: an order by id would have the planner walk the whole table.
+  select p.status from public.task_run p where p.task = r.task and p.id <> r.id order by p.scheduled desc limit 1
+) before on true
 order by d.id
 `
 
@@ -923,6 +976,52 @@ func (q *Queries) TakeForLanes(ctx context.Context, arg TakeForLanesParams) ([]T
 			&i.AtLeast,
 			&i.BehindThen,
 			&i.Tried,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const visitOvers = `-- name: VisitOvers :many
+select o.url, o.visit_type, o.claimed, o.over
+from scheduler_go.lane_overs o
+join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
+  on o.url = k.url and o.visit_type = k.visit_type
+`
+
+type VisitOversParams struct {
+	Urls       []string
+	VisitTypes []string
+}
+
+type VisitOversRow struct {
+	URL       string
+	VisitType string
+	Claimed   time.Time
+	Over      float64
+}
+
+// VisitOvers finds when the time of some origins' visits was over. LanedVisits comes
+// first: what moves meanwhile is in the one or in the other.
+func (q *Queries) VisitOvers(ctx context.Context, arg VisitOversParams) ([]VisitOversRow, error) {
+	rows, err := q.db.Query(ctx, visitOvers, arg.Urls, arg.VisitTypes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VisitOversRow
+	for rows.Next() {
+		var i VisitOversRow
+		if err := rows.Scan(
+			&i.URL,
+			&i.VisitType,
+			&i.Claimed,
+			&i.Over,
 		); err != nil {
 			return nil, err
 		}

@@ -154,8 +154,6 @@ type SchedulerGoLaneWork struct {
 	LanesLeft int16
 	// When a worker began it, on the worker's clock, seconds since 1970 UTC; null until that is heard
 	Started *float64
-	// When the time of the try before was over, on the worker's clock, seconds since 1970 UTC
-	Over *float64
 }
 
 type SchedulerGoVisitFailure struct {
