@@ -144,35 +144,15 @@ func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, w
 	return groups[0].WithoutUpdate, groups[0].WithUpdate, nil
 }
 
-// NextDue is from when on more origins of a visit type may be picked than at a
-// moment that is not in the past, by policies that candidates can answer
-// (KnownToCandidates) and as long as nothing changes; zero: never. It is not known
-// while changes are pending.
-func (s *Store) NextDue(ctx context.Context, visitType string, at time.Time) (due time.Time, known bool, err error) {
-	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		// In one snapshot, so that no change goes from the one to the other between.
-		if _, err := tx.tx.Exec(ctx, "set transaction isolation level repeatable read"); err != nil {
-			return err
-		}
-		ready, err := tx.q.CandidatesReady(ctx)
-		if err != nil || !ready {
-			return err
-		}
-		pending, err := tx.q.PendingChanges(ctx, queries.PendingChangesParams{VisitType: visitType, Bound: 1})
-		if err != nil || pending > 0 {
-			return err
-		}
-		next, err := tx.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at})
-		if len(next) > 0 {
-			due = next[0]
-		}
-		known = err == nil
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("find when the next visit of type %q is due: %w", visitType, err)
+// NextDue is from when on more candidates of a visit type may be picked than at a
+// moment that is not in the past; zero: never. Changes that are pending may say
+// otherwise.
+func (a asker) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
+	next, err := a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at})
+	if err != nil || len(next) == 0 {
+		return time.Time{}, err
 	}
-	return due, known, err
+	return next[0], nil
 }
 
 // KnownToCandidates tells whether candidates can answer what a filter asks.

@@ -163,3 +163,55 @@ func (a asker) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	}
 	return visitTypes, nil
 }
+
+// ListedAgain is an origin that a lister knows already.
+type ListedAgain struct {
+	URL        string
+	Enabled    bool
+	LastUpdate time.Time
+}
+
+// ListAgain writes what a lister tells of origins of a visit type that are there,
+// each of which comes once; they were seen now.
+func (a asker) ListAgain(ctx context.Context, lister uuid.UUID, visitType string, origins []ListedAgain) error {
+	if len(origins) == 0 {
+		return nil
+	}
+	p := queries.ListAgainParams{ListerID: lister, VisitType: visitType}
+	for _, o := range origins {
+		p.Urls = append(p.Urls, o.URL)
+		p.Enabled = append(p.Enabled, o.Enabled)
+		p.LastUpdates = append(p.LastUpdates, o.LastUpdate)
+	}
+	if err := a.q.ListAgain(ctx, p); err != nil {
+		return fmt.Errorf("list %d origins again: %w", len(origins), err)
+	}
+	return nil
+}
+
+// Standing is what the metrics count of an origin of a lister.
+type Standing struct {
+	URL, VisitType string
+	ListerID       uuid.UUID
+	Enabled        bool
+	LastUpdate     *time.Time
+	LastSuccessful *time.Time
+	Loaded         bool // has a snapshot
+}
+
+// Standings tells how the origins of some URLs stand, of all listers and visit
+// types.
+func (a asker) Standings(ctx context.Context, urls []string) ([]Standing, error) {
+	if len(urls) == 0 {
+		return nil, nil
+	}
+	rows, err := a.q.Standings(ctx, urls)
+	if err != nil {
+		return nil, fmt.Errorf("read how %d origins stand: %w", len(urls), err)
+	}
+	standings := make([]Standing, len(rows))
+	for i, row := range rows {
+		standings[i] = Standing(row)
+	}
+	return standings, nil
+}

@@ -32,13 +32,15 @@
 // # Batches
 //
 // Nothing of what is simulated depends on when the database hears of it, as long as
-// that is before it is next asked. So statuses are gathered until a claim, a listing
-// or the hourly count of origins (the peer writes 100 at a time, and those after the
-// last whole hundred never; so they are not written here either). A claim that
-// can find nothing is left out: after one that found less than it was asked for,
-// the database tells when the next origin or task is due, and until then, or until
-// something is written, the queue is left alone. The lister writes only the origins
-// that changed.
+// that is before it is next asked. So listings are gathered until a claim, and
+// statuses until a claim or the hourly count of origins (the peer writes 100 at a
+// time, and those after the last whole hundred never; so they are not written here
+// either). A claim that can find nothing is left out: after one that found less than
+// it was asked for, the database tells when the next origin or task is due, and until
+// then, or until something changes, the queue is left alone. Origins are counted once
+// by the database, and then by what changes of them (census.go).
+//
+// For all this, nothing else may write to the database meanwhile.
 //
 // # Failures
 //

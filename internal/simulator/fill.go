@@ -25,19 +25,19 @@ func Fill(ctx context.Context, store *sql.Store, origins int, now time.Time, pro
 	for l.before < origins {
 		l.origins = nil
 		l.more(min(recordBatch, origins-l.before))
-		added, err := l.record(ctx, now)
-		if err == nil {
-			err = addTasks(ctx, store, added)
-		}
-		if err != nil {
+		l.list(now)
+		if err := l.write(ctx); err != nil {
 			return err
 		}
-		l.before += len(added)
+		if err := addTasks(ctx, store, l); err != nil {
+			return err
+		}
+		l.before += len(l.origins)
 		if progress != nil {
-			progress(len(added))
+			progress(len(l.origins))
 		}
 	}
-	return nil
+	return keepCandidates(ctx, store)
 }
 
 // addTaskType adds the task type of listedVisitType, with the values of the peer's
@@ -56,16 +56,21 @@ func addTaskType(ctx context.Context, store *sql.Store) error {
 	})
 }
 
-func addTasks(ctx context.Context, store *sql.Store, origins []scheduler.ListedOrigin) error {
+// addTasks adds a task for each origin that a lister has listed.
+func addTasks(ctx context.Context, store *sql.Store, l *lister) error {
+	origins := make([]scheduler.ListedOrigin, len(l.origins))
+	for i, o := range l.origins {
+		origins[i] = scheduler.ListedOrigin{ListerID: l.id, URL: o.url, VisitType: listedVisitType, ExtraLoaderArguments: noArguments}
+	}
 	kwargs, err := dispatch.LoaderKwargs(ctx, store, origins)
 	if err != nil {
 		return err
 	}
 	tasks := make([]sql.NewTask, len(origins))
-	for i, o := range origins {
+	for i := range origins {
 		tasks[i] = sql.NewTask{
-			Type: scheduler.LoaderTaskType(o.VisitType), Arguments: scheduler.TaskArguments{Kwargs: kwargs[i]},
-			NextRun: *o.LastUpdate, Policy: scheduler.Recurring,
+			Type: scheduler.LoaderTaskType(listedVisitType), Arguments: scheduler.TaskArguments{Kwargs: kwargs[i]},
+			NextRun: l.origins[i].lastUpdate, Policy: scheduler.Recurring,
 		}
 	}
 	_, err = store.CreateTasks(ctx, tasks)

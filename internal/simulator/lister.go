@@ -22,12 +22,25 @@ const (
 	recordBatch = 5000
 )
 
+// noArguments are an origin's arguments for its loader.
+var noArguments = json.RawMessage("{}")
+
 // listed is an origin that the lister has listed.
 type listed struct {
-	url        string
-	interval   float64
-	lastUpdate time.Time // as written; zero: not yet
-	disabled   bool      // since then
+	url      string
+	interval float64
+
+	listing         // as it should be in the database
+	written listing // as it is there; zero: it may not be there
+}
+
+type listing struct {
+	lastUpdate time.Time
+	enabled    bool
+}
+
+func (l listing) same(o listing) bool {
+	return l.enabled == o.enabled && l.lastUpdate.Equal(o.lastUpdate)
 }
 
 // originURL is the URL of the nth origin, from 1 on.
@@ -47,51 +60,63 @@ func newLister(ctx context.Context, store *sql.Store, before int) (*lister, erro
 	return &lister{store: store, id: l.ID, before: before, byURL: make(map[string]int)}, err
 }
 
-// disabled notes that origins were disabled: the next listing enables them.
+// disabled notes that origins were disabled in the database: the next listing
+// enables them.
 func (l *lister) disabled(urls []string) {
 	for _, url := range urls {
 		if i, ok := l.byURL[url]; ok {
-			l.origins[i].disabled = true
+			o := &l.origins[i]
+			o.enabled, o.written.enabled = false, false
 		}
 	}
 }
 
-// more makes some origins that were not listed before.
-func (l *lister) more(n int) {
-	for range n {
-		url := originURL(l.before + len(l.origins) + 1)
-		l.byURL[url] = len(l.origins)
-		l.origins = append(l.origins, listed{url: url, interval: commitInterval(url)})
+// more makes some origins that were not listed before, and returns their URLs.
+func (l *lister) more(n int) []string {
+	urls := make([]string, n)
+	for i := range urls {
+		urls[i] = originURL(l.before + len(l.origins) + 1)
+		l.byURL[urls[i]] = len(l.origins)
+		l.origins = append(l.origins, listed{url: urls[i], interval: commitInterval(urls[i])})
 	}
+	return urls
 }
 
-// list lists 100 more origins, and writes what changed of all.
-func (l *lister) list(ctx context.Context, now time.Time) error {
-	l.more(listedAnHour)
-	_, err := l.record(ctx, now)
-	return err
-}
-
-// record writes the origins that changed, as of now, and returns them.
-func (l *lister) record(ctx context.Context, now time.Time) ([]scheduler.ListedOrigin, error) {
-	var changed []scheduler.ListedOrigin
+// list lists all origins as of now.
+func (l *lister) list(now time.Time) {
 	for i := range l.origins {
 		o := &l.origins[i]
-		updated := lastUpdate(o.interval, now)
-		if updated.Equal(o.lastUpdate) && !o.disabled {
-			continue
-		}
-		o.lastUpdate, o.disabled = updated, false
-		changed = append(changed, scheduler.ListedOrigin{
-			ListerID: l.id, URL: o.url, VisitType: listedVisitType, Enabled: true, LastUpdate: &updated,
-			ExtraLoaderArguments: json.RawMessage("{}"),
-		})
+		o.listing = listing{lastUpdate(o.interval, now), true}
 	}
-	for from := 0; from < len(changed); from += recordBatch {
-		batch := changed[from:min(from+recordBatch, len(changed))]
-		if _, err := l.store.RecordListedOrigins(ctx, batch, false); err != nil {
-			return nil, err
+}
+
+// write brings what was listed to the database, as far as it changed.
+func (l *lister) write(ctx context.Context) error {
+	var fresh []scheduler.ListedOrigin
+	var again []sql.ListedAgain
+	for i := range l.origins {
+		o := &l.origins[i]
+		switch {
+		case o.written.lastUpdate.IsZero():
+			fresh = append(fresh, scheduler.ListedOrigin{
+				ListerID: l.id, URL: o.url, VisitType: listedVisitType, Enabled: o.enabled, LastUpdate: &o.lastUpdate,
+				ExtraLoaderArguments: noArguments,
+			})
+		case !o.same(o.written):
+			again = append(again, sql.ListedAgain{URL: o.url, Enabled: o.enabled, LastUpdate: o.lastUpdate})
 		}
 	}
-	return changed, nil
+	if _, err := l.store.RecordListedOrigins(ctx, fresh, false); err != nil {
+		return err
+	}
+	for from := 0; from < len(again); from += recordBatch {
+		batch := again[from:min(from+recordBatch, len(again))]
+		if err := l.store.ListAgain(ctx, l.id, listedVisitType, batch); err != nil {
+			return err
+		}
+	}
+	for i := range l.origins {
+		l.origins[i].written = l.origins[i].listing
+	}
+	return nil
 }

@@ -132,7 +132,7 @@ func openStore(t testing.TB, dsn string) *sql.Store {
 func (s setting) options(t testing.TB, store *sql.Store) Options {
 	runtime := s.runtime()
 	return Options{
-		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Kind: s.kind, Policies: onePolicy(s.policy),
+		Store: store, Log: slog.New(slog.DiscardHandler), Kind: s.kind, Policies: onePolicy(s.policy),
 		Workers: s.workers, Listed: s.origins, Start: time.Now(), Runtime: &runtime,
 	}
 }
@@ -143,13 +143,10 @@ func onePolicy(p scheduler.VisitPolicy) map[string][]scheduler.WeightedPolicy {
 	}}}}
 }
 
-// ours fills a database and simulates on it.
-func (s setting) ours(t testing.TB, store *sql.Store) *Report {
+// ours simulates with ours, on a database of its own.
+func (s setting) ours(t testing.TB) *Report {
 	t.Helper()
-	if err := Fill(t.Context(), store, s.origins, time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	report, err := Run(t.Context(), s.options(t, store))
+	report, err := Run(t.Context(), s.options(t, s.fill(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +172,7 @@ func TestTotalsAreThePeers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, got := tc.peer(t), tc.ours(t, openStore(t, testenv.Database(t)))
+			want, got := tc.peer(t), tc.ours(t)
 			for _, figure := range []struct {
 				name      string
 				got, want int

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/internal/scheduler"
 )
 
 // longRunTime is what visits take that are very long, in seconds.
@@ -48,15 +47,11 @@ func (r *Report) visited(l load, eventful bool) {
 	}
 }
 
-func (r *Report) measure(at time.Time, metrics []scheduler.Metrics) {
-	m := Measurement{At: at, Visits: r.Visits}
-	for _, row := range metrics {
-		m.Known += int(row.OriginsKnown)
-		m.Enabled += int(row.OriginsEnabled)
-		m.NeverVisited += int(row.OriginsNeverVisited)
-		m.PendingChanges += int(row.OriginsWithPendingChanges)
-	}
-	r.Series = append(r.Series, m)
+func (r *Report) measure(at time.Time, c counts) {
+	r.Series = append(r.Series, Measurement{
+		At: at, Known: c.known, Enabled: c.enabled, NeverVisited: c.neverVisited, PendingChanges: c.pendingChanges,
+		Visits: r.Visits,
+	})
 }
 
 // VeryLong is how many eventful visits took more than an hour.

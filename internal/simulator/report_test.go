@@ -157,10 +157,10 @@ func TestReport(t *testing.T) {
 		t.Errorf("got %q, want %q", r.Text(), want)
 	}
 	at := time.Date(2026, 11, 21, 7, 30, 0, 120_000, time.UTC)
-	r.measure(at, []scheduler.Metrics{
+	r.measure(at, countsOf([]scheduler.Metrics{
 		{OriginsKnown: 5, OriginsEnabled: 4, OriginsNeverVisited: 3, OriginsWithPendingChanges: 2},
 		{OriginsKnown: 50, OriginsEnabled: 40, OriginsNeverVisited: 30, OriginsWithPendingChanges: 20},
-	})
+	}))
 	var csv strings.Builder
 	want := "timestamp,known_origins,enabled_origins,never_visited_origins,origins_with_pending_changes\r\n" +
 		"2026-11-21 07:30:00.000120+00:00,55,44,33,22\r\n"

@@ -82,7 +82,7 @@ type agents interface {
 	// began and ended hear of a visit, in the order in which it is told of all.
 	began(v visit, now time.Time)
 	ended(v visit, began time.Time, l load, eventful bool, now time.Time)
-	// settle writes what was heard, and says whether that was anything.
+	// settle writes what was heard until now, and says whether that was anything.
 	settle(ctx context.Context) (bool, error)
 	// unsettled says that settling may make something claimable by now.
 	unsettled(now time.Time) bool
@@ -95,6 +95,7 @@ type simulation struct {
 	loaders *loaders
 	agents  agents
 	lister  *lister
+	census  *census
 	queues  []*visitQueue
 	report  *Report
 }
@@ -114,54 +115,65 @@ type visitQueue struct {
 // Without visit types it takes those that there are enabled origins of at the
 // start; if there are none, the one that its lister lists.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	s := &simulation{Options: o, clock: NewClock(o.Start), loaders: newLoaders(), report: &Report{}}
-	if err := s.setUp(ctx); err != nil {
+	s, err := newSimulation(ctx, o)
+	if err != nil {
 		return nil, err
 	}
+	return s.run(ctx)
+}
+
+func (s *simulation) run(ctx context.Context) (*Report, error) {
 	until := time.Duration(math.MaxInt64)
-	if o.Runtime != nil {
-		until = *o.Runtime
+	if s.Runtime != nil {
+		until = *s.Runtime
 	}
 	if err := s.clock.Run(ctx, until); err != nil {
 		return nil, err
 	}
 	// What was simulated is reported also if the rest was cut short.
 	ctx = context.WithoutCancel(ctx)
-	if err := s.settle(ctx); err != nil {
+	if err := s.write(ctx); err != nil {
 		return nil, err
 	}
 	s.report.Simulated = s.clock.Elapsed()
-	return s.report, s.measure(ctx)
+	// As the peer does, which leaves them in scheduler_metrics.
+	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
+	s.report.measure(s.clock.Now(), countsOf(metrics))
+	return s.report, err
 }
 
-// setUp puts the first events on the clock, in the peer's order.
-func (s *simulation) setUp(ctx context.Context) error {
+// newSimulation puts the first events on the clock, in the peer's order.
+func newSimulation(ctx context.Context, o Options) (*simulation, error) {
+	s := &simulation{Options: o, clock: NewClock(o.Start), loaders: newLoaders(), report: &Report{}}
 	visitTypes, err := s.visitTypes(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.lister, err = newLister(ctx, s.Store, s.Listed); err != nil {
-		return err
+		return nil, err
+	}
+	if s.census, err = newCensus(ctx, s.Store, s.clock.Now()); err != nil {
+		return nil, err
 	}
 	switch s.Kind {
 	case OriginScheduler:
-		s.agents = newOriginAgents(s.Store, s.Policies, s.lister.disabled)
+		s.agents = newOriginAgents(s.Options, s.census, s.lister.disabled)
 	case TaskScheduler:
 		if s.agents, err = newTaskAgents(ctx, s.Store, visitTypes); err != nil {
-			return err
+			return nil, err
 		}
 	default:
-		return fmt.Errorf("unknown scheduler %q", s.Kind)
+		return nil, fmt.Errorf("unknown scheduler %q", s.Kind)
 	}
 	for _, visitType := range visitTypes {
 		q := &visitQueue{Queue: NewQueue[visit](queueCapacity), visitType: visitType}
 		s.queues = append(s.queues, q)
 		StartWorkers(s.clock, q.Queue, s.Workers, loaderWork{s, make(map[uuid.UUID]running)})
 	}
-	s.clock.Every(metricsPeriod, s.everyHour)
+	s.clock.Every(metricsPeriod, s.measure)
 	s.clock.Every(runnerPeriod, s.fill)
 	s.clock.Every(listerPeriod, s.list)
-	return nil
+	return s, nil
 }
 
 func (s *simulation) visitTypes(ctx context.Context) ([]string, error) {
@@ -191,12 +203,13 @@ func (s *simulation) fill(ctx context.Context) error {
 func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 	now, free := s.clock.Now(), q.Free()
 	if s.agents.unsettled(now) {
-		if err := s.settle(ctx); err != nil {
-			return err
-		}
+		s.forget()
 	}
 	if q.known && (q.next.IsZero() || now.Before(q.next)) {
 		return nil
+	}
+	if err := s.write(ctx); err != nil {
+		return err
 	}
 	visits, err := s.agents.claim(ctx, q.visitType, free, now)
 	if err != nil {
@@ -212,7 +225,22 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 	return nil
 }
 
-// settle writes what was heard.
+// forget forgets what is known of what can be claimed, as something changed.
+func (s *simulation) forget() {
+	for _, q := range s.queues {
+		q.known = false
+	}
+}
+
+// write brings to the database what happened since it was last asked.
+func (s *simulation) write(ctx context.Context) error {
+	if err := s.lister.write(ctx); err != nil {
+		return err
+	}
+	return s.settle(ctx)
+}
+
+// settle does so for what the agents heard.
 func (s *simulation) settle(ctx context.Context) error {
 	written, err := s.agents.settle(ctx)
 	if written {
@@ -221,41 +249,30 @@ func (s *simulation) settle(ctx context.Context) error {
 	return err
 }
 
-// forget forgets what is known of what can be claimed, as something is written.
-func (s *simulation) forget() {
-	for _, q := range s.queues {
-		q.known = false
-	}
-}
-
-// list has the lister list. A listing enables what visits disabled before.
+// list has the lister list.
 func (s *simulation) list(ctx context.Context) error {
-	if err := s.settle(ctx); err != nil {
+	now := s.clock.Now()
+	if err := s.census.know(ctx, s.lister.more(listedAnHour)); err != nil {
 		return err
+	}
+	s.lister.list(now)
+	for _, o := range s.lister.origins {
+		s.census.listed(scheduler.OriginKey{URL: o.url, VisitType: listedVisitType}, s.lister.id, o.lastUpdate)
 	}
 	s.forget()
-	return s.lister.list(ctx, s.clock.Now())
+	return nil
 }
 
-func (s *simulation) everyHour(ctx context.Context) error {
+// measure notes each hour how the origins stand.
+func (s *simulation) measure(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
+	s.report.measure(s.clock.Now(), s.census.counts)
+	s.Log.Info("simulated", "time", s.clock.Elapsed(), "visits", s.report.Visits)
 	if s.Progress != nil {
 		s.Progress(s.clock.Elapsed())
 	}
-	s.Log.Info("simulated", "time", s.clock.Elapsed(), "visits", s.report.Visits)
-	return s.measure(ctx)
-}
-
-// measure notes how the origins stand.
-func (s *simulation) measure(ctx context.Context) error {
-	now := s.clock.Now()
-	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, now)
-	if err != nil {
-		return err
-	}
-	s.report.measure(now, metrics)
 	return nil
 }
 

@@ -104,11 +104,12 @@ func (a *taskAgents) ended(v visit, _ time.Time, l load, eventful bool, now time
 	}
 }
 
-func orZero(d *time.Duration) time.Duration {
-	if d == nil {
-		return 0
+// orZero is what p points to, or nothing.
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *d
+	return v
 }
 
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

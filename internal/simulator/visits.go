@@ -23,7 +23,9 @@ const journalBatch = 100
 type originAgents struct {
 	store    *sql.Store
 	policies map[string][]scheduler.WeightedPolicy // by visit type, and default
-	visits   journalStore
+	journal  *watchedStore
+	census   *census
+	disabled func(urls []string)
 
 	statuses int             // heard since the last whole batch
 	heard    []journal.Visit // and not written
@@ -31,8 +33,8 @@ type originAgents struct {
 }
 
 // newOriginAgents makes them; disabled hears of the URLs that the journal disables.
-func newOriginAgents(store *sql.Store, policies map[string][]scheduler.WeightedPolicy, disabled func(urls []string)) *originAgents {
-	return &originAgents{store: store, policies: policies, visits: journalStore{store, disabled}}
+func newOriginAgents(o Options, c *census, disabled func(urls []string)) *originAgents {
+	return &originAgents{store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled}
 }
 
 func (a *originAgents) policiesOf(visitType string) []scheduler.WeightedPolicy {
@@ -43,6 +45,11 @@ func (a *originAgents) policiesOf(visitType string) []scheduler.WeightedPolicy {
 }
 
 func (a *originAgents) claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error) {
+	// As the daemon's keeper does beside its rounds: what is picked is the same, but
+	// picked sooner.
+	if err := keepCandidates(ctx, a.store); err != nil {
+		return nil, err
+	}
 	var picked recurrent.Picked
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		picked, err = recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}.Pick(ctx, tx, now, n)
@@ -72,18 +79,22 @@ func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time
 			return time.Time{}, false, nil
 		}
 	}
-	for more := true; more; {
-		kept, err := a.store.KeepCandidates(ctx)
-		if err != nil {
-			return time.Time{}, false, err
+	next, err := a.store.NextDue(ctx, visitType, now)
+	// What was picked just now is not among the candidates yet. It cools down.
+	if cooled := now.Add(scheduler.DefaultCooldowns.Absolute); next.IsZero() || cooled.Before(next) {
+		next = cooled
+	}
+	return next.Add(time.Microsecond), err == nil, err // an origin may be visited after it is due
+}
+
+// keepCandidates has candidates show all that was written.
+func keepCandidates(ctx context.Context, store *sql.Store) error {
+	for {
+		kept, err := store.KeepCandidates(ctx)
+		if err != nil || !kept.More {
+			return err
 		}
-		more = kept.More
 	}
-	next, known, err := a.store.NextDue(ctx, visitType, now)
-	if !next.IsZero() {
-		next = next.Add(time.Microsecond) // an origin may be visited after it is due
-	}
-	return next, known, err
 }
 
 func (a *originAgents) began(visit, time.Time) { a.hear() }
@@ -110,23 +121,32 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	if a.whole == 0 {
 		return false, nil
 	}
-	if _, err := (journal.Rules{}).Write(ctx, a.visits, a.heard[:a.whole]); err != nil {
+	visits := a.heard[:a.whole]
+	urls := make([]string, len(visits))
+	for i, v := range visits {
+		urls[i] = v.URL
+	}
+	if err := a.census.know(ctx, urls); err != nil {
 		return false, err
 	}
+	if _, err := (journal.Rules{}).Write(ctx, a.journal, visits); err != nil {
+		return false, err
+	}
+	a.census.visited(a.journal.changes)
+	a.disabled(a.journal.changes.DisabledURLs)
 	a.heard, a.whole = slices.Clone(a.heard[a.whole:]), 0
 	return true, nil
 }
 
-// journalStore is the store of the journal's rules, which tells what they disable.
-type journalStore struct {
+// watchedStore is the store of the journal's rules, which shows what they changed.
+type watchedStore struct {
 	*sql.Store
-	disabled func(urls []string)
+	changes sql.VisitChanges // by the last call
 }
 
-func (s journalStore) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error {
+func (s *watchedStore) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error {
 	return s.Store.UpdateVisitStats(ctx, keys, func(known sql.KnownVisits) sql.VisitChanges {
-		changes := change(known)
-		s.disabled(changes.DisabledURLs)
-		return changes
+		s.changes = change(known)
+		return s.changes
 	})
 }

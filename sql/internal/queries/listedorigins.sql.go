@@ -8,6 +8,7 @@ package queries
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -36,6 +37,34 @@ func (q *Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const listAgain = `-- name: ListAgain :exec
+update listed_origins lo
+set enabled = again.enabled, last_update = again.last_update, last_seen = now()
+from (select unnest($3::text[]) as url, unnest($4::boolean[]) as enabled,
+             unnest($5::timestamptz[]) as last_update) again
+where lo.lister_id = $1 and lo.url = again.url and lo.visit_type = $2
+`
+
+type ListAgainParams struct {
+	ListerID    uuid.UUID
+	VisitType   string
+	Urls        []string
+	Enabled     []bool
+	LastUpdates []time.Time
+}
+
+// ListAgain writes what a lister tells of origins that are there.
+func (q *Queries) ListAgain(ctx context.Context, arg ListAgainParams) error {
+	_, err := q.db.Exec(ctx, listAgain,
+		arg.ListerID,
+		arg.VisitType,
+		arg.Urls,
+		arg.Enabled,
+		arg.LastUpdates,
+	)
+	return err
 }
 
 const listedOrigins = `-- name: ListedOrigins :many
@@ -143,6 +172,53 @@ func (q *Queries) RecordListedOrigins(ctx context.Context, origins json.RawMessa
 			&i.LastUpdate,
 			&i.IsFork,
 			&i.ForkedFromURL,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const standings = `-- name: Standings :many
+select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,
+       ovs.last_successful, (ovs.last_snapshot is not null)::boolean as loaded
+from listed_origins lo
+left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
+where lo.url = any($1::text[])
+`
+
+type StandingsRow struct {
+	URL            string
+	VisitType      string
+	ListerID       uuid.UUID
+	Enabled        bool
+	LastUpdate     *time.Time
+	LastSuccessful *time.Time
+	Loaded         bool
+}
+
+// Standings tells what update_metrics counts, of the origins of some URLs.
+func (q *Queries) Standings(ctx context.Context, urls []string) ([]StandingsRow, error) {
+	rows, err := q.db.Query(ctx, standings, urls)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StandingsRow
+	for rows.Next() {
+		var i StandingsRow
+		if err := rows.Scan(
+			&i.URL,
+			&i.VisitType,
+			&i.ListerID,
+			&i.Enabled,
+			&i.LastUpdate,
+			&i.LastSuccessful,
+			&i.Loaded,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,124 @@
+package simulator
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// census counts what the peer's update_metrics counts, without reading all origins
+// each hour: it counts them once, and then what changes of those that are visited
+// or listed. Nothing else may write to the database.
+type census struct {
+	store  *sql.Store
+	counts counts
+	// origins holds those that changed, by URL: a visit type has others' origins of
+	// that URL, and other types are disabled with it.
+	origins map[string][]*standing
+}
+
+// standing is how an origin of a lister stands.
+type standing struct {
+	visitType      string
+	lister         uuid.UUID
+	enabled        bool
+	loaded         bool
+	lastUpdate     time.Time // zero: none
+	lastSuccessful time.Time // zero: none
+}
+
+// counts are those of all listers and visit types.
+type counts struct{ known, enabled, neverVisited, pendingChanges int }
+
+func countsOf(metrics []scheduler.Metrics) counts {
+	var c counts
+	for _, m := range metrics {
+		c.known += int(m.OriginsKnown)
+		c.enabled += int(m.OriginsEnabled)
+		c.neverVisited += int(m.OriginsNeverVisited)
+		c.pendingChanges += int(m.OriginsWithPendingChanges)
+	}
+	return c
+}
+
+// add counts an origin times over: 1, or -1 to take it out.
+func (c *counts) add(s *standing, times int) {
+	c.known += times
+	if !s.enabled {
+		return
+	}
+	c.enabled += times
+	if !s.loaded {
+		c.neverVisited += times
+	}
+	if !s.lastSuccessful.IsZero() && s.lastUpdate.After(s.lastSuccessful) {
+		c.pendingChanges += times
+	}
+}
+
+// newCensus counts all origins.
+func newCensus(ctx context.Context, store *sql.Store, now time.Time) (*census, error) {
+	metrics, err := store.UpdateMetrics(ctx, uuid.NullUUID{}, now)
+	return &census{store: store, counts: countsOf(metrics), origins: make(map[string][]*standing)}, err
+}
+
+// know reads how origins stand that are not known, before they change.
+func (c *census) know(ctx context.Context, urls []string) error {
+	var unknown []string
+	for _, url := range urls {
+		if _, ok := c.origins[url]; !ok {
+			c.origins[url] = nil
+			unknown = append(unknown, url)
+		}
+	}
+	rows, err := c.store.Standings(ctx, unknown)
+	for _, row := range rows {
+		c.origins[row.URL] = append(c.origins[row.URL], &standing{
+			visitType: row.VisitType, lister: row.ListerID, enabled: row.Enabled, loaded: row.Loaded,
+			lastUpdate: orZero(row.LastUpdate), lastSuccessful: orZero(row.LastSuccessful),
+		})
+	}
+	return err
+}
+
+// change changes how origins of a URL stand, and counts them anew.
+func (c *census) change(url string, change func(*standing)) {
+	for _, s := range c.origins[url] {
+		c.counts.add(s, -1)
+		change(s)
+		c.counts.add(s, 1)
+	}
+}
+
+// visited notes what the journal changes.
+func (c *census) visited(changes sql.VisitChanges) {
+	for _, stats := range changes.Stats {
+		c.change(stats.URL, func(s *standing) {
+			if s.visitType == stats.VisitType {
+				s.loaded, s.lastSuccessful = stats.LastSnapshot != nil, orZero(stats.LastSuccessful)
+			}
+		})
+	}
+	for _, url := range changes.DisabledURLs {
+		c.change(url, func(s *standing) { s.enabled = false })
+	}
+}
+
+// listed notes that a lister listed an origin, which may be new.
+func (c *census) listed(key scheduler.OriginKey, lister uuid.UUID, lastUpdate time.Time) {
+	found := false
+	c.change(key.URL, func(s *standing) {
+		if s.visitType == key.VisitType && s.lister == lister {
+			found, s.enabled, s.lastUpdate = true, true, lastUpdate
+		}
+	})
+	if !found {
+		s := &standing{visitType: key.VisitType, lister: lister, enabled: true, lastUpdate: lastUpdate}
+		c.origins[key.URL] = append(c.origins[key.URL], s)
+		c.counts.add(s, 1)
+	}
+}

@@ -1,0 +1,77 @@
+package simulator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql"
+)
+
+// fill fills a database of its own.
+func (s setting) fill(t testing.TB) *sql.Store {
+	t.Helper()
+	store := openStore(t, testenv.Database(t))
+	if err := Fill(t.Context(), store, s.origins, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// What the report counts each hour is what the database counts, while origins are
+// listed, visited, fail until they are disabled, and are listed again.
+func TestCensus(t *testing.T) {
+	t.Parallel()
+	setting := setting{OriginScheduler, scheduler.OldestScheduledFirst, 300, 18, 400}
+	store := setting.fill(t)
+	// One more failure disables these.
+	execute(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_scheduled, last_visit_status, successive_visits)
+		select url, visit_type, now() - interval '20 days', now() - interval '21 days', 'failed', 2
+		from listed_origins where url > 'https://example.com/000100'`)
+	// These the simulator's lister doesn't list, so that they stay disabled.
+	execute(t, store, `with l as (insert into listers (name, instance_name, current_state, updated) values ('other', '', '{}', now()) returning id)
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select l.id, url, visit_type, '{}', true, now()
+		from l, (select url, visit_type from listed_origins where url < 'https://example.com/000050'
+		         union all select url || '?other', 'test-git' from listed_origins
+		         union all select url, 'other' from listed_origins) o`)
+	options := setting.options(t, store)
+	options.Listed = 0 // the lister finds those that there are again
+	s, err := newSimulation(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[counts]bool)
+	disabled := false
+	s.Progress = func(simulated time.Duration) {
+		if err := s.write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		metrics, err := store.UpdateMetrics(t.Context(), uuid.NullUUID{}, s.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := countsOf(metrics)
+		if got := s.census.counts; got != want {
+			t.Errorf("after %s: counted %+v, the database %+v", simulated, got, want)
+		}
+		seen[want] = true
+		disabled = disabled || want.enabled < want.known
+	}
+	if _, err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) < 10 || !disabled {
+		t.Errorf("only %d different counts, with disabled origins: %t", len(seen), disabled)
+	}
+}
+
+func execute(t testing.TB, store *sql.Store, statement string) {
+	t.Helper()
+	if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
