@@ -77,7 +77,7 @@ func (l *lister) more(n int) []string {
 	for i := range urls {
 		urls[i] = originURL(l.before + len(l.origins) + 1)
 		l.byURL[urls[i]] = len(l.origins)
-		l.origins = append(l.origins, listed{url: urls[i], interval: commitInterval(urls[i])})
+		l.origins = append(l.origins, listed{url: urls[i], interval: CommitInterval(urls[i])})
 	}
 	return urls
 }

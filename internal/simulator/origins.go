@@ -32,9 +32,9 @@ const (
 // epoch is when all origins began.
 var epoch = time.Date(2015, 9, 1, 0, 0, 0, 0, time.UTC)
 
-// commitInterval is the seconds between two commits of an origin, which follow
+// CommitInterval is the seconds between two commits of an origin, which follow
 // from its URL alone.
-func commitInterval(url string) float64 {
+func CommitInterval(url string) float64 {
 	sum := md5.Sum([]byte(url))
 	bucket := binary.LittleEndian.Uint16(sum[:])
 	return math.Pow(longestInterval, float64(bucket)/commitBuckets)
@@ -85,7 +85,7 @@ type load struct {
 func (l *loaders) visit(key scheduler.OriginKey, now time.Time) load {
 	o := l.origins[key]
 	if o == nil {
-		o = &originState{interval: commitInterval(key.URL)}
+		o = &originState{interval: CommitInterval(key.URL)}
 		l.origins[key] = o
 	}
 	since := unvisited
@@ -93,13 +93,23 @@ func (l *loaders) visit(key scheduler.OriginKey, now time.Time) load {
 		since = now.Sub(o.lastVisit)
 	}
 	o.visited, o.lastVisit = true, now
-	fresh := math.Trunc(since.Seconds() / o.interval)
-	runTime := minRunTime + perCommitRunTime*fresh
-	if runTime > maxRunTime {
-		return load{runTime: maxRunTime} // long visits usually fail
+	runTime, full := RunTime(o.interval, since)
+	if !full {
+		return load{runTime: runTime}
 	}
 	n, _ := commits(o.interval, now)
 	return load{runTime: runTime, full: true, snapshot: snapshotID(key, n)}
+}
+
+// RunTime is how long a visit takes, in seconds, of an origin with a commit each
+// interval seconds, if the last one was some time ago. One that would take too long is
+// not full: such visits usually fail.
+func RunTime(interval float64, since time.Duration) (seconds float64, full bool) {
+	seconds = minRunTime + perCommitRunTime*math.Trunc(since.Seconds()/interval)
+	if seconds > maxRunTime {
+		return maxRunTime, false
+	}
+	return seconds, true
 }
 
 // ended notes what a visit found, and says whether that was new.

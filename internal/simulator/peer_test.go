@@ -58,7 +58,7 @@ func TestOriginsAreThePeers(t *testing.T) {
 	askPeer(t, asked, &answers, "model")
 	full, partial := 0, 0
 	for i, q := range questions {
-		want, interval := answers[i], commitInterval(q.url)
+		want, interval := answers[i], CommitInterval(q.url)
 		if math.Abs(interval/want.Interval-1) > 1e-12 {
 			t.Fatalf("%s: a commit each %v s, want %v", q.url, interval, want.Interval)
 		}

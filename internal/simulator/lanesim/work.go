@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"swh-scheduler/internal/simulator"
 )
 
 // Job is a piece of work.
@@ -114,28 +115,18 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	return seen, nil
 }
 
-// The peer's model of origins.
-const (
-	leastRuntime    = 0.5
-	perCommit       = 0.1
-	mostRuntime     = 7200
-	longestInterval = 10 * 365 * 24 * 3600
-)
-
-// modelRuntime is how long a visit takes of an origin with a commit each interval
-// seconds, behind by as many seconds.
-func modelRuntime(interval, behind float64) float64 {
-	return min(mostRuntime, leastRuntime+perCommit*math.Floor(behind/interval))
-}
-
 // ModelArrivals makes jobs by the peer's model: visits of origins that each come
 // about once in the time between, the first ones as if that had gone on for long.
 func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
-	interval := func() float64 { return math.Pow(longestInterval, random.Float64()) }
+	interval := func() float64 { return simulator.CommitInterval(strconv.FormatUint(random.Uint64(), 36)) }
+	runTime := func(interval, behind float64) float64 {
+		s, _ := simulator.RunTime(interval, seconds(behind))
+		return s
+	}
 	mean, draws := 0.0, 200_000
 	for range draws {
 		// The time between visits is exponential, as each comes at random.
-		mean += modelRuntime(interval(), random.ExpFloat64()*between.Seconds()) / float64(draws)
+		mean += runTime(interval(), random.ExpFloat64()*between.Seconds()) / float64(draws)
 	}
 	origins := int(between.Seconds() * load.Busy * float64(load.Workers) / mean)
 	intervals := make([]float64, max(1, origins))
@@ -149,7 +140,7 @@ func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 		behind := at - last[i]
 		last[i] = at
 		jobs = append(jobs, Job{
-			Arrival: seconds(at), Runtime: seconds(modelRuntime(intervals[i], behind)),
+			Arrival: seconds(at), Runtime: seconds(runTime(intervals[i], behind)),
 			Origin: strconv.Itoa(i), Behind: behind,
 		})
 	})
