@@ -49,7 +49,7 @@ func newFillTestData(a *app) *cobra.Command {
 				return err
 			}
 			began := time.Now()
-			if err := a.fillTestData(ctx, store, origins); err != nil {
+			if err := a.fillTestData(ctx, store, []simulator.ListerName{simulator.DefaultLister}, origins); err != nil {
 				return err
 			}
 			return a.print(fmt.Sprintf("Completed in %.2f seconds\n", time.Since(began).Seconds()))
@@ -58,10 +58,10 @@ func newFillTestData(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) fillTestData(ctx context.Context, store *sql.Store, origins int) error {
+func (a *app) fillTestData(ctx context.Context, store *sql.Store, listers []simulator.ListerName, origins int) error {
 	bar := a.progress("origins", origins)
 	defer bar.stop()
-	return simulator.Fill(ctx, store, origins, time.Now(), bar.add)
+	return simulator.Fill(ctx, store, listers, origins, time.Now(), bar.add)
 }
 
 // simulatorOptions are those of "simulator run".
@@ -73,6 +73,7 @@ type simulatorOptions struct {
 	workers      int
 	origins      int
 	visitTypes   []string
+	shares       string
 	output       string
 	lanes        laneOptions
 }
@@ -121,6 +122,7 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
 	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
 	o.lanes.flags(flags)
+	flags.StringVar(&o.shares, "shares", "", "configuration `FILE` whose key shares divides the queue between listers (only for origin_scheduler)")
 	outputFlag(flags, &o.output)
 	peerName(flags, "plots", "showplots")
 	peerName(flags, "csv", "csvfile")
@@ -153,6 +155,10 @@ func (a *app) simulate(cmd *cobra.Command, o simulatorOptions) error {
 	if math.IsNaN(o.runtime) {
 		return usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
 	}
+	shares, err := a.simulatedShares(cmd, o)
+	if err != nil {
+		return err
+	}
 	csv, err := openResult(cmd, "--csv' / '-o", o.csv)
 	if err != nil {
 		return err
@@ -165,13 +171,14 @@ func (a *app) simulate(cmd *cobra.Command, o simulatorOptions) error {
 		options := simulator.Options{
 			Store: store, Log: a.log, Kind: simulator.Kind(o.kind), Policies: policies,
 			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Start: time.Now(),
+			Listers: simulator.ListersOf(shares), Shares: shares,
 		}
 		if cmd.Flags().Changed("runtime") {
 			runtime := time.Duration(min(max(o.runtime, 0)*float64(time.Second), math.MaxInt64/2))
 			options.Runtime = &runtime
 		}
 		if o.origins > 0 {
-			if err := a.fillTestData(ctx, store, o.origins); err != nil {
+			if err := a.fillTestData(ctx, store, options.Listers, o.origins); err != nil {
 				return err
 			}
 		}
@@ -203,6 +210,35 @@ func (a *app) simulatedPolicies(cmd *cobra.Command, name string) (map[string][]s
 	return map[string][]scheduler.WeightedPolicy{"default": {{Weight: 1, Filter: scheduler.VisitFilter{
 		Policy: scheduler.VisitPolicy(name), Cooldowns: scheduler.DefaultCooldowns,
 	}}}}, nil
+}
+
+// simulatedShares reads the shares of a run, and has the database migrated to what
+// they need.
+func (a *app) simulatedShares(cmd *cobra.Command, o simulatorOptions) (map[string]scheduler.Shares, error) {
+	if o.shares == "" {
+		return nil, nil
+	}
+	if simulator.Kind(o.kind) != simulator.OriginScheduler {
+		return nil, usagef(cmd, "Invalid value for '--shares': only %s can be simulated with shares.", simulator.OriginScheduler)
+	}
+	c, warnings, err := config.Load(o.shares)
+	for _, w := range warnings {
+		a.log.Warn(w.String())
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, usagef(cmd, "Invalid value for '--shares': File '%s' does not exist.", o.shares)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Shares) == 0 {
+		return nil, usagef(cmd, "Invalid value for '--shares': %s has no key shares.", o.shares)
+	}
+	dsn, err := a.dsn(cmd)
+	if err == nil {
+		_, err = sql.Migrate(cmd.Context(), dsn, sql.MigrateOptions{Logger: a.log, Shares: c.Shares})
+	}
+	return c.Shares, err
 }
 
 // runSimulation runs it, and shows how far it is.
@@ -258,13 +294,17 @@ func (r *resultFile) write(stdout io.Writer, write func(io.Writer) error) error 
 // printReport prints what a simulation came to.
 func (a *app) printReport(r *simulator.Report, o simulatorOptions) error {
 	if o.output == "json" {
-		return a.printJSON(map[string]any{
+		totals := map[string]any{
 			"scheduler": o.kind, "simulated": r.Simulated.Seconds(), "total_visits": r.Visits,
 			"uneventful_visits": r.Uneventful, "eventful_visits": len(r.Eventful),
 			"partial_visits": r.Partial, "very_long_running_tasks": r.VeryLong(),
-		})
+		}
+		if shares := r.Shares(); len(shares) > 0 {
+			totals["shares"] = shares
+		}
+		return a.printJSON(totals)
 	}
-	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text())
+	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.SharesText()
 	if o.plots {
 		text += r.Plots(a.styled)
 	}

@@ -67,14 +67,18 @@ func TestSimulatorPolicies(t *testing.T) {
 func TestSimulatorMistakes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
+	none := configFile(t, "scheduler: {cls: remote, url: http://h/}\n")
 	for args, want := range map[string]string{
-		"-s task_schedular": "Invalid value for '--scheduler' / '-s': 'task_schedular' is not one of 'task_scheduler', 'origin_scheduler'.",
-		"-p poolz":          "Did you mean 'pools'?",
-		"--workers 0":       "Invalid value for '--workers': 0 is not 1 or more.",
-		"--origins -1":      "Invalid value for '--origins': -1 is negative.",
-		"-t soon":           "Invalid value for '--runtime' / '-t': 'soon' is not a valid float.",
-		"-t nan":            "Invalid value for '--runtime' / '-t': it is no number of seconds.",
-		"-t 1 --csv /no/x":  "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
+		"-s task_schedular":                  "Invalid value for '--scheduler' / '-s': 'task_schedular' is not one of 'task_scheduler', 'origin_scheduler'.",
+		"-p poolz":                           "Did you mean 'pools'?",
+		"--workers 0":                        "Invalid value for '--workers': 0 is not 1 or more.",
+		"--origins -1":                       "Invalid value for '--origins': -1 is negative.",
+		"-t soon":                            "Invalid value for '--runtime' / '-t': 'soon' is not a valid float.",
+		"--shares /no/x":                     "Invalid value for '--shares': File '/no/x' does not exist.",
+		"--shares " + none:                   "Invalid value for '--shares': " + none + " has no key shares.",
+		"-s task_scheduler --shares " + none: "only origin_scheduler can be simulated with shares",
+		"-t nan":                             "Invalid value for '--runtime' / '-t': it is no number of seconds.",
+		"-t 1 --csv /no/x":                   "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
 	} {
 		r := ours(t, append([]string{"-d", dsn, "simulator", "run"}, strings.Fields(args)...)...)
 		if r.code != 2 || r.stdout != "" || !strings.Contains(r.stderr, want) {
@@ -83,5 +87,26 @@ func TestSimulatorMistakes(t *testing.T) {
 	}
 	if got := value(t, dsn, "select count(*)::text from listers"); got != "0" {
 		t.Errorf("%s listers", got)
+	}
+}
+
+// What shares would make of it is in each form of the report.
+func TestSimulatorShares(t *testing.T) {
+	t.Parallel()
+	shares := configFile(t, "shares: {load-test-git: {by: lister, weights: {busy: 3}, default: 1}}\n")
+	run := []string{"-d", testenv.PeerDatabase(t), "simulator", "run", "--origins", "4000", "-t", "7200", "--workers", "300", "--shares", shares}
+	if r := ours(t, run...); r.code != 0 || !regexp.MustCompile(`\nShares of the workers' time:\n  busy: \d+\.\d % \(\d+ seconds\)\n  example: `).MatchString(r.stdout) {
+		t.Errorf("%+v", r)
+	}
+	run[1] = testenv.PeerDatabase(t)
+	r := ours(t, append(run, "--output", "json")...)
+	var got struct {
+		Shares []struct {
+			Group string
+			Part  float64
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Shares) != 2 || got.Shares[0].Group != "busy" || got.Shares[0].Part+got.Shares[1].Part < 0.999 {
+		t.Errorf("%v: %+v", err, r)
 	}
 }

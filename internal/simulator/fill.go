@@ -10,21 +10,24 @@ import (
 	"swh-scheduler/sql"
 )
 
-// Fill adds origins numbered from 1 on, listed at now, each with a recurring task
-// that visits it and is ready since its origin changed. The lister and the task
-// type that these need are made unless they are there. progress, if not nil, is
-// called with how many more were added.
-func Fill(ctx context.Context, store *sql.Store, origins int, now time.Time, progress func(n int)) error {
+// Fill adds origins numbered from 1 on, listed at now by the listers in turn, each
+// with a recurring task that visits it and is ready since its origin changed. The
+// listers and the task type that these need are made unless they are there. progress,
+// if not nil, is called with how many more were added.
+func Fill(ctx context.Context, store *sql.Store, names []ListerName, origins int, now time.Time, progress func(n int)) error {
 	if err := addTaskType(ctx, store); err != nil {
 		return err
 	}
-	l, err := newLister(ctx, store, 0)
+	numbers := 0
+	listers, err := newListers(ctx, store, names, &numbers)
 	if err != nil {
 		return err
 	}
-	for l.before < origins {
+	batch := max(1, recordBatch/len(listers))
+	for turn := 0; numbers < origins; turn++ {
+		l := listers[turn%len(listers)]
 		l.origins = nil
-		l.more(min(recordBatch, origins-l.before))
+		l.more(min(batch, origins-numbers))
 		l.list(now)
 		if err := l.write(ctx); err != nil {
 			return err
@@ -32,7 +35,6 @@ func Fill(ctx context.Context, store *sql.Store, origins int, now time.Time, pro
 		if err := addTasks(ctx, store, l); err != nil {
 			return err
 		}
-		l.before += len(l.origins)
 		if progress != nil {
 			progress(len(l.origins))
 		}

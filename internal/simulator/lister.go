@@ -15,7 +15,6 @@ import (
 const (
 	// listedVisitType is the visit type of what the lister lists.
 	listedVisitType = "test-git"
-	listerName      = "example"
 	// listedAnHour is how many more origins each listing finds.
 	listedAnHour = 100
 	// recordBatch is how many origins are written at a time.
@@ -46,18 +45,32 @@ func (l listing) same(o listing) bool {
 // originURL is the URL of the nth origin, from 1 on.
 func originURL(n int) string { return fmt.Sprintf("https://example.com/%06d.git", n) }
 
+// ListerName names a virtual lister.
+type ListerName struct{ Name, Instance string }
+
+// DefaultLister is the peer's.
+var DefaultLister = ListerName{Name: "example"}
+
 // lister lists origins: more each hour, and those it has listed again.
 type lister struct {
 	store   *sql.Store
 	id      uuid.UUID
-	before  int // how many were listed by others: it goes on after them
+	numbers *int // how many origins all listers have listed
 	origins []listed
 	byURL   map[string]int
 }
 
-func newLister(ctx context.Context, store *sql.Store, before int) (*lister, error) {
-	l, err := store.GetOrCreateLister(ctx, listerName, "", nil)
-	return &lister{store: store, id: l.ID, before: before, byURL: make(map[string]int)}, err
+// newListers makes listers, which number their origins together.
+func newListers(ctx context.Context, store *sql.Store, names []ListerName, numbers *int) ([]*lister, error) {
+	listers := make([]*lister, len(names))
+	for i, name := range names {
+		l, err := store.GetOrCreateLister(ctx, name.Name, name.Instance, nil)
+		if err != nil {
+			return nil, err
+		}
+		listers[i] = &lister{store: store, id: l.ID, numbers: numbers, byURL: make(map[string]int)}
+	}
+	return listers, nil
 }
 
 // disabled notes that origins were disabled in the database: the next listing
@@ -75,7 +88,8 @@ func (l *lister) disabled(urls []string) {
 func (l *lister) more(n int) []string {
 	urls := make([]string, n)
 	for i := range urls {
-		urls[i] = originURL(l.before + len(l.origins) + 1)
+		*l.numbers++
+		urls[i] = originURL(*l.numbers)
 		l.byURL[urls[i]] = len(l.origins)
 		l.origins = append(l.origins, listed{url: urls[i], interval: CommitInterval(urls[i])})
 	}

@@ -65,16 +65,23 @@ func writeTable(b *strings.Builder, attribute string, rows []Setting) {
 
 func (r *Report) charts() []chart {
 	var over []line
-	for _, s := range series {
-		over = append(over, r.line(s.name, s.web, s.of))
+	for i, s := range series {
+		over = append(over, r.line(s.name, webColors[i], s.of))
 	}
-	changes := r.line("Origins with pending changes", "#b35806", func(m Measurement) int { return m.PendingChanges })
-	return []chart{
+	changes := r.line("Origins with pending changes", webColors[3], func(m Measurement) int { return m.PendingChanges })
+	charts := []chart{
 		newLineChart("Origins and visits over time", "simulated hours", over),
 		newLineChart("Origins that changed after their last successful visit", "simulated hours", []line{changes}),
 		newBarChart("Run times of eventful visits of up to an hour", "seconds", r.histogram(pageBins)),
 	}
+	if shares := r.sharesOverTime(); len(shares) > 0 {
+		charts = append(charts, newLineChart("Shares of the workers' time, in per cent, hour by hour", "simulated hours", shares))
+	}
+	return charts
 }
+
+// webColors are the colours of lines.
+var webColors = []string{"#2166ac", "#b2182b", "#1b7837", "#b35806", "#762a83", "#01665e", "#8c510a", "#c51b7d"}
 
 // line is a figure over simulated hours.
 func (r *Report) line(name, color string, of func(Measurement) int) line {

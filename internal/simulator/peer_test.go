@@ -133,7 +133,7 @@ func (s setting) options(t testing.TB, store *sql.Store) Options {
 	runtime := s.runtime()
 	return Options{
 		Store: store, Log: slog.New(slog.DiscardHandler), Kind: s.kind, Policies: onePolicy(s.policy),
-		Workers: s.workers, Listed: s.origins, Start: time.Now(), Runtime: &runtime,
+		Workers: s.workers, Listers: []ListerName{DefaultLister}, Listed: s.origins, Start: time.Now(), Runtime: &runtime,
 	}
 }
 

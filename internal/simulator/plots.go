@@ -15,21 +15,73 @@ const (
 
 // series are the plotted figures over time, in order.
 var series = []struct {
-	name  string
-	of    func(Measurement) int
-	char  string
-	color asciigraph.AnsiColor
-	web   string // the same colour in a page
+	name string
+	of   func(Measurement) int
 }{
-	{"Known origins", func(m Measurement) int { return m.Known }, "+", asciigraph.Blue, "#2166ac"},
-	{"Origins never visited", func(m Measurement) int { return m.NeverVisited }, "o", asciigraph.Red, "#b2182b"},
-	{"Visits over time", func(m Measurement) int { return m.Visits }, "*", asciigraph.Green, "#1b7837"},
+	{"Known origins", func(m Measurement) int { return m.Known }},
+	{"Origins never visited", func(m Measurement) int { return m.NeverVisited }},
+	{"Visits over time", func(m Measurement) int { return m.Visits }},
 }
 
 // Plots are the peer's two plots for a terminal: the run times of eventful visits,
 // and how origins and visits developed.
 func (r *Report) Plots(colored bool) string {
-	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.seriesText(colored) + "\n"
+	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.seriesText(colored) + "\n" + r.sharesPlot(colored)
+}
+
+// sharesPlot plots the shares of up to as many groups as there are signs for.
+func (r *Report) sharesPlot(colored bool) string {
+	var lines []textLine
+	for i, l := range r.sharesOverTime() {
+		if i == len(signs) {
+			break
+		}
+		values := make([]float64, len(l.points))
+		for n, p := range l.points {
+			values[n] = p.y
+		}
+		lines = append(lines, textLine{l.Name, signs[i], lineColors[i%len(lineColors)], values})
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "Shares of the workers' time, in per cent:\n" +
+		r.plot(lines, colored, plotHeight/2, asciigraph.LowerBound(0), asciigraph.UpperBound(100)) + "\n"
+}
+
+// signs are what lines are drawn with, so that they can be told apart without
+// colours.
+var (
+	signs      = []string{"+", "o", "*", "x", "#", "@", "%", "="}
+	lineColors = []asciigraph.AnsiColor{asciigraph.Blue, asciigraph.Red, asciigraph.Green, asciigraph.Orange}
+)
+
+// textLine is a line of a plot in a terminal.
+type textLine struct {
+	name, sign string
+	color      asciigraph.AnsiColor
+	values     []float64 // evenly over the simulated time; at least one
+}
+
+// plot draws lines over the simulated hours.
+func (r *Report) plot(lines []textLine, colored bool, height int, options ...asciigraph.Option) string {
+	values, legend := make([][]float64, len(lines)), make([]string, len(lines))
+	var chars []asciigraph.CharSet
+	var colors []asciigraph.AnsiColor
+	for i, l := range lines {
+		if len(l.values) == 1 {
+			l.values = append(l.values, l.values[0]) // a line has two ends
+		}
+		if !colored {
+			l.color = asciigraph.Default
+		}
+		values[i], legend[i] = l.values, l.sign+" "+l.name
+		chars, colors = append(chars, asciigraph.CreateCharSet(l.sign)), append(colors, l.color)
+	}
+	return asciigraph.PlotMany(values, append(options, asciigraph.Width(plotWidth), asciigraph.Height(height), asciigraph.Precision(0),
+		asciigraph.XAxisRange(0, r.Simulated.Hours()), asciigraph.XAxisTickCount(5),
+		asciigraph.SeriesColors(colors...), asciigraph.SeriesChars(chars...),
+		asciigraph.Caption("by simulated hours: "+strings.Join(legend, ", ")))...)
 }
 
 // bin counts the visits whose run time, in seconds, is from Low on and below High.
@@ -82,26 +134,12 @@ func (r *Report) histogramText() string {
 }
 
 func (r *Report) seriesText(colored bool) string {
-	lines, legend := make([][]float64, len(series)), make([]string, len(series))
-	var colors []asciigraph.AnsiColor
-	var chars []asciigraph.CharSet
+	lines := make([]textLine, len(series))
 	for i, s := range series {
-		legend[i] = s.char + " " + s.name
-		chars = append(chars, asciigraph.CreateCharSet(s.char))
+		lines[i] = textLine{s.name, signs[i], lineColors[i], nil}
 		for _, m := range r.Series {
-			lines[i] = append(lines[i], float64(s.of(m)))
-		}
-		if len(lines[i]) == 1 {
-			lines[i] = append(lines[i], lines[i][0]) // a line has two ends
-		}
-		if colored {
-			colors = append(colors, s.color)
-		} else {
-			colors = append(colors, asciigraph.Default)
+			lines[i].values = append(lines[i].values, float64(s.of(m)))
 		}
 	}
-	return asciigraph.PlotMany(lines, asciigraph.Width(plotWidth), asciigraph.Height(plotHeight), asciigraph.Precision(0),
-		asciigraph.XAxisRange(0, r.Simulated.Hours()), asciigraph.XAxisTickCount(5),
-		asciigraph.SeriesColors(colors...), asciigraph.SeriesChars(chars...),
-		asciigraph.Caption("by simulated hours: "+strings.Join(legend, ", ")))
+	return r.plot(lines, colored, plotHeight)
 }

@@ -3,9 +3,12 @@ package simulator
 import (
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"swh-scheduler/internal/pytext"
 )
@@ -23,6 +26,8 @@ type Report struct {
 	Uneventful int // full visits that found nothing new
 	Partial    int // visits that were given up
 	Series     []Measurement
+
+	worked map[string]time.Duration // by group: visits that ended
 }
 
 // Measurement is how the origins of all listers stood at a moment.
@@ -33,9 +38,14 @@ type Measurement struct {
 	NeverVisited   int
 	PendingChanges int
 	Visits         int // that had ended
+	// Worked is how long workers had worked for each group, those that share a queue
+	// and "" for all other visits.
+	Worked map[string]time.Duration
 }
 
-func (r *Report) visited(l load, eventful bool) {
+func (r *Report) visited(v running, eventful bool) {
+	l := v.load
+	r.worked[v.group] += seconds(l.runTime)
 	r.Visits++
 	switch {
 	case eventful:
@@ -47,10 +57,14 @@ func (r *Report) visited(l load, eventful bool) {
 	}
 }
 
-func (r *Report) measure(at time.Time, c counts) {
+func (r *Report) measure(at time.Time, c counts, underway map[uuid.UUID]running) {
+	worked := maps.Clone(r.worked)
+	for _, v := range underway {
+		worked[v.group] += at.Sub(v.began)
+	}
 	r.Series = append(r.Series, Measurement{
 		At: at, Known: c.known, Enabled: c.enabled, NeverVisited: c.neverVisited, PendingChanges: c.pendingChanges,
-		Visits: r.Visits,
+		Visits: r.Visits, Worked: worked,
 	})
 }
 

@@ -25,7 +25,15 @@ func someReport(t *rapid.T) *Report {
 		r.Series = append(r.Series, Measurement{
 			At:    epoch.Add(time.Duration(len(r.Series)) * time.Hour),
 			Known: m[0], Enabled: m[1], NeverVisited: m[2], PendingChanges: m[3], Visits: m[4],
+			Worked: make(map[string]time.Duration),
 		})
+	}
+	for group := range rapid.IntRange(0, 12).Draw(t, "groups") {
+		worked := time.Duration(0)
+		for _, m := range r.Series {
+			worked += time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "worked"))
+			m.Worked[fmt.Sprint("group <", group)] = worked
+		}
 	}
 	r.Eventful = rapid.SliceOf(rapid.Float64Range(0.5, 7200)).Draw(t, "run times")
 	r.Uneventful, r.Partial = rapid.IntRange(0, 1000).Draw(t, "uneventful"), rapid.IntRange(0, 1000).Draw(t, "partial")
@@ -143,7 +151,7 @@ func TestPlots(t *testing.T) {
 // The text and the table of figures are the peer's.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	r := &Report{}
+	r := &Report{worked: make(map[string]time.Duration)}
 	for _, v := range []struct {
 		load
 		eventful bool
@@ -151,7 +159,7 @@ func TestReport(t *testing.T) {
 		{load{runTime: 3600, full: true}, true}, {load{runTime: 3600.1, full: true}, true},
 		{load{runTime: 3601, full: true}, false}, {load{runTime: 7200}, false},
 	} {
-		r.visited(v.load, v.eventful)
+		r.visited(running{load: v.load}, v.eventful)
 	}
 	if want := "Total visits: 4\nUneventful visits: 1\nEventful visits: 2\nVery long running tasks: 1\n"; r.Text() != want {
 		t.Errorf("got %q, want %q", r.Text(), want)
@@ -160,7 +168,7 @@ func TestReport(t *testing.T) {
 	r.measure(at, countsOf([]scheduler.Metrics{
 		{OriginsKnown: 5, OriginsEnabled: 4, OriginsNeverVisited: 3, OriginsWithPendingChanges: 2},
 		{OriginsKnown: 50, OriginsEnabled: 40, OriginsNeverVisited: 30, OriginsWithPendingChanges: 20},
-	}))
+	}), nil)
 	var csv strings.Builder
 	want := "timestamp,known_origins,enabled_origins,never_visited_origins,origins_with_pending_changes\r\n" +
 		"2026-11-21 07:30:00.000120+00:00,55,44,33,22\r\n"

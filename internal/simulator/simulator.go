@@ -58,8 +58,13 @@ type Options struct {
 	Start time.Time
 	// Runtime is how long to simulate; 0 or less is nothing at all, nil for ever.
 	Runtime *time.Duration
+	// Listers list 100 more origins an hour each.
+	Listers []ListerName
 	// Listed is how many origins this process has listed before the run.
 	Listed int
+	// Shares says, by task type, between which groups of listers OriginScheduler
+	// divides the slots of its queue, as the daemons do.
+	Shares map[string]scheduler.Shares
 	// Progress, if not nil, is called after each simulated hour.
 	Progress func(simulated time.Duration)
 }
@@ -67,7 +72,8 @@ type Options struct {
 // visit is a message: an origin to visit.
 type visit struct {
 	scheduler.OriginKey
-	id uuid.UUID // Celery's of the task
+	id    uuid.UUID // Celery's of the task
+	group string    // for which it was claimed, if groups share its queue
 }
 
 // agents are the parts of a scheduler that are put to the test.
@@ -94,9 +100,10 @@ type simulation struct {
 	clock   *Clock
 	loaders *loaders
 	agents  agents
-	lister  *lister
+	listers []*lister
 	census  *census
 	queues  []*visitQueue
+	running map[uuid.UUID]running
 	report  *Report
 }
 
@@ -138,18 +145,21 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 	s.report.Simulated = s.clock.Elapsed()
 	// As the peer does, which leaves them in scheduler_metrics.
 	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
-	s.report.measure(s.clock.Now(), countsOf(metrics))
+	s.report.measure(s.clock.Now(), countsOf(metrics), s.running)
 	return s.report, err
 }
 
 // newSimulation puts the first events on the clock, in the peer's order.
 func newSimulation(ctx context.Context, o Options) (*simulation, error) {
-	s := &simulation{Options: o, clock: NewClock(o.Start), loaders: newLoaders(), report: &Report{}}
+	s := &simulation{
+		Options: o, clock: NewClock(o.Start), loaders: newLoaders(), running: make(map[uuid.UUID]running),
+		report: &Report{worked: make(map[string]time.Duration)},
+	}
 	visitTypes, err := s.visitTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s.lister, err = newLister(ctx, s.Store, s.Listed); err != nil {
+	if s.listers, err = newListers(ctx, s.Store, s.Listers, &s.Listed); err != nil {
 		return nil, err
 	}
 	if s.census, err = newCensus(ctx, s.Store, s.clock.Now()); err != nil {
@@ -157,7 +167,9 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	}
 	switch s.Kind {
 	case OriginScheduler:
-		s.agents = newOriginAgents(s.Options, s.census, s.lister.disabled)
+		if s.agents, err = newOriginAgents(ctx, s.Options, visitTypes, s.census, s.disabled); err != nil {
+			return nil, err
+		}
 	case TaskScheduler:
 		if s.agents, err = newTaskAgents(ctx, s.Store, visitTypes); err != nil {
 			return nil, err
@@ -168,7 +180,7 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	for _, visitType := range visitTypes {
 		q := &visitQueue{Queue: NewQueue[visit](queueCapacity), visitType: visitType}
 		s.queues = append(s.queues, q)
-		StartWorkers(s.clock, q.Queue, s.Workers, loaderWork{s, make(map[uuid.UUID]running)})
+		StartWorkers(s.clock, q.Queue, s.Workers, loaderWork{s})
 	}
 	s.clock.Every(metricsPeriod, s.measure)
 	s.clock.Every(runnerPeriod, s.fill)
@@ -234,8 +246,10 @@ func (s *simulation) forget() {
 
 // write brings to the database what happened since it was last asked.
 func (s *simulation) write(ctx context.Context) error {
-	if err := s.lister.write(ctx); err != nil {
-		return err
+	for _, l := range s.listers {
+		if err := l.write(ctx); err != nil {
+			return err
+		}
 	}
 	return s.settle(ctx)
 }
@@ -249,15 +263,23 @@ func (s *simulation) settle(ctx context.Context) error {
 	return err
 }
 
-// list has the lister list.
-func (s *simulation) list(ctx context.Context) error {
-	now := s.clock.Now()
-	if err := s.census.know(ctx, s.lister.more(listedAnHour)); err != nil {
-		return err
+// disabled tells the listers of URLs that the journal disabled.
+func (s *simulation) disabled(urls []string) {
+	for _, l := range s.listers {
+		l.disabled(urls)
 	}
-	s.lister.list(now)
-	for _, o := range s.lister.origins {
-		s.census.listed(scheduler.OriginKey{URL: o.url, VisitType: listedVisitType}, s.lister.id, o.lastUpdate)
+}
+
+// list has the listers list.
+func (s *simulation) list(ctx context.Context) error {
+	for _, l := range s.listers {
+		if err := s.census.know(ctx, l.more(listedAnHour)); err != nil {
+			return err
+		}
+		l.list(s.clock.Now())
+		for _, o := range l.origins {
+			s.census.listed(scheduler.OriginKey{URL: o.url, VisitType: listedVisitType}, l.id, o.lastUpdate)
+		}
 	}
 	s.forget()
 	return nil
@@ -268,7 +290,7 @@ func (s *simulation) measure(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.report.measure(s.clock.Now(), s.census.counts)
+	s.report.measure(s.clock.Now(), s.census.counts, s.running)
 	s.Log.Info("simulated", "time", s.clock.Elapsed(), "visits", s.report.Visits)
 	if s.Progress != nil {
 		s.Progress(s.clock.Elapsed())
@@ -277,21 +299,19 @@ func (s *simulation) measure(ctx context.Context) error {
 }
 
 // loaderWork is what the workers of a queue do.
-type loaderWork struct {
-	*simulation
-	running map[uuid.UUID]running
-}
+type loaderWork struct{ *simulation }
 
 // running is a visit that a worker makes.
 type running struct {
 	load
+	group string
 	began time.Time
 }
 
 func (w loaderWork) Begin(v visit) time.Duration {
 	now := w.clock.Now()
 	l := w.loaders.visit(v.OriginKey, now)
-	w.running[v.id] = running{l, now}
+	w.running[v.id] = running{l, v.group, now}
 	w.agents.began(v, now)
 	return seconds(l.runTime)
 }
@@ -301,7 +321,7 @@ func (w loaderWork) End(_ context.Context, v visit) error {
 	delete(w.running, v.id)
 	eventful := w.loaders.ended(v.OriginKey, r.load)
 	w.agents.ended(v, r.began, r.load, eventful, w.clock.Now())
-	w.report.visited(r.load, eventful)
+	w.report.visited(r, eventful)
 	return nil
 }
 

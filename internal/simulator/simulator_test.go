@@ -15,7 +15,7 @@ import (
 func (s setting) fill(t testing.TB) *sql.Store {
 	t.Helper()
 	store := openStore(t, testenv.Database(t))
-	if err := Fill(t.Context(), store, s.origins, time.Now(), nil); err != nil {
+	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return store

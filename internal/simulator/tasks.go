@@ -60,7 +60,7 @@ func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now tim
 			if err := json.Unmarshal(m.Kwargs, &kwargs); err != nil || kwargs.URL == "" {
 				return fmt.Errorf("the argument url of a task of type %q is missing or no text: %s", tt.Type, m.Kwargs)
 			}
-			visits[i] = visit{scheduler.OriginKey{URL: kwargs.URL, VisitType: visitType}, m.TaskID}
+			visits[i] = visit{OriginKey: scheduler.OriginKey{URL: kwargs.URL, VisitType: visitType}, id: m.TaskID}
 		}
 		return nil
 	})
@@ -73,22 +73,11 @@ func (a *taskAgents) nextClaim(ctx context.Context, visitType string, now time.T
 }
 
 func (a *taskAgents) began(v visit, now time.Time) {
-	a.heard = append(a.heard, sql.Outcome{
-		BackendID: v.id.String(), Heard: now, Start: &sql.RunStart{EventTime: unixSeconds(now)},
-	})
+	a.heard = append(a.heard, began(v, now))
 }
 
 func (a *taskAgents) ended(v visit, _ time.Time, l load, eventful bool, now time.Time) {
-	status := scheduler.RunFailed
-	switch {
-	case l.full && eventful:
-		status = scheduler.RunEventful
-	case l.full:
-		status = scheduler.RunUneventful
-	}
-	a.heard = append(a.heard, sql.Outcome{
-		BackendID: v.id.String(), Heard: now, End: &sql.RunEnd{Status: status, EventTime: unixSeconds(now)},
-	})
+	a.heard = append(a.heard, ended(v, l, eventful, now))
 	// No task runs again sooner than its type's shortest interval, but for one
 	// that failed.
 	tt := a.types[v.VisitType]
@@ -102,6 +91,22 @@ func (a *taskAgents) ended(v visit, _ time.Time, l load, eventful bool, now time
 	if at := now.Add(wait); a.soonest.IsZero() || at.Before(a.soonest) {
 		a.soonest = at
 	}
+}
+
+// began and ended are what the listener hears of a run.
+func began(v visit, now time.Time) sql.Outcome {
+	return sql.Outcome{BackendID: v.id.String(), Heard: now, Start: &sql.RunStart{EventTime: unixSeconds(now)}}
+}
+
+func ended(v visit, l load, eventful bool, now time.Time) sql.Outcome {
+	status := scheduler.RunFailed
+	switch {
+	case l.full && eventful:
+		status = scheduler.RunEventful
+	case l.full:
+		status = scheduler.RunUneventful
+	}
+	return sql.Outcome{BackendID: v.id.String(), Heard: now, End: &sql.RunEnd{Status: status, EventTime: unixSeconds(now)}}
 }
 
 // orZero is what p points to, or nothing.

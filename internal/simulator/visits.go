@@ -27,14 +27,22 @@ type originAgents struct {
 	census   *census
 	disabled func(urls []string)
 
+	queues   map[string]sharedQueue // by visit type: those that are shared
+	outcomes []sql.Outcome          // heard of visits that have a group, and not written
+
 	statuses int             // heard since the last whole batch
 	heard    []journal.Visit // and not written
 	whole    int             // how many of them belong to whole batches
 }
 
 // newOriginAgents makes them; disabled hears of the URLs that the journal disables.
-func newOriginAgents(o Options, c *census, disabled func(urls []string)) *originAgents {
-	return &originAgents{store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled}
+func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
+	a := &originAgents{
+		store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
+	}
+	var err error
+	a.queues, err = sharedQueues(ctx, o, visitTypes)
+	return a, err
 }
 
 func (a *originAgents) policiesOf(visitType string) []scheduler.WeightedPolicy {
@@ -50,24 +58,32 @@ func (a *originAgents) claim(ctx context.Context, visitType string, n int, now t
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
-	var picked recurrent.Picked
+	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
+	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		picked, err = recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}.Pick(ctx, tx, now, n)
+		if queue, ok := a.queues[visitType]; ok {
+			visits, err = queue.claim(ctx, tx, picker, now, n)
+			return err
+		}
+		picked, err := picker.Pick(ctx, tx, now, n)
+		for _, o := range picked.Origins {
+			visits = append(visits, newVisit(o, ""))
+		}
+		if len(picked.Policies) > 1 {
+			mix(visits)
+		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if len(picked.Policies) > 1 {
-		rand.Shuffle(len(picked.Origins), func(i, j int) {
-			picked.Origins[i], picked.Origins[j] = picked.Origins[j], picked.Origins[i]
-		})
-	}
-	visits := make([]visit, len(picked.Origins))
-	for i, o := range picked.Origins {
-		visits[i] = visit{scheduler.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New()}
-	}
-	return visits, nil
+	return visits, err
+}
+
+func newVisit(o scheduler.ListedOrigin, group string) visit {
+	return visit{scheduler.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New(), group}
+}
+
+// mix shuffles visits that different policies or groups picked, as the daemon does.
+func mix(visits []visit) {
+	rand.Shuffle(len(visits), func(i, j int) { visits[i], visits[j] = visits[j], visits[i] })
 }
 
 func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
@@ -97,14 +113,22 @@ func keepCandidates(ctx context.Context, store *sql.Store) error {
 	}
 }
 
-func (a *originAgents) began(visit, time.Time) { a.hear() }
+func (a *originAgents) began(v visit, now time.Time) {
+	if v.group != "" {
+		a.outcomes = append(a.outcomes, began(v, now))
+	}
+	a.hear()
+}
 
-func (a *originAgents) ended(v visit, began time.Time, l load, _ bool, now time.Time) {
+func (a *originAgents) ended(v visit, _ time.Time, l load, eventful bool, now time.Time) {
 	jv := journal.Visit{OriginKey: v.OriginKey, Date: now, Status: scheduler.VisitSuccessful, Snapshot: l.snapshot}
 	if l.snapshot == nil {
 		jv.Status = scheduler.VisitFailed
 	}
 	a.heard = append(a.heard, jv)
+	if v.group != "" {
+		a.outcomes = append(a.outcomes, ended(v, l, eventful, now))
+	}
 	a.hear()
 }
 
@@ -118,6 +142,10 @@ func (a *originAgents) hear() {
 func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 }
 
 func (a *originAgents) settle(ctx context.Context) (bool, error) {
+	if err := a.store.ApplyOutcomes(ctx, a.outcomes); err != nil {
+		return false, err
+	}
+	a.outcomes = nil
 	if a.whole == 0 {
 		return false, nil
 	}
