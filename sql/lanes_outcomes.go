@@ -92,6 +92,12 @@ func (s *laneSettlement) settle(w queries.SchedulerGoLaneWork, t *told, run quer
 		}
 		w.Started = new(t.startTime())
 	}
+	if t.end == nil && t.runtime != nil && t.runtime.Seconds() >= *w.SoftLimit {
+		t.undecided = true
+		if w.Started == nil {
+			w.Started = new(t.endTime() - t.runtime.Seconds())
+		}
+	}
 	if !t.ended() {
 		s.begun.TaskIds = append(s.begun.TaskIds, w.TaskID)
 		s.begun.Started = append(s.begun.Started, *w.Started)

@@ -200,6 +200,9 @@ type told struct {
 	// goesOn, if set, is the id under which the work goes on in another lane: what
 	// end tells is then not the end of it.
 	goesOn uuid.UUID
+	// undecided says that there is a runtime and no end yet, and that it was so long
+	// that the result may be a time-out: the work of a lane ends with the result.
+	undecided bool
 }
 
 // ofRun is what is told about a run, which doesn't end if its work goes on.

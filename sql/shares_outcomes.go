@@ -145,7 +145,7 @@ func (tx *Tx) chargeShares(ctx context.Context, charges map[[2]string]*charge) e
 }
 
 // ended says that a batch tells of the end of a piece of work.
-func (t *told) ended() bool { return t.end != nil || t.runtime != nil }
+func (t *told) ended() bool { return t.end != nil || t.runtime != nil && !t.undecided }
 
 func (t *told) endHeard() time.Time {
 	if t.end != nil {

@@ -269,6 +269,29 @@ func TestSwallowedTimeLimits(t *testing.T) {
 	}
 }
 
+// A task that caught the exception of its limit has succeeded, to its worker, which
+// another listener may hear of before the result: only that says whether it timed out.
+func TestRuntimeBeforeTheResultOfATimeOut(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(3, 1)...)
+	l.claim(3)
+	for i, p := range l.outboxOf("express:" + lanedQueue) {
+		l.exec("insert into scheduler_go.in_flight (task_id, queue, share_group, cost, claimed) values ($1, 'q', 'gitea', 10, now())", p.id)
+		told := []sql.Outcome{l.done(p.id, 61*time.Second), l.start(p.id)}
+		l.apply(told[:2-i/2]...) // of the last one no start is heard
+		result := l.over(p.id, 61*time.Second)
+		if i == 0 {
+			result.End = &sql.RunEnd{Status: scheduler.RunEventful, EventTime: result.End.EventTime}
+		} else {
+			result.End.TimedOut, result.End.Error = false, nil
+		}
+		l.apply(result)
+		if n := l.count("scheduler_go.lane_work w join scheduler_go.in_flight using (task_id) where w.root_id = $1 and w.timed_out = 1", p.id); n != min(i, 1) {
+			t.Errorf("piece %d: %d moved", i, n)
+		}
+	}
+}
+
 // Runtimes heard of decide where the next visit of an origin goes, and those of its
 // lister where a new origin goes.
 func TestLanesLearn(t *testing.T) {

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// lanePlayer plays the workers of lanes: it takes messages from their queues, holds
+// some for a moment, and tells by events and the journal how they ended. The time of
+// every fourth piece of work is over in the express lane.
+type lanePlayer struct {
+	t       *testing.T
+	ch      *amqp.Channel
+	journal *kgo.Client
+	topic   string
+	queues  map[string]*playedQueue
+	tries   map[string][]playedTry // by URL; a message that comes again is one
+}
+
+type playedQueue struct {
+	slots int // how many messages it may hold
+	came  <-chan amqp.Delivery
+	held  []amqp.Delivery
+	most  int // messages at once
+	again int // messages that came again
+}
+
+type playedTry struct {
+	id, root, queue string
+	over            bool
+}
+
+// playedAtOnce is how many messages of a queue are held.
+const playedAtOnce = 5
+
+// listen takes messages from queues of so many slots.
+func (p *lanePlayer) listen(slots map[string]int) {
+	p.t.Helper()
+	p.queues = map[string]*playedQueue{}
+	if err := p.ch.Qos(playedAtOnce, 0, false); err != nil {
+		p.t.Fatal(err)
+	}
+	for name, n := range slots {
+		if _, err := p.ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+			p.t.Fatal(err)
+		}
+		came, err := p.ch.Consume(name, "", false, false, false, false, nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.queues[name] = &playedQueue{slots: n, came: came}
+	}
+}
+
+// turn takes what came from each queue, ends the oldest, and counts the messages. It
+// says whether there was any.
+func (p *lanePlayer) turn() (busy bool) {
+	for name, q := range p.queues {
+		for more := true; more; {
+			select {
+			case d := <-q.came:
+				q.held = append(q.held, d)
+			default:
+				more = false
+			}
+		}
+		length, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		q.most = max(q.most, length.Messages+len(q.held))
+		if len(q.held) > 0 {
+			p.end(name, q, q.held[0])
+			q.held, busy = q.held[1:], true
+		}
+	}
+	return busy
+}
+
+// end ends a piece of work, as a worker and its pool's child do; the child's result
+// comes first.
+func (p *lanePlayer) end(queue string, q *playedQueue, d amqp.Delivery) {
+	p.t.Helper()
+	var body []json.RawMessage
+	var kwargs struct{ URL string }
+	if err := json.Unmarshal(d.Body, &body); err != nil || len(body) < 2 || json.Unmarshal(body[1], &kwargs) != nil || kwargs.URL == "" {
+		p.t.Fatalf("not a piece of work: %s", d.Body)
+	}
+	var number int
+	if _, err := fmt.Sscanf(kwargs.URL[strings.LastIndexByte(kwargs.URL, '/')+1:], "%d", &number); err != nil {
+		p.t.Fatal(err)
+	}
+	try := playedTry{id: d.CorrelationId, root: d.Headers["root_id"].(string), queue: queue, over: strings.HasPrefix(queue, "express:") && number%4 == 0}
+	if slices.ContainsFunc(p.tries[kwargs.URL], func(known playedTry) bool { return known.id == try.id }) {
+		q.again++
+	} else {
+		p.tries[kwargs.URL] = append(p.tries[kwargs.URL], try)
+		p.visit(kwargs.URL, try.over)
+	}
+	event := func(kind string, fields map[string]any) map[string]any {
+		all := map[string]any{"type": kind, "uuid": d.CorrelationId, "hostname": "player@lanes", "timestamp": float64(time.Now().UnixMicro()) / 1e6}
+		for k, v := range fields {
+			all[k] = v
+		}
+		return all
+	}
+	started := event("task-started", nil)
+	switch {
+	case !try.over:
+		p.tell("task.result", event("task-result", map[string]any{"result": map[string]any{"status": "eventful"}}))
+		p.tell("task.multi", []any{started, event("task-succeeded", map[string]any{"runtime": 0.5})})
+	case number%3 == 0:
+		p.tell("task.multi", []any{started, event("task-failed", map[string]any{"exception": "SoftTimeLimitExceeded()"})})
+	case number%3 == 1:
+		failed := event("task-failed", map[string]any{"exception": "ExceptionWithTraceback()", "traceback": "Traceback:\nbilliard.exceptions.TimeLimitExceeded: TimeLimitExceeded(66,)\n"})
+		p.tell("task.multi", []any{started, failed, failed})
+	default:
+		p.tell("task.result", event("task-result", map[string]any{"result": map[string]any{"status": "failed", "error": "SoftTimeLimitExceeded()"}}))
+		p.tell("task.multi", []any{started, event("task-succeeded", map[string]any{"runtime": 60.2})})
+	}
+	if err := d.Ack(false); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *lanePlayer) tell(key string, events any) {
+	p.t.Helper()
+	body, err := json.Marshal(events)
+	if err == nil {
+		err = p.ch.Publish("celeryev", key, false, false, amqp.Publishing{ContentType: "application/json", ContentEncoding: "utf-8", Body: body})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// visit writes to the journal how a visit ended.
+func (p *lanePlayer) visit(url string, over bool) {
+	p.t.Helper()
+	visit := map[string]any{"origin": url, "visit": 1, "date": time.Now(), "status": "full", "snapshot": make([]byte, 20), "type": "git", "metadata": nil}
+	if over {
+		visit["status"], visit["snapshot"] = "failed", nil
+	}
+	record, err := msgpack.Marshal(visit)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.journal.Produce(context.Background(), &kgo.Record{Topic: p.topic, Value: record}, nil)
+}
+
+// Two of each daemon send tasks, tasks with priority, visits shared between listers,
+// and a graph by lanes, for a while in which they are killed, and cut off from the
+// database and the broker, at random moments: each piece of work ends once, as one
+// piece of work; no lane's queue ever holds more than its slots; what waits for work in
+// a graph waits for its real end.
+func TestKilledDaemonsAndLanes(t *testing.T) {
+	t.Parallel()
+	const loader, check, tasks, urgent, visits, graph = "swh.loader.git", "swh.test.check", 160, 40, 240, 12
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	dsnThrough, database := through(t, dsn)
+	urlThrough, broker := through(t, mq.URL)
+	section := journalSection(t, "")
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+queue_full_backoff: 0.1
+no_origins_scheduled_backoff: 0.5
+scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
+shares: {load-git: {by: lister, default: 1}}
+lanes:
+  load-git:
+  - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 60}
+  - {name: slow, time_limit: 15 min, slots: 30}
+  save_code_now:load-git:
+  - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 15}
+  - {name: slow, time_limit: 1 h, slots: 8}
+`, dsnThrough, urlThrough, mq.ManagementURL)+section)
+	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(from string) (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), "select count(*) from "+from).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	exec(`insert into task_type (type, description, backend_name, max_queue_length, num_retries) values ('load-git', '', $1, 100, 2), ('check', '', $2, 100, 2)`, loader, check)
+	exec(`insert into listers (name, instance_name, current_state, updated) select 'lister' || n, '', '{}', now() from generate_series(1, 4) n`)
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select l.id, 'https://visit/' || n, 'git', '{}', true, now() from generate_series(1, $1::int) n join listers l on l.name = 'lister' || 1 + n % 4`, visits)
+	for kind, n := range map[string]int{"task": tasks, "urgent": urgent} {
+		exec(`insert into task (type, arguments, next_run, status, policy, retries_left, priority)
+			select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://' || $1::text || '/' || n)),
+				now(), 'next_run_not_scheduled', 'oneshot', 2, case when $1 = 'urgent' then 'normal'::task_priority end from generate_series(1, $2::int) n`, kind, n)
+	}
+	var all strings.Builder
+	all.WriteString("tasks:\n")
+	for n := range graph {
+		fmt.Fprintf(&all, "- {name: load%d, type: load-git, kwargs: {url: https://graph/%d}}\n- {name: check%d, type: check, kwargs: {url: https://check/%d}, depends_on: [load%d]}\n", n, n, n, n, n)
+	}
+	if r := ours(t, "-C", config, "task", "graph", "submit", configFile(t, all.String())); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+
+	_, channel := dial(t, mq.URL)
+	journal, err := kgo.NewClient(kgo.SeedBrokers(testenv.Kafka(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer journal.Close()
+	_, rest, _ := strings.Cut(section, "prefix: ")
+	prefix, _, _ := strings.Cut(rest, "\n")
+	player := &lanePlayer{t: t, ch: channel, journal: journal, topic: prefix + ".origin_visit_status", tries: map[string][]playedTry{}}
+	player.listen(map[string]int{
+		"express:" + loader: 60, loader: 30,
+		"express:save_code_now:" + loader: 15, "save_code_now:" + loader: 8, check: 100,
+	})
+	start(t, "-C", config, "journal-client").logs(t, "partitions assigned")
+	commands := [][]string{{"start-listener"}, {"start-runner", "--period", "1"}, {"start-runner", "--period", "1", "--with-priority"}, {"schedule-recurrent", "--visit-type", "git"}}
+	daemons := make([]*process, 2*len(commands))
+	run := func(i int) { daemons[i] = start(t, append([]string{"-C", config}, commands[i/2]...)...) }
+	for i := range daemons {
+		run(i)
+	}
+	daemons[0].logs(t, "reading queue") // no event is lost before there is a queue for them
+
+	inTwo, atKills := 0, 0
+	kill := time.NewTicker(1500 * time.Millisecond)
+	defer kill.Stop()
+	const kills = 8
+	ended := func() bool {
+		return count("task where status <> 'completed'") == 0 && count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'") == visits &&
+			count("scheduler_go.lane_work") == 0 && count("scheduler_go.outbox") == 0 && count("scheduler_go.in_flight") == 0
+	}
+	for rounds, deadline := 0, time.Now().Add(patience); rounds < kills || !ended(); {
+		select {
+		case <-kill.C:
+			inTwo += count("(select root_id from scheduler_go.lane_work group by root_id having count(*) > 1) twice")
+			rounds++
+			if rounds == kills {
+				atKills = len(player.tries)
+			}
+			if rounds > kills {
+				break
+			}
+			// One of each kind, in turn, where both it and its twin may be at work.
+			for i := rounds % 2; i < len(daemons); i += 2 {
+				if err := daemons[i].cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				<-daemons[i].done
+				run(i)
+			}
+			for link, proxy := range map[int]*testenv.Toxic{1: database, 2: broker} {
+				if rounds%3 == link {
+					proxy.Cut()
+					pause(100 * time.Millisecond)
+					proxy.Restore()
+				}
+			}
+		default:
+			if !player.turn() {
+				pause(20 * time.Millisecond)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d tasks are not completed; %d of %d visits are known; in lanes are %d, in the outbox %d, in the ledger %d", count("task where status <> 'completed'"),
+				count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'"), visits, count("scheduler_go.lane_work"), count("scheduler_go.outbox"), count("scheduler_go.in_flight"))
+		}
+	}
+
+	for name, q := range player.queues {
+		if q.most > q.slots+q.again {
+			t.Errorf("queue %s held %d messages, %d of which came again; its slots are %d", name, q.most, q.again, q.slots)
+		}
+	}
+	if inTwo > 0 {
+		t.Errorf("%d pieces of work were in two lanes", inTwo)
+	}
+	if want := tasks + urgent + visits + 2*graph; len(player.tries) != want {
+		t.Errorf("%d pieces of work were tried, want %d", len(player.tries), want)
+	}
+	overs := 0
+	for url, tries := range player.tries {
+		first, last := tries[0], tries[len(tries)-1]
+		if last.over || len(tries) > 2 || first.root != first.id || len(tries) == 2 && (!first.over || last.root != first.id || "express:"+last.queue != first.queue) {
+			t.Errorf("%s: %+v", url, tries)
+		}
+		overs += len(tries) - 1
+	}
+	if overs < 20 {
+		t.Errorf("the time of %d pieces was over", overs)
+	}
+	if n := count("task_run where status = 'eventful'"); n != tasks+urgent+2*graph || count("task_run") != n || count("task where retries_left <> 2") != 0 {
+		t.Errorf("%d of %d runs ended well, %d tasks used a retry", n, count("task_run"), count("task where retries_left <> 2"))
+	}
+	if n := count("origin_visit_stats where last_visit_status = 'successful' and successive_visits = 1 and next_position_offset = 4 and url like 'https://visit/%'"); n != visits || count("scheduler_go.held_visits") != 0 {
+		t.Errorf("%d of %d visits are known as successful and nothing else; %d failures are kept back", n, visits, count("scheduler_go.held_visits"))
+	}
+	if n := count(`scheduler_go.graph_edges e join task_run r on r.task = e.task join task_run d on d.task = e.depends_on where r.scheduled < d.ended`); n > 0 {
+		t.Errorf("%d tasks did not wait for the end of those they depend on", n)
+	}
+	t.Logf("%d pieces of work, %d of them moved; %d rounds of kills, after which %d had been begun", len(player.tries), overs, kills, atKills)
+}
