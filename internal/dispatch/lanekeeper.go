@@ -53,6 +53,7 @@ type LaneKeeperOptions struct {
 
 type laneMetrics struct {
 	waiting, sent, running, slots  *prometheus.GaugeVec
+	ended                          *prometheus.GaugeVec
 	timedOut, wait, wrong, givenUp *prometheus.GaugeVec
 }
 
@@ -68,6 +69,7 @@ func NewLaneKeeper(o LaneKeeperOptions) *LaneKeeper {
 		sent:     gauge("swh_scheduler_lane_sent", "Work in a lane's queue, on the way there, or running."),
 		running:  gauge("swh_scheduler_lane_running", "Work of a lane that is known to have begun."),
 		slots:    gauge("swh_scheduler_lane_slots", "How many messages a lane's queue may hold, as configured."),
+		ended:    gauge("swh_scheduler_lane_ended_last_hour", "Work that ended in a lane in the last hour, in its time or by the usual rules for failures."),
 		timedOut: gauge("swh_scheduler_lane_timeouts_last_hour", "Work whose time was over in a lane in the last hour, by what became of it: moved to the next lane, or failed.", "outcome"),
 		wait:     gauge("swh_scheduler_lane_wait_seconds", "Time from the claim to the start of the first try, of those that began in a lane in the last hour.", "quantile"),
 		wrong:    gauge("swh_scheduler_lane_wrong_predictions_last_hour", "Work that ended in the last hour and was sent to the wrong lane: quick_sent_slow, slow_sent_express.", "kind"),
@@ -159,6 +161,7 @@ func (k *LaneKeeper) measure(ctx context.Context, l *Lanes, now time.Time) error
 		if h == nil {
 			h = &sql.LaneRecord{}
 		}
+		m.ended.WithLabelValues(l.Line, lane.Name).Set(float64(h.Ended))
 		moved, final := h.TimedOut, 0
 		if i == len(l.Lanes)-1 {
 			moved, final = 0, h.TimedOut
