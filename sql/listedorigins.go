@@ -164,31 +164,6 @@ func (a asker) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	return visitTypes, nil
 }
 
-// ListedAgain is an origin that a lister knows already.
-type ListedAgain struct {
-	URL        string
-	Enabled    bool
-	LastUpdate time.Time
-}
-
-// ListAgain writes what a lister tells of origins of a visit type that are there,
-// each of which comes once; they were seen now.
-func (a asker) ListAgain(ctx context.Context, lister uuid.UUID, visitType string, origins []ListedAgain) error {
-	if len(origins) == 0 {
-		return nil
-	}
-	p := queries.ListAgainParams{ListerID: lister, VisitType: visitType}
-	for _, o := range origins {
-		p.Urls = append(p.Urls, o.URL)
-		p.Enabled = append(p.Enabled, o.Enabled)
-		p.LastUpdates = append(p.LastUpdates, o.LastUpdate)
-	}
-	if err := a.q.ListAgain(ctx, p); err != nil {
-		return fmt.Errorf("list %d origins again: %w", len(origins), err)
-	}
-	return nil
-}
-
 // Standing is what the metrics count of an origin of a lister.
 type Standing struct {
 	URL, VisitType string

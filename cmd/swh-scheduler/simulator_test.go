@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -108,5 +111,32 @@ func TestSimulatorShares(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Shares) != 2 || got.Shares[0].Group != "busy" || got.Shares[0].Part+got.Shares[1].Part < 0.999 {
 		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// Ctrl-C ends a simulation that has no end, with its report.
+func TestSimulatorInterrupted(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), binary, "-d", testenv.Database(t), "simulator", "run", "--origins", "100")
+	cmd.Env = environment()
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	for lines.Scan() && !strings.Contains(lines.Text(), "msg=simulated time=5h") {
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // until it ends
+	}
+	if err := cmd.Wait(); err != nil || !regexp.MustCompile(`^total simulated time: .*\nTotal visits: [1-9]`).MatchString(out.String()) {
+		t.Errorf("%v: %q", err, out.String())
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // benchRuns is how often each side is measured: the shortest time counts, as what
 // else the machine does only adds to it.
-const benchRuns = 3
+const benchRuns = 2
 
 // BenchmarkRun compares simulations with the peer's, each on a database of its own:
 // the seconds that the run takes here (ours-s) and there (peer-s), how many times as

@@ -38,10 +38,6 @@ type listing struct {
 	enabled    bool
 }
 
-func (l listing) same(o listing) bool {
-	return l.enabled == o.enabled && l.lastUpdate.Equal(o.lastUpdate)
-}
-
 // originURL is the URL of the nth origin, from 1 on.
 func originURL(n int) string { return fmt.Sprintf("https://example.com/%06d.git", n) }
 
@@ -106,26 +102,19 @@ func (l *lister) list(now time.Time) {
 
 // write brings what was listed to the database, as far as it changed.
 func (l *lister) write(ctx context.Context) error {
-	var fresh []scheduler.ListedOrigin
-	var again []sql.ListedAgain
+	var changed []scheduler.ListedOrigin
 	for i := range l.origins {
 		o := &l.origins[i]
-		switch {
-		case o.written.lastUpdate.IsZero():
-			fresh = append(fresh, scheduler.ListedOrigin{
-				ListerID: l.id, URL: o.url, VisitType: listedVisitType, Enabled: o.enabled, LastUpdate: &o.lastUpdate,
-				ExtraLoaderArguments: noArguments,
-			})
-		case !o.same(o.written):
-			again = append(again, sql.ListedAgain{URL: o.url, Enabled: o.enabled, LastUpdate: o.lastUpdate})
+		if o.enabled == o.written.enabled && o.lastUpdate.Equal(o.written.lastUpdate) {
+			continue
 		}
+		changed = append(changed, scheduler.ListedOrigin{
+			ListerID: l.id, URL: o.url, VisitType: listedVisitType, Enabled: o.enabled, LastUpdate: &o.lastUpdate,
+			ExtraLoaderArguments: noArguments,
+		})
 	}
-	if _, err := l.store.RecordListedOrigins(ctx, fresh, false); err != nil {
-		return err
-	}
-	for from := 0; from < len(again); from += recordBatch {
-		batch := again[from:min(from+recordBatch, len(again))]
-		if err := l.store.ListAgain(ctx, l.id, listedVisitType, batch); err != nil {
+	for from := 0; from < len(changed); from += recordBatch {
+		if _, err := l.store.RecordListedOrigins(ctx, changed[from:min(from+recordBatch, len(changed))], false); err != nil {
 			return err
 		}
 	}

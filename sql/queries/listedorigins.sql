@@ -39,14 +39,6 @@ fetch first (@max_origins::bigint) rows with ties;
 -- name: EnabledVisitTypes :many
 select distinct visit_type from listed_origins where enabled order by visit_type;
 
--- ListAgain writes what a lister tells of origins that are there.
--- name: ListAgain :exec
-update listed_origins lo
-set enabled = again.enabled, last_update = again.last_update, last_seen = now()
-from (select unnest(@urls::text[]) as url, unnest(@enabled::boolean[]) as enabled,
-             unnest(@last_updates::timestamptz[]) as last_update) again
-where lo.lister_id = @lister_id and lo.url = again.url and lo.visit_type = @visit_type;
-
 -- Standings tells what update_metrics counts, of the origins of some URLs.
 -- name: Standings :many
 select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,

@@ -39,34 +39,6 @@ func (q *Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	return items, nil
 }
 
-const listAgain = `-- name: ListAgain :exec
-update listed_origins lo
-set enabled = again.enabled, last_update = again.last_update, last_seen = now()
-from (select unnest($3::text[]) as url, unnest($4::boolean[]) as enabled,
-             unnest($5::timestamptz[]) as last_update) again
-where lo.lister_id = $1 and lo.url = again.url and lo.visit_type = $2
-`
-
-type ListAgainParams struct {
-	ListerID    uuid.UUID
-	VisitType   string
-	Urls        []string
-	Enabled     []bool
-	LastUpdates []time.Time
-}
-
-// ListAgain writes what a lister tells of origins that are there.
-func (q *Queries) ListAgain(ctx context.Context, arg ListAgainParams) error {
-	_, err := q.db.Exec(ctx, listAgain,
-		arg.ListerID,
-		arg.VisitType,
-		arg.Urls,
-		arg.Enabled,
-		arg.LastUpdates,
-	)
-	return err
-}
-
 const listedOrigins = `-- name: ListedOrigins :many
 select lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update, is_fork, forked_from_url from listed_origins
 where ($1::uuid is null or lister_id = $1::uuid)
