@@ -19,6 +19,7 @@ import (
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/simulator"
+	"swh-scheduler/internal/simulator/page"
 	"swh-scheduler/sql"
 )
 
@@ -129,12 +130,12 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 }
 
 // settings are the options that matter to what comes out, for the page.
-func (o *simulatorOptions) settings() []simulator.Setting {
-	settings := []simulator.Setting{{Name: "Scheduler", Value: o.kind}}
+func (o *simulatorOptions) settings() []page.Row {
+	settings := []page.Row{{Name: "Scheduler", Value: o.kind}}
 	if simulator.Kind(o.kind) == simulator.OriginScheduler {
-		settings = append(settings, simulator.Setting{Name: "Policy", Value: o.policy})
+		settings = append(settings, page.Row{Name: "Policy", Value: o.policy})
 	}
-	return append(settings, simulator.Setting{Name: "Workers of a visit type", Value: pytext.Thousands(o.workers)})
+	return append(settings, page.Row{Name: "Workers of a visit type", Value: pytext.Thousands(o.workers)})
 }
 
 // simulate runs a simulation and reports.

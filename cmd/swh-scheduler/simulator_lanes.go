@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -14,8 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/simulator/lanesim"
+	"swh-scheduler/internal/simulator/page"
 )
 
 // laneOptions are those of "simulator run" with --lanes.
@@ -65,6 +68,10 @@ func (a *app) simulateLanes(cmd *cobra.Command, o simulatorOptions) error {
 	if err != nil {
 		return err
 	}
+	html, err := openResult(cmd, "--html", o.html)
+	if err != nil {
+		return err
+	}
 	random := rand.New(rand.NewPCG(o.lanes.seed, 0))
 	var jobs []lanesim.Job
 	if o.lanes.runtimes == "" {
@@ -85,7 +92,12 @@ func (a *app) simulateLanes(cmd *cobra.Command, o simulatorOptions) error {
 	} else {
 		err = a.print(c.Text(o.plots, a.styled))
 	}
-	return errors.Join(err, csv.write(a.stdout, c.WriteCSV))
+	settings := []page.Row{{Name: "Workers", Value: pytext.Thousands(o.workers)}, {Name: "Load", Value: fmt.Sprint(load.Busy)}, {Name: "Batch", Value: pytext.Thousands(load.Batch)}}
+	for _, l := range lanes {
+		settings = append(settings, page.Row{Name: "Lane " + l.Name, Value: fmt.Sprintf("%s, %d slots (%d to %d)", l.SoftTimeLimit, l.Slots, l.MinSlots, max(l.Slots, l.MaxSlots))})
+	}
+	return errors.Join(err, csv.write(a.stdout, c.WriteCSV),
+		html.write(a.stdout, func(w io.Writer) error { return c.WriteHTML(w, settings) }))
 }
 
 // simulatedLanes are the lanes of the file's only task type, or of the one that

@@ -19,7 +19,7 @@ const simulatedLanesFile = `lanes:
 func TestSimulatorComparesLanes(t *testing.T) {
 	t.Parallel()
 	lanes, runtimes, csv := configFile(t, simulatedLanesFile), configFile(t, "runtime,origin\n"+strings.Repeat("1,\n", 95)+strings.Repeat("3000,slow\n", 5)), filepath.Join(t.TempDir(), "waits.csv")
-	args := []string{"simulator", "run", "--lanes", lanes, "--runtimes", runtimes, "-t", "864000", "--csv", csv}
+	args := []string{"simulator", "run", "--lanes", lanes, "--runtimes", runtimes, "-t", "864000", "--csv", csv, "--html", csv + ".html"}
 	r := ours(t, append(args, "--plots")...)
 	for _, want := range []string{"Jobs: ", "Slow sent express: ", "JOBS ", "shortest half ", "slowest tenth ", "p95 wait, log10"} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
@@ -27,6 +27,9 @@ func TestSimulatorComparesLanes(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(csv); err != nil || len(strings.Split(string(got), "\n")) != 22 {
+		t.Errorf("%s, %v", got, err)
+	}
+	if got, err := os.ReadFile(csv + ".html"); err != nil || !strings.Contains(string(got), "<polyline") || !strings.Contains(string(got), "Lane express") {
 		t.Errorf("%s, %v", got, err)
 	}
 	var first string
@@ -68,6 +71,7 @@ func TestSimulatorLanesMistakes(t *testing.T) {
 		"--between 1s --lanes " + lanes:             "Invalid value for '--between': 1s is less than a minute.",
 		"-t 0 --lanes " + lanes:                     "Invalid value for '--runtime' / '-t': with --lanes it must be more than 0 and at most ten years.",
 		"--runtimes /no/x --lanes " + lanes:         "Invalid value for '--runtimes': '/no/x': no such file or directory",
+		"--html /no/x --lanes " + lanes:             "Invalid value for '--html': '/no/x': no such file or directory",
 		"--csv /no/x --lanes " + lanes:              "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
 		"--runtimes " + lanes + " --lanes " + lanes: "no column runtime",
 	} {

@@ -36,9 +36,9 @@ func (r *Report) sharesPlot(colored bool) string {
 		if i == len(signs) {
 			break
 		}
-		values := make([]float64, len(l.points))
-		for n, p := range l.points {
-			values[n] = p.y
+		values := make([]float64, len(l.Points))
+		for n, p := range l.Points {
+			values[n] = p.Y
 		}
 		lines = append(lines, textLine{l.Name, signs[i], lineColors[i%len(lineColors)], values})
 	}

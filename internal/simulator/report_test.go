@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/simulator/page"
 )
 
 // someReport draws a report.
@@ -50,14 +51,14 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := someReport(t)
-		var page bytes.Buffer
-		if err := r.WriteHTML(&page, []Setting{{"Policy", "<script>alert(1)</script>"}}); err != nil {
+		var text bytes.Buffer
+		if err := r.WriteHTML(&text, []page.Row{{Name: "Policy", Value: "<script>alert(1)</script>"}}); err != nil {
 			t.Fatal(err)
 		}
-		if found := regexp.MustCompile(`(?i)<script|<link|<img|url\(|src=|href=|https?:`).FindString(page.String()); found != "" {
+		if found := regexp.MustCompile(`(?i)<script|<link|<img|url\(|src=|href=|https?:`).FindString(text.String()); found != "" {
 			t.Errorf("the page has %q", found)
 		}
-		dec := xml.NewDecoder(&page)
+		dec := xml.NewDecoder(&text)
 		dec.Strict, dec.AutoClose, dec.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 		places := 0
 		for {
@@ -77,12 +78,12 @@ func TestPage(t *testing.T) {
 				case "x", "y", "x1", "y1", "x2", "y2", "points":
 					for _, n := range numbers.FindAllString(a.Value, -1) {
 						places++
-						if v, err := strconv.ParseFloat(n, 64); err != nil || v < 0 || v > chartWidth {
+						if v, err := strconv.ParseFloat(n, 64); err != nil || v < 0 || v > page.ChartWidth {
 							t.Errorf("%s of %s is %q", a.Name.Local, element.Name.Local, a.Value)
 						}
 					}
 				case "height", "width":
-					if v, err := strconv.ParseFloat(a.Value, 64); element.Name.Local == "rect" && (err != nil || v < 0 || v > chartWidth) {
+					if v, err := strconv.ParseFloat(a.Value, 64); element.Name.Local == "rect" && (err != nil || v < 0 || v > page.ChartWidth) {
 						t.Errorf("%s of %s is %q", a.Name.Local, element.Name.Local, a.Value)
 					}
 				}

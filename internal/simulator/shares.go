@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/simulator/page"
 	"swh-scheduler/recurrent"
 	"swh-scheduler/sql"
 )
@@ -139,16 +140,16 @@ func (r *Report) SharesText() string {
 
 // sharesOverTime is the part of each group in each hour, in per cent; nothing where
 // there is no hour.
-func (r *Report) sharesOverTime() []line {
+func (r *Report) sharesOverTime() []page.Line {
 	if len(r.Series) < 2 {
 		return nil
 	}
-	var lines []line
+	var lines []page.Line
 	for i, group := range r.groups() {
-		l := line{Name: group, Color: webColors[i%len(webColors)]}
+		l := page.Line{Name: group}
 		for n := range len(r.Series) - 1 {
 			from, to := r.Series[n], r.Series[n+1]
-			l.points = append(l.points, point{to.At.Sub(r.Series[0].At).Hours(), 100 * r.sharesBetween(from, to)[i].Part})
+			l.Points = append(l.Points, page.Point{X: to.At.Sub(r.Series[0].At).Hours(), Y: 100 * r.sharesBetween(from, to)[i].Part})
 		}
 		lines = append(lines, l)
 	}

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/guptarohit/asciigraph"
+
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/simulator/page"
 )
 
 // Class is a part of the jobs by their runtimes, the shortest first: from Low of
@@ -198,6 +201,49 @@ func (c Comparison) plot(colored bool) string {
 		asciigraph.XAxisRange(0, 100), asciigraph.XAxisTickCount(5),
 		asciigraph.SeriesColors(colors...), asciigraph.SeriesChars(asciigraph.CreateCharSet("*"), asciigraph.CreateCharSet("o")),
 		asciigraph.Caption("p95 wait, log10 of 1 + seconds, by percentile of runtime, shortest first: * without lanes, o with"))
+}
+
+// WriteHTML writes the comparison as a page.
+func (c Comparison) WriteHTML(w io.Writer, settings []page.Row) error {
+	t := c.Totals()
+	curves := func(of func(Waits) time.Duration) []page.Line {
+		var lines []page.Line
+		for _, side := range []struct {
+			name string
+			done []Done
+		}{{"With lanes", c.With}, {"Without lanes", c.Without}} {
+			l := page.Line{Name: side.name}
+			for _, waits := range WaitsOf(side.done, percentiles()) {
+				l.Points = append(l.Points, page.Point{X: 100 * waits.High, Y: math.Log10(1 + of(waits).Seconds())})
+			}
+			lines = append(lines, l)
+		}
+		return lines
+	}
+	const percentile, scale = "percentile of the runtime, shortest first", ", as log10 of 1 + seconds"
+	p := page.Page{
+		Title: "Waits with lanes and without",
+		Intro: "From the arrival of a piece of work to its end, less the time that it takes.",
+		Figures: []page.Row{
+			{Name: "Jobs", Value: pytext.Thousands(t.Jobs)}, {Name: "Quick sent slow", Value: pytext.Thousands(t.QuickSentSlow)},
+			{Name: "Slow sent express", Value: pytext.Thousands(t.SlowSentExpress)},
+			{Name: "Failed, over in the last lane", Value: pytext.Thousands(t.Failed)},
+			{Name: "Work done twice", Value: fmt.Sprintf("%.1f %%", 100*t.Wasted.Seconds()/max(1, t.Work.Seconds()))},
+		},
+		Settings: settings,
+		Charts: []page.Chart{
+			page.LineChart("Median wait by how long the work takes"+scale, percentile, curves(func(w Waits) time.Duration { return w.Median })),
+			page.LineChart("95th percentile of the wait"+scale, percentile, curves(func(w Waits) time.Duration { return w.P95 })),
+		},
+	}
+	with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
+	for i, one := range without {
+		p.Figures = append(p.Figures, page.Row{
+			Name:  fmt.Sprintf("%s (%s to %s): median, p95 of the wait", one.Name, short(one.Shortest), short(one.Longest)),
+			Value: fmt.Sprintf("%s, %s; without %s, %s", short(with[i].Median), short(with[i].P95), short(one.Median), short(one.P95)),
+		})
+	}
+	return p.Write(w)
 }
 
 // WriteCSV writes the waits by twentieths of the jobs, shortest first, in seconds.
