@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/sql/internal/queries"
 )
 
@@ -50,6 +52,54 @@ func (a asker) waitingMessage(ctx context.Context, p queries.WaitingMessagesPara
 	}
 	r := rows[0]
 	return &WaitingMessage{Queue: r.Queue, Since: r.CreatedAt, Ahead: int(r.Ahead), Attempts: r.Attempts, Reason: r.Reason, Again: r.Again}, nil
+}
+
+// LanePlace is where a piece of work of a task type with lanes is.
+type LanePlace struct {
+	Line     string // the key of the lanes in the configuration
+	Number   int    // of the lane, from 0
+	Lane     string // its name when it was sent
+	Queue    string // to which it was sent
+	Sent     bool   // or it waits in the lane's line
+	Ahead    int    // in the line before it
+	TimedOut int    // in how many lanes its time was over
+	Claimed  time.Time
+	Since    time.Time // when it was sent, or came into the line
+	Started  *time.Time
+	Limit    time.Duration // soft limit of what was sent
+}
+
+// LanePlaceOf is where the work of a run is, by Celery's id of it, if it is on lanes.
+func (a asker) LanePlaceOf(ctx context.Context, backendID string) (*LanePlace, error) {
+	id, err := uuid.Parse(backendID)
+	if err != nil {
+		return nil, nil // none of ours
+	}
+	return a.lanePlace(ctx, queries.LanePlacesParams{TaskID: id})
+}
+
+// LanePlaceOfVisit is where the visit of an origin is, if it is on lanes.
+func (a asker) LanePlaceOfVisit(ctx context.Context, url, visitType string) (*LanePlace, error) {
+	return a.lanePlace(ctx, queries.LanePlacesParams{URL: url, VisitType: visitType})
+}
+
+func (a asker) lanePlace(ctx context.Context, p queries.LanePlacesParams) (*LanePlace, error) {
+	rows, err := a.q.LanePlaces(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("look into the lanes: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	r := rows[0]
+	place := &LanePlace{
+		Line: r.Line, Number: int(r.Lane), Lane: r.LaneName, Queue: r.Queue, Sent: r.Sent, Ahead: int(r.Ahead), TimedOut: int(r.TimedOut),
+		Claimed: r.Claimed, Since: r.Since, Limit: time.Duration(r.SoftLimit * float64(time.Second)),
+	}
+	if r.Started != nil {
+		place.Started = new(time.UnixMicro(int64(*r.Started * 1e6)).UTC())
+	}
+	return place, nil
 }
 
 // ConnectedPrograms counts the connections of one of our commands to the

@@ -140,17 +140,44 @@ func (x *explainer) task(ctx context.Context, id int64) (explain.Explanation, er
 			return explain.Explanation{}, err
 		}
 	}
+	if t.LastRun != nil && t.LastRun.BackendID != nil {
+		if t.Lane, err = x.store.LanePlaceOf(ctx, *t.LastRun.BackendID); err != nil {
+			return explain.Explanation{}, err
+		}
+		x.nameLane(t.Lane)
+	}
 	var known bool
 	if t.LostAfter, known = x.app.config.LostAfter[t.Task.Type]; !known {
 		t.LostAfter = x.app.config.LostAfter["default"]
 	}
-	queue := t.Type.BackendName
+	queue, line := t.Type.BackendName, t.Task.Type
 	if t.Task.Priority != "" {
-		queue = "save_code_now:" + queue
+		queue, line = priorityPrefix+queue, scheduler.PriorityLanes(line)
 	}
+	t.Lanes = x.laned(line)
 	t.SharedBy = x.app.config.Shares[t.Task.Type].By
 	t.Queue = x.queue(ctx, queue, t.Type.MaxQueueLength)
 	return t.Explain(x.now, x.zone), nil
+}
+
+// laned is a line if the configuration has lanes for it, or "".
+func (x *explainer) laned(line string) string {
+	if len(x.app.config.Lanes[line]) == 0 {
+		return ""
+	}
+	return line
+}
+
+// nameLane gives the lane in whose line something waits its name, which work has only
+// once it is sent.
+func (x *explainer) nameLane(p *sql.LanePlace) {
+	if p == nil || p.Sent {
+		return
+	}
+	p.Lane = fmt.Sprintf("number %d", p.Number+1)
+	if lanes := x.app.config.Lanes[p.Line]; len(lanes) > 0 {
+		p.Lane = lanes[min(p.Number, len(lanes)-1)].Name
+	}
 }
 
 // lastRun is a task's last run, and its message if that is still in the outbox.
@@ -247,6 +274,11 @@ func (x *explainer) originFacts(ctx context.Context, o *explain.Origin) error {
 		if o.Message, err = x.store.WaitingVisit(ctx, loader.BackendName, o.URL, x.now); err != nil {
 			return err
 		}
+		if o.Lane, err = x.store.LanePlaceOfVisit(ctx, o.URL, o.VisitType); err != nil {
+			return err
+		}
+		x.nameLane(o.Lane)
+		o.Lanes = x.laned(loader.Type)
 	}
 	if o.Listed == nil {
 		return nil

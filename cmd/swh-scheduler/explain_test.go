@@ -20,6 +20,8 @@ celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 lost_after: {load-git: 36h}
 shares: {load-hg: {by: lister, default: 1}}
+lanes:
+  load-laned: [{name: express, queue: "express:{backend_name}", time_limit: 1 min}, {name: slow, time_limit: 1 h}]
 `, dsn, mq.URL, mq.ManagementURL))
 	conn, channel := dial(t, mq.URL)
 	defer func() { _ = conn.Close() }()
@@ -27,7 +29,7 @@ shares: {load-hg: {by: lister, default: 1}}
 		t.Fatal(err)
 	}
 	execute(t, dsn, someTaskTypes+";"+someOrigins+`;
-		insert into task_type (type, backend_name, description, max_queue_length) values ('full', 'swh.full', '', 3), ('load-hg', 'swh.hg', '', 5);
+		insert into task_type (type, backend_name, description, max_queue_length) values ('full', 'swh.full', '', 3), ('load-hg', 'swh.hg', '', 5), ('load-laned', 'swh.laned', '', 5);
 		insert into task (id, type, arguments, next_run, status, policy, retries_left, priority, current_interval) overriding system value
 		select id, type, '{"args": [], "kwargs": {}}', next_run, status::task_status, policy::task_policy, retries, priority::task_priority, '2 days'
 		from (values
@@ -43,6 +45,9 @@ shares: {load-hg: {by: lister, default: 1}}
 			(110, 'load-git', now(), 'next_run_scheduled', 'oneshot', 0, null),
 			(111, 'load-git', now(), 'next_run_scheduled', 'oneshot', 0, null),
 			(112, 'load-git', now() + interval '10 minutes 30 seconds', 'next_run_not_scheduled', 'recurring', 2, null),
+			(114, 'load-laned', now() - interval '1 hour', 'next_run_scheduled', 'oneshot', 0, null),
+			(115, 'load-laned', now() - interval '1 hour', 'next_run_scheduled', 'oneshot', 0, null),
+			(116, 'load-laned', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot', 0, null),
 			(113, 'full', now() - interval '1 hour', 'next_run_not_scheduled', 'recurring', 0, null)
 		) t (id, type, next_run, status, policy, retries, priority);
 		insert into task_run (task, backend_id, status, scheduled, started, ended, metadata) values
@@ -52,7 +57,19 @@ shares: {load-hg: {by: lister, default: 1}}
 			(109, '00000000-0000-0000-0000-000000000109', 'scheduled', now(), null, null, '{}'),
 			(110, '00000000-0000-0000-0000-000000000110', 'scheduled', now() - interval '1 hour', null, null, '{}'),
 			(111, '00000000-0000-0000-0000-000000000111', 'started', now(), now() - interval '5 minutes', null, '{"worker": "celery@here"}'),
+			(114, '00000000-0000-0000-0000-000000000114', 'started', now() - interval '1 hour', now() - interval '1 hour', null, '{"worker": "celery@here"}'),
+			(115, '00000000-0000-0000-0000-000000000115', 'scheduled', now() - interval '1 hour', null, null, '{}'),
 			(112, '00000000-0000-0000-0000-000000000112', 'failed', now(), now(), now(), '{"error": "again"}');
+		insert into scheduler_go.lane_work (task_id, root_id, line, lane, sent, timed_out, since, claimed, task_name, args, kwargs, urgent, queue,
+			memory, lister, first, behind, url, visit_type, lane_name, soft_limit, hard_limit, lanes_left, started) values
+			('00000000-0000-0000-0000-000000000114', gen_random_uuid(), 'load-laned', 1, false, 1, now() - interval '5 minutes', now() - interval '1 hour',
+				'', '[]', '{}', false, 'swh.laned', 0, '', false, 0, 'https://a', 'laned', 'express', 60, 66, 1, null),
+			('00000000-0000-0000-0000-000000000115', gen_random_uuid(), 'load-laned', 0, true, 0, now() - interval '5 minutes', now() - interval '1 hour',
+				'', '[]', '{}', false, 'express:swh.laned', 0, '', false, 0, 'https://b', 'laned', 'express', 60, 66, 1, null),
+			(gen_random_uuid(), gen_random_uuid(), 'load-laned', 1, true, 1, now() - interval '5 minutes', now() - interval '1 hour',
+				'', '[]', '{}', false, 'swh.laned', 0, '', false, 0, 'https://laned/runs', 'laned', 'slow', 3600, 3960, 0, extract(epoch from now()) - 600),
+			(gen_random_uuid(), gen_random_uuid(), 'load-laned', 1, false, 0, now() - interval '10 minutes', now() - interval '10 minutes',
+				'', '[]', '{}', false, 'swh.laned', 0, '', false, 0, 'https://laned/waits', 'laned', null, null, null, 0, null);
 		update task set status = 'disabled', retries_left = 0 where id = 105;
 		update task set status = 'completed' where id = 106;
 		update task set status = 'next_run_not_scheduled', retries_left = 2, next_run = now() + interval '10 minutes 30 seconds' where id = 112;
@@ -64,6 +81,9 @@ shares: {load-hg: {by: lister, default: 1}}
 			('00000000-0000-4000-8000-000000000003', 'https://three', 'git', '{}', false, now(), now(), null),
 			('00000000-0000-4000-8000-000000000003', 'https://two', 'git', '{}', true, now(), now(), null),
 			('00000000-0000-4000-8000-000000000003', 'https://two', 'nope', '{}', true, now(), now(), null),
+			('00000000-0000-4000-8000-000000000003', 'https://laned/runs', 'laned', '{}', true, now(), now(), null),
+			('00000000-0000-4000-8000-000000000003', 'https://laned/waits', 'laned', '{}', true, now(), now(), null),
+			('00000000-0000-4000-8000-000000000003', 'https://laned/new', 'laned', '{}', true, now(), now(), null),
 			('00000000-0000-4000-8000-000000000003', 'https://new', 'hg', '{}', true, now(), now(), '2020-01-01'),
 			('00000000-0000-4000-8000-000000000003', 'https://cooling', 'hg', '{}', true, now(), now(), '2020-01-01');
 		insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status, successive_visits, last_snapshot) values
@@ -91,6 +111,12 @@ shares: {load-hg: {by: lister, default: 1}}
 		{[]string{"111"}, []string{"A worker is at it", "celery@here", "(5 min ago)"}},
 		{[]string{"112"}, []string{"is to run at", "(in 10 min)", "ended as failed", "again", "2 more retries"}},
 		{[]string{"113"}, []string{"is full: it holds 3 of at most 3 messages", "more than 20% of it is free"}},
+		{[]string{"114"}, []string{"waits in line for a slot of lane slow.", "over in 1 lanes before", "since", "(5 min ago), with 0 before it", "lanes status load-laned"}},
+		{[]string{"115"}, []string{"no worker has begun it", "on lane express, to queue express:swh.laned, at", "(5 min ago)", "Its time there is 1 min from when"}},
+		{[]string{"116"}, []string{"ready to run", "It goes by lanes", "lanes status load-laned"}},
+		{[]string{"https://laned/runs"}, []string{"A worker is at its visit.", "on lane slow, to queue swh.laned", "is over at", "(in 49 min)"}},
+		{[]string{"https://laned/waits"}, []string{"waits in line for a slot of lane slow.", "with 1 before it"}},
+		{[]string{"https://laned/new"}, []string{"can be picked for a visit now", "It goes by lanes"}},
 		{[]string{"https://three"}, []string{"Origin https://three (git), listed by empty (forge)", "is disabled", "3 in a row disable an origin"}},
 		{[]string{"https://two"}, []string{"Origin https://two (git)", "Origin https://two (nope)", "no task type load-nope",
 			"Policy origins_without_last_update, which has weight", "number 1 in the policy's order", "Policy already_visited_order_by_lag picks origins that were loaded before"}},

@@ -18,6 +18,8 @@ type Origin struct {
 	Stats          *scheduler.VisitStats   // nil: it was never scheduled nor visited
 	Loader         *scheduler.TaskType     // nil: nothing visits origins of this type
 	Message        *sql.WaitingMessage     // of its visit, if it is still in the outbox
+	Lane           *sql.LanePlace          // of its visit, if it is on one
+	Lanes          string                  // key of its loader's lanes in the configuration; "" if it has none
 	Queue          Queue
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
@@ -127,6 +129,15 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	case o.Message != nil:
 		e.Summary = "Its visit is scheduled, but the message has not been sent yet."
 		e.describeMessage(*o.Message)
+	case o.Lane != nil && !o.Lane.Sent:
+		e.waitsInLine(*o.Lane)
+	case o.Lane != nil:
+		e.Summary = "Its visit has been sent, and no worker has begun it."
+		if o.Lane.Started != nil {
+			e.Summary = "A worker is at its visit."
+		}
+		e.describeLane(*o.Lane)
+		o.describeVisits(e)
 	case o.Listed == nil:
 		e.Summary = "No lister lists it, so that no visit of it is scheduled."
 		o.describeVisits(e)
@@ -215,7 +226,11 @@ func (o Origin) byPolicies(e *Explanation) {
 	switch {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
-		e.describeQueue(o.Queue, recurrentRefill)
+		if o.Lanes != "" {
+			e.describeLanes(o.Lanes)
+		} else {
+			e.describeQueue(o.Queue, recurrentRefill)
+		}
 		e.describeShares(o.SharedBy, o.Loader.Type)
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")

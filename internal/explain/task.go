@@ -16,6 +16,8 @@ type Task struct {
 	Type    scheduler.TaskType
 	LastRun *scheduler.TaskRun  // nil: it never ran
 	Message *sql.WaitingMessage // of the last run, if it is still in the outbox
+	Lane    *sql.LanePlace      // of the last run, if it is on one
+	Lanes   string              // key of its lanes in the configuration; "" if it has none
 	Queue   Queue
 	Ahead   int // ready tasks that are taken before it
 	// AheadLimit is up to where Ahead was counted.
@@ -137,6 +139,9 @@ func (t Task) isScheduled(e *Explanation) {
 			e.When = &t.Message.Again
 		}
 		return
+	case t.Lane != nil && !t.Lane.Sent:
+		e.waitsInLine(*t.Lane)
+		return
 	case r.Ended != nil:
 		e.Summary = "It is marked as scheduled, although its last run has ended."
 		t.describeLastRun(e)
@@ -144,7 +149,7 @@ func (t Task) isScheduled(e *Explanation) {
 		return
 	}
 	since := r.Scheduled
-	if r.Status == scheduler.RunStarted {
+	if r.Status == scheduler.RunStarted && (t.Lane == nil || t.Lane.Started != nil) {
 		e.Summary = "A worker is at it."
 		if since = r.Started; since != nil {
 			e.because("It was started at %s.", e.at(*since))
@@ -157,7 +162,12 @@ func (t Task) isScheduled(e *Explanation) {
 		if since != nil {
 			e.because("It was sent at %s.", e.at(*since))
 		}
-		e.describeQueue(t.Queue, runnerRefill)
+		if t.Lane == nil {
+			e.describeQueue(t.Queue, runnerRefill)
+		}
+	}
+	if t.Lane != nil {
+		e.describeLane(*t.Lane)
 	}
 	switch {
 	case since == nil:
@@ -198,7 +208,11 @@ func (t Task) isReady(e *Explanation) {
 		runner = "start-runner --with-priority"
 		e.because("It has priority %s: only %s sends it.", t.Task.Priority, runner)
 	}
-	e.describeQueue(t.Queue, runnerRefill)
+	if t.Lanes != "" {
+		e.describeLanes(t.Lanes)
+	} else {
+		e.describeQueue(t.Queue, runnerRefill)
+	}
 	e.describeShares(t.SharedBy, t.Task.Type)
 	switch {
 	case t.Ahead == 0:

@@ -22,3 +22,15 @@ select o.queue, o.created_at, o.attempts, coalesce(o.last_error, '')::text as re
 from scheduler_go.outbox o
 where o.task_id::text = @task_id::text or o.task_name = @task_name::text and o.kwargs ->> 'url' = @url::text
 order by o.id;
+
+-- LanePlaces finds work of lanes: that of a task id, or the visits of an origin, each
+-- with how many are sent before it from its line.
+-- name: LanePlaces :many
+select w.line, w.lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.sent, w.timed_out, w.claimed, w.since, w.started,
+  coalesce(w.soft_limit, 0)::double precision as soft_limit,
+  (select count(*) from scheduler_go.lane_work b
+   where not w.sent and b.line = w.line and b.lane = w.lane and not b.sent
+     and ((b.timed_out = 0), b.since, b.place) < ((w.timed_out = 0), w.since, w.place)) as ahead
+from scheduler_go.lane_work w
+where w.task_id = @task_id::uuid or w.url = @url::text and w.visit_type = @visit_type::text
+order by w.claimed, w.task_id;

@@ -8,7 +8,74 @@ package queries
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+const lanePlaces = `-- name: LanePlaces :many
+select w.line, w.lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.sent, w.timed_out, w.claimed, w.since, w.started,
+  coalesce(w.soft_limit, 0)::double precision as soft_limit,
+  (select count(*) from scheduler_go.lane_work b
+   where not w.sent and b.line = w.line and b.lane = w.lane and not b.sent
+     and ((b.timed_out = 0), b.since, b.place) < ((w.timed_out = 0), w.since, w.place)) as ahead
+from scheduler_go.lane_work w
+where w.task_id = $1::uuid or w.url = $2::text and w.visit_type = $3::text
+order by w.claimed, w.task_id
+`
+
+type LanePlacesParams struct {
+	TaskID    uuid.UUID
+	URL       string
+	VisitType string
+}
+
+type LanePlacesRow struct {
+	Line      string
+	Lane      int16
+	LaneName  string
+	Queue     string
+	Sent      bool
+	TimedOut  int16
+	Claimed   time.Time
+	Since     time.Time
+	Started   *float64
+	SoftLimit float64
+	Ahead     int64
+}
+
+// LanePlaces finds work of lanes: that of a task id, or the visits of an origin, each
+// with how many are sent before it from its line.
+func (q *Queries) LanePlaces(ctx context.Context, arg LanePlacesParams) ([]LanePlacesRow, error) {
+	rows, err := q.db.Query(ctx, lanePlaces, arg.TaskID, arg.URL, arg.VisitType)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LanePlacesRow
+	for rows.Next() {
+		var i LanePlacesRow
+		if err := rows.Scan(
+			&i.Line,
+			&i.Lane,
+			&i.LaneName,
+			&i.Queue,
+			&i.Sent,
+			&i.TimedOut,
+			&i.Claimed,
+			&i.Since,
+			&i.Started,
+			&i.SoftLimit,
+			&i.Ahead,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const tasksAhead = `-- name: TasksAhead :one
 
