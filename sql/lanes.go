@@ -74,11 +74,17 @@ type LaneChoice struct {
 	// Below is the soft limit, in seconds, of the lane that it was predicted to
 	// outlast; 0 if none was.
 	Below float64
+	// Sent, if not nil, is the lane, which has a slot for it at once: it doesn't wait
+	// in its line. Left is how many lanes come after it.
+	Sent *scheduler.Lane
+	Left int
 }
 
-// AddLaneWork puts work that was taken from a queue into lines, claimed at now.
+// AddLaneWork puts work that was taken from a queue, claimed at now, into lines, or
+// writes it to the outbox.
 func (tx *Tx) AddLaneWork(ctx context.Context, line, queue, visitType string, work []LaneWork, choices []LaneChoice, now time.Time) error {
 	rows := make([]queries.AddLaneWorkParams, len(work))
+	var messages []OutboxRow
 	for i, w := range work {
 		p := queries.AddLaneWorkParams{
 			TaskID: w.row.TaskID, RootID: w.row.TaskID, Line: line, Lane: int16(choices[i].Lane), Since: now, Claimed: now,
@@ -91,12 +97,20 @@ func (tx *Tx) AddLaneWork(ctx context.Context, line, queue, visitType string, wo
 		if choices[i].Below > 0 {
 			p.Below = &choices[i].Below
 		}
+		if lane := choices[i].Sent; lane != nil {
+			p.Sent, p.Queue, p.LaneName, p.LanesLeft = true, lane.Queue, &lane.Name, int16(choices[i].Left)
+			p.SoftLimit, p.HardLimit = new(lane.SoftTimeLimit.Seconds()), new(lane.TimeLimit.Seconds())
+			messages = append(messages, OutboxRow{
+				Queue: lane.Queue, TaskID: w.row.TaskID, TaskName: w.row.TaskName, Args: w.row.Args, Kwargs: w.row.Kwargs, Urgent: w.row.Urgent,
+				TimeLimit: lane.TimeLimit, SoftTimeLimit: lane.SoftTimeLimit,
+			})
+		}
 		rows[i] = p
 	}
 	if _, err := tx.q.AddLaneWork(ctx, rows); err != nil {
 		return fmt.Errorf("put work into the lines of %q: %w", line, err)
 	}
-	return nil
+	return tx.EnqueueMessages(ctx, messages)
 }
 
 // LaneLine is what waits in one lane of a line.

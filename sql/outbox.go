@@ -25,6 +25,7 @@ type OutboxRow struct {
 	TaskName string
 	Args     json.RawMessage
 	Kwargs   json.RawMessage
+	Urgent   bool // it is sent before those that are not; not read back
 
 	// TimeLimit is when the worker kills the task, SoftTimeLimit when it raises
 	// SoftTimeLimitExceeded in it, both from its start; 0: the worker's own limit.
@@ -125,7 +126,7 @@ func (tx *Tx) EnqueueMessages(ctx context.Context, messages []OutboxRow) error {
 	rows := make([]queries.EnqueueMessagesParams, len(messages))
 	for i, m := range messages {
 		rows[i] = queries.EnqueueMessagesParams{
-			Queue: m.Queue, TaskID: m.TaskID, RootID: m.RootID, TaskName: m.TaskName, Args: m.Args, Kwargs: m.Kwargs,
+			Queue: m.Queue, TaskID: m.TaskID, RootID: m.RootID, TaskName: m.TaskName, Args: m.Args, Kwargs: m.Kwargs, Urgent: m.Urgent,
 			TimeLimit: nullable(m.TimeLimit.Seconds()), SoftTimeLimit: nullable(m.SoftTimeLimit.Seconds()),
 		}
 	}

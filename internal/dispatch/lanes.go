@@ -101,6 +101,12 @@ func (s *Slots) claimLanes(ctx context.Context, tx *sql.Tx, q Queue, claim Claim
 	if err != nil {
 		return 0, 0, err
 	}
+	lines := make([]int, len(states)) // what waits in each, without what is claimed now
+	for i, state := range states {
+		lines[i] = state.TimedOut + state.Waiting
+	}
+	var work []sql.LaneWork
+	var choices []sql.LaneChoice
 	if claim != nil {
 		room := min(lanes.Room(states, lanes.Sizes(states, true)), MaxClaim)
 		if waitingInLines(states) >= maxLine {
@@ -109,7 +115,7 @@ func (s *Slots) claimLanes(ctx context.Context, tx *sql.Tx, q Queue, claim Claim
 		if claimed, err = claim(ctx, tx, room); err != nil {
 			return 0, 0, err
 		}
-		if err := s.intoLines(ctx, tx, q, states); err != nil {
+		if work, choices, err = s.choose(ctx, tx, q, states); err != nil {
 			return 0, 0, err
 		}
 		if int64(room) > *q.Limit/5 {
@@ -117,15 +123,44 @@ func (s *Slots) claimLanes(ctx context.Context, tx *sql.Tx, q Queue, claim Claim
 			s.more.set(l.Line, claimed >= room)
 		}
 	}
-	sends := lanes.Fill(states, lanes.Sizes(states, s.more.get(l.Line)))
-	for _, send := range sends {
+	first := newFirstTimers(choices, len(states))
+	for _, send := range lanes.Fill(states, lanes.Sizes(states, s.more.get(l.Line))) {
 		left := len(l.Lanes) - 1 - send.To
-		if err := tx.SendLaneWork(ctx, l.Line, send.From, send.To, send.Count, l.Lanes[send.To], left, s.now()); err != nil {
-			return 0, 0, err
+		waiting := min(send.Count, lines[send.From])
+		lines[send.From] -= waiting
+		if waiting > 0 {
+			if err := tx.SendLaneWork(ctx, l.Line, send.From, send.To, waiting, l.Lanes[send.To], left, s.now()); err != nil {
+				return 0, 0, err
+			}
 		}
+		first.send(send.From, send.Count-waiting, send.To, l.Lanes[send.To], left)
 		sent += send.Count
 	}
-	return claimed, sent, nil
+	if len(work) > 0 {
+		err = tx.AddLaneWork(ctx, l.Line, q.Name, l.VisitType, work, choices, s.now())
+	}
+	return claimed, sent, err
+}
+
+// firstTimers is work that was just claimed, by the lane in whose line it comes last.
+type firstTimers [][]*sql.LaneChoice
+
+func newFirstTimers(choices []sql.LaneChoice, n int) firstTimers {
+	f := make(firstTimers, n)
+	for i := range choices {
+		f[choices[i].Lane] = append(f[choices[i].Lane], &choices[i])
+	}
+	return f
+}
+
+// send sends the first count of a line to a lane.
+func (f firstTimers) send(from, count, to int, lane scheduler.Lane, left int) {
+	for _, c := range f[from][:count] {
+		if c.Sent, c.Left = &lane, left; from != to {
+			c.Lane, c.Below = to, 0 // not what was predicted decides
+		}
+	}
+	f[from] = f[from][count:]
 }
 
 // laneStates counts what is in the lanes' queues and lines. The queues' locks are
@@ -159,13 +194,13 @@ func waitingInLines(states []lanes.State) int {
 	return n
 }
 
-// intoLines puts what was just claimed for a queue into the lines of its lanes, and
-// counts it in states.
-func (s *Slots) intoLines(ctx context.Context, tx *sql.Tx, q Queue, states []lanes.State) error {
-	l, now := q.Lanes, s.now()
+// choose takes what was just claimed for a queue and says in whose lane's line each
+// belongs, counting it in states.
+func (s *Slots) choose(ctx context.Context, tx *sql.Tx, q Queue, states []lanes.State) ([]sql.LaneWork, []sql.LaneChoice, error) {
+	l := q.Lanes
 	work, err := tx.TakeForLanes(ctx, q.Name, l.TaskType, l.VisitType)
 	if err != nil || len(work) == 0 {
-		return err
+		return nil, nil, err
 	}
 	listers := make(map[string]bool)
 	for _, w := range work {
@@ -175,9 +210,9 @@ func (s *Slots) intoLines(ctx context.Context, tx *sql.Tx, q Queue, states []lan
 	for name := range listers {
 		names = append(names, name)
 	}
-	sketches, err := tx.LaneSketches(ctx, l.Line, names, now)
+	sketches, err := tx.LaneSketches(ctx, l.Line, names, s.now())
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	limits := l.limits()
 	choices := make([]sql.LaneChoice, len(work))
@@ -190,7 +225,7 @@ func (s *Slots) intoLines(ctx context.Context, tx *sql.Tx, q Queue, states []lan
 		}
 		states[lane].Waiting++
 	}
-	return tx.AddLaneWork(ctx, l.Line, q.Name, l.VisitType, work, choices, now)
+	return work, choices, nil
 }
 
 // expect is how long work is expected to take, in seconds; 0 where nothing says.

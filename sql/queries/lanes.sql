@@ -19,7 +19,7 @@ from taken d
 left join origin_visit_stats s on s.url = d.url and s.visit_type = @visit_type::text
 left join lateral (
   select max(lo.last_update) as last_update from listed_origins lo
-  where lo.url = d.url and lo.visit_type = @visit_type::text
+  where lo.url = d.url and lo.visit_type = @visit_type::text and s.last_visit is not null
 ) l on true
 left join scheduler_go.lane_memory m on m.memory = d.memory
 left join public.task_run r on r.backend_id = d.task_id::text
@@ -29,11 +29,11 @@ left join lateral (
 ) before on true
 order by d.id;
 
--- AddLaneWork puts work into lines.
+-- AddLaneWork puts work into lines, or notes it as sent.
 -- name: AddLaneWork :copyfrom
 insert into scheduler_go.lane_work (task_id, root_id, line, lane, since, claimed, task_name, args, kwargs, urgent, queue,
-  memory, lister, first, behind, visit_type, url, below)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+  memory, lister, first, behind, visit_type, url, below, sent, lane_name, soft_limit, hard_limit, lanes_left)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23);
 
 -- LaneLines counts what waits in the lanes of a line.
 -- name: LaneLines :many

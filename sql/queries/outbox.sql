@@ -59,5 +59,5 @@ values (@queue, @delivered_at, @messages);
 
 -- EnqueueMessages adds messages that were made outside of the database.
 -- name: EnqueueMessages :copyfrom
-insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, time_limit, soft_time_limit)
-values ($1, $2, $3, $4, $5, $6, $7, $8);
+insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent, time_limit, soft_time_limit)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9);

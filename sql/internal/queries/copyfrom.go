@@ -89,6 +89,11 @@ func (r iteratorForAddLaneWork) Values() ([]interface{}, error) {
 		r.rows[0].VisitType,
 		r.rows[0].URL,
 		r.rows[0].Below,
+		r.rows[0].Sent,
+		r.rows[0].LaneName,
+		r.rows[0].SoftLimit,
+		r.rows[0].HardLimit,
+		r.rows[0].LanesLeft,
 	}, nil
 }
 
@@ -96,9 +101,9 @@ func (r iteratorForAddLaneWork) Err() error {
 	return nil
 }
 
-// AddLaneWork puts work into lines.
+// AddLaneWork puts work into lines, or notes it as sent.
 func (q *Queries) AddLaneWork(ctx context.Context, arg []AddLaneWorkParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_work"}, []string{"task_id", "root_id", "line", "lane", "since", "claimed", "task_name", "args", "kwargs", "urgent", "queue", "memory", "lister", "first", "behind", "visit_type", "url", "below"}, &iteratorForAddLaneWork{rows: arg})
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_work"}, []string{"task_id", "root_id", "line", "lane", "since", "claimed", "task_name", "args", "kwargs", "urgent", "queue", "memory", "lister", "first", "behind", "visit_type", "url", "below", "sent", "lane_name", "soft_limit", "hard_limit", "lanes_left"}, &iteratorForAddLaneWork{rows: arg})
 }
 
 // iteratorForAddShareEnded implements pgx.CopyFromSource.
@@ -164,6 +169,7 @@ func (r iteratorForEnqueueMessages) Values() ([]interface{}, error) {
 		r.rows[0].TaskName,
 		r.rows[0].Args,
 		r.rows[0].Kwargs,
+		r.rows[0].Urgent,
 		r.rows[0].TimeLimit,
 		r.rows[0].SoftTimeLimit,
 	}, nil
@@ -175,7 +181,7 @@ func (r iteratorForEnqueueMessages) Err() error {
 
 // EnqueueMessages adds messages that were made outside of the database.
 func (q *Queries) EnqueueMessages(ctx context.Context, arg []EnqueueMessagesParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "outbox"}, []string{"queue", "task_id", "root_id", "task_name", "args", "kwargs", "time_limit", "soft_time_limit"}, &iteratorForEnqueueMessages{rows: arg})
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "outbox"}, []string{"queue", "task_id", "root_id", "task_name", "args", "kwargs", "urgent", "time_limit", "soft_time_limit"}, &iteratorForEnqueueMessages{rows: arg})
 }
 
 // iteratorForRecordInFlight implements pgx.CopyFromSource.

@@ -45,6 +45,11 @@ type AddLaneWorkParams struct {
 	VisitType *string
 	URL       *string
 	Below     *float64
+	Sent      bool
+	LaneName  *string
+	SoftLimit *float64
+	HardLimit *float64
+	LanesLeft int16
 }
 
 const countWork = `-- name: CountWork :exec
@@ -913,7 +918,7 @@ from taken d
 left join origin_visit_stats s on s.url = d.url and s.visit_type = $1::text
 left join lateral (
   select max(lo.last_update) as last_update from listed_origins lo
-  where lo.url = d.url and lo.visit_type = $1::text
+  where lo.url = d.url and lo.visit_type = $1::text and s.last_visit is not null
 ) l on true
 left join scheduler_go.lane_memory m on m.memory = d.memory
 left join public.task_run r on r.backend_id = d.task_id::text

@@ -29,6 +29,7 @@ type EnqueueMessagesParams struct {
 	TaskName      string
 	Args          json.RawMessage
 	Kwargs        json.RawMessage
+	Urgent        bool
 	TimeLimit     *float64
 	SoftTimeLimit *float64
 }
