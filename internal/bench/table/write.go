@@ -18,8 +18,11 @@ var titles = map[string]string{
 	"Listener":            "listener, 20,000 events of 10,000 runs",
 	"Replay":              "journal client, one partition",
 	"Grab":                "grab of 1,000 visits",
+	"GrabThroughRPC":      "grab of 1,000 visits of 1,000,000 origins through the Python RPC client",
 	"SmallCalls":          "RPC, small calls from 16 clients",
 	"RecordListedOrigins": "RPC, calls that record 1,000 origins",
+	"Start":               "start of the command (--help)",
+	"Run":                 "simulation",
 }
 
 // units say in words what the shorter units mean.
@@ -27,6 +30,7 @@ var units = map[string]string{
 	"sec/op":      "s",
 	"cpu-µs/task": "µs of processor time a task",
 	"MiB":         "MiB of memory",
+	"call-ms":     "ms",
 	"p50-ms":      "ms, half of them",
 	"p99-ms":      "ms, 99 of 100",
 }
