@@ -15,6 +15,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -64,15 +65,15 @@ var plainPolicies = policies[:5]
 // about, a grab from candidates picks what the peer picks.
 func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 7, time.Now().UTC().Truncate(time.Microsecond))
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	now := w.now
-	r := rand.New(rand.NewPCG(8, 0))
+	r := seed.Rand(t)
 	for i := range 150 {
 		switch r.IntN(3) {
 		case 0:
 			keep(t, w.store)
 		case 1: // as after a late sweep
-			w.exec(t, "update scheduler_go.candidates set parked = true where due < now() and random() < 0.3")
+			w.exec(t, "update scheduler_go.candidates set parked = true where due < now() and (hashtext(url || $1) & 15) < 5", fmt.Sprint(r.IntN(1000)))
 		}
 		w.change(t, r, r.IntN(30))
 		f := w.plain(r, plainPolicies[i%len(plainPolicies)])
@@ -151,7 +152,7 @@ func (w *grabWorld) changes(ctx context.Context, r *rand.Rand, n int) error {
 // when all have ended, candidates are what they should be.
 func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 9, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	writing, stop := context.WithCancel(t.Context())
 	defer stop()
 	var keepers errgroup.Group
@@ -168,7 +169,7 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	var writers errgroup.Group
 	for i := range 4 {
 		writers.Go(func() error {
-			r := rand.New(rand.NewPCG(10, uint64(i)))
+			r := rand.New(rand.NewPCG(seed.Of(t), uint64(i)))
 			for range 40 {
 				if err := w.changes(t.Context(), r, 10); err != nil && !isDeadlock(err) {
 					return err
@@ -251,7 +252,7 @@ func TestCandidatesSeeWhatTransactionsDoSideBySide(t *testing.T) {
 // scheduled in the far future is not due, and infinitely late is later than any.
 func TestCandidatesWithFarTimes(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 11, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	far := []string{"infinity", "-infinity", "294276-12-31Z", "4714-11-24Z BC", "2020-01-01Z"}
 	i := 0
 	for _, updated := range far {
@@ -300,7 +301,7 @@ func (w *grabWorld) svn(policy scheduler.VisitPolicy) scheduler.VisitFilter {
 // next, and real grabs drain; candidates answer again when enough are drained.
 func TestGrabWithALargeBacklog(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 12, time.Now().UTC().Truncate(time.Microsecond))
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, first_seen, last_update)
 		select $1, 'https://new.example.org/' || n, 'git', '{}', true, now(), now(), now() - n * interval '1 minute'
@@ -347,10 +348,10 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 	for _, table := range []string{"listed_origins", "origin_visit_stats"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			w, peer := newGrabWorld(t, 13, time.Now().UTC().Truncate(time.Microsecond))
+			w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 			keep(t, w.store)
 			w.exec(t, "truncate "+table)
-			r := rand.New(rand.NewPCG(14, 0))
+			r := seed.Rand(t)
 			for _, when := range []string{"not built", "built"} {
 				w.change(t, r, 100)
 				for _, policy := range plainPolicies {
@@ -372,7 +373,7 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 // the peer does not have is the same from candidates and from the tables.
 func TestPoolsPartitionTheOrigins(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 17, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	grab := func(policy scheduler.VisitPolicy) []string {
 		f := scheduler.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: scheduler.DefaultCooldowns}
@@ -401,13 +402,13 @@ func TestPoolsPartitionTheOrigins(t *testing.T) {
 // what it has not copied yet, changed meanwhile.
 func TestBuildGoesOn(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 15, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
 	if _, err := w.store.KeepCandidates(t.Context()); err != nil { // to the phase "rows"
 		t.Fatal(err)
 	}
-	r := rand.New(rand.NewPCG(16, 0))
+	r := seed.Rand(t)
 	for range 3 {
 		w.exec(t, "select scheduler_go.copy_candidates(100)")
 		w.change(t, r, 50)

@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -51,11 +52,12 @@ func TestRecordListedOriginsConcurrently(t *testing.T) {
 	}
 	const urls = 200
 	g, ctx := errgroup.WithContext(t.Context())
-	for range 6 {
+	for i := range 6 {
+		random := rand.New(rand.NewPCG(seed.Of(t), uint64(i)))
 		g.Go(func() error {
 			for range 5 {
 				origins := make([]scheduler.ListedOrigin, urls)
-				for i, n := range rand.Perm(urls) {
+				for i, n := range random.Perm(urls) {
 					origins[i] = scheduler.ListedOrigin{
 						ListerID: lister.ID, URL: fmt.Sprint("https://example.org/", n), VisitType: "git", Enabled: true,
 					}

@@ -19,6 +19,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -111,7 +112,7 @@ func maybe[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
 func TestTaskTypesAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		s.execute(t, "truncate task_type, task, task_run restart identity")
 		for range rapid.IntRange(1, 5).Draw(t, "n") {
 			taskType := scheduler.TaskType{
@@ -206,7 +207,7 @@ func TestIntervalsReadAsThePeers(t *testing.T) {
 func TestTasksAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		s.execute(t, `truncate task_type, task, task_run restart identity;
 			insert into task_type (type, description, backend_name, default_interval, num_retries)
 			values ('load-git', '', 'b', '1 day', 3), ('load-hg', '', 'b', '2 months', null)`)
@@ -420,7 +421,7 @@ func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 func TestListedOriginsAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		s.execute(t, `truncate listers, listed_origins, scheduler_metrics;
 			insert into listers (id, name, instance_name, current_state, created, updated, first_visits_queue_prefix)
 			select ('00000000-0000-4000-8000-00000000000' || n)::uuid, 'l', n::text, '{}', '2024-01-01', '2024-01-01', 'p'

@@ -18,6 +18,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -107,7 +108,7 @@ type grabWorld struct {
 // nightOfDaylightSaving is when clocks in Europe are put forward.
 var nightOfDaylightSaving = time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)
 
-func newGrabWorld(t *testing.T, seed uint64, now time.Time) (*grabWorld, *peerGrab) {
+func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 	t.Helper()
 	ctx := t.Context()
 	dsn := testenv.PeerDatabase(t)
@@ -115,7 +116,7 @@ func newGrabWorld(t *testing.T, seed uint64, now time.Time) (*grabWorld, *peerGr
 		t.Fatal(err)
 	}
 	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now}
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := seed.Rand(t)
 	for i, instance := range []string{"", "one", "two"} {
 		l := scheduler.Lister{ID: uuid.New(), Name: []string{"github", "gitlab"}[i%2], InstanceName: instance}
 		if i > 0 {
@@ -272,8 +273,8 @@ var policies = []scheduler.VisitPolicy{
 // with any combination of filters and cooldowns and any number of slots.
 func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 1, nightOfDaylightSaving)
-	r := rand.New(rand.NewPCG(2, 0))
+	w, peer := newGrabWorld(t, nightOfDaylightSaving)
+	r := seed.Rand(t)
 	for _, policy := range policies {
 		for range 40 {
 			f := w.filter(r, policy)
@@ -290,7 +291,7 @@ func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 // A real grab leaves the database as the peer's does.
 func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 3, nightOfDaylightSaving)
+	w, peer := newGrabWorld(t, nightOfDaylightSaving)
 	w.exec(t, "insert into visit_scheduler_queue_position values ('hg', 7)")
 	w.exec(t, "create table saved_stats as table origin_visit_stats")
 	w.exec(t, "create table saved_position as table visit_scheduler_queue_position")
@@ -300,7 +301,7 @@ func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 		w.exec(t, "insert into origin_visit_stats table saved_stats")
 		w.exec(t, "insert into visit_scheduler_queue_position table saved_position")
 	}
-	r := rand.New(rand.NewPCG(4, 0))
+	r := seed.Rand(t)
 	for _, policy := range policies {
 		for i := range 6 {
 			f := w.filter(r, policy)
@@ -339,7 +340,7 @@ func (w *grabWorld) state(t *testing.T) []string {
 // same origin, whether candidates answer or the tables.
 func TestGrabsAtOnceAreDisjoint(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 5, nightOfDaylightSaving)
+	w, _ := newGrabWorld(t, nightOfDaylightSaving)
 	f := scheduler.VisitFilter{VisitType: "git", Policy: scheduler.OldestScheduledFirst, Cooldowns: scheduler.DefaultCooldowns}
 	ofLister := f
 	ofLister.ListerID = uuid.NullUUID{UUID: w.listers[0].ID, Valid: true}

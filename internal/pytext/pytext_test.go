@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,7 +95,8 @@ func TestAgreesWithPython(t *testing.T) {
 	)
 	texts := rapid.StringMatching(`[ -~\n\t'"\\\x00-\x20\x7f-\xff\x{100}-\x{24f}\x{2000}-\x{2030}\x{4e00}-\x{4e20}\x{1f600}-\x{1f610}]{0,8}`)
 	floats := rapid.Float64()
-	for i := range 1000 {
+	first := int(seed.Of(t))
+	for i := first; i < first+1000; i++ {
 		f := floats.Example(i)
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			f = 0
@@ -111,7 +113,7 @@ func TestAgreesWithPython(t *testing.T) {
 	}
 	micros := rapid.Int64Range(-200*365*86400e6, 200*365*86400e6)
 	near := rapid.Int64Range(-400*86400e6, 400*86400e6)
-	for i := range 1000 {
+	for i := first; i < first+1000; i++ {
 		d := micros.Example(i)
 		if i%3 == 0 {
 			d -= d % 1e6

@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // startPeer starts the peer's RPC server on a database and gives its URL.
@@ -456,7 +457,7 @@ func TestCallsAreThePeers(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	paths := slices.Sorted(maps.Keys(drawnCalls))
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		tw.reset(t)
 		for range rapid.IntRange(1, 10).Draw(t, "calls") {
 			path := rapid.SampledFrom(paths).Draw(t, "path")
@@ -483,7 +484,7 @@ func TestOddCallsAreThePeers(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
 	paths := slices.Sorted(maps.Keys(drawnCalls))
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		tw.reset(t)
 		path := rapid.SampledFrom(paths).Draw(t, "path")
 		arguments := map[string]any{}
