@@ -9,12 +9,26 @@ ALL  := deploy/local/run all
 SQLC        := env CGO_ENABLED=0 go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# Builds into bin, one at a time, as two may run at once.
+INTO_BIN := mkdir -p bin && flock bin go build
+
 # Not by `go run`, which goes on after Ctrl-C while it builds.
-SERVICES := sh -c 'go build -o bin/testservices ./internal/testenv/testservices && exec bin/testservices "$$@"' --
+SERVICES := sh -c '$(INTO_BIN) -o bin/testservices ./internal/testenv/testservices && exec bin/testservices "$$@"' --
 
 # Arguments of `go test`: make test TESTFLAGS='-race' PACKAGES=./celery/...
 TESTFLAGS ?=
 PACKAGES  ?= ./...
+
+# Go's own limit for a package, ten minutes, is short for a slow machine.
+TEST_TIMEOUT ?= 40m
+GOTEST       ?= go test
+
+# What `make fuzz` fuzzes (directories; all if empty), and how long each target.
+FUZZ     ?=
+FUZZTIME ?= 10s
+
+# What `make deploy-check` tests of this module; .ci/run does that with all the rest.
+DEPLOY ?= ./deploy
 
 # What `make bench` runs, and how long each part.
 BENCH     ?= .
@@ -24,16 +38,19 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/swh-scheduler, static
-	@$(GO) env CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler
+	@$(GO) sh -c 'export CGO_ENABLED=0; $(INTO_BIN) -tags grpcnotrace -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler'
 
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
-	@$(ALL) $(SERVICES) go test $(TESTFLAGS) $(PACKAGES)
+	@$(ALL) $(SERVICES) $(GOTEST) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
+	@$(ALL) env FUZZTIME=$(FUZZTIME) .ci/fuzz $(FUZZ)
 
 conformance: ## Run the peer's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
@@ -50,13 +67,13 @@ bench-readme: ## The same, and put the table into the README
 	@$(ALL) internal/bench/run README.md
 
 demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHORT=1 is a small one
-	@$(ALL) sh -c 'go build -o bin/demo ./deploy/demo && exec bin/demo'
+	@$(ALL) sh -c '$(INTO_BIN) -o bin/demo ./deploy/demo && exec bin/demo'
 
 demo-stop: ## Stop what `make demo KEEP=1` left running
 	@bin/demo -stop
 
 deploy-check: ## Check the Kubernetes manifests, systemd units, configurations, dashboards and alerts of deploy/
-	@$(ALL) sh -c 'go test -count=1 ./deploy && cd deploy/check && go vet ./... && go test -count=1 ./...'
+	@$(ALL) sh -c '{ [ -z "$(DEPLOY)" ] || go test -count=1 $(DEPLOY); } && cd deploy/check && go vet ./... && go test -vet=off -count=1 ./...'
 
 release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS), each twice
 	@$(GO) deploy/release/build.sh "$(VERSION)" $(PLATFORMS)
