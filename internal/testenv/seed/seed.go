@@ -1,0 +1,73 @@
+// Package seed gives tests that draw at random the seed to draw with. A test
+// process has one seed, and each such test logs it, so that a failure says how to
+// draw the same again:
+//
+//	SWH_TEST_SEED=12345 go test -run 'TestName' ./package
+//
+// Without that variable, the seed is a fixed one where CI is set, and a new one
+// for each process elsewhere (-count=10 draws the same ten times).
+//
+// It is a package of its own because packages that testenv imports use it, too.
+package seed
+
+import (
+	"flag"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Var names the environment variable that holds the seed: an unsigned 64-bit
+// number other than 0.
+const Var = "SWH_TEST_SEED"
+
+// ofProcess returns the seed for a process with these variables.
+func ofProcess(given, ci string) uint64 {
+	switch {
+	case given != "":
+		n, err := strconv.ParseUint(given, 10, 64)
+		if err != nil || n == 0 {
+			panic(Var + " must be a number other than 0: " + given)
+		}
+		return n
+	case ci != "":
+		return 1
+	}
+	return 1 + uint64(rand.Uint32())
+}
+
+var process = ofProcess(os.Getenv(Var), os.Getenv("CI"))
+
+// init gives the seed to rapid. The flag -rapid.seed is parsed later and wins.
+func init() {
+	if err := flag.Set("rapid.seed", strconv.FormatUint(process, 10)); err != nil {
+		panic(err)
+	}
+}
+
+// Of returns the seed for a test, and logs it.
+func Of(t testing.TB) uint64 {
+	t.Helper()
+	t.Logf("draw the same again with %s=%d", Var, process)
+	return process
+}
+
+// Rand returns random numbers for a test: the same for the same seed and the same
+// name of the test. Like any *rand.Rand, it is for one goroutine at a time.
+func Rand(t testing.TB) *rand.Rand {
+	t.Helper()
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(t.Name())) // never fails
+	return rand.New(rand.NewPCG(Of(t), name.Sum64()))
+}
+
+// Check is rapid.Check, with the process's seed and a log of it.
+func Check(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	t.Logf("draw the same again with %s=%s", Var, flag.Lookup("rapid.seed").Value)
+	rapid.Check(t, property)
+}
