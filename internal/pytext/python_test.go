@@ -3,13 +3,13 @@ package pytext
 import (
 	"bytes"
 	"encoding/json"
-	"math/rand/v2"
 	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // python writes and reads with Python's own modules: lists of CSV files, of rows
@@ -35,7 +35,7 @@ json.dump({
 // CSV files, CSV rows and tables are as Python's modules have them.
 func TestSameAsPython(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
+	r := seed.Rand(t)
 	text := func(pieces []string, most int) string {
 		var b strings.Builder
 		for range r.IntN(most + 1) {
