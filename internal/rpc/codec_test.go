@@ -18,6 +18,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // writeValue writes what readMsgpack or readJSON has read, so that the two
@@ -233,7 +234,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 // Bytes of any length survive base 85.
 func TestBase85(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
 		got, err := decodeBase85(string(appendBase85(nil, b)))
 		if err != nil || !bytes.Equal(got, b) {
