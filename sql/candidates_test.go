@@ -64,9 +64,9 @@ var plainPolicies = policies[:5]
 // about, a grab from candidates picks what the peer picks.
 func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 7, time.Now().UTC().Truncate(time.Microsecond))
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	now := w.now
-	r := rand.New(rand.NewPCG(8, 0))
+	r := w.r
 	for i := range 150 {
 		switch r.IntN(3) {
 		case 0:
@@ -151,7 +151,7 @@ func (w *grabWorld) changes(ctx context.Context, r *rand.Rand, n int) error {
 // when all have ended, candidates are what they should be.
 func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 9, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	writing, stop := context.WithCancel(t.Context())
 	defer stop()
 	var keepers errgroup.Group
@@ -166,11 +166,11 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 		})
 	}
 	var writers errgroup.Group
-	for i := range 4 {
+	for range 4 {
+		r := rand.New(rand.NewPCG(w.r.Uint64(), 0))
 		writers.Go(func() error {
-			r := rand.New(rand.NewPCG(10, uint64(i)))
 			for range 40 {
-				if err := w.changes(t.Context(), r, 10); err != nil && !isDeadlock(err) {
+				if err := w.changes(t.Context(), r, 10); err != nil && !foreignDeadlock(err) {
 					return err
 				}
 				f := w.plain(r, plainPolicies[r.IntN(len(plainPolicies))])
@@ -178,8 +178,8 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 					_, err := tx.GrabNextVisits(ctx, f, w.now, 5, false)
 					return err
 				})
-				if err != nil && !isDeadlock(err) {
-					return err
+				if err != nil {
+					return fmt.Errorf("a grab: %w", err)
 				}
 			}
 			return nil
@@ -196,9 +196,10 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	checkCandidates(t, w.store)
 }
 
-// isDeadlock says that the server ended a transaction that waited in a circle, or
-// one that met another that inserted the same key: the writers' own business.
-func isDeadlock(err error) bool {
+// foreignDeadlock reports whether the server ended a statement of those that listers
+// make, because it waited in a circle or met another that inserted the same key:
+// their own business. Grabs and keepers must never come to that.
+func foreignDeadlock(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "23505")
 }
@@ -251,7 +252,7 @@ func TestCandidatesSeeWhatTransactionsDoSideBySide(t *testing.T) {
 // scheduled in the far future is not due, and infinitely late is later than any.
 func TestCandidatesWithFarTimes(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 11, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	far := []string{"infinity", "-infinity", "294276-12-31Z", "4714-11-24Z BC", "2020-01-01Z"}
 	i := 0
 	for _, updated := range far {
@@ -300,7 +301,7 @@ func (w *grabWorld) svn(policy scheduler.VisitPolicy) scheduler.VisitFilter {
 // next, and real grabs drain; candidates answer again when enough are drained.
 func TestGrabWithALargeBacklog(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 12, time.Now().UTC().Truncate(time.Microsecond))
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, first_seen, last_update)
 		select $1, 'https://new.example.org/' || n, 'git', '{}', true, now(), now(), now() - n * interval '1 minute'
@@ -347,10 +348,10 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 	for _, table := range []string{"listed_origins", "origin_visit_stats"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			w, peer := newGrabWorld(t, 13, time.Now().UTC().Truncate(time.Microsecond))
+			w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 			keep(t, w.store)
 			w.exec(t, "truncate "+table)
-			r := rand.New(rand.NewPCG(14, 0))
+			r := w.r
 			for _, when := range []string{"not built", "built"} {
 				w.change(t, r, 100)
 				for _, policy := range plainPolicies {
@@ -372,7 +373,7 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 // the peer does not have is the same from candidates and from the tables.
 func TestPoolsPartitionTheOrigins(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 17, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	grab := func(policy scheduler.VisitPolicy) []string {
 		f := scheduler.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: scheduler.DefaultCooldowns}
@@ -401,13 +402,13 @@ func TestPoolsPartitionTheOrigins(t *testing.T) {
 // what it has not copied yet, changed meanwhile.
 func TestBuildGoesOn(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 15, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
 	if _, err := w.store.KeepCandidates(t.Context()); err != nil { // to the phase "rows"
 		t.Fatal(err)
 	}
-	r := rand.New(rand.NewPCG(16, 0))
+	r := w.r
 	for range 3 {
 		w.exec(t, "select scheduler_go.copy_candidates(100)")
 		w.change(t, r, 50)

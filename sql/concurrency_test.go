@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -51,11 +52,13 @@ func TestRecordListedOriginsConcurrently(t *testing.T) {
 	}
 	const urls = 200
 	g, ctx := errgroup.WithContext(t.Context())
+	seeds := seed.Rand(t)
 	for range 6 {
+		r := rand.New(rand.NewPCG(seeds.Uint64(), 0))
 		g.Go(func() error {
 			for range 5 {
 				origins := make([]scheduler.ListedOrigin, urls)
-				for i, n := range rand.Perm(urls) {
+				for i, n := range r.Perm(urls) {
 					origins[i] = scheduler.ListedOrigin{
 						ListerID: lister.ID, URL: fmt.Sprint("https://example.org/", n), VisitType: "git", Enabled: true,
 					}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -87,7 +88,7 @@ func TestNoMessageHoldsThePassword(t *testing.T) {
 	t.Parallel()
 	uri := rapid.StringOfN(rapid.RuneFrom([]rune(`@:/?#%& ;'"\+,[]()$`)), 0, 3, -1)
 	keyword := rapid.StringOfN(rapid.RuneFrom([]rune(`@:/?#%& ;'"\+,[]()$`)), 0, 3, -1)
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		var dsn string
 		if rapid.Bool().Draw(t, "uri") {
 			password := uri.Draw(t, "a") + secret + uri.Draw(t, "b") + secret + uri.Draw(t, "c")

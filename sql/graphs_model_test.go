@@ -14,6 +14,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -399,7 +400,7 @@ func TestGraphsAgainstModel(t *testing.T) {
 		create trigger note_release after update of next_run on task for each row
 		when (old.next_run = scheduler_go.never() and new.next_run <> scheduler_go.never()
 			and new.status = 'next_run_not_scheduled') execute function note_release()`)
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		w := &graphWorld{store: store, modelGraphs: modelGraphs{cancelled: map[int]bool{}, now: at(0)}}
 		byHand := rapid.Bool().Draw(t, "by hand")
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {

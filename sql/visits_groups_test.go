@@ -3,7 +3,6 @@ package sql_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -38,13 +37,13 @@ func (w *grabWorld) grabGrouped(t *testing.T, f scheduler.VisitFilter, groups []
 // changes pending, parked or overdue, and from the peer's tables alike.
 func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 21, time.Now().UTC().Truncate(time.Microsecond))
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{Shares: map[string]scheduler.Shares{
 		"load-git": {By: scheduler.ShareByLister},
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r := rand.New(rand.NewPCG(22, 0))
+	r := w.r
 	given := 0
 	for i := range 120 {
 		if r.IntN(3) == 0 {
@@ -80,7 +79,7 @@ func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 func TestGroupedGrabMarks(t *testing.T) {
 	t.Parallel()
 	for _, cooldown := range []time.Duration{scheduler.DefaultCooldowns.Failed, time.Minute} { // by both ways
-		w, _ := newGrabWorld(t, 23, time.Now().UTC().Truncate(time.Microsecond))
+		w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 		f := scheduler.VisitFilter{VisitType: "git", Policy: scheduler.OriginsWithoutLastUpdate, Cooldowns: scheduler.DefaultCooldowns}
 		f.Cooldowns.Failed = cooldown
 		marked := func() (n int) {

@@ -18,6 +18,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -102,20 +103,21 @@ type grabWorld struct {
 	store   *sql.Store
 	now     time.Time
 	listers []scheduler.Lister
+	r       *rand.Rand // goes on after the world is drawn
 }
 
 // nightOfDaylightSaving is when clocks in Europe are put forward.
 var nightOfDaylightSaving = time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)
 
-func newGrabWorld(t *testing.T, seed uint64, now time.Time) (*grabWorld, *peerGrab) {
+func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 	t.Helper()
 	ctx := t.Context()
 	dsn := testenv.PeerDatabase(t)
 	if _, err := sql.Migrate(ctx, dsn, sql.MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now}
-	r := rand.New(rand.NewPCG(seed, 0))
+	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now, r: seed.Rand(t)}
+	r := w.r
 	for i, instance := range []string{"", "one", "two"} {
 		l := scheduler.Lister{ID: uuid.New(), Name: []string{"github", "gitlab"}[i%2], InstanceName: instance}
 		if i > 0 {
@@ -218,18 +220,22 @@ func (w *grabWorld) plain(r *rand.Rand, policy scheduler.VisitPolicy) scheduler.
 
 func (w *grabWorld) grab(t *testing.T, f scheduler.VisitFilter, count int, dryRun bool) []picked {
 	t.Helper()
-	var origins []picked
-	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	origins, err := w.tryGrab(t.Context(), f, count, dryRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return origins
+}
+
+func (w *grabWorld) tryGrab(ctx context.Context, f scheduler.VisitFilter, count int, dryRun bool) (origins []picked, err error) {
+	err = w.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		got, err := tx.GrabNextVisits(ctx, f, w.now, count, dryRun)
 		for _, o := range got {
 			origins = append(origins, picked{o.ListerID, o.URL})
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return origins
+	return origins, err
 }
 
 // sortKeys replaces origins by what the policy orders them by: between equals
@@ -272,8 +278,8 @@ var policies = []scheduler.VisitPolicy{
 // with any combination of filters and cooldowns and any number of slots.
 func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 1, nightOfDaylightSaving)
-	r := rand.New(rand.NewPCG(2, 0))
+	w, peer := newGrabWorld(t, nightOfDaylightSaving)
+	r := w.r
 	for _, policy := range policies {
 		for range 40 {
 			f := w.filter(r, policy)
@@ -290,7 +296,7 @@ func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 // A real grab leaves the database as the peer's does.
 func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 	t.Parallel()
-	w, peer := newGrabWorld(t, 3, nightOfDaylightSaving)
+	w, peer := newGrabWorld(t, nightOfDaylightSaving)
 	w.exec(t, "insert into visit_scheduler_queue_position values ('hg', 7)")
 	w.exec(t, "create table saved_stats as table origin_visit_stats")
 	w.exec(t, "create table saved_position as table visit_scheduler_queue_position")
@@ -300,7 +306,7 @@ func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 		w.exec(t, "insert into origin_visit_stats table saved_stats")
 		w.exec(t, "insert into visit_scheduler_queue_position table saved_position")
 	}
-	r := rand.New(rand.NewPCG(4, 0))
+	r := w.r
 	for _, policy := range policies {
 		for i := range 6 {
 			f := w.filter(r, policy)
@@ -339,7 +345,7 @@ func (w *grabWorld) state(t *testing.T) []string {
 // same origin, whether candidates answer or the tables.
 func TestGrabsAtOnceAreDisjoint(t *testing.T) {
 	t.Parallel()
-	w, _ := newGrabWorld(t, 5, nightOfDaylightSaving)
+	w, _ := newGrabWorld(t, nightOfDaylightSaving)
 	f := scheduler.VisitFilter{VisitType: "git", Policy: scheduler.OldestScheduledFirst, Cooldowns: scheduler.DefaultCooldowns}
 	ofLister := f
 	ofLister.ListerID = uuid.NullUUID{UUID: w.listers[0].ID, Valid: true}
@@ -348,7 +354,13 @@ func TestGrabsAtOnceAreDisjoint(t *testing.T) {
 		const grabbers = 8
 		results := make(chan []picked, grabbers)
 		for range grabbers {
-			go func() { results <- w.grab(t, f, 10, false) }()
+			go func() {
+				origins, err := w.tryGrab(t.Context(), f, 10, false)
+				if err != nil {
+					t.Error(err)
+				}
+				results <- origins
+			}()
 		}
 		before := len(seen)
 		for range grabbers {

@@ -16,6 +16,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -147,11 +148,13 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 	store := open(t, testenv.Database(t))
 	const origins, members, rounds = 40, 3, 15
 	group, ctx := errgroup.WithContext(t.Context())
+	seeds := seed.Rand(t)
 	for range members {
+		r := rand.New(rand.NewPCG(seeds.Uint64(), 0))
 		group.Go(func() error {
 			for range rounds {
 				keys := keysOf(origins)
-				rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+				r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 				if err := store.UpdateVisitStats(ctx, keys, countVisit(keys)); err != nil {
 					return err
 				}
@@ -165,7 +168,7 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 			for i, key := range keysOf(origins) {
 				urls[i] = key.URL
 			}
-			rand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+			seeds.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
 			// The one that deadlocks with a member may be this one.
 			_, err := store.Pool().Exec(ctx, `insert into origin_visit_stats (url, visit_type, last_scheduled)
 				select unnest($1::text[]), 'git', now() on conflict (url, visit_type) do update set last_scheduled = now()`, urls)
