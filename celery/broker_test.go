@@ -2,13 +2,13 @@ package celery_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // URLs mean what they mean to Celery, which is asked for each.
@@ -23,7 +23,7 @@ func TestBrokerURLsMeanWhatCelerySays(t *testing.T) {
 		"amqp://u:p@h1:1/v;amqp://u:p@h2:2/w", "amqp://u:p@h1:1/v;amqp://h2", "amqp://h1;amqp://h2:7/v;amqp://h3",
 		"amqp://10.0.0.1:5672/?heartbeat=30",
 	}
-	g := generator{rand.New(rand.NewPCG(1, 2))}
+	g := generator{seed.Rand(t)}
 	for range 500 {
 		var u strings.Builder
 		u.WriteString(g.pick("amqp://", "pyamqp://"))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // sink is a connection that keeps what is written.
@@ -23,7 +25,7 @@ func (s *sink) Read(p []byte) (int, error)  { return s.Buffer.Read(p) }
 // changes, however the library cuts its writes.
 func TestOutgoingFrames(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		short := func(name string) []byte {
 			text := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, name)
 			return append([]byte{byte(len(text))}, text...)

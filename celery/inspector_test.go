@@ -19,6 +19,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 func inspector(t testing.TB, b celery.Broker, managementURL string, o celery.InspectorOptions) *celery.QueueInspector {
@@ -130,10 +131,10 @@ func neverOverfilled(t *testing.T, kind string) {
 	var sent, acknowledged atomic.Int64
 	var working sync.WaitGroup
 	var channels []*amqp.Channel
-	for range consumers {
+	for n := range consumers {
 		ch, deliveries := hold(t, env.URL, "queue", prefetch, false)
+		random := rand.New(rand.NewPCG(seed.Of(t), uint64(n)))
 		working.Go(func() {
-			random := rand.New(rand.NewPCG(1, 2))
 			held := []amqp.Delivery{}
 			for d := range deliveries {
 				held = append(held, d)

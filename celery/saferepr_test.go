@@ -1,11 +1,11 @@
 package celery_test
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // Arguments are shown and encoded exactly as Python does it, at every length
@@ -13,8 +13,7 @@ import (
 func TestRepresentationsEqualCelerys(t *testing.T) {
 	t.Parallel()
 	python := startPeer(t, "memory://")
-	seed := rand.Uint64()
-	g := generator{rand.New(rand.NewPCG(seed, 0))}
+	g := generator{seed.Rand(t)}
 	var texts []string
 	for range 2000 {
 		texts = append(texts, g.value(6))
@@ -38,17 +37,17 @@ func TestRepresentationsEqualCelerys(t *testing.T) {
 	for _, text := range texts {
 		var want struct{ Repr, JSON string }
 		if e := python.ask(map[string]any{"operation": "represent", "text": text}, &want); e != "" {
-			t.Fatalf("seed %d: %s: %s", seed, text, e)
+			t.Fatalf("%s: %s", text, e)
 		}
 		repr, body, err := celery.Represent([]byte(text))
 		if err != nil {
-			t.Fatalf("seed %d: %s: %v", seed, text, err)
+			t.Fatalf("%s: %v", text, err)
 		}
 		if repr != want.Repr {
-			t.Fatalf("seed %d: %s is shown\nas %s\nnot %s", seed, text, repr, want.Repr)
+			t.Fatalf("%s is shown\nas %s\nnot %s", text, repr, want.Repr)
 		}
 		if body != want.JSON {
-			t.Fatalf("seed %d: %s is encoded\nas %s\nnot %s", seed, text, body, want.JSON)
+			t.Fatalf("%s is encoded\nas %s\nnot %s", text, body, want.JSON)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 var capture = flag.Bool("capture", false, "write testdata/messages anew from what the installed Celery sends")
@@ -160,8 +160,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 	if err := p.DeclareQueue(ctx, queue); err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	g := generator{rand.New(rand.NewPCG(seed, 0))}
+	g := generator{seed.Rand(t)}
 	for i := range sets {
 		m := celery.TaskMessage{
 			ID: uuid.NewString(), Name: queue, Queue: queue,
@@ -177,7 +176,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 		var encoding *celery.EncodingError
 		if refusal != "" || err != nil {
 			if refusal == "" || !errors.As(err, &encoding) {
-				t.Fatalf("seed %d, set %d: Celery says %q, we %v\n%s\n%s", seed, i, refusal, err, m.Args, m.Kwargs)
+				t.Fatalf("set %d: Celery says %q, we %v\n%s\n%s", i, refusal, err, m.Args, m.Kwargs)
 			}
 			continue // neither can send an integer above 64 bits in msgpack
 		}
@@ -185,7 +184,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 		theirs.forget()
 		ours.forget()
 		if diff := cmp.Diff(theirs, ours); diff != "" {
-			t.Fatalf("seed %d, set %d (-Celery +ours):\n%s\n%s\n%s", seed, i, diff, m.Args, m.Kwargs)
+			t.Fatalf("set %d (-Celery +ours):\n%s\n%s\n%s", i, diff, m.Args, m.Kwargs)
 		}
 	}
 }

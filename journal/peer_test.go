@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // seedStatements make what a database holds before the stream begins: origins
@@ -78,14 +79,14 @@ func drawRecords(r *rand.Rand, n int) []peerRecord {
 // tables end as the peer's own code leaves them, random intervals apart.
 func TestSameEndStateAsThePeer(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+	for run := range 4 {
+		t.Run(fmt.Sprintf("run=%d", run), func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := seed.Rand(t)
 			records := drawRecords(r, 3000)
 			peerDSN := testenv.PeerDatabase(t)
 			execute(t, peerDSN, seedStatements)
-			values := runPeer(t, peerDSN, records, 7+int(seed%4)*150)
+			values := runPeer(t, peerDSN, records, 7+run*150)
 
 			s := newStream(t, 1)
 			execute(t, s.dsn, seedStatements)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -275,7 +276,7 @@ func TestFudge(t *testing.T) {
 // Whatever numbers a row holds, an interval moves an origin forward.
 func TestIntervalsAreWithinBounds(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		share := rapid.Float64Range(-fudge, fudge).Draw(t, "share")
 		offset := rapid.Int32().Draw(t, "offset")
 		if got := (Rules{Fudge: func() float64 { return share }}).interval(offset); got <= 0 {
@@ -299,7 +300,7 @@ func drawVisits(t *rapid.T) []Visit {
 // Reading any part of the journal again, from any point, changes nothing.
 func TestReplayChangesNothing(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
 		tally := newTally(rules, sql.KnownVisits{})
@@ -320,7 +321,7 @@ func TestReplayChangesNothing(t *testing.T) {
 // How a stream is cut into batches makes no difference.
 func TestBatchesMakeNoDifference(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
 		whole := newTally(rules, sql.KnownVisits{})

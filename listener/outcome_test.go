@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -175,7 +176,7 @@ func TestTruthy(t *testing.T) {
 // What goes to the log or the database is cut between characters.
 func TestExcerpt(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")
 		n := rapid.IntRange(0, 20).Draw(t, "n")
 		got := excerpt(text, n)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // A life is the events of one run, in the order in which they happened.
@@ -106,7 +107,7 @@ func TestEveryOrderGivesTheSameState(t *testing.T) {
 	db := ownDatabase(t)
 	l := newTestListener(t, nil, openStore(t, db.dsn))
 	iteration := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	seed.Check(t, func(rt *rapid.T) {
 		iteration++
 		ordered, shuffled := fmt.Sprintf("ordered%d", iteration), fmt.Sprintf("shuffled%d", iteration)
 		tasks := map[string][]int64{}
@@ -212,7 +213,7 @@ func TestSameStateAsPeer(t *testing.T) {
 	l := newTestListener(t, nil, openStore(t, ours.dsn))
 	p := startPeer(t, theirs.dsn)
 	iteration := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	seed.Check(t, func(rt *rapid.T) {
 		iteration++
 		prefix := fmt.Sprintf("run%d", iteration)
 		n := rapid.IntRange(1, 4).Draw(rt, "tasks")

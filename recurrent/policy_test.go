@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 func genWeights(t *rapid.T) []float64 {
@@ -23,7 +25,7 @@ func sum[T int | float64](xs []T) (s T) {
 // Slots are divided in whole, all of them, each part less than one slot off its
 // exact share, and a policy of weight 0 gets none.
 func TestDivideGivesEverySlotByWeight(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		weights := genWeights(t)
 		n := rapid.IntRange(0, 20000).Draw(t, "n")
 		parts := divide(n, weights)
@@ -52,7 +54,7 @@ func TestDivideGivesEverySlotByWeight(t *testing.T) {
 // No slot stays empty while some policy of weight has an origin left, none is
 // filled twice, and no policy gives more than it has.
 func TestFillLeavesNoSlotEmptyWhileThereAreCandidates(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		weights := genWeights(t)
 		slots := rapid.IntRange(0, 500).Draw(t, "slots")
 		stock := make([]int, len(weights))

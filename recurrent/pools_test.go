@@ -6,13 +6,14 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // Slots are whole, all of them are given out, and each pool gets what the design
 // says, give or take one; a group without origins gets none.
 func TestPoolsDivideTheSlots(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		without := rapid.Int64Range(0, 1e9).Draw(t, "without")
 		with := rapid.Int64Range(0, 1e9).Draw(t, "with")
 		with = max(with, 1-without)

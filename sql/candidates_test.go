@@ -15,6 +15,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -66,13 +67,13 @@ func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	now := w.now
-	r := w.r
+	r := seed.Rand(t)
 	for i := range 150 {
 		switch r.IntN(3) {
 		case 0:
 			keep(t, w.store)
 		case 1: // as after a late sweep
-			w.exec(t, "update scheduler_go.candidates set parked = true where due < now() and random() < 0.3")
+			w.exec(t, "update scheduler_go.candidates set parked = true where due < now() and (hashtext(url || $1) & 15) < 5", fmt.Sprint(r.IntN(1000)))
 		}
 		w.change(t, r, r.IntN(30))
 		f := w.plain(r, plainPolicies[i%len(plainPolicies)])
@@ -166,9 +167,9 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 		})
 	}
 	var writers errgroup.Group
-	for range 4 {
-		r := rand.New(rand.NewPCG(w.r.Uint64(), 0))
+	for i := range 4 {
 		writers.Go(func() error {
+			r := rand.New(rand.NewPCG(seed.Of(t), uint64(i)))
 			for range 40 {
 				if err := w.changes(t.Context(), r, 10); err != nil && !foreignDeadlock(err) {
 					return err
@@ -351,7 +352,7 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 			w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 			keep(t, w.store)
 			w.exec(t, "truncate "+table)
-			r := w.r
+			r := seed.Rand(t)
 			for _, when := range []string{"not built", "built"} {
 				w.change(t, r, 100)
 				for _, policy := range plainPolicies {
@@ -408,7 +409,7 @@ func TestBuildGoesOn(t *testing.T) {
 	if _, err := w.store.KeepCandidates(t.Context()); err != nil { // to the phase "rows"
 		t.Fatal(err)
 	}
-	r := w.r
+	r := seed.Rand(t)
 	for range 3 {
 		w.exec(t, "select scheduler_go.copy_candidates(100)")
 		w.change(t, r, 50)

@@ -52,13 +52,12 @@ func TestRecordListedOriginsConcurrently(t *testing.T) {
 	}
 	const urls = 200
 	g, ctx := errgroup.WithContext(t.Context())
-	seeds := seed.Rand(t)
-	for range 6 {
-		r := rand.New(rand.NewPCG(seeds.Uint64(), 0))
+	for i := range 6 {
+		random := rand.New(rand.NewPCG(seed.Of(t), uint64(i)))
 		g.Go(func() error {
 			for range 5 {
 				origins := make([]scheduler.ListedOrigin, urls)
-				for i, n := range r.Perm(urls) {
+				for i, n := range random.Perm(urls) {
 					origins[i] = scheduler.ListedOrigin{
 						ListerID: lister.ID, URL: fmt.Sprint("https://example.org/", n), VisitType: "git", Enabled: true,
 					}

@@ -2,7 +2,6 @@ package sql_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,12 +9,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
 // largeGraph has n tasks of which each depends on four earlier ones.
-func largeGraph(n int) sql.NewGraph {
-	r := rand.New(rand.NewPCG(1, 0))
+func largeGraph(t testing.TB, n int) sql.NewGraph {
+	r := seed.Rand(t)
 	g := sql.NewGraph{Name: "large", Tasks: make([]sql.NewGraphTask, n)}
 	for i := range g.Tasks {
 		t := sql.NewGraphTask{
@@ -38,7 +38,7 @@ func largeGraph(n int) sql.NewGraph {
 func BenchmarkSubmitGraph(b *testing.B) {
 	for _, tasks := range []int{2500, 25_000, 100_000, 250_000} {
 		b.Run(fmt.Sprintf("edges=%d", 4*tasks), func(b *testing.B) {
-			g := largeGraph(tasks)
+			g := largeGraph(b, tasks)
 			for range b.N {
 				b.StopTimer()
 				store := graphStore(b)
@@ -178,7 +178,7 @@ func BenchmarkJoin(b *testing.B) {
 					b.Fatal(err)
 				}
 				tasks := submitted.Tasks[:n]
-				rand.New(rand.NewPCG(2, 0)).Shuffle(n, func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
+				seed.Rand(b).Shuffle(n, func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
 				b.StartTimer()
 				took := endAll(b, store, tasks, true)
 				b.ReportMetric(float64(took.Nanoseconds())/n, "ns/end")

@@ -301,6 +301,7 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 func (w *graphWorld) do(t *rapid.T, acts []func(context.Context) error) {
 	ctx := context.Background()
 	done := make(chan struct{})
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "cut off"), 0))
 	var drains, all errgroup.Group
 	for i := range 2 {
 		drains.Go(func() error {
@@ -308,7 +309,7 @@ func (w *graphWorld) do(t *rapid.T, acts []func(context.Context) error) {
 				// One is often cut off in the middle of a round.
 				ctx, cancel := ctx, context.CancelFunc(func() {})
 				if i == 1 && n%3 == 2 {
-					ctx, cancel = context.WithTimeout(ctx, rand.N(4*time.Millisecond))
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(4000))*time.Microsecond)
 				}
 				_, err := w.store.DrainGraphs(ctx, w.now)
 				cancel()

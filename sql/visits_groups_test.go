@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -43,7 +44,7 @@ func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r := w.r
+	r := seed.Rand(t)
 	given := 0
 	for i := range 120 {
 		if r.IntN(3) == 0 {

@@ -103,7 +103,6 @@ type grabWorld struct {
 	store   *sql.Store
 	now     time.Time
 	listers []scheduler.Lister
-	r       *rand.Rand // goes on after the world is drawn
 }
 
 // nightOfDaylightSaving is when clocks in Europe are put forward.
@@ -116,8 +115,8 @@ func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 	if _, err := sql.Migrate(ctx, dsn, sql.MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now, r: seed.Rand(t)}
-	r := w.r
+	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now}
+	r := seed.Rand(t)
 	for i, instance := range []string{"", "one", "two"} {
 		l := scheduler.Lister{ID: uuid.New(), Name: []string{"github", "gitlab"}[i%2], InstanceName: instance}
 		if i > 0 {
@@ -279,7 +278,7 @@ var policies = []scheduler.VisitPolicy{
 func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, nightOfDaylightSaving)
-	r := w.r
+	r := seed.Rand(t)
 	for _, policy := range policies {
 		for range 40 {
 			f := w.filter(r, policy)
@@ -306,7 +305,7 @@ func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 		w.exec(t, "insert into origin_visit_stats table saved_stats")
 		w.exec(t, "insert into visit_scheduler_queue_position table saved_position")
 	}
-	r := w.r
+	r := seed.Rand(t)
 	for _, policy := range policies {
 		for i := range 6 {
 			f := w.filter(r, policy)

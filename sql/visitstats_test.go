@@ -148,13 +148,12 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 	store := open(t, testenv.Database(t))
 	const origins, members, rounds = 40, 3, 15
 	group, ctx := errgroup.WithContext(t.Context())
-	seeds := seed.Rand(t)
-	for range members {
-		r := rand.New(rand.NewPCG(seeds.Uint64(), 0))
+	for n := range members {
+		random := rand.New(rand.NewPCG(seed.Of(t), uint64(n)))
 		group.Go(func() error {
 			for range rounds {
 				keys := keysOf(origins)
-				r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+				random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 				if err := store.UpdateVisitStats(ctx, keys, countVisit(keys)); err != nil {
 					return err
 				}
@@ -162,13 +161,14 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 			return nil
 		})
 	}
+	random := seed.Rand(t)
 	group.Go(func() error {
 		for range rounds {
 			urls := make([]string, origins)
 			for i, key := range keysOf(origins) {
 				urls[i] = key.URL
 			}
-			seeds.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+			random.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
 			// The one that deadlocks with a member may be this one.
 			_, err := store.Pool().Exec(ctx, `insert into origin_visit_stats (url, visit_type, last_scheduled)
 				select unnest($1::text[]), 'git', now() on conflict (url, visit_type) do update set last_scheduled = now()`, urls)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // journalTopic returns how to write to a partition of the topic that a
@@ -284,6 +284,7 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 			members[i] = startWith(t, []string{fmt.Sprint("KAFKA_GROUP_INSTANCE_ID=member-", i)}, "-C", config, "journal-client")
 		}
 	}
+	random := seed.Rand(t)
 	startAll()
 	for round := range rounds {
 		first := round * daysARound
@@ -296,7 +297,7 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 				produce(partition, values...)
 			}
 		}
-		arrived(first+rand.IntN(daysARound), 1+rand.IntN(origins))
+		arrived(first+random.IntN(daysARound), 1+random.IntN(origins))
 		for _, p := range members {
 			if err := p.cmd.Process.Kill(); err != nil {
 				t.Fatal(err)

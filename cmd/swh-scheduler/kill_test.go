@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // through replaces the host and port of a URL by those of a proxy to them.
@@ -50,6 +50,7 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	}
 	exec("insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
 
+	random := seed.Rand(t)
 	kills, tasks := 0, 0
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); kills++ {
 		// Arguments of some size, so that a batch takes a moment.
@@ -60,15 +61,15 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 		tasks += 400
 		normal := start(t, "-C", config, "start-runner", "--period", "1")
 		priority := start(t, "-C", config, "start-runner", "--period", "1", "--with-priority")
-		pause(rand.N(700 * time.Millisecond))
+		pause(time.Duration(random.IntN(700)) * time.Millisecond)
 		switch kills % 3 {
 		case 1:
 			database.Cut()
-			pause(rand.N(200 * time.Millisecond))
+			pause(time.Duration(random.IntN(200)) * time.Millisecond)
 			database.Restore()
 		case 2:
 			broker.Cut()
-			pause(rand.N(200 * time.Millisecond))
+			pause(time.Duration(random.IntN(200)) * time.Millisecond)
 			broker.Restore()
 		}
 		for _, p := range []*process{normal, priority} {

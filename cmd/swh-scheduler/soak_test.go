@@ -18,6 +18,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // soakTime is how long the soak lasts: SWH_SOAK (such as 5m), or some seconds.
@@ -42,6 +43,7 @@ type visitor struct {
 	topic   string
 	ch      *amqp.Channel
 	journal *kgo.Client
+	random  *rand.Rand
 
 	m       sync.Mutex // held while a message moves between ready and unacknowledged
 	held    []amqp.Delivery
@@ -76,7 +78,7 @@ func (v *visitor) end(d amqp.Delivery) {
 		return
 	}
 	record, err := msgpack.Marshal(map[string]any{
-		"origin": kwargs.URL, "visit": 1, "date": time.Now(), "status": []string{"full", "failed", "not_found"}[rand.IntN(3)],
+		"origin": kwargs.URL, "visit": 1, "date": time.Now(), "status": []string{"full", "failed", "not_found"}[v.random.IntN(3)],
 		"snapshot": make([]byte, 20), "type": "git", "metadata": nil,
 	})
 	if err != nil {
@@ -156,7 +158,7 @@ scheduling_policy:
 	defer journal.Close()
 	_, rest, _ := strings.Cut(section, "prefix: ")
 	prefix, _, _ := strings.Cut(rest, "\n")
-	v := &visitor{t: t, queue: queue, topic: prefix + ".origin_visit_status", ch: ch, journal: journal,
+	v := &visitor{t: t, queue: queue, topic: prefix + ".origin_visit_status", ch: ch, journal: journal, random: seed.Rand(t),
 		visits: map[string]int{}, origins: map[string]int{}}
 
 	start(t, "-C", config, "journal-client")

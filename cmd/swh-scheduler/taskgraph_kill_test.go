@@ -1,9 +1,10 @@
 package main
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // Runners and listeners are killed at random instants, again and again, while a
@@ -31,9 +32,10 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 			daemons = append(daemons, start(t, append([]string{"-C", r.config}, args...)...))
 		}
 	}
+	random := seed.Rand(t)
 	for range rounds {
 		restart()
-		pause(300*time.Millisecond + rand.N(1200*time.Millisecond))
+		pause(time.Duration(300+random.IntN(1200)) * time.Millisecond)
 	}
 	restart()
 	for _, g := range graphs {

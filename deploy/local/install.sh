@@ -26,14 +26,22 @@ fail() {
 	exit 1
 }
 
-# step SAYS COMMAND... runs a command quietly, and shows its output if it fails.
+# step SAYS COMMAND... runs a command quietly, and shows its output if it fails. A
+# function stops at its first failing command: so the subshell is no part of an
+# "if", a "!" or a list, where Bash ignores "set -e" in all that it runs. What it
+# starts doesn't inherit the lock.
 step() {
+	local code
 	printf 'install: %s\n' "$1" >&2
 	shift
-	if ! "$@" >"$log" 2>&1 </dev/null; then
+	set +e
+	(set -e && "$@") >"$log" 2>&1 </dev/null 9>&-
+	code=$?
+	set -e
+	[ $code = 0 ] || {
 		tail -n 40 "$log" >&2
 		fail "failed: $* (all of its output: $log)"
-	fi
+	}
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -93,7 +101,10 @@ go_is_new_enough() {
 }
 
 need_go() {
-	[ -x "$go_dir/bin/go" ] || { have go && go_is_new_enough; } || have go || echo golang-go
+	[ -x "$go_dir/bin/go" ] || go_is_new_enough || {
+		have go || echo golang-go
+		[ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates # to fetch a newer one
+	}
 }
 
 # Any Go can fetch the module that holds a newer one; where Go would use it from
@@ -103,19 +114,20 @@ install_go() {
 }
 
 fetch_go() {
-	local work module
-	work=$(mktemp -d)
+	local new=$go_dir.new module
 	module="golang.org/toolchain@v0.0.1-go$go_wanted.$(go env GOOS)-$(go env GOARCH)"
+	rm -rf "$new"
+	mkdir "$new"
 	# Away from our go.mod, which an old Go cannot read.
-	(cd "$work" && GOFLAGS=-modcacherw GOPATH=$work GOMODCACHE=$work/mod GOTOOLCHAIN=local go mod download "$module")
-	rm -rf "$go_dir" "$go_dir.new"
-	cp -R "$work/mod/$module" "$go_dir.new"
+	(cd "$new" && GOFLAGS=-modcacherw GOPATH=$new GOMODCACHE=$new/mod GOTOOLCHAIN=local go mod download "$module")
+	mv "$new/mod/$module" "$new/go"
 	# Module files are never executable.
-	chmod -R u+w "$go_dir.new"
-	chmod +x "$go_dir.new"/bin/* "$go_dir.new"/pkg/tool/*/*
-	"$go_dir.new/bin/go" version
-	mv "$go_dir.new" "$go_dir"
-	rm -rf "$work"
+	chmod -R u+w "$new/go"
+	chmod +x "$new/go"/bin/* "$new/go"/pkg/tool/*/*
+	"$new/go/bin/go" version
+	rm -rf "$go_dir"
+	mv "$new/go" "$go_dir"
+	rm -rf "$new"
 }
 
 # --- servers ---------------------------------------------------------------
@@ -145,16 +157,22 @@ kafka_is_current() { cmp -s "$here/kafka/pom.xml" "$cache/kafka/pom.xml"; }
 need_servers() {
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || have postgres || echo postgresql
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server || echo rabbitmq-server
+}
+
+# Also where Kafka runs in Docker: some tests start clusters of their own, to kill
+# their brokers.
+need_kafka() {
 	have java || echo default-jre-headless
 	kafka_is_current || have mvn || echo maven
 }
 
 fetch_kafka() {
-	rm -rf "$cache/kafka" "$cache/kafka.new"
+	rm -rf "$cache/kafka.new"
 	mvn -B -q -f "$here/kafka/pom.xml" \
 		org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
 		-DoutputDirectory="$cache/kafka.new"
 	cp "$here/kafka/pom.xml" "$cache/kafka.new/"
+	rm -rf "$cache/kafka"
 	mv "$cache/kafka.new" "$cache/kafka"
 }
 
@@ -170,11 +188,14 @@ need_python() {
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
+# In place, as its programs hold its path; the copy of requirements.txt, which says
+# that it is whole, comes last.
 make_python() {
 	rm -rf "$cache/python"
 	python3 -m venv "$cache/python"
 	"$cache/python/bin/pip" install -r "$here/python/requirements.txt"
-	cp "$here/python/requirements.txt" "$cache/python/"
+	cp "$here/python/requirements.txt" "$cache/python/new"
+	mv "$cache/python/new" "$cache/python/requirements.txt"
 }
 
 install_python() {
@@ -198,12 +219,10 @@ go)
 	packages=$(need_go)
 	;;
 all)
-	local_servers=yes
-	! servers_given || local_servers=
-	packages=$(need_go; need_tools; need_python; [ -z "$local_servers" ] || need_servers)
+	packages=$(need_go; need_tools; need_python; need_kafka; servers_given || need_servers)
 	;;
 kafka)
-	packages=$(have java || echo default-jre-headless; kafka_is_current || have mvn || echo maven)
+	packages=$(need_kafka)
 	;;
 *)
 	fail "usage: install.sh [go|all|kafka]"
@@ -216,7 +235,7 @@ go) install_go ;;
 all)
 	install_go
 	install_python
-	[ -z "$local_servers" ] || install_kafka
+	install_kafka
 	;;
 kafka) install_kafka ;;
 esac

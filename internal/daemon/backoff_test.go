@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 func TestBackoffDoublesItsBound(t *testing.T) {
@@ -36,7 +38,7 @@ func TestBackoffDoublesItsBound(t *testing.T) {
 
 // Whatever its limits and however often it is asked, a wait lies within them.
 func TestBackoffStaysWithinItsLimits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		b := Backoff{
 			Min: time.Duration(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "min")),
 			Max: time.Duration(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "max")),

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -39,7 +40,7 @@ func TestOriginAgreesWithGrabs(t *testing.T) {
 		return &at
 	})
 	cooldowns := rapid.SampledFrom([]scheduler.Cooldowns{scheduler.DefaultCooldowns, {}, {Absolute: 8 * 24 * time.Hour, Failed: time.Hour}})
-	rapid.Check(t, func(rt *rapid.T) {
+	seed.Check(t, func(rt *rapid.T) {
 		origin := scheduler.ListedOrigin{
 			ListerID: lister.ID, URL: "https://x", VisitType: "git", ExtraLoaderArguments: json.RawMessage("{}"), Enabled: true,
 			LastUpdate: moments.Draw(rt, "last_update"),

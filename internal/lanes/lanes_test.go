@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // one is a lane of so many slots, fixed.
@@ -77,7 +79,7 @@ func drawLanes(t *rapid.T) []State {
 // size or a line; no slot stays free that its own line, or one before it, could use;
 // and where something waits that timed out nothing passes by it.
 func TestSizesAndFillHoldTheirBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		lanes := drawLanes(t)
 		sizes := Sizes(lanes, rapid.Bool().Draw(t, "more"))
 		slots, sum := 0, 0
@@ -157,7 +159,7 @@ func TestExpect(t *testing.T) {
 // A quantile of a sketch is never below that of what was counted, and a quarter
 // above it at most.
 func TestSketchQuantile(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		seconds := rapid.SliceOfN(rapid.Float64Range(0, 1e6), 1, 50).Draw(t, "seconds")
 		part := rapid.Float64Range(0, 1).Draw(t, "part")
 		s := Sketch{}

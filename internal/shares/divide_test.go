@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // What is free is divided by weight, an idle group's part among the others: the
@@ -165,7 +167,7 @@ func TestFractionsAreNeverLost(t *testing.T) {
 // that was furthest behind: before its last one no group with a slot was ahead of
 // any other.
 func TestDivideProperty(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 200).Draw(t, "slots")
 		groups := make([]Group, rapid.IntRange(1, 8).Draw(t, "groups"))
 		for i := range groups {
@@ -198,7 +200,7 @@ func TestDivideProperty(t *testing.T) {
 // work gets one, and nobody with work waits for ever: once all have work, each
 // gets its part of the time, however it was before.
 func TestGroupsComeAndGo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 5).Draw(t, "groups")
 		weights := rapid.SliceOfN(rapid.Float64Range(1, 10), n, n).Draw(t, "weights")
 		costs := rapid.SliceOfN(rapid.Float64Range(1, 10), n, n).Draw(t, "costs")

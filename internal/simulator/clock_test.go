@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // Things happen in the order of their time, of their making where times are the
 // same, and none at the end or later.
 func TestClockOrder(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		type thing struct {
 			at    time.Duration
 			place int

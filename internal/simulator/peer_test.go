@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -43,10 +43,11 @@ func TestOriginsAreThePeers(t *testing.T) {
 		url string
 		at  float64 // seconds since 1970
 	}
+	random := seed.Rand(t)
 	var questions []question
 	var asked [][2]any
 	for i := range 2000 {
-		q := question{originURL(1 + i*497), math.Floor(1.7e9 + 3e8*rand.Float64())}
+		q := question{originURL(1 + i*497), math.Floor(1.7e9 + 3e8*random.Float64())}
 		questions = append(questions, q)
 		asked = append(asked, [2]any{q.url, q.at})
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // recorder is work whose messages are how long they take.
@@ -34,7 +36,7 @@ func (r *recorder) End(context.Context, time.Duration) error {
 // turn, would end it.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		workers := rapid.IntRange(1, 4).Draw(t, "workers")
 		waits := rapid.SliceOf(rapid.IntRange(0, 50)).Draw(t, "messages")
 		clock := NewClock(time.Unix(0, 0))

@@ -17,6 +17,7 @@ import (
 
 	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/simulator/page"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // someReport draws a report.
@@ -49,7 +50,7 @@ var numbers = regexp.MustCompile(`-?[0-9.]+(?:e[-+]?[0-9]+)?`)
 // others as text, and draws everything within its pictures.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		r := someReport(t)
 		var text bytes.Buffer
 		if err := r.WriteHTML(&text, []page.Row{{Name: "Policy", Value: "<script>alert(1)</script>"}}); err != nil {
@@ -99,7 +100,7 @@ func TestPage(t *testing.T) {
 // run time.
 func TestHistogram(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		r := someReport(t)
 		n := rapid.IntRange(1, 50).Draw(t, "bins")
 		bins := r.histogram(n)
@@ -132,7 +133,7 @@ func TestHistogram(t *testing.T) {
 // where they are wanted.
 func TestPlots(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		r := someReport(t)
 		plain, colored := r.Plots(false), r.Plots(true)
 		if !strings.HasPrefix(plain, "Visit time histogram for eventful visits:\n") || !strings.Contains(plain, "\nMetrics over time:\n") {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql"
 )
 
@@ -113,7 +114,7 @@ func TestLongCircle(t *testing.T) {
 // However the tasks are shuffled, each comes after those it depends on, and
 // depends on the same names; with one edge back there is a circle.
 func TestOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "tasks")
 		at := rapid.Permutation(numbers(n)).Draw(t, "order") // where each is written
 		tasks := make([]sql.NewGraphTask, n)

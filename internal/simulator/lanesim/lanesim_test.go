@@ -2,7 +2,6 @@ package lanesim
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 func lane(name string, limit time.Duration, slots, least, most int) scheduler.Lane {
@@ -55,7 +55,7 @@ func TestLanesShortenWaits(t *testing.T) {
 	for name, batch := range map[string]int{"one by one": 1, "in batches": 200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			jobs := ModelArrivals(24*time.Hour, Load{workers, 0.9, batch, 14 * 24 * time.Hour}, rand.New(rand.NewPCG(1, 2)))
+			jobs := ModelArrivals(24*time.Hour, Load{workers, 0.9, batch, 14 * 24 * time.Hour}, seed.Rand(t))
 			c := compare(t, jobs, lanes, workers)
 			t.Log("\n" + c.Text(true, false))
 			with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
@@ -83,7 +83,7 @@ func compare(t *testing.T, jobs []Job, lanes []scheduler.Lane, workers int) Comp
 // there are workers.
 func TestRunDoesEverythingOnce(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		job := rapid.Custom(func(t *rapid.T) Job {
 			return Job{
 				Arrival: time.Duration(rapid.IntRange(0, 1000).Draw(t, "arrival")) * time.Second,
@@ -148,10 +148,9 @@ func TestReadRuntimes(t *testing.T) {
 // Seen runtimes come back at the rate that keeps workers as busy as asked.
 func TestArrivalsKeepWorkersBusy(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(3, 4))
 	for name, jobs := range map[string][]Job{
-		"seen":  Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, random),
-		"model": ModelArrivals(24*time.Hour, Load{10, 0.9, 1, 100 * 24 * time.Hour}, random),
+		"seen":  Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, seed.Rand(t)),
+		"model": ModelArrivals(24*time.Hour, Load{10, 0.9, 1, 100 * 24 * time.Hour}, seed.Rand(t)),
 	} {
 		var work time.Duration
 		for _, j := range jobs {

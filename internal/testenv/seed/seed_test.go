@@ -2,7 +2,11 @@ package seed
 
 import (
 	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -47,5 +51,29 @@ func TestCheckUsesTheSeed(t *testing.T) {
 	}
 	if first() != first() {
 		t.Fatal("rapid drew anew")
+	}
+}
+
+// unlogged is what draws without this package: rapid's own Check and Example,
+// math/rand's own source, and sources made of other seeds.
+var unlogged = regexp.MustCompile(`\brapid\.(Check|MakeCheck|Example)\(|\.Example\(\)|\brand\.(New|NewPCG|N|U?[Ii]nt\w*|Float\w+|Perm|Shuffle|NormFloat64|ExpFloat64)\(`)
+
+// TestAllDrawWithTheSeed finds tests that draw with no seed of this package.
+func TestAllDrawWithTheSeed(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir("../../..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "seed_test.go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for n, line := range strings.Split(string(text), "\n") {
+			if found := unlogged.FindString(line); found != "" && !strings.Contains(line, "seed.Of(") && !strings.Contains(line, ".Draw(") {
+				t.Errorf("%s:%d: %s: draw with package seed", path, n+1, found)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,0 +1,98 @@
+package local
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tool stands for a download tool: it fails as one does without a network when
+// the file "broken" is there, after it has written some of what it was to write.
+const tool = `#!/bin/sh
+down() { [ ! -e "$TOOLS/../broken" ] || { echo "${0##*/}: connection refused" >&2; exit 1; }; }
+case "${0##*/} $*" in
+"go env GOVERSION") echo go1.20 ;;
+"go env GO"*) echo x ;;
+"go mod download "*)
+	d=$GOMODCACHE/$3; mkdir -p "$d/bin" "$d/pkg/tool/x"; down
+	cp "$0" "$d/bin/go"; touch "$d/pkg/tool/x/link" ;;
+"mvn "*) for last; do :; done; d=${last#*=}; mkdir -p "$d"; down; touch "$d/kafka_2.13.jar" ;;
+"python3 -m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/pip" ;;
+"pip "*) down; touch "${0%pip}celery" ;;
+"apt-get "*) echo "the system's packages are none of this test's business" >&2; exit 1 ;;
+esac
+`
+
+// A download that fails ends the installation with the download's error, and
+// leaves nothing that the next run takes for whole; that run repairs it.
+func TestFailedDownloadIsRepaired(t *testing.T) {
+	t.Parallel()
+	goMod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(goMod), "\ngo ")
+	version, _, _ = strings.Cut(version, "\n")
+	for name, c := range map[string]struct{ what, made string }{
+		"go":  {"go", "go" + version + "/bin/go"},
+		"pip": {"all", "python/bin/celery"},
+		"mvn": {"kafka", "kafka/kafka_2.13.jar"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			tools, cache := filepath.Join(dir, "tools"), filepath.Join(dir, "cache")
+			broken, made := filepath.Join(dir, "broken"), filepath.Join(cache, c.made)
+			if err := os.Mkdir(tools, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "promtool", "systemd-analyze"} {
+				if err := os.WriteFile(filepath.Join(tools, name), []byte(tool), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			install := func() (string, error) {
+				cmd := exec.Command("./install.sh", c.what)
+				cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "TOOLS="+tools, "SWH_SCHEDULER_CACHE="+cache,
+					// So it needs no servers, and makes the Python environment.
+					"SWH_TEST_POSTGRES_URL=x", "SWH_TEST_RABBITMQ_URL=x", "SWH_TEST_RABBITMQ_MANAGEMENT_URL=x", "SWH_TEST_KAFKA_BROKERS=x", "SWH_TEST_PYTHON=")
+				out, err := cmd.CombinedOutput()
+				return string(out), err
+			}
+			if name == "pip" { // what else "all" fetches is there
+				if out, err := install(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				if err := os.Remove(filepath.Join(cache, "python/requirements.txt")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(broken, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				out, err := install()
+				if err == nil || !strings.Contains(out, name+": connection refused\ninstall: failed: ") {
+					t.Errorf("without a network: %v, want the error of %s:\n%s", err, name, out)
+				}
+				if _, err := os.Stat(made); err == nil {
+					t.Errorf("%s is there", made)
+				}
+			}
+			if err := os.Remove(broken); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := install(); err != nil {
+				t.Errorf("with a network: %v\n%s", err, out)
+			}
+			if _, err := os.Stat(made); err != nil {
+				t.Error(err)
+			}
+			if out, err := install(); err != nil || out != "" {
+				t.Errorf("with all in place: %v\n%s", err, out)
+			}
+		})
+	}
+}
