@@ -217,6 +217,61 @@ func TestRoundsFillTheQueueAndThenWait(t *testing.T) {
 	}
 }
 
+// A full queue gets nothing more, round after round, though a worker holds some of
+// its messages and the broker's figures do not show that yet.
+func TestRoundsStayWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	const limit, prefetch = 100, 60 // the limit of newWorld
+	w := newWorld(t)
+	w.list(t, "plain", 300, false)
+	r := w.round(t, evenly)
+	full := func(where string) {
+		t.Helper()
+		for range 3 {
+			wait, err := r.runOnce(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(w.scheduled(t)); n != limit || wait != DefaultQueueFullBackoff {
+				t.Fatalf("with all messages %s, %d origins are scheduled, want %d; the next round waits %s", where, n, limit, wait)
+			}
+		}
+	}
+	if _, err := r.runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	full("in the outbox")
+	if _, err := w.deliverer.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	full("ready")
+	conn, err := amqp.Dial(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := time.After(time.Minute)
+	for held := range prefetch {
+		select {
+		case <-deliveries:
+		case <-late:
+			t.Fatalf("the worker holds %d messages after a minute", held)
+		}
+	}
+	full("ready or held")
+}
+
 // A limit that changes in the database counts from the next round on.
 func TestRoundReadsTheLimitAnew(t *testing.T) {
 	t.Parallel()

@@ -290,6 +290,14 @@ func (s sides) sameTasks(t *rapid.T, want any, tasks []scheduler.Task) {
 	}
 }
 
+// sameOrder compares the dates of tasks, in their order.
+func (s sides) sameOrder(t *rapid.T, what string, want any, tasks []scheduler.Task) {
+	t.Helper()
+	if diff := cmp.Diff(fieldOf(want.([]any), "next_run"), fieldOf(plainList(t, tasks, plainTask), "next_run")); diff != "" {
+		t.Fatalf("%s (-peer +ours):\n%s", what, diff)
+	}
+}
+
 func (s sides) searchTasks(t *rapid.T) {
 	var f sql.TaskFilter
 	kwargs := map[string]any{}
@@ -360,7 +368,9 @@ func (s sides) peekTasks(t *rapid.T) {
 			t.Fatal(err)
 		}
 		kwargs := map[string]any{"task_type": name, "timestamp": taggedTime(&now)}
-		s.sameTasks(t, s.peer.must(t, method, kwargs), got)
+		want := s.peer.must(t, method, kwargs)
+		s.sameOrder(t, method, want, got)
+		s.sameTasks(t, want, got)
 
 		// With a limit, which ones of the same time is the peer's arbitrary choice.
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
@@ -368,10 +378,7 @@ func (s sides) peekTasks(t *rapid.T) {
 			t.Fatal(err)
 		}
 		kwargs["num_tasks"] = limit
-		want := fieldOf(s.peer.must(t, method, kwargs).([]any), "next_run")
-		if diff := cmp.Diff(want, fieldOf(plainList(t, got, plainTask), "next_run")); diff != "" {
-			t.Fatalf("%s with limit %d (-peer +ours):\n%s", method, limit, diff)
-		}
+		s.sameOrder(t, fmt.Sprintf("%s with limit %d", method, limit), s.peer.must(t, method, kwargs), got)
 	}
 }
 
@@ -516,6 +523,10 @@ func (s sides) readOrigins(t *rapid.T) {
 		t.Fatalf("one page: next %v, %v", next, err)
 	}
 	want := s.peer.must(t, "get_listed_origins", kwargs).(map[string]any)["results"].([]any)
+	order := keysOfOrigins(plainList(t, all, plainListedOrigin))
+	if diff := cmp.Diff(keysOfOrigins(want), order); diff != "" {
+		t.Fatalf("order (-peer +ours):\n%s", diff)
+	}
 	// Visit types of one URL come in no certain order from the peer.
 	slices.SortStableFunc(want, func(a, b any) int {
 		x, y := a.(map[string]any), b.(map[string]any)
@@ -539,12 +550,25 @@ func (s sides) readOrigins(t *rapid.T) {
 			break
 		}
 	}
+	if diff := cmp.Diff(order, keysOfOrigins(plainList(t, paged, plainListedOrigin))); diff != "" {
+		t.Fatalf("order by pages of %d (-at once +by pages):\n%s", f.Limit, diff)
+	}
 	slices.SortStableFunc(paged, func(a, b scheduler.ListedOrigin) int {
 		return strings.Compare(fmt.Sprint(a.ListerID, a.URL, a.VisitType), fmt.Sprint(b.ListerID, b.URL, b.VisitType))
 	})
 	if diff := cmp.Diff(all, paged, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("by pages of %d (-at once +by pages):\n%s", f.Limit, diff)
 	}
+}
+
+// keysOfOrigins are what origins are ordered by.
+func keysOfOrigins(origins []any) []string {
+	keys := make([]string, len(origins))
+	for i, o := range origins {
+		o := o.(map[string]any)
+		keys[i] = fmt.Sprint(o["lister_id"], " ", o["url"])
+	}
+	return keys
 }
 
 func (s sides) createLister(t *rapid.T) {

@@ -10,8 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Repr is repr(json.loads(text)).
+// Repr is repr(json.loads(text)). Halves of surrogate pairs become U+FFFD.
 func Repr(text json.RawMessage) (string, error) {
+	if !json.Valid(text) {
+		return "", fmt.Errorf("not JSON: %.100q", text)
+	}
 	var b strings.Builder
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -45,7 +48,10 @@ func writeRepr(b *strings.Builder, d *json.Decoder) error {
 	}
 	switch t := token.(type) {
 	case json.Delim:
-		return writeContainer(b, d, t)
+		if t == '{' {
+			return writeDict(b, d)
+		}
+		return writeList(b, d)
 	case nil:
 		b.WriteString("None")
 	case bool:
@@ -58,31 +64,54 @@ func writeRepr(b *strings.Builder, d *json.Decoder) error {
 	return nil
 }
 
-// writeContainer writes the list or object that open begins.
-func writeContainer(b *strings.Builder, d *json.Decoder, open json.Delim) error {
-	b.WriteString(open.String())
+// writeList writes the rest of a list.
+func writeList(b *strings.Builder, d *json.Decoder) error {
+	b.WriteByte('[')
 	for first := true; d.More(); first = false {
 		if !first {
 			b.WriteString(", ")
-		}
-		if open == '{' {
-			key, err := d.Token()
-			if err != nil {
-				return err
-			}
-			writeString(b, key.(string))
-			b.WriteString(": ")
 		}
 		if err := writeRepr(b, d); err != nil {
 			return err
 		}
 	}
-	end, err := d.Token()
-	if err != nil {
-		return err
+	b.WriteByte(']')
+	_, err := d.Token()
+	return err
+}
+
+// writeDict writes the rest of an object. A key that comes again has its last
+// value, in the place of the first.
+func writeDict(b *strings.Builder, d *json.Decoder) error {
+	var keys []string
+	values := map[string]string{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key := token.(string)
+		var value strings.Builder
+		if err := writeRepr(&value, d); err != nil {
+			return err
+		}
+		if _, again := values[key]; !again {
+			keys = append(keys, key)
+		}
+		values[key] = value.String()
 	}
-	b.WriteString(end.(json.Delim).String())
-	return nil
+	b.WriteByte('{')
+	for i, key := range keys {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		writeString(b, key)
+		b.WriteString(": ")
+		b.WriteString(values[key])
+	}
+	b.WriteByte('}')
+	_, err := d.Token()
+	return err
 }
 
 // number is a whole number as it stands, and any other as Python's float.
