@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -143,16 +144,24 @@ func (w *world) drain(t *testing.T, queues []string, check func(id string)) map[
 
 func (w *world) runPeer(t *testing.T, args ...string) {
 	t.Helper()
+	if err := w.tryPeer(t, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tryPeer is runPeer for goroutines, which may not end the test.
+func (w *world) tryPeer(t *testing.T, args ...string) error {
 	config := filepath.Join(t.TempDir(), "scheduler.yml")
 	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", w.dsn, w.broker.URL)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler", "start-runner"}, args...)...)
 	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the peer's runner: %v\n%s", err, out)
+		return fmt.Errorf("the peer's runner: %w\n%s", err, out)
 	}
+	return nil
 }
 
 // shareKeeper keeps the ledger of a shared queue.
@@ -169,9 +178,18 @@ func (w *world) shareKeeper(t *testing.T, q dispatch.SharedQueue) *dispatch.Shar
 
 func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
 	t.Helper()
-	address, err := celery.ParseBroker(w.broker.URL)
+	claimed, err := w.tryOurs(t, o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return claimed
+}
+
+// tryOurs is runOurs for goroutines, which may not end the test.
+func (w *world) tryOurs(t *testing.T, o runner.Options) (claimed int, err error) {
+	address, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		return 0, err
 	}
 	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
 	defer publisher.Close()
@@ -182,19 +200,14 @@ func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
 	o.Store, o.Log, o.Reg = w.store, log, prometheus.NewRegistry()
 	o.Slots = dispatch.NewSlots(w.store, inspector, d.Wake)
 	done := make(chan struct{})
-	var n int
+	var drained error
 	go func() {
 		defer close(done)
-		var err error
-		if n, err = runner.New(o).Drain(t.Context()); err != nil {
-			t.Error(err)
-		}
+		claimed, drained = runner.New(o).Drain(t.Context())
 	}()
-	if _, err := d.DrainUntil(t.Context(), done); err != nil {
-		t.Fatal(err)
-	}
+	_, err = d.DrainUntil(t.Context(), done)
 	<-done
-	return n
+	return claimed, errors.Join(drained, err)
 }
 
 // On the same tasks our runner leaves the same rows and the same queues as the
@@ -239,7 +252,13 @@ func TestRunnersAtOnceSendEachTaskOnce(t *testing.T) {
 	counts := make(chan int)
 	const runners = 6
 	for i := range runners {
-		go func() { counts <- w.runOurs(t, runner.Options{WithPriority: i%2 == 0}) }()
+		go func() {
+			n, err := w.tryOurs(t, runner.Options{WithPriority: i%2 == 0})
+			if err != nil {
+				t.Error(err)
+			}
+			counts <- n
+		}()
 	}
 	claimed := 0
 	for range runners {
@@ -311,15 +330,21 @@ func TestRunnerBesideThePeers(t *testing.T) {
 		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 15000)`); err != nil {
 		t.Fatal(err)
 	}
-	peer := make(chan struct{})
-	go func() { defer close(peer); w.runPeer(t) }()
+	peer := make(chan error, 1)
+	go func() { peer <- w.tryPeer(t) }()
+	deadline := time.Now().Add(2 * time.Minute)
 	for begun := false; !begun; { // the peer writes the runs of 10,000 tasks before it sends them
 		if err := w.store.Pool().QueryRow(t.Context(), "select exists (select from task_run)").Scan(&begun); err != nil {
 			t.Fatal(err)
 		}
+		if time.Now().After(deadline) {
+			t.Fatal("the peer writes no run")
+		}
 	}
 	claimed := w.runOurs(t, runner.Options{})
-	<-peer
+	if err := <-peer; err != nil {
+		t.Fatal(err)
+	}
 	claimed += w.runOurs(t, runner.Options{})
 	var unscheduled, runs, tasks int
 	if err := w.store.Pool().QueryRow(t.Context(), `select

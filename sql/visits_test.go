@@ -218,18 +218,23 @@ func (w *grabWorld) plain(r *rand.Rand, policy scheduler.VisitPolicy) scheduler.
 
 func (w *grabWorld) grab(t *testing.T, f scheduler.VisitFilter, count int, dryRun bool) []picked {
 	t.Helper()
-	var origins []picked
-	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	origins, err := w.tryGrab(t.Context(), f, count, dryRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return origins
+}
+
+// tryGrab is grab for goroutines, which may not end the test.
+func (w *grabWorld) tryGrab(ctx context.Context, f scheduler.VisitFilter, count int, dryRun bool) (origins []picked, err error) {
+	err = w.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		got, err := tx.GrabNextVisits(ctx, f, w.now, count, dryRun)
 		for _, o := range got {
 			origins = append(origins, picked{o.ListerID, o.URL})
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return origins
+	return origins, err
 }
 
 // sortKeys replaces origins by what the policy orders them by: between equals
@@ -348,7 +353,13 @@ func TestGrabsAtOnceAreDisjoint(t *testing.T) {
 		const grabbers = 8
 		results := make(chan []picked, grabbers)
 		for range grabbers {
-			go func() { results <- w.grab(t, f, 10, false) }()
+			go func() {
+				origins, err := w.tryGrab(t.Context(), f, 10, false)
+				if err != nil {
+					t.Error(err)
+				}
+				results <- origins
+			}()
 		}
 		before := len(seen)
 		for range grabbers {
