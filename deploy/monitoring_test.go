@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // promtool runs Prometheus's own checker.
@@ -18,16 +16,6 @@ func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v (it is in Debian's package prometheus)\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-// rules are what is read of a file of alerts.
-type rules struct {
-	Groups []struct {
-		Rules []struct {
-			Alert, Expr string
-			Annotations map[string]string
-		}
 	}
 }
 
@@ -56,40 +44,6 @@ func onlyDocumented(t *testing.T, metrics map[string]bool, where, expr string) {
 		if !metrics[name] {
 			t.Errorf("%s: there is no metric %s", where, name)
 		}
-	}
-}
-
-// Prometheus takes the alerts, which fire when they should, are of metrics that
-// there are, and have a section each in the runbooks.
-func TestAlerts(t *testing.T) {
-	t.Parallel()
-	promtool(t, "check", "rules", "prometheus/alerts.yml")
-	promtool(t, "test", "rules", "prometheus/alerts_test.yml")
-	text, err := os.ReadFile("prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var alerts rules
-	if err := yaml.Unmarshal(text, &alerts); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join("..", "docs", "runbooks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, sections := documented(t), strings.Count(string(page), "\n## ")
-	for _, group := range alerts.Groups {
-		for _, r := range group.Rules {
-			sections--
-			onlyDocumented(t, metrics, r.Alert, r.Expr)
-			_, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "runbooks.md#")
-			if anchor != strings.ToLower(r.Alert) || !strings.Contains(string(page), "\n## "+r.Alert+"\n") {
-				t.Errorf("%s has no section in the runbooks, or its address %q is another", r.Alert, r.Annotations["runbook_url"])
-			}
-		}
-	}
-	if sections != 0 {
-		t.Errorf("%d sections too many in the runbooks", sections)
 	}
 }
 

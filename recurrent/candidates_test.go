@@ -40,7 +40,7 @@ func TestKeeper(t *testing.T) {
 	now := time.Now()
 	k := &keeper{candidates: store, backlog: prometheus.NewGauge(prometheus.GaugeOpts{}), now: func() time.Time { return now }}
 	rounds := 0
-	for {
+	for rounds < 100 {
 		rounds++
 		result, err := k.runOnce(t.Context())
 		if err != nil {

@@ -158,6 +158,7 @@ func (w *world) runPeer(t *testing.T, args ...string) {
 	}
 }
 
+// tryPeer is runPeer for goroutines, which may not end the test.
 func (w *world) tryPeer(t *testing.T, args ...string) error {
 	config := filepath.Join(t.TempDir(), "scheduler.yml")
 	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", w.dsn, w.broker.URL)
@@ -193,6 +194,7 @@ func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
 	return claimed
 }
 
+// tryOurs is runOurs for goroutines, which may not end the test.
 func (w *world) tryOurs(t *testing.T, o runner.Options) (claimed int, err error) {
 	address, err := celery.ParseBroker(w.broker.URL)
 	if err != nil {

@@ -226,6 +226,7 @@ func (w *grabWorld) grab(t *testing.T, f scheduler.VisitFilter, count int, dryRu
 	return origins
 }
 
+// tryGrab is grab for goroutines, which may not end the test.
 func (w *grabWorld) tryGrab(ctx context.Context, f scheduler.VisitFilter, count int, dryRun bool) (origins []picked, err error) {
 	err = w.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		got, err := tx.GrabNextVisits(ctx, f, w.now, count, dryRun)

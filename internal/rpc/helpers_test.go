@@ -61,27 +61,41 @@ func serve(t testing.TB, dsn string, change ...func(*Options)) string {
 // post sends a body and returns the answer, its body read.
 func post(t testing.TB, url, contentType string, body []byte, header ...string) (*http.Response, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	response, answer, err := tryPost(t.Context(), url, contentType, body, header...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return response, answer
+}
+
+// tryPost is post for goroutines, which may not end the test.
+func tryPost(ctx context.Context, url, contentType string, body []byte, header ...string) (*http.Response, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
 	}
 	request.Header.Set("Content-Type", contentType)
 	for i := 0; i+1 < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	return do(t, request)
+	return tryDo(request)
 }
 
 func do(t testing.TB, request *http.Request) (*http.Response, []byte) {
 	t.Helper()
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	response, answer, err := tryDo(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return response, answer
+}
+
+func tryDo(request *http.Request) (*http.Response, []byte, error) {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return response, answer, err
 }

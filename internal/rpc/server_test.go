@@ -319,7 +319,11 @@ func TestUpdateListerAtOnce(t *testing.T) {
 			writeLister(e, l)
 			e.closeDict()
 			body, _ := e.finish()
-			response, _ := post(t, url+"/lister/update", mimeMsgpack, body)
+			response, _, err := tryPost(t.Context(), url+"/lister/update", mimeMsgpack, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
 			statuses[i] = response.StatusCode
 		})
 	}
@@ -355,9 +359,9 @@ func TestRecordOriginsAtOnce(t *testing.T) {
 	for i := range clients {
 		wait.Go(func() {
 			for range 3 {
-				response, answer := post(t, url+"/origins/record", mimeMsgpack, recordCall(lister, origins, i*origins/clients))
-				if response.StatusCode != http.StatusOK {
-					t.Errorf("client %d: %s %s", i, response.Status, answer)
+				response, answer, err := tryPost(t.Context(), url+"/origins/record", mimeMsgpack, recordCall(lister, origins, i*origins/clients))
+				if err != nil || response.StatusCode != http.StatusOK {
+					t.Errorf("client %d: %v %v %s", i, response, err, answer)
 				}
 			}
 		})

@@ -65,7 +65,7 @@ func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 // childOf returns the process id that the process printed.
 func childOf(t *testing.T, p *process) int {
 	t.Helper()
-	for {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		out, err := os.ReadFile(p.log)
 		if err != nil {
 			t.Fatal(err)
@@ -80,9 +80,11 @@ func childOf(t *testing.T, p *process) int {
 		select {
 		case <-p.died:
 			t.Fatalf("the process ended early: %s", out)
-		default:
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	t.Fatal("the process does not say who its child is")
+	return 0
 }
 
 // stateOf returns the letter that says what a process does, empty if there is

@@ -1,0 +1,260 @@
+package deploy_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+type alert struct {
+	Alert       string
+	Expr        string
+	For         string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// alertRules is a file of alerts as Prometheus reads it.
+type alertRules struct {
+	Groups []alertGroup
+}
+
+type alertGroup struct {
+	Name  string
+	Rules []alert
+}
+
+// alertTests is a file of tests as promtool reads it.
+type alertTests struct {
+	RuleFiles          []string `yaml:"rule_files"`
+	EvaluationInterval string   `yaml:"evaluation_interval"`
+	Tests              []alertTest
+}
+
+type alertTest struct {
+	Name        string
+	Interval    string
+	InputSeries []map[string]string `yaml:"input_series"`
+	Assertions  []alertAssertion    `yaml:"alert_rule_test"`
+}
+
+type alertAssertion struct {
+	At     time.Duration   `yaml:"eval_time"`
+	Alert  string          `yaml:"alertname"`
+	Alerts []expectedAlert `yaml:"exp_alerts"`
+}
+
+type expectedAlert struct {
+	Labels      map[string]string `yaml:"exp_labels"`
+	Annotations map[string]string `yaml:"exp_annotations"`
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func writeYAML(t *testing.T, path string, v any) {
+	t.Helper()
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readAlerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var file alertRules
+	readYAML(t, "prometheus/alerts.yml", &file)
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+// Prometheus accepts the alerts, they use metrics that exist, and each has a
+// section in the runbooks.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	promtool(t, "check", "rules", "prometheus/alerts.yml")
+	promtool(t, "test", "rules", "prometheus/alerts_test.yml")
+	page, err := os.ReadFile(filepath.Join("..", "docs", "runbooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, sections := documented(t), strings.Count(string(page), "\n## ")
+	for _, a := range readAlerts(t) {
+		sections--
+		onlyDocumented(t, metrics, a.Alert, a.Expr)
+		_, anchor, _ := strings.Cut(a.Annotations["runbook_url"], "runbooks.md#")
+		if anchor != strings.ToLower(a.Alert) || !strings.Contains(string(page), "\n## "+a.Alert+"\n") {
+			t.Errorf("%s has no section in the runbooks, or its address %q is another", a.Alert, a.Annotations["runbook_url"])
+		}
+	}
+	if sections != 0 {
+		t.Errorf("%d sections too many in the runbooks", sections)
+	}
+}
+
+// Each alert has a group of its own in alerts_test.yml, where it is silent, then
+// fires with a severity and a summary, then resolves.
+func TestAlertsAreTested(t *testing.T) {
+	t.Parallel()
+	var file alertTests
+	readYAML(t, "prometheus/alerts_test.yml", &file)
+	history := map[string]string{} // of each alert, a letter an assertion
+	for _, test := range file.Tests {
+		if _, twice := history[test.Name]; twice {
+			t.Errorf("two groups are named %s", test.Name)
+		}
+		last := time.Duration(-1)
+		for _, a := range test.Assertions {
+			if a.Alert != test.Name || a.At <= last {
+				t.Errorf("%s asserts on %s at %s", test.Name, a.Alert, a.At)
+			}
+			last = a.At
+			if len(a.Alerts) == 0 {
+				history[test.Name] += "s"
+				continue
+			}
+			history[test.Name] += "f"
+			for _, e := range a.Alerts {
+				if e.Labels["severity"] == "" || e.Annotations["summary"] == "" {
+					t.Errorf("%s: no severity or summary at %s", test.Name, a.At)
+				}
+			}
+		}
+	}
+	complete := regexp.MustCompile("^sf+s$")
+	for _, a := range readAlerts(t) {
+		if !complete.MatchString(history[a.Alert]) {
+			t.Errorf("alerts_test.yml must assert that %s is silent, fires, resolves; it has %q", a.Alert, history[a.Alert])
+		}
+		delete(history, a.Alert)
+	}
+	for name := range history {
+		t.Errorf("alerts_test.yml tests %s, which is no alert", name)
+	}
+}
+
+// scaled multiplies what an expression compares with; zero becomes other.
+func scaled(expr string, factor float64, other string) string {
+	return regexp.MustCompile(`(>|==) [0-9.]+`).ReplaceAllStringFunc(expr, func(s string) string {
+		operator, number, _ := strings.Cut(s, " ")
+		v, _ := strconv.ParseFloat(number, 64)
+		if v == 0 {
+			return operator + " " + other
+		}
+		return operator + " " + strconv.FormatFloat(v*factor, 'g', -1, 64)
+	})
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// mutants are an alert with one mistake each, by what it is.
+func mutants(t *testing.T, a alert) map[string]alert {
+	t.Helper()
+	found := map[string]alert{}
+	add := func(what string, change func(*alert)) {
+		m := a
+		change(&m)
+		m.Alert = a.Alert + "_" + what
+		if m.Expr != a.Expr || m.For != a.For || what == "severity" || what == "summary" {
+			found[m.Alert] = m
+		}
+	}
+	windows := regexp.MustCompile(`\[(\d+)([mh])\]`)
+	window := func(factor float64) string {
+		return windows.ReplaceAllStringFunc(a.Expr, func(s string) string {
+			return fmt.Sprintf("[%.0fs]", duration(t, strings.Trim(s, "[]")).Seconds()*factor)
+		})
+	}
+	lasts := duration(t, a.For)
+	add("higher", func(m *alert) { m.Expr = scaled(a.Expr, 1.1, "100") })
+	add("lower", func(m *alert) { m.Expr = scaled(a.Expr, 0.9, "-1") })
+	add("longer", func(m *alert) { m.For = (2*lasts + time.Minute).String() })
+	if lasts > 0 {
+		add("shorter", func(m *alert) { m.For = (lasts / 2).String() })
+	}
+	add("window_longer", func(m *alert) { m.Expr = window(2) })
+	add("window_shorter", func(m *alert) { m.Expr = window(0.25) })
+	add("metric", func(m *alert) {
+		m.Expr = regexp.MustCompile(`\b(swh_scheduler|up\b)`).ReplaceAllString(a.Expr, "${1}_x")
+	})
+	add("aggregation", func(m *alert) {
+		m.Expr = strings.NewReplacer("max by (", "max by (instance, ", "max(", "min(", "sum(", "max(").Replace(a.Expr)
+	})
+	add("severity", func(m *alert) { m.Labels = map[string]string{"severity": "info"} })
+	add("summary", func(m *alert) {
+		m.Annotations = map[string]string{"summary": "something", "runbook_url": a.Annotations["runbook_url"]}
+	})
+	return found
+}
+
+// alerts_test.yml fails for each of these mistakes in each alert.
+func TestAlertTestsFindMistakes(t *testing.T) {
+	t.Parallel()
+	var file alertTests
+	readYAML(t, "prometheus/alerts_test.yml", &file)
+	dir := t.TempDir()
+	args, names := []string{"test", "rules"}, []string(nil)
+	for _, a := range readAlerts(t) {
+		rules := alertGroup{Name: "mutants"}
+		tests := alertTests{RuleFiles: []string{a.Alert + ".yml"}, EvaluationInterval: file.EvaluationInterval}
+		for name, m := range mutants(t, a) {
+			rules.Rules = append(rules.Rules, m)
+			names = append(names, name)
+		}
+		for _, test := range file.Tests {
+			if test.Name != a.Alert {
+				continue
+			}
+			assertions := test.Assertions
+			test.Assertions = nil
+			for _, m := range rules.Rules {
+				for _, assertion := range assertions {
+					assertion.Alert = m.Alert
+					test.Assertions = append(test.Assertions, assertion)
+				}
+			}
+			tests.Tests = append(tests.Tests, test)
+		}
+		writeYAML(t, filepath.Join(dir, a.Alert+".yml"), alertRules{Groups: []alertGroup{rules}})
+		args = append(args, filepath.Join(dir, a.Alert+"_test.yml"))
+		writeYAML(t, args[len(args)-1], tests)
+	}
+	// promtool fails, as it should; its output has the name of each assertion that does.
+	out, _ := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
+	for _, name := range names {
+		if !strings.Contains(string(out), "alertname: "+name+", time: ") {
+			t.Errorf("alerts_test.yml passes with %s", name)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%.2000s", out)
+	}
+}
