@@ -16,6 +16,9 @@ SERVICES := sh -c 'go build -o bin/testservices ./internal/testenv/testservices 
 TESTFLAGS ?=
 PACKAGES  ?= ./...
 
+# What `make test-debian` tests on.
+RELEASE   ?= trixie
+
 # What `make bench` runs, and how long each part.
 BENCH     ?= .
 BENCHTIME ?= 1x
@@ -24,7 +27,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test test-debian conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +37,9 @@ build: ## Build bin/swh-scheduler, static
 
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) go test $(TESTFLAGS) $(PACKAGES)
+
+test-debian: ## The same on another Debian, as root (RELEASE=trixie)
+	@deploy/local/on-debian $(RELEASE) make test # with the variables given, by MAKEFLAGS
 
 conformance: ## Run the peer's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
