@@ -30,6 +30,9 @@ FUZZTIME ?= 10s
 # What `make deploy-check` tests of this module; .ci/run does that with all the rest.
 DEPLOY ?= ./deploy
 
+# What `make test-debian` tests on.
+RELEASE ?= trixie
+
 # What `make bench` runs, and how long each part.
 BENCH     ?= .
 BENCHTIME ?= 1x
@@ -38,7 +41,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test test-debian fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +54,9 @@ test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 
 fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
 	@$(ALL) env FUZZTIME=$(FUZZTIME) .ci/fuzz $(FUZZ)
+
+test-debian: ## The same on another Debian, as root (RELEASE=trixie)
+	@deploy/local/on-debian $(RELEASE) make test # with the variables given, by MAKEFLAGS
 
 conformance: ## Run the peer's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc

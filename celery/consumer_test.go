@@ -23,11 +23,19 @@ func fill(t testing.TB, ch *amqp.Channel, queue string, n int) {
 	}
 }
 
+// put returns once the message is in the queue: a passive declaration that
+// follows a message overtakes it.
 func put(t testing.TB, ch *amqp.Channel, queue string, body []byte) {
 	t.Helper()
-	err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{Body: body, ContentType: "text/plain"})
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	c, err := ch.PublishWithDeferredConfirm("", queue, false, false, amqp.Publishing{Body: body, ContentType: "text/plain"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if ok, err := c.WaitContext(deadline(t)); !ok || err != nil {
+		t.Fatalf("not confirmed: %v", err)
 	}
 }
 

@@ -68,10 +68,6 @@ func TestLengthWithoutConsumers(t *testing.T) {
 		}
 		declare(t, ch, queue, nil)
 		fill(t, ch, queue, 3)
-		// The broker takes messages of one channel in order.
-		if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
 		if l := length(t, q, queue, 3); l != (celery.QueueLength{Exists: true, Ready: 3}) {
 			t.Errorf("queue %q: %+v", queue, l)
 		}

@@ -44,8 +44,12 @@ func publisher(t testing.TB, b celery.Broker, o celery.PublisherOptions) *celery
 	return p
 }
 
+// patience bounds every wait for something that should happen soon; only a
+// failing test takes that long.
+const patience = 3 * time.Minute
+
 func deadline(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

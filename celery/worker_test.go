@@ -87,7 +87,7 @@ func (l *lockedBuffer) String() string {
 // eventually polls until check returns nil, for a bounded time.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

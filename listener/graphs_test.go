@@ -119,10 +119,10 @@ func TestJoinIsReleasedAfterOutages(t *testing.T) {
 	proxy := testenv.Proxy(t, host(t, db.dsn))
 	cut := through(t, db.dsn, proxy.Addr)
 	drainGraphs(t, openStore(t, cut))
+	x := newExchange(t, broker.URL)
 	for range 2 {
 		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, cut)))
 	}
-	x := newExchange(t, broker.URL)
 	bodies := streams(t, "run", n)
 	for part := range 5 {
 		x.publish(t, bodies[part*n/25:(part+1)*n/25]...)

@@ -33,7 +33,10 @@ func eventually(t testing.TB, what string, holds func() bool) {
 }
 
 // exchange publishes as workers do. The queue is declared as the peer does it,
-// so that messages are kept before a listener is there.
+// so that messages are kept before a listener is there. It has to be made before
+// a listener starts: of two that make the same binding at once, RabbitMQ 4
+// answers the second before the binding is in effect, and drops what is then
+// published.
 type exchange struct {
 	url     string
 	channel *amqp.Channel

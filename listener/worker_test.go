@@ -42,8 +42,8 @@ func TestRealWorker(t *testing.T) {
 	t.Parallel()
 	db, server := ownDatabase(t), testenv.RabbitMQ(t)
 	l := newTestListener(t, consumer(t, server.URL), openStore(t, db.dsn))
-	start(t, l)
 	newExchange(t, server.URL) // no event is lost before the listener is there
+	start(t, l)
 	startWorker(t, server.URL)
 
 	broker, err := celery.ParseBroker(server.URL)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -254,7 +255,7 @@ func TestCandidatesSeeWhatTransactionsDoSideBySide(t *testing.T) {
 func TestCandidatesWithFarTimes(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
-	far := []string{"infinity", "-infinity", "294276-12-31Z", "4714-11-24Z BC", "2020-01-01Z"}
+	far := []string{"infinity", "-infinity", "294276-12-31 23:59:59.999999Z", "4714-11-24Z BC", "9999-12-31 23:59:59.999999Z", "0001-01-01Z", "2020-01-01Z"}
 	i := 0
 	for _, updated := range far {
 		for _, visited := range far {
@@ -264,21 +265,40 @@ func TestCandidatesWithFarTimes(t *testing.T) {
 				w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, first_seen, last_update)
 					values ($1, $2, 'svn', '{}', true, now(), now(), $3::text::timestamptz)`, w.listers[0].ID, url, updated)
 				w.exec(t, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_successful, last_visit_status, last_snapshot)
-					values ($1, 'svn', $2::text::timestamptz, $3::text::timestamptz, $3::text::timestamptz, $4::text::last_visit_status, 'x')`, url, far[i%5], visited, status)
+					values ($1, 'svn', $2::text::timestamptz, $3::text::timestamptz, $3::text::timestamptz, $4::text::last_visit_status, 'x')`, url, far[i%len(far)], visited, status)
 			}
 		}
 	}
 	keep(t, w.store)
 	checkCandidates(t, w.store)
 	// An answer holds finite times only: those of listed_origins.
-	w.exec(t, "update listed_origins set last_update = '2025-01-01Z' where visit_type = 'svn'")
-	pending := w.grab(t, w.svn(scheduler.AlreadyVisitedOrderByLag), 1000, true)
+	w.exec(t, "update listed_origins set last_update = '294276-12-31Z' where last_update = 'infinity'")
+	w.exec(t, "update listed_origins set last_update = '4714-11-24Z BC' where last_update = '-infinity'")
+	lagging := func(when string, cooldowns scheduler.Cooldowns) {
+		t.Helper()
+		f := w.svn(scheduler.AlreadyVisitedOrderByLag)
+		f.Cooldowns = cooldowns
+		var lags []float64
+		for _, o := range w.grab(t, f, 1000, true) {
+			var lag float64
+			if err := w.store.Pool().QueryRow(t.Context(), `select extract(epoch from lo.last_update) - extract(epoch from ovs.last_successful)
+				from listed_origins lo join origin_visit_stats ovs using (url, visit_type) where url = $1`, o.url).Scan(&lag); err != nil {
+				t.Fatal(err)
+			}
+			lags = append(lags, min(lag, math.MaxInt64/1e6)) // as far as an interval goes
+		}
+		slices.Reverse(lags)
+		if len(lags) != 36 || lags[0] <= 0 || !slices.IsSorted(lags) {
+			t.Errorf("%s: %d origins, the last first: %v; want 36, the longest lag first", when, len(lags), lags)
+		}
+	}
+	lagging("changes pending", scheduler.DefaultCooldowns)
 	keep(t, w.store)
 	checkCandidates(t, w.store)
-	drained := w.grab(t, w.svn(scheduler.AlreadyVisitedOrderByLag), 1000, true)
-	if len(drained) == 0 || len(drained) != len(pending) {
-		t.Errorf("%d origins while changes were pending, %d after, want some, and as many", len(pending), len(drained))
-	}
+	lagging("drained", scheduler.DefaultCooldowns)
+	other := scheduler.DefaultCooldowns
+	other.Absolute++
+	lagging("from the tables", other)
 	var notDue int
 	for _, o := range w.grab(t, w.svn(scheduler.OldestScheduledFirst), 1000, true) {
 		var future bool

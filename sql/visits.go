@@ -149,7 +149,7 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f scheduler.VisitFilter)
 		q.orderBy = "lo.last_update"
 	case scheduler.AlreadyVisitedOrderByLag:
 		q.where = append(q.where, "ovs.last_snapshot is not null", "lo.last_update > ovs.last_successful")
-		q.orderBy = "lo.last_update - ovs.last_successful desc"
+		q.orderBy = "scheduler_go.lag_behind(lo.last_update, ovs.last_successful) desc"
 	case scheduler.OriginsWithoutLastUpdate:
 		q.where = append(q.where, "lo.last_update is null")
 		q.orderBy = "ovs.next_visit_queue_position nulls first, lo.first_seen"

@@ -370,6 +370,27 @@ func TestRunsMoveOn(t *testing.T) {
 	}
 }
 
+// Dates that are too far apart for an interval hold up no claim.
+func TestLanesTakeOriginsWithFarDates(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(10, 10)...)
+	lister := uuid.New()
+	l.exec("insert into listers (id, name, instance_name, current_state, updated) values ($1, 'gitea', '', '{}', now())", lister)
+	dates := [][2]string{{"294276-12-31Z", "4714-11-24Z BC"}, {"infinity", "2020-01-01Z"}, {"2020-01-01Z", "-infinity"}, {"infinity", "infinity"}}
+	for i, d := range dates {
+		url := fmt.Sprintf("https://forge.example/%d", i)
+		l.exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+			values ($1, $2, 'git', '{}', true, now(), $3::text::timestamptz)`, lister, url, d[0])
+		l.exec("insert into origin_visit_stats (url, visit_type, last_visit) values ($1, 'git', $2::text::timestamptz)", url, d[1])
+	}
+	if n := l.claim(len(dates)); n != len(dates) {
+		t.Errorf("%d claimed, want %d", n, len(dates))
+	}
+	if n := l.count("scheduler_go.outbox"); n != len(dates) {
+		t.Errorf("%d on their way, want %d", n, len(dates))
+	}
+}
+
 // A share counts over all lanes: work that goes on in another lane is charged to
 // its group and stays underway.
 func TestSharesCountOverLanes(t *testing.T) {

@@ -911,7 +911,9 @@ with taken as (
 )
 select d.task_id, d.task_name, d.args, d.kwargs, d.urgent, d.lister, d.url, d.memory,
        (s.last_snapshot is null)::boolean as unseen,
-       coalesce(extract(epoch from l.last_update - s.last_visit), 0)::double precision as behind,
+       -- A difference of far dates may be more than an interval holds.
+       coalesce(case when isfinite(l.last_update) and isfinite(s.last_visit)
+         then extract(epoch from l.last_update) - extract(epoch from s.last_visit) end, 0)::double precision as behind,
        m.seconds, m.before, m.at_least, m.behind as behind_then,
        coalesce(before.status in ('failed', 'permfailed', 'lost'), false)::boolean as tried
 from taken d
