@@ -10,6 +10,7 @@ package monitor
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +41,8 @@ type Monitor struct {
 	now   func() time.Time
 
 	heavyAt time.Time // when whole tables are read next
-	last    time.Time
+
+	last atomic.Pointer[time.Time] // when figures were last taken; scrapes read it
 
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
@@ -77,10 +79,11 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	reg.MustRegister(m.unanswered, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; 0 before there are any.",
 	}, func() float64 {
-		if m.last.IsZero() {
+		last := m.last.Load()
+		if last == nil {
 			return 0
 		}
-		return m.now().Sub(m.last).Seconds()
+		return m.now().Sub(*last).Seconds()
 	}))
 	return m
 }
@@ -113,7 +116,7 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 		}
 		m.heavyAt = now.Add(heavyPeriod)
 	}
-	m.last = now
+	m.last.Store(&now)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,4 +188,63 @@ func TestActiveOrigins(t *testing.T) {
 	want("one that they show", 2+2, -1)
 	exec("update listed_origins set last_update = '2026-01-22' where url = 'https://b/1'")
 	want("a change after it", 2+2, -1)
+}
+
+// emptyStore has no figures.
+type emptyStore struct{}
+
+func (emptyStore) LightFigures(context.Context, time.Time) (f sql.LightFigures, err error) {
+	return f, nil
+}
+
+func (emptyStore) HeavyFigures(context.Context, time.Time) (f sql.HeavyFigures, taken bool, err error) {
+	return f, true, nil
+}
+
+// Metrics are scraped while figures are taken; their age is 0 before there are any. The
+// race detector sees what the two share.
+func TestScrapedWhileTaken(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	m := New(emptyStore{}, slog.New(slog.DiscardHandler), reg)
+	now := time.Now()
+	var clock sync.Mutex
+	m.now = func() time.Time {
+		clock.Lock()
+		defer clock.Unlock()
+		now = now.Add(time.Second)
+		return now
+	}
+	age := func() float64 {
+		t.Helper()
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "swh_scheduler_monitor_age_seconds" {
+				return family.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatal("no age")
+		return 0
+	}
+	if got := age(); got != 0 {
+		t.Errorf("age %g before there are figures", got)
+	}
+	var taking sync.WaitGroup
+	taking.Go(func() {
+		for range 100 {
+			if err := m.RunOnce(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 100 {
+		age()
+	}
+	taking.Wait()
+	if got := age(); got < 1 {
+		t.Errorf("age %g a second or more after the last figures", got)
+	}
 }
