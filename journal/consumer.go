@@ -255,14 +255,17 @@ func hopeless(err error) bool {
 
 // rewind has the records of a batch read again, by this member or by the one
 // that gets their partitions.
-func (m *member) rewind(records []*kgo.Record) {
+func (m *member) rewind(records []*kgo.Record) { m.seek(firstOffsets(records)) }
+
+// firstOffsets returns the offset of the first record of each partition.
+func firstOffsets(records []*kgo.Record) map[int32]kgo.EpochOffset {
 	first := make(map[int32]kgo.EpochOffset)
 	for _, r := range records {
 		if _, seen := first[r.Partition]; !seen {
 			first[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: r.Offset}
 		}
 	}
-	m.seek(first)
+	return first
 }
 
 func (m *member) seek(offsets map[int32]kgo.EpochOffset) {

@@ -266,10 +266,20 @@ func TestFudge(t *testing.T) {
 			t.Errorf("share %v: %d seconds, want %d", tc.share, got, tc.want)
 		}
 	}
+	shorter, longer := 0, 0
 	for range 1000 {
-		if got := (Rules{}).interval(4); got < 155520 || got > 190080 {
+		got := (Rules{}).interval(4)
+		if got < 155520 || got > 190080 {
 			t.Fatalf("%d seconds is more than a tenth off two days", got)
 		}
+		if got < 172800 {
+			shorter++
+		} else {
+			longer++
+		}
+	}
+	if shorter < 300 || longer < 300 { // of 500 each: off by more than twelve standard deviations
+		t.Errorf("%d intervals are shorter than two days, %d longer", shorter, longer)
 	}
 }
 

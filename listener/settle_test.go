@@ -1,0 +1,88 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/sql"
+)
+
+// absent is a store that is away for the first calls that set events aside.
+type absent struct {
+	Store
+	away int
+	kept []string // what was asked to be kept, by its run
+}
+
+func (s *absent) RejectEvents(ctx context.Context, events []sql.RejectedEvent) error {
+	if s.away--; s.away >= 0 {
+		return errors.New("away")
+	}
+	for _, e := range events {
+		s.kept = append(s.kept, e.BackendID)
+	}
+	return s.Store.RejectEvents(ctx, events)
+}
+
+// A batch that is tried again, as the database went away between its outcomes and
+// the events to set aside, sets each of these aside once.
+func TestBatchTriedAgainSetsAsideOnce(t *testing.T) {
+	t.Parallel()
+	db := ownDatabase(t)
+	db.addTasks(t, 2, "run")
+	db.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = 'run-1')`)
+	store := &absent{Store: openStore(t, db.dsn), away: 2}
+	l := newTestListener(t, nil, store)
+	b := &batch{}
+	l.read(b, delivery(message(t,
+		taskEvent("task-result", "run-0", 1),                       // without a result: nobody understands it
+		resultEvent("run-1", map[string]any{"status": "eventful"}), // PostgreSQL refuses it
+	)))
+	for range 2 {
+		if l.apply(t.Context(), b) == nil {
+			t.Fatal("applied while the database was away")
+		}
+	}
+	if err := l.apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"run-0", "run-1"}, store.kept); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// forgetful notes how old what it is to forget is.
+type forgetful struct {
+	nothing
+	asked []ages
+}
+
+type ages struct{ Starts, Durations time.Duration }
+
+func (f *forgetful) ForgetRuns(_ context.Context, starts, durations time.Time) error {
+	f.asked = append(f.asked, ages{time.Since(starts), time.Since(durations)})
+	return nil
+}
+
+// Starts are kept for two days, durations for two weeks; once an hour what is older
+// goes.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &forgetful{}
+		l := newTestListener(t, nil, store)
+		for range 13 { // an hour, and a little more
+			l.sweep(t.Context())
+			time.Sleep(5 * time.Minute)
+		}
+		day := 24 * time.Hour
+		if diff := cmp.Diff([]ages{{2 * day, 14 * day}, {2 * day, 14 * day}}, store.asked); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
