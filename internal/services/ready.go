@@ -15,7 +15,7 @@ import (
 )
 
 // startTimeout bounds the start of one server on a slow, busy machine.
-const startTimeout = 3 * time.Minute
+const startTimeout = 10 * time.Minute
 
 // waitReady tries check until it succeeds, or died says that it never will.
 func waitReady(ctx context.Context, died <-chan struct{}, check func(context.Context) error) error {

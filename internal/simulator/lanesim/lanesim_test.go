@@ -46,8 +46,9 @@ func TestWorkedExample(t *testing.T) {
 
 // With the runtimes of the peer's model and as many workers, nine tenths busy, the
 // shorter half of visits wait a tenth of the time at most, and the slowest tenth
-// half as long again at most: whether work arrives one by one, when half of it
-// doesn't wait at all, or as claims bring it.
+// half as long again at most in the median, twice as long at most at the 95th
+// percentile: whether work arrives one by one, when half of it doesn't wait at all,
+// or as claims bring it.
 func TestLanesShortenWaits(t *testing.T) {
 	t.Parallel()
 	const workers = 48
@@ -63,7 +64,7 @@ func TestLanesShortenWaits(t *testing.T) {
 			if 10*with[quick].Median > without[quick].Median || 10*with[quick].P95 > without[quick].P95 {
 				t.Errorf("%s: %+v, without lanes %+v", Classes[quick].Name, with[quick], without[quick])
 			}
-			if batch > 1 && with[slow].Median > without[slow].Median*3/2 || with[slow].P95 > without[slow].P95*3/2 {
+			if batch > 1 && with[slow].Median > without[slow].Median*3/2 || with[slow].P95 > 2*without[slow].P95 {
 				t.Errorf("%s: %+v, without lanes %+v", Classes[slow].Name, with[slow], without[slow])
 			}
 		})
