@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/testenv"
 )
 
 // Every configuration that is shipped can be used as it is, and warns of nothing.
@@ -79,8 +80,8 @@ func TestSystemdUnits(t *testing.T) {
 func TestSystemdSamples(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "swh-scheduler")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "swh-scheduler/cmd/swh-scheduler").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := testenv.BuildProgram(program); err != nil {
+		t.Fatal(err)
 	}
 	samples, err := filepath.Glob("systemd/env/*.env")
 	if err != nil || len(samples) == 0 {

@@ -17,8 +17,8 @@ import (
 func BenchmarkListener(b *testing.B) {
 	const n = 10_000
 	ours := filepath.Join(b.TempDir(), "swh-scheduler")
-	if out, err := exec.Command("go", "build", "-o", ours, "swh-scheduler/cmd/swh-scheduler").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := testenv.BuildProgram(ours); err != nil {
+		b.Fatal(err)
 	}
 	peer := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
 	for _, side := range []struct {

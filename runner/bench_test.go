@@ -83,8 +83,8 @@ type side struct {
 func commands(b *testing.B) []side {
 	b.Helper()
 	ours := filepath.Join(b.TempDir(), "swh-scheduler")
-	if out, err := exec.Command("go", "build", "-o", ours, "swh-scheduler/cmd/swh-scheduler").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := testenv.BuildProgram(ours); err != nil {
+		b.Fatal(err)
 	}
 	peer := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
 	with := func(config, program string, args []string) *exec.Cmd {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,29 +16,21 @@ import (
 
 // startWorker starts a real Celery worker with the tasks of package celery's
 // tests, and returns when it answers.
-func startWorker(t *testing.T, brokerURL, node, queue string) {
+func startWorker(t *testing.T, brokerURL, node, queue string) *notedWorker {
 	t.Helper()
-	startWorkerOf(t, "tasks", nil, brokerURL, node, queue)
+	return startWorkerOf(t, "tasks", nil, brokerURL, node, queue)
 }
 
 // startWorkerOf starts a worker of a module of package celery's tests, with more in
 // its environment.
-func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, queue string) {
+func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, queue string) *notedWorker {
 	t.Helper()
 	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", module, "worker",
 		"--hostname", node, "--queues", queue, "--concurrency", "1", "--loglevel", "info")
 	cmd.Dir = filepath.Join("..", "..", "celery", "testdata")
 	cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "TEST_QUEUES="+queue, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Env = append(cmd.Env, more...)
-	cmd.Stderr = t.Output()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-	})
+	w := startNotedWorker(t, cmd)
 	broker, err := celery.ParseBroker(brokerURL)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +40,7 @@ func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, 
 		replies, err := control.Ping(t.Context(), celery.Destination{Nodes: []string{node}})
 		switch {
 		case err == nil && len(replies) > 0:
-			return
+			return w
 		case time.Now().After(end):
 			t.Fatalf("the worker does not answer: %v", err)
 		}

@@ -133,6 +133,7 @@ func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-x.done
+		checkCrash(t, cmd.Args, x.written())
 		if t.Failed() {
 			t.Logf("the terminal:\n%q", x.written())
 		}
@@ -304,7 +305,7 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 			}
 		}
 		for _, p := range members {
-			<-p.done
+			p.wait(t)
 		}
 		startAll()
 	}

@@ -16,24 +16,36 @@ import (
 // through replaces the host and port of a URL by those of a proxy to them.
 func through(t *testing.T, address string) (proxied string, proxy *testenv.Toxic) {
 	t.Helper()
+	return throughProxy(t, address, testenv.Proxy)
+}
+
+// throughBroker is through for a broker's URL; the proxy can hold frames.
+func throughBroker(t *testing.T, address string) (proxied string, proxy *testenv.Toxic) {
+	t.Helper()
+	return throughProxy(t, address, testenv.BrokerProxy)
+}
+
+func throughProxy(t *testing.T, address string, make func(testing.TB, string) *testenv.Toxic) (proxied string, proxy *testenv.Toxic) {
+	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy = testenv.Proxy(t, u.Host)
+	proxy = make(t, u.Host)
 	u.Host = proxy.Addr
 	return u.String(), proxy
 }
 
-// Runners killed at random instants, and cut off from PostgreSQL or the broker
-// at others, for some seconds while tasks keep coming: in the end every task has
-// one run and its message is in the queue, and what is there twice has the same
-// task id.
+// Runners are killed, and cut off from PostgreSQL or the broker, at random moments and
+// while messages are on their way to the broker or its confirms on the way back: in
+// the end every task has one run and its message is in its queue, and what was sent
+// again was in hand at a kill or cut.
 func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	t.Parallel()
+	const rounds, tasksARound = 15, 600
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	dsnThrough, database := through(t, dsn)
-	urlThrough, broker := through(t, mq.URL)
+	urlThrough, broker := throughBroker(t, mq.URL)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsnThrough, urlThrough, mq.ManagementURL))
 
@@ -42,42 +54,54 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	exec := func(statement string) {
+	exec := func(statement string, args ...any) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
+		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	exec("insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
 
+	s := newSentAgain(t, dsn)
 	random := seed.Rand(t)
-	kills, tasks := 0, 0
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); kills++ {
+	confirmsHeld, held := 0, 0
+	for round := range rounds {
+		var reached <-chan struct{} // nil if the disturbance comes at a random moment
+		switch round % 5 {
+		case 2, 3:
+			reached = broker.Hold(testenv.Publishes, random.IntN(tasksARound/4))
+		case 4:
+			reached = broker.Hold(testenv.Confirms, 0)
+			confirmsHeld++
+		}
 		// Arguments of some size, so that a batch takes a moment.
 		exec(`insert into task (type, arguments, next_run, current_interval, status, priority)
 			select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('x', 3000))), now(), '1 day', 'next_run_not_scheduled',
 			       case when n % 4 = 0 then 'normal'::task_priority end
-			from generate_series(1, 400) n`)
-		tasks += 400
-		normal := start(t, "-C", config, "start-runner", "--period", "1")
-		priority := start(t, "-C", config, "start-runner", "--period", "1", "--with-priority")
-		pause(time.Duration(random.IntN(700)) * time.Millisecond)
-		switch kills % 3 {
-		case 1:
-			database.Cut()
-			pause(time.Duration(random.IntN(200)) * time.Millisecond)
-			database.Restore()
-		case 2:
-			broker.Cut()
-			pause(time.Duration(random.IntN(200)) * time.Millisecond)
-			broker.Restore()
-		}
-		for _, p := range []*process{normal, priority} {
-			if err := p.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
+			from generate_series(1, $1::int) n`, tasksARound)
+		normal := s.start("-C", config, "start-runner", "--period", "1")
+		priority := s.start("-C", config, "start-runner", "--period", "1", "--with-priority")
+		if reached == nil {
+			pause(time.Duration(random.Int64N(int64(700 * time.Millisecond))))
+		} else {
+			held++
+			select {
+			case <-reached:
+			case <-time.After(patience):
+				t.Fatalf("round %d: no message was sent", round)
 			}
-			<-p.done
 		}
+		switch round % 5 {
+		case 1:
+			s.cut(database, time.Duration(random.Int64N(int64(200*time.Millisecond))), normal, priority)
+		case 2:
+			s.cut(broker, time.Duration(random.Int64N(int64(200*time.Millisecond))), normal, priority)
+			pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+		}
+		s.kill(normal, priority)
+		// What is still on its way to either side is lost with the connections.
+		broker.Cut()
+		broker.Restore()
 	}
 	for _, option := range []string{"--without-priority", "--with-priority"} {
 		if r := ours(t, "-C", config, "start-runner", option); r.code != 0 {
@@ -99,10 +123,11 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 			sent[id] += n
 		}
 	}
-	messages := 0
-	for _, n := range sent {
-		messages += n
+	again := s.check(sent, held)
+	if again < confirmsHeld {
+		t.Errorf("%d messages were sent again, though the broker had some at each of %d kills", again, confirmsHeld)
 	}
+	const tasks = rounds * tasksARound
 	var left, unscheduled, tasksWithRuns int
 	if err := conn.QueryRow(t.Context(), `select (select count(*) from scheduler_go.outbox), (select count(*) from task where status <> 'next_run_scheduled'), count(distinct task) from task_run`).
 		Scan(&left, &unscheduled, &tasksWithRuns); err != nil {
@@ -111,20 +136,17 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	if len(runs) != tasks || tasksWithRuns != tasks || unscheduled != 0 || left != 0 {
 		t.Errorf("%d tasks have %d runs of %d tasks; %d tasks are not scheduled, %d messages in the outbox", tasks, len(runs), tasksWithRuns, unscheduled, left)
 	}
+	lost := 0
 	for _, id := range runs {
 		if sent[id] == 0 {
-			t.Errorf("run %s was never sent", id)
+			lost++
 		}
 		delete(sent, id)
 	}
-	for id := range sent {
-		t.Errorf("message %s belongs to no run", id)
+	if lost > 0 || len(sent) > 0 {
+		t.Errorf("the messages of %d runs were never sent; %d messages belong to no run", lost, len(sent))
 	}
-	// Two batches were in hand at most when a runner was killed.
-	if again := messages - tasks; again > 2*kills*500 {
-		t.Errorf("%d messages were sent again after %d kills", again, 2*kills)
-	}
-	t.Logf("%d tasks, %d messages, %d rounds with two kills each", tasks, messages, kills)
+	t.Logf("%d tasks; %d rounds, in %d of which kills or cuts hit %d messages in hand; %d were sent again", tasks, rounds, s.hits, len(s.rows), again)
 }
 
 // pause lets the daemons work until they are disturbed: at a random moment, which
@@ -134,24 +156,26 @@ func pause(d time.Duration) { <-time.After(d) }
 // taskIDs empties a queue and counts its messages by task id.
 func taskIDs(t *testing.T, brokerURL, queue string) map[string]int {
 	t.Helper()
-	conn, err := amqp.Dial(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ids := map[string]int{}
+	for _, d := range messages(t, brokerURL, queue) {
+		ids[d.CorrelationId]++
+	}
+	return ids
+}
+
+// messages empties a queue.
+func messages(t *testing.T, brokerURL, queue string) (all []amqp.Delivery) {
+	t.Helper()
+	conn, ch := dial(t, brokerURL)
+	defer func() { _ = conn.Close() }()
 	for {
 		d, ok, err := ch.Get(queue, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !ok {
-			return ids
+			return all
 		}
-		ids[d.CorrelationId]++
+		all = append(all, d)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // lanePlayer plays the workers of lanes: it takes messages from their queues, holds
@@ -27,6 +28,7 @@ type lanePlayer struct {
 	topic   string
 	queues  map[string]*playedQueue
 	tries   map[string][]playedTry // by URL; a message that comes again is one
+	sent    map[string]int         // how often each message came, by id
 }
 
 type playedQueue struct {
@@ -103,7 +105,7 @@ func (p *lanePlayer) end(queue string, q *playedQueue, d amqp.Delivery) {
 		p.t.Fatal(err)
 	}
 	try := playedTry{id: d.CorrelationId, root: d.Headers["root_id"].(string), queue: queue, over: strings.HasPrefix(queue, "express:") && number%4 == 0}
-	if slices.ContainsFunc(p.tries[kwargs.URL], func(known playedTry) bool { return known.id == try.id }) {
+	if p.sent[try.id]++; p.sent[try.id] > 1 {
 		q.again++
 	} else {
 		p.tries[kwargs.URL] = append(p.tries[kwargs.URL], try)
@@ -160,19 +162,27 @@ func (p *lanePlayer) visit(url string, over bool) {
 	p.journal.Produce(context.Background(), &kgo.Record{Topic: p.topic, Value: record}, nil)
 }
 
+// playedTwin is one of two daemons of each kind, which share a way to the broker.
+type playedTwin struct {
+	config  string
+	broker  *testenv.Toxic
+	daemons []*process
+}
+
 // Two of each daemon send tasks, tasks with priority, visits shared between listers,
-// and a graph by lanes, for a while in which they are killed, and cut off from the
-// database and the broker, at random moments: each piece of work ends once, as one
-// piece of work; no lane's queue ever holds more than its slots; what waits for work in
-// a graph waits for its real end.
+// and a graph by lanes, for a while in which they are cut off from the database and the
+// broker, and killed while messages are on their way to the broker or its confirms on
+// the way back: each piece of work ends once, as one piece of work; what was sent again
+// was in hand at a kill or cut; no lane's queue ever holds more than its slots and what
+// is there twice; what waits for work in a graph waits for its real end.
 func TestKilledDaemonsAndLanes(t *testing.T) {
 	t.Parallel()
-	const loader, check, tasks, urgent, visits, graph = "swh.loader.git", "swh.test.check", 160, 40, 240, 12
+	const loader, check, tasks, urgent, visits, graph, late = "swh.loader.git", "swh.test.check", 120, 40, 240, 12, 40
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	dsnThrough, database := through(t, dsn)
-	urlThrough, broker := through(t, mq.URL)
 	section := journalSection(t, "")
-	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+	configOf := func(broker string) string {
+		return configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 queue_full_backoff: 0.1
@@ -186,7 +196,9 @@ lanes:
   save_code_now:load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 15}
   - {name: slow, time_limit: 1 h, slots: 8}
-`, dsnThrough, urlThrough, mq.ManagementURL)+section)
+`, dsnThrough, broker, mq.ManagementURL)+section)
+	}
+	config := configOf(mq.URL)
 	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
@@ -212,11 +224,14 @@ lanes:
 	exec(`insert into listers (name, instance_name, current_state, updated) select 'lister' || n, '', '{}', now() from generate_series(1, 4) n`)
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		select l.id, 'https://visit/' || n, 'git', '{}', true, now() from generate_series(1, $1::int) n join listers l on l.name = 'lister' || 1 + n % 4`, visits)
-	for kind, n := range map[string]int{"task": tasks, "urgent": urgent} {
+	addTasks := func(kind string, n int) {
+		t.Helper()
 		exec(`insert into task (type, arguments, next_run, status, policy, retries_left, priority)
 			select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://' || $1::text || '/' || n)),
 				now(), 'next_run_not_scheduled', 'oneshot', 2, case when $1 = 'urgent' then 'normal'::task_priority end from generate_series(1, $2::int) n`, kind, n)
 	}
+	addTasks("task", tasks)
+	addTasks("urgent", urgent)
 	var all strings.Builder
 	all.WriteString("tasks:\n")
 	for n := range graph {
@@ -234,64 +249,76 @@ lanes:
 	defer journal.Close()
 	_, rest, _ := strings.Cut(section, "prefix: ")
 	prefix, _, _ := strings.Cut(rest, "\n")
-	player := &lanePlayer{t: t, ch: channel, journal: journal, topic: prefix + ".origin_visit_status", tries: map[string][]playedTry{}}
+	player := &lanePlayer{t: t, ch: channel, journal: journal, topic: prefix + ".origin_visit_status", tries: map[string][]playedTry{}, sent: map[string]int{}}
 	player.listen(map[string]int{
 		"express:" + loader: 60, loader: 30,
 		"express:save_code_now:" + loader: 15, "save_code_now:" + loader: 8, check: 100,
 	})
 	start(t, "-C", config, "journal-client").logs(t, "partitions assigned")
 	commands := [][]string{{"start-listener"}, {"start-runner", "--period", "1"}, {"start-runner", "--period", "1", "--with-priority"}, {"schedule-recurrent", "--visit-type", "git"}}
-	daemons := make([]*process, 2*len(commands))
-	run := func(i int) { daemons[i] = start(t, append([]string{"-C", config}, commands[i/2]...)...) }
-	for i := range daemons {
-		run(i)
+	again := newSentAgain(t, dsn)
+	startTwin := func(twin *playedTwin) {
+		t.Helper()
+		twin.daemons = nil
+		for _, command := range commands {
+			twin.daemons = append(twin.daemons, again.start(append([]string{"-C", twin.config}, command...)...))
+		}
 	}
-	daemons[0].logs(t, "reading queue") // no event is lost before there is a queue for them
+	twins := make([]*playedTwin, 2)
+	for i := range twins {
+		url, broker := throughBroker(t, mq.URL)
+		twins[i] = &playedTwin{config: configOf(url), broker: broker}
+		startTwin(twins[i])
+	}
+	twins[0].daemons[0].logs(t, "reading queue") // no event is lost before there is a queue for them
 
-	inTwo, atKills := 0, 0
-	kill := time.NewTicker(1500 * time.Millisecond)
-	defer kill.Stop()
 	const kills = 8
+	inTwo, atKills := 0, 0
 	ended := func() bool {
 		return count("task where status <> 'completed'") == 0 && count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'") == visits &&
 			count("scheduler_go.lane_work") == 0 && count("scheduler_go.outbox") == 0 && count("scheduler_go.in_flight") == 0
 	}
-	for rounds, deadline := 0, time.Now().Add(patience); rounds < kills || !ended(); {
-		select {
-		case <-kill.C:
-			inTwo += count("(select root_id from scheduler_go.lane_work group by root_id having count(*) > 1) twice")
-			rounds++
-			if rounds == kills {
-				atKills = len(player.tries)
-			}
-			if rounds > kills {
-				break
-			}
-			// One of each kind, in turn, where both it and its twin may be at work.
-			for i := rounds % 2; i < len(daemons); i += 2 {
-				if err := daemons[i].cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				<-daemons[i].done
-				run(i)
-			}
-			for link, proxy := range map[int]*testenv.Toxic{1: database, 2: broker} {
-				if rounds%3 == link {
-					proxy.Cut()
-					pause(100 * time.Millisecond)
-					proxy.Restore()
-				}
-			}
-		default:
+	// play goes on until a condition is true.
+	play := func(until func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * patience); !until(); {
 			if !player.turn() {
 				pause(20 * time.Millisecond)
 			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d tasks are not completed; %d of %d visits are known; in lanes are %d, in the outbox %d, in the ledger %d", count("task where status <> 'completed'"),
-				count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'"), visits, count("scheduler_go.lane_work"), count("scheduler_go.outbox"), count("scheduler_go.in_flight"))
+			if time.Now().After(deadline) {
+				t.Fatalf("%d tasks are not completed; %d of %d visits are known; in lanes are %d, in the outbox %d, in the ledger %d", count("task where status <> 'completed'"),
+					count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'"), visits, count("scheduler_go.lane_work"), count("scheduler_go.outbox"), count("scheduler_go.in_flight"))
+			}
 		}
 	}
+	random := seed.Rand(t)
+	for round := range kills {
+		next := time.Now().Add(time.Second)
+		play(func() bool { return time.Now().After(next) })
+		inTwo += count("(select root_id from scheduler_go.lane_work group by root_id having count(*) > 1) twice")
+		if round%3 > 0 {
+			again.cut([]*testenv.Toxic{nil, database, twins[round%2].broker}[round%3], 100*time.Millisecond, append(slices.Clone(twins[0].daemons), twins[1].daemons...)...)
+		}
+		// There is something to send in each round.
+		addTasks("late"+fmt.Sprint(round), late/kills)
+		frame, pass := testenv.Confirms, 0
+		if round%2 == 1 {
+			frame, pass = testenv.Publishes, random.IntN(2)
+		}
+		first, second := twins[0].broker.Hold(frame, pass), twins[1].broker.Hold(frame, pass)
+		play(func() bool { return closed(first) || closed(second) })
+		victim, other := twins[0], twins[1]
+		if !closed(first) {
+			victim, other = other, victim
+		}
+		again.kill(victim.daemons...)
+		victim.broker.Cut()
+		victim.broker.Restore()
+		other.broker.Release()
+		startTwin(victim)
+	}
+	atKills = len(player.tries)
+	play(ended)
 
 	for name, q := range player.queues {
 		if q.most > q.slots+q.again {
@@ -301,7 +328,7 @@ lanes:
 	if inTwo > 0 {
 		t.Errorf("%d pieces of work were in two lanes", inTwo)
 	}
-	if want := tasks + urgent + visits + 2*graph; len(player.tries) != want {
+	if want := tasks + late + urgent + visits + 2*graph; len(player.tries) != want {
 		t.Errorf("%d pieces of work were tried, want %d", len(player.tries), want)
 	}
 	overs := 0
@@ -315,7 +342,7 @@ lanes:
 	if overs < 20 {
 		t.Errorf("the time of %d pieces was over", overs)
 	}
-	if n := count("task_run where status = 'eventful'"); n != tasks+urgent+2*graph || count("task_run") != n || count("task where retries_left <> 2") != 0 {
+	if n := count("task_run where status = 'eventful'"); n != tasks+late+urgent+2*graph || count("task_run") != n || count("task where retries_left <> 2") != 0 {
 		t.Errorf("%d of %d runs ended well, %d tasks used a retry", n, count("task_run"), count("task where retries_left <> 2"))
 	}
 	if n := count("origin_visit_stats where last_visit_status = 'successful' and successive_visits = 1 and next_position_offset = 4 and url like 'https://visit/%'"); n != visits || count("scheduler_go.held_visits") != 0 {
@@ -324,5 +351,9 @@ lanes:
 	if n := count(`scheduler_go.graph_edges e join task_run r on r.task = e.task join task_run d on d.task = e.depends_on where r.scheduled < d.ended`); n > 0 {
 		t.Errorf("%d tasks did not wait for the end of those they depend on", n)
 	}
-	t.Logf("%d pieces of work, %d of them moved; %d rounds of kills, after which %d had been begun", len(player.tries), overs, kills, atKills)
+	sentAgain := again.check(player.sent, kills)
+	if sentAgain < kills/2 {
+		t.Errorf("%d messages were sent again, though the broker had some at each of %d kills", sentAgain, kills/2)
+	}
+	t.Logf("%d pieces of work, %d of them moved; %d rounds of kills, after which %d had been begun; %d messages in hand, %d sent again", len(player.tries), overs, kills, atKills, len(again.rows), sentAgain)
 }

@@ -18,7 +18,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// binary is the program, built once for all tests, which run it as its users do.
+// binary is the program, built once for all tests, which run it as its users do; with
+// the race detector where they have it.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -28,8 +29,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = filepath.Join(dir, "swh-scheduler")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+	if err := testenv.BuildProgram(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	// Removes the binary after the tests; goleak exits the process.
@@ -48,7 +49,7 @@ type result struct {
 // environment is a clean one, plus vars: settings of the machine must not
 // change what a test sees.
 func environment(vars ...string) []string {
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "TZ=UTC"}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "TZ=UTC", testenv.ProgramEnv}
 	return append(env, vars...)
 }
 
@@ -62,7 +63,17 @@ func command(t *testing.T, program string, env []string, args ...string) result 
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || !exit.Exited()) {
 		t.Fatalf("%s %q: %v\n%s", program, args, err, stderr.String())
 	}
+	checkCrash(t, args, stderr.String())
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// checkCrash fails the test if a program's standard error tells of a data race or a
+// panic.
+func checkCrash(t testing.TB, args []string, stderr string) {
+	t.Helper()
+	if crash := testenv.Crash(stderr); crash != "" {
+		t.Errorf("%q: %s", args, crash)
+	}
 }
 
 // ours runs our program.
@@ -92,6 +103,7 @@ func services(t *testing.T) string {
 // process is a daemon that runs.
 type process struct {
 	cmd    *exec.Cmd
+	name   string       // of its connections to the database, if they have one of their own
 	stdout bytes.Buffer // to be read after its end
 	done   chan error
 
@@ -135,6 +147,7 @@ func startWith(t *testing.T, more []string, args ...string) *process {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-ended
+		checkCrash(t, args, p.log())
 		if t.Failed() {
 			t.Logf("log of %q:\n%s", args, p.log())
 		}
@@ -160,6 +173,17 @@ func (p *process) logs(t *testing.T, text string) {
 				t.Fatalf("ended (%v) without %q in the log:\n%s", err, text, p.log())
 			}
 		}
+	}
+}
+
+// wait waits for the end of a process that was killed.
+func (p *process) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-p.done:
+		p.done <- err
+	case <-time.After(patience):
+		t.Fatalf("%q: still there %s after it was killed", p.cmd.Args, patience)
 	}
 }
 

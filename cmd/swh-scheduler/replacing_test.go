@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -214,7 +216,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 			('echo', '', 'swh.test.Echo', '1 day', 3), ('echo-too', '', 'swh.test.Echo', '1 day', 3);
 		insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.test.LoadGit', null);
 		insert into listers (id, name, instance_name, current_state, updated) values ('` + replacingLister + `', 'github', '', '{}', now())`)
-	startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo,save_code_now:swh.test.Echo")
+	worker := startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo,save_code_now:swh.test.Echo")
 	r.startLister()
 
 	stopPeersRunners := r.startPeersRunners()
@@ -257,31 +259,106 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	if n := r.count("select count(*) from scheduler_go.outbox"); n > 0 {
 		t.Errorf("%d messages are left in the outbox", n)
 	}
-	startPeers(t, r.config, "start-listener")
-	r.startPeersRunners()
-	startPeers(t, r.config, "schedule-recurrent", "--visit-type", "git")
+	stopPeersListener = startPeers(t, r.config, "start-listener")
+	stopPeersRunners = r.startPeersRunners()
+	stopPeersRecurrent := startPeers(t, r.config, "schedule-recurrent", "--visit-type", "git")
 	r.startPeersJournalClient()
 	peers, _ = stoppablePythonServer(t, "scheduler", dsn)
 	r.work("the peer's again", 30, peers)
 	r.exec("drop schema scheduler_go cascade")
 	r.work("the peer's, with nothing of ours left", 30, peers)
 
-	if runs := r.count("select count(*) from task_run"); runs != r.tasks {
-		t.Errorf("%d tasks have %d runs", r.tasks, runs)
-	}
-	// The peer's listener may turn the status of a run back to started, by an event
-	// that comes late; its end stays.
-	if ended := r.count("select count(*) from task_run where ended is not null and status in ('eventful', 'started')"); ended != r.tasks {
-		t.Errorf("%d of %d runs have ended well", ended, r.tasks)
-	}
 	// The peer marks origins before it sends them.
-	sent := 0
-	for deadline := time.Now().Add(time.Minute); sent < r.origins && time.Now().Before(deadline); pause(100 * time.Millisecond) {
-		for _, n := range taskIDs(t, mq.URL, "swh.test.LoadGit") {
-			sent += n
+	_, channel := dial(t, mq.URL)
+	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
+		queue, err := channel.QueueDeclarePassive("swh.test.LoadGit", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if queue.Messages >= r.origins {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d visits were sent for %d origins", queue.Messages, r.origins)
 		}
 	}
-	if sent != r.origins {
-		t.Errorf("%d visits were sent for %d origins", sent, r.origins)
+	// Nothing more is sent or run from here on.
+	stopPeersRunners()
+	stopPeersRecurrent()
+	stopPeersListener()
+	worker.stop()
+	r.checkTasks(worker.notes())
+	for _, queue := range []string{"swh.test.Echo", "save_code_now:swh.test.Echo"} {
+		if left := messages(t, mq.URL, queue); len(left) > 0 {
+			t.Errorf("%d messages are left in queue %s", len(left), queue)
+		}
 	}
+	r.checkOrigins(messages(t, mq.URL, "swh.test.LoadGit"))
+}
+
+// checkTasks fails unless each task has one run, and a worker noted that once.
+func (r *replacement) checkTasks(notes []note) {
+	r.t.Helper()
+	// The peer's listener may turn the status of a run back to started, by an event
+	// that comes late; its end stays.
+	rows, err := r.conn.Query(r.t.Context(), `select r.backend_id || ' of ' || (t.arguments -> 'args' ->> 0) || case when r.ended is not null and r.status in ('eventful', 'started') then '' else ', which did not end well' end
+		from task t left join task_run r on r.task = t.id`)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	runs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ran := make([]string, len(notes))
+	tasks := map[string]bool{}
+	for i, note := range notes {
+		if len(note.Args) != 1 {
+			r.t.Fatalf("task %s has arguments %s", note.ID, note.Args)
+		}
+		ran[i] = note.ID + " of " + string(note.Args[0])
+		tasks[string(note.Args[0])] = true
+	}
+	slices.Sort(runs)
+	slices.Sort(ran)
+	if !slices.Equal(runs, ran) || len(tasks) != r.tasks || len(runs) != r.tasks {
+		r.t.Errorf("%d tasks; runs that workers did not note: %q; notes without a run: %q", r.tasks, without(runs, ran), without(ran, runs))
+	}
+}
+
+// checkOrigins fails unless a visit of each origin was sent once.
+func (r *replacement) checkOrigins(visits []amqp.Delivery) {
+	r.t.Helper()
+	var want, sent []string
+	ids := map[string]bool{}
+	for n := range r.origins {
+		want = append(want, fmt.Sprintf("https://x/%d", n))
+	}
+	for _, visit := range visits {
+		var kwargs struct{ URL string }
+		if err := json.Unmarshal(visit.Body, &[]any{new(any), &kwargs, new(any)}); err != nil {
+			r.t.Fatalf("%v: %s", err, visit.Body)
+		}
+		sent = append(sent, kwargs.URL)
+		ids[visit.CorrelationId] = true
+	}
+	slices.Sort(want)
+	slices.Sort(sent)
+	if !slices.Equal(want, sent) || len(ids) != len(want) {
+		r.t.Errorf("%d origins, sent with %d task ids; not sent: %q; sent beside: %q", r.origins, len(ids), without(want, sent), without(sent, want))
+	}
+}
+
+// without is what a multiset has more of than another.
+func without(all, others []string) (more []string) {
+	left := map[string]int{}
+	for _, s := range others {
+		left[s]++
+	}
+	for _, s := range all {
+		if left[s]--; left[s] < 0 {
+			more = append(more, s)
+		}
+	}
+	return more
 }

@@ -145,6 +145,7 @@ func (g *guarded) run(more []string, args ...string) {
 	if cmd.ProcessState == nil || !cmd.ProcessState.Exited() || len(out) == 0 {
 		g.t.Errorf("%q: %v, %s", args, err, out)
 	}
+	checkCrash(g.t, args, string(out))
 	g.absentFrom(g.t, fmt.Sprintf("output of %q", args), string(out))
 }
 

@@ -1,45 +1,100 @@
 package main
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// Runners and listeners are killed at random instants, again and again, while a
-// graph runs on real workers: no release is lost, and no task is released twice or
-// too early.
+// Runners and listeners are killed again and again, at random moments, and while
+// messages are on their way to the broker or its confirms on the way back, while graphs
+// run on real workers: no release is lost, no task is released twice or too early, and
+// what was sent again was in hand at a kill.
 func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 	t.Parallel()
 	r := newGraphRoom(t)
-	r.startWorker()
-	const n, rounds = 100, 8
+	worker := r.startWorker()
+	const n, rounds = 36, 8
+	url, broker := throughBroker(t, r.broker.URL)
+	config := r.withBroker(url)
 	var graphs []submittedGraph
-	for range 3 {
-		graphs = append(graphs, r.submit(wide(n)))
-	}
 	var daemons []*process
-	restart := func() {
-		for _, p := range daemons {
-			if err := p.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			<-p.done
-		}
+	again := newSentAgain(t, r.dsn)
+	startAll := func() {
 		daemons = nil
 		for _, args := range [][]string{{"start-runner", "--period", "1"}, {"start-runner", "--period", "1"}, {"start-listener"}, {"start-listener"}} {
-			daemons = append(daemons, start(t, append([]string{"-C", r.config}, args...)...))
+			daemons = append(daemons, again.start(append([]string{"-C", config}, args...)...))
 		}
 	}
+	held, confirmsHeld := 0, 0
 	random := seed.Rand(t)
-	for range rounds {
-		restart()
-		pause(time.Duration(300+random.IntN(1200)) * time.Millisecond)
+	for round := range rounds {
+		var reached <-chan struct{} // nil if the kill is at a random moment
+		switch round % 4 {
+		case 1, 2:
+			reached = broker.Hold(testenv.Confirms, 0)
+			confirmsHeld++
+		case 3:
+			reached = broker.Hold(testenv.Publishes, 0)
+		}
+		graphs = append(graphs, r.submit(wide(n))) // there is something to send
+		startAll()
+		if reached == nil {
+			pause(300*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond))))
+		} else {
+			held++
+			select {
+			case <-reached:
+			case <-time.After(patience):
+				t.Fatalf("round %d: no message was sent", round)
+			}
+		}
+		again.kill(daemons...)
+		broker.Cut()
+		broker.Restore()
 	}
-	restart()
+	startAll()
 	for _, g := range graphs {
 		r.await(g.Graph, map[string]int{"completed": n + 2})
 	}
+	for _, p := range daemons {
+		p.stop(t, syscall.SIGTERM, 30*time.Second)
+	}
+	worker.stop()
 	r.inOrder()
+
+	sent := taskIDs(t, r.broker.URL, "swh.test.graph.Step")
+	for _, note := range worker.notes() {
+		sent[note.ID]++
+	}
+	if sentAgain := again.check(sent, held); sentAgain < confirmsHeld {
+		t.Errorf("%d messages were sent again, though the broker had some at each of %d kills", sentAgain, confirmsHeld)
+	} else {
+		t.Logf("%d kills hit %d messages in hand; %d were sent again", again.hits, len(again.rows), sentAgain)
+	}
+	rows, err := r.pool.Query(t.Context(), "select backend_id from task_run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := rounds * (n + 2); len(runs) != want {
+		t.Errorf("%d runs, want %d", len(runs), want)
+	}
+	for _, id := range runs {
+		if sent[id] == 0 {
+			t.Errorf("run %s was never executed", id)
+		}
+		delete(sent, id)
+	}
+	for id := range sent {
+		t.Errorf("message %s belongs to no run", id)
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,9 +24,20 @@ import (
 // the steps of graphs, of whose queues each holds stepLimit messages.
 type graphRoom struct {
 	t      *testing.T
+	dsn    string
 	pool   *pgxpool.Pool
 	broker testenv.Broker
 	config string
+}
+
+// withBroker is the configuration with another way to the broker.
+func (r *graphRoom) withBroker(url string) (config string) {
+	r.t.Helper()
+	text, err := os.ReadFile(r.config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return configFile(r.t, strings.Replace(string(text), strconv.Quote(r.broker.URL), strconv.Quote(url), 1))
 }
 
 const stepLimit = 100
@@ -43,7 +53,7 @@ func newGraphRoom(t *testing.T) *graphRoom {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	r := &graphRoom{t: t, pool: pool, broker: broker, config: configFile(t, fmt.Sprintf(
+	r := &graphRoom{t: t, dsn: dsn, pool: pool, broker: broker, config: configFile(t, fmt.Sprintf(
 		"scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsn, broker.URL, broker.ManagementURL))}
 	if _, err := pool.Exec(t.Context(), `insert into task_type
@@ -123,21 +133,13 @@ func (r *graphRoom) query(into any, query string, args ...any) {
 }
 
 // startWorker runs a real Celery worker for the steps until the test ends.
-func (r *graphRoom) startWorker() {
+func (r *graphRoom) startWorker() *notedWorker {
 	r.t.Helper()
 	cmd := exec.Command(testenv.Python(r.t), "-m", "celery", "--app", "graphworker", "worker",
 		"--hostname", "worker@graphs", "--queues", "swh.test.graph.Step,swh.test.graph.Fail", "--concurrency", "2", "--loglevel", "warning")
 	cmd.Dir = "testdata"
 	cmd.Env = append(os.Environ(), "TEST_BROKER="+r.broker.URL, "PYTHONDONTWRITEBYTECODE=1")
-	cmd.Stderr = r.t.Output()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-	})
+	return startNotedWorker(r.t, cmd)
 }
 
 // inOrder fails unless every run was sent after all that its task depends on had

@@ -165,6 +165,81 @@ func TestProxyCutsAndRestores(t *testing.T) {
 	}
 }
 
+// A proxy to a broker holds messages on their way there, which a cut loses, and the
+// broker's confirms, which come when they are released.
+func TestBrokerProxyHolds(t *testing.T) {
+	t.Parallel()
+	broker := RabbitMQ(t)
+	address, err := url.Parse(broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := BrokerProxy(t, address.Host)
+	address.Host = proxy.Addr
+	open := func(address string) *amqp.Channel {
+		t.Helper()
+		conn, err := amqp.Dial(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		channel, err := conn.Channel()
+		if err == nil {
+			err = channel.Confirm(false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return channel
+	}
+	direct, through := open(broker.URL), open(address.String())
+	length := func() int {
+		t.Helper()
+		queue, err := direct.QueueDeclare("queue", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return queue.Messages
+	}
+	length()
+	publish := func(channel *amqp.Channel) *amqp.DeferredConfirmation {
+		t.Helper()
+		confirm, err := channel.PublishWithDeferredConfirm("", "queue", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return confirm
+	}
+	within := func(what string, c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(30 * time.Second):
+			t.Fatal(what)
+		}
+	}
+
+	reached := proxy.Hold(Confirms, 0)
+	confirm := publish(through)
+	within("no confirm is held", reached)
+	if n := length(); n != 1 || confirm.Acked() {
+		t.Errorf("%d messages, acknowledged: %v; want 1, and its confirm held", n, confirm.Acked())
+	}
+	proxy.Release()
+	within("no confirm comes", confirm.Done())
+
+	reached = proxy.Hold(Publishes, 1)
+	within("the first message does not pass", publish(through).Done())
+	publish(through)
+	within("no message is held", reached)
+	proxy.Cut()
+	proxy.Restore()
+	within("no message passes", publish(open(address.String())).Done())
+	if n := length(); n != 3 {
+		t.Errorf("%d messages, want 3: one was lost by the cut", n)
+	}
+}
+
 func echoServer(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

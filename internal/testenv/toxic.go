@@ -15,9 +15,11 @@ type Toxic struct {
 	Addr string
 
 	target string
+	amqp   bool
 	t      testing.TB
 
 	mu       sync.Mutex
+	hold     *hold        // nil unless frames are held
 	listener net.Listener // nil while cut
 	conns    map[net.Conn]struct{}
 	wg       sync.WaitGroup
@@ -26,7 +28,18 @@ type Toxic struct {
 // Proxy returns a proxy to target (host:port), closed when the test ends.
 func Proxy(t testing.TB, target string) *Toxic {
 	t.Helper()
-	x := &Toxic{Addr: "127.0.0.1:0", target: target, t: t, conns: make(map[net.Conn]struct{})}
+	return proxy(t, &Toxic{target: target})
+}
+
+// BrokerProxy returns a proxy to a broker, which can hold frames.
+func BrokerProxy(t testing.TB, target string) *Toxic {
+	t.Helper()
+	return proxy(t, &Toxic{target: target, amqp: true})
+}
+
+func proxy(t testing.TB, x *Toxic) *Toxic {
+	t.Helper()
+	x.Addr, x.t, x.conns = "127.0.0.1:0", t, make(map[net.Conn]struct{})
 	x.Restore()
 	t.Cleanup(func() {
 		x.Cut()
@@ -35,10 +48,12 @@ func Proxy(t testing.TB, target string) *Toxic {
 	return x
 }
 
-// Cut resets every connection and has new ones refused, until Restore.
+// Cut resets every connection and has new ones refused, until Restore. What is held
+// is lost.
 func (x *Toxic) Cut() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.endHold() // when nothing can pass any more
 	if x.listener != nil {
 		_ = x.listener.Close()
 		x.listener = nil
@@ -105,15 +120,21 @@ func (x *Toxic) forward(listener net.Listener, client net.Conn) {
 	}()
 
 	var pipes sync.WaitGroup
-	pipes.Go(func() { pipe(server, client) })
-	pipes.Go(func() { pipe(client, server) })
+	pipes.Go(func() { x.pipe(server, client, true) })
+	pipes.Go(func() { x.pipe(client, server, false) })
 	pipes.Wait()
 }
 
 // pipe copies until src ends, then tells dst that no more will come; after a
 // failed read or write both are of no more use.
-func pipe(dst, src net.Conn) {
-	if _, err := io.Copy(dst, src); err != nil {
+func (x *Toxic) pipe(dst, src net.Conn, fromClient bool) {
+	var err error
+	if x.amqp {
+		err = x.copyFrames(dst, src, fromClient)
+	} else {
+		_, err = io.Copy(dst, src)
+	}
+	if err != nil {
 		_ = dst.Close()
 		_ = src.Close()
 		return

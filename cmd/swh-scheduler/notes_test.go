@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// notedWorker is a Celery worker that notes each task that it runs.
+type notedWorker struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	done chan struct{}
+	file string
+}
+
+// note is what a worker notes of a task.
+type note struct {
+	ID   string
+	Args []json.RawMessage
+}
+
+// startNotedWorker starts a worker, by a command line of Celery without the notes.
+func startNotedWorker(t *testing.T, cmd *exec.Cmd) *notedWorker {
+	t.Helper()
+	modules, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &notedWorker{t: t, cmd: cmd, done: make(chan struct{}), file: filepath.Join(t.TempDir(), "notes")}
+	cmd.Args = append(cmd.Args, "--include", "notes")
+	cmd.Env = append(cmd.Env, "TEST_NOTES="+w.file, "PYTHONPATH="+modules)
+	cmd.Stderr = t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(w.done)
+		_ = cmd.Wait() // ended by our signal
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-w.done
+	})
+	return w
+}
+
+// stop has the worker end what it runs, and waits for that. What it had not begun is in
+// its queues again.
+func (w *notedWorker) stop() {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatal(err)
+	}
+	select {
+	case <-w.done:
+	case <-time.After(patience):
+		w.t.Fatal("the worker does not end")
+	}
+}
+
+// notes are of all tasks so far, in their order.
+func (w *notedWorker) notes() (all []note) {
+	w.t.Helper()
+	text, err := os.ReadFile(w.file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var n note
+		if err := json.Unmarshal(line, &n); err != nil {
+			w.t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, n)
+	}
+	return all
+}

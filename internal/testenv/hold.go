@@ -1,0 +1,111 @@
+package testenv
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// Frame is a kind of AMQP frame that a proxy to a broker can hold.
+type Frame struct {
+	class, method uint16
+	fromClient    bool
+}
+
+var (
+	Publishes = Frame{60, 40, true}  // messages that clients send
+	Confirms  = Frame{60, 80, false} // basic.ack: the broker has taken messages
+)
+
+// hold stops the way of each connection at its next frame of a kind.
+type hold struct {
+	frame   Frame
+	pass    int // how many of them go through before
+	once    sync.Once
+	reached chan struct{}
+	ended   chan struct{}
+}
+
+// Hold lets pass frames of a kind through, holds the next one of each connection, and
+// all that comes after it in its direction, until Release or Cut. The channel that it
+// returns is closed once one is held.
+func (x *Toxic) Hold(frame Frame, pass int) (reached <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.endHold()
+	x.hold = &hold{frame: frame, pass: pass, reached: make(chan struct{}), ended: make(chan struct{})}
+	return x.hold.reached
+}
+
+// Release lets through what is held.
+func (x *Toxic) Release() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.endHold()
+}
+
+// endHold is called with mu locked.
+func (x *Toxic) endHold() {
+	if x.hold != nil {
+		close(x.hold.ended)
+		x.hold = nil
+	}
+}
+
+// holder returns the hold that stops a frame, or nil.
+func (x *Toxic) holder(frame Frame) *hold {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.hold
+	if h == nil || h.frame != frame {
+		return nil
+	}
+	if h.pass > 0 {
+		h.pass--
+		return nil
+	}
+	return h
+}
+
+// copyFrames copies AMQP 0-9-1 from src until its end. A frame is its type, channel (2
+// bytes), length (4 bytes), payload and an end mark; the payload of a method (type 1)
+// begins with its class and number. The protocol's header, "AMQP" and four bytes, has
+// the length of a frame of no payload.
+func (x *Toxic) copyFrames(dst io.Writer, src io.Reader, fromClient bool) error {
+	in, out := bufio.NewReaderSize(src, 64<<10), bufio.NewWriterSize(dst, 64<<10)
+	for {
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+		head, err := in.Peek(7)
+		if err != nil {
+			if err == io.EOF && len(head) == 0 {
+				return nil
+			}
+			return err
+		}
+		size := int64(8)
+		if head[0] != 'A' {
+			size += int64(binary.BigEndian.Uint32(head[3:]))
+		}
+		if head[0] == 1 {
+			if head, err = in.Peek(11); err != nil {
+				return err
+			}
+			if h := x.holder(Frame{binary.BigEndian.Uint16(head[7:]), binary.BigEndian.Uint16(head[9:]), fromClient}); h != nil {
+				// What came before is not held.
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				h.once.Do(func() { close(h.reached) })
+				<-h.ended
+			}
+		}
+		if _, err := io.CopyN(out, in, size); err != nil {
+			return err
+		}
+	}
+}
