@@ -35,7 +35,7 @@ type queueStats struct {
 
 type queueReader struct {
 	AckRequired bool          `json:"ack_required"`
-	Prefetch    int           `json:"prefetch_count"`
+	Prefetch    uint16        `json:"prefetch_count"`
 	Channel     channelDetail `json:"channel_details"`
 }
 
@@ -65,8 +65,14 @@ func (m *management) queue(ctx context.Context, n node, queue string) (queueStat
 	if errors.Is(err, errNotFound) {
 		return queueStats{}, nil
 	}
+	if err == nil && (min(stats.Ready, stats.Unacknowledged) < 0 || max(stats.Ready, stats.Unacknowledged) > maxMessages) {
+		err = fmt.Errorf("management API: queue %q holds %d + %d messages, which cannot be", queue, stats.Ready, stats.Unacknowledged)
+	}
 	return stats, err
 }
+
+// maxMessages is more than any queue holds; counts up to it can be added.
+const maxMessages = 1 << 53
 
 // prefetch is the sum of what the consumers may hold, unless one of them has
 // no limit or one that isn't known.
@@ -77,7 +83,7 @@ func (m *management) prefetch(ctx context.Context, n node, q queueStats) (limit 
 			continue
 		}
 		if c.Prefetch > 0 {
-			limit += c.Prefetch
+			limit += int(c.Prefetch)
 			continue
 		}
 		// Celery limits the whole channel, except where quorum queues are used.
@@ -107,7 +113,7 @@ func (m *management) globalPrefetch(ctx context.Context, n node, channel string)
 	}
 	var all []struct {
 		Name   string `json:"name"`
-		Global int    `json:"global_prefetch_count"`
+		Global uint16 `json:"global_prefetch_count"`
 	}
 	m.channels, m.channelsAt = map[string]int{}, time.Now()
 	err := m.get(ctx, n, &all, url.Values{"columns": {"name,global_prefetch_count"}}, "vhosts", n.vhost, "channels")
@@ -115,7 +121,7 @@ func (m *management) globalPrefetch(ctx context.Context, n node, channel string)
 		return 0
 	}
 	for _, c := range all {
-		m.channels[c.Name] = c.Global
+		m.channels[c.Name] = int(c.Global)
 	}
 	return m.channels[channel]
 }

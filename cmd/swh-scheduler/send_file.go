@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -20,6 +21,9 @@ import (
 
 // fileBatch is how many lines are read and sent together.
 const fileBatch = 1000
+
+// longestLine bounds how long a line may be, in bytes.
+const longestLine = 1 << 20
 
 func newSendFromFile(a *app) *cobra.Command {
 	var (
@@ -154,22 +158,28 @@ func (f *fileSender) introduce(tt scheduler.TaskType, extra scheduler.TaskArgume
 
 // run sends all lines.
 func (f *fileSender) run(ctx context.Context, input io.Reader) error {
-	lines := bufio.NewReader(input)
+	lines := bufio.NewScanner(input)
+	lines.Buffer(nil, longestLine)
+	number := 0
 	bar := f.app.progressBeside("sending origins", 0)
 	defer bar.stop()
 	for ended := false; !ended && f.left != 0; {
 		var batch []celery.TaskMessage
 		for len(batch) < fileBatch && f.left != 0 && !ended {
-			line, err := lines.ReadString('\n')
-			if ended = errors.Is(err, io.EOF); err != nil && !ended {
-				return err
+			if ended = !lines.Scan(); ended {
+				break
 			}
-			if strings.TrimSpace(line) == "" {
+			number++
+			fields := strings.Fields(lines.Text())
+			if len(fields) == 0 {
 				continue
 			}
-			kwargs, err := f.form.kwargs(strings.Fields(line))
+			if !utf8.ValidString(lines.Text()) {
+				return fmt.Errorf("line %d is not UTF-8", number)
+			}
+			kwargs, err := f.form.kwargs(fields)
 			if err != nil {
-				return err
+				return fmt.Errorf("line %d: %w", number, err)
 			}
 			batch = append(batch, celery.TaskMessage{ID: uuid.NewString(), Name: f.taskName, Args: f.args, Kwargs: kwargs})
 			f.left--
@@ -177,6 +187,9 @@ func (f *fileSender) run(ctx context.Context, input io.Reader) error {
 		if err := f.sendBatch(ctx, batch, bar); err != nil {
 			return err
 		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", number+1, err)
 	}
 	return nil
 }

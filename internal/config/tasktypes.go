@@ -79,7 +79,7 @@ func (e entry) taskType() scheduler.TaskType {
 	e.section(fields, func(unknown entry) {
 		value{e.reader, unknown.keyNode, unknown.key}.problem("is not a field of a task type" + didYouMean(unknown.name, keysOf(fields)))
 	})
-	if t.BackendName == "" && e.node.Kind == yaml.MappingNode {
+	if t.BackendName == "" && (e.node.Kind == yaml.MappingNode || e.isNull()) {
 		e.problem("lacks backend_name, the name of its Celery task")
 	}
 	return t
