@@ -37,16 +37,17 @@ func newLimitedWorld(t *testing.T, tasks, limit int) *world {
 func TestClaimsInOrder(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
+		tasks        int
 		withPriority bool
 		queue        string
 		want         [][]int // by claim
 	}{
-		"with priority": {true, "save_code_now:swh.loader.git.tasks.Update", [][]int{{15, 11, 7, 3, 14}, {10, 6, 2, 12, 8}, {4, 0}}},
-		"without":       {false, "swh.loader.git.tasks.Update", [][]int{{13, 9, 5, 1}}},
+		"with priority": {16, true, "save_code_now:swh.loader.git.tasks.Update", [][]int{{15, 11, 7, 3, 14}, {10, 6, 2, 12, 8}, {4, 0}}},
+		"without":       {32, false, "swh.loader.git.tasks.Update", [][]int{{29, 25, 21, 17, 13}, {9, 5, 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newLimitedWorld(t, 16, 5)
+			w := newLimitedWorld(t, tc.tasks, 5)
 			for i, want := range tc.want {
 				if n := w.runOurs(t, runner.Options{WithPriority: tc.withPriority}); n != len(want) {
 					t.Fatalf("claim %d takes %d tasks, want %d", i, n, len(want))
