@@ -15,7 +15,7 @@ import (
 // visits of the same origin, each without those of the other.
 func TestLanesKeepOriginsTogether(t *testing.T) {
 	t.Parallel()
-	const origins, rounds = 300, 10
+	const origins, rounds = 301, 10
 	b := &batch{}
 	for day := range rounds {
 		for n := range origins {

@@ -86,3 +86,19 @@ func TestSweep(t *testing.T) {
 		}
 	})
 }
+
+// An event that can't be understood doesn't take the others of its message with it,
+// be they before or after it.
+func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
+	t.Parallel()
+	l := newTestListener(t, nil, &nothing{})
+	b := &batch{}
+	l.read(b, delivery([]byte(`[{"type": "task-started", "uuid": "a"}, 1, {"uuid": "b"}, {"type": "task-started", "uuid": "c"}]`)))
+	var started []string
+	for _, o := range b.outcomes {
+		started = append(started, o.BackendID)
+	}
+	if diff := cmp.Diff([]string{"a", "c"}, started); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

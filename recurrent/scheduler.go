@@ -153,13 +153,17 @@ func (s *Scheduler) keeperLoop() *daemon.Loop {
 	}
 }
 
+// policiesOf returns the policies of a visit type: its own, or the default ones.
+func (s *Scheduler) policiesOf(visitType string) []scheduler.WeightedPolicy {
+	if policies, ok := s.Policies[visitType]; ok {
+		return policies
+	}
+	return s.Policies["default"]
+}
+
 // loop makes the loop of one visit type.
 func (s *Scheduler) loop(visitType string) *daemon.Loop {
-	policies, ok := s.Policies[visitType]
-	if !ok {
-		policies = s.Policies["default"]
-	}
-	r := &round{Scheduler: s, visitType: visitType, policies: policies, log: s.Log.With("visit_type", visitType)}
+	r := &round{Scheduler: s, visitType: visitType, policies: s.policiesOf(visitType), log: s.Log.With("visit_type", visitType)}
 	return &daemon.Loop{
 		RunOnce: func(ctx context.Context) (daemon.Result, error) {
 			wait, err := r.runOnce(ctx)

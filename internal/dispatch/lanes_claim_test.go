@@ -1,0 +1,192 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/sql"
+)
+
+// remember has the first origins be known to take so many seconds.
+func (l *laned) remember(origins int, seconds float64) {
+	l.exec(`insert into scheduler_go.lane_memory
+		select hashtextextended('load-git https://forge.example/' || n, 0), $2, 0, false, 0, now() from generate_series(0, $1::int - 1) n`, origins, seconds)
+}
+
+// Claims for a queue, or for lanes with that queue, wait for the one that holds its
+// lock, whoever that is.
+func TestClaimsWaitForTheLockOfTheirQueue(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 2)...)
+	for name, tc := range map[string]struct {
+		locked string
+		queue  dispatch.Queue
+	}{
+		"plain":     {"other", dispatch.Queue{Name: "other", Limit: new(int64(5))}},
+		"slow lane": {lanedQueue, l.q},
+		"express":   {"express:" + lanedQueue, l.q},
+	} {
+		claimed := make(chan error, 1)
+		err := l.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			if err := tx.LockQueue(ctx, tc.locked); err != nil {
+				return err
+			}
+			go func() {
+				_, err := l.slots.Claim(t.Context(), tc.queue, func(context.Context, *sql.Tx, int) (int, error) { return 0, nil })
+				claimed <- err
+			}()
+			eventually(t, func() bool {
+				if len(claimed) > 0 {
+					t.Fatalf("%s: the claim did not wait", name)
+				}
+				return l.count(`pg_locks where locktype = 'advisory' and not granted
+					and database = (select oid from pg_database where datname = current_database())`) == 1
+			})
+			return nil
+		})
+		if err == nil {
+			err = <-claimed
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// While more waits in lines than can be worked off soon, nothing is claimed, though
+// a lane has slots.
+func TestLongLinesStopClaims(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 1)...)
+	fill := func(from, to int) {
+		l.exec(`insert into scheduler_go.lane_work (task_id, root_id, line, lane, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind)
+			select id, id, 'load-git', 1, now(), now(), 'x', '[]', '{}', false, $1, 0, '', false, 0
+			from (select gen_random_uuid() as id from generate_series($2::int, $3) offset 0) x`, lanedQueue, from, to)
+	}
+	fill(1, 100_001) // one of them is sent at once
+	if n := l.claim(1); n != 0 {
+		t.Errorf("%d claimed, behind lines of 100,000", n)
+	}
+	l.exec("delete from scheduler_go.lane_work where task_id in (select task_id from scheduler_go.lane_work where not sent limit 1)")
+	if n := l.claim(1); n != 1 {
+		t.Errorf("%d claimed, want 1: an express lane is free", n)
+	}
+}
+
+// A claim that found too few free slots to be worth it says nothing of how much work
+// there is: the express lane keeps its slots for what may come.
+func TestClaimThatWasNotWorthItLendsNothing(t *testing.T) {
+	t.Parallel()
+	lanes := two(10, 2)
+	lanes[1].MaxSlots = 5
+	l := newLaned(t, lanes...)
+	l.remember(3, 500)
+	if n := l.claim(12); n != 12 {
+		t.Fatalf("%d claimed, want 12", n)
+	}
+	want := [][]int{{3, 4, 5, 6, 7, 8, 9, 10, 11}, {0, 1}} // 2 waits for the slow lane
+	for _, claim := range []int{-1, 0, -1} {               // -1: none
+		if claim == 0 {
+			l.claim(0) // one slot is free, a tenth
+		} else {
+			l.keep()
+		}
+		if diff := cmp.Diff(want, [][]int{numbers(l.outboxOf("express:" + lanedQueue)), numbers(l.outboxOf(lanedQueue))}); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Work that takes the slot of a later lane, as its own has none, is no wrong
+// prediction when it is done quickly; work in its own lane is.
+func TestOverflowIsNoWrongPrediction(t *testing.T) {
+	t.Parallel()
+	lanes := two(1, 1)
+	middle := scheduler.Lane{Name: "middle", Queue: "middle", SoftTimeLimit: 5 * time.Minute, TimeLimit: 6 * time.Minute, Slots: 1, MinSlots: 1}
+	l := newLaned(t, lanes[0], middle, lanes[1])
+	l.remember(2, 100) // too much for the express lane
+	l.claim(2)
+	own, overflow := l.outboxOf("middle"), l.outboxOf(lanedQueue)
+	if diff := cmp.Diff([][]int{{1}, {0}}, [][]int{numbers(own), numbers(overflow)}); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	l.apply(l.start(own[0].id), l.done(own[0].id, 30*time.Second), l.start(overflow[0].id), l.done(overflow[0].id, 30*time.Second))
+	history, err := l.store.LaneHistory(t.Context(), "load-git", l.now.Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, s := history["middle"], history["slow"]; m == nil || s == nil || m.QuickSentSlow != 1 || s.QuickSentSlow != 0 || s.Ended != 1 {
+		t.Errorf("middle %+v, slow %+v", m, s)
+	}
+}
+
+// The time at which work was ended is no time that it takes: once it is done in a
+// longer lane, only that counts.
+func TestTimeOutIsNotRememberedAsATime(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(1, 1)...)
+	l.claim(1)
+	first := l.outboxOf("express:" + lanedQueue)[0]
+	l.apply(l.start(first.id), l.over(first.id, time.Minute))
+	l.sent()
+	l.keep()
+	second := l.outboxOf(lanedQueue)[0]
+	l.apply(l.start(second.id), l.done(second.id, 100*time.Second))
+	if n := l.count("scheduler_go.lane_memory where seconds = 100 and before = 0 and not at_least"); n != 1 {
+		t.Error("what is remembered is not the 100 seconds alone")
+	}
+	l.sent()
+	l.next = 0
+	l.claim(1)
+	third := l.outboxOf(lanedQueue)
+	if len(third) != 1 {
+		t.Fatalf("the next visit did not go to the slow lane: %+v", third)
+	}
+	l.apply(l.start(third[0].id), l.done(third[0].id, 130*time.Second))
+	if n := l.count("scheduler_go.lane_memory where seconds = 130 and before = 100 and not at_least"); n != 1 {
+		t.Error("the two last times are not remembered")
+	}
+}
+
+// Work that may still be in its queue is not given up, however long it waits there.
+func TestLaneWorkInItsQueueIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(4, 2)...)
+	l.claim(6) // on the way to the queues
+	l.exec("delete from scheduler_go.outbox where task_id = (select min(task_id::text)::uuid from scheduler_go.outbox where queue = $1)", lanedQueue)
+	if err := l.keeper(l.q).RunOnce(t.Context(), l.now.Add(11*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.count("scheduler_go.lane_work"); n != 5 {
+		t.Errorf("%d are underway, want 5: one is in no queue", n)
+	}
+}
+
+// The work of a run that was given up goes on in no other lane.
+func TestWorkOfARunGivenUpGoesOnNowhere(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 2)...)
+	l.exec(`insert into task (type, arguments, next_run, status, policy, retries_left) values
+		('load-git', '{"args": [], "kwargs": {"url": "https://forge.example/1"}}', now(), 'next_run_not_scheduled', 'oneshot', 2)`)
+	if _, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		return tx.ClaimTasks(ctx, sql.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now()})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	id := l.outboxOf("express:" + lanedQueue)[0].id
+	l.sent()
+	l.exec("update task_run set status = 'lost', ended = now() where backend_id = $1", id.String())
+	l.apply(l.start(id), l.over(id, time.Minute))
+	l.keep()
+	if n, sent := l.count("scheduler_go.lane_work"), l.outbox(t); n != 0 || sent != 0 {
+		t.Errorf("%d underway, %d sent again", n, sent)
+	}
+	if n := l.count("task_run where status = 'lost' and backend_id = $1", id.String()); n != 1 {
+		t.Error("the run is not as it was")
+	}
+}

@@ -1,0 +1,232 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/runner"
+	"swh-scheduler/sql"
+)
+
+// openWorld is a database without tasks. Its broker is there once slots are asked for.
+func openWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dsn: testenv.Database(t)}
+	var err error
+	if w.store, err = sql.Open(t.Context(), w.dsn, sql.Options{Command: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	return w
+}
+
+func (w *world) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	if _, err := w.store.Pool().Exec(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func (w *world) slots(t *testing.T) *dispatch.Slots {
+	t.Helper()
+	w.broker = testenv.RabbitMQ(t)
+	broker, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(broker, w.broker.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	return dispatch.NewSlots(w.store, inspector, func() {})
+}
+
+func (w *world) runner(t *testing.T, slots runner.Slots, withPriority bool) *runner.Runner {
+	return runner.New(runner.Options{
+		Store: w.store, Slots: slots, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		WithPriority: withPriority,
+	})
+}
+
+// oneFails is slots of which one queue's can't be counted.
+type oneFails struct {
+	runner.Slots
+	queue string
+}
+
+func (s oneFails) Claim(ctx context.Context, q dispatch.Queue, claim func(context.Context, *sql.Tx, int) (int, error)) (int, error) {
+	if q.Name == s.queue {
+		return 0, errors.New("not now")
+	}
+	return s.Slots.Claim(ctx, q, claim)
+}
+
+// A type whose claim fails holds up no other, and the pass tells of it.
+func TestTypeThatFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a'), ('b', '', 'swh.b'), ('c', '', 'swh.c')")
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+		select type, '{}', now(), '1 day', 'next_run_not_scheduled' from task_type where type in ('a', 'b', 'c')`)
+	n, err := w.runner(t, oneFails{w.slots(t), "swh.a"}, false).RunOnce(t.Context())
+	if n != 2 || err == nil {
+		t.Errorf("%d tasks claimed, %v, want 2 and an error", n, err)
+	}
+	if diff := cmp.Diff(map[string]int{"b": 1, "c": 1}, w.claimed(t, "type")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Save code now doesn't wait until a fifth of its queue is free; all else does.
+func TestPriorityDoesNotWaitForAFifth(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('a', '', 'swh.a', 10)")
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
+		select 'a', '{}', now(), '1 day', 'next_run_not_scheduled', p from unnest(array['high', null]::task_priority[]) p, generate_series(1, 5)`)
+	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		var rows []sql.OutboxRow
+		for _, queue := range []string{"swh.a", "save_code_now:swh.a"} {
+			for range 8 { // two of ten slots are left
+				rows = append(rows, sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
+			}
+		}
+		return tx.EnqueueMessages(ctx, rows)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slots := w.slots(t)
+	for _, tc := range []struct {
+		withPriority bool
+		want         int
+	}{{false, 0}, {true, 2}} {
+		if n, err := w.runner(t, slots, tc.withPriority).RunOnce(t.Context()); n != tc.want || err != nil {
+			t.Errorf("with priority %v: %d claimed, %v, want %d", tc.withPriority, n, err, tc.want)
+		}
+	}
+}
+
+// What was started lately, or waits for its turn in a lane, is not silent, however
+// long ago it was scheduled; and a run of which something was heard since the list
+// was made is not lost.
+func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
+	w.exec(t, `insert into task (id, type, arguments, next_run, current_interval, status)
+		select n, 'a', '{}', now(), '1 day', 'next_run_scheduled' from generate_series(1, 4) n`)
+	w.exec(t, `insert into task_run (task, backend_id, scheduled, started, status)
+		select n, '00000000-0000-0000-0000-00000000000' || n, now() - interval '3 hours', case n when 1 then now() - interval '10 minutes' end,
+		       (case n when 1 then 'started' else 'scheduled' end)::task_run_status from generate_series(1, 4) n`)
+	w.exec(t, `insert into scheduler_go.lane_work (task_id, root_id, line, lane, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind)
+		select id, id, 'a', 0, now(), now(), 'swh.a', '[]', '{}', false, 'swh.a', 0, '', false, 0
+		from (select '00000000-0000-0000-0000-000000000002'::uuid as id) x`)
+	now := time.Now()
+	silent, err := w.store.SilentRuns(t.Context(), map[string]time.Time{"a": now.Add(-time.Hour)})
+	if err != nil || len(silent) != 2 {
+		t.Fatalf("silent: %+v, %v, want the runs of tasks 3 and 4", silent, err)
+	}
+	w.exec(t, "update task_run set status = 'started', started = now() where task = 3")
+	if n, err := w.store.LoseRuns(t.Context(), silent, now); n != 1 || err != nil {
+		t.Errorf("%d runs lost, %v, want that of task 4", n, err)
+	}
+	var lost int
+	if err := w.store.Pool().QueryRow(t.Context(), "select task from task_run where status = 'lost'").Scan(&lost); err != nil || lost != 4 {
+		t.Errorf("task %d's is lost, %v", lost, err)
+	}
+}
+
+// A lister that has changed since it was read is not done: it may have listed anew.
+func TestListerThatChangedIsNotDone(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, `insert into listers (name, instance_name, current_state, updated, last_listing_finished_at, first_visits_queue_prefix)
+		values ('gitea', 'forge', '{}', now() - interval '1 hour', now() - interval '1 day', 'first')`)
+	read := func() (done bool, after func() (bool, error)) {
+		listers, err := w.store.ListersWithFirstVisits(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(listers) == 0 {
+			return true, nil
+		}
+		return false, func() (bool, error) { return w.store.FinishFirstVisits(t.Context(), listers[0], time.Now()) }
+	}
+	_, finish := read()
+	w.exec(t, "update listers set updated = now(), last_listing_finished_at = now()")
+	if done, err := finish(); done || err != nil {
+		t.Errorf("done %v, %v, though the lister has changed", done, err)
+	}
+	_, finish = read()
+	if done, err := finish(); !done || err != nil {
+		t.Errorf("done %v, %v, though all is scheduled", done, err)
+	}
+	if done, _ := read(); !done {
+		t.Error("it is listed again")
+	}
+}
+
+// Tasks with priority are not divided between groups: they neither make a group one
+// that has work waiting, nor are they claimed for one.
+func TestGroupsHaveNoTasksWithPriority(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
+		select 'a', jsonb_build_object('kwargs', jsonb_build_object('owner', owner)), now() - interval '1 minute', '1 day', 'next_run_not_scheduled', priority::task_priority
+		from (values ('x', 'high'), ('x', null), ('y', 'low')) v (owner, priority)`)
+	for by, want := range map[scheduler.ShareKey]map[string]int{
+		"kwargs.owner":            {"x": 1, "y": 0},
+		scheduler.ShareByTaskType: {"a": 1},
+	} {
+		undo := errors.New("undone")
+		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			c := sql.TaskClaim{Type: scheduler.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: time.Now()}
+			if by != scheduler.ShareByTaskType {
+				waiting, err := tx.ReadyTaskGroups(ctx, c, by)
+				if diff := cmp.Diff([]string{"x"}, waiting); diff != "" || err != nil {
+					t.Errorf("waiting (-want +got):\n%s%v", diff, err)
+				}
+			}
+			for group, n := range want {
+				got, err := tx.ClaimGroupedTasks(ctx, c, by, []sql.TaskGroup{{Name: group, Count: 10, Cost: 1}})
+				if err != nil || got[0] != n {
+					t.Errorf("by %s: %v of %q claimed, %v, want %d", by, got, group, err, n)
+				}
+			}
+			return undo
+		})
+		if !errors.Is(err, undo) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A pass tells of all tasks that it claimed, also where groups divide the queue.
+func TestSharedClaimsAreCounted(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+		select 'a', jsonb_build_object('kwargs', jsonb_build_object('owner', n % 2)), now(), '1 day', 'next_run_not_scheduled' from generate_series(1, 7) n`)
+	for by, want := range map[scheduler.ShareKey]int{"kwargs.owner": 7, scheduler.ShareByTaskType: 5} {
+		r := runner.New(runner.Options{
+			Store: w.store, Slots: dispatch.NewSlots(w.store, nil, func() {}), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+			Shares: map[string]scheduler.Shares{"a": {By: by, Default: 1, HalfLife: time.Hour}},
+		})
+		w.exec(t, "update task set status = 'next_run_not_scheduled', next_run = case when id in (select id from task order by id limit $1) then now() else now() + interval '1 day' end", want)
+		if n, err := r.RunOnce(t.Context()); n != want || err != nil {
+			t.Errorf("by %s: %d claimed, %v, want %d", by, n, err, want)
+		}
+	}
+}
