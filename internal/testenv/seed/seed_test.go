@@ -17,17 +17,17 @@ func TestSeedOfProcess(t *testing.T) {
 	if ofProcess("7", "true") != 7 || ofProcess("7", "") != 7 || ofProcess("", "true") != 1 {
 		t.Fatal("the seed given or CI's is not used")
 	}
-	if ofProcess("", "") == ofProcess("", "") {
+	if one, other := ofProcess("", ""), ofProcess("", ""); one == other {
 		t.Fatal("two processes draw the same") // once in four billion runs by chance
 	}
 }
 
 func TestRandDrawsTheSameForTheSameTest(t *testing.T) {
 	t.Parallel()
-	if Rand(t).Uint64() != Rand(t).Uint64() {
+	first := Rand(t).Uint64()
+	if again := Rand(t).Uint64(); again != first {
 		t.Fatal("the same test draws differently")
 	}
-	first := Rand(t).Uint64()
 	t.Run("another", func(t *testing.T) {
 		if Rand(t).Uint64() == first {
 			t.Fatal("another test draws the same")
@@ -49,7 +49,7 @@ func TestCheckUsesTheSeed(t *testing.T) {
 		})
 		return n
 	}
-	if first() != first() {
+	if one, other := first(), first(); one != other {
 		t.Fatal("rapid drew anew")
 	}
 }
