@@ -219,11 +219,13 @@ func TestSharedClaimsAreCounted(t *testing.T) {
 	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
 	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
 		select 'a', jsonb_build_object('kwargs', jsonb_build_object('owner', n % 2)), now(), '1 day', 'next_run_not_scheduled' from generate_series(1, 7) n`)
+	slots := w.slots(t)
 	for by, want := range map[scheduler.ShareKey]int{"kwargs.owner": 7, scheduler.ShareByTaskType: 5} {
 		r := runner.New(runner.Options{
-			Store: w.store, Slots: dispatch.NewSlots(w.store, nil, func() {}), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+			Store: w.store, Slots: slots, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
 			Shares: map[string]scheduler.Shares{"a": {By: by, Default: 1, HalfLife: time.Hour}},
 		})
+		w.exec(t, "delete from scheduler_go.outbox")
 		w.exec(t, "update task set status = 'next_run_not_scheduled', next_run = case when id in (select id from task order by id limit $1) then now() else now() + interval '1 day' end", want)
 		if n, err := r.RunOnce(t.Context()); n != want || err != nil {
 			t.Errorf("by %s: %d claimed, %v, want %d", by, n, err, want)

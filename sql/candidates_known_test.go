@@ -45,7 +45,7 @@ func TestGrabOfASample(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Database(t))
 	for _, statement := range []string{
-		`insert into listers (id, name, instance_name, current_state) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}')`,
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())`,
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		 select '00000000-0000-0000-0000-000000000001', 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, 5000) n`,
 	} {
