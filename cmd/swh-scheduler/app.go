@@ -32,6 +32,8 @@ type app struct {
 	log     *slog.Logger   // to logLines
 	metrics *prometheus.Registry
 	tracer  *tracing.Tracer // of a daemon; nil where traces are off
+
+	starting bool // a daemon, whose database has answered
 }
 
 func newApp(stdout, stderr io.Writer) *app {

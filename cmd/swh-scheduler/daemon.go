@@ -58,6 +58,7 @@ func (a *app) runDaemon(cmd *cobra.Command, build func(ctx context.Context, stor
 		}
 		return err
 	}
+	a.starting = true
 	components, err := build(ctx, store)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -147,17 +148,40 @@ func (a *app) followLevelSignals(ctx context.Context) {
 // waitForDatabase returns when the database answers, with an error if it is not
 // one that this program can work with or if ctx ends first.
 func (a *app) waitForDatabase(ctx context.Context, store *sql.Store) error {
-	service := daemon.NewService(a.log, serverName(store))
 	met := daemon.HealthOf(ctx).Expect(serverName(store))
+	err := a.askDatabase(ctx, store, func(ctx context.Context) (final bool, err error) {
+		err = store.CheckVersion(ctx)
+		return errors.Is(err, sql.ErrNotMigrated) || errors.Is(err, sql.ErrUnsupported), err
+	})
+	if err == nil {
+		met()
+	}
+	return err
+}
+
+// patiently asks something of the database. A daemon that is starting asks again until
+// it answers, as it may go away at any time.
+func (a *app) patiently(ctx context.Context, store *sql.Store, ask func(ctx context.Context) error) error {
+	if !a.starting {
+		return ask(ctx)
+	}
+	return a.askDatabase(ctx, store, func(ctx context.Context) (final bool, err error) {
+		err = ask(ctx)
+		return !sql.IsAway(err), err
+	})
+}
+
+// askDatabase asks until the database answers, the answer is a final error, or ctx ends.
+func (a *app) askDatabase(ctx context.Context, store *sql.Store, ask func(ctx context.Context) (final bool, err error)) error {
+	service := daemon.NewService(a.log, serverName(store))
 	var backoff daemon.Backoff
 	for {
-		err := store.CheckVersion(ctx)
+		final, err := ask(ctx)
 		switch {
 		case err == nil:
 			service.OK()
-			met()
 			return nil
-		case errors.Is(err, sql.ErrNotMigrated), errors.Is(err, sql.ErrUnsupported):
+		case final:
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -157,7 +157,11 @@ func shortDuration(seconds float64) string {
 // laning returns what keeps lanes; also where there are none, as a daemon that still
 // has others in its configuration may leave work behind.
 func (a *app) laning(ctx context.Context, store *sql.Store, d *dispatcher) ([]daemon.Component, error) {
-	types, err := store.TaskTypes(ctx)
+	var types []scheduler.TaskType
+	err := a.patiently(ctx, store, func(ctx context.Context) (err error) {
+		types, err = store.TaskTypes(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

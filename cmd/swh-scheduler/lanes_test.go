@@ -37,7 +37,7 @@ type laneRoom struct {
 }
 
 const (
-	laneGit = "swh.test.lanes.Git" // has a second in the express lane and ten in the slow one
+	laneGit = "swh.test.lanes.Git" // has a second in the express lane and thirty in the slow one
 	laneHg  = "swh.test.lanes.Hg"  // has minutes
 )
 
@@ -59,7 +59,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 lanes:
   load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 s, slots: 60}
-  - {name: slow, time_limit: 10 s, slots: 30}
+  - {name: slow, time_limit: 30 s, slots: 30}
   load-hg:
   - {name: express, queue: "express:{backend_name}", time_limit: 5 min, slots: 1}
   - {name: slow, time_limit: 15 min, slots: 1}
@@ -292,7 +292,7 @@ func (r *laneRoom) checkTries() {
 		for _, try := range tries {
 			soft, hard := 1.0, 2.0
 			if try.Queue == laneGit {
-				soft, hard = 10, 11
+				soft, hard = 30, 33
 			}
 			if try.Soft != soft || try.Hard != hard {
 				r.t.Errorf("%s: limits %v and %v in %s", url, try.Soft, try.Hard, try.Queue)

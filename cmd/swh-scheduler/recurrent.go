@@ -31,7 +31,10 @@ visits that are due to Celery.`,
 			for i, visitType := range visitTypes {
 				taskTypes[i] = scheduler.LoaderTaskType(visitType)
 			}
-			if err := checkTaskTypes(ctx, cmd, store, "Unknown task type: %s", taskTypes); err != nil {
+			err := a.patiently(ctx, store, func(ctx context.Context) error {
+				return checkTaskTypes(ctx, cmd, store, "Unknown task type: %s", taskTypes)
+			})
+			if err != nil {
 				return nil, err
 			}
 			d, err := a.newDispatcher(cmd, store)

@@ -43,7 +43,10 @@ served.`,
 
 	cmd.RunE = a.configured(func(cmd *cobra.Command, _ []string) error {
 		return a.send(cmd, period, func(ctx context.Context, store *sql.Store, d *dispatcher) (sender, error) {
-			if err := checkTaskTypes(ctx, cmd, store, "Unknown %s", types); err != nil {
+			err := a.patiently(ctx, store, func(ctx context.Context) error {
+				return checkTaskTypes(ctx, cmd, store, "Unknown %s", types)
+			})
+			if err != nil {
 				return sender{}, err
 			}
 			o := runner.Options{

@@ -178,10 +178,14 @@ func (a *app) sharing(ctx context.Context, store *sql.Store, d *dispatcher) ([]d
 	if len(a.config.Shares) == 0 {
 		return nil, nil
 	}
-	if err := store.CheckShares(ctx, a.config.Shares); err != nil {
-		return nil, err
-	}
-	queues, err := a.sharedQueues(ctx, store)
+	var queues []dispatch.SharedQueue
+	err := a.patiently(ctx, store, func(ctx context.Context) (err error) {
+		if err := store.CheckShares(ctx, a.config.Shares); err != nil {
+			return err
+		}
+		queues, err = a.sharedQueues(ctx, store)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
