@@ -12,7 +12,6 @@ os.environ["SWH_CONFIG_FILENAME"] = os.devnull
 os.environ.pop("SWH_WORKER_INSTANCE", None)
 
 from celery.exceptions import SoftTimeLimitExceeded  # noqa: E402
-from celery.signals import worker_process_init  # noqa: E402
 from confluent_kafka import Producer  # noqa: E402
 import msgpack  # noqa: E402
 
@@ -37,13 +36,6 @@ def note_try(task, url):
         f.write(json.dumps(line) + "\n")
 
 
-@worker_process_init.connect
-def connect(**_):
-    """Begins to connect before there is work: after a soft limit there is little time."""
-    global producer
-    producer = Producer({"bootstrap.servers": os.environ["TEST_KAFKA"]})
-
-
 def write_visit(url, status):
     record = {
         "origin": url,
@@ -54,6 +46,7 @@ def write_visit(url, status):
         "type": "git",
         "metadata": None,
     }
+    producer = Producer({"bootstrap.servers": os.environ["TEST_KAFKA"]})
     producer.produce(os.environ["TEST_TOPIC"], msgpack.packb(record, datetime=True))
     producer.flush(30)
 
