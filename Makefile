@@ -13,7 +13,7 @@ STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 INTO_BIN := mkdir -p bin && flock bin go build
 
 # Not by `go run`, which goes on after Ctrl-C while it builds.
-SERVICES := sh -c '$(INTO_BIN) -o bin/testservices ./internal/testenv/testservices && exec bin/testservices "$$@"' --
+SERVICES := sh -c '$(INTO_BIN) -C test -o ../bin/testservices ./testservices && exec bin/testservices "$$@"' --
 
 # Arguments of `go test`: make test TESTFLAGS='-race' PACKAGES=./celery/...
 TESTFLAGS ?=
@@ -51,6 +51,9 @@ build: ## Build bin/swh-scheduler, static
 
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) $(GOTEST) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+ifeq ($(PACKAGES),./...)
+	@$(ALL) go test -C test $(TESTFLAGS) ./... # needs no services
+endif
 
 fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
 	@$(ALL) env FUZZTIME=$(FUZZTIME) .ci/fuzz $(FUZZ)
@@ -73,7 +76,7 @@ bench-readme: ## The same, and put the table into the README
 	@$(ALL) internal/bench/run README.md
 
 demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHORT=1 is a small one
-	@$(ALL) sh -c '$(INTO_BIN) -o bin/demo ./deploy/demo && exec bin/demo'
+	@$(ALL) sh -c '$(INTO_BIN) -C test -o ../bin/demo ./demo && exec bin/demo'
 
 demo-stop: ## Stop what `make demo KEEP=1` left running
 	@bin/demo -stop
@@ -88,8 +91,7 @@ vulncheck: ## Look for known vulnerabilities in what the program calls (GOVULNDB
 	@$(GO) .ci/vulncheck
 
 lint: ## Look for mistakes: go vet and staticcheck
-	@$(GO) go vet ./...
-	@$(GO) $(STATICCHECK) ./...
+	@$(GO) sh -c 'for module in . test; do (cd $$module && go vet ./... && $(STATICCHECK) ./...) || exit; done'
 
 fmt: ## Format the Go code
 	@$(GO) gofmt -w $$(git ls-files '*.go')

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +22,6 @@ type Broker struct {
 	nodes []node
 }
 
-// node is one parsed broker URL.
 type node struct {
 	secure             bool
 	host               string
@@ -36,20 +37,12 @@ type node struct {
 	insecureSkipVerify bool
 }
 
-const (
-	defaultPort           = 5672
-	defaultSecurePort     = 5671
-	defaultHeartbeat      = 10 * time.Second
-	defaultConnectTimeout = 10 * time.Second
-)
-
 // ParseBroker reads broker URLs as Celery does: amqp:// (or pyamqp://, or no
-// scheme at all) and amqps://, several joined by ";". User and password
-// default to guest, the host to localhost, the port to 5672 or 5671. The
-// virtual host is the path without its first slash, "/" if that leaves
-// nothing; so "amqp://h", "amqp://h/", "amqp://h//" and "amqp://h/%2f" all
-// mean "/". A later URL that has no port or virtual host takes those of the
-// one before it, as in kombu.
+// scheme) and amqps://, several joined by ";". User and password default to
+// guest, the host to localhost, the port to 5672 or 5671. The virtual host is the
+// path without its first slash, "/" if that leaves nothing: "amqp://h",
+// "amqp://h/", "amqp://h//" and "amqp://h/%2f" all mean "/". A URL without port or
+// virtual host takes those of the one before it, as in kombu.
 //
 // Query parameters, named as in RabbitMQ's URI specification or kombu's:
 // heartbeat (seconds), connection_timeout (milliseconds), connect_timeout
@@ -67,9 +60,9 @@ func ParseBroker(urls string) (Broker, error) {
 		if u == "" {
 			continue // "amqp://a;" has one address
 		}
-		var before *node
+		var before node
 		if len(b.nodes) > 0 {
-			before = &b.nodes[len(b.nodes)-1]
+			before = b.nodes[len(b.nodes)-1]
 		}
 		n, err := parseNode(u, before)
 		if err != nil {
@@ -83,8 +76,8 @@ func ParseBroker(urls string) (Broker, error) {
 	return b, nil
 }
 
-func parseNode(raw string, before *node) (node, error) {
-	n := node{heartbeat: defaultHeartbeat}
+func parseNode(raw string, before node) (node, error) {
+	n := node{heartbeat: 10 * time.Second}
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
 		scheme, rest = "amqp", raw
@@ -106,12 +99,7 @@ func parseNode(raw string, before *node) (node, error) {
 		n.user, n.password = unquote(user), unquote(password)
 		authority = authority[at+1:]
 	}
-	if n.user == "" {
-		n.user = "guest"
-	}
-	if n.password == "" {
-		n.password = "guest"
-	}
+	n.user, n.password = cmp.Or(n.user, "guest"), cmp.Or(n.password, "guest")
 
 	host, port := authority, ""
 	if strings.HasPrefix(authority, "[") {
@@ -123,35 +111,23 @@ func parseNode(raw string, before *node) (node, error) {
 	} else if h, p, ok := strings.Cut(authority, ":"); ok {
 		host, port = h, p
 	}
-	n.host = unquote(host)
-	if n.host == "" {
-		n.host = "localhost"
+	n.host = cmp.Or(unquote(host), "localhost")
+	n.port = cmp.Or(before.port, 5672)
+	if n.secure {
+		n.port = cmp.Or(before.port, 5671)
 	}
-	switch {
-	case port != "":
+	if port != "" {
 		p, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || p == 0 {
 			return node{}, errors.New("the port must be a number from 1 to 65535 (percent-encode ':', '/' and '@' in passwords)")
 		}
 		n.port = int(p)
-	case before != nil:
-		n.port = before.port
-	case n.secure:
-		n.port = defaultSecurePort
-	default:
-		n.port = defaultPort
 	}
-	n.vhost = unquote(path)
-	if n.vhost == "" {
-		n.vhost = "/"
-		if before != nil {
-			n.vhost = before.vhost
-		}
-	}
+	n.vhost = cmp.Or(unquote(path), before.vhost, "/")
 	if err := n.parseQuery(query); err != nil {
 		return node{}, err
 	}
-	n.connectTimeout = cmp.Or(n.connectTimeout, defaultConnectTimeout)
+	n.connectTimeout = cmp.Or(n.connectTimeout, 10*time.Second)
 	return n, nil
 }
 
@@ -170,11 +146,9 @@ func (n *node) parseQuery(query string) error {
 		case "connect_timeout":
 			n.connectTimeout, err = parseDuration(value, time.Second)
 		case "auth_mechanism", "login_method":
-			switch strings.ToUpper(value) {
-			case "EXTERNAL":
-				n.external = true
-			case "PLAIN", "AMQPLAIN":
-			default:
+			mechanism := strings.ToUpper(value)
+			n.external = n.external || mechanism == "EXTERNAL"
+			if !slices.Contains([]string{"EXTERNAL", "PLAIN", "AMQPLAIN"}, mechanism) {
 				return fmt.Errorf("%s must be PLAIN or EXTERNAL", key)
 			}
 		case "cacertfile", "ssl_ca_certs", "ssl_cafile":
@@ -218,31 +192,23 @@ func parseDuration(value string, unit time.Duration) (time.Duration, error) {
 	return time.Duration(f * float64(unit)), nil
 }
 
-// unquote decodes percent-encoding as Python's urllib does: what isn't a
-// valid sequence stays as it is.
+var quoted = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+
+// unquote decodes percent-encoding as Python's urllib does: what isn't a valid
+// sequence stays as it is, what isn't UTF-8 becomes U+FFFD.
 func unquote(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
-	}
-	var out strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if v, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
-				out.WriteByte(byte(v))
-				i += 2
-				continue
-			}
-		}
-		out.WriteByte(s[i])
-	}
-	return out.String()
+	s = quoted.ReplaceAllStringFunc(s, func(code string) string {
+		v, _ := strconv.ParseUint(code[1:], 16, 8)
+		return string([]byte{byte(v)})
+	})
+	return string([]rune(s))
 }
 
 // String shows every address with its password replaced by "***".
 func (b Broker) String() string {
-	names := make([]string, len(b.nodes))
-	for i, n := range b.nodes {
-		names[i] = n.String()
+	var names []string
+	for _, n := range b.nodes {
+		names = append(names, n.String())
 	}
 	return strings.Join(names, ";")
 }
@@ -262,21 +228,12 @@ func (n node) address() string {
 	return net.JoinHostPort(n.host, strconv.Itoa(n.port))
 }
 
-// tlsConfig is what the node's certificates are checked with. The base, if
-// any, is the caller's; what the URL says comes on top of it.
-func (n node) tlsConfig(base *tls.Config) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if base != nil {
-		c = base.Clone()
-	}
-	if c.ServerName == "" {
-		c.ServerName = n.host
-	}
-	if n.serverName != "" {
-		c.ServerName = n.serverName
-	}
-	if n.insecureSkipVerify {
-		c.InsecureSkipVerify = true
+// tlsConfig returns how the node's certificates are checked.
+func (n node) tlsConfig() (*tls.Config, error) {
+	c := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         cmp.Or(n.serverName, n.host),
+		InsecureSkipVerify: n.insecureSkipVerify, // asked for by name
 	}
 	if n.caFile != "" {
 		pem, err := os.ReadFile(n.caFile)
@@ -299,9 +256,9 @@ func (n node) tlsConfig(base *tls.Config) (*tls.Config, error) {
 }
 
 // node returns an address by number, the zero node if there is none.
-func (b Broker) node(i int) node {
-	if i >= len(b.nodes) {
-		return node{}
+func (b Broker) node(i int) (n node) {
+	if i < len(b.nodes) {
+		n = b.nodes[i]
 	}
-	return b.nodes[i]
+	return n
 }

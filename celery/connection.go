@@ -1,39 +1,23 @@
 package celery
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/service"
 )
 
 // ConnectionOptions are what publishers, consumers, inspectors and remote
 // control have in common.
 type ConnectionOptions struct {
-	// Name is shown in RabbitMQ's list of connections.
-	Name string
-
-	// TLS is where the settings for amqps:// addresses start from. What an
-	// address says in its query is put on top. The server's name defaults to
-	// the address's host.
-	TLS *tls.Config
-
-	// MinBackoff and MaxBackoff bound the pause before connecting again:
-	// between half and all of a time that doubles from one to the other.
-	// Defaults: 100 ms and 30 s.
-	MinBackoff, MaxBackoff time.Duration
-}
-
-func (o ConnectionOptions) withDefaults() ConnectionOptions {
-	o.MinBackoff = cmp.Or(o.MinBackoff, 100*time.Millisecond)
-	o.MaxBackoff = max(cmp.Or(o.MaxBackoff, 30*time.Second), o.MinBackoff)
-	return o
+	Name       string        // shown in RabbitMQ's list of connections
+	MaxBackoff time.Duration // longest pause before connecting again; default: 30 s
 }
 
 // connection is an open AMQP connection and the socket under it.
@@ -43,15 +27,20 @@ type connection struct {
 	node   node
 }
 
-// kill closes the socket without ceremony, which frees whoever is stuck in it.
+// kill closes the socket at once, which frees whoever is stuck in it.
 func (c *connection) kill() { _ = c.socket.Close() }
 
-// closeTimeout bounds saying goodbye to the broker.
+// killAfter closes the socket when ctx ends, unless stop is called before. The
+// library's calls take no context; this is what ends them.
+func (c *connection) killAfter(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, c.kill)
+}
+
+// closeTimeout bounds an orderly close.
 const closeTimeout = 2 * time.Second
 
 func (c *connection) close() {
-	err := c.CloseDeadline(time.Now().Add(closeTimeout))
-	if err != nil {
+	if err := c.CloseDeadline(time.Now().Add(closeTimeout)); err != nil {
 		c.kill()
 	}
 }
@@ -63,7 +52,11 @@ type dialer struct {
 	options ConnectionOptions
 	maxBody uint64
 	current int
-	tries   int // since all was well; whoever dials sets it to 0 then
+	backoff service.Backoff // the caller resets it on success
+}
+
+func newDialer(b Broker, o ConnectionOptions) dialer {
+	return dialer{broker: b, options: o, backoff: service.Backoff{Min: 50 * time.Millisecond, Max: o.MaxBackoff}}
 }
 
 // dial tries each address once.
@@ -71,7 +64,6 @@ func (d *dialer) dial(ctx context.Context) (*connection, error) {
 	if len(d.broker.nodes) == 0 {
 		return nil, errors.New("no broker address: make one with ParseBroker")
 	}
-	d.tries++
 	var errs []error
 	for range d.broker.nodes {
 		n := d.broker.nodes[d.current]
@@ -88,16 +80,6 @@ func (d *dialer) dial(ctx context.Context) (*connection, error) {
 	return nil, errors.Join(errs...)
 }
 
-// pause is how long to wait before the next try: from half of a time that
-// doubles with each try to all of it.
-func (d *dialer) pause() time.Duration {
-	p := d.options.MinBackoff << min(max(d.tries-1, 0), 30)
-	if p <= 0 || p > d.options.MaxBackoff {
-		p = d.options.MaxBackoff
-	}
-	return p/2 + rand.N(p/2+1)
-}
-
 func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.connectTimeout)
 	defer cancel()
@@ -107,7 +89,7 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 		return nil, err
 	}
 	if n.secure {
-		config, err := n.tlsConfig(d.options.TLS)
+		config, err := n.tlsConfig()
 		if err != nil {
 			_ = raw.Close()
 			return nil, err
@@ -150,14 +132,19 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 	return &connection{Connection: c, socket: socket, node: n}, nil
 }
 
-// sleep waits, and reports false if the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+// mutex is a mutex that can be waited for until a context ends.
+type mutex chan struct{}
+
+func newMutex() mutex { return make(mutex, 1) }
+
+// lock returns the cause of the context's end if that came first.
+func (m mutex) lock(ctx context.Context) error {
 	select {
-	case <-t.C:
-		return true
+	case m <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return false
+		return context.Cause(ctx)
 	}
 }
+
+func (m mutex) unlock() { <-m }

@@ -18,8 +18,7 @@ type Binding struct {
 	Key      string
 }
 
-// EventsBinding brings all of Celery's events, from the exchange that Celery
-// sends them to.
+// EventsBinding brings all events of Celery's workers.
 var EventsBinding = Binding{Exchange: "celeryev", Kind: amqp.ExchangeTopic, Key: "#"}
 
 // ConsumerOptions need a queue; the rest may be left zero.
@@ -28,39 +27,22 @@ type ConsumerOptions struct {
 
 	Logger *slog.Logger // default: slog.Default()
 
-	// Queue is made durable if it doesn't exist, and used as it is if it does.
-	Queue string
+	Queue    string    // used as it is; made durable if it doesn't exist
+	Bindings []Binding // made at each connection; missing exchanges are made durable
+	Prefetch int       // how many deliveries may be unacknowledged; default: 1,000
+	Reading  func()    // called each time the queue begins to be read; may be nil
 
-	// Bindings of the queue are made at each connection. Their exchanges are
-	// made durable if they don't exist.
-	Bindings []Binding
-
-	// Prefetch is how many deliveries may be unacknowledged. Default: 1,000.
-	Prefetch int
-
-	// Reading, if not nil, is called each time the queue begins to be read.
-	Reading func()
-
-	// MaxMessageSize is the largest body in bytes that is handed over whole.
+	// MaxMessageSize is the largest body in bytes that is delivered whole.
 	// Default: 4 MiB.
 	MaxMessageSize int
 }
 
 // Delivery is one message from the queue.
 type Delivery struct {
-	Body            []byte
-	ContentType     string
-	ContentEncoding string
-	RoutingKey      string
-	Headers         map[string]any
-
-	// Redelivered says that the message was delivered before, perhaps to
-	// somebody else, and not acknowledged.
-	Redelivered bool
-
-	// Oversized says that the message exceeds MaxMessageSize. Body holds only
-	// its beginning.
-	Oversized bool
+	Body        []byte
+	ContentType string
+	Redelivered bool // delivered before, perhaps to another consumer, and not acknowledged
+	Oversized   bool // longer than MaxMessageSize: Body holds only its beginning
 
 	session *consumeSession
 	tag     uint64
@@ -84,23 +66,19 @@ type consumeSession struct {
 
 // NewConsumer makes a consumer; Run connects.
 func NewConsumer(b Broker, o ConsumerOptions) *Consumer {
-	o.ConnectionOptions = o.ConnectionOptions.withDefaults()
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Prefetch = cmp.Or(o.Prefetch, 1000)
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 4<<20)
-	return &Consumer{
-		options: o,
-		log:     o.Logger,
-		dialer:  dialer{broker: b, options: o.ConnectionOptions, maxBody: uint64(o.MaxMessageSize)},
-	}
+	c := &Consumer{options: o, log: o.Logger, dialer: newDialer(b, o.ConnectionOptions)}
+	c.dialer.maxBody = uint64(o.MaxMessageSize)
+	return c
 }
 
 // Run delivers messages to out, in order, until the context ends or Close is
-// called; then it returns nil. Losing the connection, or the queue, it connects again, with
-// growing pauses. It doesn't close out.
-//
-// When Run returns, the connection stays open for acknowledgements; end it
-// with Close. Run must not be called twice at the same time.
+// called; then it returns nil. When it loses the connection, or the queue, it
+// connects again, with growing pauses. It doesn't close out. When it returns, the
+// connection stays open for acknowledgements, until Close. Only one Run may be
+// active at a time.
 func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 	if c.options.Queue == "" {
 		return errors.New("a consumer needs a queue")
@@ -109,7 +87,8 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 	for {
 		s, deliveries, err := c.open(ctx)
 		if err == nil {
-			down, c.dialer.tries = false, 0
+			down = false
+			c.dialer.backoff.Reset()
 			c.log.Info("reading queue", "queue", c.options.Queue, "broker", s.conn.node.String())
 			if c.options.Reading != nil {
 				c.options.Reading()
@@ -125,7 +104,7 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 			down = true
 			c.log.Warn("the queue can't be read; trying again", "queue", c.options.Queue, "error", err)
 		}
-		if !sleep(ctx, c.dialer.pause()) {
+		if c.dialer.backoff.Wait(ctx) != nil {
 			return nil
 		}
 	}
@@ -136,23 +115,20 @@ func (c *Consumer) open(ctx context.Context) (*consumeSession, <-chan amqp.Deliv
 	if err != nil {
 		return nil, nil, err
 	}
-	// The library's calls know no context; closing the socket ends them.
-	stop := context.AfterFunc(ctx, conn.kill)
-	defer stop()
+	defer conn.killAfter(ctx)()
 	ch, deliveries, err := c.consume(conn)
 	if err != nil {
 		conn.close()
 		return nil, nil, fmt.Errorf("%s: %w", conn.node, err)
 	}
-	s := &consumeSession{conn: conn, channel: ch}
 	c.m.Lock()
 	defer c.m.Unlock()
 	if c.closed {
 		conn.close()
 		return nil, nil, ErrClosed
 	}
-	c.session = s
-	return s, deliveries, nil
+	c.session = &consumeSession{conn: conn, channel: ch}
+	return c.session, deliveries, nil
 }
 
 const consumerTag = "consumer"
@@ -164,11 +140,7 @@ func (c *Consumer) consume(conn *connection) (*amqp.Channel, <-chan amqp.Deliver
 		return nil, nil, err
 	}
 	if !found {
-		err := onChannel(conn.Connection, func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(queue, true, false, false, false, nil)
-			return err
-		})
-		if err != nil {
+		if err := onChannel(conn.Connection, durableQueue(queue)); err != nil {
 			return nil, nil, fmt.Errorf("declaring queue %q: %w", queue, err)
 		}
 	}
@@ -191,8 +163,7 @@ func (c *Consumer) consume(conn *connection) (*amqp.Channel, <-chan amqp.Deliver
 	return ch, deliveries, nil
 }
 
-// bind makes the exchange if there is none; an existing one is used whatever
-// its type.
+// bind makes the exchange if it doesn't exist, and uses one of any type.
 func bind(conn *amqp.Connection, queue string, b Binding) error {
 	err := onChannel(conn, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(b.Exchange, b.Kind, true, false, false, false, nil)
@@ -205,20 +176,16 @@ func bind(conn *amqp.Connection, queue string, b Binding) error {
 	if err != nil {
 		return err
 	}
-	return onChannel(conn, func(ch *amqp.Channel) error {
-		return ch.QueueBind(queue, b.Key, b.Exchange, false, nil)
-	})
+	return onChannel(conn, func(ch *amqp.Channel) error { return ch.QueueBind(queue, b.Key, b.Exchange, false, nil) })
 }
 
-// forward hands deliveries over until the context ends, which gives nil, or
-// until no more come, which gives the reason.
+// forward hands deliveries over until the context ends (nil), or until no more
+// come (the reason).
 func (c *Consumer) forward(ctx context.Context, s *consumeSession, deliveries <-chan amqp.Delivery, out chan<- Delivery) error {
 	closed := s.channel.NotifyClose(make(chan *amqp.Error, 1))
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			c.stop(s, deliveries)
-			return nil
 		case d, ok := <-deliveries:
 			if !ok {
 				return c.lost(s, closed)
@@ -226,22 +193,21 @@ func (c *Consumer) forward(ctx context.Context, s *consumeSession, deliveries <-
 			select {
 			case out <- c.delivery(s, &d):
 			case <-ctx.Done():
-				c.stop(s, deliveries)
-				return nil
 			}
 		}
 	}
+	c.stop(s, deliveries)
+	return nil
 }
 
-// stop has the broker send no more. What it sent already, and nobody took,
-// stays unacknowledged.
+// stop cancels the consumer. Deliveries that nobody took stay unacknowledged.
 func (c *Consumer) stop(s *consumeSession, deliveries <-chan amqp.Delivery) {
 	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	defer context.AfterFunc(timeout, s.conn.kill)()
-	var drained sync.WaitGroup
+	defer s.conn.killAfter(timeout)()
+	var drained sync.WaitGroup // the library's goroutine waits for a reader
 	drained.Go(func() {
-		for range deliveries { // the library's goroutine waits for a reader
+		for range deliveries {
 		}
 	})
 	_ = s.channel.Cancel(consumerTag, false)
@@ -273,14 +239,11 @@ func (c *Consumer) lost(s *consumeSession, closed <-chan *amqp.Error) error {
 
 func (c *Consumer) delivery(s *consumeSession, d *amqp.Delivery) Delivery {
 	out := Delivery{
-		Body:            d.Body,
-		ContentType:     d.ContentType,
-		ContentEncoding: d.ContentEncoding,
-		RoutingKey:      d.RoutingKey,
-		Headers:         d.Headers,
-		Redelivered:     d.Redelivered,
-		session:         s,
-		tag:             d.DeliveryTag,
+		Body:        d.Body,
+		ContentType: d.ContentType,
+		Redelivered: d.Redelivered,
+		session:     s,
+		tag:         d.DeliveryTag,
 	}
 	if limit := c.options.MaxMessageSize; len(out.Body) > limit {
 		out.Body, out.Oversized = out.Body[:limit], true
@@ -288,9 +251,8 @@ func (c *Consumer) delivery(s *consumeSession, d *amqp.Delivery) Delivery {
 	return out
 }
 
-// AckUpTo acknowledges a delivery and all that came before it. It does
-// nothing if the delivery came over an earlier connection: the broker has
-// taken those messages back and delivers them again.
+// AckUpTo acknowledges a delivery and all before it. It does nothing if the
+// delivery came over an earlier connection: the broker delivers those again.
 func (c *Consumer) AckUpTo(d Delivery) error {
 	c.m.Lock()
 	current := c.session
@@ -298,17 +260,14 @@ func (c *Consumer) AckUpTo(d Delivery) error {
 	if d.session == nil || d.session != current {
 		return nil
 	}
-	if err := current.channel.Ack(d.tag, true); err != nil {
-		if current.channel.IsClosed() {
-			return nil // as above: the connection has just become an earlier one
-		}
+	// A channel that is closed by now belongs to an earlier connection, too.
+	if err := current.channel.Ack(d.tag, true); err != nil && !current.channel.IsClosed() {
 		return fmt.Errorf("acknowledging deliveries of queue %q: %w", c.options.Queue, err)
 	}
 	return nil
 }
 
-// Close ends the connection. Deliveries not acknowledged go back to their
-// queue.
+// Close ends the connection. Unacknowledged deliveries go back to their queue.
 func (c *Consumer) Close() error {
 	c.m.Lock()
 	s := c.session

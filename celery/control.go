@@ -39,7 +39,6 @@ type Control struct {
 
 // NewControl makes a remote control.
 func NewControl(b Broker, o ControlOptions) *Control {
-	o.ConnectionOptions = o.ConnectionOptions.withDefaults()
 	o.Timeout = cmp.Or(o.Timeout, time.Second)
 	return &Control{broker: b, options: o}
 }
@@ -47,8 +46,7 @@ func NewControl(b Broker, o ControlOptions) *Control {
 // Destination chooses workers by their node names; its zero value means all.
 type Destination struct {
 	Nodes   []string // exactly these, if there are any
-	Pattern string   // else those that match
-	Matcher string   // how: "glob" (the default) or "pcre"
+	Pattern string   // else those that match this glob
 }
 
 // ParseDestination reads a glob pattern if there is a "*" in it, else a list
@@ -71,25 +69,24 @@ type Reply struct {
 	After time.Duration // between request and reply
 }
 
-// ReplyError says that a worker could not do what it was asked.
+// ReplyError reports that a worker could not do what it was asked.
 type ReplyError struct{ Node, Message string }
 
 func (e *ReplyError) Error() string { return fmt.Sprintf("worker %s: %s", e.Node, e.Message) }
 
-// Call sends a command and gathers the replies, in the order of their coming,
-// until all the named nodes have replied, or else until the time-out. That
-// nobody replies is no error.
+// Call sends a command and gathers the replies, in the order in which they come,
+// until all named nodes have replied, or else until the time-out. It is no error
+// if nobody replies.
 func (c *Control) Call(ctx context.Context, to Destination, method string, arguments map[string]any) ([]Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := dialer{broker: c.broker, options: c.options.ConnectionOptions}
+	d := newDialer(c.broker, c.options.ConnectionOptions)
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("remote control %q: %w", method, err)
 	}
 	defer conn.close()
-	// The library's calls know no context; closing the socket ends them.
-	defer context.AfterFunc(ctx, conn.kill)()
+	defer conn.killAfter(ctx)()
 	replies, err := c.call(ctx, conn, to, method, arguments)
 	if err != nil {
 		return replies, fmt.Errorf("remote control %q: %w", method, errors.Join(err, ctx.Err()))
@@ -124,10 +121,9 @@ func (c *Control) call(ctx context.Context, conn *connection, to Destination, me
 	return gather(ctx, deliveries, ticket, len(to.Nodes), sent, c.options.Timeout)
 }
 
-// listen makes a queue for replies, which goes with the connection.
+// listen makes a queue for replies, which is deleted with the connection.
 func listen(conn *connection, address string) (*amqp.Channel, <-chan amqp.Delivery, error) {
-	exchanges := map[string]string{controlExchange: amqp.ExchangeFanout, replyExchange: amqp.ExchangeDirect}
-	for name, kind := range exchanges {
+	for name, kind := range map[string]string{controlExchange: amqp.ExchangeFanout, replyExchange: amqp.ExchangeDirect} {
 		err := onChannel(conn.Connection, func(ch *amqp.Channel) error {
 			return ch.ExchangeDeclare(name, kind, false, false, false, false, nil)
 		})
@@ -150,26 +146,17 @@ func listen(conn *connection, address string) (*amqp.Channel, <-chan amqp.Delive
 	return ch, deliveries, err
 }
 
-// request is the body of a command, as kombu's pidbox has it.
+// request returns the body of a command, as kombu's pidbox has it.
 func request(to Destination, method string, arguments map[string]any, ticket, address string) ([]byte, error) {
 	if arguments == nil {
 		arguments = map[string]any{}
 	}
-	r := struct {
-		Method      string            `json:"method"`
-		Arguments   map[string]any    `json:"arguments"`
-		Destination []string          `json:"destination"`
-		Pattern     *string           `json:"pattern"`
-		Matcher     *string           `json:"matcher"`
-		Ticket      string            `json:"ticket"`
-		ReplyTo     map[string]string `json:"reply_to"`
-	}{
-		Method: method, Arguments: arguments, Destination: to.Nodes, Ticket: ticket,
-		ReplyTo: map[string]string{"exchange": replyExchange, "routing_key": address},
+	r := map[string]any{
+		"method": method, "arguments": arguments, "destination": to.Nodes, "pattern": nil, "matcher": nil,
+		"ticket": ticket, "reply_to": map[string]string{"exchange": replyExchange, "routing_key": address},
 	}
 	if to.Pattern != "" {
-		matcher := cmp.Or(to.Matcher, "glob")
-		r.Pattern, r.Matcher = &to.Pattern, &matcher
+		r["pattern"], r["matcher"] = to.Pattern, "glob"
 	}
 	return json.Marshal(r)
 }
@@ -195,10 +182,10 @@ func gather(ctx context.Context, deliveries <-chan amqp.Delivery, ticket string,
 			if err != nil {
 				return replies, err
 			}
-			for _, r := range got {
-				r.After = time.Since(sent)
-				replies = append(replies, r)
+			for i := range got {
+				got[i].After = time.Since(sent)
 			}
+			replies = append(replies, got...)
 		}
 	}
 	return replies, nil
@@ -212,7 +199,6 @@ func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 			return nil, fmt.Errorf("reading a reply: %w", err)
 		}
 	}
-	// The event reader takes what Python writes and JSON hasn't.
 	s := scanner{src: body}
 	fields, err := s.object()
 	if err == nil {
@@ -228,7 +214,7 @@ func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 	return replies, nil
 }
 
-// Decode reads a reply's value; a worker's complaint is a *ReplyError.
+// Decode reads a reply's value. The error is a *ReplyError if the worker refused.
 func (r Reply) Decode(into any) error {
 	var refusal struct{ Error *string }
 	if json.Unmarshal(r.Value, &refusal) == nil && refusal.Error != nil {
@@ -280,7 +266,7 @@ type TaskInfo struct {
 	} `json:"delivery_info"`
 }
 
-// ScheduledTask is a task that waits in a worker for its time.
+// ScheduledTask is a task that waits in a worker for its ETA.
 type ScheduledTask struct {
 	ETA      string   `json:"eta"` // ISO 8601
 	Priority int64    `json:"priority"`
@@ -315,27 +301,27 @@ type WorkerStats struct {
 	} `json:"pool"`
 }
 
-// Active gives the tasks being executed, by node.
+// Active returns the tasks being executed, by node.
 func (c *Control) Active(ctx context.Context, to Destination) (map[string][]TaskInfo, error) {
 	return inspect[[]TaskInfo](ctx, c, to, "active", map[string]any{"safe": nil})
 }
 
-// Reserved gives the tasks received and not yet started, by node.
+// Reserved returns the tasks received and not yet started, by node.
 func (c *Control) Reserved(ctx context.Context, to Destination) (map[string][]TaskInfo, error) {
 	return inspect[[]TaskInfo](ctx, c, to, "reserved", map[string]any{"safe": nil})
 }
 
-// Scheduled gives the tasks that wait for their time, by node.
+// Scheduled returns the tasks that wait for their ETA, by node.
 func (c *Control) Scheduled(ctx context.Context, to Destination) (map[string][]ScheduledTask, error) {
 	return inspect[[]ScheduledTask](ctx, c, to, "scheduled", map[string]any{"safe": nil})
 }
 
-// Stats gives the workers' statistics, by node.
+// Stats returns the workers' statistics, by node.
 func (c *Control) Stats(ctx context.Context, to Destination) (map[string]WorkerStats, error) {
 	return inspect[WorkerStats](ctx, c, to, "stats", nil)
 }
 
-// ActiveQueues gives the queues that workers read, by node.
+// ActiveQueues returns the queues that workers read, by node.
 func (c *Control) ActiveQueues(ctx context.Context, to Destination) (map[string][]QueueInfo, error) {
 	return inspect[[]QueueInfo](ctx, c, to, "active_queues", nil)
 }
@@ -347,7 +333,7 @@ type Revocation struct {
 }
 
 // Revoke has workers drop tasks that they receive from now on, or have and
-// haven't started. Workers keep that in memory. It gives what each answered.
+// haven't started. Workers keep that in memory. It returns what each answered.
 func (c *Control) Revoke(ctx context.Context, to Destination, ids []string, how Revocation) (map[string]string, error) {
 	answers, err := inspect[struct{ OK string }](ctx, c, to, "revoke", map[string]any{
 		"task_id": ids, "terminate": how.Terminate, "signal": cmp.Or(how.Signal, "SIGTERM"),
@@ -370,7 +356,7 @@ type RegisteredTask struct {
 // registered is a task as a worker writes it when it is asked for what it runs.
 var registered = regexp.MustCompile(`^(\S+)(?: \[run=<(?:function|bound method) (?:[^ ]*\.)?([^ .]+) )?`)
 
-// Registered gives the tasks that workers know, by node, without Celery's own.
+// Registered returns the tasks that workers know, by node, without Celery's own.
 func (c *Control) Registered(ctx context.Context, to Destination) (map[string][]RegisteredTask, error) {
 	texts, err := inspect[[]string](ctx, c, to, "registered", map[string]any{"taskinfoitems": []string{"run"}})
 	tasks := map[string][]RegisteredTask{}

@@ -36,7 +36,7 @@ func TestRemoteControl(t *testing.T) {
 		}
 	}
 	brief := celery.NewControl(b, celery.ControlOptions{Timeout: 500 * time.Millisecond})
-	for _, to := range []celery.Destination{celery.ParseDestination("worker@*control"), {}, {Pattern: "worker@.*", Matcher: "pcre"}} {
+	for _, to := range []celery.Destination{celery.ParseDestination("worker@*control"), {}} {
 		eventually(t, "the worker replies in time", func() error { return pong(brief, to) })
 	}
 	for _, to := range []celery.Destination{celery.ParseDestination("nobody@nowhere"), celery.ParseDestination("nobody@*")} {

@@ -9,23 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// Event is one event that a worker or a client sent. [Event.Decode] gives it
-// the form that its type has.
+// Event is one event that a worker or a client sent.
 type Event struct {
-	// Type says what happened, such as "task-started".
-	Type string
-
-	// UUID is the id of the task that it happened to; empty if the event has
-	// none, or one that is no text.
-	UUID string
+	Type string // what happened, such as "task-started"
+	UUID string // of the task that it happened to; "" if it has none, or one that is no text
 
 	// Fields are all of the event's fields as JSON, whatever its type. NaN and
-	// the infinities, which Python writes and JSON hasn't, have become null.
+	// the infinities, which Python writes but JSON lacks, have become null.
 	// The values may share memory with the message's body.
 	Fields map[string]json.RawMessage
 }
 
-// EventError says that one event of a message makes no sense.
+// EventError reports one event of a message that makes no sense.
 type EventError struct {
 	Index int // its place in the message
 	Raw   json.RawMessage
@@ -47,15 +42,6 @@ func (e EventErrors) Error() string {
 		return e[0].Error()
 	}
 	return fmt.Sprintf("%v (and %d more)", e[0], len(e)-1)
-}
-
-// Unwrap lets errors.Is and errors.As see each of them.
-func (e EventErrors) Unwrap() []error {
-	all := make([]error, len(e))
-	for i := range e {
-		all[i] = e[i]
-	}
-	return all
 }
 
 // Why an event makes no sense.
@@ -82,12 +68,14 @@ func DecodeEvents(body []byte, contentType string) ([]Event, error) {
 	default:
 		return nil, fmt.Errorf("reading events: content type %.60q is neither JSON nor msgpack", contentType)
 	}
-	events, err := decodeJSONEvents(body)
-	var bad EventErrors
-	if err != nil && !errors.As(err, &bad) {
+	events, bad, err := decodeJSONEvents(body)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("reading events: %w", err)
+	case bad != nil:
+		return events, bad
 	}
-	return events, err
+	return events, nil
 }
 
 // What an events message usually holds at the most.
@@ -96,199 +84,80 @@ const (
 	usualFields = 16
 )
 
-func decodeJSONEvents(body []byte) ([]Event, error) {
+func decodeJSONEvents(body []byte) (events []Event, bad EventErrors, err error) {
 	s := scanner{src: body}
-	s.space()
-	if !s.at('[') {
-		event, err := s.event(0)
-		if err == nil {
-			err = s.end()
+	one := func() error {
+		start := s.pos
+		var e Event
+		problem := ErrNoObject
+		if !s.at('{') {
+			if err := s.skip(); err != nil {
+				return err
+			}
+		} else {
+			var err error
+			if e.Fields, err = s.object(); err != nil {
+				return err
+			}
+			e.Type, _ = plainText(e.Fields["type"])
+			e.UUID, _ = plainText(e.Fields["uuid"])
+			if problem = nil; e.Type == "" {
+				problem = ErrNoEventType
+			}
 		}
-		if err != nil {
-			return nil, err
+		if problem != nil {
+			bad = append(bad, &EventError{Index: len(events) + len(bad), Raw: s.src[start:s.pos], Err: problem})
+		} else {
+			events = append(events, e)
 		}
-		if s.bad != nil {
-			return nil, s.bad
-		}
-		return []Event{event}, nil
+		return nil
 	}
-	s.pos++
-	events := make([]Event, 0, usualBatch)
-	s.space()
-	if s.at(']') {
-		s.pos++
-		return events, s.end()
+	if s.space(); s.at('[') {
+		events = make([]Event, 0, usualBatch)
+		err = s.elements(']', one)
+	} else {
+		err = one()
 	}
-	for i := 0; ; i++ {
-		before := len(s.bad)
-		event, err := s.event(i)
-		if err != nil {
-			return nil, err
-		}
-		if len(s.bad) == before {
-			events = append(events, event)
-		}
-		s.space()
-		if s.at(',') {
-			s.pos++
-			continue
-		}
-		if !s.at(']') {
-			return nil, s.unexpected()
-		}
-		s.pos++
-		break
+	if err == nil {
+		err = s.end()
 	}
-	if err := s.end(); err != nil {
-		return nil, err
-	}
-	if s.bad != nil {
-		return events, s.bad
-	}
-	return events, nil
-}
-
-// scanner walks over JSON without building anything from it.
-type scanner struct {
-	src   []byte
-	pos   int
-	depth int
-	bad   EventErrors
-
-	odd bool // whether a value held NaN or an infinity
-}
-
-func (s *scanner) at(c byte) bool { return s.pos < len(s.src) && s.src[s.pos] == c }
-
-func (s *scanner) space() {
-	for s.pos < len(s.src) {
-		switch s.src[s.pos] {
-		case ' ', '\t', '\n', '\r':
-			s.pos++
-		default:
-			return
-		}
-	}
-}
-
-func (s *scanner) unexpected() error {
-	if s.pos >= len(s.src) {
-		return errors.New("JSON ends too early")
-	}
-	return fmt.Errorf("unexpected %q at byte %d of JSON", s.src[s.pos], s.pos)
-}
-
-func (s *scanner) end() error {
-	s.space()
-	if s.pos < len(s.src) {
-		return s.unexpected()
-	}
-	return nil
-}
-
-func (s *scanner) complain(index, start int, err error) {
-	s.bad = append(s.bad, &EventError{Index: index, Raw: s.src[start:s.pos], Err: err})
-}
-
-// event reads one element of the message. An element that is sound JSON and
-// no event is noted in bad; an error is returned for what isn't JSON.
-func (s *scanner) event(index int) (Event, error) {
-	s.space()
-	start := s.pos
-	if !s.at('{') {
-		if _, err := s.value(); err != nil {
-			return Event{}, err
-		}
-		s.complain(index, start, ErrNoObject)
-		return Event{}, nil
-	}
-	fields, err := s.object()
-	if err != nil {
-		return Event{}, err
-	}
-	e := Event{Fields: fields}
-	e.Type, _ = plainText(e.Fields["type"])
-	e.UUID, _ = plainText(e.Fields["uuid"])
-	if e.Type == "" {
-		s.complain(index, start, ErrNoEventType)
-	}
-	return e, nil
+	return events, bad, err
 }
 
 // object reads an object's fields.
 func (s *scanner) object() (map[string]json.RawMessage, error) {
-	s.space()
-	if !s.at('{') {
+	if s.space(); !s.at('{') {
 		return nil, s.unexpected()
 	}
 	fields := make(map[string]json.RawMessage, usualFields)
-	s.pos++
-	s.space()
-	if s.at('}') {
-		s.pos++
-		return fields, nil
-	}
-	for {
-		s.space()
-		key, err := s.key()
+	return fields, s.elements('}', func() error {
+		raw, _, err := s.key()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if fields[key], err = s.value(); err != nil {
-			return nil, err
+		name, known := knownFields[string(raw[1:len(raw)-1])]
+		if !known {
+			name, _ = plainText(raw)
 		}
-		s.space()
-		switch {
-		case s.at(','):
-			s.pos++
-		case s.at('}'):
-			s.pos++
-			return fields, nil
-		default:
-			return nil, s.unexpected()
-		}
-	}
-}
-
-// key reads a key and the colon after it.
-func (s *scanner) key() (string, error) {
-	start := s.pos
-	if !s.at('"') {
-		return "", s.unexpected()
-	}
-	if err := s.text(); err != nil {
-		return "", err
-	}
-	raw := s.src[start:s.pos]
-	s.space()
-	if !s.at(':') {
-		return "", s.unexpected()
-	}
-	s.pos++
-	if name, ok := knownFields[string(raw[1:len(raw)-1])]; ok {
-		return name, nil
-	}
-	name, _ := plainText(raw)
-	return name, nil
+		fields[name], err = s.value()
+		return err
+	})
 }
 
 // knownFields keeps the names that every event repeats from being made anew.
 var knownFields = func() map[string]string {
 	names := map[string]string{}
-	for _, n := range []string{
-		"type", "uuid", "hostname", "timestamp", "utcoffset", "pid", "clock", "local_received",
-		"name", "args", "kwargs", "root_id", "parent_id", "retries", "eta", "expires", "queue",
-		"exchange", "routing_key", "result", "runtime", "exception", "traceback", "terminated",
-		"signum", "expired", "requeue", "freq", "active", "processed", "loadavg", "sw_ident",
-		"sw_ver", "sw_sys",
-	} {
-		names[n] = n
+	for _, name := range strings.Fields(`type uuid hostname timestamp utcoffset pid clock local_received
+		name args kwargs root_id parent_id retries eta expires queue exchange routing_key
+		result runtime exception traceback terminated signum expired requeue
+		freq active processed loadavg sw_ident sw_ver sw_sys`) {
+		names[name] = name
 	}
 	return names
 }()
 
-// plainText is the value of a JSON string. Half a surrogate pair becomes the
-// replacement character.
+// plainText returns the value of a JSON string. Half a surrogate pair becomes
+// the replacement character.
 func plainText(raw json.RawMessage) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -302,193 +171,20 @@ func plainText(raw json.RawMessage) (string, bool) {
 	return text, err == nil
 }
 
-// value steps over one value and returns it.
+// value steps over one value and returns it, with null for NaN and infinities.
 func (s *scanner) value() (json.RawMessage, error) {
-	s.space()
 	start := s.pos
-	s.odd = false
+	s.odd = s.odd[:0]
 	if err := s.skip(); err != nil {
 		return nil, err
 	}
-	raw := json.RawMessage(s.src[start:s.pos:s.pos])
-	if s.odd {
-		raw = withoutOddNumbers(raw)
+	if len(s.odd) == 0 {
+		return s.src[start:s.pos:s.pos], nil
 	}
-	return raw, nil
-}
-
-func (s *scanner) skip() error {
-	if s.pos >= len(s.src) {
-		return s.unexpected()
+	var out json.RawMessage
+	for _, span := range s.odd {
+		out = append(append(out, s.src[start:span[0]]...), "null"...)
+		start = span[1]
 	}
-	switch c := s.src[s.pos]; c {
-	case '"':
-		return s.text()
-	case '{', '[':
-		if s.depth++; s.depth > maxDepth {
-			return errTooDeep
-		}
-		err := s.container(c == '{', c+2) // '}' and ']' come two after their opening ones
-		s.depth--
-		return err
-	case 't':
-		return s.word("true")
-	case 'f':
-		return s.word("false")
-	case 'n':
-		return s.word("null")
-	case 'N':
-		s.odd = true
-		return s.word("NaN")
-	case 'I':
-		s.odd = true
-		return s.word("Infinity")
-	case '-':
-		if bytes.HasPrefix(s.src[s.pos:], textNegInfinity) {
-			s.odd = true
-			return s.word("-Infinity")
-		}
-		return s.number()
-	default:
-		return s.number()
-	}
-}
-
-func (s *scanner) word(w string) error {
-	if !bytes.HasPrefix(s.src[s.pos:], []byte(w)) {
-		return s.unexpected()
-	}
-	s.pos += len(w)
-	return nil
-}
-
-func (s *scanner) container(dict bool, end byte) error {
-	s.pos++
-	s.space()
-	if s.at(end) {
-		s.pos++
-		return nil
-	}
-	for {
-		s.space()
-		if dict {
-			if !s.at('"') {
-				return s.unexpected()
-			}
-			if err := s.text(); err != nil {
-				return err
-			}
-			s.space()
-			if !s.at(':') {
-				return s.unexpected()
-			}
-			s.pos++
-			s.space()
-		}
-		if err := s.skip(); err != nil {
-			return err
-		}
-		s.space()
-		switch {
-		case s.at(','):
-			s.pos++
-		case s.at(end):
-			s.pos++
-			return nil
-		default:
-			return s.unexpected()
-		}
-	}
-}
-
-func (s *scanner) text() error {
-	for s.pos++; s.pos < len(s.src); s.pos++ {
-		switch c := s.src[s.pos]; {
-		case c == '"':
-			s.pos++
-			return nil
-		case c < 0x20:
-			return s.unexpected()
-		case c == '\\':
-			s.pos++
-			if s.pos >= len(s.src) {
-				return s.unexpected()
-			}
-			switch s.src[s.pos] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				if _, ok := hex4(s.src[s.pos+1:]); !ok {
-					return s.unexpected()
-				}
-				s.pos += 4
-			default:
-				return s.unexpected()
-			}
-		}
-	}
-	return s.unexpected()
-}
-
-func (s *scanner) digits() bool {
-	start := s.pos
-	for s.pos < len(s.src) && s.src[s.pos] >= '0' && s.src[s.pos] <= '9' {
-		s.pos++
-	}
-	return s.pos > start
-}
-
-func (s *scanner) number() error {
-	if s.at('-') {
-		s.pos++
-	}
-	zero := s.at('0')
-	start := s.pos
-	if !s.digits() || zero && s.pos > start+1 {
-		return s.unexpected()
-	}
-	if s.at('.') {
-		s.pos++
-		if !s.digits() {
-			return s.unexpected()
-		}
-	}
-	if s.at('e') || s.at('E') {
-		s.pos++
-		if s.at('+') || s.at('-') {
-			s.pos++
-		}
-		if !s.digits() {
-			return s.unexpected()
-		}
-	}
-	return nil
-}
-
-// withoutOddNumbers replaces NaN and the infinities outside strings by null.
-func withoutOddNumbers(raw json.RawMessage) json.RawMessage {
-	out := make(json.RawMessage, 0, len(raw)+8)
-	for i := 0; i < len(raw); {
-		switch c := raw[i]; {
-		case c == '"':
-			s := scanner{src: raw, pos: i}
-			if s.text() != nil {
-				return out // never: the value has been scanned before
-			}
-			out = append(out, raw[i:s.pos]...)
-			i = s.pos
-		case c == 'N':
-			out = append(out, "null"...)
-			i += len(textNaN)
-		case c == 'I':
-			out = append(out, "null"...)
-			i += len(textInfinity)
-		case c == '-' && bytes.HasPrefix(raw[i:], textNegInfinity):
-			out = append(out, "null"...)
-			i += len(textNegInfinity)
-		default:
-			out = append(out, c)
-			i++
-		}
-	}
-	return out
+	return append(out, s.src[start:s.pos]...), nil
 }

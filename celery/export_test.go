@@ -25,12 +25,12 @@ func Represent(text []byte) (repr, body string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return string(v.appendRepr(nil, at, reprMaxLen, reprMaxLevels)), string(v.appendJSON(nil, at)), nil
+	return string(v.appendRepr(nil, at)), string(v.appendJSON(nil, at)), nil
 }
 
 // Encode gives a function that encodes messages with one encoder.
 func Encode() func(*TaskMessage) error {
-	e := newEncoder("gen1@host", "reply-to", 16<<20)
+	e := newEncoder(16 << 20)
 	return func(m *TaskMessage) error {
 		_, err := e.encode(m)
 		return err

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 )
 
-// The AMQP library has two gaps that only show on the wire. It leaves out the
-// priority property when it is 0, which Celery always sends; and it gathers a
-// delivery of any size in memory before anybody can object. framedConn sits
-// between the library and the socket and closes both: it puts the priority
-// into outgoing content headers that lack one, and cuts incoming bodies off
-// one byte above a limit, so that the consumer sees that they were too long.
+// framedConn sits between the AMQP library and the socket and closes two gaps.
+// The library leaves out a priority of 0, which Celery always sends: framedConn
+// adds it to outgoing content headers. And the library gathers deliveries of any
+// size in memory: framedConn cuts incoming bodies one byte above a limit, so that
+// the consumer sees that they were too long.
 
 const (
 	frameHeader    = 2
@@ -74,20 +74,15 @@ func (c *framedConn) Write(p []byte) (int, error) {
 		in = c.partial
 	}
 	out := c.edited[:0]
-	done := 0
-	for {
-		frame := in[done:]
-		if len(frame) < frameHeaderLen {
+	for len(in) >= frameHeaderLen {
+		size := frameHeaderLen + int(binary.BigEndian.Uint32(in[3:])) + 1
+		if len(in) < size {
 			break
 		}
-		size := frameHeaderLen + int(binary.BigEndian.Uint32(frame[3:])) + 1
-		if len(frame) < size {
-			break
-		}
-		out = appendWithPriority(out, frame[:size])
-		done += size
+		out = appendWithPriority(out, in[:size])
+		in = in[size:]
 	}
-	c.partial = append(c.partial[:0], in[done:]...)
+	c.partial = append(c.partial[:0], in...)
 	c.edited = out[:0]
 	if len(out) > 0 {
 		if _, err := c.Conn.Write(out); err != nil {
@@ -122,9 +117,7 @@ func appendWithPriority(out, frame []byte) []byte {
 		at++
 	}
 	start := len(out)
-	out = append(out, frame[:at]...)
-	out = append(out, 0)
-	out = append(out, frame[at:]...)
+	out = append(append(append(out, frame[:at]...), 0), frame[at:]...)
 	binary.BigEndian.PutUint32(out[start+3:], binary.BigEndian.Uint32(frame[3:])+1)
 	binary.BigEndian.PutUint16(out[start+fixed:], flags|flagPriority)
 	return out
@@ -151,7 +144,7 @@ func (c *framedConn) Read(p []byte) (n int, err error) {
 // nextFrame reads one frame and leaves in unserved what the library may see
 // of it.
 func (c *framedConn) nextFrame() error {
-	c.frame = grow(c.frame, frameHeaderLen)
+	c.frame = slices.Grow(c.frame[:0], frameHeaderLen)[:frameHeaderLen]
 	if _, err := io.ReadFull(c.reader, c.frame); err != nil {
 		return err
 	}
@@ -159,7 +152,7 @@ func (c *framedConn) nextFrame() error {
 	if size > maxFrame {
 		return fmt.Errorf("the broker sent a frame of %d bytes, above the agreed %d", size, maxFrame)
 	}
-	c.frame = grow(c.frame, frameHeaderLen+int(size)+1)
+	c.frame = slices.Grow(c.frame, int(size)+1)[:frameHeaderLen+int(size)+1]
 	if _, err := io.ReadFull(c.reader, c.frame[frameHeaderLen:]); err != nil {
 		return err
 	}
@@ -175,28 +168,16 @@ func (c *framedConn) nextFrame() error {
 		binary.BigEndian.PutUint64(body, c.left[channel])
 	case frameBody:
 		left := c.left[channel]
-		if uint64(size) <= left {
-			c.left[channel] = left - uint64(size)
-			return nil
-		}
-		c.left[channel] = 0
-		if left == 0 {
+		c.left[channel] -= min(left, uint64(size))
+		switch {
+		case uint64(size) <= left:
+		case left == 0:
 			c.unserved = nil
-			return nil
+		default:
+			binary.BigEndian.PutUint32(c.frame[3:], uint32(left))
+			c.frame[frameHeaderLen+left] = frameEnd
+			c.unserved = c.frame[:frameHeaderLen+left+1]
 		}
-		binary.BigEndian.PutUint32(c.frame[3:], uint32(left))
-		c.frame[frameHeaderLen+left] = frameEnd
-		c.unserved = c.frame[:frameHeaderLen+left+1]
 	}
 	return nil
-}
-
-// grow returns b with the given length, keeping its contents.
-func grow(b []byte, n int) []byte {
-	if cap(b) >= n {
-		return b[:n]
-	}
-	bigger := make([]byte, n, n+n/2+64)
-	copy(bigger, b)
-	return bigger
 }

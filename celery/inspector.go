@@ -11,19 +11,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// StatsAge is how old the management API's figures may be: RabbitMQ collects
-// them every 5 s by default, and takes a moment to hand them on; on a busy machine
-// a collection can come a whole turn late.
+// StatsAge is how old the management API's figures may be: RabbitMQ collects them
+// every 5 s by default, and on a busy machine a whole turn late.
 const StatsAge = 12 * time.Second
 
 // InspectorOptions may be left zero.
 type InspectorOptions struct {
 	ConnectionOptions
 
-	Logger *slog.Logger // default: slog.Default()
-
-	// Timeout bounds each request to the management API. Default: 5 s.
-	Timeout time.Duration
+	Logger  *slog.Logger  // default: slog.Default()
+	Timeout time.Duration // of each request to the management API; default: 5 s
 }
 
 // QueueLength is how many messages a queue holds.
@@ -33,7 +30,7 @@ type QueueLength struct {
 	Unacknowledged int // handed to a consumer; an upper bound
 }
 
-// Messages is what counts against a queue's limit.
+// Messages returns what counts against a queue's limit.
 func (l QueueLength) Messages() int { return l.Ready + l.Unacknowledged }
 
 // QueueInspector measures queues. It is safe for concurrent use; measurements
@@ -42,18 +39,17 @@ type QueueInspector struct {
 	log        *slog.Logger
 	management *management
 
-	busy    chan struct{} // a mutex that heeds contexts; guards the rest
+	busy    mutex // guards the rest
 	dialer  dialer
 	conn    *connection
 	channel *amqp.Channel
 	missing bool // whether the management API's absence has been logged
 }
 
-// NewQueueInspector makes an inspector. managementURL is the root of
-// RabbitMQ's management API, with user and password if they differ from the
-// broker's; empty, it is http(s) on the broker's host, its port + 10,000.
+// NewQueueInspector makes an inspector. managementURL is the root of RabbitMQ's
+// management API, with user and password if they differ from the broker's. Empty
+// means http(s) on the broker's host, at its port + 10,000.
 func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *QueueInspector {
-	o.ConnectionOptions = o.ConnectionOptions.withDefaults()
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	return &QueueInspector{
@@ -64,49 +60,49 @@ func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *Queu
 				Timeout:   o.Timeout,
 				Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second},
 			},
-			tls: o.TLS,
 		},
-		busy:   make(chan struct{}, 1),
-		dialer: dialer{broker: b, options: o.ConnectionOptions},
+		busy:   newMutex(),
+		dialer: newDialer(b, o.ConnectionOptions),
 	}
 }
 
 // Length measures a queue. recent is how many messages the caller knows to
 // have been confirmed on it within the last StatsAge.
 //
-// Ready messages are counted by the broker itself, at this moment. The count
-// of unacknowledged ones comes from the management API and is up to StatsAge
-// old, so it is taken as an upper bound: since it was taken, no more messages
-// can have gone from ready to unacknowledged than were ready then, or came
-// since, and are not ready now; and no consumer holds more than its prefetch
-// limit. Both bounds are applied.
-// (What others than the caller published and consumers fetched within StatsAge
-// is the one thing that can escape.)
+// The broker itself counts the ready messages, now. The count of unacknowledged
+// ones comes from the management API and is up to StatsAge old, so it is raised
+// to an upper bound: since then, no more messages can have gone from ready to
+// unacknowledged than were ready or came since, and are not ready now; and no
+// consumer holds more than its prefetch limit. (Only what others published and
+// consumers fetched within StatsAge can escape.)
 //
-// Without the management API, recent alone stands for the unacknowledged
-// messages; that is logged once.
+// Without the management API, recent stands for the unacknowledged messages;
+// that is logged once.
 func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (QueueLength, error) {
-	select {
-	case q.busy <- struct{}{}:
-		defer func() { <-q.busy }()
-	case <-ctx.Done():
-		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, ctx.Err())
+	length, err := q.length(ctx, queue, recent)
+	if err != nil {
+		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, err)
 	}
+	return length, nil
+}
+
+func (q *QueueInspector) length(ctx context.Context, queue string, recent int) (length QueueLength, err error) {
+	if err := q.busy.lock(ctx); err != nil {
+		return length, err
+	}
+	defer q.busy.unlock()
 	// The figures of the past come first: whatever moves between the two
 	// questions then counts as having moved since.
 	node := q.dialer.broker.node(q.dialer.current)
 	past, pastErr := q.management.queue(ctx, node, queue)
 	found, now, err := q.now(ctx, queue)
-	if err != nil {
-		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, err)
+	if err != nil || !found {
+		return length, err
 	}
-	if !found {
-		return QueueLength{}, nil
-	}
-	length := QueueLength{Exists: true, Ready: now.Messages}
+	length = QueueLength{Exists: true, Ready: now.Messages}
 	if pastErr != nil {
 		if ctx.Err() != nil {
-			return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, pastErr)
+			return length, pastErr
 		}
 		if !q.missing {
 			q.missing = true
@@ -131,8 +127,8 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 	return length, nil
 }
 
-// now asks the broker, over a connection that is kept, for the ready messages
-// and the consumers.
+// now asks the broker, over a connection that is kept, for the number of ready
+// messages and of consumers.
 func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, state amqp.Queue, err error) {
 	if q.conn == nil || q.conn.IsClosed() {
 		if q.conn, err = q.dialer.dial(ctx); err != nil {
@@ -140,8 +136,7 @@ func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, sta
 		}
 		q.channel = nil
 	}
-	// The library's calls know no context; closing the socket ends them.
-	defer context.AfterFunc(ctx, q.conn.kill)()
+	defer q.conn.killAfter(ctx)()
 	if q.channel == nil || q.channel.IsClosed() {
 		if q.channel, err = q.conn.Channel(); err != nil {
 			return false, state, err
@@ -156,8 +151,8 @@ func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, sta
 
 // Close closes the connections.
 func (q *QueueInspector) Close() error {
-	q.busy <- struct{}{}
-	defer func() { <-q.busy }()
+	_ = q.busy.lock(context.Background())
+	defer q.busy.unlock()
 	q.management.client.CloseIdleConnections()
 	if q.conn != nil {
 		q.conn.close()

@@ -2,7 +2,6 @@ package celery
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +14,17 @@ import (
 	"time"
 )
 
-// management asks RabbitMQ's management API.
+// management queries RabbitMQ's management API.
 type management struct {
 	url    string // empty: derived from the broker's node
 	client *http.Client
-	tls    *tls.Config
 
 	channels   map[string]int // global prefetch limits by channel name
 	channelsAt time.Time
 }
 
-// queueStats is what the management API says of a queue. The counts are
-// absent while a new queue has not been counted.
+// queueStats is what the management API says of a queue. A new queue has no counts
+// yet.
 type queueStats struct {
 	Ready          int           `json:"messages_ready"`
 	Unacknowledged int           `json:"messages_unacknowledged"`
@@ -44,16 +42,11 @@ type queueReader struct {
 type channelDetail struct{ Name string }
 
 func (d *channelDetail) UnmarshalJSON(text []byte) error {
-	var named struct {
-		Name string `json:"name"`
+	type named channelDetail
+	if text[0] != '{' {
+		return nil
 	}
-	if len(text) > 0 && text[0] == '{' {
-		if err := json.Unmarshal(text, &named); err != nil {
-			return err
-		}
-	}
-	d.Name = named.Name
-	return nil
+	return json.Unmarshal(text, (*named)(d))
 }
 
 var errNotFound = errors.New("not found")
@@ -74,54 +67,42 @@ func (m *management) queue(ctx context.Context, n node, queue string) (queueStat
 // maxMessages is more than any queue holds; counts up to it can be added.
 const maxMessages = 1 << 53
 
-// prefetch is the sum of what the consumers may hold, unless one of them has
-// no limit or one that isn't known.
+// prefetch returns how many messages the consumers may hold, unless one of them
+// has no limit or one that isn't known.
 func (m *management) prefetch(ctx context.Context, n node, q queueStats) (limit int, known bool) {
 	shared := map[string]bool{}
 	for _, c := range q.Consumers {
-		if !c.AckRequired {
+		channel, held := c.Channel.Name, int(c.Prefetch)
+		if !c.AckRequired || held == 0 && shared[channel] {
 			continue
 		}
-		if c.Prefetch > 0 {
-			limit += int(c.Prefetch)
-			continue
-		}
-		// Celery limits the whole channel, except where quorum queues are used.
-		if c.Channel.Name == "" {
-			return 0, false
-		}
-		if !shared[c.Channel.Name] {
-			shared[c.Channel.Name] = true
-			global := m.globalPrefetch(ctx, n, c.Channel.Name)
-			if global == 0 {
+		if held == 0 { // Celery limits the whole channel, except where quorum queues are used
+			shared[channel] = true
+			if held = m.globalPrefetch(ctx, n, channel); held == 0 {
 				return 0, false
 			}
-			limit += global
 		}
+		limit += held
 	}
 	return limit, true
 }
 
-// globalPrefetch gives a channel's own limit, 0 if there is none or it isn't
-// known. All channels are asked for at once, as there may be hundreds.
+// globalPrefetch returns a channel's own limit, 0 if there is none or it isn't
+// known. It asks for all channels at once, as there may be hundreds.
 func (m *management) globalPrefetch(ctx context.Context, n node, channel string) int {
-	if limit, ok := m.channels[channel]; ok && time.Since(m.channelsAt) < StatsAge {
+	age := time.Since(m.channelsAt)
+	if limit, ok := m.channels[channel]; channel == "" || ok && age < StatsAge || m.channels != nil && age < time.Second {
 		return limit
-	}
-	if m.channels != nil && time.Since(m.channelsAt) < time.Second {
-		return 0
 	}
 	var all []struct {
 		Name   string `json:"name"`
 		Global uint16 `json:"global_prefetch_count"`
 	}
 	m.channels, m.channelsAt = map[string]int{}, time.Now()
-	err := m.get(ctx, n, &all, url.Values{"columns": {"name,global_prefetch_count"}}, "vhosts", n.vhost, "channels")
-	if err != nil {
-		return 0
-	}
-	for _, c := range all {
-		m.channels[c.Name] = int(c.Global)
+	if m.get(ctx, n, &all, url.Values{"columns": {"name,global_prefetch_count"}}, "vhosts", n.vhost, "channels") == nil {
+		for _, c := range all {
+			m.channels[c.Name] = int(c.Global)
+		}
 	}
 	return m.channels[channel]
 }
@@ -159,12 +140,11 @@ func (m *management) get(ctx context.Context, n node, into any, query url.Values
 	}
 	defer func() { _ = response.Body.Close() }()
 	body := io.LimitReader(response.Body, maxAnswer)
-	switch {
-	case response.StatusCode == http.StatusNotFound:
+	if response.StatusCode != http.StatusOK {
 		_, _ = io.Copy(io.Discard, body) // so that the connection can be used again
-		return errNotFound
-	case response.StatusCode != http.StatusOK:
-		_, _ = io.Copy(io.Discard, body)
+		if response.StatusCode == http.StatusNotFound {
+			return errNotFound
+		}
 		return fmt.Errorf("management API: GET %s: %s", request.URL.Redacted(), response.Status)
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
@@ -174,50 +154,40 @@ func (m *management) get(ctx context.Context, n node, into any, query url.Values
 }
 
 func (m *management) base(n node) (*url.URL, error) {
+	u := &url.URL{Scheme: "http", Host: net.JoinHostPort(n.host, strconv.Itoa(n.port+10000))}
+	if n.secure {
+		u.Scheme = "https"
+	}
 	if m.url != "" {
-		u, err := url.Parse(m.url)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		var err error
+		if u, err = url.Parse(m.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return nil, errors.New("the management URL must be http:// or https:// with a host")
 		}
-		if err := m.trust(n, u.Scheme == "https"); err != nil {
-			return nil, err
-		}
-		return u, nil
 	}
-	scheme := "http"
-	if n.secure {
-		scheme = "https"
-	}
-	if err := m.trust(n, n.secure); err != nil {
-		return nil, err
-	}
-	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(n.host, strconv.Itoa(n.port+10000))}, nil
+	return u, m.trust(n, u.Scheme == "https")
 }
 
-// trust lets the API be served with the broker's own certificates.
+// trust accepts the broker's own certificates for the API, too.
 func (m *management) trust(n node, secure bool) error {
 	transport, ok := m.client.Transport.(*http.Transport)
 	if !secure || !ok || transport.TLSClientConfig != nil {
 		return nil
 	}
-	config, err := n.tlsConfig(m.tls)
-	if err != nil {
-		return err
+	config, err := n.tlsConfig()
+	if err == nil {
+		config.ServerName = "" // the API's host may be another
+		transport.TLSClientConfig = config
 	}
-	config.ServerName = "" // the API's host may be another
-	transport.TLSClientConfig = config
-	return nil
+	return err
 }
 
 // CheckManagement asks the management API once whether it knows the broker's
 // virtual host; one of the broker's addresses must do.
 func (q *QueueInspector) CheckManagement(ctx context.Context) error {
-	select {
-	case q.busy <- struct{}{}:
-		defer func() { <-q.busy }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := q.busy.lock(ctx); err != nil {
+		return err
 	}
+	defer q.busy.unlock()
 	var problems []error
 	for _, n := range q.dialer.broker.nodes {
 		var vhost struct{ Name string }

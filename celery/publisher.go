@@ -9,23 +9,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/service"
 )
 
 // PublisherOptions may be left zero.
 type PublisherOptions struct {
 	ConnectionOptions
 
-	Logger *slog.Logger // default: slog.Default()
+	Logger      *slog.Logger // default: slog.Default()
+	MaxInFlight int          // messages sent and not yet confirmed, over all calls; default: 1,000
 
-	// MaxInFlight bounds the messages sent and not yet confirmed, over all
-	// concurrent calls. Default: 1,000.
-	MaxInFlight int
-
-	// MaxMessageSize is the largest body in bytes. It must not exceed the
-	// broker's max_message_size, whose excess costs the whole channel.
-	// Default: 16 MiB, RabbitMQ 4's own.
+	// MaxMessageSize is the largest body in bytes. It must not exceed the broker's
+	// max_message_size: a larger one costs the whole channel. Default: 16 MiB, as
+	// RabbitMQ 4.
 	MaxMessageSize int
 
 	// ConfirmTimeout is how long messages in flight may still be confirmed
@@ -35,43 +33,23 @@ type PublisherOptions struct {
 	// MaxWait bounds how long one call waits for a broker that can't be reached
 	// or that blocks publishers. Default: until the context ends.
 	MaxWait time.Duration
-
-	// OnBlocked is told when the broker begins to block publishers, with its
-	// reason, and when it ends. It must return at once.
-	OnBlocked func(blocked bool, reason string)
-
-	// Origin and ReplyTo are what Celery derives from the process:
-	// "gen<pid>@<host>" and a UUID of the sending app.
-	Origin, ReplyTo string
-}
-
-func (o PublisherOptions) withDefaults() PublisherOptions {
-	o.ConnectionOptions = o.ConnectionOptions.withDefaults()
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1000)
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 16<<20)
-	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 5*time.Second)
-	o.Origin = cmp.Or(o.Origin, defaultOrigin())
-	o.ReplyTo = cmp.Or(o.ReplyTo, uuid.NewString())
-	return o
 }
 
 var (
-	// ErrUnconfirmed says that a message was sent, but that the broker's answer
-	// never came: it may or may not have it.
+	// ErrUnconfirmed: the broker may or may not have the message.
 	ErrUnconfirmed = errors.New("sent, but not confirmed by the broker")
 
-	// ErrNotSent says that a message was not sent: the broker doesn't have it.
+	// ErrNotSent: the broker doesn't have the message.
 	ErrNotSent = errors.New("not sent")
 
-	errWaited = errors.New("the broker couldn't take it within the time allowed (MaxWait)")
-
-	// ErrClosed says that the publisher or consumer was closed by its owner.
+	// ErrClosed: the owner has closed the publisher or consumer.
 	ErrClosed = errors.New("closed")
+
+	errLost   = errors.New("the connection was lost")
+	errWaited = errors.New("the broker couldn't take it within the time allowed (MaxWait)")
 )
 
-// ReturnedError says that the broker found no queue for a message and dropped
-// it.
+// ReturnedError reports that the broker found no queue for a message and dropped it.
 type ReturnedError struct {
 	Queue  string
 	Code   uint16 // of AMQP: 312 is NO_ROUTE
@@ -82,21 +60,20 @@ func (e *ReturnedError) Error() string {
 	return fmt.Sprintf("the broker has no queue %q (%d %s)", e.Queue, e.Code, e.Reason)
 }
 
-// RejectedError says that the broker refused a message: its queue is full and
-// set to reject, or the broker failed to store it. Sending it again later is
-// safe.
+// RejectedError reports that the broker refused a message: its queue is full and
+// set to reject, or the broker failed to store it. Sending it again later is safe.
 type RejectedError struct{ Queue string }
 
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("the broker refused a message for queue %q: the queue is full or can't store it", e.Queue)
 }
 
-// IsPermanent says whether sending a message again would fail in the same
+// IsPermanent reports whether sending a message again would fail in the same
 // way: its queue doesn't exist, or it can't be encoded.
 func IsPermanent(err error) bool {
-	var returned *ReturnedError
-	var encoding *EncodingError
-	return errors.As(err, &returned) || errors.As(err, &encoding)
+	_, returned := errors.AsType[*ReturnedError](err)
+	_, encoding := errors.AsType[*EncodingError](err)
+	return returned || encoding
 }
 
 // Publisher sends task messages. It is safe for concurrent use.
@@ -112,9 +89,9 @@ type Publisher struct {
 	callsM   sync.Mutex
 	isClosed bool
 
-	connecting chan struct{} // holds one token: a mutex that heeds contexts
-	dialer     dialer        // held with the token
-	down       bool          // whether an outage has been logged; held with the token
+	connecting mutex
+	dialer     dialer // guarded by connecting
+	down       bool   // whether an outage has been logged; guarded by connecting
 
 	sessionM sync.Mutex
 	session  *publishSession
@@ -125,13 +102,16 @@ type Publisher struct {
 
 // NewPublisher makes a publisher. It connects when it is first used.
 func NewPublisher(b Broker, o PublisherOptions) *Publisher {
-	o = o.withDefaults()
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1000)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 16<<20)
+	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 5*time.Second)
 	p := &Publisher{
 		options:    o,
 		log:        o.Logger,
-		connecting: make(chan struct{}, 1),
-		dialer:     dialer{broker: b, options: o.ConnectionOptions},
-		encoder:    newEncoder(o.Origin, o.ReplyTo, o.MaxMessageSize),
+		connecting: newMutex(),
+		dialer:     newDialer(b, o.ConnectionOptions),
+		encoder:    newEncoder(o.MaxMessageSize),
 	}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	return p
@@ -188,18 +168,16 @@ func (p *Publisher) current() *publishSession {
 	return p.session
 }
 
-// connected gives the session in use, or makes a new one, however often it
-// takes, until the context ends.
+// connected returns the session in use, or makes a new one, trying until the
+// context ends.
 func (p *Publisher) connected(ctx context.Context) (*publishSession, error) {
 	if s := p.current(); s != nil && s.alive() {
 		return s, nil
 	}
-	select {
-	case p.connecting <- struct{}{}:
-		defer func() { <-p.connecting }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := p.connecting.lock(ctx); err != nil {
+		return nil, err
 	}
+	defer p.connecting.unlock()
 	if s := p.current(); s != nil && s.alive() {
 		return s, nil
 	}
@@ -207,33 +185,30 @@ func (p *Publisher) connected(ctx context.Context) (*publishSession, error) {
 		s, err := p.open(ctx)
 		if err == nil {
 			p.log.Info("connected to the broker", "broker", s.conn.node.String())
-			p.down, p.dialer.tries = false, 0
+			p.down = false
+			p.dialer.backoff.Reset()
 			p.sessionM.Lock()
 			p.session = s
 			p.sessionM.Unlock()
 			return s, nil
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
-		}
-		if !p.down {
+		if ctx.Err() == nil && !p.down {
 			p.down = true
 			p.log.Warn("the broker can't be reached; trying again", "error", err)
 		}
-		if !sleep(ctx, p.dialer.pause()) {
+		if p.dialer.backoff.Wait(ctx) != nil {
 			return nil, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
 	}
 }
 
-// open makes one try at every address.
+// open tries every address once.
 func (p *Publisher) open(ctx context.Context) (*publishSession, error) {
 	conn, err := p.dialer.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The library's calls know no context; closing the socket ends them.
-	defer context.AfterFunc(ctx, conn.kill)()
+	defer conn.killAfter(ctx)()
 	ch, err := conn.Channel()
 	if err == nil {
 		err = ch.Confirm(false)
@@ -243,7 +218,7 @@ func (p *Publisher) open(ctx context.Context) (*publishSession, error) {
 		return nil, fmt.Errorf("opening a channel on %s: %w", conn.node, err)
 	}
 	s := newPublishSession(conn, ch, p.options.MaxInFlight)
-	p.tasks.Go(func() { s.watch(p.log, p.options.OnBlocked) })
+	p.tasks.Go(func() { s.watch(p.log) })
 	return s, nil
 }
 
@@ -256,9 +231,9 @@ type inFlight struct {
 }
 
 // Publish sends messages in order and waits for the broker's answers. The
-// result has one element a message; nil means that the broker has taken it.
-// The package comment lists what else there may be. Queues are not made here:
-// see [Publisher.DeclareQueue].
+// result has one element per message: nil if the broker has it, else one of the
+// errors that the package comment lists. The queues must exist: see
+// [Publisher.DeclareQueue].
 func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
 	c := publishCall{p: p, msgs: msgs, errs: make([]error, len(msgs))}
 	caller, end, err := p.begin(ctx)
@@ -267,9 +242,6 @@ func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
 		return c.errs
 	}
 	defer end()
-	if len(msgs) == 0 {
-		return c.errs
-	}
 	defer c.guard(caller)()
 	c.send(caller)
 	c.drain(caller)
@@ -288,26 +260,29 @@ type publishCall struct {
 // guard frees a call that is stuck in a socket which the broker doesn't read,
 // some time after its context has ended.
 func (c *publishCall) guard(ctx context.Context) (release func()) {
-	done := make(chan struct{})
+	done, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
-		// The second more lets the orderly way, drain, come first.
-		t := time.NewTimer(c.p.options.ConfirmTimeout + time.Second)
-		defer t.Stop()
-		select {
-		case <-done:
-		case <-t.C:
+		// The extra second lets the orderly way, drain, come first.
+		if service.Sleep(done, c.p.options.ConfirmTimeout+time.Second) == nil {
 			if s := c.p.current(); s != nil {
 				s.conn.kill()
 			}
 		}
 	})
-	return func() { close(done); stop() }
+	return func() {
+		stop()
+		cancel()
+	}
 }
 
 func (c *publishCall) unsent(from int, err error) {
 	for i := from; i < len(c.msgs); i++ {
-		c.errs[i] = fmt.Errorf("%w: task %s to queue %q: %w", ErrNotSent, c.msgs[i].ID, c.msgs[i].Queue, err)
+		c.errs[i] = failure(ErrNotSent, &c.msgs[i], err)
 	}
+}
+
+func failure(kind error, m *TaskMessage, cause error) error {
+	return fmt.Errorf("%w: task %s to queue %q: %w", kind, m.ID, m.Queue, cause)
 }
 
 func (c *publishCall) send(ctx context.Context) {
@@ -327,7 +302,7 @@ func (c *publishCall) send(ctx context.Context) {
 	}
 }
 
-// acquire gives a session on which one more message may be sent.
+// acquire returns a session on which one more message may be sent.
 func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -367,15 +342,15 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 		select {
 		case s.slots <- struct{}{}:
 			return s, nil
-		case <-s.dead:
+		case <-s.ended.Done():
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// sendOne sends message i, for which the caller holds a slot. again means
-// that it was not sent because the session has ended.
+// sendOne sends message i, for which the caller holds a slot. again means that
+// the session has ended, and the message was not sent.
 func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) {
 	m := &c.msgs[i]
 	c.p.encodeM.Lock()
@@ -400,20 +375,20 @@ func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) 
 		s.release()
 		s.end()
 		s.conn.kill()
-		return false, fmt.Errorf("%w: task %s to queue %q: %w", ErrUnconfirmed, m.ID, m.Queue, err)
+		return false, failure(ErrUnconfirmed, m, err)
 	}
 }
 
-// settle waits for the answer to the oldest message in flight; false means
-// that the context ended first.
+// settle waits for the answer to the oldest message in flight. It reports false
+// if the context ended first.
 func (c *publishCall) settle(ctx context.Context) bool {
 	f := c.flying[c.settled]
 	select {
 	case <-f.confirm.Done():
-	default:
+	case <-ctx.Done():
 		select {
-		case <-f.confirm.Done():
-		case <-ctx.Done():
+		case <-f.confirm.Done(): // both at once
+		default:
 			return false
 		}
 	}
@@ -422,8 +397,7 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	return true
 }
 
-// drain settles what is left, after the context's end for no longer than
-// ConfirmTimeout.
+// drain settles what is left, for at most ConfirmTimeout after the context's end.
 func (c *publishCall) drain(ctx context.Context) {
 	for c.settled < len(c.flying) && c.settle(ctx) {
 	}
@@ -436,7 +410,7 @@ func (c *publishCall) drain(ctx context.Context) {
 	}
 	for _, f := range c.flying[c.settled:] {
 		m := &c.msgs[f.index]
-		c.errs[f.index] = fmt.Errorf("%w: task %s to queue %q: %w", ErrUnconfirmed, m.ID, m.Queue, context.Cause(ctx))
+		c.errs[f.index] = failure(ErrUnconfirmed, m, context.Cause(ctx))
 		// The slot is free again, and a return forgotten, once the answer comes.
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
@@ -457,7 +431,7 @@ func (f *inFlight) result(m *TaskMessage) error {
 	case !f.session.open():
 		// The library turns every outstanding confirmation into a refusal when
 		// the channel goes.
-		return fmt.Errorf("%w: task %s to queue %q: the connection was lost", ErrUnconfirmed, m.ID, m.Queue)
+		return failure(ErrUnconfirmed, m, errLost)
 	default:
 		return &RejectedError{Queue: m.Queue}
 	}

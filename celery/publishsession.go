@@ -21,8 +21,8 @@ type publishSession struct {
 	blocks  chan amqp.Blocking
 	returns chan amqp.Return
 
-	endOnce sync.Once
-	dead    chan struct{} // closed by end
+	ended context.Context // once nobody may use the session any more
+	end   context.CancelFunc
 
 	m         sync.Mutex
 	returned  map[returnKey][]*ReturnedError
@@ -33,11 +33,13 @@ type publishSession struct {
 type returnKey struct{ id, queue string }
 
 func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int) *publishSession {
+	ended, end := context.WithCancel(context.Background())
 	return &publishSession{
 		conn:     conn,
 		channel:  ch,
 		slots:    make(chan struct{}, maxInFlight),
-		dead:     make(chan struct{}),
+		ended:    ended,
+		end:      end,
 		returned: map[returnKey][]*ReturnedError{},
 		closed:   conn.NotifyClose(make(chan *amqp.Error, 1)),
 		failed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
@@ -50,50 +52,31 @@ func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int) *pub
 	}
 }
 
-// alive says whether the session may be used for one more message.
-func (s *publishSession) alive() bool {
-	select {
-	case <-s.dead:
-		return false
-	default:
-		return s.open()
-	}
-}
+// alive reports whether the session may be used for one more message.
+func (s *publishSession) alive() bool { return s.ended.Err() == nil && s.open() }
 
-// open says whether the library takes channel and connection for open.
 func (s *publishSession) open() bool {
 	return !s.channel.IsClosed() && !s.conn.IsClosed()
 }
 
-// end makes sure that nobody uses the session any more.
-func (s *publishSession) end() { s.endOnce.Do(func() { close(s.dead) }) }
-
 func (s *publishSession) release() { <-s.slots }
 
+// takeReturn returns the oldest return of a message that has not been taken, or nil.
 func (s *publishSession) takeReturn(k returnKey) error {
 	s.m.Lock()
 	defer s.m.Unlock()
-drain:
-	for {
-		select {
-		case r, ok := <-s.returns:
-			if !ok {
-				s.returns = nil
-				break drain
-			}
-			key := returnKey{r.CorrelationId, r.RoutingKey}
-			s.returned[key] = append(s.returned[key], &ReturnedError{Queue: r.RoutingKey, Code: r.ReplyCode, Reason: r.ReplyText})
-		default:
-			break drain
-		}
+	for range len(s.returns) {
+		r := <-s.returns
+		key := returnKey{r.CorrelationId, r.RoutingKey}
+		s.returned[key] = append(s.returned[key], &ReturnedError{Queue: r.RoutingKey, Code: r.ReplyCode, Reason: r.ReplyText})
 	}
 	found := s.returned[k]
-	if len(found) == 0 {
+	switch len(found) {
+	case 0:
 		return nil
-	}
-	if len(found) == 1 {
+	case 1:
 		delete(s.returned, k)
-	} else {
+	default:
 		s.returned[k] = found[1:]
 	}
 	return found[0]
@@ -105,8 +88,7 @@ func (s *publishSession) isBlocked() bool {
 	return s.unblocked != nil
 }
 
-// waitUnblocked returns nil when the broker takes messages, or when the
-// session has ended.
+// waitUnblocked returns nil once the broker takes messages, or the session has ended.
 func (s *publishSession) waitUnblocked(ctx context.Context) error {
 	for {
 		s.m.Lock()
@@ -117,7 +99,7 @@ func (s *publishSession) waitUnblocked(ctx context.Context) error {
 		}
 		select {
 		case <-unblocked:
-		case <-s.dead:
+		case <-s.ended.Done():
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -141,18 +123,14 @@ func (s *publishSession) setBlocked(blocked bool) (changed bool) {
 }
 
 // watch follows the state of connection and channel until either ends.
-func (s *publishSession) watch(log *slog.Logger, onBlocked func(bool, string)) {
+func (s *publishSession) watch(log *slog.Logger) {
 	report := func(blocked bool, reason string) {
-		if !s.setBlocked(blocked) {
-			return
-		}
-		if blocked {
+		switch {
+		case !s.setBlocked(blocked):
+		case blocked:
 			log.Warn("the broker blocks publishers; waiting", "reason", reason)
-		} else {
+		default:
 			log.Info("the broker takes messages again")
-		}
-		if onBlocked != nil {
-			onBlocked(blocked, reason)
 		}
 	}
 	for {

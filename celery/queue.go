@@ -13,16 +13,23 @@ import (
 // it: a durable direct exchange of the same name, a durable queue, and a
 // binding with that name as its key.
 func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
+	if err := p.declareQueue(ctx, queue); err != nil {
+		return fmt.Errorf("declaring queue %q: %w", queue, err)
+	}
+	return nil
+}
+
+func (p *Publisher) declareQueue(ctx context.Context, queue string) error {
 	ctx, end, err := p.begin(ctx)
 	if err != nil {
-		return fmt.Errorf("declaring queue %q: %w", queue, err)
+		return err
 	}
 	defer end()
 	s, err := p.connected(ctx)
 	if err != nil {
-		return fmt.Errorf("declaring queue %q: %w", queue, err)
+		return err
 	}
-	// The library's calls know no context, and the connection is shared: a call
+	// The library's calls take no context, and the connection is shared: a call
 	// that takes too long is left to end with the connection.
 	done := make(chan error, 1)
 	p.tasks.Go(func() { done <- declareQueue(s.conn.Connection, queue) })
@@ -31,36 +38,37 @@ func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		return fmt.Errorf("declaring queue %q: %w", queue, err)
-	}
-	return nil
+	return err
 }
 
-// declareQueue asks first, because a declaration with other arguments than
-// the queue has is an error. Each step has a channel of its own, because an
-// error closes the channel.
+// declareQueue asks first, because declaring a queue with other arguments than
+// it has is an error. Each step has its own channel, because an error closes it.
 func declareQueue(conn *amqp.Connection, queue string) error {
 	found, _, err := inspectQueue(conn, queue)
 	if err != nil || found {
 		return err
 	}
-	err = onChannel(conn, func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclare(queue, amqp.ExchangeDirect, true, false, false, false, nil)
-	})
-	if err != nil && !hasCode(err, amqp.PreconditionFailed) { // an exchange of another type will do
-		return err
+	for _, declare := range []func(*amqp.Channel) error{
+		func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare(queue, amqp.ExchangeDirect, true, false, false, false, nil)
+		},
+		durableQueue(queue),
+		func(ch *amqp.Channel) error { return ch.QueueBind(queue, queue, queue, false, nil) },
+	} {
+		// An exchange of another type will do, and so does a queue that somebody
+		// else has made in the meantime.
+		if err := onChannel(conn, declare); err != nil && !hasCode(err, amqp.PreconditionFailed) {
+			return err
+		}
 	}
-	err = onChannel(conn, func(ch *amqp.Channel) error {
+	return nil
+}
+
+func durableQueue(queue string) func(*amqp.Channel) error {
+	return func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(queue, true, false, false, false, nil)
 		return err
-	})
-	if err != nil && !hasCode(err, amqp.PreconditionFailed) { // somebody else was quicker
-		return err
 	}
-	return onChannel(conn, func(ch *amqp.Channel) error {
-		return ch.QueueBind(queue, queue, queue, false, nil)
-	})
 }
 
 // inspectQueue asks whether a queue exists and how many messages in it are
@@ -87,6 +95,6 @@ func onChannel(conn *amqp.Connection, f func(*amqp.Channel) error) error {
 }
 
 func hasCode(err error, code int) bool {
-	var e *amqp.Error
-	return errors.As(err, &e) && e.Code == code
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == code
 }

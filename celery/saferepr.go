@@ -14,23 +14,22 @@ const (
 
 // appendRepr writes a value as celery.utils.saferepr does: much like Python's
 // repr, but with strings between single quotes and only those quotes escaped,
-// containers deeper than maxLevels shown as [...], and everything after
-// maxLen characters left out. Lengths count characters, not bytes.
-func (v *values) appendRepr(dst []byte, at int32, maxLen, maxLevels int) []byte {
-	r := repr{v: v, dst: dst, left: maxLen, maxLevels: maxLevels}
+// containers deeper than reprMaxLevels shown as [...], and everything after
+// reprMaxLen characters (not bytes) left out.
+func (v *values) appendRepr(dst []byte, at int32) []byte {
+	r := repr{v: v, dst: dst, left: reprMaxLen}
 	r.value(at)
 	return r.dst
 }
 
 type repr struct {
-	v         *values
-	dst       []byte
-	left      int // characters that may still be written
-	level     int
-	maxLevels int
+	v     *values
+	dst   []byte
+	left  int // characters that may still be written
+	level int
 }
 
-// full ends the text once nothing more fits. It reports whether it did; the
+// full ends the text once nothing more fits, and reports whether it did. The
 // callers then unwind, each closing the container it has open. Those closing
 // brackets aren't counted.
 func (r *repr) full() bool {
@@ -51,7 +50,8 @@ func (r *repr) literal(text string) bool {
 	return true
 }
 
-// value writes one value and reports whether there is more to come.
+// value writes one value, or a key with its value, and reports whether there is
+// room for more.
 func (r *repr) value(at int32) bool {
 	switch it := &r.v.items[at]; it.kind {
 	case kindNull:
@@ -60,20 +60,21 @@ func (r *repr) value(at int32) bool {
 		return r.plain("False")
 	case kindTrue:
 		return r.plain("True")
-	case kindInt:
-		return r.plain(string(it.text))
-	case kindFloat:
-		switch string(it.text) {
+	case kindInt, kindFloat:
+		switch text := string(it.text); text {
 		case "NaN":
 			return r.plain("nan")
 		case "Infinity":
 			return r.plain("inf")
 		case "-Infinity":
 			return r.plain("-inf")
+		default:
+			return r.plain(text)
 		}
-		return r.plain(string(it.text))
 	case kindString:
 		return r.quoted(it.text)
+	case kindKey:
+		return r.quoted(it.text) && r.literal(": ") && r.value(it.value)
 	case kindList:
 		return r.container(it, '[', ']')
 	default:
@@ -82,7 +83,7 @@ func (r *repr) value(at int32) bool {
 }
 
 func (r *repr) container(it *item, open, end byte) bool {
-	if r.level >= r.maxLevels {
+	if r.level >= reprMaxLevels {
 		return r.literal(string([]byte{open, '.', '.', '.', end}))
 	}
 	if !r.literal(string(open)) {
@@ -91,17 +92,7 @@ func (r *repr) container(it *item, open, end byte) bool {
 	r.level++
 	more := true
 	for child := it.first; child != none && more; child = r.v.items[child].next {
-		if child != it.first {
-			more = r.literal(", ")
-		}
-		if !more {
-			break
-		}
-		if r.v.items[child].kind == kindKey {
-			more = r.quoted(r.v.items[child].text) && r.literal(": ") && r.value(r.v.items[child].value)
-		} else {
-			more = r.value(child)
-		}
+		more = (child == it.first || r.literal(", ")) && r.value(child)
 	}
 	r.level--
 	r.dst = append(r.dst, end)
@@ -127,12 +118,9 @@ func (r *repr) quoted(text []byte) bool {
 		return false
 	}
 	start := len(r.dst)
-	r.dst = append(r.dst, '\'')
-	body := len(r.dst)
-	r.dst = appendTruncated(r.dst, text, r.left)
-	if bytes.IndexByte(r.dst[body:], '\'') >= 0 {
-		escaped := bytes.ReplaceAll(r.dst[body:], []byte{'\''}, []byte{'\\', '\''})
-		r.dst = append(r.dst[:body], escaped...)
+	r.dst = appendTruncated(append(r.dst, '\''), text, r.left)
+	if body := r.dst[start+1:]; bytes.IndexByte(body, '\'') >= 0 {
+		r.dst = append(r.dst[:start+1], bytes.ReplaceAll(body, []byte(`'`), []byte(`\'`))...)
 	}
 	r.dst = append(r.dst, '\'')
 	r.left -= utf8.RuneCount(r.dst[start:])
@@ -154,6 +142,5 @@ func appendTruncated(dst, text []byte, maxLen int) []byte {
 	if space := bytes.LastIndexByte(cut, ' '); space >= 0 {
 		cut = cut[:space]
 	}
-	dst = append(dst, cut...)
-	return append(dst, "..."...)
+	return append(append(dst, cut...), "..."...)
 }

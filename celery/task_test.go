@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +30,6 @@ type taskCase struct {
 
 func taskCases() []taskCase {
 	eta := time.Date(2126, 3, 1, 12, 30, 15, 123456000, time.UTC)
-	index, ignore := int32(3), true
 	return []taskCase{
 		{name: "plain", message: celery.TaskMessage{
 			Args: []byte(`["https://example.org/git"]`), Kwargs: []byte(`{"incremental": true}`),
@@ -46,20 +44,11 @@ func taskCases() []taskCase {
 			Args:   []byte(`["` + strings.Repeat("word ", 300) + `", "never shown", [1]]`),
 			Kwargs: []byte(`{"long": [[["` + strings.Repeat("é", 1020) + `", 1], 2], 3]}`),
 		}},
-		{name: "msgpack", message: celery.TaskMessage{
-			Args:       []byte(`[1, -1, 127, 128, -32, -33, 255, 256, 65535, 65536, 4294967296, -129, -32769, -2147483649, 18446744073709551615, 1.5, NaN, "é", null, true]`),
-			Kwargs:     []byte(`{"list": [` + strings.Repeat("0, ", 20) + `0], "text": "` + strings.Repeat("x", 300) + `"}`),
-			Serializer: celery.Msgpack,
-		}, options: map[string]any{"serializer": "msgpack"}},
 		{name: "options", message: celery.TaskMessage{
 			Args: []byte(`[]`), Kwargs: []byte(`{}`),
-			Priority: 7, ETA: eta, Retries: 2, TimeLimit: 90 * time.Second, SoftTimeLimit: 1500 * time.Millisecond,
-			RootID: "root", ParentID: "parent", Group: "group", GroupIndex: &index, Shadow: "another name", IgnoreResult: &ignore,
-			Stamps: map[string]any{"stamp": "value", "another": []any{"x", "y"}},
+			ETA: eta, TimeLimit: 90 * time.Second, SoftTimeLimit: 1500 * time.Millisecond, RootID: "root",
 		}, options: map[string]any{
-			"priority": 7, "eta": eta.Format("2006-01-02T15:04:05.000000-07:00"), "retries": 2, "time_limit": 90, "soft_time_limit": 1.5,
-			"root_id": "root", "parent_id": "parent", "group_id": "group", "group_index": 3, "shadow": "another name", "ignore_result": true,
-			"stamped_headers": []string{"another", "stamp"}, "stamp": "value", "another": []string{"x", "y"},
+			"eta": eta.Format("2006-01-02T15:04:05.000000-07:00"), "time_limit": 90, "soft_time_limit": 1.5, "root_id": "root",
 		}},
 		{name: "time_limit", message: celery.TaskMessage{TimeLimit: 15 * time.Minute}, options: map[string]any{"time_limit": 900}},
 		{name: "soft_time_limit", message: celery.TaskMessage{SoftTimeLimit: 500 * time.Millisecond}, options: map[string]any{"soft_time_limit": .5}},
@@ -165,20 +154,15 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 		m := celery.TaskMessage{
 			ID: uuid.NewString(), Name: queue, Queue: queue,
 			Args: []byte(g.list(5)), Kwargs: []byte(g.dict(5)),
-			Serializer: celery.Serializer(g.IntN(4) / 3),
 		}
-		var options map[string]any
-		if m.Serializer == celery.Msgpack {
-			options = map[string]any{"serializer": "msgpack"}
-		}
-		refusal := python.send(m, options)
+		refusal := python.send(m, nil)
 		err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...)
 		var encoding *celery.EncodingError
 		if refusal != "" || err != nil {
 			if refusal == "" || !errors.As(err, &encoding) {
 				t.Fatalf("set %d: Celery says %q, we %v\n%s\n%s", i, refusal, err, m.Args, m.Kwargs)
 			}
-			continue // neither can send an integer above 64 bits in msgpack
+			continue
 		}
 		theirs, ours := python.get(queue), python.get(queue)
 		theirs.forget()
@@ -186,52 +170,5 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 		if diff := cmp.Diff(theirs, ours); diff != "" {
 			t.Fatalf("set %d (-Celery +ours):\n%s\n%s\n%s", i, diff, m.Args, m.Kwargs)
 		}
-	}
-}
-
-// Celery tells the broker as well when a task expires, in milliseconds from now.
-func TestExpiryEqualsCelerys(t *testing.T) {
-	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ctx := deadline(t)
-	python := startPeer(t, env.URL)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
-	in := func(d time.Duration) time.Time {
-		return time.Now().Add(d).In(time.FixedZone("", 2*3600)).Truncate(time.Second)
-	}
-	m := celery.TaskMessage{ID: uuid.NewString(), Name: "swh.test.Task", Queue: "swh.test.Task", Expires: in(time.Hour)}
-	if e := python.send(m, map[string]any{"expires": m.Expires.Format("2006-01-02T15:04:05-07:00")}); e != "" {
-		t.Fatal(e)
-	}
-	if err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...); err != nil {
-		t.Fatal(err)
-	}
-	theirs, ours := python.get(m.Queue), python.get(m.Queue)
-	milliseconds := func(m message) int {
-		ttl, err := strconv.Atoi(m.Properties["expiration"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
-		delete(m.Properties, "expiration")
-		return ttl
-	}
-	if d := milliseconds(theirs) - milliseconds(ours); d < 0 || d > 30_000 {
-		t.Errorf("ours expires %d ms before Celery's, which was sent before", d)
-	}
-	theirs.forget()
-	ours.forget()
-	if diff := cmp.Diff(theirs, ours); diff != "" {
-		t.Error(diff)
-	}
-
-	// The broker knows no longer time to live than 2³²−1 ms, and closes the
-	// channel for one; the worker still reads the header.
-	m.Expires = in(50 * 24 * time.Hour)
-	if err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...); err != nil {
-		t.Fatal(err)
-	}
-	ours = python.get(m.Queue)
-	if ttl, ok := ours.Properties["expiration"]; ok || ours.Headers["expires"] == nil {
-		t.Errorf("a late expiry gives expiration %v, header %v", ttl, ours.Headers["expires"])
 	}
 }

@@ -90,15 +90,14 @@ func (a *authority) issue(name string) (certFile, keyFile string, pair tls.Certi
 }
 
 // A broker behind TLS is reached with an own authority, a client certificate
-// and a server name, given in the URL or in the options; without any of them
-// it isn't.
+// and a server name, given in the URL; without any of them it isn't.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	declare(t, channel(t, env.URL), "queue", nil)
 	ca := newAuthority(t)
 	_, _, server := ca.issue("broker.example.org")
-	certFile, keyFile, client := ca.issue("client.example.org")
+	certFile, keyFile, _ := ca.issue("client.example.org")
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
@@ -120,31 +119,26 @@ func TestTLS(t *testing.T) {
 		}
 		return secure + "?" + chosen.Encode()
 	}
-	options := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{client}, ServerName: "broker.example.org"}
 	for _, c := range []struct {
 		name, url string
-		tls       *tls.Config
 		works     bool
 	}{
-		{"all in the URL", query("cacertfile", "certfile", "keyfile", "server_name_indication"), nil, true},
-		{"all in the options", secure, options, true},
-		{"no check", query("certfile", "keyfile") + "&verify=verify_none", nil, true},
-		{"unknown authority", query("certfile", "keyfile", "server_name_indication"), nil, false},
-		{"other server name", query("cacertfile", "certfile", "keyfile"), nil, false},
-		{"no client certificate", query("cacertfile", "server_name_indication"), nil, false},
-		{"no file", secure + "?cacertfile=/nowhere", nil, false},
+		{"all in the URL", query("cacertfile", "certfile", "keyfile", "server_name_indication"), true},
+		{"no check", query("certfile", "keyfile") + "&verify=verify_none", true},
+		{"unknown authority", query("certfile", "keyfile", "server_name_indication"), false},
+		{"other server name", query("cacertfile", "certfile", "keyfile"), false},
+		{"no client certificate", query("cacertfile", "server_name_indication"), false},
+		{"no file", secure + "?cacertfile=/nowhere", false},
 	} {
 		ctx := deadline(t)
-		control := celery.NewControl(broker(t, c.url), celery.ControlOptions{
-			ConnectionOptions: celery.ConnectionOptions{TLS: c.tls}, Timeout: time.Millisecond,
-		})
+		control := celery.NewControl(broker(t, c.url), celery.ControlOptions{Timeout: time.Millisecond})
 		if _, err := control.Ping(ctx, celery.Destination{}); (err == nil) != c.works {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if !c.works {
 			continue
 		}
-		p := publisher(t, broker(t, c.url), celery.PublisherOptions{ConnectionOptions: celery.ConnectionOptions{TLS: c.tls}})
+		p := publisher(t, broker(t, c.url), celery.PublisherOptions{})
 		if err := errors.Join(p.Publish(ctx, tasks("queue", 1))...); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}

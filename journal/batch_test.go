@@ -7,36 +7,36 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
-// All visits of an origin, whatever their type, are in one lane, in their order and
+// All visits of an origin, whatever their type, are in one part, in their order and
 // with the records that they are from. So no two transactions of a batch count
 // visits of the same origin, each without those of the other.
-func TestLanesKeepOriginsTogether(t *testing.T) {
+func TestPartsKeepOriginsTogether(t *testing.T) {
 	t.Parallel()
 	const origins, rounds = 301, 10
 	b := &batch{}
 	for day := range rounds {
 		for n := range origins {
 			b.visits = append(b.visits, Visit{
-				OriginKey: scheduler.OriginKey{URL: fmt.Sprint("https://example.org/", n), VisitType: []string{"git", "hg"}[day%2]},
+				OriginKey: model.OriginKey{URL: fmt.Sprint("https://example.org/", n), VisitType: []string{"git", "hg"}[day%2]},
 				Date:      at(day),
 			})
 			b.from = append(b.from, &kgo.Record{Offset: int64(day*origins + n)})
 		}
 	}
-	lanes := b.lanes()
-	if len(lanes) != maxLanes {
-		t.Fatalf("%d lanes, want %d", len(lanes), maxLanes)
+	parts := b.parts()
+	if len(parts) != maxParts {
+		t.Fatalf("%d parts, want %d", len(parts), maxParts)
 	}
-	laneOf, next := make(map[string]int), make(map[string]int)
-	for i, l := range lanes {
+	partOf, next := make(map[string]int), make(map[string]int)
+	for i, l := range parts {
 		for k, v := range l.visits {
-			if lane, known := laneOf[v.URL]; known && lane != i {
-				t.Fatalf("%s is in lanes %d and %d", v.URL, lane, i)
+			if part, known := partOf[v.URL]; known && part != i {
+				t.Fatalf("%s is in parts %d and %d", v.URL, part, i)
 			}
-			laneOf[v.URL] = i
+			partOf[v.URL] = i
 			if !v.Date.Equal(at(next[v.URL])) || b.visits[l.from[k].Offset].URL != v.URL {
 				t.Fatalf("%s: visit of %s out of order, or not from record %d", v.URL, v.Date, l.from[k].Offset)
 			}

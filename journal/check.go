@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,4 +26,19 @@ func (c *Client) Check(ctx context.Context) (topic string, err error) {
 
 func errNoTopic(topic string) error {
 	return fmt.Errorf("the topic %s does not exist on the Kafka brokers: create it, or correct the key journal.prefix", topic)
+}
+
+// kafkaLog logs what the Kafka client reports, at each try, as debug messages. Our
+// own log has a line for each change of state.
+type kafkaLog struct{ log *slog.Logger }
+
+func (l kafkaLog) Level() kgo.LogLevel {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelNone
+}
+
+func (l kafkaLog) Log(_ kgo.LogLevel, message string, keyvals ...any) {
+	l.log.Debug("kafka: "+message, keyvals...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A member is one stay in the consumer group. Everything but the callbacks of
-// the client belongs to the goroutine of the loop: from a poll to allowRebalance
-// the member's partitions stay its own.
+// A member is one stay in the consumer group. It belongs to the goroutine of the
+// loop, but for the client's callbacks: from a poll to AllowRebalance the member
+// keeps its partitions.
 type member struct {
 	client  *kgo.Client
 	admin   *kadm.Client
@@ -25,7 +26,7 @@ type member struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	// rebalanceWaits has an element when a rebalance waited for allowRebalance,
+	// rebalanceWaits has an element when a rebalance waited for AllowRebalance,
 	// perhaps one that is over by now.
 	rebalanceWaits chan struct{}
 
@@ -102,8 +103,8 @@ func (m *member) leave() {
 	m.revoked(ctx, m.client, nil)
 }
 
-// assigned is told where the group left off, and gives each partition a definite
-// offset to start from.
+// assigned gives each partition a definite offset to start from, given where the
+// group left off.
 func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	starts, err := m.admin.ListStartOffsets(ctx, m.topic)
 	if err != nil {
@@ -144,9 +145,7 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 func (m *member) revoked(context.Context, *kgo.Client, map[string][]int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for partition := range m.partitions {
-		m.metrics.forgetLag(partition)
-	}
+	m.metrics.lag.Reset()
 	clear(m.partitions)
 }
 
@@ -184,7 +183,7 @@ func (m *member) refresh(ctx context.Context) error {
 
 // gather collects what is at hand, up to limit records: it waits idleWait for a
 // first record, then gatherWait at most for more. Whatever it returns, a
-// rebalance waits for allowRebalance.
+// rebalance waits for AllowRebalance.
 func (m *member) gather(ctx context.Context, limit int) ([]*kgo.Record, error) {
 	var records []*kgo.Record
 	size := 0
@@ -225,15 +224,15 @@ func (m *member) heard(fetches kgo.Fetches) {
 	})
 }
 
-// failure is what ends the stay among the errors of a poll. The client goes on
-// by itself after the others: after a lost connection it says nothing at all.
+// failure returns the first error of a poll that ends the stay. The client itself
+// recovers from the others, and doesn't even report a lost connection.
 func (m *member) failure(fetches kgo.Fetches) error {
 	var failure error
 	fetches.EachError(func(_ string, _ int32, err error) {
-		var lost *kgo.ErrDataLoss
+		_, lost := errors.AsType[*kgo.ErrDataLoss](err)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		case errors.As(err, &lost):
+		case lost:
 			m.log.Warn("Kafka lost records that were read before; reading on from what is left", "error", err)
 		case failure == nil:
 			failure = err
@@ -242,20 +241,13 @@ func (m *member) failure(fetches kgo.Fetches) error {
 	return failure
 }
 
-// hopeless says that err is the group's refusal of this member, which no waiting
-// cures.
+// hopeless reports whether err is the group's refusal of this member, which
+// waiting does not cure.
 func hopeless(err error) bool {
-	for _, refusal := range []error{kerr.FencedInstanceID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout, kerr.InvalidGroupID} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{
+		kerr.FencedInstanceID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout, kerr.InvalidGroupID,
+	}, func(refusal error) bool { return errors.Is(err, refusal) })
 }
-
-// rewind has the records of a batch read again, by this member or by the one
-// that gets their partitions.
-func (m *member) rewind(records []*kgo.Record) { m.seek(firstOffsets(records)) }
 
 // firstOffsets returns the offset of the first record of each partition.
 func firstOffsets(records []*kgo.Record) map[int32]kgo.EpochOffset {
@@ -268,39 +260,34 @@ func firstOffsets(records []*kgo.Record) map[int32]kgo.EpochOffset {
 	return first
 }
 
+// seek reads on from these offsets, or has the member do so that gets the partitions.
 func (m *member) seek(offsets map[int32]kgo.EpochOffset) {
 	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.topic: offsets})
+	m.moveTo(offsets, true)
+}
+
+// moveTo notes where partitions are read next; again: from before their ends.
+func (m *member) moveTo(offsets map[int32]kgo.EpochOffset, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for partition, offset := range offsets {
 		if p := m.partitions[partition]; p != nil {
-			p.next, p.eof = offset.Offset, false
+			p.next, p.eof = offset.Offset, p.eof && !again
 			m.metrics.setLag(partition, p.lag())
 		}
 	}
 }
 
-// commit says to the group that these records are done with. Should it fail, the
-// next commit will say it too, or the records will be read again.
+// commit tells the group that these records were processed. Should it fail, the
+// next commit covers them too, or they are read again.
 func (m *member) commit(ctx context.Context, records []*kgo.Record) error {
 	done := make(map[int32]kgo.EpochOffset)
 	for _, r := range records {
 		done[r.Partition] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
 	}
-	m.mu.Lock()
-	for partition, offset := range done {
-		if p := m.partitions[partition]; p != nil {
-			p.next = offset.Offset
-			m.metrics.setLag(partition, p.lag())
-		}
-	}
-	m.mu.Unlock()
-	return m.commitOffsets(ctx, done)
-}
-
-func (m *member) commitOffsets(ctx context.Context, offsets map[int32]kgo.EpochOffset) error {
+	m.moveTo(done, false)
 	var failure error
-	m.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{m.topic: offsets},
+	m.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{m.topic: done},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
 			if failure = err; err != nil {
 				return
@@ -328,17 +315,16 @@ func (m *member) remaining() int64 {
 	return n
 }
 
-// atEnd says whether every partition has been read to its end once. A member
+// atEnd reports whether every partition has been read to its end once. A member
 // without partitions is not at the end: it may yet get some.
 func (m *member) atEnd() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	ended := len(m.partitions) > 0
 	for _, p := range m.partitions {
-		if !p.eof {
-			return false
-		}
+		ended = ended && p.eof
 	}
-	return len(m.partitions) > 0
+	return ended
 }
 
 // restart reads the partitions that are at their end from their start again.
@@ -366,7 +352,7 @@ func (m *member) restart(ctx context.Context) error {
 }
 
 // findTopic returns the topic to read: the privileged one if asked for and
-// there, else the plain one, as with the peer. found is false if there is none.
+// there, else the plain one, like the peer. found is false if there is none.
 func findTopic(ctx context.Context, admin *kadm.Client, prefix string, privileged bool) (topic string, found bool, err error) {
 	candidates := []string{prefix + "." + objectType}
 	if privileged {

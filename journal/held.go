@@ -4,26 +4,24 @@ import (
 	"context"
 	"time"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 const (
-	// heldPeriod is how often failed visits that were kept back are looked at.
-	heldPeriod = 5 * time.Second
-	// maxHeld is how many are counted in one transaction.
-	maxHeld = 1000
+	heldPeriod = 5 * time.Second // between looks at failed visits that were kept back
+	maxHeld    = 1000            // of them in one transaction
 )
 
 // countHeld counts the failed visits that were kept back (see holdBack) and turned
 // out to be failures, until ctx ends. Several members may do so at once: the one
 // that comes second finds them counted.
 func (c *Client) countHeld(ctx context.Context) {
-	loop := daemon.Loop{
-		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+	loop := service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
 			n, err := countReleased(ctx, c.o.Store, c.o.Rules)
-			return daemon.Result{Again: n == maxHeld}, err
+			return service.Result{Again: n == maxHeld}, err
 		},
 		Period: heldPeriod, Jitter: true,
 		Service: c.databaseState,
@@ -39,10 +37,10 @@ func countReleased(ctx context.Context, store Store, rules Rules) (int, error) {
 	}
 	visits := make([]Visit, len(released))
 	for i, r := range released {
-		visits[i] = Visit{OriginKey: r.OriginKey, Date: r.Date, Status: scheduler.VisitFailed}
+		visits[i] = Visit{OriginKey: r.OriginKey, Date: r.Date, Status: model.VisitFailed}
 	}
-	return len(released), store.UpdateVisitStats(ctx, originsOf(visits), func(known sql.KnownVisits) sql.VisitChanges {
-		known.Laned, known.Overs = nil, nil // what is underway now is a visit after these
+	return len(released), store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {
+		known.Laned, known.TimedOut = nil, nil // what is underway now is a visit after these
 		t := newTally(rules, known)
 		t.apply(visits)
 		changes := t.changes()

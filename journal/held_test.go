@@ -7,8 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/sql/db"
 )
 
 // A failed visit of an origin whose time on a lane was over is no failure of the
@@ -16,20 +17,20 @@ import (
 func TestHoldBack(t *testing.T) {
 	t.Parallel()
 	noon := at(0)
-	express := []sql.LanedVisit{{Since: noon.Add(-time.Minute)}}
-	later := []sql.LanedVisit{{Since: noon.Add(2 * time.Hour)}}
-	over := &sql.VisitOver{Claimed: noon.Add(-time.Minute), Over: noon.Add(500 * time.Millisecond)}
+	express := []db.LanedVisit{{Since: noon.Add(-time.Minute)}}
+	later := []db.LanedVisit{{Since: noon.Add(2 * time.Hour)}}
+	over := &db.LastTimeout{Claimed: noon.Add(-time.Minute), TimedOut: noon.Add(500 * time.Millisecond)}
 	success := success(0, snapshotA)
 	for name, tc := range map[string]struct {
 		visit      Visit
-		laned      []sql.LanedVisit
-		over       *sql.VisitOver
+		laned      []db.LanedVisit
+		over       *db.LastTimeout
 		back, held bool
 	}{
 		"on no lane, or the last one":       {visit: failure(0)},
 		"on the express lane":               {visit: failure(0), laned: express, back: true, held: true},
 		"long before it was sent":           {visit: failure(0), laned: later},
-		"by a clock that is late":           {visit: failure(0), laned: []sql.LanedVisit{{Since: noon.Add(time.Minute)}}, back: true, held: true},
+		"by a clock that is late":           {visit: failure(0), laned: []db.LanedVisit{{Since: noon.Add(time.Minute)}}, back: true, held: true},
 		"of the later of two":               {visit: failure(0), laned: append(later, express...), back: true, held: true},
 		"of a try whose time was over":      {visit: failure(0), over: over, back: true},
 		"after the try whose time was over": {visit: failure(1), over: over},
@@ -39,9 +40,9 @@ func TestHoldBack(t *testing.T) {
 		"not found":                         {visit: notFound(0), laned: express, over: over},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known := sql.KnownVisits{Laned: map[scheduler.OriginKey][]sql.LanedVisit{origin: tc.laned}}
+			known := db.KnownVisits{Laned: map[model.OriginKey][]db.LanedVisit{origin: tc.laned}}
 			if tc.over != nil {
-				known.Overs = map[scheduler.OriginKey]sql.VisitOver{origin: *tc.over}
+				known.TimedOut = map[model.OriginKey]db.LastTimeout{origin: *tc.over}
 			}
 			tally := newTally(noFudge, known)
 			if back := tally.holdBack(tc.visit); back != tc.back || (len(tally.held) > 0) != tc.held {
@@ -56,9 +57,9 @@ func TestHoldBack(t *testing.T) {
 func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
-	execute(t, s.dsn, `insert into scheduler_go.lane_work (task_id, root_id, line, lane, sent, since, claimed, task_name, args, kwargs, urgent, queue,
+	execute(t, s.dsn, `insert into scheduler_go.work (task_id, lane_set, lane, state, since, claimed, task_name, args, kwargs, queue, home,
 			memory, lister, first, behind, url, visit_type, lane_name, soft_limit, hard_limit, lanes_left)
-		select id, id, 'load-git', 0, true, '2024-01-01', '2024-01-01', 'x', '[]', '{}', false, 'q', 0, '', false, 0, 'https://example.org/000' || n, 'git', 'express', 1, 2, 1
+		select id, 'load-git', 0, 'sent', '2024-01-01', '2024-01-01', 'x', '[]', '{}', 'q', 'q', 0, '', false, 0, 'https://example.org/000' || n, 'git', 'express', 1, 2, 1
 		from (select n, ('00000000-0000-0000-0000-00000000000' || n)::uuid as id from generate_series(0, 2) n) w`)
 	failed := map[string]any{"status": "failed", "snapshot": nil}
 	s.produce(0, visitOf(0, 0, failed), visitOf(1, 0, failed), visitOf(2, 0, nil), visitOf(3, 0, failed))
@@ -71,11 +72,11 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	// is repeated by a replay.
 	over := s.outcome("00000000-0000-0000-0000-000000000001")
 	over.End.TimedOut, over.End.EventTime = true, float64(at(0).Unix())+0.5
-	if err := s.store.ApplyOutcomes(t.Context(), []sql.Outcome{s.outcome("00000000-0000-0000-0000-000000000000"), over}); err != nil {
+	if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), []settle.Outcome{s.outcome("00000000-0000-0000-0000-000000000000"), over}); err != nil {
 		t.Fatal(err)
 	}
 	// The next try has ended when the journal tells of this one.
-	execute(t, s.dsn, "delete from scheduler_go.lane_work")
+	execute(t, s.dsn, "delete from scheduler_go.work")
 	s.produce(0, visitOf(1, 0, failed))
 	s.run(s.options())
 	if n, err := countReleased(t.Context(), s.store, noFudge); err != nil || n > 1 {
@@ -105,6 +106,6 @@ func TestClientCountsHeldVisits(t *testing.T) {
 }
 
 // outcome is the failure of a try.
-func (s *stream) outcome(id string) sql.Outcome {
-	return sql.Outcome{BackendID: id, Heard: at(0), End: &sql.RunEnd{Status: scheduler.RunFailed}}
+func (s *stream) outcome(id string) settle.Outcome {
+	return settle.Outcome{BackendID: id, Heard: at(0), End: &settle.End{Status: model.RunFailed}}
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 // Defaults of the peer.
@@ -37,7 +38,7 @@ const (
 const (
 	applyTimeout  = 5 * time.Minute  // of one try of a batch
 	commitTimeout = 30 * time.Second // of the commit of its offsets
-	askTimeout    = 10 * time.Second // of a question to Kafka
+	askTimeout    = 10 * time.Second // of a request to Kafka
 	lagInterval   = 15 * time.Second // between looks at the ends of partitions
 	restartAfter  = 10 * time.Second // of nothing to read, as the peer waits
 )
@@ -61,15 +62,15 @@ const (
 	Latest   Reset = "latest"
 )
 
-// A Store keeps visit stats (*sql.Store does).
+// A Store keeps visit stats: a *db.Store.
 type Store interface {
 	// UpdateVisitStats changes the stats of the given origins in one
 	// transaction; change may be called more than once.
-	UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error
-	// RejectRecords keeps where records are that were set aside.
-	RejectRecords(ctx context.Context, records []sql.RejectedRecord) error
+	UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error
+	// RejectRecords keeps where the records are that were set aside.
+	RejectRecords(ctx context.Context, records []db.RejectedRecord) error
 	// ReleasedVisits lists failed visits that were kept back and count now.
-	ReleasedVisits(ctx context.Context, limit int) ([]sql.HeldVisit, error)
+	ReleasedVisits(ctx context.Context, limit int) ([]db.HeldVisit, error)
 }
 
 // Options of a Client. Brokers, GroupID and Store are needed; the rest has the
@@ -81,9 +82,8 @@ type Options struct {
 
 	Prefix     string // of the topic; "" is DefaultPrefix
 	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
-	// BatchSize is the peer's unit. Here it raises the bound of a batch if it is
-	// above 20,000 records, and has no effect otherwise: a batch is what is at
-	// hand. 0 is DefaultBatchSize.
+	// BatchSize raises the bound of a batch if it is above 20,000 records, and has
+	// no effect otherwise: a batch is what is at hand. 0 is DefaultBatchSize.
 	BatchSize        int
 	AutoOffsetReset  Reset // "" is Earliest
 	OnEOF            EOF   // "" is EOFContinue
@@ -104,13 +104,12 @@ type Options struct {
 type Client struct {
 	o       Options
 	kafka   []kgo.Opt // how to reach the brokers and to consume
-	log     *slog.Logger
 	metrics *metrics
 	decoder *decoder
-	rejects *rejectLog
+	rejects service.Seldom
 
-	kafkaState    *daemon.Service
-	databaseState *daemon.Service
+	kafkaState    *service.Service
+	databaseState *service.Service
 
 	restartAfter time.Duration // of nothing to read; a test has no time for it
 	processed    int64
@@ -119,35 +118,28 @@ type Client struct {
 // New checks the options. Warnings name consumer settings that are not honoured;
 // they and the error hold no password. Nothing is connected yet.
 func New(o Options) (c *Client, warnings []string, err error) {
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.AutoOffsetReset = cmp.Or(o.AutoOffsetReset, Earliest)
+	o.OnEOF = cmp.Or(o.OnEOF, EOFContinue)
+	o.Log = cmp.Or(o.Log, slog.Default())
 	switch {
 	case len(o.Brokers) == 0:
-		return nil, nil, errors.New("journal: no Kafka brokers are given (key journal.brokers)")
+		err = errors.New("journal: no Kafka brokers are given (key journal.brokers)")
 	case o.GroupID == "":
-		return nil, nil, errors.New("journal: no consumer group is given (key journal.group_id)")
+		err = errors.New("journal: no consumer group is given (key journal.group_id)")
 	case o.Store == nil:
-		return nil, nil, errors.New("journal: no store is given")
+		err = errors.New("journal: no store is given")
 	case o.BatchSize < 0:
-		return nil, nil, errors.New("journal: batch_size must be positive")
+		err = errors.New("journal: batch_size must be positive")
 	case o.StopAfterObjects < 0:
-		return nil, nil, errors.New("journal: stop_after_objects must not be negative")
+		err = errors.New("journal: stop_after_objects must not be negative")
+	case o.AutoOffsetReset != Earliest && o.AutoOffsetReset != Latest:
+		err = fmt.Errorf("journal: auto_offset_reset is %q, not earliest or latest", o.AutoOffsetReset)
+	case o.OnEOF != EOFContinue && o.OnEOF != EOFStop && o.OnEOF != EOFRestart:
+		err = fmt.Errorf("journal: on_eof is %q, not continue, stop or restart", o.OnEOF)
 	}
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.AutoOffsetReset == "" {
-		o.AutoOffsetReset = Earliest
-	}
-	if o.OnEOF == "" {
-		o.OnEOF = EOFContinue
-	}
-	if o.AutoOffsetReset != Earliest && o.AutoOffsetReset != Latest {
-		return nil, nil, fmt.Errorf("journal: auto_offset_reset is %q, not earliest or latest", o.AutoOffsetReset)
-	}
-	if o.OnEOF != EOFContinue && o.OnEOF != EOFStop && o.OnEOF != EOFRestart {
-		return nil, nil, fmt.Errorf("journal: on_eof is %q, not continue, stop or restart", o.OnEOF)
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
+	if err != nil {
+		return nil, nil, err
 	}
 	settings, warnings, err := translate(o.ConsumerSettings)
 	if err != nil {
@@ -164,20 +156,18 @@ func New(o Options) (c *Client, warnings []string, err error) {
 	return &Client{
 		o:             o,
 		kafka:         opts,
-		log:           o.Log,
 		metrics:       newMetrics(o.Registry),
 		decoder:       newDecoder(),
-		rejects:       newRejectLog(o.Log),
-		kafkaState:    daemon.NewService(o.Log, "Kafka"),
-		databaseState: daemon.NewService(o.Log, "PostgreSQL"),
+		kafkaState:    service.NewService(o.Log, "Kafka"),
+		databaseState: service.NewService(o.Log, "PostgreSQL"),
 		restartAfter:  restartAfter,
 	}, warnings, nil
 }
 
-// Run reads the journal until ctx ends, or the bounds of the options are
-// reached, and returns how many records it is done with, those set aside or
-// stepped over included. When ctx ends, the batch in hand is finished within the
-// context of daemon.InFlight. It may be called once.
+// Run reads the journal until ctx ends, or the bounds of the options are reached,
+// and returns how many records were processed, with those set aside or skipped.
+// When ctx ends, the batch in hand is finished within the context of
+// service.InFlight. Run may be called once.
 func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	client, err := kgo.NewClient(c.kafka...)
 	if err != nil {
@@ -186,7 +176,7 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 
-	health := daemon.HealthOf(ctx)
+	health := service.HealthOf(ctx)
 	health.Watch(c.kafkaState)
 	health.Watch(c.databaseState)
 	found := health.Expect("Kafka")
@@ -195,8 +185,8 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 		return 0, endedBy(ctx, err)
 	}
 	found()
-	c.log.Info("reading the journal", "topic", topic, "group", c.o.GroupID)
-	var backoff daemon.Backoff
+	c.o.Log.Info("reading the journal", "topic", topic, "group", c.o.GroupID)
+	var backoff service.Backoff
 	for {
 		before := c.processed
 		err := c.stay(ctx, admin, topic)
@@ -213,7 +203,7 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	}
 }
 
-// endedBy takes the end of ctx for success.
+// endedBy returns nil if ctx has ended, else err.
 func endedBy(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -224,7 +214,7 @@ func endedBy(ctx context.Context, err error) error {
 // topic waits for Kafka and finds the topic. That there is none is an error, not
 // a state: a wrong prefix would otherwise wait for ever.
 func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) {
-	var backoff daemon.Backoff
+	var backoff service.Backoff
 	for {
 		askCtx, cancel := context.WithTimeout(ctx, askTimeout)
 		topic, found, err := findTopic(askCtx, admin, c.o.Prefix, c.o.Privileged)
@@ -246,20 +236,20 @@ func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) 
 // stay is one stay in the consumer group. It returns nil when the work is done
 // or ctx has ended.
 func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) error {
-	m, err := join(c.kafka, c.o.GroupID, topic, c.o.AutoOffsetReset, admin, c.metrics, c.log)
+	m, err := join(c.kafka, c.o.GroupID, topic, c.o.AutoOffsetReset, admin, c.metrics, c.o.Log)
 	if err != nil {
 		return err
 	}
 	defer m.leave()
-	watchCtx, stopWatch := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { c.watch(watchCtx, m) })
-	watch.Go(func() { c.countHeld(watchCtx) })
-	defer watch.Wait()
-	defer stopWatch()
+	besideCtx, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { c.watch(besideCtx, m) })
+	beside.Go(func() { c.countHeld(besideCtx) })
+	defer beside.Wait()
+	defer stop()
 
 	lastRecord := time.Now()
-	for ctx.Err() == nil && !c.enough() {
+	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		records, err := m.gather(ctx, c.limit())
 		if err != nil {
 			return err
@@ -283,14 +273,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 // watch keeps the lag up to date, also while the loop waits for the database,
 // and notes whether Kafka answers.
 func (c *Client) watch(ctx context.Context, m *member) {
-	ticker := time.NewTicker(lagInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for service.Sleep(ctx, lagInterval) == nil {
 		_ = c.refresh(ctx, m)
 	}
 }
@@ -308,26 +291,20 @@ func (c *Client) refresh(ctx context.Context, m *member) error {
 	return err
 }
 
-// atEOF is called when there is nothing to read, to do what OnEOF says if all
-// has been read; done is to stop. idle is since when there is nothing.
+// atEOF does what OnEOF says once all has been read. It is called when there has
+// been nothing to read for the time idle; done is to stop.
 func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done bool, err error) {
-	if c.refresh(ctx, m) != nil {
-		return false, nil // it has been noted, and is asked again soon
+	switch {
+	case c.refresh(ctx, m) != nil: // it has been noted, and is asked again soon
+	case c.o.OnEOF == EOFStop:
+		done = m.atEnd()
+	case idle >= c.restartAfter:
+		err = m.restart(ctx)
 	}
-	if c.o.OnEOF == EOFStop {
-		return m.atEnd(), nil
-	}
-	if idle < c.restartAfter {
-		return false, nil
-	}
-	return false, m.restart(ctx)
+	return done, err
 }
 
-func (c *Client) enough() bool {
-	return c.o.StopAfterObjects > 0 && c.processed >= c.o.StopAfterObjects
-}
-
-// limit is how many records the next batch may hold.
+// limit returns how many records the next batch may hold.
 func (c *Client) limit() int {
 	limit := max(c.o.BatchSize, minBatchLimit)
 	if c.o.StopAfterObjects > 0 {
@@ -346,10 +323,10 @@ func (c *Client) process(ctx context.Context, m *member, records []*kgo.Record) 
 		return err
 	}
 	if !applied {
-		m.rewind(records)
+		m.seek(firstOffsets(records))
 		return nil
 	}
-	commitCtx, cancel := context.WithTimeout(daemon.InFlight(ctx), commitTimeout)
+	commitCtx, cancel := context.WithTimeout(service.InFlight(ctx), commitTimeout)
 	defer cancel()
 	if err := m.commit(commitCtx, records); err != nil {
 		c.kafkaState.Failed(err)
@@ -363,11 +340,11 @@ func (c *Client) process(ctx context.Context, m *member, records []*kgo.Record) 
 	return nil
 }
 
-// apply writes the batch to the database, for as many tries as it takes. applied
-// is false if it was given up for a rebalance that waits.
+// apply writes the batch to the database, trying until that succeeds. applied is
+// false if it was given up for a rebalance that waits.
 func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, err error) {
-	work := daemon.InFlight(ctx)
-	var backoff daemon.Backoff
+	work := service.InFlight(ctx)
+	var backoff service.Backoff
 	for {
 		tryCtx, cancel := context.WithTimeout(work, applyTimeout)
 		err := b.write(tryCtx, c.o.Store, c.o.Rules)
@@ -391,7 +368,7 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 }
 
 // decode reads a batch's values. Marks of transactions and records without a
-// value are none of the peer's messages and are not counted.
+// value are no messages to the peer, and are not counted.
 func (c *Client) decode(records []*kgo.Record) *batch {
 	b := &batch{}
 	for _, r := range records {
@@ -400,9 +377,8 @@ func (c *Client) decode(records []*kgo.Record) *batch {
 		}
 		b.records++
 		visit, final, err := c.decoder.decode(r.Value)
-		var rejected *RejectError
-		switch {
-		case errors.As(err, &rejected):
+		switch rejected, ok := errors.AsType[*RejectError](err); {
+		case ok:
 			b.undecoded = append(b.undecoded, rejection(r, rejected))
 		case final:
 			b.visits = append(b.visits, visit)
@@ -418,14 +394,19 @@ func (c *Client) decode(records []*kgo.Record) *batch {
 func (c *Client) account(b *batch, took time.Duration) {
 	c.processed += int64(b.records)
 	rejected := slices.Concat(b.undecoded, b.refused)
-	c.metrics.records.WithLabelValues(outcomeApplied).Add(float64(b.applied))
-	c.metrics.records.WithLabelValues(outcomeIgnored).Add(float64(len(b.visits) - b.applied - len(b.refused)))
-	c.metrics.records.WithLabelValues(outcomeSkipped).Add(float64(b.skipped))
-	c.metrics.records.WithLabelValues(outcomeRejected).Add(float64(len(rejected)))
+	for outcome, n := range map[string]int{
+		outcomeApplied: b.applied, outcomeIgnored: len(b.visits) - b.applied - len(b.refused),
+		outcomeSkipped: b.skipped, outcomeRejected: len(rejected),
+	} {
+		c.metrics.records.WithLabelValues(outcome).Add(float64(n))
+	}
 	c.metrics.batchSeconds.Observe(took.Seconds())
 	c.metrics.batchRecords.Observe(float64(b.records))
 	for _, r := range rejected {
 		c.metrics.rejected.WithLabelValues(r.Kind).Inc()
-		c.rejects.note(r)
+		if held, ok := c.rejects.Log(r.Kind); ok {
+			c.o.Log.Warn("journal record set aside", "kind", r.Kind, "detail", r.Detail,
+				"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "unlogged", held)
+		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // visitsOf are values of one visit of each of n origins.
@@ -124,7 +124,7 @@ type failingStore struct {
 	crash func()
 }
 
-func (s failingStore) RejectRecords(ctx context.Context, records []sql.RejectedRecord) error {
+func (s failingStore) RejectRecords(ctx context.Context, records []db.RejectedRecord) error {
 	err := s.Store.RejectRecords(ctx, records)
 	s.crash()
 	return errors.Join(err, errors.New("crashed"))
@@ -190,7 +190,7 @@ type meanwhile struct {
 	do func()
 }
 
-func (s meanwhile) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error {
+func (s meanwhile) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
 	s.do()
 	return s.Store.UpdateVisitStats(ctx, keys, change)
 }
@@ -573,7 +573,7 @@ func TestStaticMembership(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
-	good := Options{Brokers: []string{"localhost:9092"}, GroupID: "group", Store: &sql.Store{}}
+	good := Options{Brokers: []string{"localhost:9092"}, GroupID: "group", Store: &db.Store{}}
 	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   string // part of the error; "" for none

@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // testTimeout bounds whatever a test waits for.
@@ -33,7 +33,7 @@ type stream struct {
 	client  *kgo.Client
 	admin   *kadm.Client
 	dsn     string
-	store   *sql.Store
+	store   *db.Store
 }
 
 func newStream(t testing.TB, partitions int32) *stream {
@@ -55,7 +55,7 @@ func newStreamAt(t testing.TB, brokers []string, partitions int32, copies int16)
 	s.createTopicCopied(s.topic, partitions, copies)
 
 	s.dsn = testenv.Database(t)
-	s.store, err = sql.Open(t.Context(), s.dsn, sql.Options{})
+	s.store, err = db.Open(t.Context(), s.dsn, db.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func through(c *Client, proxy *testenv.Toxic) *Client {
 }
 
 // proxiedStore opens the stream's database through a proxy.
-func (s *stream) proxiedStore() (*testenv.Toxic, *sql.Store) {
+func (s *stream) proxiedStore() (*testenv.Toxic, *db.Store) {
 	s.t.Helper()
 	dsn, err := url.Parse(s.dsn)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *stream) proxiedStore() (*testenv.Toxic, *sql.Store) {
 	}
 	proxy := testenv.Proxy(s.t, dsn.Host)
 	dsn.Host = proxy.Addr
-	store, err := sql.Open(s.t.Context(), dsn.String(), sql.Options{})
+	store, err := db.Open(s.t.Context(), dsn.String(), db.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,16 +1,17 @@
 package journal
 
 import (
-	"strconv"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Outcomes of a record.
 const (
 	outcomeApplied  = "applied"  // changed the stats of its origin
 	outcomeIgnored  = "ignored"  // dated not after the last visit
-	outcomeSkipped  = "skipped"  // says nothing of how a visit ended
+	outcomeSkipped  = "skipped"  // doesn't say how a visit ended
 	outcomeRejected = "rejected" // set aside
 )
 
@@ -23,29 +24,22 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
+	f := promauto.With(registry)
+	const prefix = "swh_scheduler_journal_"
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, []string{label})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return f.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
+	}
 	m := &metrics{
-		records: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_journal_records_total",
-			Help: "Journal records that are done with, by what became of them.",
-		}, []string{"outcome"}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_journal_rejected_records_total",
-			Help: "Journal records that were set aside, by the reason.",
-		}, []string{"kind"}),
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "swh_scheduler_journal_lag_records",
-			Help: "Records of a partition of this member that are not done with.",
+		records:  counters("records_total", "Journal records that are done with, by what became of them.", "outcome"),
+		rejected: counters("rejected_records_total", "Journal records that were set aside, by the reason.", "kind"),
+		lag: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: prefix + "lag_records", Help: "Records of a partition of this member that are not done with.",
 		}, []string{"partition"}),
-		batchSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "swh_scheduler_journal_batch_seconds",
-			Help:    "Time from a batch's decoding to the commit of its offsets.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
-		}),
-		batchRecords: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "swh_scheduler_journal_batch_records",
-			Help:    "Records in a batch.",
-			Buckets: prometheus.ExponentialBuckets(1, 4, 9),
-		}),
+		batchSeconds: histogram("batch_seconds", "Time from a batch's decoding to the commit of its offsets.", prometheus.ExponentialBuckets(0.001, 2, 16)),
+		batchRecords: histogram("batch_records", "Records in a batch.", prometheus.ExponentialBuckets(1, 4, 9)),
 	}
 	for _, outcome := range []string{outcomeApplied, outcomeIgnored, outcomeSkipped, outcomeRejected} {
 		m.records.WithLabelValues(outcome)
@@ -53,18 +47,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, kind := range kinds {
 		m.rejected.WithLabelValues(kind)
 	}
-	if registry != nil {
-		registry.MustRegister(m.records, m.rejected, m.lag, m.batchSeconds, m.batchRecords)
-	}
 	return m
 }
 
 func (m *metrics) setLag(partition int32, records int64) {
-	m.lag.WithLabelValues(partitionLabel(partition)).Set(float64(records))
+	m.lag.WithLabelValues(fmt.Sprint(partition)).Set(float64(records))
 }
-
-func (m *metrics) forgetLag(partition int32) {
-	m.lag.DeleteLabelValues(partitionLabel(partition))
-}
-
-func partitionLabel(partition int32) string { return strconv.Itoa(int(partition)) }

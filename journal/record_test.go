@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vmihailenco/msgpack/v5"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 // pack builds msgpack by hand: what is tested reads what others write.
@@ -78,7 +78,7 @@ type leftOut struct{}
 
 func TestDecodeVisits(t *testing.T) {
 	t.Parallel()
-	good := Visit{OriginKey: origin, Date: at(0), Status: scheduler.VisitSuccessful, Snapshot: snapshotA}
+	good := Visit{OriginKey: origin, Date: at(0), Status: model.VisitSuccessful, Snapshot: snapshotA}
 	with := func(change func(*Visit)) Visit {
 		v := good
 		change(&v)
@@ -97,13 +97,13 @@ func TestDecodeVisits(t *testing.T) {
 		{"a full visit", record(nil), good},
 		{"a partial visit counts as successful", record(map[string]any{"status": "partial"}), good},
 		{"full without a snapshot is failed", record(map[string]any{"snapshot": nil}),
-			with(func(v *Visit) { v.Status, v.Snapshot = scheduler.VisitFailed, nil })},
+			with(func(v *Visit) { v.Status, v.Snapshot = model.VisitFailed, nil })},
 		{"an empty snapshot is a snapshot", record(map[string]any{"snapshot": []byte{}}),
 			with(func(v *Visit) { v.Snapshot = []byte{} })},
 		{"a failed visit needs no snapshot", record(map[string]any{"status": "failed", "snapshot": leftOut{}}),
-			with(func(v *Visit) { v.Status, v.Snapshot = scheduler.VisitFailed, nil })},
+			with(func(v *Visit) { v.Status, v.Snapshot = model.VisitFailed, nil })},
 		{"the snapshot of a visit that failed does not count", record(map[string]any{"status": "not_found"}),
-			with(func(v *Visit) { v.Status, v.Snapshot = scheduler.VisitNotFound, nil })},
+			with(func(v *Visit) { v.Status, v.Snapshot = model.VisitNotFound, nil })},
 		{"a Timestamp of 32 bits", record(map[string]any{"date": rawMsgpack{0xd6, 0xff, 0xff, 0xff, 0xff, 0xff}}),
 			dated(time.Unix(1<<32-1, 0).UTC())},
 		{"a Timestamp of 64 bits, cut to microseconds", record(map[string]any{"date": rawMsgpack{0xd7, 0xff, 0xee, 0x6b, 0x27, 0xfc, 0, 0, 0, 5}}),
@@ -271,7 +271,7 @@ func FuzzDecode(f *testing.F) {
 		if y := v.Date.Year(); y < 1 || y > 9999 || v.Date.Nanosecond()%1000 != 0 {
 			t.Errorf("date %s", v.Date)
 		}
-		if (v.Snapshot != nil) != (v.Status == scheduler.VisitSuccessful) {
+		if (v.Snapshot != nil) != (v.Status == model.VisitSuccessful) {
 			t.Errorf("status %s, snapshot %v", v.Status, v.Snapshot)
 		}
 	})

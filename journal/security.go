@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,26 +32,18 @@ type securitySettings struct {
 }
 
 func (s securitySettings) options() (opts []kgo.Opt, warnings []string, err error) {
-	var withTLS, withSASL bool
-	switch strings.ToLower(s.protocol) {
-	case "", "plaintext":
-	case "ssl":
-		withTLS = true
-	case "sasl_plaintext":
-		withSASL = true
-	case "sasl_ssl":
-		withTLS, withSASL = true, true
-	default:
+	protocol := strings.ToLower(s.protocol)
+	if !slices.Contains([]string{"", "plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}, protocol) {
 		return nil, nil, errors.New(`consumer setting "security.protocol": expected plaintext, ssl, sasl_plaintext or sasl_ssl`)
 	}
-	if withTLS {
+	if strings.HasSuffix(protocol, "ssl") {
 		config, err := s.tls()
 		if err != nil {
 			return nil, nil, err
 		}
 		opts = append(opts, kgo.DialTLSConfig(config))
 	}
-	if withSASL {
+	if strings.HasPrefix(protocol, "sasl") {
 		mechanism, err := s.sasl()
 		if err != nil {
 			return nil, nil, err
@@ -119,32 +112,26 @@ func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
 	}
 }
 
-// roots are the authorities to trust; nil is those of the system.
+// roots returns the authorities to trust; nil means those of the system.
 func (s securitySettings) roots() (*x509.CertPool, error) {
-	if s.caPEM != "" {
-		return poolOf("ssl.ca.pem", []byte(s.caPEM))
-	}
-	if s.caLocation == "" || s.caLocation == "probe" {
-		return nil, nil
-	}
-	files := []string{s.caLocation}
-	if info, err := os.Stat(s.caLocation); err == nil && info.IsDir() {
-		if files, err = filepath.Glob(filepath.Join(s.caLocation, "*")); err != nil {
-			return nil, fmt.Errorf(`consumer setting "ssl.ca.location": %w`, err)
+	name, certificates := "ssl.ca.pem", []byte(s.caPEM)
+	if s.caPEM == "" {
+		if s.caLocation == "" || s.caLocation == "probe" {
+			return nil, nil
+		}
+		name = "ssl.ca.location"
+		files := []string{s.caLocation}
+		if info, err := os.Stat(s.caLocation); err == nil && info.IsDir() {
+			files, _ = filepath.Glob(filepath.Join(s.caLocation, "*"))
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("consumer setting %q: %w", name, err)
+			}
+			certificates = append(append(certificates, b...), '\n')
 		}
 	}
-	var all []byte
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf(`consumer setting "ssl.ca.location": %w`, err)
-		}
-		all = append(append(all, b...), '\n')
-	}
-	return poolOf("ssl.ca.location", all)
-}
-
-func poolOf(name string, certificates []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(certificates) {
 		return nil, fmt.Errorf("consumer setting %q: no PEM certificate there", name)
@@ -152,7 +139,7 @@ func poolOf(name string, certificates []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// certificates are the client's own, if it has any.
+// certificates returns the client's own, if it has any.
 func (s securitySettings) certificates() ([]tls.Certificate, error) {
 	cert, err := inlineOrFile("ssl.certificate.location", s.certPEM, s.certLocation)
 	if err != nil {
@@ -179,11 +166,11 @@ func (s securitySettings) certificates() ([]tls.Certificate, error) {
 }
 
 func inlineOrFile(name, inline, file string) ([]byte, error) {
-	if inline != "" || file == "" {
-		if inline == "" {
-			return nil, nil
-		}
+	switch {
+	case inline != "":
 		return []byte(inline), nil
+	case file == "":
+		return nil, nil
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -192,8 +179,8 @@ func inlineOrFile(name, inline, file string) ([]byte, error) {
 	return b, nil
 }
 
-// decryptKey opens a private key in encrypted PKCS #8, as OpenSSL writes them;
-// others are given back as they are.
+// decryptKey decrypts a private key in encrypted PKCS #8, as OpenSSL writes them,
+// and returns others as they are.
 func decryptKey(key []byte, password string) ([]byte, error) {
 	block, _ := pem.Decode(key)
 	if block == nil {

@@ -1,9 +1,10 @@
 package journal
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,21 +23,14 @@ type connection struct {
 	security securitySettings
 }
 
-// A setting is what becomes of one of librdkafka's settings.
+// A setting says how one of librdkafka's settings is treated. The zero setting is
+// ignored: it changes neither security nor what is delivered, or the peer sets it
+// itself whatever a file says.
 type setting struct {
-	treatment treatment
-	apply     func(c *connection, value string) error // of a translated one
-	why       string                                  // of a warning or an error
+	apply  func(c *connection, value string) error
+	warn   string // why it is not honoured, which may be noticed
+	refuse string // why it is an error, as it would change security or delivery; values that apply takes are not
 }
-
-type treatment int
-
-const (
-	translated treatment = iota // has its own meaning here
-	harmless                    // changes neither security nor what is delivered, or is set by the peer itself whatever a file says
-	warned                      // is not honoured, which may be noticed
-	refused                     // would change security or delivery and is not honoured
-)
 
 // Librdkafka's defaults for a consumer, which the peer inherits.
 const (
@@ -55,21 +49,17 @@ const (
 func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, err error) {
 	var c connection
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		s := lookUp(name)
-		switch s.treatment {
-		case translated:
+		switch s := lookUp(name); {
+		case s.refuse != "":
+			if s.apply == nil || s.apply(&c, settings[name]) != nil {
+				return nil, nil, fmt.Errorf("consumer setting %q cannot be honoured: %s; remove it or use the Python client", name, s.refuse)
+			}
+		case s.warn != "":
+			warnings = append(warnings, fmt.Sprintf("consumer setting %q is not honoured: %s", name, s.warn))
+		case s.apply != nil:
 			if err := s.apply(&c, settings[name]); err != nil {
 				return nil, nil, fmt.Errorf("consumer setting %q: %w", name, err)
 			}
-		case warned:
-			warnings = append(warnings, fmt.Sprintf("consumer setting %q is not honoured: %s", name, s.why))
-		case refused:
-			if s.apply != nil {
-				if err := s.apply(&c, settings[name]); err == nil {
-					continue
-				}
-			}
-			return nil, nil, fmt.Errorf("consumer setting %q cannot be honoured: %s; remove it or use the Python client", name, s.why)
 		}
 	}
 	security, more, err := c.security.options()
@@ -86,19 +76,13 @@ func (c *connection) timeouts() []kgo.Opt {
 	var opts []kgo.Opt
 	if c.instanceID != "" {
 		opts = append(opts, kgo.InstanceID(c.instanceID))
-		if c.session == 0 {
-			c.session = staticSession
-		}
+		c.session = cmp.Or(c.session, staticSession)
 	}
 	if c.session != 0 && c.maxPoll == 0 {
 		c.maxPoll = c.session / 2 * 3
 	}
-	if c.session == 0 {
-		c.session = defaultSession
-	}
-	if c.maxPoll == 0 {
-		c.maxPoll = defaultMaxPoll
-	}
+	c.session = cmp.Or(c.session, defaultSession)
+	c.maxPoll = cmp.Or(c.maxPoll, defaultMaxPoll)
 	// The broker gives a member that long to join a rebalance, in librdkafka too.
 	return append(opts, kgo.SessionTimeout(c.session), kgo.RebalanceTimeout(c.maxPoll))
 }
@@ -108,12 +92,17 @@ func lookUp(name string) setting {
 	if s, ok := settingTable[name]; ok {
 		return s
 	}
+	if slices.Contains(ignoredSettings, name) {
+		return setting{}
+	}
 	for _, family := range settingFamilies {
-		if strings.HasPrefix(name, family.prefix) {
-			return family.setting
+		for prefix := range strings.FieldsSeq(family.prefixes) {
+			if strings.HasPrefix(name, prefix) {
+				return family.setting
+			}
 		}
 	}
-	return setting{treatment: warned, why: "it is not known here"}
+	return setting{warn: "it is not known here"}
 }
 
 func option[T any](parse func(string) (T, error), opt func(T) kgo.Opt) setting {
@@ -136,15 +125,13 @@ func field[T any](parse func(string) (T, error), of func(*connection) *T) settin
 
 // only refuses a setting unless it has the one value that is as things are here.
 func only(value, why string) setting {
-	return setting{treatment: refused, why: why, apply: func(_ *connection, got string) error {
+	return setting{refuse: why, apply: func(_ *connection, got string) error {
 		if !strings.EqualFold(got, value) {
 			return fmt.Errorf("only %q is possible", value)
 		}
 		return nil
 	}}
 }
-
-var ignored = setting{treatment: harmless}
 
 var settingTable = map[string]setting{
 	"security.protocol":                     field(verbatim, func(c *connection) *string { return &c.security.protocol }),
@@ -162,12 +149,10 @@ var settingTable = map[string]setting{
 	"ssl.endpoint.identification.algorithm": field(verbatim, func(c *connection) *string { return &c.security.identification }),
 	"enable.ssl.certificate.verification":   field(boolean, func(c *connection) **bool { return &c.security.verify }),
 
-	"group.instance.id":    field(verbatim, func(c *connection) *string { return &c.instanceID }),
-	"session.timeout.ms":   field(milliseconds, func(c *connection) *time.Duration { return &c.session }),
-	"max.poll.interval.ms": field(milliseconds, func(c *connection) *time.Duration { return &c.maxPoll }),
-	"heartbeat.interval.ms": option(milliseconds, func(d time.Duration) kgo.Opt {
-		return kgo.HeartbeatInterval(d)
-	}),
+	"group.instance.id":                  field(verbatim, func(c *connection) *string { return &c.instanceID }),
+	"session.timeout.ms":                 field(milliseconds, func(c *connection) *time.Duration { return &c.session }),
+	"max.poll.interval.ms":               field(milliseconds, func(c *connection) *time.Duration { return &c.maxPoll }),
+	"heartbeat.interval.ms":              option(milliseconds, func(d time.Duration) kgo.Opt { return kgo.HeartbeatInterval(d) }),
 	"client.id":                          option(verbatim, kgo.ClientID),
 	"client.rack":                        option(verbatim, func(s string) kgo.Opt { return kgo.Rack(s) }),
 	"partition.assignment.strategy":      option(balancers, func(b []kgo.GroupBalancer) kgo.Opt { return kgo.Balancers(b...) }),
@@ -180,83 +165,36 @@ var settingTable = map[string]setting{
 	"receive.message.max.bytes":          option(size, kgo.BrokerMaxReadBytes),
 	"socket.connection.setup.timeout.ms": option(milliseconds, kgo.DialTimeout),
 
-	// Set by the peer itself, over what a file says.
-	"auto.offset.reset":    ignored,
-	"enable.auto.commit":   ignored,
-	"enable.partition.eof": ignored,
-	"group.id":             ignored,
-	"bootstrap.servers":    ignored,
-	"on_commit":            ignored,
-	"error_cb":             ignored,
-	"logger":               ignored,
-
 	"enable.auto.offset.store": only("true", "offsets are committed after each batch, always"),
-	"group.protocol": {treatment: warned,
-		why: "the classic group protocol is used"},
-	"group.remote.assignor": {treatment: warned,
-		why: "the classic group protocol is used"},
-	"metadata.broker.list": {treatment: warned,
-		why: "the brokers are those of the key journal.brokers"},
-	"broker.address.family": {treatment: warned,
-		why: "addresses of both families are tried"},
-	"allow.auto.create.topics": {treatment: warned,
-		why: "topics are never created"},
-	"plugin.library.paths": {treatment: warned,
-		why: "there are no plugins"},
-
-	"check.crcs":                    ignored, // always checked
-	"auto.commit.interval.ms":       ignored,
-	"auto.commit.enable":            ignored,
-	"offset.store.method":           ignored,
-	"offset.store.path":             ignored,
-	"offset.store.sync.interval.ms": ignored,
-	"queued.min.messages":           ignored,
-	"queued.max.messages.kbytes":    ignored,
-	"fetch.error.backoff.ms":        ignored,
-	"fetch.queue.backoff.ms":        ignored,
-	"consume.callback.max.messages": ignored,
-	"message.max.bytes":             ignored,
-	"message.copy.max.bytes":        ignored,
-	"coordinator.query.interval.ms": ignored,
-	"connections.max.idle.ms":       ignored,
-	"statistics.interval.ms":        ignored,
-	"stats_cb":                      ignored,
-	"throttle_cb":                   ignored,
-	"debug":                         ignored,
-	"log_level":                     ignored,
-	"client.dns.lookup":             ignored,
-	"enable.metrics.push":           ignored,
-	"enable.random.seed":            ignored,
-	"internal.termination.signal":   ignored,
-	"broker.address.ttl":            ignored,
-	"broker.version.fallback":       ignored,
+	"group.protocol":           {warn: "the classic group protocol is used"},
+	"group.remote.assignor":    {warn: "the classic group protocol is used"},
+	"metadata.broker.list":     {warn: "the brokers are those of the key journal.brokers"},
+	"broker.address.family":    {warn: "addresses of both families are tried"},
+	"allow.auto.create.topics": {warn: "topics are never created"},
+	"plugin.library.paths":     {warn: "there are no plugins"},
 }
 
+// The peer itself sets those of the first line; check.crcs is always on.
+var ignoredSettings = strings.Fields(`
+	auto.offset.reset enable.auto.commit enable.partition.eof group.id bootstrap.servers on_commit error_cb logger
+	check.crcs auto.commit.interval.ms auto.commit.enable offset.store.method offset.store.path offset.store.sync.interval.ms
+	queued.min.messages queued.max.messages.kbytes fetch.error.backoff.ms fetch.queue.backoff.ms
+	consume.callback.max.messages message.max.bytes message.copy.max.bytes coordinator.query.interval.ms
+	connections.max.idle.ms statistics.interval.ms stats_cb throttle_cb debug log_level client.dns.lookup
+	enable.metrics.push enable.random.seed internal.termination.signal broker.address.ttl broker.version.fallback`)
+
 // settingFamilies are settings told by how their names begin. The first that
-// fits counts.
+// matches counts. Of the SASL mechanisms, those that are not supported are refused
+// by their names.
 var settingFamilies = []struct {
-	prefix string
+	prefixes string
 	setting
 }{
-	// Of mechanisms that are refused by the name of the mechanism.
-	{"sasl.kerberos.", ignored},
-	{"sasl.oauthbearer.", ignored},
-	{"sasl.", setting{treatment: refused, why: "it would change how the client is authenticated"}},
-	{"ssl.", setting{treatment: refused, why: "it would change how the connection is secured"}},
-	{"ssl_", setting{treatment: refused, why: "it would change how the connection is secured"}},
-	{"enable.ssl.", setting{treatment: refused, why: "it would change how the connection is secured"}},
-	{"https.", setting{treatment: refused, why: "it would change how the connection is secured"}},
-	{"enable.sasl.", ignored},
-	{"isolation.", setting{treatment: refused, why: "it would change which records are delivered"}},
-	{"socket.", ignored},
-	{"reconnect.", ignored},
-	{"retry.", ignored},
-	{"retries", ignored},
-	{"log.", ignored},
-	{"metadata.", ignored},
-	{"topic.metadata.", ignored},
-	{"api.version.", ignored},
-	{"max.in.flight", ignored},
+	{"sasl.kerberos. sasl.oauthbearer. enable.sasl. socket. reconnect. retry. retries log. metadata. " +
+		"topic.metadata. api.version. max.in.flight", setting{}},
+	{"sasl.", setting{refuse: "it would change how the client is authenticated"}},
+	{"ssl. ssl_ enable.ssl. https.", setting{refuse: "it would change how the connection is secured"}},
+	{"isolation.", setting{refuse: "it would change which records are delivered"}},
 }
 
 func verbatim(s string) (string, error) { return s, nil }
@@ -264,27 +202,25 @@ func verbatim(s string) (string, error) { return s, nil }
 func boolean(s string) (*bool, error) {
 	switch strings.ToLower(s) {
 	case "true", "t", "1":
-		v := true
-		return &v, nil
+		return new(true), nil
 	case "false", "f", "0":
-		v := false
-		return &v, nil
+		return new(false), nil
 	}
-	return nil, fmt.Errorf("expected true or false")
+	return nil, errors.New("expected true or false")
 }
 
 func milliseconds(s string) (time.Duration, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("expected a number of milliseconds")
+		return 0, errors.New("expected a number of milliseconds")
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }
 
 func size(s string) (int32, error) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("expected a number of bytes")
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0, errors.New("expected a number of bytes")
 	}
 	return int32(n), nil
 }
@@ -296,7 +232,7 @@ func isolation(s string) (kgo.IsolationLevel, error) {
 	case "read_uncommitted":
 		return kgo.ReadUncommitted(), nil
 	}
-	return kgo.IsolationLevel{}, fmt.Errorf("expected read_committed or read_uncommitted")
+	return kgo.IsolationLevel{}, errors.New("expected read_committed or read_uncommitted")
 }
 
 // balancers reads the names of strategies that take all partitions back before
@@ -310,7 +246,7 @@ func balancers(s string) ([]kgo.GroupBalancer, error) {
 		case "roundrobin":
 			all = append(all, kgo.RoundRobinBalancer())
 		default:
-			return nil, fmt.Errorf("expected range, roundrobin or both")
+			return nil, errors.New("expected range, roundrobin or both")
 		}
 	}
 	return all, nil

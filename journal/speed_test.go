@@ -31,7 +31,7 @@ func speedValues(n int) [][]byte {
 func BenchmarkReplay(b *testing.B) {
 	const records, forPeer = 400_000, 40_000
 	values := speedValues(records)
-	b.Run("ours", func(b *testing.B) {
+	b.Run("side=ours", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			s := newStream(b, 1)
@@ -42,7 +42,7 @@ func BenchmarkReplay(b *testing.B) {
 		b.ReportMetric(float64(b.N*records)/b.Elapsed().Seconds(), "records/s")
 		b.ReportMetric(0, "ns/op") // the sides read different numbers of records
 	})
-	b.Run("peer", func(b *testing.B) {
+	b.Run("side=peer", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			s := newStream(b, 1)

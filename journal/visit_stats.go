@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 const (
@@ -21,20 +21,20 @@ const (
 	eventfulStep      = -2 // something new was seen: visit sooner
 	uneventfulStep    = +1 // nothing new, or no result: visit later
 
-	// fudge is by how much of itself an interval may be off, either way, so
+	// fudge is the largest random share that an interval is longer or shorter, so
 	// that the origins of one host spread out.
 	fudge = 0.1
 
 	// lastIntervalOffset is the last offset whose interval, fudged, fits in 64
-	// bits of seconds. Only a stored offset that nobody's rules give is beyond.
+	// bits of seconds. No rule leads to a larger one, but one may be stored.
 	lastIntervalOffset = 27
 )
 
 // A Visit is the end of one visit of an origin.
 type Visit struct {
-	scheduler.OriginKey
+	model.OriginKey
 	Date     time.Time // UTC, in whole microseconds
-	Status   scheduler.VisitStatus
+	Status   model.VisitStatus
 	Snapshot []byte // nil unless the visit was successful
 }
 
@@ -44,33 +44,33 @@ type Rules struct {
 	// Fudge is a random share of an interval, from -0.1 to 0.1, that is added
 	// to it. Nil draws it evenly.
 	Fudge func() float64
-	// FailuresKeepDate is the rule of the scheduler's first design for a visit
-	// that failed (not for one that found nothing): the date of the last visit
-	// and the offset stay, and the origin moves by the shortest interval, as the
-	// trouble may pass. With the peer's rule a failure counts like a visit
-	// without news. A first visit that fails gives the date, under either rule:
-	// without one an origin that failed would never be picked again.
+	// FailuresKeepDate is the rule of the scheduler's first design for a failed
+	// visit (not for one that found nothing): the date of the last visit and the
+	// offset stay, and the origin moves by the shortest interval, as the trouble
+	// may pass. With the peer's rule a failure counts like a visit without news.
+	// Under either rule a first visit that fails gives the date: an origin without
+	// one would never be picked again.
 	FailuresKeepDate bool
 }
 
 // An originState is what is known of one origin.
 type originState struct {
-	scheduler.VisitStats
+	model.VisitStats
 	lastFailure time.Time // of a failure that left LastVisit alone; zero if none
 }
 
-// apply records visit v in s, the stats of its origin, and says whether it
-// changed them and whether the origin is to be disabled. queuePosition is where
-// the queue of the visit type stands, 0 if nowhere. A visit dated not after the
-// last one known changes nothing: it came late, or again.
+// apply records visit v in s, the stats of its origin, and reports whether it
+// changed them and whether the origin is to be disabled. queuePosition is the
+// position of the visit type's queue, 0 if it has none. A visit dated not after
+// the last known one changes nothing: it came late, or again.
 //
 // s.LastSnapshot is replaced, never written to; s may share it.
 func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, disable bool) {
 	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) || !v.Date.After(s.lastFailure) && !s.lastFailure.IsZero() {
 		return false, false
 	}
-	keepDate := r.FailuresKeepDate && v.Status == scheduler.VisitFailed && s.LastVisit != nil
-	successful := v.Status == scheduler.VisitSuccessful
+	keepDate := r.FailuresKeepDate && v.Status == model.VisitFailed && s.LastVisit != nil
+	successful := v.Status == model.VisitSuccessful
 	eventful := successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
 
 	sameStatus := s.LastVisit != nil && s.LastVisitStatus == v.Status
@@ -79,7 +79,11 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	case keepDate:
 		offset = 0
 	case s.LastVisit != nil:
-		offset = nextOffset(s.NextPositionOffset, eventful)
+		step := int64(uneventfulStep)
+		if eventful {
+			step = eventfulStep
+		}
+		offset = int32(max(0, min(int64(offset)+step, maxPositionOffset)))
 		s.NextPositionOffset = offset
 	}
 	if !sameStatus {
@@ -106,77 +110,54 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	if s.NextVisitQueuePosition != nil && *s.NextVisitQueuePosition != 0 { // the peer takes 0 for none
 		position = *s.NextVisitQueuePosition
 	}
-	position = saturatingAdd(position, r.interval(offset))
+	interval := r.interval(offset)
+	position = min(position, math.MaxInt64-interval) + interval
 	s.NextVisitQueuePosition = &position
 
 	return true, !successful && s.SuccessiveVisits >= disableThreshold
 }
 
-// interval is how far an origin of that offset moves in the queue, in seconds.
+// interval returns how far an origin of that offset moves in the queue, in seconds.
 func (r Rules) interval(offset int32) int64 {
-	share := 0.0
+	share := (2*rand.Float64() - 1) * fudge
 	if r.Fudge != nil {
 		share = r.Fudge()
-	} else {
-		share = (2*rand.Float64() - 1) * fudge
 	}
 	return int64(float64(intervalDays(offset)*24*3600) * (1 + share))
 }
 
-// intervalDays is the interval of each offset: 1, 1, 2, 2, 2, then 4^(n-4) days.
+// intervalDays returns the interval of each offset: 1, 1, 2, 2, 2, then 4^(n-4) days.
 func intervalDays(offset int32) int64 {
 	switch {
 	case offset < 2:
 		return 1
 	case offset < 5:
 		return 2
-	default:
-		return 1 << (2 * (min(offset, lastIntervalOffset) - 4))
 	}
-}
-
-func nextOffset(offset int32, eventful bool) int32 {
-	step := int64(uneventfulStep)
-	if eventful {
-		step = eventfulStep
-	}
-	return int32(max(0, min(int64(offset)+step, maxPositionOffset)))
-}
-
-// saturatingAdd adds b, which is not negative, to a.
-func saturatingAdd(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
+	return 1 << (2 * (min(offset, lastIntervalOffset) - 4))
 }
 
 // A tally applies a batch of visits, in order, to the stats of their origins.
 type tally struct {
-	rules     Rules
-	positions map[string]int64 // of the queues, by visit type
-	origins   map[scheduler.OriginKey]*originState
-	changed   map[scheduler.OriginKey]bool
-	disabled  map[string]bool // URLs
-	applied   int             // visits that changed something
-
-	laned map[scheduler.OriginKey][]sql.LanedVisit
-	overs map[scheduler.OriginKey]sql.VisitOver
-	held  []sql.HeldVisit
+	rules    Rules
+	known    db.KnownVisits
+	origins  map[model.OriginKey]*originState
+	changed  map[model.OriginKey]bool
+	disabled map[string]bool // URLs
+	applied  int             // visits that changed something
+	held     []db.HeldVisit
 }
 
-func newTally(rules Rules, known sql.KnownVisits) *tally {
+func newTally(rules Rules, known db.KnownVisits) *tally {
 	t := &tally{
-		rules:     rules,
-		positions: known.QueuePositions,
-		origins:   make(map[scheduler.OriginKey]*originState, len(known.Stats)),
-		changed:   make(map[scheduler.OriginKey]bool),
-		disabled:  make(map[string]bool),
-		laned:     known.Laned,
-		overs:     known.Overs,
+		rules:    rules,
+		known:    known,
+		origins:  make(map[model.OriginKey]*originState, len(known.Stats)),
+		changed:  make(map[model.OriginKey]bool),
+		disabled: make(map[string]bool),
 	}
 	for _, s := range known.Stats {
-		key := scheduler.OriginKey{URL: s.URL, VisitType: s.VisitType}
+		key := model.OriginKey{URL: s.URL, VisitType: s.VisitType}
 		t.origins[key] = &originState{VisitStats: s, lastFailure: known.LastFailures[key]}
 	}
 	return t
@@ -189,13 +170,13 @@ func (t *tally) apply(visits []Visit) {
 		}
 		s := t.origins[v.OriginKey]
 		if s == nil {
-			s = &originState{VisitStats: scheduler.VisitStats{
+			s = &originState{VisitStats: model.VisitStats{
 				URL: v.URL, VisitType: v.VisitType,
-				NextPositionOffset: scheduler.DefaultPositionOffset, SuccessiveVisits: 1,
+				NextPositionOffset: model.DefaultPositionOffset, SuccessiveVisits: 1,
 			}}
 			t.origins[v.OriginKey] = s
 		}
-		changed, disable := t.rules.apply(s, v, t.positions[v.VisitType])
+		changed, disable := t.rules.apply(s, v, t.known.QueuePositions[v.VisitType])
 		if changed {
 			t.applied++
 			t.changed[v.OriginKey] = true
@@ -206,36 +187,36 @@ func (t *tally) apply(visits []Visit) {
 	}
 }
 
-// laneSkew is how far the clock by which visits are dated may be behind ours.
+// laneSkew is how far the clock that dates visits may be behind ours.
 const laneSkew = time.Hour
 
-// holdBack says whether a visit does not count, for now or at all: one that failed
-// because its time on a lane was over is no failure of the origin, as it goes on in
-// the next lane. Whether that is why it failed, the events of its worker tell, which
-// may come later.
+// holdBack reports whether a visit does not count, for now or at all. One that
+// failed because it timed out on a lane is no failure of the origin, as it goes on
+// in the next lane. The events of its worker tell whether that is why it failed;
+// they may come later.
 func (t *tally) holdBack(v Visit) bool {
-	if v.Status != scheduler.VisitFailed {
+	if v.Status != model.VisitFailed {
 		return false
 	}
-	// The loader writes that it failed before the worker says that time is over; both
+	// The loader writes that it failed before the worker reports the time-out; both
 	// by the clock of one machine.
-	if o, ok := t.overs[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.Over.Add(time.Second)) {
+	if o, ok := t.known.TimedOut[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.TimedOut.Add(time.Second)) {
 		return true
 	}
-	for _, l := range t.laned[v.OriginKey] {
+	for _, l := range t.known.Laned[v.OriginKey] {
 		if !v.Date.Before(l.Since.Add(-laneSkew)) {
-			t.held = append(t.held, sql.HeldVisit{OriginKey: v.OriginKey, TaskID: l.TaskID, Date: v.Date})
+			t.held = append(t.held, db.HeldVisit{OriginKey: v.OriginKey, TaskID: l.TaskID, Date: v.Date})
 			return true
 		}
 	}
 	return false
 }
 
-// changes is what is to be written.
-func (t *tally) changes() sql.VisitChanges {
-	c := sql.VisitChanges{
-		Stats:        make([]*scheduler.VisitStats, 0, len(t.changed)),
-		LastFailures: make(map[scheduler.OriginKey]time.Time),
+// changes returns what is to be written.
+func (t *tally) changes() db.VisitChanges {
+	c := db.VisitChanges{
+		Stats:        make([]*model.VisitStats, 0, len(t.changed)),
+		LastFailures: make(map[model.OriginKey]time.Time),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
 	}

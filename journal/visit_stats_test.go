@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // noFudge takes the chance out of intervals.
@@ -19,7 +19,7 @@ var noFudge = Rules{Fudge: func() float64 { return 0 }}
 const day = int64(24 * 3600)
 
 var (
-	origin = scheduler.OriginKey{URL: "https://example.org/repo", VisitType: "git"}
+	origin = model.OriginKey{URL: "https://example.org/repo", VisitType: "git"}
 
 	snapshotA = []byte("aaaaaaaaaaaaaaaaaaaa")
 	snapshotB = []byte("bbbbbbbbbbbbbbbbbbbb")
@@ -30,20 +30,20 @@ func at(days int) time.Time { return time.Date(2024, 1, 1+days, 12, 0, 0, 0, tim
 func ptr[T any](v T) *T { return &v }
 
 func success(days int, snapshot []byte) Visit {
-	return Visit{OriginKey: origin, Date: at(days), Status: scheduler.VisitSuccessful, Snapshot: snapshot}
+	return Visit{OriginKey: origin, Date: at(days), Status: model.VisitSuccessful, Snapshot: snapshot}
 }
 
 func failure(days int) Visit {
-	return Visit{OriginKey: origin, Date: at(days), Status: scheduler.VisitFailed}
+	return Visit{OriginKey: origin, Date: at(days), Status: model.VisitFailed}
 }
 
 func notFound(days int) Visit {
-	return Visit{OriginKey: origin, Date: at(days), Status: scheduler.VisitNotFound}
+	return Visit{OriginKey: origin, Date: at(days), Status: model.VisitNotFound}
 }
 
 // fresh is the stats of an origin that was never heard of.
-func fresh(change func(*scheduler.VisitStats)) scheduler.VisitStats {
-	s := scheduler.VisitStats{URL: origin.URL, VisitType: origin.VisitType, NextPositionOffset: 4, SuccessiveVisits: 1}
+func fresh(change func(*model.VisitStats)) model.VisitStats {
+	s := model.VisitStats{URL: origin.URL, VisitType: origin.VisitType, NextPositionOffset: 4, SuccessiveVisits: 1}
 	if change != nil {
 		change(&s)
 	}
@@ -56,26 +56,26 @@ func TestVisitsChangeStats(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name          string
-		known         scheduler.VisitStats
+		known         model.VisitStats
 		queuePosition int64
 		visits        []Visit
-		want          scheduler.VisitStats
+		want          model.VisitStats
 		disable       bool
 	}{
 		{
 			name:  "a first visit keeps the offset 4 and starts the queue at 0",
 			known: fresh(nil), visits: []Visit{success(0, snapshotA)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitSuccessful
 				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), snapshotA
 				s.NextVisitQueuePosition = ptr(2 * day)
 			}),
 		},
 		{
 			name:  "a first visit of an origin that was scheduled keeps the offset of its row",
-			known: fresh(func(s *scheduler.VisitStats) { s.NextPositionOffset, s.SuccessiveVisits = 7, 5 }), visits: []Visit{failure(0)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+			known: fresh(func(s *model.VisitStats) { s.NextPositionOffset, s.SuccessiveVisits = 7, 5 }), visits: []Visit{failure(0)},
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitFailed
 				s.NextPositionOffset, s.SuccessiveVisits = 7, 1
 				s.NextVisitQueuePosition = ptr(64 * day)
 			}),
@@ -83,34 +83,34 @@ func TestVisitsChangeStats(t *testing.T) {
 		{
 			name:  "the position starts where the visit type's queue stands",
 			known: fresh(nil), queuePosition: 1000, visits: []Visit{failure(0)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitFailed
 				s.NextVisitQueuePosition = ptr(1000 + 2*day)
 			}),
 		},
 		{
 			name:          "a position of its own wins over the queue's",
-			known:         fresh(func(s *scheduler.VisitStats) { s.NextVisitQueuePosition = ptr(int64(-5)) }),
+			known:         fresh(func(s *model.VisitStats) { s.NextVisitQueuePosition = ptr(int64(-5)) }),
 			queuePosition: 1000, visits: []Visit{failure(0)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitFailed
 				s.NextVisitQueuePosition = ptr(-5 + 2*day)
 			}),
 		},
 		{
 			name:          "a position of 0 is none, as Python's truth has it",
-			known:         fresh(func(s *scheduler.VisitStats) { s.NextVisitQueuePosition = ptr(int64(0)) }),
+			known:         fresh(func(s *model.VisitStats) { s.NextVisitQueuePosition = ptr(int64(0)) }),
 			queuePosition: 1000, visits: []Visit{failure(0)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitFailed
 				s.NextVisitQueuePosition = ptr(1000 + 2*day)
 			}),
 		},
 		{
 			name:  "an eventful visit takes 2 off the offset, one with the same snapshot adds 1",
 			known: fresh(nil), visits: []Visit{success(0, snapshotA), success(1, snapshotA), success(2, snapshotB)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(2)), scheduler.VisitSuccessful
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(2)), model.VisitSuccessful
 				s.LastSuccessful, s.LastSnapshot = ptr(at(2)), snapshotB
 				s.NextPositionOffset, s.SuccessiveVisits = 3, 3
 				s.NextVisitQueuePosition = ptr((2 + 4 + 2) * day)
@@ -118,12 +118,12 @@ func TestVisitsChangeStats(t *testing.T) {
 		},
 		{
 			name: "the offset does not sink below 0",
-			known: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus, s.NextPositionOffset = ptr(at(-1)), scheduler.VisitSuccessful, 1
+			known: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus, s.NextPositionOffset = ptr(at(-1)), model.VisitSuccessful, 1
 			}),
 			visits: []Visit{success(0, snapshotA)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitSuccessful
 				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), snapshotA
 				s.NextPositionOffset, s.SuccessiveVisits = 0, 2
 				s.NextVisitQueuePosition = ptr(1 * day)
@@ -131,12 +131,12 @@ func TestVisitsChangeStats(t *testing.T) {
 		},
 		{
 			name: "the offset does not rise above 10",
-			known: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus, s.NextPositionOffset = ptr(at(-1)), scheduler.VisitSuccessful, 10
+			known: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus, s.NextPositionOffset = ptr(at(-1)), model.VisitSuccessful, 10
 			}),
 			visits: []Visit{failure(0)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitFailed
 				s.NextPositionOffset = 10
 				s.NextVisitQueuePosition = ptr(4096 * day)
 			}),
@@ -144,8 +144,8 @@ func TestVisitsChangeStats(t *testing.T) {
 		{
 			name:  "three failures in a row disable the origin",
 			known: fresh(nil), visits: []Visit{failure(0), failure(1), failure(2)}, disable: true,
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(2)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(2)), model.VisitFailed
 				s.NextPositionOffset, s.SuccessiveVisits = 6, 3
 				s.NextVisitQueuePosition = ptr((2 + 4 + 16) * day)
 			}),
@@ -153,8 +153,8 @@ func TestVisitsChangeStats(t *testing.T) {
 		{
 			name:  "three times not found disables too, even if a success follows in the batch",
 			known: fresh(nil), visits: []Visit{notFound(0), notFound(1), notFound(2), success(3, snapshotA)}, disable: true,
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(3)), scheduler.VisitSuccessful
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(3)), model.VisitSuccessful
 				s.LastSuccessful, s.LastSnapshot = ptr(at(3)), snapshotA
 				s.NextPositionOffset, s.SuccessiveVisits = 4, 1
 				s.NextVisitQueuePosition = ptr((2 + 4 + 16 + 2) * day)
@@ -163,8 +163,8 @@ func TestVisitsChangeStats(t *testing.T) {
 		{
 			name:  "failed and not found do not count together",
 			known: fresh(nil), visits: []Visit{failure(0), failure(1), notFound(2), notFound(3)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(3)), scheduler.VisitNotFound
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(3)), model.VisitNotFound
 				s.NextPositionOffset, s.SuccessiveVisits = 7, 2
 				s.NextVisitQueuePosition = ptr((2 + 4 + 16 + 64) * day)
 			}),
@@ -172,8 +172,8 @@ func TestVisitsChangeStats(t *testing.T) {
 		{
 			name:  "a success keeps its date and snapshot through later failures",
 			known: fresh(nil), visits: []Visit{success(0, snapshotA), failure(1)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(1)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(1)), model.VisitFailed
 				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), snapshotA
 				s.NextPositionOffset = 5
 				s.NextVisitQueuePosition = ptr((2 + 4) * day)
@@ -182,31 +182,31 @@ func TestVisitsChangeStats(t *testing.T) {
 		{
 			name:  "what comes late or again changes nothing",
 			known: fresh(nil), visits: []Visit{failure(2), success(1, snapshotA), failure(2), success(2, snapshotB)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(2)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(2)), model.VisitFailed
 				s.NextVisitQueuePosition = ptr(2 * day)
 			}),
 		},
 		{
 			name: "a last success in the future stays",
-			known: fresh(func(s *scheduler.VisitStats) {
+			known: fresh(func(s *model.VisitStats) {
 				s.LastSuccessful, s.LastSnapshot = ptr(at(100)), snapshotA
 			}),
 			visits: []Visit{success(0, snapshotB)},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitSuccessful
 				s.LastSuccessful, s.LastSnapshot = ptr(at(100)), snapshotB
 				s.NextVisitQueuePosition = ptr(2 * day)
 			}),
 		},
 		{
 			name: "an empty snapshot is not the same as none",
-			known: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(-1)), scheduler.VisitFailed
+			known: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(-1)), model.VisitFailed
 			}),
 			visits: []Visit{success(0, []byte{})},
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitSuccessful
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitSuccessful
 				s.LastSuccessful, s.LastSnapshot = ptr(at(0)), []byte{}
 				s.NextPositionOffset = 2
 				s.NextVisitQueuePosition = ptr(2 * day)
@@ -214,13 +214,13 @@ func TestVisitsChangeStats(t *testing.T) {
 		},
 		{
 			name: "counters and positions stop at their last value",
-			known: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(-1)), scheduler.VisitFailed
+			known: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(-1)), model.VisitFailed
 				s.SuccessiveVisits, s.NextVisitQueuePosition = math.MaxInt32, ptr(int64(math.MaxInt64-1))
 			}),
 			visits: []Visit{failure(0)}, disable: true,
-			want: fresh(func(s *scheduler.VisitStats) {
-				s.LastVisit, s.LastVisitStatus = ptr(at(0)), scheduler.VisitFailed
+			want: fresh(func(s *model.VisitStats) {
+				s.LastVisit, s.LastVisitStatus = ptr(at(0)), model.VisitFailed
 				s.NextPositionOffset, s.SuccessiveVisits = 5, math.MaxInt32
 				s.NextVisitQueuePosition = ptr(int64(math.MaxInt64))
 			}),
@@ -228,8 +228,8 @@ func TestVisitsChangeStats(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tally := newTally(noFudge, sql.KnownVisits{
-				Stats:          []scheduler.VisitStats{tc.known},
+			tally := newTally(noFudge, db.KnownVisits{
+				Stats:          []model.VisitStats{tc.known},
 				QueuePositions: map[string]int64{origin.VisitType: tc.queuePosition},
 			})
 			tally.apply(tc.visits)
@@ -299,8 +299,8 @@ func drawVisits(t *rapid.T) []Visit {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Visit {
 		v := Visit{OriginKey: origin, Date: at(rapid.IntRange(0, 20).Draw(t, "day"))}
 		v.URL = rapid.SampledFrom([]string{"https://a.example", "https://b.example"}).Draw(t, "url")
-		v.Status = rapid.SampledFrom([]scheduler.VisitStatus{scheduler.VisitSuccessful, scheduler.VisitFailed, scheduler.VisitNotFound}).Draw(t, "status")
-		if v.Status == scheduler.VisitSuccessful {
+		v.Status = rapid.SampledFrom([]model.VisitStatus{model.VisitSuccessful, model.VisitFailed, model.VisitNotFound}).Draw(t, "status")
+		if v.Status == model.VisitSuccessful {
 			v.Snapshot = rapid.SampledFrom([][]byte{snapshotA, snapshotB}).Draw(t, "snapshot")
 		}
 		return v
@@ -313,7 +313,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
-		tally := newTally(rules, sql.KnownVisits{})
+		tally := newTally(rules, db.KnownVisits{})
 		tally.apply(visits)
 		applied := tally.applied
 		from := rapid.IntRange(0, len(visits)).Draw(t, "from")
@@ -334,10 +334,10 @@ func TestBatchesMakeNoDifference(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
-		whole := newTally(rules, sql.KnownVisits{})
+		whole := newTally(rules, db.KnownVisits{})
 		whole.apply(visits)
 		cut := rapid.IntRange(0, len(visits)).Draw(t, "cut")
-		parts := newTally(rules, sql.KnownVisits{})
+		parts := newTally(rules, db.KnownVisits{})
 		parts.apply(visits[:cut])
 		parts.apply(visits[cut:])
 		if diff := cmp.Diff(snapshotOf(whole), snapshotOf(parts)); diff != "" {
@@ -346,8 +346,8 @@ func TestBatchesMakeNoDifference(t *testing.T) {
 	})
 }
 
-func snapshotOf(t *tally) map[scheduler.OriginKey]scheduler.VisitStats {
-	all := make(map[scheduler.OriginKey]scheduler.VisitStats)
+func snapshotOf(t *tally) map[model.OriginKey]model.VisitStats {
+	all := make(map[model.OriginKey]model.VisitStats)
 	for key, s := range t.origins {
 		all[key] = s.VisitStats
 	}
@@ -359,10 +359,10 @@ func snapshotOf(t *tally) map[scheduler.OriginKey]scheduler.VisitStats {
 // nothing even though the date of the last visit does not tell.
 func TestFailuresKeepDate(t *testing.T) {
 	t.Parallel()
-	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, sql.KnownVisits{})
+	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, db.KnownVisits{})
 	tally.apply([]Visit{success(0, snapshotA), success(1, snapshotA), failure(3), failure(4), failure(4), failure(2)})
-	want := fresh(func(s *scheduler.VisitStats) {
-		s.LastVisit, s.LastVisitStatus = ptr(at(1)), scheduler.VisitFailed
+	want := fresh(func(s *model.VisitStats) {
+		s.LastVisit, s.LastVisitStatus = ptr(at(1)), model.VisitFailed
 		s.LastSuccessful, s.LastSnapshot = ptr(at(1)), snapshotA
 		s.NextPositionOffset, s.SuccessiveVisits = 5, 2
 		s.NextVisitQueuePosition = ptr((2 + 4 + 1 + 1) * day)
@@ -378,7 +378,7 @@ func TestFailuresKeepDate(t *testing.T) {
 		t.Error("three failures in a row did not disable the origin")
 	}
 	tally.apply([]Visit{success(4, snapshotB), success(6, snapshotB)}) // the first is late
-	want.LastVisit, want.LastVisitStatus = ptr(at(6)), scheduler.VisitSuccessful
+	want.LastVisit, want.LastVisitStatus = ptr(at(6)), model.VisitSuccessful
 	want.LastSuccessful, want.LastSnapshot = ptr(at(6)), snapshotB
 	want.NextPositionOffset, want.SuccessiveVisits = 3, 1
 	want.NextVisitQueuePosition = ptr((2 + 4 + 1 + 1 + 1 + 2) * day)
@@ -390,7 +390,7 @@ func TestFailuresKeepDate(t *testing.T) {
 // A first visit that fails gives the origin a date all the same.
 func TestFirstFailureGivesTheDate(t *testing.T) {
 	t.Parallel()
-	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, sql.KnownVisits{})
+	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, db.KnownVisits{})
 	tally.apply([]Visit{failure(0)})
 	if got := tally.origins[origin].LastVisit; got == nil || !got.Equal(at(0)) {
 		t.Errorf("last visit %v, want %s", got, at(0))

@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/sql/db"
 )
 
 // The bounds of a batch. The number of messages stays below what the broker
@@ -19,8 +20,8 @@ const (
 
 // batch is what a run of messages says, in their order.
 type batch struct {
-	outcomes []sql.Outcome
-	rejected []sql.RejectedEvent
+	outcomes []settle.Outcome
+	rejected []db.RejectedEvent
 	events   int
 	bytes    int
 	messages int
@@ -32,8 +33,8 @@ func (b *batch) full() bool {
 }
 
 // reject sets an outcome aside.
-func (b *batch) reject(o sql.Outcome, event, sqlState, reason string) {
-	b.rejected = append(b.rejected, sql.RejectedEvent{
+func (b *batch) reject(o settle.Outcome, event, sqlState, reason string) {
+	b.rejected = append(b.rejected, db.RejectedEvent{
 		BackendID: o.BackendID, Received: o.Heard, Event: excerpt(event, rejectedLength),
 		SQLState: sqlState, Reason: excerpt(reason, rejectedLength),
 	})
@@ -42,8 +43,8 @@ func (b *batch) reject(o sql.Outcome, event, sqlState, reason string) {
 // rejectedLength bounds each text of an event that is set aside, in bytes.
 const rejectedLength = 4000
 
-// describe puts an outcome into words for an operator.
-func describe(o sql.Outcome) string {
+// describe returns an outcome in words, for an operator.
+func describe(o settle.Outcome) string {
 	switch {
 	case o.Start != nil && o.Start.Worker != nil:
 		return "started on " + *o.Start.Worker
@@ -52,7 +53,7 @@ func describe(o sql.Outcome) string {
 	case o.End != nil && o.End.Error != nil:
 		return fmt.Sprintf("ended as %s: %s", o.End.Status, *o.End.Error)
 	case o.End != nil:
-		return fmt.Sprintf("ended as %s", o.End.Status)
+		return "ended as " + string(o.End.Status)
 	}
 	return fmt.Sprintf("took %s", o.Runtime)
 }

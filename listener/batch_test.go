@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/settle"
 )
 
 // script is a source that sends what it is told, as fast as it is taken.
@@ -62,7 +62,7 @@ type call struct {
 	Outcomes int
 }
 
-func (n *notebook) ApplyOutcomes(_ context.Context, o []sql.Outcome) error {
+func (n *notebook) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
 	n.calls = append(n.calls, call{time.Since(n.began), len(o)})
 	return n.err
 }
@@ -164,10 +164,10 @@ func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &strings.Builder{}
 		l := newTestListener(t, &script{}, &nothing{})
-		l.complaints.log = textLog(log)
+		l.Log = textLog(log)
 		for range 150 { // seconds
-			l.complaints.note(BadBody, "x\ny")
-			l.complaints.note(BadUUID, strings.Repeat("é", 1000))
+			l.complain(BadBody, "x\ny")
+			l.complain(BadUUID, strings.Repeat("é", 1000))
 			time.Sleep(time.Second)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")

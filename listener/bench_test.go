@@ -30,28 +30,28 @@ func BenchmarkListener(b *testing.B) {
 			return exec.Command(peer, "--config-file", config, "scheduler", "start-listener")
 		}},
 	} {
-		b.Run(side.name, func(b *testing.B) {
+		b.Run("side="+side.name, func(b *testing.B) {
 			var memory float64
 			for b.Loop() {
 				b.StopTimer()
-				db, broker := ownDatabase(b), testenv.RabbitMQ(b)
-				db.addTasks(b, n, "run")
-				db.exec(b, `analyze`)
+				pg, broker := ownDatabase(b), testenv.RabbitMQ(b)
+				pg.addTasks(b, n, "run")
+				pg.exec(b, `analyze`)
 				newExchange(b, broker.URL).publish(b, streams(b, "run", n)...)
-				cmd := side.command(configFile(b, db.dsn, broker.URL))
+				cmd := side.command(configFile(b, pg.dsn, broker.URL))
 				b.StartTimer()
 
 				if err := cmd.Start(); err != nil {
 					b.Fatal(err)
 				}
 				last := fmt.Sprint("run-", n-1)
-				eventually(b, "the last run has ended", func() bool { return db.count(b, last, "eventful") == 1 })
+				eventually(b, "the last run has ended", func() bool { return pg.count(b, last, "eventful") == 1 })
 
 				b.StopTimer()
 				memory = max(memory, peakMemory(b, cmd.Process.Pid))
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
-				if got := db.count(b, "run", "eventful"); got != n {
+				if got := pg.count(b, "run", "eventful"); got != n {
 					b.Errorf("%d runs ended, want %d", got, n)
 				}
 				b.StartTimer()

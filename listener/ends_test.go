@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
 )
 
 var capture = flag.Bool("capture", false, "write testdata/ends anew from what the installed Celery sends")
@@ -34,46 +34,46 @@ var ends = []struct {
 	hard, soft time.Duration
 	events     string // the types of the events that its worker's parent process sends
 	result     bool   // its child process sends a task-result
-	want       []sql.RunEnd
+	want       []settle.End
 }{
 	{name: "within", task: "Sleep", args: `[0]`, hard: ample, soft: ample, events: "received started succeeded", result: true,
-		want: []sql.RunEnd{{Status: scheduler.RunUneventful}}},
+		want: []settle.End{{Status: model.RunUneventful}}},
 	{name: "failed", task: "Fail", hard: ample, soft: ample, events: "received started failed",
-		want: []sql.RunEnd{failedWith("ValueError: nogood")}},
+		want: []settle.End{failedWith("ValueError: nogood")}},
 
 	{name: "soft", task: "Sleep", args: forLong, hard: ample, soft: short, events: "received started failed",
-		want: []sql.RunEnd{timedOut("billiard.exceptions.SoftTimeLimitExceeded: SoftTimeLimitExceeded()")}},
+		want: []settle.End{timedOut("billiard.exceptions.SoftTimeLimitExceeded: SoftTimeLimitExceeded()")}},
 	{name: "soft-caught", task: "Load", args: forLong, hard: ample, soft: short, events: "received started succeeded", result: true,
-		want: []sql.RunEnd{timedOut("SoftTimeLimitExceeded()")}},
+		want: []settle.End{timedOut("SoftTimeLimitExceeded()")}},
 	{name: "soft-caught-unnamed", task: "LoadPackage", args: forLong, hard: ample, soft: short, events: "received started succeeded", result: true,
-		want: []sql.RunEnd{{Status: scheduler.RunFailed}}},
+		want: []settle.End{{Status: model.RunFailed}}},
 	{name: "soft-wrapped", task: "Wrap", args: forLong, hard: ample, soft: short, events: "received started failed",
-		want: []sql.RunEnd{failedWith("ValueError: interrupted")}},
+		want: []settle.End{failedWith("ValueError: interrupted")}},
 	{name: "soft-ignored", task: "Stubborn", args: forLong, hard: longer, soft: short, events: "received started failed failed",
-		want: []sql.RunEnd{hardLimit, hardLimit}},
+		want: []settle.End{hardLimit, hardLimit}},
 
 	{name: "hard", task: "Sleep", args: forLong, hard: longer, events: "received started failed failed",
-		want: []sql.RunEnd{hardLimit, hardLimit}},
+		want: []settle.End{hardLimit, hardLimit}},
 	{name: "hard-late", task: "SleepLate", args: forLong, hard: longer, events: "received started failed failed",
-		want: []sql.RunEnd{hardLimit, hardLimit}},
+		want: []settle.End{hardLimit, hardLimit}},
 	{name: "hard-redelivered", task: "SleepRedelivered", args: forLong, hard: longer,
 		events: "received started rejected failed received started succeeded", result: true,
-		want: []sql.RunEnd{hardLimit, {Status: scheduler.RunUneventful}}},
+		want: []settle.End{hardLimit, {Status: model.RunUneventful}}},
 
 	{name: "child-killed", task: "Killed", hard: ample, events: "received started failed",
-		want: []sql.RunEnd{workerLost}},
+		want: []settle.End{workerLost}},
 	{name: "child-killed-late", task: "KilledLate", hard: ample, events: "received started failed",
-		want: []sql.RunEnd{workerLost}},
+		want: []settle.End{workerLost}},
 	{name: "child-killed-redelivered", task: "KilledRedelivered", hard: ample,
 		events: "received started rejected received started succeeded", result: true,
-		want: []sql.RunEnd{{Status: scheduler.RunUneventful}}},
+		want: []settle.End{{Status: model.RunUneventful}}},
 	{name: "terminated", task: "Sleep", args: forLong, hard: ample, events: "received started revoked",
-		want: []sql.RunEnd{{Status: scheduler.RunFailed}}},
+		want: []settle.End{{Status: model.RunFailed}}},
 
 	{name: "worker-killed", task: "Sleep", args: forLong, hard: ample, events: "received started"},
 	{name: "worker-killed-late", task: "SleepLate", args: forLong, hard: ample,
 		events: "received started received started succeeded", result: true,
-		want: []sql.RunEnd{{Status: scheduler.RunUneventful}}},
+		want: []settle.End{{Status: model.RunUneventful}}},
 }
 
 const (
@@ -88,11 +88,11 @@ var (
 	workerLost = failedWith("billiard.exceptions.WorkerLostError: Worker exited prematurely: signal 9 (SIGKILL) Job: N.")
 )
 
-func failedWith(message string) sql.RunEnd {
-	return sql.RunEnd{Status: scheduler.RunFailed, Error: &message}
+func failedWith(message string) settle.End {
+	return settle.End{Status: model.RunFailed, Error: &message}
 }
 
-func timedOut(message string) sql.RunEnd {
+func timedOut(message string) settle.End {
 	end := failedWith(message)
 	end.TimedOut = true
 	return end
@@ -115,7 +115,7 @@ func TestTimeOutsAreTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []sql.RunEnd
+			var got []settle.End
 			for _, e := range events {
 				o, _ := interpret(e, time.Now(), func(p Problem, detail string) { t.Errorf("%s: %s", p, detail) })
 				if o.End == nil {

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // joined submits tasks named by prefix and number from 0, each with a run that
 // was sent, and one that depends on all of them.
-func joined(t testing.TB, db *database, store *sql.Store, prefix string, n int) sql.SubmittedGraph {
+func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) db.SubmittedGraph {
 	t.Helper()
-	g := sql.NewGraph{}
-	join := sql.NewGraphTask{Name: "join", Type: "good"}
+	g := db.NewGraph{}
+	join := db.NewGraphTask{Name: "join", Type: "good"}
 	for i := range n {
-		g.Tasks = append(g.Tasks, sql.NewGraphTask{Name: name(prefix, i), Type: "good"})
+		g.Tasks = append(g.Tasks, db.NewGraphTask{Name: name(prefix, i), Type: "good"})
 		join.DependsOn = append(join.DependsOn, i)
 	}
 	g.Tasks = append(g.Tasks, join)
@@ -26,7 +26,7 @@ func joined(t testing.TB, db *database, store *sql.Store, prefix string, n int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.exec(t, `with sent as (update task set status = 'next_run_scheduled' where id = any($1))
+	pg.exec(t, `with sent as (update task set status = 'next_run_scheduled' where id = any($1))
 		insert into task_run (task, backend_id, scheduled)
 		select id, $2 || '-' || (n - 1), now() from unnest($1::bigint[]) with ordinality u(id, n)`, submitted.Tasks[:n], prefix)
 	return submitted
@@ -34,7 +34,7 @@ func joined(t testing.TB, db *database, store *sql.Store, prefix string, n int) 
 
 // drainGraphs releases what can be, until the test ends, and like a runner tries
 // again when the database is away.
-func drainGraphs(t testing.TB, store *sql.Store) {
+func drainGraphs(t testing.TB, store *db.Store) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var drain sync.WaitGroup
@@ -58,25 +58,25 @@ func drainGraphs(t testing.TB, store *sql.Store) {
 // when the last run has ended, once, and leave nothing to do.
 func TestListenersReleaseJoinsOnce(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
-	store := openStore(t, db.dsn)
-	db.exec(t, `create table releases (task bigint);
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	store := openStore(t, pg.dsn)
+	pg.exec(t, `create table releases (task bigint);
 		create function note_release() returns trigger language plpgsql as $$
 		begin insert into public.releases values (new.id); return null; end $$;
 		create trigger note_release after update of next_run on task for each row
 		when (old.next_run = scheduler_go.never() and new.next_run <> old.next_run) execute function note_release()`)
 	const n = 1500
-	var graphs []sql.SubmittedGraph
+	var graphs []db.SubmittedGraph
 	x := newExchange(t, broker.URL)
 	source := &deaf{Source: consumer(t, broker.URL)}
-	stopDeaf := start(t, newTestListener(t, source, openStore(t, db.dsn)))
+	stopDeaf := start(t, newTestListener(t, source, openStore(t, pg.dsn)))
 	for range 3 {
-		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
+		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
 	}
-	drainGraphs(t, store)
+	drainGraphs(t, store.Store)
 	for i := range 3 {
 		prefix := fmt.Sprintf("run%d", i)
-		graphs = append(graphs, joined(t, db, store, prefix, n))
+		graphs = append(graphs, joined(t, pg, store.Store, prefix, n))
 		// Each message twice: as likely as not at different listeners.
 		var bodies [][]byte
 		for _, body := range streams(t, prefix, n) {
@@ -95,7 +95,7 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 	eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
 	count := func(query string) (n int) {
 		t.Helper()
-		if err := db.pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
+		if err := pg.pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -113,12 +113,12 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 // releases, loses no release.
 func TestJoinIsReleasedAfterOutages(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	const n = 2500
-	g := joined(t, db, openStore(t, db.dsn), "run", n)
-	proxy := testenv.Proxy(t, host(t, db.dsn))
-	cut := through(t, db.dsn, proxy.Addr)
-	drainGraphs(t, openStore(t, cut))
+	g := joined(t, pg, openStore(t, pg.dsn).Store, "run", n)
+	proxy := testenv.Proxy(t, host(t, pg.dsn))
+	cut := through(t, pg.dsn, proxy.Addr)
+	drainGraphs(t, openStore(t, cut).Store)
 	x := newExchange(t, broker.URL)
 	for range 2 {
 		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, cut)))
@@ -126,16 +126,16 @@ func TestJoinIsReleasedAfterOutages(t *testing.T) {
 	bodies := streams(t, "run", n)
 	for part := range 5 {
 		x.publish(t, bodies[part*n/25:(part+1)*n/25]...)
-		eventually(t, "some more have ended", func() bool { return db.count(t, "run", "eventful") > part*n/5 })
+		eventually(t, "some more have ended", func() bool { return pg.count(t, "run", "eventful") > part*n/5 })
 		proxy.Cut()
 		proxy.Restore()
 	}
 	eventually(t, "the join is released", func() bool {
 		var released bool
-		err := db.pool.QueryRow(t.Context(), `select bool_and(status = 'next_run_not_scheduled' and next_run <= now()) from task where id = $1`, g.Tasks[n]).Scan(&released)
+		err := pg.pool.QueryRow(t.Context(), `select bool_and(status = 'next_run_not_scheduled' and next_run <= now()) from task where id = $1`, g.Tasks[n]).Scan(&released)
 		return err == nil && released
 	})
-	if got := db.count(t, "run", "eventful"); got != n {
+	if got := pg.count(t, "run", "eventful"); got != n {
 		t.Errorf("the join was released when %d of %d had ended", got, n)
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/tracing"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // prefetch is how many messages the broker sends ahead of their acknowledgement.
@@ -31,15 +32,27 @@ func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	}
 }
 
-const (
-	writeTimeout = time.Minute // of one transaction
-	housekeeping = time.Hour   // between two sweeps of what is old
+const writeTimeout = time.Minute // of one transaction
 
-	// Repeats of a run's events come within minutes, or after an outage.
-	startsKept = 2 * 24 * time.Hour
-	// Enough to see what a task type takes lately.
-	durationsKept = 14 * 24 * time.Hour
-)
+// Source is where messages come from: a *celery.Consumer.
+type Source interface {
+	// Run sends what is in the queue to out, in order, until ctx ends. What it
+	// sent can still be acknowledged then, until Close.
+	Run(ctx context.Context, out chan<- celery.Delivery) error
+	// AckUpTo acknowledges a message and all before it.
+	AckUpTo(d celery.Delivery) error
+	Close() error
+}
+
+// Store is what the listener needs of the database.
+type Store interface {
+	// ApplyOutcomes writes all outcomes or none, and may be called again with
+	// the same ones. A *db.RefusedError says that one of them is at fault, any
+	// other error that the database is.
+	ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error
+	// RejectEvents keeps those events that are about runs of ours.
+	RejectEvents(ctx context.Context, events []db.RejectedEvent) error
+}
 
 // Options are what a Listener is made of.
 type Options struct {
@@ -52,75 +65,53 @@ type Options struct {
 
 // Listener applies Celery's events to the database.
 type Listener struct {
-	source     Source
-	store      Store
-	log        *slog.Logger
-	database   *daemon.Service
+	Options
+	database   *service.Service
 	metrics    *metrics
-	complaints *complaints
+	complaints service.Seldom
 	workers    *workers
-	tracer     *tracing.Tracer
-	swept      time.Time // when old notes were last deleted
 }
 
 // New makes a Listener that does nothing before Run. Its metrics are registered
 // at once; registering two at one registry panics.
 func New(o Options) *Listener {
 	w := newWorkers()
-	m := newMetrics(o.Registerer, w)
 	return &Listener{
-		source:   o.Source,
-		store:    o.Store,
-		log:      o.Log,
-		database: daemon.NewService(o.Log, "database"),
-		metrics:  m,
+		Options:  o,
+		database: service.NewService(o.Log, "database"),
+		metrics:  newMetrics(o.Registerer, w),
 		workers:  w,
-		tracer:   o.Tracer,
-		complaints: newComplaints(o.Log, func(p Problem) {
-			m.malformed.WithLabelValues(string(p)).Inc()
-		}),
 	}
 }
 
 // Run works until ctx ends, then applies and acknowledges the batch in hand
-// (within the grace period of a daemon.Group; if the database is away, the
+// (within the grace period of a service.Group; if the database is away, the
 // broker will deliver it again), closes the source and returns nil. It returns
 // an error only if the source gives up for good.
 func (l *Listener) Run(ctx context.Context) error {
-	daemon.HealthOf(ctx).Watch(l.database)
+	service.HealthOf(ctx).Watch(l.database)
 	deliveries := make(chan celery.Delivery)
-	consuming := consume(ctx, l.source, deliveries)
+	ended := make(chan struct{})
+	var sourceErr error // set when ended is closed
+	go func() {
+		defer close(ended)
+		sourceErr = l.Source.Run(ctx, deliveries)
+	}()
 	var err error
 	for err == nil && ctx.Err() == nil {
 		var b *batch
-		if b, err = l.collect(ctx, deliveries, consuming.ended); b.messages > 0 {
+		if b, err = l.collect(ctx, deliveries, ended); b.messages > 0 {
 			l.settle(ctx, b)
-			l.sweep(daemon.InFlight(ctx))
 		}
 	}
-	<-consuming.ended
-	if closeErr := l.source.Close(); closeErr != nil {
-		l.log.Debug("event queue not closed cleanly", "error", closeErr)
+	<-ended
+	if closeErr := l.Source.Close(); closeErr != nil {
+		l.Log.Debug("event queue not closed cleanly", "error", closeErr)
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
-	return errors.Join(err, consuming.err)
-}
-
-// consuming is a source at work; err is set when ended is closed.
-type consuming struct {
-	ended chan struct{}
-	err   error
-}
-
-func consume(ctx context.Context, source Source, out chan<- celery.Delivery) *consuming {
-	c := &consuming{ended: make(chan struct{})}
-	go func() {
-		defer close(c.ended)
-		c.err = source.Run(ctx, out)
-	}()
-	return c
+	return errors.Join(err, sourceErr)
 }
 
 var errSourceEnded = errors.New("nothing reads the event queue any more")
@@ -149,17 +140,13 @@ func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Deliver
 	return b, nil
 }
 
-// settle applies a batch and acknowledges it, trying until the database takes
-// it. It gives up, leaving the batch to be delivered again, only when ctx or the
-// grace period has ended.
+// settle applies a batch, trying until the database takes it, and acknowledges it.
+// Only when ctx or the grace period has ended does it give up, and leave the batch
+// to be delivered again.
 func (l *Listener) settle(ctx context.Context, b *batch) {
-	inFlight := daemon.InFlight(ctx)
-	var backoff daemon.Backoff
-	for {
-		err := l.apply(inFlight, b)
-		if err == nil {
-			break
-		}
+	inFlight := service.InFlight(ctx)
+	var backoff service.Backoff
+	for err := l.apply(inFlight, b); err != nil; err = l.apply(inFlight, b) {
 		if inFlight.Err() != nil {
 			return
 		}
@@ -171,21 +158,18 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 	}
 	l.database.OK()
 	l.trace(b.outcomes)
-	if err := l.source.AckUpTo(b.last); err != nil {
+	if err := l.Source.AckUpTo(b.last); err != nil {
 		// The connection is gone: the batch comes again, and changes nothing.
-		l.log.Debug("batch not acknowledged", "error", err)
+		l.Log.Debug("batch not acknowledged", "error", err)
 	}
 }
 
-// trace adds the ends that a batch told of to the traces of their tasks.
-func (l *Listener) trace(outcomes []sql.Outcome) {
-	if l.tracer == nil {
-		return
-	}
+// trace adds the ends of runs to the traces of their tasks.
+func (l *Listener) trace(outcomes []settle.Outcome) {
 	for _, o := range outcomes {
 		if o.End != nil {
-			failed := o.End.Status != scheduler.RunEventful && o.End.Status != scheduler.RunUneventful
-			l.tracer.Outcome(o.BackendID, string(o.End.Status), o.Heard, failed)
+			failed := o.End.Status != model.RunEventful && o.End.Status != model.RunUneventful
+			l.Tracer.Outcome(o.BackendID, string(o.End.Status), o.Heard, failed)
 		}
 	}
 }
@@ -194,7 +178,13 @@ func (l *Listener) trace(outcomes []sql.Outcome) {
 func (l *Listener) apply(ctx context.Context, b *batch) error {
 	started := time.Now()
 	todo := &batch{rejected: slices.Clip(b.rejected)}
-	if err := l.applyOrSplit(ctx, todo, b.outcomes); err != nil {
+	err := db.Bisect(0, len(b.outcomes), func(first, end int) error {
+		return within(ctx, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
+	}, func(i int, refused *db.RefusedError) {
+		l.complain(Refused, refused.Error())
+		todo.reject(b.outcomes[i], describe(b.outcomes[i]), refused.SQLState, refused.Error())
+	})
+	if err != nil {
 		return err
 	}
 	if len(todo.rejected) > 0 {
@@ -209,37 +199,17 @@ func (l *Listener) apply(ctx context.Context, b *batch) error {
 
 // setAside keeps events that can't be applied. What the table refuses as well is
 // only in the log.
-func (l *Listener) setAside(ctx context.Context, events []sql.RejectedEvent) error {
-	err := within(ctx, func(ctx context.Context) error { return l.store.RejectEvents(ctx, events) })
-	var refused *sql.RefusedError
+func (l *Listener) setAside(ctx context.Context, events []db.RejectedEvent) error {
+	err := within(ctx, func(ctx context.Context) error { return l.Store.RejectEvents(ctx, events) })
+	_, refused := errors.AsType[*db.RefusedError](err)
 	switch {
-	case errors.As(err, &refused):
-		l.log.Error("rejected events not kept", "events", len(events), "error", err)
+	case refused:
+		l.Log.Error("rejected events not kept", "events", len(events), "error", err)
 	case err != nil:
 		return err
 	}
 	l.metrics.rejected.Add(float64(len(events)))
 	return nil
-}
-
-// applyOrSplit applies outcomes. If PostgreSQL refuses them it applies each half
-// by itself, and so on until the guilty ones stand alone and are set aside.
-func (l *Listener) applyOrSplit(ctx context.Context, b *batch, outcomes []sql.Outcome) error {
-	err := within(ctx, func(ctx context.Context) error { return l.store.ApplyOutcomes(ctx, outcomes) })
-	var refused *sql.RefusedError
-	switch {
-	case !errors.As(err, &refused):
-		return err
-	case len(outcomes) == 1:
-		l.complaints.note(Refused, refused.Error())
-		b.reject(outcomes[0], describe(outcomes[0]), refused.SQLState, refused.Error())
-		return nil
-	}
-	half := len(outcomes) / 2
-	if err := l.applyOrSplit(ctx, b, outcomes[:half]); err != nil {
-		return err
-	}
-	return l.applyOrSplit(ctx, b, outcomes[half:])
 }
 
 // within bounds one transaction: a server that vanishes without closing its
@@ -248,20 +218,4 @@ func within(ctx context.Context, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return write(ctx)
-}
-
-// sweep deletes old notes about runs, now and then. A failure is not worth more
-// than a line: the next sweep makes up for it.
-func (l *Listener) sweep(ctx context.Context) {
-	now := time.Now()
-	if now.Sub(l.swept) < housekeeping {
-		return
-	}
-	l.swept = now
-	err := within(ctx, func(ctx context.Context) error {
-		return l.store.ForgetRuns(ctx, now.Add(-startsKept), now.Add(-durationsKept))
-	})
-	if err != nil {
-		l.log.Warn("old notes about runs not deleted", "error", err)
-	}
 }

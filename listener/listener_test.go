@@ -17,16 +17,16 @@ import (
 // one, as other tests share the machine.
 func TestEventsAreVisibleSoon(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	const n = 200
-	db.addTasks(t, n, "run")
+	pg.addTasks(t, n, "run")
 	x := newExchange(t, broker.URL)
-	start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
+	start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
 	var times []time.Duration
 	for i := range n {
 		id, sent := name("run", i), time.Now()
 		x.publish(t, message(t, startedEvent(id)))
-		eventually(t, "the run is started", func() bool { return db.count(t, id, "started") == 1 })
+		eventually(t, "the run is started", func() bool { return pg.count(t, id, "started") == 1 })
 		if times = append(times, time.Since(sent)); i > 0 && slices.Min(times) <= 250*time.Millisecond {
 			return
 		}
@@ -38,20 +38,20 @@ func TestEventsAreVisibleSoon(t *testing.T) {
 // leaves the rest in the queue for the next one.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	const n = 5000
-	db.addTasks(t, n, "run")
+	pg.addTasks(t, n, "run")
 	x := newExchange(t, broker.URL)
 	x.publish(t, streams(t, "run", n)...)
-	stop := start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
-	eventually(t, "some runs have ended", func() bool { return db.count(t, "run", "eventful") > 0 })
+	stop := start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
+	eventually(t, "some runs have ended", func() bool { return pg.count(t, "run", "eventful") > 0 })
 	stop()
 	// Of the two events of each run, ten a message, what isn't in the queue is
 	// in the database.
-	ended := db.count(t, "run", "eventful")
+	ended := pg.count(t, "run", "eventful")
 	eventually(t, "the rest is back in the queue", func() bool { return x.ready(t) == (n-ended)/5 })
-	start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
-	eventually(t, "all runs have ended", func() bool { return db.count(t, "run", "eventful") == n })
+	start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
+	eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n })
 }
 
 // deaf is a source whose acknowledgements are lost, as when the process dies
@@ -70,29 +70,29 @@ func (d *deaf) AckUpTo(celery.Delivery) error {
 // acknowledgement, change nothing.
 func TestRedelivery(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	const n = 100
-	db.addTasks(t, n, "run")
+	pg.addTasks(t, n, "run")
 	x := newExchange(t, broker.URL)
 	x.publish(t, streams(t, "run", n)...)
 	x.publish(t, message(t, taskEvent("task-failed", "run-0", 1)), message(t, taskEvent("task-failed", "run-1", 1)))
 
 	source := &deaf{Source: consumer(t, broker.URL)}
-	stop := start(t, newTestListener(t, source, openStore(t, db.dsn)))
-	eventually(t, "all runs have ended", func() bool { return db.count(t, "run", "eventful") == n && source.lost.Load() > 0 })
+	stop := start(t, newTestListener(t, source, openStore(t, pg.dsn)))
+	eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n && source.lost.Load() > 0 })
 	stop()
 	eventually(t, "everything is back in the queue", func() bool { return x.ready(t) == n/5+2 })
-	want := db.rows(t)
+	want := pg.rows(t)
 
-	stop = start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
-	db.addTasks(t, 1, "last")
+	stop = start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
+	pg.addTasks(t, 1, "last")
 	x.publish(t, streams(t, "last", 1)...)
-	eventually(t, "the last run has ended", func() bool { return db.count(t, "last", "eventful") == 1 })
+	eventually(t, "the last run has ended", func() bool { return pg.count(t, "last", "eventful") == 1 })
 	stop()
 	if left := x.ready(t); left != 0 {
 		t.Errorf("%d messages left", left)
 	}
-	if got := db.rows(t); !slices.Equal(got, want) {
+	if got := pg.rows(t); !slices.Equal(got, want) {
 		t.Errorf("redelivery changed the database:\n%s\nwas\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -101,12 +101,12 @@ func TestRedelivery(t *testing.T) {
 // and leave the state of one.
 func TestSeveralListeners(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	const n = 2000
-	db.addTasks(t, n, "run")
+	pg.addTasks(t, n, "run")
 	x := newExchange(t, broker.URL)
 	for range 3 {
-		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn)))
+		start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
 	}
 	// Each message three times: as likely as not at different listeners.
 	var bodies [][]byte
@@ -114,13 +114,13 @@ func TestSeveralListeners(t *testing.T) {
 		bodies = append(bodies, body, body, body)
 	}
 	x.publish(t, bodies...)
-	eventually(t, "all runs have ended", func() bool { return db.count(t, "run", "eventful") == n })
+	eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n })
 	eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
-	db.addTasks(t, 50, "last")
+	pg.addTasks(t, 50, "last")
 	x.publish(t, streams(t, "last", 50)...)
-	eventually(t, "the last runs have ended", func() bool { return db.count(t, "last", "eventful") == 50 })
+	eventually(t, "the last runs have ended", func() bool { return pg.count(t, "last", "eventful") == 50 })
 	const want = `eventful {"worker": "worker@host"} started=true ended=true in order=true next_run_not_scheduled 32 days 3 next=32 days`
-	for _, got := range db.state(t, "run-") {
+	for _, got := range pg.state(t, "run-") {
 		if _, got, _ = strings.Cut(got, " "); got != want {
 			t.Fatalf("got  %s\nwant %s", got, want)
 		}
@@ -134,19 +134,19 @@ func TestOutages(t *testing.T) {
 	for _, away := range []string{"database", "broker", "both"} {
 		t.Run(away, func(t *testing.T) {
 			t.Parallel()
-			db, broker := ownDatabase(t), testenv.RabbitMQ(t)
+			pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 			const n = 2500
-			db.addTasks(t, n, "run")
+			pg.addTasks(t, n, "run")
 			x := newExchange(t, broker.URL)
-			dbProxy, brokerProxy := testenv.Proxy(t, host(t, db.dsn)), testenv.Proxy(t, host(t, broker.URL))
+			dbProxy, brokerProxy := testenv.Proxy(t, host(t, pg.dsn)), testenv.Proxy(t, host(t, broker.URL))
 			l := newTestListener(t, consumer(t, through(t, broker.URL, brokerProxy.Addr)),
-				openStore(t, through(t, db.dsn, dbProxy.Addr)))
+				openStore(t, through(t, pg.dsn, dbProxy.Addr)))
 			start(t, l)
 
 			bodies := streams(t, "run", n)
 			publish := func(part int) { x.publish(t, bodies[part*n/25:(part+1)*n/25]...) }
 			publish(0)
-			eventually(t, "some runs have ended", func() bool { return db.count(t, "run", "eventful") > 0 })
+			eventually(t, "some runs have ended", func() bool { return pg.count(t, "run", "eventful") > 0 })
 			if away != "broker" {
 				dbProxy.Cut()
 			}
@@ -162,7 +162,7 @@ func TestOutages(t *testing.T) {
 			brokerProxy.Restore()
 			publish(3)
 			publish(4)
-			eventually(t, "all runs have ended", func() bool { return db.count(t, "run", "eventful") == n })
+			eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n })
 			eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
 		})
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 )
 
-// metrics have no label that grows: unknown event types are counted as "other".
+// metrics count unknown event types as "other", so that no label grows.
 type metrics struct {
 	events    *prometheus.CounterVec
 	outcomes  *prometheus.CounterVec
@@ -30,38 +30,22 @@ func newMetrics(r prometheus.Registerer, w *workers) *metrics {
 		Name: "swh_scheduler_listener_workers_online",
 		Help: "Celery workers that were heard of in the last minute and have not gone offline.",
 	}, func() float64 { return float64(w.online(time.Now())) })
+	counter := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Name: "swh_scheduler_listener_" + name, Help: help}
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return f.NewHistogram(prometheus.HistogramOpts{Name: "swh_scheduler_listener_" + name, Help: help, Buckets: buckets})
+	}
 	m := &metrics{
-		events: f.NewCounterVec(prometheus.CounterOpts{
-			// The peer's name and label, so that dashboards go on.
-			Name: "swh_scheduler_listener_handled_event_total",
-			Help: "Events read from the queue, by type.",
-		}, []string{"event_type"}),
-		outcomes: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_listener_outcomes_total",
-			Help: "Outcomes found in events, of any run: started, or the status by which it ended.",
-		}, []string{"status"}),
-		malformed: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_listener_malformed_events_total",
-			Help: "Events or messages that made no sense, by what was wrong.",
-		}, []string{"problem"}),
-		rejected: f.NewCounter(prometheus.CounterOpts{
-			Name: "swh_scheduler_listener_rejected_events_total",
-			Help: "Events set aside in scheduler_go.rejected_events.",
-		}),
-		databaseErrors: f.NewCounter(prometheus.CounterOpts{
-			Name: "swh_scheduler_listener_database_errors_total",
-			Help: "Times a batch could not be written because of the state of the database.",
-		}),
-		batchSize: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "swh_scheduler_listener_batch_events",
-			Help:    "Events in a batch.",
-			Buckets: prometheus.ExponentialBuckets(1, 4, 7),
-		}),
-		batchTime: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "swh_scheduler_listener_batch_seconds",
-			Help:    "Time to apply a batch to the database.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
-		}),
+		// The peer's name and label, so that dashboards keep working.
+		events: f.NewCounterVec(counter("handled_event_total", "Events read from the queue, by type."), []string{"event_type"}),
+		outcomes: f.NewCounterVec(counter("outcomes_total",
+			"Outcomes found in events, of any run: started, or the status by which it ended."), []string{"status"}),
+		malformed:      f.NewCounterVec(counter("malformed_events_total", "Events or messages that made no sense, by what was wrong."), []string{"problem"}),
+		rejected:       f.NewCounter(counter("rejected_events_total", "Events set aside in scheduler_go.rejected_events.")),
+		databaseErrors: f.NewCounter(counter("database_errors_total", "Times a batch could not be written because of the state of the database.")),
+		batchSize:      histogram("batch_events", "Events in a batch.", prometheus.ExponentialBuckets(1, 4, 7)),
+		batchTime:      histogram("batch_seconds", "Time to apply a batch to the database.", prometheus.ExponentialBuckets(0.001, 4, 8)),
 		lag: f.NewGauge(prometheus.GaugeOpts{
 			Name: "swh_scheduler_listener_event_lag_seconds",
 			Help: "How long ago, on the worker's clock, the last event read was sent.",
@@ -86,10 +70,10 @@ func (m *metrics) event(eventType string) {
 	m.events.WithLabelValues(eventType).Inc()
 }
 
-func (m *metrics) outcome(o sql.Outcome) {
+func (m *metrics) outcome(o settle.Outcome) {
 	switch {
 	case o.Start != nil:
-		m.outcomes.WithLabelValues(string(scheduler.RunStarted)).Inc()
+		m.outcomes.WithLabelValues(string(model.RunStarted)).Inc()
 	case o.End != nil:
 		m.outcomes.WithLabelValues(string(o.End.Status)).Inc()
 	}

@@ -6,21 +6,21 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // Whatever comes, the events beside it are applied, and each is counted by what
 // is wrong with it.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
-	db, broker := ownDatabase(t), testenv.RabbitMQ(t)
-	l := newTestListener(t, consumer(t, broker.URL), openStore(t, db.dsn))
+	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
+	l := newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn))
 	x := newExchange(t, broker.URL)
 	bad := []struct {
 		body    string
@@ -59,7 +59,7 @@ func TestBadMessages(t *testing.T) {
 	want := map[Problem]int{}
 	var bodies [][]byte
 	for i, b := range bad {
-		db.addTask(t, "good", "recurring", name("run", i))
+		pg.addTask(t, "good", "recurring", name("run", i))
 		good := startedEvent(name("run", i))
 		bodies = append(bodies, []byte(b.body), message(t, good))
 		if b.problem != "" {
@@ -71,7 +71,7 @@ func TestBadMessages(t *testing.T) {
 	}
 	x.publish(t, bodies...)
 	stop := start(t, l)
-	eventually(t, "all good events are applied", func() bool { return db.count(t, "run", "started") == len(bad) })
+	eventually(t, "all good events are applied", func() bool { return pg.count(t, "run", "started") == len(bad) })
 	stop()
 	if left := x.ready(t); left != 0 {
 		t.Errorf("%d messages left", left)
@@ -82,7 +82,7 @@ func TestBadMessages(t *testing.T) {
 		}
 	}
 	// Those that should have ended a run of ours can be looked at.
-	if got := db.rejections(t); len(got) != 3 {
+	if got := pg.rejections(t); len(got) != 3 {
 		t.Errorf("rejected events: %q", got)
 	}
 }
@@ -90,8 +90,8 @@ func TestBadMessages(t *testing.T) {
 // Texts that are hard on PostgreSQL or on the log end a run like any other.
 func TestHardTexts(t *testing.T) {
 	t.Parallel()
-	db := ownDatabase(t)
-	l := newTestListener(t, nil, openStore(t, db.dsn))
+	pg := ownDatabase(t)
+	l := newTestListener(t, nil, openStore(t, pg.dsn))
 	long := strings.Repeat("long ", 500_000)
 	for i, c := range []struct{ traceback, want string }{
 		{`"a\nb\u0000c"`, "bc"},
@@ -101,10 +101,10 @@ func TestHardTexts(t *testing.T) {
 		{`"` + long + `"`, strings.TrimSpace(long)},
 	} {
 		id := name("run", i)
-		db.addTask(t, "good", "recurring", id)
+		pg.addTask(t, "good", "recurring", id)
 		feed(t, l, fmt.Appendf(nil, `{"type": "task-failed", "uuid": %q, "traceback": %s}`, id, c.traceback))
 		var got string
-		if err := db.pool.QueryRow(t.Context(), `select metadata->>'error' from task_run where backend_id = $1`, id).Scan(&got); err != nil {
+		if err := pg.pool.QueryRow(t.Context(), `select metadata->>'error' from task_run where backend_id = $1`, id).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
 		if got != c.want {
@@ -117,22 +117,22 @@ func TestHardTexts(t *testing.T) {
 // those are kept with the reason.
 func TestRefusedEvents(t *testing.T) {
 	t.Parallel()
-	db := ownDatabase(t)
-	l := newTestListener(t, nil, openStore(t, db.dsn))
+	pg := ownDatabase(t)
+	l := newTestListener(t, nil, openStore(t, pg.dsn))
 	const n = 50
-	db.addTasks(t, n, "run")
+	pg.addTasks(t, n, "run")
 	guilty := []int{3, 20, 21, n - 1}
 	for _, i := range guilty {
-		db.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = $1)`, name("run", i))
+		pg.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = $1)`, name("run", i))
 	}
 	feed(t, l, streams(t, "run", n)...)
-	if got := db.count(t, "run", "eventful"); got != n-len(guilty) {
+	if got := pg.count(t, "run", "eventful"); got != n-len(guilty) {
 		t.Errorf("%d runs ended, want %d", got, n-len(guilty))
 	}
-	if got := db.count(t, "run", "started"); got != len(guilty) {
+	if got := pg.count(t, "run", "started"); got != len(guilty) {
 		t.Errorf("%d runs only started, want %d", got, len(guilty))
 	}
-	got := db.rejections(t)
+	got := pg.rejections(t)
 	for i := range got {
 		if want := name("run", guilty[i]) + "|ended as eventful|22012|"; !strings.HasPrefix(got[i], want) || !strings.Contains(got[i], "division by zero") {
 			t.Errorf("rejected event %q, want %q and a division by zero", got[i], want)
@@ -146,12 +146,11 @@ func TestRefusedEvents(t *testing.T) {
 // nothing is a store that takes everything.
 type nothing struct{ outcomes int }
 
-func (n *nothing) ApplyOutcomes(_ context.Context, o []sql.Outcome) error {
+func (n *nothing) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
 	n.outcomes += len(o)
 	return nil
 }
-func (*nothing) RejectEvents(context.Context, []sql.RejectedEvent) error { return nil }
-func (*nothing) ForgetRuns(context.Context, time.Time, time.Time) error  { return nil }
+func (*nothing) RejectEvents(context.Context, []db.RejectedEvent) error { return nil }
 
 // No message, whatever its bytes, stops the listener, and none yields more
 // outcomes than it has events.
@@ -186,7 +185,7 @@ func FuzzRead(f *testing.F) {
 					tells++
 				}
 			}
-			if o.BackendID == "" || tells != 1 || o.End != nil && o.End.TimedOut && o.End.Status != scheduler.RunFailed {
+			if o.BackendID == "" || tells != 1 || o.End != nil && o.End.TimedOut && o.End.Status != model.RunFailed {
 				t.Errorf("outcome %+v", o)
 			}
 		}

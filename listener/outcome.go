@@ -4,20 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 )
 
-// Problem is a way in which an event can make no sense. The values are few and
-// fixed: they are labels of a counter.
+// Problem is what can be wrong with an event: a label of a counter.
 type Problem string
 
-// The problems of events.
+// What can be wrong.
 const (
 	BadBody      Problem = "body"      // no events can be read from a message
 	BadEvent     Problem = "event"     // not an object, or no type
@@ -38,42 +38,42 @@ var problems = []Problem{
 	TooLarge, Refused,
 }
 
-// verdict is what is to be done with an event.
+// verdict says what to do with an event.
 type verdict int
 
 const (
-	ignored  verdict = iota // it tells nothing about the state of a run
-	accepted                // its outcome is to be applied
-	rejected                // it should have one, but can't be understood
+	ignored  verdict = iota // says nothing about the state of a run
+	accepted                // apply its outcome
+	rejected                // should have an outcome, but can't be understood
 )
 
-// interpret says what an event that was got at heard tells about a run. Every
-// field that can't be understood is reported to note; those that are not
-// essential leave a gap in the outcome, as if they were missing.
+// interpret returns what an event received at heard says about a run. It reports
+// to note every field that can't be understood; those that are not essential are
+// then treated as missing.
 //
 // The rules for task-started, task-result and task-failed are those of the
 // peer's process_event.
-func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (sql.Outcome, verdict) {
-	o := sql.Outcome{BackendID: e.UUID, Heard: heard}
+func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (settle.Outcome, verdict) {
+	o := settle.Outcome{BackendID: e.UUID, Heard: heard}
 	switch e.Type {
 	case "task-started":
-		o.Start = &sql.RunStart{Worker: worker(e, note), EventTime: eventTime(e, heard, note)}
+		o.Start = &settle.Start{Worker: optionalText(e, "hostname", BadHostname, note), EventTime: eventTime(e, heard, note)}
 	case "task-result":
 		if o.End = resultEnd(e, note); o.End == nil {
 			return o, rejected
 		}
 	case "task-failed":
 		line := lastLine(e, note)
-		o.End = &sql.RunEnd{Status: scheduler.RunFailed, Error: line, TimedOut: timeLimitFailed(e, line)}
+		o.End = &settle.End{Status: model.RunFailed, Error: line, TimedOut: timeLimitFailed(e, line)}
 	case "task-revoked":
 		// Cancelled by an operator or expired: it will not run (again).
-		o.End = &sql.RunEnd{Status: scheduler.RunFailed}
+		o.End = &settle.End{Status: model.RunFailed}
 	case "task-rejected":
 		// One that is put back in its queue will run again.
 		if truthy(e.Fields["requeue"]) {
 			return o, ignored
 		}
-		o.End = &sql.RunEnd{Status: scheduler.RunFailed}
+		o.End = &settle.End{Status: model.RunFailed}
 	case "task-succeeded":
 		if o.Runtime = runtime(e, note); o.Runtime == nil {
 			return o, ignored
@@ -82,25 +82,25 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (sql
 		return o, ignored
 	}
 	if o.End != nil {
-		// The end counts without it, so nobody needs to hear that it is missing.
+		// The end counts without a time, so its problems are not noted.
 		o.End.EventTime = eventTime(e, heard, func(Problem, string) {})
 	}
 	return o, accepted
 }
 
-// endStatuses are the statuses by which a task's result can end its run. Those
-// of a run that has not ended are none, though the peer takes them.
-var endStatuses = map[string]scheduler.RunStatus{
-	"eventful":   scheduler.RunEventful,
-	"uneventful": scheduler.RunUneventful,
-	"failed":     scheduler.RunFailed,
-	"permfailed": scheduler.RunPermFailed,
-	"lost":       scheduler.RunLost,
+// endStatuses are the statuses by which a task's result can end its run. Unlike
+// the peer, we don't accept those of a run that has not ended.
+var endStatuses = map[string]model.RunStatus{
+	"eventful":   model.RunEventful,
+	"uneventful": model.RunUneventful,
+	"failed":     model.RunFailed,
+	"permfailed": model.RunPermFailed,
+	"lost":       model.RunLost,
 }
 
-// resultEnd reads the result of a task that returned. It is nil if that says
-// nothing about how the run ended.
-func resultEnd(e celery.Event, note func(Problem, string)) *sql.RunEnd {
+// resultEnd reads the result of a task that returned; nil if that doesn't say how
+// the run ended.
+func resultEnd(e celery.Event, note func(Problem, string)) *settle.End {
 	raw, ok := e.Fields["result"]
 	if !ok {
 		note(BadResult, "missing")
@@ -108,7 +108,7 @@ func resultEnd(e celery.Event, note func(Problem, string)) *sql.RunEnd {
 	}
 	var result map[string]json.RawMessage
 	if raw[0] != '{' || json.Unmarshal(raw, &result) != nil || isNull(result["status"]) {
-		return &sql.RunEnd{Status: eventful(truthy(raw))}
+		return &settle.End{Status: eventful(truthy(raw))}
 	}
 	word, ok := text(result["status"])
 	if !ok {
@@ -116,17 +116,17 @@ func resultEnd(e celery.Event, note func(Problem, string)) *sql.RunEnd {
 		return nil
 	}
 	if word == "success" {
-		return &sql.RunEnd{Status: eventful(truthy(result["eventful"]))}
+		return &settle.End{Status: eventful(truthy(result["eventful"]))}
 	}
 	status, ok := endStatuses[word]
 	if !ok {
 		note(BadStatus, word)
 		return nil
 	}
-	end := &sql.RunEnd{Status: status}
-	if raw, ok := result["error"]; ok && status == scheduler.RunFailed {
+	end := &settle.End{Status: status}
+	if raw, ok := result["error"]; ok && status == model.RunFailed {
 		if message, ok := text(raw); ok {
-			end.Error, end.TimedOut = &message, namesTimeLimit(message)
+			end.Error, end.TimedOut = &message, timeLimit.MatchString(message)
 		} else {
 			note(BadError, string(raw))
 		}
@@ -134,51 +134,43 @@ func resultEnd(e celery.Event, note func(Problem, string)) *sql.RunEnd {
 	return end
 }
 
-func eventful(yes bool) scheduler.RunStatus {
+func eventful(yes bool) model.RunStatus {
 	if yes {
-		return scheduler.RunEventful
+		return model.RunEventful
 	}
-	return scheduler.RunUneventful
+	return model.RunUneventful
 }
 
-// lastLine is the last line of a failure's traceback, which names the error.
+// lastLine returns the last line of a failure's traceback, which names the error.
 func lastLine(e celery.Event, note func(Problem, string)) *string {
-	raw, ok := e.Fields["traceback"]
-	if !ok {
+	traceback := optionalText(e, "traceback", BadTraceback, note)
+	if traceback == nil {
 		return nil
 	}
-	traceback, ok := text(raw)
-	if !ok {
-		// Celery writes null where it has none.
-		if !isNull(raw) {
-			note(BadTraceback, string(raw))
-		}
-		return nil
-	}
-	traceback = strings.TrimRightFunc(traceback, isPythonSpace)
-	line := traceback[strings.LastIndexByte(traceback, '\n')+1:]
-	return &line
+	text := strings.TrimRightFunc(*traceback, isPythonSpace)
+	return new(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// worker is nil if the event names none.
-func worker(e celery.Event, note func(Problem, string)) *string {
-	raw, ok := e.Fields["hostname"]
-	if !ok || isNull(raw) {
+// optionalText returns the value of a field, nil if it is missing, null, or no
+// text, which is noted as problem.
+func optionalText(e celery.Event, field string, problem Problem, note func(Problem, string)) *string {
+	raw := e.Fields[field]
+	if isNull(raw) {
 		return nil
 	}
-	name, ok := text(raw)
+	value, ok := text(raw)
 	if !ok {
-		note(BadHostname, string(raw))
+		note(problem, string(raw))
 		return nil
 	}
-	return &name
+	return &value
 }
 
 // clockSkew is how far a worker's clock may be ahead of ours.
 const clockSkew = time.Hour
 
-// eventTime is the event's timestamp, or 0, before all others, if it has none
-// that makes sense.
+// eventTime returns the event's timestamp in seconds since 1970, by the worker's
+// clock, or 0 if it has none that makes sense.
 func eventTime(e celery.Event, heard time.Time, note func(Problem, string)) float64 {
 	raw, ok := e.Fields["timestamp"]
 	if !ok {
@@ -192,7 +184,7 @@ func eventTime(e celery.Event, heard time.Time, note func(Problem, string)) floa
 	return seconds
 }
 
-// runtime is nil if the event has none.
+// runtime returns how long the task ran, nil if the event doesn't say.
 func runtime(e celery.Event, note func(Problem, string)) *time.Duration {
 	raw, ok := e.Fields["runtime"]
 	if !ok || isNull(raw) {
@@ -203,35 +195,25 @@ func runtime(e celery.Event, note func(Problem, string)) *time.Duration {
 		note(BadRuntime, string(raw))
 		return nil
 	}
-	d := time.Duration(seconds * float64(time.Second))
-	return &d
+	return new(model.Duration(seconds))
 }
 
-// text is the value of a JSON string, without the NULs that PostgreSQL can't
+// text returns the value of a JSON string, without the NULs that PostgreSQL can't
 // store (the peer strips those at the ends and fails on others).
-func text(raw json.RawMessage) (string, bool) {
-	if len(raw) == 0 || raw[0] != '"' {
-		return "", false
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return "", false
-	}
-	return strings.ReplaceAll(s, "\x00", ""), true
+func text(raw json.RawMessage) (s string, ok bool) {
+	ok = len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil
+	return strings.ReplaceAll(s, "\x00", ""), ok
 }
 
-func number(raw json.RawMessage) (float64, bool) {
-	var f float64
-	if isNull(raw) || json.Unmarshal(raw, &f) != nil {
-		return 0, false
-	}
-	return f, true
+func number(raw json.RawMessage) (f float64, ok bool) {
+	ok = !isNull(raw) && json.Unmarshal(raw, &f) == nil
+	return f, ok
 }
 
-// isNull says whether a value is missing or null.
+// isNull reports whether a value is missing or null.
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
-// truthy says whether Python takes a JSON value as true; a missing one isn't.
+// truthy reports whether Python takes a JSON value as true; a missing one isn't.
 func truthy(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false
@@ -239,17 +221,36 @@ func truthy(raw json.RawMessage) bool {
 	switch raw[0] {
 	case 'n', 'f': // null, false
 		return false
-	case '"', '[', '{':
-		// Empty if nothing but space is between the two ends.
-		return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0 || raw[0] == '"' && len(raw) > 2
 	case 't':
 		return true
+	case '"':
+		return len(raw) > 2
+	case '[', '{':
+		return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 	}
 	// A number is zero if its mantissa is, or if it is too small for a float.
 	f, ok := number(raw)
 	return !ok || f != 0
 }
 
-// isPythonSpace is what Python's str.rstrip removes: Unicode's white space and
-// the four separators of ASCII.
+// isPythonSpace reports whether Python's str.rstrip removes r: Unicode's white
+// space or one of the four separators of ASCII.
 func isPythonSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
+
+// timeLimit matches the name of an exception by which a worker ends a task at a
+// time limit: its class at the very start, as in Python's repr and str and in the
+// last line of a traceback. Elsewhere it is only a part of a message.
+var timeLimit = regexp.MustCompile(`^(?:\w+\.)*(?:Soft)?TimeLimitExceeded(?:[(:]|$)`)
+
+// wrappedException is what workers call an exception raised by their parent
+// process, such as that of the hard limit: only the traceback has its class.
+const wrappedException = "ExceptionWithTraceback()"
+
+// timeLimitFailed reports whether a task failed by a time limit. line is the last
+// one of its traceback, nil for none.
+func timeLimitFailed(e celery.Event, line *string) bool {
+	if exception, ok := text(e.Fields["exception"]); ok && exception != wrappedException {
+		return timeLimit.MatchString(exception)
+	}
+	return line != nil && timeLimit.MatchString(*line)
+}

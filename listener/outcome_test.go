@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -22,21 +22,23 @@ func ptr[T any](v T) *T { return &v }
 func TestInterpret(t *testing.T) {
 	t.Parallel()
 	heard := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	end := func(status scheduler.RunStatus) sql.Outcome { return sql.Outcome{End: &sql.RunEnd{Status: status}} }
-	fail := func(message string) sql.Outcome {
-		return sql.Outcome{End: &sql.RunEnd{Status: scheduler.RunFailed, Error: &message}}
+	end := func(status model.RunStatus) settle.Outcome {
+		return settle.Outcome{End: &settle.End{Status: status}}
 	}
-	timeOut := func(message *string) sql.Outcome {
-		return sql.Outcome{End: &sql.RunEnd{Status: scheduler.RunFailed, Error: message, TimedOut: true}}
+	fail := func(message string) settle.Outcome {
+		return settle.Outcome{End: &settle.End{Status: model.RunFailed, Error: &message}}
+	}
+	timeOut := func(message *string) settle.Outcome {
+		return settle.Outcome{End: &settle.End{Status: model.RunFailed, Error: message, TimedOut: true}}
 	}
 	result := func(json string) string { return `{"type": "task-result", "uuid": "u", "result": ` + json + `}` }
-	start := func(worker *string, at float64) sql.Outcome {
-		return sql.Outcome{Start: &sql.RunStart{Worker: worker, EventTime: at}}
+	start := func(worker *string, at float64) settle.Outcome {
+		return settle.Outcome{Start: &settle.Start{Worker: worker, EventTime: at}}
 	}
-	nothing := sql.Outcome{}
+	nothing := settle.Outcome{}
 	for _, c := range []struct {
 		event    string
-		want     sql.Outcome
+		want     settle.Outcome
 		verdict  verdict
 		problems []Problem
 	}{
@@ -119,7 +121,7 @@ func TestInterpret(t *testing.T) {
 		{`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": "15", "expired": false}`, end("failed"), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": false}`, end("failed"), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": true}`, nothing, ignored, nil},
-		{`{"type": "task-succeeded", "uuid": "u", "runtime": 1.5, "result": "{}"}`, sql.Outcome{Runtime: ptr(1500 * time.Millisecond)}, accepted, nil},
+		{`{"type": "task-succeeded", "uuid": "u", "runtime": 1.5, "result": "{}"}`, settle.Outcome{Runtime: ptr(1500 * time.Millisecond)}, accepted, nil},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": null}`, nothing, ignored, nil},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": -1}`, nothing, ignored, []Problem{BadRuntime}},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": 1e300}`, nothing, ignored, []Problem{BadRuntime}},

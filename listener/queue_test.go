@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/service"
 )
 
 // deadline bounds every wait for something that should happen soon; only a
@@ -115,8 +115,8 @@ func start(t testing.TB, l *Listener) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	group := daemon.Group{Log: testLog(t), Grace: deadline}
-	go func() { ended <- group.Run(ctx, daemon.Component{Name: "listener", Run: l.Run}) }()
+	group := service.Group{Log: testLog(t), Grace: deadline}
+	go func() { ended <- group.Run(ctx, service.Component{Name: "listener", Run: l.Run}) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/model"
 )
 
 // maxUUID is above the length of any task id that Celery makes (36).
@@ -19,24 +21,24 @@ func (l *Listener) read(b *batch, d celery.Delivery) {
 	b.bytes += len(d.Body)
 	b.last = d
 	if d.Oversized {
-		l.complaints.note(TooLarge, fmt.Sprintf("more than %d bytes: %s", len(d.Body), excerpt(string(d.Body[:excerptLength]), excerptLength)))
+		l.complain(TooLarge, fmt.Sprintf("more than %d bytes: %s", len(d.Body), excerpt(string(d.Body[:excerptLength]), excerptLength)))
 		return
 	}
 	events, err := celery.DecodeEvents(d.Body, d.ContentType)
-	var bad celery.EventErrors
+	bad, ok := errors.AsType[celery.EventErrors](err)
 	switch {
-	case errors.As(err, &bad):
+	case ok:
 		for _, e := range bad {
-			l.complaints.note(BadEvent, fmt.Sprintf("%v: %s", e.Err, excerpt(string(e.Raw), excerptLength)))
+			l.complain(BadEvent, fmt.Sprintf("%v: %s", e.Err, excerpt(string(e.Raw), excerptLength)))
 		}
 	case err != nil:
-		l.complaints.note(BadBody, err.Error())
+		l.complain(BadBody, err.Error())
 	}
 	b.events += len(events)
 	for _, e := range events {
 		l.metrics.event(e.Type)
 		if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
-			l.metrics.lag.Set(max(0, float64(heard.UnixMicro())/1e6-sent))
+			l.metrics.lag.Set(max(0, model.UnixSeconds(heard)-sent))
 		}
 		l.readEvent(b, e, heard)
 	}
@@ -50,12 +52,12 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 		}
 		return
 	case e.UUID == "", len(e.UUID) > maxUUID, strings.ContainsRune(e.UUID, 0):
-		l.complaints.note(BadUUID, string(e.Fields["uuid"]))
+		l.complain(BadUUID, string(e.Fields["uuid"]))
 		return
 	}
 	var last string // what is wrong with the event
 	o, verdict := interpret(e, heard, func(p Problem, detail string) {
-		l.complaints.note(p, detail)
+		l.complain(p, detail)
 		last = fmt.Sprintf("%s: %s", p, detail)
 	})
 	switch verdict {
@@ -65,4 +67,27 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 	case rejected:
 		b.reject(o, e.Type, "", last)
 	}
+}
+
+// excerptLength bounds what is logged of what was wrong, in bytes.
+const excerptLength = 200
+
+// complain counts what is wrong with an event, and logs it if nothing of its kind
+// was logged within a minute.
+func (l *Listener) complain(p Problem, detail string) {
+	l.metrics.malformed.WithLabelValues(string(p)).Inc()
+	if held, ok := l.complaints.Log(string(p)); ok {
+		l.Log.Warn("event not understood", "problem", string(p), "detail", excerpt(detail, excerptLength), "not_logged_before", held)
+	}
+}
+
+// excerpt returns at most n bytes of text, cut between characters.
+func excerpt(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
 }

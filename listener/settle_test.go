@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // absent is a store that is away for the first calls that set events aside.
@@ -19,7 +17,7 @@ type absent struct {
 	kept []string // what was asked to be kept, by its run
 }
 
-func (s *absent) RejectEvents(ctx context.Context, events []sql.RejectedEvent) error {
+func (s *absent) RejectEvents(ctx context.Context, events []db.RejectedEvent) error {
 	if s.away--; s.away >= 0 {
 		return errors.New("away")
 	}
@@ -33,10 +31,10 @@ func (s *absent) RejectEvents(ctx context.Context, events []sql.RejectedEvent) e
 // the events to set aside, sets each of these aside once.
 func TestBatchTriedAgainSetsAsideOnce(t *testing.T) {
 	t.Parallel()
-	db := ownDatabase(t)
-	db.addTasks(t, 2, "run")
-	db.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = 'run-1')`)
-	store := &absent{Store: openStore(t, db.dsn), away: 2}
+	pg := ownDatabase(t)
+	pg.addTasks(t, 2, "run")
+	pg.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = 'run-1')`)
+	store := &absent{Store: openStore(t, pg.dsn), away: 2}
 	l := newTestListener(t, nil, store)
 	b := &batch{}
 	l.read(b, delivery(message(t,
@@ -54,37 +52,6 @@ func TestBatchTriedAgainSetsAsideOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{"run-0", "run-1"}, store.kept); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-}
-
-// forgetful notes how old what it is to forget is.
-type forgetful struct {
-	nothing
-	asked []ages
-}
-
-type ages struct{ Starts, Durations time.Duration }
-
-func (f *forgetful) ForgetRuns(_ context.Context, starts, durations time.Time) error {
-	f.asked = append(f.asked, ages{time.Since(starts), time.Since(durations)})
-	return nil
-}
-
-// Starts are kept for two days, durations for two weeks; once an hour what is older
-// goes.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := &forgetful{}
-		l := newTestListener(t, nil, store)
-		for range 13 { // an hour, and a little more
-			l.sweep(t.Context())
-			time.Sleep(5 * time.Minute)
-		}
-		day := 24 * time.Hour
-		if diff := cmp.Diff([]ages{{2 * day, 14 * day}, {2 * day, 14 * day}}, store.asked); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
 }
 
 // An event that can't be understood doesn't take the others of its message with it,

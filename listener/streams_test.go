@@ -104,8 +104,8 @@ func drawTasks(t *testing.T, rt *rapid.T, n int, make func(taskType, policy stri
 // ended; but repeats of the first's events still come then.
 func TestEveryOrderGivesTheSameState(t *testing.T) {
 	t.Parallel()
-	db := ownDatabase(t)
-	l := newTestListener(t, nil, openStore(t, db.dsn))
+	pg := ownDatabase(t)
+	l := newTestListener(t, nil, openStore(t, pg.dsn))
 	iteration := 0
 	seed.Check(t, func(rt *rapid.T) {
 		iteration++
@@ -114,7 +114,7 @@ func TestEveryOrderGivesTheSameState(t *testing.T) {
 		n := rapid.IntRange(1, 4).Draw(rt, "tasks")
 		drawTasks(t, rt, n, func(taskType, policy string, i int) {
 			for _, side := range []string{ordered, shuffled} {
-				tasks[side] = append(tasks[side], db.addTask(t, taskType, policy, name(side, i)))
+				tasks[side] = append(tasks[side], pg.addTask(t, taskType, policy, name(side, i)))
 			}
 		})
 		var late []event // of rounds before
@@ -143,12 +143,12 @@ func TestEveryOrderGivesTheSameState(t *testing.T) {
 			if round == 0 {
 				for side, ids := range tasks {
 					for i, id := range ids {
-						db.addRun(t, id, name(side, n+i))
+						pg.addRun(t, id, name(side, n+i))
 					}
 				}
 			}
 		}
-		want, got := db.state(t, ordered), db.state(t, shuffled)
+		want, got := pg.state(t, ordered), pg.state(t, shuffled)
 		for i := range want {
 			want[i] = want[i][len(ordered):]
 			got[i] = got[i][len(shuffled):]

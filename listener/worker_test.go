@@ -40,8 +40,8 @@ func startWorker(t *testing.T, brokerURL string, arguments ...string) *exec.Cmd 
 // should be, and the worker is seen.
 func TestRealWorker(t *testing.T) {
 	t.Parallel()
-	db, server := ownDatabase(t), testenv.RabbitMQ(t)
-	l := newTestListener(t, consumer(t, server.URL), openStore(t, db.dsn))
+	pg, server := ownDatabase(t), testenv.RabbitMQ(t)
+	l := newTestListener(t, consumer(t, server.URL), openStore(t, pg.dsn))
 	newExchange(t, server.URL) // no event is lost before the listener is there
 	start(t, l)
 	startWorker(t, server.URL)
@@ -74,7 +74,7 @@ func TestRealWorker(t *testing.T) {
 		{"unknown", "Unknown", `[]`, `failed {}`},
 	}
 	for _, task := range tasks {
-		db.addTask(t, "good", "recurring", task.id)
+		pg.addTask(t, "good", "recurring", task.id)
 		err := publisher.Publish(t.Context(), []celery.TaskMessage{{
 			ID: task.id, Name: "swh.test." + task.name, Queue: "swh.test", Args: json.RawMessage(task.args),
 		}})
@@ -85,7 +85,7 @@ func TestRealWorker(t *testing.T) {
 	for i, task := range tasks {
 		var got string
 		eventually(t, task.id+" has ended", func() bool {
-			state := db.state(t, task.id)[0]
+			state := pg.state(t, task.id)[0]
 			got, _, _ = strings.Cut(strings.TrimPrefix(state, task.id+" "), " started=")
 			ends, started := strings.Contains(state, "ended=true"), strings.Contains(state, "started=true")
 			return ends && (started || task.want == "failed {}")
@@ -96,7 +96,7 @@ func TestRealWorker(t *testing.T) {
 	}
 	eventually(t, "the durations are there", func() bool {
 		var n int
-		err := db.pool.QueryRow(t.Context(), `select count(*) from scheduler_go.run_durations where type = 'good'`).Scan(&n)
+		err := pg.pool.QueryRow(t.Context(), `select count(*) from scheduler_go.run_durations where type = 'good'`).Scan(&n)
 		return err == nil && n == 6
 	})
 }

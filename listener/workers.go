@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -14,8 +15,8 @@ const (
 	maxWorkers = 100_000
 )
 
-// workers remembers which workers were heard of lately. It is written by the
-// listener and read by whoever gathers metrics.
+// workers remembers which workers were heard of lately. The listener writes it,
+// and whoever gathers metrics reads it.
 type workers struct {
 	mu    sync.Mutex
 	heard map[string]time.Time
@@ -23,7 +24,7 @@ type workers struct {
 
 func newWorkers() *workers { return &workers{heard: make(map[string]time.Time)} }
 
-// hear is told of each event about a worker.
+// hear takes note of an event about a worker.
 func (w *workers) hear(eventType, name string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +41,7 @@ func (w *workers) hear(eventType, name string, now time.Time) {
 	}
 }
 
-// online is how many workers are there.
+// online returns the number of workers.
 func (w *workers) online(now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,9 +51,5 @@ func (w *workers) online(now time.Time) int {
 
 // forget drops the silent ones; it needs the lock.
 func (w *workers) forget(now time.Time) {
-	for name, heard := range w.heard {
-		if now.Sub(heard) > workerSilence {
-			delete(w.heard, name)
-		}
-	}
+	maps.DeleteFunc(w.heard, func(_ string, heard time.Time) bool { return now.Sub(heard) > workerSilence })
 }

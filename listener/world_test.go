@@ -13,8 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // database is a scheduler database with three task types: one whose rules show
@@ -32,47 +33,47 @@ func newDatabase(t testing.TB, dsn string) *database {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	db := &database{dsn: dsn, pool: pool}
-	db.exec(t, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval,
+	pg := &database{dsn: dsn, pool: pool}
+	pg.exec(t, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval,
 			backoff_factor, num_retries, retry_delay)
 		values ('good', '', 'swh.test.Good', '64 days', '1 hour', '64 days', 2, 3, '2 hours'),
 		       ('bare', '', 'swh.test.Bare', '1 day', null, null, 1.5, null, null),
 		       ('broken', '', 'swh.test.Broken', '1 day', '1 hour', '64 days', 0, 3, '2 hours')`)
-	return db
+	return pg
 }
 
-func (db *database) exec(t testing.TB, query string, args ...any) {
+func (pg *database) exec(t testing.TB, query string, args ...any) {
 	t.Helper()
-	if _, err := db.pool.Exec(t.Context(), query, args...); err != nil {
+	if _, err := pg.pool.Exec(t.Context(), query, args...); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // addTask makes a task with one scheduled run.
-func (db *database) addTask(t testing.TB, taskType, policy, backendID string) (id int64) {
+func (pg *database) addTask(t testing.TB, taskType, policy, backendID string) (id int64) {
 	t.Helper()
-	err := db.pool.QueryRow(t.Context(), `
+	err := pg.pool.QueryRow(t.Context(), `
 		insert into task (type, arguments, next_run, current_interval, status, retries_left, policy)
 		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 1, $2) returning id`,
 		taskType, policy).Scan(&id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.addRun(t, id, backendID)
+	pg.addRun(t, id, backendID)
 	return id
 }
 
-func (db *database) addRun(t testing.TB, task int64, backendID string) {
+func (pg *database) addRun(t testing.TB, task int64, backendID string) {
 	t.Helper()
-	db.exec(t, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, task, backendID)
+	pg.exec(t, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, task, backendID)
 }
 
 // state describes all runs and what they did to their tasks, with times only as
 // precise as can be compared (of the last hour or not, before or after another),
 // in the order in which the runs were made.
-func (db *database) state(t testing.TB, prefix string) []string {
+func (pg *database) state(t testing.TB, prefix string) []string {
 	t.Helper()
-	rows, _ := db.pool.Query(t.Context(), `
+	rows, _ := pg.pool.Query(t.Context(), `
 		select concat_ws(' ', r.backend_id, r.status, r.metadata, 'started=' || coalesce((r.started between now() - interval '1 hour' and now())::text, 'no'),
 			'ended=' || coalesce((r.ended between now() - interval '1 hour' and now())::text, 'no'), 'in order=' || (r.started <= r.ended),
 			t.status, t.current_interval, t.retries_left,
@@ -89,9 +90,9 @@ func (db *database) state(t testing.TB, prefix string) []string {
 }
 
 // count is how many runs with a prefix have a status.
-func (db *database) count(t testing.TB, prefix, status string) (n int) {
+func (pg *database) count(t testing.TB, prefix, status string) (n int) {
 	t.Helper()
-	err := db.pool.QueryRow(t.Context(),
+	err := pg.pool.QueryRow(t.Context(),
 		`select count(*) from task_run where starts_with(backend_id, $1) and status::text = $2`, prefix, status).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
@@ -100,9 +101,9 @@ func (db *database) count(t testing.TB, prefix, status string) (n int) {
 }
 
 // addTasks makes tasks with a run each, named by prefix and number from 0.
-func (db *database) addTasks(t testing.TB, n int, prefix string) {
+func (pg *database) addTasks(t testing.TB, n int, prefix string) {
 	t.Helper()
-	db.exec(t, `
+	pg.exec(t, `
 		with t as (
 			insert into task (type, arguments, next_run, current_interval, status, retries_left)
 			select 'good', '{}', now(), '64 days', 'next_run_scheduled', 1 from generate_series(1, $1::int) returning id)
@@ -111,9 +112,9 @@ func (db *database) addTasks(t testing.TB, n int, prefix string) {
 }
 
 // rows is everything about the runs called "run-…" and their tasks.
-func (db *database) rows(t testing.TB) []string {
+func (pg *database) rows(t testing.TB) []string {
 	t.Helper()
-	rows, _ := db.pool.Query(t.Context(), `
+	rows, _ := pg.pool.Query(t.Context(), `
 		select r::text || t::text from task_run r join task t on t.id = r.task
 		where starts_with(r.backend_id, 'run-') order by r.id`)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -124,9 +125,9 @@ func (db *database) rows(t testing.TB) []string {
 }
 
 // rejections are the events that were set aside.
-func (db *database) rejections(t testing.TB) []string {
+func (pg *database) rejections(t testing.TB) []string {
 	t.Helper()
-	rows, _ := db.pool.Query(t.Context(),
+	rows, _ := pg.pool.Query(t.Context(),
 		`select concat_ws('|', backend_id, event, sqlstate, reason) from scheduler_go.rejected_events order by id`)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
@@ -136,14 +137,14 @@ func (db *database) rejections(t testing.TB) []string {
 }
 
 // openStore is our own store on a database.
-func openStore(t testing.TB, dsn string) *sql.Store {
+func openStore(t testing.TB, dsn string) settle.Store {
 	t.Helper()
-	store, err := sql.Open(t.Context(), dsn, sql.Options{})
+	store, err := db.Open(t.Context(), dsn, db.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	return store
+	return settle.Store{Store: store}
 }
 
 // newTestListener makes a listener with metrics of its own.
@@ -206,7 +207,7 @@ func streams(t testing.TB, prefix string, n int) (bodies [][]byte) {
 }
 
 func delivery(body []byte) celery.Delivery {
-	return celery.Delivery{Body: body, ContentType: "application/json", ContentEncoding: "utf-8"}
+	return celery.Delivery{Body: body, ContentType: "application/json"}
 }
 
 // feed applies messages as one batch, without a broker.

@@ -6,31 +6,25 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 const (
-	// keepPeriod is how often changes are looked for when there were none.
-	keepPeriod = 500 * time.Millisecond
-	// backlogPeriod is how often the backlog is counted, and maxBacklog up to
-	// what: counting reads all of it.
-	backlogPeriod = 10 * time.Second
-	maxBacklog    = 10_000_000
-	// vacuumAfter is after how many drained changes what is left of them is
-	// cleared away.
-	vacuumAfter = 50_000
+	keepPeriod    = 500 * time.Millisecond // how often changes are looked for when there were none
+	backlogPeriod = 10 * time.Second       // how often the backlog is counted, which reads all of it
+	maxBacklog    = 10_000_000             // up to which it is counted
+	vacuumAfter   = 50_000                 // drained changes after which their table is vacuumed
 )
 
-// Candidates is what the keeper asks of the database.
+// Candidates is the database of the keeper.
 type Candidates interface {
-	KeepCandidates(ctx context.Context) (sql.Kept, error)
+	KeepCandidates(ctx context.Context) (db.Kept, error)
 	VacuumCandidateChanges(ctx context.Context) error
 	CandidateBacklog(ctx context.Context, limit int64) (int64, error)
 }
 
-// keeper keeps up to date what the policies pick from, so that the rounds need
-// not. Several keepers, in several processes, take turns.
+// keeper keeps candidates up to date. Several keepers, in several processes, take turns.
 type keeper struct {
 	candidates Candidates
 	backlog    prometheus.Gauge
@@ -44,24 +38,24 @@ func newKeeper(s *Scheduler) *keeper {
 	return &keeper{candidates: s.Store, backlog: s.backlog, now: s.now}
 }
 
-func (k *keeper) runOnce(ctx context.Context) (daemon.Result, error) {
+func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {
 	kept, err := k.candidates.KeepCandidates(ctx)
 	if err != nil {
-		return daemon.Result{}, err
+		return service.Result{}, err
 	}
 	if k.drained += kept.Drained; k.drained >= vacuumAfter {
 		k.drained = 0
 		if err := k.candidates.VacuumCandidateChanges(ctx); err != nil {
-			return daemon.Result{}, err
+			return service.Result{}, err
 		}
 	}
 	if now := k.now(); now.Sub(k.counted) >= backlogPeriod {
 		k.counted = now
 		n, err := k.candidates.CandidateBacklog(ctx, maxBacklog)
 		if err != nil {
-			return daemon.Result{}, err
+			return service.Result{}, err
 		}
 		k.backlog.Set(float64(n))
 	}
-	return daemon.Result{Again: kept.More}, nil
+	return service.Result{Again: kept.More}, nil
 }

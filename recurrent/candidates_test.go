@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // backlogged is a store with changes to drain.
@@ -19,10 +19,10 @@ type backlogged struct {
 	counts         int
 }
 
-func (b *backlogged) KeepCandidates(context.Context) (sql.Kept, error) {
+func (b *backlogged) KeepCandidates(context.Context) (db.Kept, error) {
 	n := min(b.changes, b.batch)
 	b.changes -= n
-	return sql.Kept{Drained: n, More: n == b.batch}, nil
+	return db.Kept{Drained: n, More: n == b.batch}, nil
 }
 
 func (b *backlogged) VacuumCandidateChanges(context.Context) error { b.vacuums++; return nil }
@@ -69,7 +69,7 @@ func TestRunKeepsCandidates(t *testing.T) {
 	w.list(t, "plain", 50, false)
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
-		Policies:         map[string][]scheduler.WeightedPolicy{"default": evenly},
+		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
 	ctx, stop := context.WithCancel(t.Context())

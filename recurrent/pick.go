@@ -6,35 +6,35 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// Picker picks the origins of a round: what a Scheduler does with the free slots
-// of a queue, for whoever counts the slots and tells the time himself.
+// Picker picks the origins of a round, for a number of slots and a time of the caller.
 type Picker struct {
 	VisitType string
-	Policies  []scheduler.WeightedPolicy
+	Policies  []model.WeightedPolicy
 }
 
 // Picked is what a Picker picked.
 type Picked struct {
-	Origins  []scheduler.ListedOrigin   // in the order they were picked, policy by policy
-	Policies []scheduler.WeightedPolicy // pools taken apart
-	Got      []int                      // how many origins each of them gave
+	Visits   []dispatch.Visit       // in the order they were picked, policy by policy
+	Policies []model.WeightedPolicy // with pools split
+	Got      []int                  // how many origins each policy gave
 }
 
-// visitKey tells the picked origins of a visit type apart.
+// visitKey identifies a picked origin of a visit type.
 type visitKey struct {
 	lister uuid.UUID
 	url    string
 }
 
-func keyOf(o scheduler.ListedOrigin) visitKey { return visitKey{o.ListerID, o.URL} }
+func keyOf(o model.ListedOrigin) visitKey { return visitKey{o.ListerID, o.URL} }
 
 // Pick grabs origins, and marks them as scheduled at now, until the slots or the
 // origins are used up.
-func (p Picker) Pick(ctx context.Context, tx *sql.Tx, now time.Time, slots int) (Picked, error) {
+func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (Picked, error) {
 	policies, err := p.weigh(ctx, tx)
 	if err != nil {
 		return Picked{}, err
@@ -53,7 +53,7 @@ func (p Picker) Pick(ctx context.Context, tx *sql.Tx, now time.Time, slots int) 
 			// Without cooldowns an origin can be picked again in the same round.
 			if k := keyOf(o); !taken[k] {
 				taken[k] = true
-				picked.Origins = append(picked.Origins, o)
+				picked.Visits = append(picked.Visits, dispatch.Visit{Origin: o})
 				fresh++
 			}
 		}

@@ -1,13 +1,16 @@
 package recurrent
 
 import (
+	"cmp"
+	"context"
 	"math"
 	"slices"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-func weights(policies []scheduler.WeightedPolicy) []float64 {
+func weights(policies []model.WeightedPolicy) []float64 {
 	w := make([]float64, len(policies))
 	for i, p := range policies {
 		w[i] = p.Weight
@@ -15,9 +18,8 @@ func weights(policies []scheduler.WeightedPolicy) []float64 {
 	return w
 }
 
-// filling divides slots between policies by weight. What some can't give is
-// divided among those that gave all they were asked for, until the slots or the
-// givers are used up.
+// filling divides slots between policies by weight. What some can't give is divided among
+// those that gave all they were asked for, until slots or policies are used up.
 type filling struct {
 	left  int
 	able  []float64 // weights; 0 of those that gave less than asked
@@ -29,7 +31,7 @@ func newFilling(slots int, weights []float64) *filling {
 	return &filling{left: slots, able: slices.Clone(weights), got: make([]int, len(weights))}
 }
 
-// next says how many to ask each policy for, or is nil if there is nothing to ask.
+// next returns how many to ask each policy for, or nil if there is nothing to ask.
 func (f *filling) next() []int {
 	f.asked = divide(f.left, f.able)
 	if f.left == 0 || !slices.ContainsFunc(f.asked, func(n int) bool { return n > 0 }) {
@@ -38,7 +40,7 @@ func (f *filling) next() []int {
 	return f.asked
 }
 
-// gave notes how many a policy gave of what it was asked for.
+// gave records how many a policy gave of what it was asked for.
 func (f *filling) gave(i, n int) {
 	f.got[i] += n
 	f.left -= n
@@ -54,15 +56,11 @@ func (f *filling) total() (n int) {
 	return n
 }
 
-// fill fills slots; grab returns how many a policy could give of n. The result is
-// how many each gave.
+// fill fills slots; grab returns how many a policy could give of n. It returns how many
+// each gave.
 func fill(slots int, weights []float64, grab func(i, n int) (int, error)) ([]int, error) {
 	f := newFilling(slots, weights)
-	for {
-		asked := f.next()
-		if asked == nil {
-			return f.got, nil
-		}
+	for asked := f.next(); asked != nil; asked = f.next() {
 		for i, n := range asked {
 			if n == 0 {
 				continue
@@ -74,10 +72,11 @@ func fill(slots int, weights []float64, grab func(i, n int) (int, error)) ([]int
 			f.gave(i, given)
 		}
 	}
+	return f.got, nil
 }
 
-// divide splits n into whole parts by weight: the parts' sum is n unless all
-// weights are 0. What rounding leaves goes to the largest remainders.
+// divide splits n into whole parts by weight, of sum n unless all weights are 0. What
+// rounding leaves goes to the largest remainders.
 func divide(n int, weights []float64) []int {
 	parts := make([]int, len(weights))
 	total := 0.0
@@ -101,15 +100,7 @@ func divide(n int, weights []float64) []int {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case remainders[a] > remainders[b]:
-			return -1
-		case remainders[a] < remainders[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainders[b], remainders[a]) })
 	for i := 0; left > 0; i = (i + 1) % len(order) {
 		parts[order[i]]++
 		left--
@@ -117,8 +108,7 @@ func divide(n int, weights []float64) []int {
 	return parts
 }
 
-// share compares what a policy gave with what its weight asks for, both as
-// parts of the whole.
+// share is the part of the whole that a policy gave, and the part of its weight.
 type share struct{ fetched, requested float64 }
 
 func (s share) off() float64 {
@@ -142,4 +132,38 @@ func skew(got []int, weights []float64) []share {
 		shares[i] = share{fetched: float64(got[i]) / float64(sum), requested: weights[i] / total}
 	}
 	return shares
+}
+
+// weigh returns the configured policies, or the four of the policy pools, with their
+// weights.
+func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, error) {
+	if len(p.Policies) != 1 || p.Policies[0].Filter.Policy != model.Pools {
+		return p.Policies, nil
+	}
+	without, with, err := tx.CandidateGroups(ctx, p.VisitType)
+	if err != nil {
+		return nil, err
+	}
+	return pools(p.Policies[0].Filter, without, with), nil
+}
+
+// pools weighs the four policies as the design of recurrent visits says: the part
+// with / (without + with) goes in thirds to the three pools of origins whose lister tells
+// their last update (group B), the rest to the others (group A). While nothing is counted
+// yet, all four get the same.
+func pools(f model.VisitFilter, without, with int64) []model.WeightedPolicy {
+	if without+with == 0 {
+		without, with = 1, 3
+	}
+	var policies []model.WeightedPolicy
+	for i, p := range model.PoolPolicies {
+		weight := float64(without)
+		if i > 0 {
+			weight = float64(with) / 3
+		}
+		filter := f
+		filter.Policy = p
+		policies = append(policies, model.WeightedPolicy{Weight: weight, Filter: filter})
+	}
+	return policies
 }

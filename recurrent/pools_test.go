@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
 )
 
@@ -18,7 +18,7 @@ func TestPoolsDivideTheSlots(t *testing.T) {
 		with := rapid.Int64Range(0, 1e9).Draw(t, "with")
 		with = max(with, 1-without)
 		n := rapid.IntRange(0, 10_000).Draw(t, "slots")
-		parts := divide(n, weights(pools(scheduler.VisitFilter{}, without, with)))
+		parts := divide(n, weights(pools(model.VisitFilter{}, without, with)))
 		ratio := float64(with) / float64(without+with)
 		want := []float64{(1 - ratio) * float64(n), ratio * float64(n) / 3, ratio * float64(n) / 3, ratio * float64(n) / 3}
 		sum := 0
@@ -56,8 +56,8 @@ func TestRoundOfPools(t *testing.T) {
 		}
 		more = kept.More
 	}
-	policies := []scheduler.WeightedPolicy{{Weight: 1, Filter: scheduler.VisitFilter{
-		Policy: scheduler.Pools, Cooldowns: scheduler.DefaultCooldowns,
+	policies := []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{
+		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
 	if _, err := w.round(t, policies).runOnce(t.Context()); err != nil {
 		t.Fatal(err)

@@ -13,21 +13,22 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 var errUndo = errors.New("undone")
 
 // refillWorld is a database with origins of 50 listers, one of which has half of
 // them, and a queue of 10,000.
-func refillWorld(b *testing.B, origins int, shares map[string]scheduler.Shares) *sql.Store {
+func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.Store {
 	b.Helper()
 	dsn := testenv.Database(b)
-	store, err := sql.Open(b.Context(), dsn, sql.Options{Command: "bench"})
+	store, err := db.Open(b.Context(), dsn, db.Options{Command: "bench"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func refillWorld(b *testing.B, origins int, shares map[string]scheduler.Shares) 
 			b.Fatal(err)
 		}
 	}
-	if _, err := sql.Migrate(b.Context(), dsn, sql.MigrateOptions{Shares: shares}); err != nil {
+	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{Shares: shares}); err != nil {
 		b.Fatal(err)
 	}
 	for more := true; more; {
@@ -111,23 +112,27 @@ func BenchmarkRefill(b *testing.B) {
 // BenchmarkSharedRefill compares a refill of 10,000 visits (picked, marked and in
 // the outbox) that the listers share with one that nobody shares. Each is undone.
 func BenchmarkSharedRefill(b *testing.B) {
-	shares := map[string]scheduler.Shares{"load-git": {By: scheduler.ShareByLister, Default: 1, HalfLife: time.Hour}}
+	shares := map[string]model.Shares{"load-git": {By: model.ShareByLister, Default: 1, HalfLife: time.Hour}}
 	store := refillWorld(b, 500_000, shares)
 	s := New(Options{
 		Store: store, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares,
 		Policies: config.DefaultSchedulingPolicy(),
 	})
 	r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: s.Log}
-	refill := func(claim func(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType) (int, error)) time.Duration {
+	refill := func(shares map[string]model.Shares) time.Duration {
+		s.Shares = shares
 		began := time.Now()
-		err := store.InTx(b.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		err := store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) error {
 			tt, err := store.TaskType(ctx, "load-git")
 			if err != nil {
 				return err
 			}
-			n, err := claim(ctx, tx, tt)
-			if err == nil && n != 10_000 {
-				b.Errorf("%d visits", n)
+			work, err := r.claim(ctx, tx, tt, 10_000)
+			if err == nil {
+				err = tx.AddWork(ctx, work)
+			}
+			if len(work) != 10_000 {
+				b.Errorf("%d visits", len(work))
 			}
 			return errors.Join(err, errUndo)
 		})
@@ -138,22 +143,15 @@ func BenchmarkSharedRefill(b *testing.B) {
 	}
 	var plain, shared []time.Duration
 	for range b.N * 7 {
-		plain = append(plain, refill(func(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType) (int, error) {
-			return r.claim(ctx, tx, tt, 10_000)
-		}))
-		shared = append(shared, refill(func(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType) (int, error) {
-			return r.claimShared(ctx, tx, tt, shares["load-git"], 10_000)
-		}))
+		plain = append(plain, refill(nil))
+		shared = append(shared, refill(shares))
 	}
 	median := func(d []time.Duration) float64 {
 		slices.Sort(d)
 		return float64(d[len(d)/2].Microseconds()) / 1000
 	}
 	for side, d := range map[string][]time.Duration{"unshared": plain, "ours": shared} {
-		b.Run(side, func(b *testing.B) {
-			b.ReportMetric(median(d), "refill-ms")
-			b.ReportMetric(0, "ns/op")
-		})
+		bench.Report(b, side, map[string]float64{"refill-ms": median(d)})
 	}
 }
 
@@ -165,7 +163,7 @@ func BenchmarkLanedRefill(b *testing.B) {
 	for _, statement := range []string{
 		`insert into scheduler_go.lane_memory (memory, seconds, before, at_least, behind, recorded)
 		 select hashtextextended('load-git ' || url, 0), 60 * random(), 60 * random(), false, 0, now() from origin_visit_stats`,
-		`insert into scheduler_go.lane_sketches (line, lister, first, bucket, weight, as_of)
+		`insert into scheduler_go.lane_sketches (lane_set, lister, first, bucket, weight, as_of)
 		 select 'load-git', name, first, bucket, 100, now() from listers, (values (true), (false)) f (first), generate_series(0, 40) bucket`,
 		"vacuum analyze",
 	} {
@@ -183,7 +181,7 @@ func BenchmarkLanedRefill(b *testing.B) {
 		Store: store, Slots: dispatch.NewSlots(store, inspector, func() {}), Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(),
 		Policies: config.DefaultSchedulingPolicy(),
 	})
-	refill := func(lanes map[string][]scheduler.Lane) time.Duration {
+	refill := func(lanes map[string][]model.Lane) time.Duration {
 		s.Lanes = lanes
 		r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: s.Log}
 		began := time.Now()
@@ -192,10 +190,10 @@ func BenchmarkLanedRefill(b *testing.B) {
 		}
 		took := time.Since(began)
 		for _, undo := range []string{
-			"delete from scheduler_go.outbox", "delete from scheduler_go.lane_work",
+			"delete from scheduler_go.work",
 			"delete from origin_visit_stats where last_visit is null",
 			"update origin_visit_stats set last_scheduled = last_visit - interval '1 day' where last_scheduled > last_visit",
-			"vacuum analyze scheduler_go.outbox, scheduler_go.lane_work, origin_visit_stats",
+			"vacuum analyze scheduler_go.work, origin_visit_stats",
 		} {
 			if _, err := store.Pool().Exec(b.Context(), undo); err != nil {
 				b.Fatal(err)
@@ -210,7 +208,7 @@ func BenchmarkLanedRefill(b *testing.B) {
 		}
 		return took
 	}
-	lanes := map[string][]scheduler.Lane{"load-git": {
+	lanes := map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: 40 * time.Second, TimeLimit: 44 * time.Second, Slots: 5000, MinSlots: 1},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: 66 * time.Minute, Slots: 5000, MinSlots: 1},
 	}}
@@ -220,9 +218,6 @@ func BenchmarkLanedRefill(b *testing.B) {
 		laned = append(laned, refill(lanes))
 	}
 	for side, d := range map[string][]time.Duration{"without lanes": plain, "ours": laned} {
-		b.Run(side, func(b *testing.B) {
-			b.ReportMetric(float64(slices.Min(d).Microseconds())/1000, "refill-ms")
-			b.ReportMetric(0, "ns/op")
-		})
+		bench.Report(b, side, map[string]float64{"refill-ms": float64(slices.Min(d).Microseconds()) / 1000})
 	}
 }

@@ -7,36 +7,34 @@ import (
 	"time"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // round is the work of one visit type's loop.
 type round struct {
 	*Scheduler
 	visitType string
-	policies  []scheduler.WeightedPolicy
+	policies  []model.WeightedPolicy
 	log       *slog.Logger
 }
 
-// runOnce fills the free slots of the visit type's queue and returns how long to
-// wait before the next round, splay not counted.
+// runOnce fills the free slots of the visit type's queue and returns how long to wait
+// before the next round, without splay.
 func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	// Read anew each time: the limit may have changed.
-	tt, err := r.Store.TaskType(ctx, scheduler.LoaderTaskType(r.visitType))
+	tt, err := r.Store.TaskType(ctx, model.LoaderTaskType(r.visitType))
 	if err != nil {
 		return 0, err
 	}
 	full := false
-	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.OnLanes(tt.Type, tt, r.Lanes)
-	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
+	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
-			return 0, nil
+			return dispatch.Claimed{}, nil
 		}
-		if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {
-			return r.claimShared(ctx, tx, tt, shares, free)
-		}
-		return r.claim(ctx, tx, tt, free)
+		work, err := r.claim(ctx, tx, tt, free)
+		return dispatch.Claimed{Work: work}, err
 	})
 	switch {
 	case err != nil:
@@ -51,45 +49,43 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// tooFull says that so little of the queue is free that a refill isn't worth it.
+// tooFull reports whether too little of the queue is free for a refill.
 func tooFull(free int, limit *int64) bool {
 	return limit != nil && float64(free) < float64(*limit)*minSlotsRatio
 }
 
-// claim picks up to free origins and writes their messages to the outbox.
-func (r *round) claim(ctx context.Context, tx *sql.Tx, tt scheduler.TaskType, free int) (int, error) {
-	picked, err := r.picker().Pick(ctx, tx, r.now(), free)
+// claim picks up to free origins, divided between the groups of listers if they share
+// the queue, and makes their messages.
+func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free int) ([]db.Work, error) {
+	now := r.now()
+	picker := Picker{VisitType: r.visitType, Policies: r.policies}
+	var picked Picked
+	var err error
+	if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {
+		picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}, now, free)
+	} else {
+		picked, err = picker.Pick(ctx, tx, now, free)
+	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	r.count(picked)
-	if len(picked.Origins) == 0 {
-		return 0, nil
-	}
-	mix(picked.Origins)
-	return len(picked.Origins), dispatch.EnqueueVisits(ctx, tx, tt.BackendName, tt.BackendName, picked.Origins)
+	mix(picked.Visits)
+	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 
-// mix shuffles what was picked: origins that different policies pick cost workers
-// different amounts (the peer does so too).
+// mix shuffles what was picked, like the peer: origins of different policies cost workers
+// different amounts.
 func mix[V any](picked []V) {
 	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 }
 
-// picker picks this round's origins.
-func (r *round) picker() Picker { return Picker{VisitType: r.visitType, Policies: r.policies} }
-
-// count notes how many origins each policy gave.
+// count counts the origins of each policy. Like the peer, it logs where they are more
+// than 5 % off the weights.
 func (r *round) count(p Picked) {
 	for i, n := range p.Got {
 		r.visits.WithLabelValues(r.visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
 	}
-	r.warnOfSkew(p)
-}
-
-// warnOfSkew says where what the policies gave is more than 5 % off what their
-// weights ask for, as the peer does.
-func (r *round) warnOfSkew(p Picked) {
 	for i, s := range skew(p.Got, weights(p.Policies)) {
 		if s.off() > 0.05 {
 			r.log.Info("skewed fetch", "policy", p.Policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)

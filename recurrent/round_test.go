@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 // A queue of which a twentieth is free is refilled, one with less is not (the Python
@@ -32,8 +32,8 @@ func TestTooFull(t *testing.T) {
 
 // A visit type has its own policies, or those of default.
 func TestPoliciesOfAVisitType(t *testing.T) {
-	own := []scheduler.WeightedPolicy{{Weight: 1, Filter: scheduler.VisitFilter{Policy: scheduler.StopAfterSuccess}}}
-	s := &Scheduler{Options: Options{Policies: map[string][]scheduler.WeightedPolicy{"git": own, "default": evenly}}}
+	own := []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.StopAfterSuccess}}}
+	s := &Scheduler{Options: Options{Policies: map[string][]model.WeightedPolicy{"git": own, "default": evenly}}}
 	if diff := cmp.Diff(own, s.policiesOf("git")); diff != "" {
 		t.Errorf("git (-want +got):\n%s", diff)
 	}
@@ -51,7 +51,7 @@ func TestRoundMixesWhatPoliciesPick(t *testing.T) {
 	if _, err := w.round(t, evenly).runOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := w.store.Pool().Query(t.Context(), "select substring(kwargs ->> 'url' from '//([a-z]+)/') from scheduler_go.outbox order by id")
+	rows, err := w.store.Pool().Query(t.Context(), "select substring(kwargs ->> 'url' from '//([a-z]+)/') from scheduler_go.work order by place")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 // A database without any loader's task type is waited on, not an end: the
@@ -19,7 +19,7 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 	w.exec(t, "update task_type set type = 'list-git'")
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
-		Policies:         map[string][]scheduler.WeightedPolicy{"default": evenly},
+		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
 	s.splay = func() time.Duration { return 0 }

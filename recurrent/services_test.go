@@ -18,9 +18,9 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +32,7 @@ const queue = "swh.loader.git.tasks.UpdateGitRepository"
 type world struct {
 	dsn       string
 	broker    testenv.Broker
-	store     *sql.Store
+	store     *db.Store
 	deliverer *dispatch.Deliverer
 	slots     *dispatch.Slots
 }
@@ -40,7 +40,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dsn: testenv.Database(t), broker: testenv.RabbitMQ(t)}
-	store, err := sql.Open(t.Context(), w.dsn, sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,11 @@ func (w *world) list(t *testing.T, kind string, n int, updated bool) {
 		from generate_series(1, $2::int) n`, "https://"+kind+"/", n, lastUpdate)
 }
 
-func (w *world) round(t *testing.T, policies []scheduler.WeightedPolicy) *round {
+func (w *world) round(t *testing.T, policies []model.WeightedPolicy) *round {
 	t.Helper()
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
-		Policies:         map[string][]scheduler.WeightedPolicy{"default": policies},
+		Policies:         map[string][]model.WeightedPolicy{"default": policies},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
 	return &round{Scheduler: s, visitType: "git", policies: policies, log: logger(t)}
@@ -138,16 +138,16 @@ func (w *world) scheduled(t *testing.T) []string {
 	return urls
 }
 
-func weighted(weights map[scheduler.VisitPolicy]float64) []scheduler.WeightedPolicy {
-	var policies []scheduler.WeightedPolicy
-	for _, name := range []scheduler.VisitPolicy{scheduler.AlreadyVisitedOrderByLag, scheduler.NeverVisitedOldestUpdateFirst, scheduler.OriginsWithoutLastUpdate} {
-		policies = append(policies, scheduler.WeightedPolicy{Weight: weights[name], Filter: scheduler.VisitFilter{Policy: name, Cooldowns: scheduler.DefaultCooldowns}})
+func weighted(weights map[model.VisitPolicy]float64) []model.WeightedPolicy {
+	var policies []model.WeightedPolicy
+	for _, name := range []model.VisitPolicy{model.AlreadyVisitedOrderByLag, model.NeverVisitedOldestUpdateFirst, model.OriginsWithoutLastUpdate} {
+		policies = append(policies, model.WeightedPolicy{Weight: weights[name], Filter: model.VisitFilter{Policy: name, Cooldowns: model.DefaultCooldowns}})
 	}
 	return policies
 }
 
-var evenly = weighted(map[scheduler.VisitPolicy]float64{
-	scheduler.AlreadyVisitedOrderByLag: 40, scheduler.NeverVisitedOldestUpdateFirst: 40, scheduler.OriginsWithoutLastUpdate: 20,
+var evenly = weighted(map[model.VisitPolicy]float64{
+	model.AlreadyVisitedOrderByLag: 40, model.NeverVisitedOldestUpdateFirst: 40, model.OriginsWithoutLastUpdate: 20,
 })
 
 // A round sends the messages, and marks the origins, that the peer's round does.

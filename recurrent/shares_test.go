@@ -9,16 +9,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/sql/db"
 )
 
 // share makes the queue of git visits one that listers share.
-func (w *world) share(t *testing.T, r *round, s scheduler.Shares) {
+func (w *world) share(t *testing.T, r *round, s model.Shares) {
 	t.Helper()
 	s.HalfLife = time.Hour
-	r.Shares = map[string]scheduler.Shares{"load-git": s}
-	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{Shares: r.Shares}); err != nil {
+	r.Shares = map[string]model.Shares{"load-git": s}
+	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: r.Shares}); err != nil {
 		t.Fatal(err)
 	}
 	w.keep(t)
@@ -68,7 +69,7 @@ func TestListersShareAQueue(t *testing.T) {
 	w.listed(t, 2, 0, 1000, true)
 	w.listed(t, 2, 0, 1000, false)
 	r := w.round(t, evenly)
-	w.share(t, r, scheduler.Shares{By: scheduler.ShareByLister, Weights: map[string]float64{"gitea": 30}, Default: 70})
+	w.share(t, r, model.Shares{By: model.ShareByLister, Weights: map[string]float64{"gitea": 30}, Default: 70})
 	for i, tc := range []struct {
 		gitea int // origins more of it
 		want  map[string]int
@@ -108,23 +109,23 @@ func TestListersShareAQueue(t *testing.T) {
 // finish ends all that is underway, after a second a visit.
 func (w *world) finish(t *testing.T) {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), "select task_id::text from scheduler_go.in_flight")
+	rows, err := w.store.Pool().Query(t.Context(), "select task_id::text from scheduler_go.work where share_group is not null")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var outcomes []sql.Outcome
+	var outcomes []settle.Outcome
 	runtime := time.Second
 	for rows.Next() {
 		var id string
 		if err := rows.Scan(&id); err != nil {
 			t.Fatal(err)
 		}
-		outcomes = append(outcomes, sql.Outcome{BackendID: id, Heard: time.Now(), Runtime: &runtime})
+		outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: time.Now(), Runtime: &runtime})
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.store.ApplyOutcomes(t.Context(), outcomes); err != nil {
+	if err := (settle.Store{Store: w.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -136,7 +137,7 @@ func TestOneOriginIsNotStarved(t *testing.T) {
 	w := newWorld(t)
 	w.listed(t, 2, 0, 100_000, true)
 	r := w.round(t, evenly)
-	w.share(t, r, scheduler.Shares{By: scheduler.ShareByListerInstance, Default: 1})
+	w.share(t, r, model.Shares{By: model.ShareByListerInstance, Default: 1})
 	if _, err := r.runOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

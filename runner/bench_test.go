@@ -23,7 +23,7 @@ import (
 func BenchmarkRunner(b *testing.B) {
 	const n = 50_000
 	for _, side := range commands(b) {
-		b.Run(side.name, func(b *testing.B) {
+		b.Run("side="+side.name, func(b *testing.B) {
 			var cpu, memory float64
 			for b.Loop() {
 				b.StopTimer()
@@ -57,7 +57,7 @@ func BenchmarkRunner(b *testing.B) {
 // BenchmarkIdlePass is a pass over 300 task types with nothing to do.
 func BenchmarkIdlePass(b *testing.B) {
 	for _, side := range commands(b) {
-		b.Run(side.name, func(b *testing.B) {
+		b.Run("side="+side.name, func(b *testing.B) {
 			dsn, mq := testenv.Database(b), testenv.RabbitMQ(b)
 			execAll(b, dsn,
 				"insert into task_type (type, description, backend_name) select 'load-' || n, '', 'swh.load.' || n from generate_series(1, 300) n",
@@ -149,7 +149,7 @@ func depth(b *testing.B, broker, queue string) int {
 func BenchmarkSaveCodeNow(b *testing.B) {
 	const waiting, urgent = 100_000, 300
 	for _, side := range commands(b) {
-		b.Run(side.name, func(b *testing.B) {
+		b.Run("side="+side.name, func(b *testing.B) {
 			var latencies []float64 // ms
 			for b.Loop() {
 				dsn, mq := testenv.Database(b), testenv.RabbitMQ(b)

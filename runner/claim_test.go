@@ -14,10 +14,10 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // openWorld is a database without tasks. Its broker is there once slots are asked for.
@@ -25,7 +25,7 @@ func openWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dsn: testenv.Database(t)}
 	var err error
-	if w.store, err = sql.Open(t.Context(), w.dsn, sql.Options{Command: "test"}); err != nil {
+	if w.store, err = db.Open(t.Context(), w.dsn, db.Options{Command: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.store.Close)
@@ -64,7 +64,7 @@ type oneFails struct {
 	queue string
 }
 
-func (s oneFails) Claim(ctx context.Context, q dispatch.Queue, claim func(context.Context, *sql.Tx, int) (int, error)) (int, error) {
+func (s oneFails) Claim(ctx context.Context, q dispatch.Queue, claim dispatch.ClaimFunc) (int, error) {
 	if q.Name == s.queue {
 		return 0, errors.New("not now")
 	}
@@ -94,14 +94,14 @@ func TestPriorityDoesNotWaitForAFifth(t *testing.T) {
 	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('a', '', 'swh.a', 10)")
 	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
 		select 'a', '{}', now(), '1 day', 'next_run_not_scheduled', p from unnest(array['high', null]::task_priority[]) p, generate_series(1, 5)`)
-	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		var rows []sql.OutboxRow
+	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		var rows []db.Work
 		for _, queue := range []string{"swh.a", "save_code_now:swh.a"} {
 			for range 8 { // two of ten slots are left
-				rows = append(rows, sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
+				rows = append(rows, db.Work{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
 			}
 		}
-		return tx.EnqueueMessages(ctx, rows)
+		return tx.AddWork(ctx, rows)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
 	w.exec(t, `insert into task_run (task, backend_id, scheduled, started, status)
 		select n, '00000000-0000-0000-0000-00000000000' || n, now() - interval '3 hours', case n when 1 then now() - interval '10 minutes' end,
 		       (case n when 1 then 'started' else 'scheduled' end)::task_run_status from generate_series(1, 4) n`)
-	w.exec(t, `insert into scheduler_go.lane_work (task_id, root_id, line, lane, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind)
-		select id, id, 'a', 0, now(), now(), 'swh.a', '[]', '{}', false, 'swh.a', 0, '', false, 0
+	w.exec(t, `insert into scheduler_go.work (task_id, state, lane_set, lane, since, claimed, task_name, args, kwargs, queue, home, memory, lister, first, behind)
+		select id, 'backlog', 'a', 0, now(), now(), 'swh.a', '[]', '{}', 'swh.a', 'swh.a', 0, '', false, 0
 		from (select '00000000-0000-0000-0000-000000000002'::uuid as id) x`)
 	now := time.Now()
 	silent, err := w.store.SilentRuns(t.Context(), map[string]time.Time{"a": now.Add(-time.Hour)})
@@ -185,21 +185,22 @@ func TestGroupsHaveNoTasksWithPriority(t *testing.T) {
 	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
 		select 'a', jsonb_build_object('kwargs', jsonb_build_object('owner', owner)), now() - interval '1 minute', '1 day', 'next_run_not_scheduled', priority::task_priority
 		from (values ('x', 'high'), ('x', null), ('y', 'low')) v (owner, priority)`)
-	for by, want := range map[scheduler.ShareKey]map[string]int{
-		"kwargs.owner":            {"x": 1, "y": 0},
-		scheduler.ShareByTaskType: {"a": 1},
+	for by, want := range map[model.ShareKey]map[string]int{
+		"kwargs.owner":        {"x": 1, "y": 0},
+		model.ShareByTaskType: {"a": 1},
 	} {
 		undo := errors.New("undone")
-		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-			c := sql.TaskClaim{Type: scheduler.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: time.Now()}
-			if by != scheduler.ShareByTaskType {
+		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			c := db.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: time.Now()}
+			if by != model.ShareByTaskType {
 				waiting, err := tx.ReadyTaskGroups(ctx, c, by)
 				if diff := cmp.Diff([]string{"x"}, waiting); diff != "" || err != nil {
 					t.Errorf("waiting (-want +got):\n%s%v", diff, err)
 				}
 			}
 			for group, n := range want {
-				got, err := tx.ClaimGroupedTasks(ctx, c, by, []sql.TaskGroup{{Name: group, Count: 10, Cost: 1}})
+				c.By, c.Groups = by, []db.TaskGroup{{Name: group, Count: 10, Cost: 1}}
+				got, _, err := tx.ClaimTasks(ctx, c)
 				if err != nil || got[0] != n {
 					t.Errorf("by %s: %v of %q claimed, %v, want %d", by, got, group, err, n)
 				}
@@ -220,12 +221,12 @@ func TestSharedClaimsAreCounted(t *testing.T) {
 	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
 		select 'a', jsonb_build_object('kwargs', jsonb_build_object('owner', n % 2)), now(), '1 day', 'next_run_not_scheduled' from generate_series(1, 7) n`)
 	slots := w.slots(t)
-	for by, want := range map[scheduler.ShareKey]int{"kwargs.owner": 7, scheduler.ShareByTaskType: 5} {
+	for by, want := range map[model.ShareKey]int{"kwargs.owner": 7, model.ShareByTaskType: 5} {
 		r := runner.New(runner.Options{
 			Store: w.store, Slots: slots, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-			Shares: map[string]scheduler.Shares{"a": {By: by, Default: 1, HalfLife: time.Hour}},
+			Shares: map[string]model.Shares{"a": {By: by, Default: 1, HalfLife: time.Hour}},
 		})
-		w.exec(t, "delete from scheduler_go.outbox")
+		w.exec(t, "delete from scheduler_go.work")
 		w.exec(t, "update task set status = 'next_run_not_scheduled', next_run = case when id in (select id from task order by id limit $1) then now() else now() + interval '1 day' end", want)
 		if n, err := r.RunOnce(t.Context()); n != want || err != nil {
 			t.Errorf("by %s: %d claimed, %v, want %d", by, n, err, want)

@@ -1,12 +1,11 @@
-// Package runner turns tasks that are ready into messages: the daemon
-// start-runner, for tasks without priority and, started with --with-priority,
-// for those with one (save code now). FirstVisits does the same for the first
-// visits of newly listed origins: the daemon start-runner-first-visits.
+// Package runner turns ready tasks into messages: the daemon start-runner, for tasks
+// without priority and, with --with-priority, for those with one (save code now).
+// FirstVisits does the same for the first visits of newly listed origins: the daemon
+// start-runner-first-visits.
 //
-// A pass asks the database which task types have something ready, and for each
-// of them claims as many tasks as its queue has free slots (package dispatch).
-// Passes follow each other until one claims nothing; then the daemon waits for
-// its period, and a one-shot run ends.
+// A pass asks the database which task types have something ready, and claims of each as
+// many tasks as its queue has free slots (package dispatch). Passes follow each other
+// until one claims nothing; then the daemon waits for its period, and a one-shot run ends.
 //
 // # The peer's rules kept here
 //
@@ -15,8 +14,8 @@
 //     save_code_now:<backend name>.
 //   - A queue is refilled only when more than a fifth of it is free.
 //   - At most 10,000 tasks at a time.
-//   - First visits have no cooldowns, and a lister that is done is marked as
-//     changed (updated), so that a stale copy of it can't undo the mark.
+//   - First visits have no cooldowns, and a lister that is done is marked as changed
+//     (updated), so that a stale copy of it can't undo the mark.
 //
 // # Where it differs
 //
@@ -28,18 +27,12 @@
 //     A lister without an instance name gets its own origins only; the peer takes
 //     those of every instance of that name.
 //
-// Before a pass, tasks of graphs (sql/graphs.go) are released, or resolved as never
-// to run, a bounded number at a time; a notification of the database wakes the
-// runner when there is something to release.
+// Before a pass, tasks of graphs (sql/db/graphs.go) are released or marked as never to
+// run, a bounded number at a time; a database notification wakes the runner.
 //
-// LostRuns, off unless configured, gives up runs that never come back.
+// A runner doesn't claim while 10,000 of its messages are outgoing, so a broker that is
+// away doesn't turn every ready task into a scheduled one.
 //
-// A runner doesn't claim while 10,000 of its messages wait in the outbox: delivery
-// comes first, and a broker that is away doesn't turn every ready task into a
-// scheduled one.
-//
-// # Failures
-//
-// A type that fails doesn't keep the others from being served; the pass reports
-// all errors together at its end, and the next one tries again.
+// A type that fails doesn't stop the others; the pass reports all errors together at its
+// end, and the next one retries.
 package runner

@@ -9,19 +9,20 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"swh-scheduler/internal/daemon"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
-// FirstVisitsStore is what FirstVisits asks of the database besides its claims.
+// FirstVisitsStore is the database of FirstVisits, besides its claims.
 type FirstVisitsStore interface {
-	ListersWithFirstVisits(ctx context.Context) ([]scheduler.Lister, error)
+	ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error)
 	ListedVisitTypes(ctx context.Context, lister uuid.UUID) ([]string, error)
-	TaskType(ctx context.Context, name string) (scheduler.TaskType, error)
-	FinishFirstVisits(ctx context.Context, l scheduler.Lister, now time.Time) (bool, error)
+	TaskType(ctx context.Context, name string) (model.TaskType, error)
+	FinishFirstVisits(ctx context.Context, l model.Lister, now time.Time) (bool, error)
 }
 
 // FirstVisitsOptions configure FirstVisits.
@@ -34,11 +35,10 @@ type FirstVisitsOptions struct {
 	Period time.Duration // between passes
 }
 
-// FirstVisits schedules the first visits of origins after their listing, for
-// the listers that have a queue prefix for them: each visit type's go to the
-// queue <prefix>:<backend name of load-<visit type>>, within its task type's
-// limit. A lister is done when all of its enabled origins have been scheduled
-// since the listing ended.
+// FirstVisits schedules the first visits of origins after their listing, for the listers
+// that have a queue prefix for them. They go to the queue <prefix>:<backend name of
+// load-<visit type>>, within its task type's limit. A lister is done when all of its
+// enabled origins have been scheduled since the listing ended.
 type FirstVisits struct {
 	FirstVisitsOptions
 	now    func() time.Time
@@ -47,34 +47,28 @@ type FirstVisits struct {
 
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
 func NewFirstVisits(o FirstVisitsOptions) *FirstVisits {
-	f := &FirstVisits{
-		FirstVisitsOptions: o,
-		now:                time.Now,
-		visits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_first_visits_scheduled_total",
-			Help: "First visits claimed for scheduling, by visit type.",
+	return &FirstVisits{
+		FirstVisitsOptions: o, now: time.Now,
+		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
 		}, []string{"visit_type"}),
 	}
-	o.Reg.MustRegister(f.visits)
-	return f
 }
 
 // Run schedules first visits every Period until ctx ends.
 func (f *FirstVisits) Run(ctx context.Context) error {
-	loop := daemon.Loop{
-		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
 			_, err := f.RunOnce(ctx)
-			return daemon.Result{}, err
+			return service.Result{}, err
 		},
 		Period:  f.Period,
-		Service: daemon.NewService(f.Log, "what scheduling first visits needs"),
-	}
-	return loop.Run(ctx)
+		Service: service.NewService(f.Log, "what scheduling first visits needs"),
+	}).Run(ctx)
 }
 
-// RunOnce makes one pass over the listers with first visits to schedule. A
-// lister that fails doesn't hold up the others. It returns how many visits it
-// claimed, and what went wrong for any lister.
+// RunOnce makes one pass over the listers with first visits to schedule. It returns the
+// number of claimed visits, and the errors of all listers.
 func (f *FirstVisits) RunOnce(ctx context.Context) (int, error) {
 	listers, err := f.Store.ListersWithFirstVisits(ctx)
 	if err != nil {
@@ -92,8 +86,8 @@ func (f *FirstVisits) RunOnce(ctx context.Context) (int, error) {
 	return total, errors.Join(failed...)
 }
 
-// lister claims what the queues of one lister have room for.
-func (f *FirstVisits) lister(ctx context.Context, lister scheduler.Lister) (int, error) {
+// lister claims within the free slots of the queues of one lister.
+func (f *FirstVisits) lister(ctx context.Context, lister model.Lister) (int, error) {
 	visitTypes, err := f.Store.ListedVisitTypes(ctx, lister.ID)
 	if err != nil {
 		return 0, err
@@ -114,23 +108,23 @@ func (f *FirstVisits) lister(ctx context.Context, lister scheduler.Lister) (int,
 }
 
 // claim fills the free slots of one queue for first visits.
-func (f *FirstVisits) claim(ctx context.Context, lister scheduler.Lister, visitType string) (int, error) {
-	tt, err := f.Store.TaskType(ctx, scheduler.LoaderTaskType(visitType))
+func (f *FirstVisits) claim(ctx context.Context, lister model.Lister, visitType string) (int, error) {
+	tt, err := f.Store.TaskType(ctx, model.LoaderTaskType(visitType))
 	if err != nil {
 		return 0, err
 	}
 	queue := dispatch.Queue{Name: *lister.FirstVisitsQueuePrefix + ":" + tt.BackendName, Limit: tt.MaxQueueLength}
-	n, err := f.Slots.Claim(ctx, queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+	n, err := f.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
+		now := f.now()
 		// No cooldowns: these origins are new, or new again.
-		origins, err := tx.GrabNextVisits(ctx, scheduler.VisitFilter{
-			VisitType: visitType,
-			Policy:    scheduler.FirstVisitsAfterListing,
-			ListerID:  uuid.NullUUID{UUID: lister.ID, Valid: true},
-		}, f.now(), free, false)
+		origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{
+			VisitType: visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: lister.ID, Valid: true},
+		}, now, free, false)
 		if err != nil {
-			return 0, err
+			return dispatch.Claimed{}, err
 		}
-		return len(origins), dispatch.EnqueueVisits(ctx, tx, queue.Name, tt.BackendName, origins)
+		work, err := dispatch.VisitWork(ctx, tx, queue.Name, tt.BackendName, dispatch.Visits(origins), now)
+		return dispatch.Claimed{Work: work}, err
 	})
 	if n > 0 {
 		f.visits.WithLabelValues(visitType).Add(float64(n))

@@ -2,28 +2,27 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"swh-scheduler/internal/daemon"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // lostPeriod is the time between two sweeps for lost runs, which are costly.
 const lostPeriod = 10 * time.Minute
 
-// defaultLost names, in LostOptions.After, the task types that are not named.
-const defaultLost = "default"
-
-// LostStore is what the sweep for lost runs asks of the database.
+// LostStore is the database of LostRuns.
 type LostStore interface {
-	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
-	SilentRuns(ctx context.Context, before map[string]time.Time) ([]sql.SilentRun, error)
-	LoseRuns(ctx context.Context, runs []sql.SilentRun, now time.Time) (int, error)
+	TaskTypes(ctx context.Context) ([]model.TaskType, error)
+	SilentRuns(ctx context.Context, before map[string]time.Time) ([]db.SilentRun, error)
+	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
 }
 
 // LostOptions configure a LostRuns.
@@ -33,19 +32,18 @@ type LostOptions struct {
 	Log     *slog.Logger
 	Reg     prometheus.Registerer
 
-	// After is how long a run may be silent, by task type; "default" is for the
-	// types that are not named. The runs of other types are never given up.
+	// After is how long a run may be silent, by task type; "default" is for the other
+	// types. Without it their runs are never given up.
 	After map[string]time.Duration
 }
 
-// LostRuns gives up runs that never come back: it marks them lost, and the
-// database retries their tasks by their type's rules for a failure. The peer has
-// the status and never sets it: its runs wait for ever.
+// LostRuns gives up runs that never come back: it marks them lost, and the database
+// retries their tasks by their type's rules for a failure. The peer has the status and
+// never sets it.
 //
-// A run is lost when nothing was heard of it for the time given, and either a
-// worker had taken it, or its message is neither in the outbox nor can it be in
-// its queue, which is empty. A result that comes after all is ignored by the
-// listener: a run ends once.
+// A run is lost when nothing was heard of it for the given time, and either a worker had
+// started it, or its message is neither outgoing nor in its queue, which is empty. The
+// listener ignores a result that comes after all: a run ends once.
 type LostRuns struct {
 	LostOptions
 	now  func() time.Time
@@ -54,44 +52,37 @@ type LostRuns struct {
 
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
 func NewLostRuns(o LostOptions) *LostRuns {
-	l := &LostRuns{
-		LostOptions: o,
-		now:         time.Now,
-		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_runner_lost_runs_total",
-			Help: "Runs given up because nothing was heard of them, by task type.",
+	return &LostRuns{
+		LostOptions: o, now: time.Now,
+		lost: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_lost_runs_total", Help: "Runs given up because nothing was heard of them, by task type.",
 		}, []string{"task_type"}),
 	}
-	o.Reg.MustRegister(l.lost)
-	return l
 }
 
-// Run sweeps every ten minutes until ctx ends.
-func (l *LostRuns) Run(ctx context.Context) error {
-	loop := daemon.Loop{
-		RunOnce: func(ctx context.Context) (daemon.Result, error) {
-			_, err := l.RunOnce(ctx)
-			return daemon.Result{}, err
-		},
-		Period:  lostPeriod,
-		Jitter:  true,
-		Service: daemon.NewService(l.Log, "what the sweep for lost runs needs"),
-	}
-	return loop.Run(ctx)
+// Job returns the sweep as a maintenance job.
+func (l *LostRuns) Job() keep.Job {
+	return keep.Job{Name: "lost runs", Period: lostPeriod, Do: func(ctx context.Context) (string, error) {
+		n, err := l.RunOnce(ctx)
+		if n == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d runs given up", n), err
+	}}
 }
 
-// RunOnce gives up the runs that are lost now, and returns how many it was.
+// RunOnce gives up the runs that are lost now, and returns their number.
 func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	types, err := l.Store.TaskTypes(ctx)
 	if err != nil {
 		return 0, err
 	}
 	before := make(map[string]time.Time)
-	byName := make(map[string]scheduler.TaskType)
+	byName := make(map[string]model.TaskType)
 	for _, tt := range types {
 		after, ok := l.After[tt.Type]
 		if !ok {
-			after = l.After[defaultLost]
+			after = l.After["default"]
 		}
 		if after > 0 {
 			before[tt.Type] = l.now().Add(-after)
@@ -101,11 +92,10 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if len(before) == 0 {
 		return 0, nil
 	}
-	silent, err := l.Store.SilentRuns(ctx, before)
-	if err != nil {
-		return 0, err
+	lost, err := l.Store.SilentRuns(ctx, before)
+	if err == nil {
+		lost, err = l.gone(ctx, lost, byName)
 	}
-	lost, err := l.gone(ctx, silent, byName)
 	if err != nil || len(lost) == 0 {
 		return 0, err
 	}
@@ -120,23 +110,21 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// gone are the silent runs that no worker can still find in its queue.
-func (l *LostRuns) gone(ctx context.Context, silent []sql.SilentRun, types map[string]scheduler.TaskType) ([]sql.SilentRun, error) {
-	var gone []sql.SilentRun
-	empty := make(map[string]bool)
+// gone returns the silent runs that cannot be in their queue.
+func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[string]model.TaskType) ([]db.SilentRun, error) {
+	var gone []db.SilentRun
+	empty := make(map[string]bool) // by queue
 	for _, run := range silent {
-		if run.Status == scheduler.RunScheduled {
+		if run.Status == model.RunScheduled {
 			queue := queueOf(types[run.TaskType], run.WithPriority)
-			none, asked := empty[queue]
-			if !asked {
+			if _, asked := empty[queue]; !asked {
 				length, err := l.Lengths.Length(ctx, queue, 0)
 				if err != nil {
 					return nil, err
 				}
-				none = length.Messages() == 0
-				empty[queue] = none
+				empty[queue] = length.Messages() == 0
 			}
-			if !none {
+			if !empty[queue] {
 				continue
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // A run is given up when it was silent for its type's time and no worker can
@@ -21,7 +21,7 @@ import (
 // not, by its type's rules for a failure; every other run is left alone.
 func TestSilentRunsAreLostOnce(t *testing.T) {
 	t.Parallel()
-	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		select id, '00000000-0000-0000-0000-0000000000' || lpad(id::text, 2, '0'), now() - age,
 		       case when status <> 'scheduled' then now() - age end, status::task_run_status from cases`,
 		// One was claimed and never sent.
-		`insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs)
+		`insert into scheduler_go.work (queue, task_id, task_name, args, kwargs)
 			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}')`,
 	} {
 		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
@@ -120,7 +120,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 // Nothing is given up unless it is asked for.
 func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	t.Parallel()
-	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,21 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 // graphStore is a store with rounds of the drain of graphs, of which the last one
 // comes again and again, and with no ready tasks.
 type graphStore struct {
 	Store
-	rounds []sql.GraphRound
+	rounds []db.GraphRound
 	drains int
-	mends  int
 }
 
-func (s *graphStore) DrainGraphs(context.Context, time.Time) (sql.GraphRound, error) {
+func (s *graphStore) DrainGraphs(context.Context, time.Time) (db.GraphRound, error) {
 	s.drains++
 	round := s.rounds[0]
 	if len(s.rounds) > 1 {
@@ -32,8 +31,7 @@ func (s *graphStore) DrainGraphs(context.Context, time.Time) (sql.GraphRound, er
 	return round, nil
 }
 
-func (s *graphStore) MendGraphs(context.Context) error                        { s.mends++; return nil }
-func (s *graphStore) OutboxDue(context.Context, time.Time, bool) (int, error) { return 0, nil }
+func (s *graphStore) OutgoingDue(context.Context, time.Time, bool) (int, error) { return 0, nil }
 func (s *graphStore) ReadyTaskTypes(context.Context, time.Time, bool) ([]string, error) {
 	return nil, nil
 }
@@ -42,35 +40,18 @@ func newGraphRunner(t *testing.T, store *graphStore) *Runner {
 	return New(Options{Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(), Period: time.Second})
 }
 
-// What nothing wakes is looked for at the first pass, and every ten minutes.
-func TestGraphsAreMendedNowAndThen(t *testing.T) {
-	store := &graphStore{rounds: make([]sql.GraphRound, 1)}
-	r := newGraphRunner(t, store)
-	now := time.Now()
-	r.now = func() time.Time { return now }
-	for range 21 { // 20 minutes
-		if _, err := r.graphs(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		now = now.Add(time.Minute)
-	}
-	if store.mends != 3 || store.drains != 21 {
-		t.Errorf("mended %d times, drained %d times, want 3 and 21", store.mends, store.drains)
-	}
-}
-
 // A pass makes a bounded number of rounds, then asks for the next pass at once; one
 // that others held up asks for a pass soon.
 func TestRoundsOfAPass(t *testing.T) {
 	for name, tc := range map[string]struct {
-		rounds []sql.GraphRound
+		rounds []db.GraphRound
 		drains int
-		want   daemon.Result
+		want   service.Result
 	}{
-		"nothing to do":    {[]sql.GraphRound{{}}, 1, daemon.Result{}},
-		"two rounds":       {[]sql.GraphRound{{Released: 5, More: true}, {}}, 2, daemon.Result{}},
-		"more than fit":    {[]sql.GraphRound{{Released: 5, More: true}}, graphRounds, daemon.Result{Again: true}},
-		"others are at it": {[]sql.GraphRound{{Waits: true}}, 1, daemon.Result{Next: othersWait}},
+		"nothing to do":    {[]db.GraphRound{{}}, 1, service.Result{}},
+		"two rounds":       {[]db.GraphRound{{Released: 5, More: true}, {}}, 2, service.Result{}},
+		"more than fit":    {[]db.GraphRound{{Released: 5, More: true}}, graphRounds, service.Result{Again: true}},
+		"others are at it": {[]db.GraphRound{{Waits: true}}, 1, service.Result{Next: othersWait}},
 	} {
 		store := &graphStore{rounds: tc.rounds}
 		got, err := newGraphRunner(t, store).graphs(t.Context())
@@ -86,11 +67,11 @@ func TestRoundsOfAPass(t *testing.T) {
 // Drain goes on until graphs have no more to do, also over passes in which nothing
 // was ready.
 func TestDrainGoesOnForGraphs(t *testing.T) {
-	more := make([]sql.GraphRound, 3*graphRounds, 3*graphRounds+1)
+	more := make([]db.GraphRound, 3*graphRounds, 3*graphRounds+1)
 	for i := range more {
 		more[i].More = true
 	}
-	store := &graphStore{rounds: append(more, sql.GraphRound{})}
+	store := &graphStore{rounds: append(more, db.GraphRound{})}
 	if n, err := newGraphRunner(t, store).Drain(t.Context()); n != 0 || err != nil || store.drains != 3*graphRounds+1 {
 		t.Errorf("%d tasks, %v, after %d rounds, want %d", n, err, store.drains, 3*graphRounds+1)
 	}
@@ -99,9 +80,9 @@ func TestDrainGoesOnForGraphs(t *testing.T) {
 // The types that share a queue make one job, with the limit of the type whose
 // shares they are, whichever of them is ready. Tasks with priority are not shared.
 func TestJobs(t *testing.T) {
-	byType := scheduler.Shares{By: scheduler.ShareByTaskType, Default: 1, HalfLife: time.Hour}
-	byLister := scheduler.Shares{By: scheduler.ShareByLister, Default: 1, HalfLife: time.Hour}
-	all := []scheduler.TaskType{ // those of the default queue share it
+	byType := model.Shares{By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}
+	byLister := model.Shares{By: model.ShareByLister, Default: 1, HalfLife: time.Hour}
+	all := []model.TaskType{ // those of the default queue share it
 		{Type: "a", BackendName: "x.a", MaxQueueLength: new(int64(1))},
 		{Type: "b", BackendName: "x.b", MaxQueueLength: new(int64(2))},
 		{Type: "c", BackendName: "swh.c", MaxQueueLength: new(int64(3))},
@@ -111,7 +92,7 @@ func TestJobs(t *testing.T) {
 		Queue  string
 		Limit  int64
 		Types  int
-		Shared scheduler.ShareKey
+		Shared model.ShareKey
 	}
 	for name, tc := range map[string]struct {
 		withPriority bool
@@ -121,7 +102,7 @@ func TestJobs(t *testing.T) {
 		"with priority": {true, []got{{"save_code_now:x.a", 1, 1, ""}, {"save_code_now:x.b", 2, 1, ""},
 			{"save_code_now:swh.c", 3, 1, ""}, {"save_code_now:swh.d", 4, 1, ""}}},
 	} {
-		r := &Runner{Options: Options{WithPriority: tc.withPriority, Shares: map[string]scheduler.Shares{"b": byType, "c": byLister}}}
+		r := &Runner{Options: Options{WithPriority: tc.withPriority, Shares: map[string]model.Shares{"b": byType, "c": byLister}}}
 		var jobs []got
 		for _, j := range r.jobs(all, all) {
 			g := got{Queue: j.queue.Name, Limit: *j.queue.Limit, Types: len(j.types)}

@@ -21,23 +21,23 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // world is a database with tasks and a broker for one runner, ours or the peer's.
 type world struct {
 	dsn    string
 	broker testenv.Broker
-	store  *sql.Store
+	store  *db.Store
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t)}
-	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{}); err != nil {
+	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	store, err := sql.Open(t.Context(), w.dsn, sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func (w *world) tryPeer(t *testing.T, args ...string) error {
 	return nil
 }
 
-// shareKeeper keeps the ledger of a shared queue.
-func (w *world) shareKeeper(t *testing.T, q dispatch.SharedQueue) *dispatch.ShareKeeper {
+// maintenance ends what nothing else ends.
+func (w *world) maintenance(t *testing.T) *dispatch.Maintenance {
 	t.Helper()
 	address, err := celery.ParseBroker(w.broker.URL)
 	if err != nil {
@@ -182,7 +182,7 @@ func (w *world) shareKeeper(t *testing.T, q dispatch.SharedQueue) *dispatch.Shar
 	}
 	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
-	return dispatch.NewShareKeeper(w.store, inspector, []dispatch.SharedQueue{q}, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry())
+	return &dispatch.Maintenance{Store: w.store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
@@ -310,7 +310,7 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 	go func() { ended <- r.Run(ctx) }()
 	waiting := func() (n int) {
 		t.Helper()
-		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.outbox").Scan(&n); err != nil {
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing'").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -322,7 +322,7 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 				t.Fatalf("%d messages in the outbox, want %d", waiting(), want)
 			}
 		}
-		exec("delete from scheduler_go.outbox") // as delivery does
+		exec("delete from scheduler_go.work") // as delivery does
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -5,30 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"swh-scheduler/internal/daemon"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
-// Store is what a runner asks of the database besides its claims.
+// Store is the database of a runner, besides its claims.
 type Store interface {
-	TaskTypes(ctx context.Context) ([]scheduler.TaskType, error)
+	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
-	OutboxDue(ctx context.Context, now time.Time, urgent bool) (int, error)
-	DrainGraphs(ctx context.Context, now time.Time) (sql.GraphRound, error)
-	MendGraphs(ctx context.Context) error
+	OutgoingDue(ctx context.Context, now time.Time, urgent bool) (int, error)
+	DrainGraphs(ctx context.Context, now time.Time) (db.GraphRound, error)
 }
 
 // Slots claims within the free slots of a queue.
 type Slots interface {
-	Claim(ctx context.Context, q dispatch.Queue, claim func(ctx context.Context, tx *sql.Tx, free int) (int, error)) (int, error)
+	Claim(ctx context.Context, q dispatch.Queue, claim dispatch.ClaimFunc) (int, error)
 }
 
 // Options configure a Runner.
@@ -43,47 +44,38 @@ type Options struct {
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
 
-	// Shares says, by task type, between which groups the free slots of its queue
-	// are divided. Tasks with priority are not.
-	Shares map[string]scheduler.Shares
-	// Lanes are those of task types, and of types' tasks with priority; see Config.
-	Lanes map[string][]scheduler.Lane
+	Shares map[string]model.Shares // by task type; not for tasks with priority
+	Lanes  map[string][]model.Lane // by key of the lane set: a task type or model.PriorityLanes
 
-	// Listen, if not nil, calls wake when there may be something to claim before
-	// the period is over, until ctx ends or it fails. A pass then follows at once.
+	// Listen, if not nil, calls wake when there may be something to claim, until ctx ends
+	// or it fails. A pass then follows at once.
 	Listen func(ctx context.Context, wake func()) error
 }
 
 // Runner claims ready tasks.
 type Runner struct {
 	Options
-	now      func() time.Time
-	mended   time.Time // when graphs were last mended
-	claimed  *prometheus.CounterVec
-	released prometheus.Counter
-	neverRun prometheus.Counter
+	now                func() time.Time
+	claimed            *prometheus.CounterVec
+	released, neverRun prometheus.Counter
 }
 
 // New makes a Runner; its counters are registered on o.Reg.
 func New(o Options) *Runner {
-	r := &Runner{
-		Options: o,
-		now:     time.Now,
-		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_runner_scheduled_task_total",
-			Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
+	reg := promauto.With(o.Reg)
+	return &Runner{
+		Options: o, now: time.Now,
+		claimed: reg.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
 		}, []string{"task_type"}),
-		released: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "swh_scheduler_runner_graph_tasks_released_total",
-			Help: "Tasks of graphs that were released, as what they waited for has ended.",
+		released: reg.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_graph_tasks_released_total", Help: "Tasks of graphs that were released, as their dependencies have ended.",
 		}),
-		neverRun: prometheus.NewCounter(prometheus.CounterOpts{
+		neverRun: reg.NewCounter(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_graph_tasks_never_run_total",
 			Help: "Tasks of graphs that will not run: a dependency failed, their deadline is over, or their graph was cancelled.",
 		}),
 	}
-	o.Reg.MustRegister(r.claimed, r.released, r.neverRun)
-	return r
 }
 
 // Run claims what is ready every Period, and when it is woken, until ctx ends.
@@ -92,13 +84,13 @@ func (r *Runner) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
 	if r.Listen != nil {
-		listener.Go(func() { daemon.Listen(ctx, r.Log, r.Listen, wake) })
+		listener.Go(func() { service.Listen(ctx, r.Log, r.Listen, wake) })
 	}
-	loop := daemon.Loop{
-		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
 			result, graphErr := r.graphs(ctx)
-			if full, err := r.outboxFull(ctx); full || err != nil {
-				return daemon.Result{Next: deliveryWait}, errors.Join(graphErr, err)
+			if full, err := r.tooManyOutgoing(ctx); full || err != nil {
+				return service.Result{Next: deliveryWait}, errors.Join(graphErr, err)
 			}
 			n, err := r.RunOnce(ctx)
 			result.Again = result.Again || n > 0
@@ -106,25 +98,23 @@ func (r *Runner) Run(ctx context.Context) error {
 		},
 		Period:  r.Period,
 		Wake:    wake,
-		Service: daemon.NewService(r.Log, "what the runner needs"),
-	}
-	return loop.Run(ctx)
+		Service: service.NewService(r.Log, "what the runner needs"),
+	}).Run(ctx)
 }
 
-// Drain releases tasks of graphs and claims until nothing is ready that a queue has room for, and returns how
-// many tasks that were. What it claims must be delivered meanwhile.
+// Drain releases tasks of graphs and claims until nothing is ready that has a free slot,
+// and returns the number of tasks. What it claims must be delivered meanwhile.
 func (r *Runner) Drain(ctx context.Context) (int, error) {
 	total := 0
 	for {
-		full, err := r.outboxFull(ctx)
-		if err == nil && full {
-			err = daemon.Sleep(ctx, deliveryWait)
+		full, err := r.tooManyOutgoing(ctx)
+		for err == nil && full {
+			if err = service.Sleep(ctx, deliveryWait); err == nil {
+				full, err = r.tooManyOutgoing(ctx)
+			}
 		}
 		if err != nil {
 			return total, err
-		}
-		if full {
-			continue
 		}
 		result, err := r.graphs(ctx)
 		if err != nil {
@@ -138,18 +128,18 @@ func (r *Runner) Drain(ctx context.Context) (int, error) {
 	}
 }
 
-// deliveryWait is how long a full outbox is given before the next look.
+// deliveryWait is the delay while too many messages are outgoing.
 const deliveryWait = 100 * time.Millisecond
 
-// outboxFull says that so many messages wait to be sent that claiming more would
-// only mark tasks as scheduled long before they are.
-func (r *Runner) outboxFull(ctx context.Context) (bool, error) {
-	n, err := r.Store.OutboxDue(ctx, r.now(), r.WithPriority)
+// tooManyOutgoing reports whether so many messages are outgoing that claiming more would
+// mark tasks as scheduled long before they are sent.
+func (r *Runner) tooManyOutgoing(ctx context.Context) (bool, error) {
+	n, err := r.Store.OutgoingDue(ctx, r.now(), r.WithPriority)
 	return n >= dispatch.MaxClaim, err
 }
 
-// RunOnce makes one pass over the task types that have something ready. It
-// returns how many tasks it claimed, and what went wrong for any type.
+// RunOnce makes one pass over the task types that have something ready. It returns the
+// number of claimed tasks, and the errors of all types.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	jobs, err := r.readyJobs(ctx)
 	if err != nil {
@@ -168,60 +158,39 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	return total, errors.Join(failed...)
 }
 
-// readyJobs are the task types to serve in this pass, in the database's order.
-// Their definitions are read anew each time: limits change while we run.
+// readyJobs returns the jobs of this pass, in the database's order of types, whose limits
+// may have changed since the last one.
 func (r *Runner) readyJobs(ctx context.Context) ([]job, error) {
 	names, err := r.Store.ReadyTaskTypes(ctx, r.now(), r.WithPriority)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	ready := make(map[string]bool, len(names))
-	for _, name := range names {
-		ready[name] = r.wanted(name)
-	}
 	all, err := r.Store.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var types []scheduler.TaskType
-	for _, tt := range all {
-		if ready[tt.Type] {
-			types = append(types, tt)
-		}
-	}
-	return r.jobs(types, all), nil
+	ready := slices.DeleteFunc(slices.Clone(all), func(tt model.TaskType) bool {
+		return !slices.Contains(names, tt.Type) || !r.wanted(tt.Type)
+	})
+	return r.jobs(ready, all), nil
 }
 
 // wanted applies --task-type and --task-type-pattern: a type passes if it is
 // named (or none is) and starts with a pattern (or there is none).
 func (r *Runner) wanted(name string) bool {
-	named := len(r.TaskTypes) == 0
-	for _, t := range r.TaskTypes {
-		named = named || t == name
-	}
-	matches := len(r.TaskTypePatterns) == 0
-	for _, prefix := range r.TaskTypePatterns {
-		matches = matches || strings.HasPrefix(name, prefix)
-	}
-	return named && matches
+	named := len(r.TaskTypes) == 0 || slices.Contains(r.TaskTypes, name)
+	return named && (len(r.TaskTypePatterns) == 0 ||
+		slices.ContainsFunc(r.TaskTypePatterns, func(prefix string) bool { return strings.HasPrefix(name, prefix) }))
 }
 
 // claim fills the free slots of a job's queue.
 func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	var claimed map[string]int // by type
-	n, err := r.Slots.Claim(ctx, j.queue, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
-		if free == 0 || !r.WithPriority && !worthRefilling(free, j.queue.Limit) {
-			return 0, nil
+	n, err := r.Slots.Claim(ctx, j.queue, func(ctx context.Context, tx *db.Tx, free int) (got dispatch.Claimed, err error) {
+		if free > 0 && (r.WithPriority || worthRefilling(free, j.queue.Limit)) {
+			claimed, got, err = r.claimFree(ctx, tx, j, free)
 		}
-		var err error
-		if claimed, err = r.claimFree(ctx, tx, j, free); err != nil {
-			return 0, err
-		}
-		total := 0
-		for _, n := range claimed {
-			total += n
-		}
-		return total, nil
+		return got, err
 	})
 	for taskType, n := range claimed {
 		if err == nil && n > 0 {
@@ -232,36 +201,80 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	return n, err
 }
 
-// claimFree claims as many tasks as there are free slots, and returns how many
-// that was of each type.
-func (r *Runner) claimFree(ctx context.Context, tx *sql.Tx, j job, free int) (map[string]int, error) {
+// claimFree claims as many tasks as there are free slots, and returns their number by
+// type.
+func (r *Runner) claimFree(ctx context.Context, tx *db.Tx, j job, free int) (map[string]int, dispatch.Claimed, error) {
 	if j.shares != nil {
 		return r.shareOut(ctx, tx, j, free)
 	}
-	n, err := tx.ClaimTasks(ctx, sql.TaskClaim{
-		Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Max: free, Now: r.now(),
-	})
-	return map[string]int{j.name(): n}, err
+	c := r.taskClaim(j, j.types[0])
+	c.Max = free
+	got, work, err := tx.ClaimTasks(ctx, c)
+	if err != nil {
+		return nil, dispatch.Claimed{}, err
+	}
+	claimed := dispatch.Claimed{Work: work}
+	if !c.Unrouted {
+		claimed.Written = got[0]
+	}
+	return map[string]int{j.name(): got[0]}, claimed, nil
+}
+
+// taskClaim returns a claim of tasks of a type for a job.
+func (r *Runner) taskClaim(j job, tt model.TaskType) db.TaskClaim {
+	return db.TaskClaim{Type: tt, Queue: j.queue.Name, WithPriority: r.WithPriority, Now: r.now(), Unrouted: j.queue.Lanes != nil}
 }
 
 // saveCodeNow is the prefix of the queues for tasks with priority.
 const saveCodeNow = "save_code_now:"
 
-// queueOf is where a type's tasks go.
-func queueOf(tt scheduler.TaskType, withPriority bool) string {
+// queueOf returns the queue of a type's tasks.
+func queueOf(tt model.TaskType, withPriority bool) string {
 	if withPriority {
 		return saveCodeNow + tt.BackendName
 	}
 	return tt.Queue()
 }
 
-// worthRefilling says whether more than a fifth of a queue is free, so that the
-// database is asked for a good number of tasks at a time (the peer's rule, which
-// is not for tasks with priority: those don't wait).
+// worthRefilling reports whether more than a fifth of a queue is free, so that claims
+// are not too small (the peer's rule, but not for tasks with priority, which don't wait).
 func worthRefilling(free int, limit *int64) bool {
 	var fifth int64
 	if limit != nil {
 		fifth = min(*limit, dispatch.MaxClaim) / 5
 	}
 	return int64(free) > fifth
+}
+
+const (
+	// graphRounds is how many rounds of the drain of graphs precede a pass: enough to fill
+	// the queues, while other ready tasks need not wait for all of a large fan-out.
+	graphRounds = 10
+	// othersWait is the delay for other transactions that drain graphs or hold rows.
+	othersWait = 100 * time.Millisecond
+)
+
+// graphs drains graphs of tasks before a pass. It asks for another pass at once if there
+// is more.
+func (r *Runner) graphs(ctx context.Context) (service.Result, error) {
+	var round db.GraphRound
+	for range graphRounds {
+		var err error
+		if round, err = r.Store.DrainGraphs(ctx, r.now()); err != nil {
+			return service.Result{}, err
+		}
+		r.released.Add(float64(round.Released))
+		r.neverRun.Add(float64(round.Failed))
+		if round.Released+round.Failed > 0 {
+			r.Log.Info("tasks of graphs", "released", round.Released, "never_run", round.Failed)
+		}
+		if !round.More {
+			break
+		}
+	}
+	result := service.Result{Again: round.More}
+	if round.Waits {
+		result.Next = min(r.Period, othersWait)
+	}
+	return result, nil
 }

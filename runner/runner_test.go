@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,7 +71,7 @@ func TestQueueOf(t *testing.T) {
 		{"other.task", true, "save_code_now:other.task"},
 		{"swhx", false, "celery"},
 	} {
-		if got := queueOf(scheduler.TaskType{BackendName: tc.backend}, tc.withPriority); got != tc.want {
+		if got := queueOf(model.TaskType{BackendName: tc.backend}, tc.withPriority); got != tc.want {
 			t.Errorf("%q, priority %v: got %q, want %q", tc.backend, tc.withPriority, got, tc.want)
 		}
 	}

@@ -4,29 +4,29 @@ import (
 	"context"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// job is what one claim of a pass serves: a task type, or all the ready types of a
-// queue that they share.
+// job is what one claim of a pass serves: a task type, or all ready types of a shared
+// queue.
 type job struct {
-	types  []scheduler.TaskType
+	types  []model.TaskType
 	queue  dispatch.Queue
-	shares *scheduler.Shares // nil where the queue is not shared
+	shares *model.Shares // nil where the queue is not shared
 }
 
 // name is for logs and errors.
 func (j job) name() string { return j.types[0].Type }
 
-// jobs are those of a pass over ready types, in their order. Tasks with priority
-// go first, so they are never shared out.
-func (r *Runner) jobs(ready, all []scheduler.TaskType) []job {
-	byType := make(map[string]scheduler.Shares) // queues whose groups are task types
+// jobs returns the jobs for the ready types, in their order. Tasks with priority are
+// never divided between groups.
+func (r *Runner) jobs(ready, all []model.TaskType) []job {
+	byType := make(map[string]model.Shares) // queues whose groups are task types
 	limits := make(map[string]*int64)
 	if !r.WithPriority {
 		for _, tt := range all {
-			if s, ok := r.Shares[tt.Type]; ok && s.By == scheduler.ShareByTaskType {
+			if s, ok := r.Shares[tt.Type]; ok && s.By == model.ShareByTaskType {
 				byType[queueOf(tt, false)] = s
 				limits[queueOf(tt, false)] = tt.MaxQueueLength
 			}
@@ -36,7 +36,7 @@ func (r *Runner) jobs(ready, all []scheduler.TaskType) []job {
 	at := make(map[string]int) // in jobs, of the queues in byType
 	for _, tt := range ready {
 		j := job{
-			types: []scheduler.TaskType{tt},
+			types: []model.TaskType{tt},
 			queue: dispatch.Queue{Name: queueOf(tt, r.WithPriority), Limit: tt.MaxQueueLength},
 		}
 		if s, ok := byType[j.queue.Name]; ok {
@@ -52,84 +52,77 @@ func (r *Runner) jobs(ready, all []scheduler.TaskType) []job {
 		jobs = append(jobs, j)
 	}
 	for i := range jobs {
-		jobs[i].queue = r.onLanes(jobs[i], all)
+		jobs[i].queue = r.withLanes(jobs[i], all)
 	}
 	return jobs
 }
 
-// onLanes is the queue of a job with the lanes of its type; where types are the
-// groups that share it, with those of the first type of the queue that has some.
-func (r *Runner) onLanes(j job, all []scheduler.TaskType) dispatch.Queue {
+// withLanes returns the queue of a job with the lane set of its type; if types are the
+// groups, with that of the first type of the queue that has one.
+func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 	owners := j.types[:1]
-	if j.shares != nil && j.shares.By == scheduler.ShareByTaskType {
+	if j.shares != nil && j.shares.By == model.ShareByTaskType {
 		owners = all
 	}
 	for _, tt := range owners {
+		key := tt.Type
+		if r.WithPriority {
+			key = model.PriorityLanes(tt.Type)
+		}
 		if queueOf(tt, r.WithPriority) != j.queue.Name {
 			continue
 		}
-		if q := j.queue.OnLanes(r.line(tt), tt, r.Lanes); q.Lanes != nil {
+		if q := j.queue.WithLanes(key, tt, r.Lanes); q.Lanes != nil {
 			return q
 		}
 	}
 	return j.queue
 }
 
-// line is the key of a type's lanes.
-func (r *Runner) line(tt scheduler.TaskType) string {
-	if r.WithPriority {
-		return scheduler.PriorityLanes(tt.Type)
-	}
-	return tt.Type
-}
-
 // shareOut divides the free slots of a job's queue between groups of its tasks. It
-// returns how many tasks it claimed of each of its types.
-func (r *Runner) shareOut(ctx context.Context, tx *sql.Tx, j job, free int) (map[string]int, error) {
-	now := r.now()
-	claims := make(map[string]sql.TaskClaim, len(j.types)) // by group, where that is the type
-	for _, tt := range j.types {
-		claims[tt.Type] = sql.TaskClaim{Type: tt, Queue: j.queue.Name, Now: now}
-	}
+// returns the number of claimed tasks by type.
+func (r *Runner) shareOut(ctx context.Context, tx *db.Tx, j job, free int) (map[string]int, dispatch.Claimed, error) {
+	byType := j.shares.By == model.ShareByTaskType
+	claims := make(map[string]db.TaskClaim, len(j.types)) // by type
 	var waiting []string
-	if j.shares.By == scheduler.ShareByTaskType {
-		for _, tt := range j.types {
-			waiting = append(waiting, tt.Type)
-		}
-	} else {
+	for _, tt := range j.types {
+		c := r.taskClaim(j, tt)
+		c.By = j.shares.By
+		claims[tt.Type] = c
+		waiting = append(waiting, tt.Type)
+	}
+	now := claims[j.name()].Now
+	if !byType {
 		var err error
 		if waiting, err = tx.ReadyTaskGroups(ctx, claims[j.name()], j.shares.By); err != nil {
-			return nil, err
+			return nil, dispatch.Claimed{}, err
 		}
 	}
-	claimed := make(map[string]int, len(j.types))
+	perType := make(map[string]int, len(j.types))
+	var claimed dispatch.Claimed
 	queue := dispatch.SharedQueue{Name: j.queue.Name, Shares: *j.shares}
-	_, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	n, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 		given := make([]int, 0, len(asks))
 		// All groups of one type at once; where groups are types, one at a time.
 		for len(given) < len(asks) {
 			some, taskType := asks[len(given):], j.name()
-			if j.shares.By == scheduler.ShareByTaskType {
-				some, taskType = some[:1], some[0].Group
+			if byType {
+				some, taskType = some[:1], some[0].Name
 			}
-			n, err := tx.ClaimGroupedTasks(ctx, claims[taskType], j.shares.By, taskGroups(some))
+			c := claims[taskType]
+			c.Groups = some
+			got, work, err := tx.ClaimTasks(ctx, c)
 			if err != nil {
 				return nil, err
 			}
-			for _, n := range n {
-				claimed[taskType] += n
+			for _, n := range got {
+				perType[taskType] += n
 			}
-			given = append(given, n...)
+			given = append(given, got...)
+			claimed.Work = append(claimed.Work, work...)
 		}
 		return given, nil
 	})
-	return claimed, err
-}
-
-func taskGroups(asks []dispatch.Ask) []sql.TaskGroup {
-	groups := make([]sql.TaskGroup, len(asks))
-	for i, a := range asks {
-		groups[i] = sql.TaskGroup{Name: a.Group, Count: a.Count, Cost: a.Cost}
-	}
-	return groups
+	claimed.Written = n - len(claimed.Work)
+	return perType, claimed, err
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // newShared is a world whose tasks are those of the given statements only.
-func newShared(t *testing.T, shares map[string]scheduler.Shares, statements ...string) *world {
+func newShared(t *testing.T, shares map[string]model.Shares, statements ...string) *world {
 	t.Helper()
 	w := newWorld(t)
 	for _, statement := range append([]string{"truncate task, task_run, task_type"}, statements...) {
@@ -22,7 +22,7 @@ func newShared(t *testing.T, shares map[string]scheduler.Shares, statements ...s
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	if _, err := sql.Migrate(t.Context(), w.dsn, sql.MigrateOptions{Shares: shares}); err != nil {
+	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: shares}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -55,7 +55,7 @@ func (w *world) claimed(t *testing.T, by string) map[string]int {
 // argument are a group too, and those with priority go first, undivided.
 func TestTasksShareAQueue(t *testing.T) {
 	t.Parallel()
-	shares := map[string]scheduler.Shares{"load": {By: "kwargs.owner", Weights: map[string]float64{"bulk": 1, "daily": 3}, Default: 1, HalfLife: time.Hour}}
+	shares := map[string]model.Shares{"load": {By: "kwargs.owner", Weights: map[string]float64{"bulk": 1, "daily": 3}, Default: 1, HalfLife: time.Hour}}
 	w := newShared(t, shares,
 		"insert into task_type (type, description, backend_name, max_queue_length) values ('load', '', 'swh.load', 100)",
 		`insert into task (type, arguments, next_run, status, policy, priority)
@@ -81,7 +81,7 @@ func TestTasksShareAQueue(t *testing.T) {
 	// What was claimed is in the ledger until it is heard to end; runs of urgent
 	// tasks are not shared.
 	var underway int
-	if err := w.store.Pool().QueryRow(t.Context(), `select count(*) from scheduler_go.in_flight f join task_run r on r.backend_id = f.task_id::text`).Scan(&underway); err != nil || underway != 100 {
+	if err := w.store.Pool().QueryRow(t.Context(), `select count(*) from scheduler_go.work f join task_run r on r.backend_id = f.task_id::text where f.share_group is not null`).Scan(&underway); err != nil || underway != 100 {
 		t.Errorf("%d underway, %v", underway, err)
 	}
 }
@@ -89,7 +89,7 @@ func TestTasksShareAQueue(t *testing.T) {
 // Several task types share a queue, whose limit is that of the type named.
 func TestTaskTypesShareAQueue(t *testing.T) {
 	t.Parallel()
-	shares := map[string]scheduler.Shares{"a": {By: scheduler.ShareByTaskType, Weights: map[string]float64{"a": 2}, Default: 1, HalfLife: time.Hour}}
+	shares := map[string]model.Shares{"a": {By: model.ShareByTaskType, Weights: map[string]float64{"a": 2}, Default: 1, HalfLife: time.Hour}}
 	w := newShared(t, shares,
 		`insert into task_type (type, description, backend_name, max_queue_length) values
 			('a', '', 'swh.index', 90), ('b', '', 'swh.index', 5000), ('c', '', 'swh.index', null), ('d', '', 'swh.other', 10)`,
@@ -108,8 +108,8 @@ func TestTaskTypesShareAQueue(t *testing.T) {
 // be in the queue any more is given up, oldest first, and what is older than a week.
 func TestUnheardWorkIsGivenUp(t *testing.T) {
 	t.Parallel()
-	q := dispatch.SharedQueue{Name: "swh.load", Shares: scheduler.Shares{By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
-	shares := map[string]scheduler.Shares{"load": q.Shares}
+	q := dispatch.SharedQueue{Name: "swh.load", Shares: model.Shares{By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
+	shares := map[string]model.Shares{"load": q.Shares}
 	w := newShared(t, shares,
 		"insert into task_type (type, description, backend_name, max_queue_length) values ('load', '', 'swh.load', 100)",
 		`insert into task (type, arguments, next_run, status, policy)
@@ -117,15 +117,15 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second})
 	underway := func() (n int) {
 		t.Helper()
-		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.in_flight").Scan(&n); err != nil {
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work where state <> 'settled'").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	keeper := w.shareKeeper(t, q)
+	keeper := w.maintenance(t)
 	look := func(later time.Duration) {
 		t.Helper()
-		if err := keeper.RunOnce(t.Context(), time.Now().Add(later)); err != nil {
+		if _, err := keeper.GiveUp(t.Context(), time.Now().Add(later)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 	if n := underway(); n != 0 {
 		t.Errorf("%d underway after an hour of silence", n)
 	}
-	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		states, err := tx.Shares(ctx, q.Name, time.Now().Add(time.Hour), time.Hour)
 		if err == nil && (states[""] == nil || states[""].Used < 90) {
 			t.Errorf("given up without being charged: %+v", states[""])

@@ -12,20 +12,20 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // wokenRunner is a runner whose period is too long to wait for.
 type wokenRunner struct {
 	t      *testing.T
-	store  *sql.Store
+	store  *db.Store
 	claims chan struct{}
 	stop   func()
 }
 
 func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
 	t.Helper()
-	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,13 +104,13 @@ func TestRunnersAreWokenByGraphs(t *testing.T) {
 	t.Parallel()
 	for _, withPriority := range []bool{false, true} {
 		w := startWokenRunner(t, withPriority)
-		task := sql.NewGraphTask{Type: "load-git", Name: "first"}
+		task := db.NewGraphTask{Type: "load-git", Name: "first"}
 		if withPriority {
 			task.Priority = "high"
 		}
 		second := task
 		second.Name, second.DependsOn = "second", []int{0}
-		g, err := w.store.SubmitGraph(t.Context(), sql.NewGraph{Tasks: []sql.NewGraphTask{task, second}}, time.Now())
+		g, err := w.store.SubmitGraph(t.Context(), db.NewGraph{Tasks: []db.NewGraphTask{task, second}}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -13,8 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -90,23 +86,8 @@ func TestDaemonStoppedWhileItStarts(t *testing.T) {
 // journalSection is a configuration of a topic and a group of the test's own.
 func journalSection(t *testing.T, more string) string {
 	t.Helper()
-	prefix := "test." + rand.Text()
-	brokers := testenv.Kafka(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	admin, topic := kadm.NewClient(client), prefix+".origin_visit_status"
-	if _, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.DeleteTopic(context.Background(), topic); err != nil {
-			t.Error(err)
-		}
-	})
-	list, err := json.Marshal(brokers)
+	prefix := testenv.Journal(t, 2)
+	list, err := json.Marshal(testenv.Kafka(t))
 	if err != nil {
 		t.Fatal(err)
 	}

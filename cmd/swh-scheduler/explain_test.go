@@ -60,20 +60,20 @@ lanes:
 			(114, '00000000-0000-0000-0000-000000000114', 'started', now() - interval '1 hour', now() - interval '1 hour', null, '{"worker": "celery@here"}'),
 			(115, '00000000-0000-0000-0000-000000000115', 'scheduled', now() - interval '1 hour', null, null, '{}'),
 			(112, '00000000-0000-0000-0000-000000000112', 'failed', now(), now(), now(), '{"error": "again"}');
-		insert into scheduler_go.lane_work (task_id, root_id, line, lane, sent, timed_out, since, claimed, task_name, args, kwargs, urgent, queue,
+		insert into scheduler_go.work (task_id, lane_set, lane, state, timed_out, since, claimed, task_name, args, kwargs, queue, home,
 			memory, lister, first, behind, url, visit_type, lane_name, soft_limit, hard_limit, lanes_left, started) values
-			('00000000-0000-0000-0000-000000000114', gen_random_uuid(), 'load-laned', 1, false, 1, now() - interval '5 minutes', now() - interval '1 hour',
-				'', '[]', '{}', false, 'swh.laned', 0, '', false, 0, 'https://a', 'laned', 'express', 60, 66, 1, null),
-			('00000000-0000-0000-0000-000000000115', gen_random_uuid(), 'load-laned', 0, true, 0, now() - interval '5 minutes', now() - interval '1 hour',
-				'', '[]', '{}', false, 'express:swh.laned', 0, '', false, 0, 'https://b', 'laned', 'express', 60, 66, 1, null),
-			(gen_random_uuid(), gen_random_uuid(), 'load-laned', 1, true, 1, now() - interval '5 minutes', now() - interval '1 hour',
-				'', '[]', '{}', false, 'swh.laned', 0, '', false, 0, 'https://laned/runs', 'laned', 'slow', 3600, 3960, 0, extract(epoch from now()) - 600),
-			(gen_random_uuid(), gen_random_uuid(), 'load-laned', 1, false, 0, now() - interval '10 minutes', now() - interval '10 minutes',
-				'', '[]', '{}', false, 'swh.laned', 0, '', false, 0, 'https://laned/waits', 'laned', null, null, null, 0, null);
+			('00000000-0000-0000-0000-000000000114', 'load-laned', 1, 'backlog', 1, now() - interval '5 minutes', now() - interval '1 hour',
+				'', '[]', '{}', 'swh.laned', '', 0, '', false, 0, 'https://a', 'laned', 'express', 60, 66, 1, null),
+			('00000000-0000-0000-0000-000000000115', 'load-laned', 0, 'sent', 0, now() - interval '5 minutes', now() - interval '1 hour',
+				'', '[]', '{}', 'express:swh.laned', '', 0, '', false, 0, 'https://b', 'laned', 'express', 60, 66, 1, null),
+			(gen_random_uuid(), 'load-laned', 1, 'sent', 1, now() - interval '5 minutes', now() - interval '1 hour',
+				'', '[]', '{}', 'swh.laned', '', 0, '', false, 0, 'https://laned/runs', 'laned', 'slow', 3600, 3960, 0, extract(epoch from now()) - 600),
+			(gen_random_uuid(), 'load-laned', 1, 'backlog', 0, now() - interval '10 minutes', now() - interval '10 minutes',
+				'', '[]', '{}', 'swh.laned', '', 0, '', false, 0, 'https://laned/waits', 'laned', null, null, null, 0, null);
 		update task set status = 'disabled', retries_left = 0 where id = 105;
 		update task set status = 'completed' where id = 106;
 		update task set status = 'next_run_not_scheduled', retries_left = 2, next_run = now() + interval '10 minutes 30 seconds' where id = 112;
-		insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
+		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
 			('swh.git', '00000000-0000-0000-0000-000000000108', 'swh.git', '[]', '{}', 0, null, '-infinity'),
 			('swh.git', '00000000-0000-0000-0000-000000000109', 'swh.git', '[]', '{}', 3, 'no such queue', now() + interval '1 hour 30 seconds'),
 			('swh.load-pypi', '00000000-0000-0000-0000-00000000010a', 'swh.load-pypi', '[]', '{"url": "https://unscheduled/"}', 0, null, '-infinity');
@@ -111,11 +111,11 @@ lanes:
 		{[]string{"111"}, []string{"A worker is at it", "celery@here", "(5 min ago)"}},
 		{[]string{"112"}, []string{"is to run at", "(in 10 min)", "ended as failed", "again", "2 more retries"}},
 		{[]string{"113"}, []string{"is full: it holds 3 of at most 3 messages", "more than 20% of it is free"}},
-		{[]string{"114"}, []string{"waits in line for a slot of lane slow.", "over in 1 lanes before", "since", "(5 min ago), with 0 before it", "lanes status load-laned"}},
+		{[]string{"114"}, []string{"waits in the backlog for a slot of lane slow.", "timed out on 1 lanes", "since", "(5 min ago), with 0 before it", "lanes status load-laned"}},
 		{[]string{"115"}, []string{"no worker has begun it", "on lane express, to queue express:swh.laned, at", "(5 min ago)", "Its time there is 1 min from when"}},
 		{[]string{"116"}, []string{"ready to run", "It goes by lanes", "lanes status load-laned"}},
 		{[]string{"https://laned/runs"}, []string{"A worker is at its visit.", "on lane slow, to queue swh.laned", "is over at", "(in 49 min)"}},
-		{[]string{"https://laned/waits"}, []string{"waits in line for a slot of lane slow.", "with 1 before it"}},
+		{[]string{"https://laned/waits"}, []string{"waits in the backlog for a slot of lane slow.", "with 1 before it"}},
 		{[]string{"https://laned/new"}, []string{"can be picked for a visit now", "It goes by lanes"}},
 		{[]string{"https://three"}, []string{"Origin https://three (git), listed by empty (forge)", "is disabled", "3 in a row disable an origin"}},
 		{[]string{"https://two"}, []string{"Origin https://two (git)", "Origin https://two (nope)", "no task type load-nope",

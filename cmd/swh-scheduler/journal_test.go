@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/vmihailenco/msgpack/v5"
+	"golang.org/x/sys/unix"
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
@@ -114,13 +115,7 @@ type terminal struct {
 // startOnTerminal starts a program whose standard error is a terminal.
 func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
-	keyboard, screen, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pty.Setsize(keyboard, &pty.Winsize{Rows: 30, Cols: 300}); err != nil {
-		t.Fatal(err)
-	}
+	keyboard, screen := openTerminal(t)
 	cmd.Stderr = screen
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -139,6 +134,28 @@ func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 		}
 	})
 	return x
+}
+
+// openTerminal returns both ends of a new terminal.
+func openTerminal(t *testing.T) (keyboard, screen *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(keyboard.Fd())
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	err = errors.Join(err,
+		unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0), // it starts locked
+		unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 300}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keyboard, screen
 }
 
 // read ends when no program has the terminal any more.

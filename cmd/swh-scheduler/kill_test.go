@@ -36,13 +36,13 @@ func throughProxy(t *testing.T, address string, make func(testing.TB, string) *t
 	return u.String(), proxy
 }
 
-// Runners are killed, and cut off from PostgreSQL or the broker, at random moments and
-// while messages are on their way to the broker or its confirms on the way back: in
-// the end every task has one run and its message is in its queue, and what was sent
-// again was in hand at a kill or cut.
+// Runners are killed, and cut off from PostgreSQL or the broker, at random moments, while
+// messages are on their way to the broker, and when the broker has confirmed all that
+// they may have in hand: in the end every task has one run and its message is in its
+// queue, and what was sent again was in hand at a kill or cut.
 func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	t.Parallel()
-	const rounds, tasksARound = 15, 600
+	const rounds, tasksARound = 10, 800
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	dsnThrough, database := through(t, dsn)
 	urlThrough, broker := throughBroker(t, mq.URL)
@@ -64,44 +64,59 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 
 	s := newSentAgain(t, dsn)
 	random := seed.Rand(t)
-	confirmsHeld, held := 0, 0
+	upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
+	hits, fullHands := 0, 0
 	for round := range rounds {
-		var reached <-chan struct{} // nil if the disturbance comes at a random moment
+		exec(`insert into task (type, arguments, next_run, current_interval, status, priority)
+			select 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled',
+			       case when n % 4 = 0 then 'normal'::task_priority end
+			from generate_series(1, $1::int) n`, tasksARound)
+		var reached <-chan struct{}
 		switch round % 5 {
 		case 2, 3:
 			reached = broker.Hold(testenv.Publishes, random.IntN(tasksARound/4))
 		case 4:
-			reached = broker.Hold(testenv.Confirms, 0)
-			confirmsHeld++
+			exec("begin; lock table scheduler_go.deliveries in exclusive mode") // which each commit of a batch writes to
 		}
-		// Arguments of some size, so that a batch takes a moment.
-		exec(`insert into task (type, arguments, next_run, current_interval, status, priority)
-			select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('x', 3000))), now(), '1 day', 'next_run_not_scheduled',
-			       case when n % 4 = 0 then 'normal'::task_priority end
-			from generate_series(1, $1::int) n`, tasksARound)
 		normal := s.start("-C", config, "start-runner", "--period", "1")
 		priority := s.start("-C", config, "start-runner", "--period", "1", "--with-priority")
-		if reached == nil {
-			pause(time.Duration(random.Int64N(int64(700 * time.Millisecond))))
-		} else {
-			held++
-			select {
-			case <-reached:
-			case <-time.After(patience):
-				t.Fatalf("round %d: no message was sent", round)
-			}
-		}
 		switch round % 5 {
-		case 1:
-			s.cut(database, time.Duration(random.Int64N(int64(200*time.Millisecond))), normal, priority)
-		case 2:
-			s.cut(broker, time.Duration(random.Int64N(int64(200*time.Millisecond))), normal, priority)
-			pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+		case 0, 1:
+			normal.logs(t, "msg=started")
+			priority.logs(t, "msg=started")
+			pause(upTo(700 * time.Millisecond))
+			if round%5 == 1 {
+				s.cut(database, upTo(200*time.Millisecond), normal, priority)
+				pause(upTo(300 * time.Millisecond))
+			}
+		case 2, 3:
+			hits++
+			s.await("a message is sent", func() bool { return closed(reached) })
+			if round%5 == 3 {
+				pause(500 * time.Millisecond) // in which it must not take as sent what isn't
+				break
+			}
+			s.cut(broker, upTo(200*time.Millisecond), normal, priority)
+			s.await("what was cut off is sent", func() bool { return s.waiting() == 0 })
+		case 4:
+			hits++
+			s.await("both batches of both are confirmed", func() (all bool) {
+				if err := conn.QueryRow(t.Context(), `select count(*) >= 4 from pg_locks where not granted and relation = 'scheduler_go.deliveries'::regclass
+					and database = (select oid from pg_database where datname = current_database())`).Scan(&all); err != nil {
+					t.Fatal(err)
+				}
+				return all
+			})
+			pause(200 * time.Millisecond) // in which they must not take more
 		}
-		s.kill(normal, priority)
+		inHand := s.kill(normal, priority)
 		// What is still on its way to either side is lost with the connections.
 		broker.Cut()
 		broker.Restore()
+		if round%5 == 4 {
+			exec("rollback")
+			fullHands += inHand
+		}
 	}
 	for _, option := range []string{"--without-priority", "--with-priority"} {
 		if r := ours(t, "-C", config, "start-runner", option); r.code != 0 {
@@ -123,13 +138,13 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 			sent[id] += n
 		}
 	}
-	again := s.check(sent, held)
-	if again < confirmsHeld {
-		t.Errorf("%d messages were sent again, though the broker had some at each of %d kills", again, confirmsHeld)
+	again := s.check(sent, hits)
+	if again < fullHands {
+		t.Errorf("%d messages were sent again, though the broker had confirmed %d that were in hand at kills", again, fullHands)
 	}
 	const tasks = rounds * tasksARound
 	var left, unscheduled, tasksWithRuns int
-	if err := conn.QueryRow(t.Context(), `select (select count(*) from scheduler_go.outbox), (select count(*) from task where status <> 'next_run_scheduled'), count(distinct task) from task_run`).
+	if err := conn.QueryRow(t.Context(), `select (select count(*) from scheduler_go.work where state = 'outgoing'), (select count(*) from task where status <> 'next_run_scheduled'), count(distinct task) from task_run`).
 		Scan(&left, &unscheduled, &tasksWithRuns); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -15,13 +14,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // laneRoom is a scheduler of loaders with an express and a slow lane, on real
@@ -253,7 +250,7 @@ func TestLanesOnRealWorkers(t *testing.T) {
 		select from origin_visit_stats s where s.url = l.url and s.visit_type = l.visit_type and s.last_scheduled is not null)`)
 	start(t, "-C", r.config, "start-runner", "--period", "1").logs(t, "started")
 	r.none("tasks that were not sent", "task where next_run <= now() and status = 'next_run_not_scheduled'")
-	r.none("work underway", "scheduler_go.lane_work")
+	r.none("work underway", "scheduler_go.work where lane_set is not null")
 	r.none("failed visits that are kept back", "scheduler_go.held_visits")
 	r.none("dependents that did not run", "task where arguments -> 'kwargs' ->> 'url' = 'https://graph/after' and status <> 'completed'")
 	expected := r.visitsToKnow()
@@ -412,14 +409,14 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	for _, args := range [][]string{{"start-listener"}, {"start-runner", "--period", "1"}} {
 		start(t, append([]string{"-C", r.config}, args...)...).logs(t, "started")
 	}
-	r.none("work that has not begun", "(select 2 - count(started) as n from scheduler_go.lane_work) w where n > 0")
+	r.none("work that has not begun", "(select 2 - count(started) as n from scheduler_go.work where lane_set is not null) w where n > 0")
 	kill()
 	// The lanes' slots are free now, for what waits.
 	r.addTasks("load-hg", "next", 2, `{}`)
 	r.startWorker("second@lanes", 2, "express:"+laneHg, laneHg)
 	r.none("work that is not done", "task where arguments -> 'kwargs' ->> 'url' like '%next%' and status <> 'completed'")
 
-	store, err := sql.Open(t.Context(), r.dsn, sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), r.dsn, db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,28 +427,16 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	}
 	inspector := celery.NewQueueInspector(broker, r.broker.ManagementURL, celery.InspectorOptions{})
 	defer inspector.Close()
-	tt, err := store.TaskType(t.Context(), "load-hg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	queue := dispatch.Queue{Name: laneHg}.OnLanes("load-hg", tt, map[string][]scheduler.Lane{"load-hg": {
-		{Name: "express", Queue: "express:" + laneHg, SoftTimeLimit: 5 * time.Minute, TimeLimit: 6 * time.Minute, Slots: 1},
-		{Name: "slow", Queue: laneHg, SoftTimeLimit: 15 * time.Minute, TimeLimit: 17 * time.Minute, Slots: 1},
-	}})
-	keeper := dispatch.NewLaneKeeper(dispatch.LaneKeeperOptions{
-		Store: store, Slots: dispatch.NewSlots(store, inspector, func() {}), Lengths: inspector,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-		Queues: func(context.Context) ([]dispatch.Queue, error) { return []dispatch.Queue{queue}, nil },
-	})
+	m := dispatch.Maintenance{Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, step := range []struct {
 		after time.Duration
 		left  string
 	}{{14 * time.Minute, "express,slow"}, {17 * time.Minute, "slow"}, {29 * time.Minute, ""}} {
-		if err := keeper.RunOnce(t.Context(), time.Now().Add(step.after)); err != nil {
+		if _, err := m.GiveUp(t.Context(), time.Now().Add(step.after)); err != nil {
 			t.Fatal(err)
 		}
 		var left string
-		if err := r.pool.QueryRow(t.Context(), "select coalesce(string_agg(lane_name, ',' order by lane), '') from scheduler_go.lane_work").Scan(&left); err != nil || left != step.left {
+		if err := r.pool.QueryRow(t.Context(), "select coalesce(string_agg(lane_name, ',' order by lane), '') from scheduler_go.work").Scan(&left); err != nil || left != step.left {
 			t.Errorf("after %s work is underway in %q, want %q: %v", step.after, left, step.left, err)
 		}
 	}

@@ -158,7 +158,7 @@ func startWith(t *testing.T, more []string, args ...string) *process {
 // logs waits until the daemon's log holds text.
 func (p *process) logs(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !strings.Contains(p.log(), text) {

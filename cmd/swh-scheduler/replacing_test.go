@@ -256,7 +256,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 
 	// And back.
 	r.stop(runner, priority, recurrent, listener, journal, server)
-	if n := r.count("select count(*) from scheduler_go.outbox"); n > 0 {
+	if n := r.count("select count(*) from scheduler_go.work where state = 'outgoing'"); n > 0 {
 		t.Errorf("%d messages are left in the outbox", n)
 	}
 	stopPeersListener = startPeers(t, r.config, "start-listener")

@@ -210,8 +210,8 @@ lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 
 	}
 	ledger := func() string {
 		return value(t, dsn, `select coalesce((select string_agg(share_group || ' ' || n, ', ' order by share_group) from
-				(select share_group, count(*) n from scheduler_go.in_flight group by 1) g), 'nothing')
-			|| '; ' || (select count(*) from scheduler_go.lane_work where sent)::text || ' on lanes'`)
+				(select share_group, count(*) n from scheduler_go.work where share_group is not null group by 1) g), 'nothing')
+			|| '; ' || (select count(*) from scheduler_go.work where lane_set is not null and state <> 'backlog')::text || ' on lanes'`)
 	}
 	if r := ours(t, "-C", config, "origin", "send-origins-from-scheduler-to-celery", "git", "--queue", "other"); r.code != 0 {
 		t.Fatalf("%+v", r)

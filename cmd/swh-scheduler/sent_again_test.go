@@ -58,8 +58,8 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
 	}
 	for _, p := range daemons {
 		// xmax is the transaction that has locked a row last.
-		rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text from scheduler_go.outbox o join pg_stat_activity a on a.backend_xid = o.xmax
-			where a.datname = current_database() and a.application_name = $1`, p.name)
+		rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text from scheduler_go.work o join pg_stat_activity a on a.backend_xid = o.xmax
+			where o.state = 'outgoing' and a.datname = current_database() and a.application_name = $1`, p.name)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -96,10 +96,20 @@ func (s *sentAgain) kill(daemons ...*process) (inHand int) {
 	return inHand
 }
 
+// await waits until a condition is true.
+func (s *sentAgain) await(what string, until func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !until(); pause(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited %s until %s", patience, what)
+		}
+	}
+}
+
 // waiting is how many of the messages that were in hand are in the outbox.
 func (s *sentAgain) waiting() (n int) {
 	s.t.Helper()
-	if err := s.conn.QueryRow(s.t.Context(), "select count(*) from scheduler_go.outbox where task_id = any($1::uuid[])", slices.Collect(maps.Keys(s.rows))).Scan(&n); err != nil {
+	if err := s.conn.QueryRow(s.t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing' and task_id = any($1::uuid[])", slices.Collect(maps.Keys(s.rows))).Scan(&n); err != nil {
 		s.t.Fatal(err)
 	}
 	return n

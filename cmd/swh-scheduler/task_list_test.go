@@ -47,7 +47,7 @@ func TestTaskListShowsWhatWasNotSent(t *testing.T) {
 			select 'a', '{"args": [], "kwargs": {}}', '2030-01-01', 'next_run_scheduled', 'oneshot' from generate_series(1, 2);
 		insert into task_run (task, backend_id, status)
 			select n, '00000000-0000-0000-0000-00000000000' || n, 'scheduled' from generate_series(1, 2) n;
-		insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
+		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
 			('swh.a', '00000000-0000-0000-0000-000000000001', 'swh.a', '[]', '{}', 3, 'no such queue', '2030-02-03 04:05:06+00'),
 			('swh.a', '00000000-0000-0000-0000-000000000002', 'swh.a', '[]', '{}', 0, null, '-infinity')`); err != nil {
 		t.Fatal(err)

@@ -37,22 +37,21 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 		var reached <-chan struct{} // nil if the kill is at a random moment
 		switch round % 4 {
 		case 1, 2:
-			reached = broker.Hold(testenv.Confirms, 0)
+			reached = broker.Hold(testenv.Confirms, random.IntN(2))
 			confirmsHeld++
 		case 3:
-			reached = broker.Hold(testenv.Publishes, 0)
+			reached = broker.Hold(testenv.Publishes, random.IntN(n)) // of the first task, or of those that wait for it
 		}
 		graphs = append(graphs, r.submit(wide(n))) // there is something to send
 		startAll()
 		if reached == nil {
-			pause(300*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond))))
+			for _, p := range daemons {
+				p.logs(t, "msg=started")
+			}
+			pause(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
 		} else {
 			held++
-			select {
-			case <-reached:
-			case <-time.After(patience):
-				t.Fatalf("round %d: no message was sent", round)
-			}
+			again.await("a message is sent", func() bool { return closed(reached) })
 		}
 		again.kill(daemons...)
 		broker.Cut()
@@ -63,6 +62,7 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 		r.await(g.Graph, map[string]int{"completed": n + 2})
 	}
 	for _, p := range daemons {
+		p.logs(t, "msg=started") // from when on it heeds signals
 		p.stop(t, syscall.SIGTERM, 30*time.Second)
 	}
 	worker.stop()

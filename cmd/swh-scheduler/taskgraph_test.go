@@ -237,7 +237,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	for {
 		r.query(&sent, `select count(*) from task_run r join task t on t.id = r.task
 			where t.type = 'step' and r.status = 'scheduled' and not exists (
-				select from scheduler_go.outbox o where o.task_id::text = r.backend_id)`)
+				select from scheduler_go.work o where o.state = 'outgoing' and o.task_id::text = r.backend_id)`)
 		// Two are at work, and as many may have ended and not been heard of.
 		if sent > 2*stepLimit {
 			t.Errorf("%d messages are in a queue for %d", sent, stepLimit)

@@ -25,7 +25,7 @@ rm -rf "$out"
 mkdir -p "$out" "$work/copy" "$work/cache"
 cache=$work/cache
 [ "${RELEASE_CACHE:-}" != shared ] || cache=$(go env GOCACHE)
-go build -o "$work/sbom" ./deploy/release/sbom
+go build -C test -o "$work/sbom" ./sbom
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/copy"
 
 # build OS/ARCHITECTURE TARGET: of the sources in the current directory.

@@ -1,14 +1,33 @@
+// Package config reads the configuration file that our daemons share with the Python
+// components.
+//
+// The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
+// the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
+// rpc_serve, queue_full_backoff, lost_after, shares, lanes, metrics, failures_keep_date.
+// Keys that only the peer, Celery or another Software Heritage component reads are
+// ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
+// one. A value of the wrong type is an Error with file, line, column and key; it says what
+// was expected but quotes no value, which may be a password. A null value means that the
+// key is absent, except where documented.
+//
+// From the environment it reads only KAFKA_GROUP_INSTANCE_ID, as the peer does.
+//
+// Secrets (addresses with passwords, Kafka settings) have types that print as [redacted];
+// a conversion to string reveals them.
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/model"
 )
 
-// Config is a configuration file, with defaults where it says nothing.
 type Config struct {
 	File      string // "" if there is none
 	Scheduler Scheduler
@@ -17,87 +36,77 @@ type Config struct {
 	Journal   Journal
 	RPCServe  RPCServe
 
-	// SchedulingPolicy says by which policies the origins of a visit type are
-	// picked: DefaultSchedulingPolicy, with the file's entries in place of those
-	// of the same visit type. "default" is for visit types that have none.
-	SchedulingPolicy map[string][]scheduler.WeightedPolicy
-	// NoOriginsScheduledBackoff is the wait of a visit type's loop that found
-	// nothing to schedule.
-	NoOriginsScheduledBackoff time.Duration
-	// QueueFullBackoff is the wait of one whose queue is full.
-	QueueFullBackoff time.Duration
-	// LostAfter is how long a run of a task may be silent before it is given up,
-	// by task type; that of "default" is for the others. None is given up unless
-	// it is there.
+	// SchedulingPolicy has the policies of each visit type: DefaultSchedulingPolicy, with
+	// the file's entries replacing those of the same visit type. "default" is for all others.
+	SchedulingPolicy          map[string][]model.WeightedPolicy
+	NoOriginsScheduledBackoff time.Duration // wait of a visit type's loop that found nothing to schedule
+	QueueFullBackoff          time.Duration // and of one whose queue is full
+	// LostAfter is the time without events after which a run is given up, by task type;
+	// "default" is for all others. Without an entry, no run is given up.
 	LostAfter map[string]time.Duration
-	// Shares says, by task type, how the work of its queue is divided between
-	// groups. Other queues are not shared.
-	Shares map[string]scheduler.Shares
-	// Lanes are the ways of a task type's work to workers, by task type, and by
-	// scheduler.PriorityLanes for tasks with priority. Other types have one queue.
-	Lanes map[string][]scheduler.Lane
-
-	// FailuresKeepDate has a failed visit leave the date of the last one alone, as
-	// the design of recurrent visits says; the peer takes it as a visit.
+	// Shares says, by task type, how its queue is divided between groups.
+	Shares map[string]model.Shares
+	// Lanes are the lanes of a task type, and by model.PriorityLanes those of its tasks
+	// with priority. Other types have one queue.
+	Lanes map[string][]model.Lane
+	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
+	// of recurrent visits; the peer changes it.
 	FailuresKeepDate bool
-
-	// MetricsAddr is where a daemon serves its metrics and health, HOST:PORT; ""
-	// where it does not.
-	MetricsAddr string
+	MetricsAddr      string // HOST:PORT of a daemon's metrics and health; "" for none
 
 	lines map[string]int // of the keys that the file has
 }
 
-// The classes of scheduler.
 const (
 	Postgres = "postgresql" // also written local
 	Remote   = "remote"
 )
 
-// Scheduler says where the scheduler's data is: in a database, or behind an RPC
-// server.
+// Scheduler is the address of the scheduler's data: a database or an RPC server.
 type Scheduler struct {
-	Cls          string // Postgres, Remote, or "" where nothing says
+	Cls          string // Postgres, Remote, or "" if not given
 	DB           Secret // a libpq DSN or URI
 	URL          Secret // of the RPC server
-	MaxPoolConns int    // connections at a time to the database; 0 where the file names none
+	MaxPoolConns int    // most connections to the database; 0 if not given
 }
 
-// Celery says where tasks are sent.
-type Celery struct {
-	// TaskBroker is one AMQP URL, or several joined by ; for failover.
-	TaskBroker Secret
-}
+// Celery is the address of the broker: an AMQP URL, or several joined by ; for failover.
+type Celery struct{ TaskBroker Secret }
 
-// DefaultTaskBroker is the peer's.
-const DefaultTaskBroker = "amqp://guest@localhost//"
+// RabbitMQ is the root of the management API; "" for http on the broker's port + 10000.
+type RabbitMQ struct{ ManagementURL Secret }
 
-// RabbitMQ holds what the peer guesses from the broker's URL.
-type RabbitMQ struct {
-	// ManagementURL is the root of the management API; "" means that it is
-	// guessed from the broker's URL: http on its port + 10000.
-	ManagementURL Secret
-}
-
-// Journal says how visit outcomes are read from Kafka.
 type Journal struct {
-	Brokers          []string // host:port
-	GroupID          string
-	Prefix           string // of topics
-	Privileged       bool   // read topics prefix_privileged.…
-	BatchSize        int    // records applied at a time
-	AutoOffsetReset  string // where a new group starts: earliest or latest
-	OnEOF            string // continue, stop or restart at the end of the topic
-	StopAfterObjects int    // stop after so many records; 0 is never
-	// ConsumerSettings are by librdkafka's names. group.instance.id comes from
-	// KAFKA_GROUP_INSTANCE_ID if that is set.
-	ConsumerSettings Settings
+	Brokers          []string `yaml:"brokers,omitempty" json:"brokers,omitempty"` // host:port
+	GroupID          string   `yaml:"group_id,omitempty" json:"group_id,omitempty"`
+	Prefix           string   `yaml:"prefix" json:"prefix"`                                             // of topics
+	Privileged       bool     `yaml:"privileged,omitempty" json:"privileged,omitempty"`                 // read topics prefix_privileged.…
+	BatchSize        int      `yaml:"batch_size" json:"batch_size"`                                     // records applied at a time
+	AutoOffsetReset  string   `yaml:"auto_offset_reset" json:"auto_offset_reset"`                       // where a new group starts: earliest or latest
+	OnEOF            string   `yaml:"on_eof" json:"on_eof"`                                             // continue, stop or restart at the end of the topic
+	StopAfterObjects int      `yaml:"stop_after_objects,omitempty" json:"stop_after_objects,omitempty"` // stop after so many records; 0 is never
+	ConsumerSettings Settings `yaml:"consumer_settings,omitempty" json:"consumer_settings,omitempty"`   // KAFKA_GROUP_INSTANCE_ID sets group.instance.id
 }
 
-// Default is the configuration of an empty file.
+type RPCServe struct {
+	// PEM files; both or none.
+	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
+	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
+	// A client must send the bearer token or the HTTP basic credentials, if there are any.
+	Token    Secret `yaml:"token,omitempty" json:"token,omitempty"`
+	Username string `yaml:"username,omitempty" json:"username,omitempty"`
+	Password Secret `yaml:"password,omitempty" json:"password,omitempty"`
+	// MaxBodySize limits a request's body, decompressed, in bytes.
+	MaxBodySize int `yaml:"max_body_size" json:"max_body_size"`
+}
+
+// DefaultMaxBodySize is many times the size of the largest batch that clients send.
+const DefaultMaxBodySize = 64 << 20
+
+// Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
-		Celery: Celery{TaskBroker: DefaultTaskBroker},
+		Celery: Celery{TaskBroker: "amqp://guest@localhost//"}, // the peer's
 		Journal: Journal{
 			Prefix: "swh.journal.objects", BatchSize: 200,
 			AutoOffsetReset: "earliest", OnEOF: "continue", ConsumerSettings: Settings{},
@@ -110,31 +119,49 @@ func Default() *Config {
 	}
 }
 
-// UseDatabase replaces the scheduler by the database at dsn (option --database).
 func (c *Config) UseDatabase(dsn string) { c.Scheduler.Cls, c.Scheduler.DB = Postgres, Secret(dsn) }
 
-// UseURL replaces the scheduler by the RPC server at url (option --url).
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
 
-// String is the configuration without secrets.
 func (c Config) String() string {
 	type plain Config // without this method
 	c.lines = nil
 	return fmt.Sprintf("%+v", plain(c))
 }
 
-// LogValue hides secrets from slog.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// Missing is the error that a key the command needs is not there. It points to
-// the key's section if the file has that.
-func (c *Config) Missing(key, expected string) error {
-	e := &Error{File: c.File, Key: key, Problem: "is missing: expected " + expected}
-	for section := key; section != ""; section = parent(section) {
-		if line := c.lines[section]; line > 0 {
-			e.Line = line
-			break
+func (c *Config) Broker() (celery.Broker, error) {
+	broker, err := celery.ParseBroker(string(c.Celery.TaskBroker))
+	if err != nil {
+		return broker, fmt.Errorf("celery.task_broker: %w", err)
+	}
+	return broker, nil
+}
+
+// CheckTaskTypes returns an error that lists the task types and visit types that the
+// configuration has and the scheduler hasn't. Defaults don't count.
+func (c *Config) CheckTaskTypes(types []model.TaskType) error {
+	var known, problems []string
+	for _, tt := range types {
+		known = append(known, tt.Type)
+	}
+	expect := func(section string, names []string, taskTypeOf func(name string) string) {
+		for _, name := range names {
+			if taskType := taskTypeOf(name); name != "default" && !slices.Contains(known, taskType) {
+				problems = append(problems, fmt.Sprintf("%s.%s: there is no task type %s%s", section, name, taskType, didYouMean(taskType, known)))
+			}
 		}
 	}
-	return e
+	same := func(name string) string { return name }
+	expect("lost_after", keysOf(c.LostAfter), same)
+	expect("shares", keysOf(c.Shares), same)
+	expect("lanes", keysOf(c.Lanes), func(name string) string { return strings.TrimPrefix(name, model.PriorityLanes("")) })
+	defaults := DefaultSchedulingPolicy()
+	configured := slices.DeleteFunc(keysOf(c.SchedulingPolicy), func(name string) bool { _, ok := defaults[name]; return ok })
+	expect("scheduling_policy", configured, model.LoaderTaskType)
+	if problems == nil {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 )
 
@@ -115,29 +115,29 @@ func TestLoad(t *testing.T) {
 			"session.timeout.ms": "600000", "enable.partition.eof": "true",
 		},
 	}
-	first := scheduler.WeightedPolicy{Weight: 0.5, Filter: scheduler.VisitFilter{
-		Policy: scheduler.FirstVisitsAfterListing, Cooldowns: scheduler.DefaultCooldowns, ListerName: "gitea",
+	first := model.WeightedPolicy{Weight: 0.5, Filter: model.VisitFilter{
+		Policy: model.FirstVisitsAfterListing, Cooldowns: model.DefaultCooldowns, ListerName: "gitea",
 		ListerID: uuid.NullUUID{UUID: uuid.MustParse("5c1a0fbd-22e7-4a39-8cd7-5a3a8f1f0a51"), Valid: true},
 	}}
-	want.SchedulingPolicy["hg"] = []scheduler.WeightedPolicy{{Weight: 3, Filter: scheduler.VisitFilter{
-		Policy: scheduler.OldestScheduledFirst, Disabled: true, TableSample: 0.5,
-		Cooldowns: scheduler.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
+	want.SchedulingPolicy["hg"] = []model.WeightedPolicy{{Weight: 3, Filter: model.VisitFilter{
+		Policy: model.OldestScheduledFirst, Disabled: true, TableSample: 0.5,
+		Cooldowns: model.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
-	want.SchedulingPolicy["ipfs"] = []scheduler.WeightedPolicy{first}
-	want.SchedulingPolicy["svn"] = []scheduler.WeightedPolicy{{Weight: 1, Filter: scheduler.VisitFilter{
-		Policy: scheduler.Pools, Cooldowns: scheduler.DefaultCooldowns,
+	want.SchedulingPolicy["ipfs"] = []model.WeightedPolicy{first}
+	want.SchedulingPolicy["svn"] = []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{
+		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.MetricsAddr = true, "127.0.0.1:9100"
-	want.Lanes = map[string][]scheduler.Lane{"load-git": {
+	want.Lanes = map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
 	}}
-	want.Shares = map[string]scheduler.Shares{
-		"load-git":   {By: scheduler.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
+	want.Shares = map[string]model.Shares{
+		"load-git":   {By: model.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
 		"load-hg":    {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
-		"index-text": {By: scheduler.ShareByTaskType, Default: 1, HalfLife: time.Hour},
+		"index-text": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour},
 	}
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
@@ -377,24 +377,6 @@ func TestMissing(t *testing.T) {
 	} {
 		if got := c.Missing(key, "x").Error(); got != want {
 			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}
-
-func TestParseDuration(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"12 hours": 12 * time.Hour, "12h30m": 12*time.Hour + 30*time.Minute, "7 days": 7 * 24 * time.Hour,
-		"1 day 02:03:04.5": 26*time.Hour + 3*time.Minute + 4500*time.Millisecond, "02:00": 2 * time.Hour,
-		"1 Week, 2 DAYS": 9 * 24 * time.Hour, "1.5h": 90 * time.Minute, ".5 d": 12 * time.Hour, "250ms": 250 * time.Millisecond,
-		"0s": 0,
-	} {
-		if got, err := ParseDuration(text); err != nil || got != want {
-			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "12", "h", "-1 hour", "1 month", "1 hour x", "02:60", "1 day 02:00 3", "999999999 days", "1e9h"} {
-		if got, err := ParseDuration(text); err == nil {
-			t.Errorf("%q: got %s, want an error", text, got)
 		}
 	}
 }

@@ -1,14 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
-// Error is something wrong with a value of the file.
 type Error struct {
 	File    string
-	Line    int // 0 where there is none to name
+	Line    int // 0 if not known
 	Column  int
 	Key     string // dotted path; "" for the file as a whole
 	Problem string // what is wrong and what was expected
@@ -16,12 +16,12 @@ type Error struct {
 	cause error
 }
 
-func (e *Error) Error() string { return place(e.File, e.Line, e.Column) + at(e.Key) + e.Problem }
+func (e *Error) Error() string { return located(e.File, e.Line, e.Column, e.Key, e.Problem) }
 
-// Unwrap is the cause, if there is one: fs.ErrNotExist where there is no file.
+// Unwrap returns the cause, if any: fs.ErrNotExist if there is no file.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Warning is something in the file that is probably not meant so.
+// Warning is a probable mistake in the file.
 type Warning struct {
 	File    string
 	Line    int
@@ -30,37 +30,24 @@ type Warning struct {
 	Problem string
 }
 
-func (w Warning) String() string { return place(w.File, w.Line, w.Column) + at(w.Key) + w.Problem }
+func (w Warning) String() string { return located(w.File, w.Line, w.Column, w.Key, w.Problem) }
 
-func place(file string, line, column int) string {
-	if file == "" {
-		file = "configuration"
+func located(file string, line, column int, key, problem string) string {
+	text := cmp.Or(file, "configuration")
+	for _, n := range []int{line, column} {
+		if n > 0 {
+			text += fmt.Sprintf(":%d", n)
+		}
 	}
-	if line > 0 {
-		file += fmt.Sprintf(":%d", line)
-	}
-	if column > 0 {
-		file += fmt.Sprintf(":%d", column)
-	}
-	return file + ": "
+	return strings.TrimSpace(text+": "+key) + " " + problem
 }
 
-func at(key string) string {
-	if key == "" {
-		return ""
+// Missing returns the error that a needed key is absent, at the line of its section if
+// the file has that.
+func (c *Config) Missing(key, expected string) error {
+	e := &Error{File: c.File, Key: key, Problem: "is missing: expected " + expected}
+	for section := key; section != "" && e.Line == 0; section = section[:max(0, strings.LastIndexByte(section, '.'))] {
+		e.Line = c.lines[section]
 	}
-	return key + " "
-}
-
-// parent is the path of the section that key is in; "" for a top key.
-func parent(key string) string {
-	section, _, _ := cutLast(key)
-	return section
-}
-
-func cutLast(key string) (section, name string, found bool) {
-	if i := strings.LastIndexByte(key, '.'); i >= 0 {
-		return key[:i], key[i+1:], true
-	}
-	return "", key, false
+	return e
 }

@@ -7,30 +7,30 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
-// lanes reads the section of that name: two or more lanes a task type, by
+// lanes reads the section lanes: two or more lanes for each task type, in the order of
 // growing time limits.
-func lanes(v value) map[string][]scheduler.Lane {
+func lanes(v value) map[string][]model.Lane {
 	if v.isNull() {
 		return nil
 	}
-	all := map[string][]scheduler.Lane{}
+	all := map[string][]model.Lane{}
 	for _, e := range v.entries("a mapping from task types to their lanes") {
 		all[e.name] = lanesOf(e.value)
 	}
 	return all
 }
 
-func lanesOf(v value) []scheduler.Lane {
-	var all []scheduler.Lane
+func lanesOf(v value) []model.Lane {
+	var all []model.Lane
 	if v.node.Kind != yaml.SequenceNode {
 		v.fail("a list of lanes: {name, queue, time_limit, slots}")
 		return nil
 	}
-	for i, node := range v.node.Content {
-		item := value{v.reader, node, fmt.Sprintf("%s[%d]", v.key, i)}
+	for i := range v.node.Content {
+		item := v.item(i)
 		l := laneOf(item)
 		for _, other := range all {
 			if l.Name != "" && l.Name == other.Name {
@@ -51,18 +51,17 @@ func lanesOf(v value) []scheduler.Lane {
 	return all
 }
 
-func laneOf(v value) scheduler.Lane {
+func laneOf(v value) model.Lane {
 	before := len(v.errors)
-	l := scheduler.Lane{Queue: scheduler.BackendNameInQueue, MinSlots: 1}
-	fields := map[string]func(value){
+	l := model.Lane{Queue: model.BackendNameInQueue, MinSlots: 1}
+	v.section(map[string]func(value){
 		"name":       func(v value) { l.Name = v.text() },
 		"queue":      func(v value) { l.Queue = v.text() },
 		"time_limit": func(v value) { l.SoftTimeLimit, l.TimeLimit = v.timeLimits() },
 		"slots":      func(v value) { l.Slots = v.whole(1) },
 		"min_slots":  func(v value) { l.MinSlots = v.whole(1) },
 		"max_slots":  func(v value) { l.MaxSlots = v.whole(1) },
-	}
-	v.section(fields, func(e entry) { e.unknown(keysOf(fields), nil) })
+	}, nil)
 	switch {
 	case len(v.errors) > before:
 	case l.Name == "":
@@ -73,33 +72,31 @@ func laneOf(v value) scheduler.Lane {
 		v.problem("must not have more min_slots than slots")
 	case l.MaxSlots > 0 && (l.Slots > l.MaxSlots || l.MinSlots > l.MaxSlots):
 		v.problem("must not have fewer max_slots than slots")
-	case strings.Contains(strings.ReplaceAll(l.Queue, scheduler.BackendNameInQueue, ""), "{"):
+	case strings.Contains(strings.ReplaceAll(l.Queue, model.BackendNameInQueue, ""), "{"):
 		v.problem("can have {backend_name} in its queue and nothing else in braces")
 	}
 	return l
 }
 
-// timeLimits reads a soft and a hard limit: one duration, after which a task has a
-// tenth of it (at least a second) to clean up, or {soft: …, hard: …}.
+// timeLimits reads a soft and a hard limit: {soft: …, hard: …}, or one duration, to which
+// the hard limit adds a tenth (at least a second).
 func (v value) timeLimits() (soft, hard time.Duration) {
 	if v.node.Kind != yaml.MappingNode {
 		soft = v.timeLimit()
 		return soft, soft + max(soft/10, time.Second)
 	}
-	fields := map[string]func(value){
+	before := len(v.errors)
+	v.section(map[string]func(value){
 		"soft": func(v value) { soft = v.timeLimit() },
 		"hard": func(v value) { hard = v.timeLimit() },
-	}
-	before := len(v.errors)
-	v.section(fields, func(e entry) { e.unknown(keysOf(fields), nil) })
+	}, nil)
 	if len(v.errors) == before && (soft == 0 || hard < soft) {
 		v.problem("needs a soft limit and a hard one that is not before it")
 	}
 	return soft, hard
 }
 
-// timeLimit reads one limit. Shorter ones than a second would mostly be of the
-// time that a worker takes to look at its clock.
+// timeLimit reads one limit, of at least a second, as workers are not more precise.
 func (v value) timeLimit() time.Duration {
 	before := len(v.errors)
 	d := v.cooldown()

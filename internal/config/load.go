@@ -16,12 +16,11 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// maxFileSize bounds what is read: a configuration is some kilobytes, a file
-// named by mistake may be anything.
+// maxFileSize limits the size of a file, which may be named by mistake, in bytes.
 const maxFileSize = 1 << 20
 
-// Load reads the file at path, which may begin with ~/ and leave out .yml. All
-// that is wrong with it comes back at once, each an *Error, joined.
+// Load reads the file at path, which may begin with ~/ and leave out .yml. It returns
+// all errors, each an *Error, joined.
 func Load(path string) (*Config, []Warning, error) {
 	text, file, err := readFile(path)
 	if err != nil {
@@ -46,27 +45,31 @@ func readFile(path string) (text []byte, file string, err error) {
 		path = filepath.Join(home, rest)
 	}
 	for _, file = range []string{path, path + ".yml"} {
+		problem := ""
 		info, err := os.Stat(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			return nil, "", &Error{File: file, Problem: "cannot be read: " + cause(err)}
 		case info.IsDir():
-			return nil, "", &Error{File: file, Problem: "is a directory: expected a YAML file"}
+			problem = "is a directory: expected a YAML file"
 		case info.Size() > maxFileSize:
-			return nil, "", &Error{File: file, Problem: "is larger than 1 MB: expected a YAML file"}
+			problem = "is larger than 1 MB: expected a YAML file"
+		default:
+			text, err = os.ReadFile(file)
 		}
-		text, err = os.ReadFile(file)
 		if err != nil {
-			return nil, "", &Error{File: file, Problem: "cannot be read: " + cause(err)}
+			problem = "cannot be read: " + cause(err)
+		}
+		if problem != "" {
+			return nil, "", &Error{File: file, Problem: problem}
 		}
 		return text, file, nil
 	}
 	return nil, "", &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
 }
 
-// cause is err without the path, which Error already names.
+// cause returns the text of err without the path.
 func cause(err error) string {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError.Err.Error()
@@ -76,7 +79,6 @@ func cause(err error) string {
 
 var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 
-// parse reads the text of a file.
 func parse(file string, text []byte) (*Config, []Warning, error) {
 	root, err := parseRoot(file, text, "a mapping with a scheduler section")
 	if err != nil {
@@ -92,7 +94,6 @@ func parse(file string, text []byte) (*Config, []Warning, error) {
 	return c, r.warnings, nil
 }
 
-// parseRoot reads the mapping that the text of a file is.
 func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 	root, err := yaml11.Parse(text)
 	if err != nil {
@@ -112,12 +113,15 @@ func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 	return root, nil
 }
 
-// read fills c from the root of a file.
 func (c *Config) read(root value) {
-	fields := map[string]func(value){
-		"scheduler":                    c.Scheduler.read,
-		"celery":                       c.Celery.read,
-		"rabbitmq":                     c.RabbitMQ.read,
+	root.section(map[string]func(value){
+		"scheduler": c.Scheduler.read,
+		"celery": func(v value) {
+			v.section(map[string]func(value){"task_broker": func(v value) { c.Celery.TaskBroker = Secret(v.text()) }}, othersKeys("celery"))
+		},
+		"rabbitmq": func(v value) {
+			v.section(map[string]func(value){"management_url": func(v value) { c.RabbitMQ.ManagementURL = Secret(v.text()) }}, nil)
+		},
 		"journal":                      c.Journal.read,
 		"rpc_serve":                    c.RPCServe.read,
 		"scheduling_policy":            func(v value) { schedulingPolicy(v, c.SchedulingPolicy) },
@@ -128,12 +132,11 @@ func (c *Config) read(root value) {
 		"lanes":                        func(v value) { c.Lanes = lanes(v) },
 		"metrics":                      func(v value) { c.MetricsAddr = metricsAddr(v) },
 		"failures_keep_date":           func(v value) { c.FailuresKeepDate = v.flag() },
-	}
-	root.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(topKeys)) })
+	}, othersKeys("top"))
 }
 
-// metricsAddr is the key addr of the section metrics. Other components have a
-// section of that name too, so whatever else is in it is theirs.
+// metricsAddr reads the key addr of the section metrics. The other keys belong to other
+// components, which have a section of that name too.
 func metricsAddr(v value) (addr string) {
 	if v.node.Kind != yaml.MappingNode {
 		return ""
@@ -161,34 +164,36 @@ func lostAfter(v value) map[string]time.Duration {
 }
 
 func (s *Scheduler) read(v value) {
-	fields := map[string]func(value){
+	v.section(map[string]func(value){
 		"cls":            func(v value) { s.Cls = v.oneOf(Postgres, "local", Remote) },
 		"db":             func(v value) { s.DB = Secret(v.text()) },
 		"url":            func(v value) { s.URL = Secret(v.text()) },
 		"max_pool_conns": func(v value) { s.MaxPoolConns = v.whole(1) },
-	}
-	v.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(schedulerKeys)) })
+	}, othersKeys("scheduler"))
 	if s.Cls == "local" {
 		s.Cls = Postgres
 	}
 }
 
-func (c *Celery) read(v value) {
-	fields := map[string]func(value){
-		"task_broker": func(v value) { c.TaskBroker = Secret(v.text()) },
+func (r *RPCServe) read(v value) {
+	v.section(map[string]func(value){
+		"tls_certificate": func(v value) { r.TLSCertificate = v.text() },
+		"tls_key":         func(v value) { r.TLSKey = v.text() },
+		"token":           func(v value) { r.Token = Secret(v.text()) },
+		"username":        func(v value) { r.Username = v.text() },
+		"password":        func(v value) { r.Password = Secret(v.text()) },
+		"max_body_size":   func(v value) { r.MaxBodySize = v.whole(1) },
+	}, nil)
+	if (r.TLSCertificate == "") != (r.TLSKey == "") {
+		v.problem("must have both tls_certificate and tls_key, or none")
 	}
-	v.section(fields, func(e entry) { e.unknown(keysOf(fields), strings.Fields(celeryKeys+workerKeys)) })
-}
-
-func (r *RabbitMQ) read(v value) {
-	fields := map[string]func(value){
-		"management_url": func(v value) { r.ManagementURL = Secret(v.text()) },
+	if (r.Username == "") != (r.Password == "") {
+		v.problem("must have both username and password, or none")
 	}
-	v.section(fields, func(e entry) { e.unknown(keysOf(fields), nil) })
 }
 
 func (j *Journal) read(v value) {
-	fallback := Settings{} // settings written outside of consumer_settings, which win
+	fallback := Settings{} // settings outside of consumer_settings, whose own win
 	fields := map[string]func(value){
 		"brokers":            func(v value) { j.Brokers = v.texts() },
 		"group_id":           func(v value) { j.GroupID = v.text() },
@@ -207,11 +212,10 @@ func (j *Journal) read(v value) {
 			}
 		},
 	}
-	v.section(fields, func(e entry) {
-		// The peer passes on to Kafka what it does not know. Kafka's settings
-		// have dots in their names; anything else is more likely a mistake.
+	v.sectionWith(fields, func(e entry) {
+		// The peer passes unknown keys to Kafka, whose settings have dots in their names.
 		if !strings.Contains(e.name, ".") {
-			e.unknown(keysOf(fields), strings.Fields(journalKeys))
+			e.unknown(keysOf(fields), othersKeys("journal"))
 			return
 		}
 		if !e.isNull() {
@@ -229,7 +233,6 @@ func (j *Journal) read(v value) {
 	}
 }
 
-// readStopOnEOF reads the older form of on_eof.
 func (j *Journal) readStopOnEOF(v value) {
 	j.OnEOF = "continue"
 	if v.flag() {

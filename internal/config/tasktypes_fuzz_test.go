@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"swh-scheduler/internal/pytext"
 )
 
 // A file of task types becomes types that can be stored, or errors that each name
@@ -31,7 +33,7 @@ func FuzzTaskTypes(f *testing.F) {
 			}
 			seen[tt.Type] = true
 			for _, d := range []*time.Duration{tt.DefaultInterval, tt.MinInterval, tt.MaxInterval, tt.RetryDelay} {
-				if d != nil && (*d < 0 || *d > maxDuration) {
+				if d != nil && (*d < 0 || *d > pytext.MaxDuration) {
 					t.Errorf("%q: %s", text, *d)
 				}
 			}
@@ -43,26 +45,6 @@ func FuzzTaskTypes(f *testing.F) {
 			if b := *tt.BackoffFactor; !(b >= 0) || math.IsInf(b, 0) {
 				t.Errorf("%q: backoff factor %v", text, b)
 			}
-		}
-	})
-}
-
-// A duration is neither negative nor endless, and means the same in seconds.
-func FuzzDuration(f *testing.F) {
-	for _, text := range []string{"12 hours", "1 day 2:03:04.5", "64 days", "1e9 days", "-1 s", ".5 s", "1:2", "9999999999 weeks"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		d, err := ParseDuration(text)
-		if err != nil {
-			return
-		}
-		if d < 0 || d > maxDuration {
-			t.Errorf("%q: %s", text, d)
-		}
-		whole := d.Round(time.Second)
-		if again, err := ParseDuration(time.Duration(whole).String()); err != nil || again != whole {
-			t.Errorf("%q is %s, which is read as %s, %v", text, whole, again, err)
 		}
 	})
 }

@@ -5,16 +5,19 @@ import (
 	"math"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/yaml11"
 )
 
-// reader collects what is wrong with a file, so that one run names it all.
+// reader collects all errors and warnings of a file.
 type reader struct {
 	file     string
 	errors   []error
@@ -36,7 +39,6 @@ type entry struct {
 	value
 }
 
-// fail records that v is not what was expected.
 func (v value) fail(expected string) {
 	v.problem("must be " + expected + ", not " + kind(v.node))
 }
@@ -49,7 +51,7 @@ func (e entry) warn(problem string) {
 	e.warnings = append(e.warnings, Warning{File: e.file, Line: e.keyNode.Line, Column: e.keyNode.Column, Key: e.key, Problem: problem})
 }
 
-// kind says in plain words what a node is, without its value.
+// kind names the kind of a node, without its value, which may be a password.
 func kind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -89,12 +91,11 @@ func (v value) scalar() any {
 
 func (v value) isNull() bool { return v.node.Kind == yaml.ScalarNode && v.scalar() == nil }
 
-// plainName matches keys that are safe to show: a password in the place of a
-// key is not among them.
+// plainName matches keys that are safe to show, which a password in their place is not.
 var plainName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,63}$`)
 
-// entries are the entries of a mapping, in the file's order; none if v is not
-// one, which is then an error.
+// entries returns the entries of a mapping, in the file's order. Any other value is an
+// error of the file.
 func (v value) entries(expected string) []entry {
 	if v.node.Kind != yaml.MappingNode {
 		v.fail(expected)
@@ -128,7 +129,6 @@ func (v value) path(key *yaml.Node) string {
 	return v.key + "." + name
 }
 
-// findDuplicates warns of keys that are there twice: only the last counts.
 func (v value) findDuplicates() {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(v.node.Content); i += 2 {
@@ -140,9 +140,14 @@ func (v value) findDuplicates() {
 	}
 }
 
-// section calls, for each entry of a mapping whose value is not null, the field
-// of its name, and unknown for those that have none.
-func (v value) section(fields map[string]func(value), unknown func(entry)) {
+// section calls the field of each entry of a mapping whose value is not null. It warns
+// of entries that neither fields nor others have.
+func (v value) section(fields map[string]func(value), others []string) {
+	v.sectionWith(fields, func(e entry) { e.unknown(keysOf(fields), others) })
+}
+
+// sectionWith is section that calls unknown for entries that have no field.
+func (v value) sectionWith(fields map[string]func(value), unknown func(entry)) {
 	if v.isNull() {
 		return
 	}
@@ -157,6 +162,10 @@ func (v value) section(fields map[string]func(value), unknown func(entry)) {
 	}
 }
 
+func (v value) item(i int) value {
+	return value{v.reader, v.node.Content[i], fmt.Sprintf("%s[%d]", v.key, i)}
+}
+
 func (v value) text() string {
 	text, ok := v.scalar().(string)
 	if !ok {
@@ -165,24 +174,17 @@ func (v value) text() string {
 	return text
 }
 
-// oneOf is a text of a few.
 func (v value) oneOf(choices ...string) string {
 	text, ok := v.scalar().(string)
-	for _, choice := range choices {
-		if ok && text == choice {
-			return text
-		}
+	if ok && slices.Contains(choices, text) {
+		return text
 	}
-	v.fail(oneOfWords(choices) + didYouMean(text, choices))
+	last := len(choices) - 1
+	v.fail(strings.Join(choices[:last], ", ") + " or " + choices[last] + didYouMean(text, choices))
 	return ""
 }
 
-func oneOfWords(choices []string) string {
-	last := len(choices) - 1
-	return strings.Join(choices[:last], ", ") + " or " + choices[last]
-}
-
-// whole is a whole number of at least smallest.
+// whole reads an integer of at least smallest.
 func (v value) whole(smallest int64) int {
 	i, ok := v.scalar().(*big.Int)
 	if !ok || !i.IsInt64() || i.Int64() < smallest || i.Int64() > math.MaxInt32 {
@@ -193,24 +195,23 @@ func (v value) whole(smallest int64) int {
 }
 
 func (v value) failNumber(what string, smallest int64) {
+	expected := fmt.Sprintf("%s of at least %d", what, smallest)
 	switch v.scalar().(type) {
 	case *big.Int, float64:
-		v.problem(fmt.Sprintf("must be %s of at least %d", what, smallest))
+		v.problem("must be " + expected)
 	default:
-		v.fail(fmt.Sprintf("%s of at least %d", what, smallest))
+		v.fail(expected)
 	}
 }
 
-// number is a finite number of at least 0.
+// number reads a finite number of at least 0.
 func (v value) number() float64 {
-	var f float64
+	f := -1.0
 	switch n := v.scalar().(type) {
 	case *big.Int:
 		f, _ = new(big.Float).SetInt(n).Float64()
 	case float64:
 		f = n
-	default:
-		f = -1
 	}
 	if !(f >= 0) || math.IsInf(f, 0) {
 		v.failNumber("a number", 0)
@@ -227,22 +228,21 @@ func (v value) flag() bool {
 	return b
 }
 
-// seconds is a number of seconds.
 func (v value) seconds() time.Duration {
 	f := v.number()
-	if f > maxDuration.Seconds() {
+	if f > pytext.MaxDuration.Seconds() {
 		v.problem("must be a number of seconds below 100 years")
 		return 0
 	}
-	return time.Duration(f * float64(time.Second))
+	return model.Duration(f)
 }
 
-// texts is a list of texts, or one text that holds them separated by commas.
+// texts reads a list of texts, or one text of them separated by commas.
 func (v value) texts() []string {
 	var list []string
 	if v.node.Kind == yaml.SequenceNode {
-		for i, item := range v.node.Content {
-			list = append(list, splitList(value{v.reader, item, fmt.Sprintf("%s[%d]", v.key, i)}.text())...)
+		for i := range v.node.Content {
+			list = append(list, splitList(v.item(i).text())...)
 		}
 		return list
 	}
@@ -263,7 +263,6 @@ func splitList(text string) []string {
 	return list
 }
 
-// setting is the text form of a scalar, as librdkafka takes it.
 func (v value) setting() string {
 	switch s := v.scalar().(type) {
 	case string:

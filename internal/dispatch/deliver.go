@@ -9,70 +9,65 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/tracing"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 const (
-	// DeliverBatch is how many outbox rows are locked, sent and deleted together.
+	// DeliverBatch is how many messages are locked, sent and confirmed together.
 	DeliverBatch = 250
 
-	// deliverLanes is how many batches a Drain has in hand: while one is sent,
-	// the one before is deleted and the one after is read. Their product is the
-	// most messages that can be sent twice (with the same ids) when a deliverer
-	// is killed between the broker's confirms and its own commits.
-	deliverLanes = 2
+	// parallelBatches is how many batches a Drain works on: one is sent while another is
+	// confirmed or read. Times DeliverBatch it is the most messages that can be sent
+	// twice (with the same ids) when a deliverer is killed between the broker's confirms
+	// and its own commits.
+	parallelBatches = 2
 
-	// deliverTimeout bounds one batch, so that a broker that has stopped taking
-	// messages doesn't keep a transaction open for ever. Rows whose outcome is
-	// not known by then are sent again.
+	// deliverTimeout bounds one batch, so that a broker that has stopped taking messages
+	// doesn't keep a transaction open. Rows without an outcome by then are sent again.
 	deliverTimeout = 15 * time.Second
 
-	// idlePoll is how often an idle Deliverer looks for rows that others left.
-	idlePoll = 2 * time.Second
+	idlePoll = 2 * time.Second // how often an idle Deliverer looks for rows of others
 
-	// StopBound is how long Run goes on delivering what was claimed after it was
-	// told to stop. What is left then waits in the outbox for the next start.
+	// StopBound is how long Run goes on delivering after it was told to stop. What is
+	// left then waits for the next start.
 	StopBound = 10 * time.Second
 )
 
-// Publisher sends messages and says of each whether the broker has it.
+// Publisher sends messages and returns an error for each that the broker may not have.
 type Publisher interface {
 	DeclareQueue(ctx context.Context, queue string) error
 	Publish(ctx context.Context, messages []celery.TaskMessage) []error
 }
 
-// Deliverer moves outbox rows to the broker. Several may run at once, in one
+// Deliverer sends outgoing messages to the broker. Several may run at once, in one
 // process or in many.
 type Deliverer struct {
-	store     *sql.Store
+	store     *db.Store
 	publisher Publisher
 	log       *slog.Logger
 	wake      chan struct{}
 	now       func() time.Time
 	messages  *prometheus.CounterVec
 
-	// Tracer, if not nil, makes a span of each message's way from its claim to the
-	// broker, and has the message tell it to the worker.
+	// Tracer, if not nil, makes a span from each message's claim to the broker, and
+	// propagates it to the worker.
 	Tracer *tracing.Tracer
 }
 
 // NewDeliverer makes a Deliverer; its counters are registered on reg.
-func NewDeliverer(store *sql.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
-	d := &Deliverer{
-		store: store, publisher: publisher, log: log,
-		wake: make(chan struct{}, 1),
-		now:  time.Now,
-		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
+	return &Deliverer{
+		store: store, publisher: publisher, log: log, wake: make(chan struct{}, 1), now: time.Now,
+		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
-			Help: "Messages taken from the outbox, by queue and by what became of them: confirmed, refused (put off), unconfirmed (sent again).",
+			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unconfirmed (sent again).",
 		}, []string{"queue", "result"}),
 	}
-	reg.MustRegister(d.messages)
-	return d
 }
 
 // Wake tells the Deliverer that there are new rows. It never blocks.
@@ -83,20 +78,20 @@ func (d *Deliverer) Wake() {
 	}
 }
 
-// Run delivers until ctx ends, then goes on for at most StopBound with what is
-// still in the outbox. An outage is retried with back-off and said once.
+// Run delivers until ctx ends, then for at most StopBound what is still outgoing. An
+// outage is retried with back-off and logged once.
 func (d *Deliverer) Run(ctx context.Context) error {
 	reachable := true
-	loop := daemon.Loop{
-		RunOnce: func(ctx context.Context) (daemon.Result, error) {
+	loop := service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
 			done, err := d.Drain(ctx)
-			// A round cut short says nothing of the broker.
+			// A round cut short by ctx doesn't show an outage.
 			reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
-			return daemon.Result{}, err
+			return service.Result{}, err
 		},
 		Period:  idlePoll,
 		Wake:    d.wake,
-		Service: daemon.NewService(d.log, "the way to the broker"),
+		Service: service.NewService(d.log, "the way to the broker"),
 	}
 	if err := loop.Run(ctx); err != nil || !reachable {
 		return err
@@ -104,20 +99,20 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopBound)
 	defer cancel()
 	if _, err := d.Drain(last); err != nil {
-		d.log.Warn("stopped before the outbox was empty; what is in it is sent at the next start", "error", err)
+		d.log.Warn("stopped before all messages were sent; the rest is sent at the next start", "error", err)
 	}
 	return nil
 }
 
-// Drain delivers until no row is due and free, in the order of the outbox. It
-// returns what became of the rows it took, and the first error of each lane.
+// Drain delivers until no row is due and unlocked, in their order. It returns what
+// became of the rows it took, and the errors.
 func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 	var turn turn
-	var lanes sync.WaitGroup
-	var total [deliverLanes]Delivered
-	var errs [deliverLanes]error
-	for i := range deliverLanes {
-		lanes.Go(func() {
+	var batches sync.WaitGroup
+	var total [parallelBatches]Delivered
+	var errs [parallelBatches]error
+	for i := range parallelBatches {
+		batches.Go(func() {
 			for {
 				batch, err := d.deliverBatch(ctx, &turn)
 				total[i].add(batch)
@@ -128,7 +123,7 @@ func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 			}
 		})
 	}
-	lanes.Wait()
+	batches.Wait()
 	var sum Delivered
 	for _, t := range total {
 		sum.add(t)
@@ -136,13 +131,12 @@ func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 	return sum, errors.Join(errs[:]...)
 }
 
-// turn keeps lanes in order: a batch that was read first is sent first. read is
-// given up only when send is held.
+// turn keeps batches in order: one that was read first is sent first. read is released
+// only when send is held.
 type turn struct{ read, send sync.Mutex }
 
-// DrainUntil drains whenever there may be something to deliver, and a last time
-// when done is closed. It returns what became of all the rows it took, and the
-// first error, at which it stops.
+// DrainUntil drains whenever there may be something to deliver, and a last time when
+// done is closed. It stops at the first error. It returns what became of all rows.
 func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Delivered, error) {
 	var total Delivered
 	for last := false; ; {
@@ -161,12 +155,11 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 	}
 }
 
-// Delivered counts outbox rows by what became of them.
+// Delivered counts messages by what became of them.
 type Delivered struct {
-	Confirmed int // in their queue, gone from the outbox
+	Confirmed int // in their queue
 	Refused   int // put off, with the reason in last_error
-
-	taken int
+	taken     int
 }
 
 func (d *Delivered) add(more Delivered) {
@@ -174,29 +167,35 @@ func (d *Delivered) add(more Delivered) {
 	d.Refused += more.Refused
 }
 
-// deliverBatch locks, sends and deletes one batch. When ctx ends, no more is sent
-// but the transaction is carried to its end: giving up the commit would only
-// send twice what the broker has confirmed.
+// deliverBatch locks, sends and confirms one batch. When ctx ends, no more is sent, but
+// the transaction is committed, so that confirmed messages are not sent twice.
 func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, error) {
 	if err := ctx.Err(); err != nil {
 		return Delivered{}, err
 	}
 	var done Delivered
 	var unconfirmed error
-	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *sql.Tx) error {
-		rows, outcomes, err := d.send(ctx, tx, turn)
+	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
+		turn.read.Lock()
+		rows, err := tx.NextOutgoing(commit, d.now(), DeliverBatch)
+		turn.send.Lock()
+		turn.read.Unlock()
+		var outcomes []error
+		if err == nil && len(rows) > 0 {
+			outcomes = d.publish(ctx, rows)
+		}
+		turn.send.Unlock()
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		done.taken = len(rows)
-		confirmed := make([]int64, 0, len(rows))
-		perQueue := make(map[string]int)
+		confirmed := make([]db.Outgoing, 0, len(rows))
 		for i, err := range outcomes {
 			row := rows[i]
 			switch {
 			case err == nil:
-				confirmed = append(confirmed, row.ID)
-				perQueue[row.Queue]++
+				confirmed = append(confirmed, row)
+				d.messages.WithLabelValues(row.Queue, "confirmed").Inc()
 			case refused(err):
 				if err := d.putOff(commit, tx, row, err); err != nil {
 					return err
@@ -208,34 +207,17 @@ func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, er
 			}
 		}
 		done.Confirmed = len(confirmed)
-		for queue, n := range perQueue {
-			d.messages.WithLabelValues(queue, "confirmed").Add(float64(n))
-		}
-		return tx.Delivered(commit, confirmed, perQueue, d.now())
+		return tx.Confirm(commit, confirmed, d.now())
 	})
 	if err != nil {
 		return Delivered{}, err
 	}
-	// What was confirmed is gone from the outbox by now; the rest waits there.
 	return done, unconfirmed
 }
 
-// send locks the next rows and publishes them, in turn with the other lanes.
-func (d *Deliverer) send(ctx context.Context, tx *sql.Tx, turn *turn) ([]sql.OutboxRow, []error, error) {
-	turn.read.Lock()
-	rows, err := tx.NextOutbox(context.WithoutCancel(ctx), d.now(), DeliverBatch)
-	turn.send.Lock()
-	turn.read.Unlock()
-	defer turn.send.Unlock()
-	if err != nil || len(rows) == 0 {
-		return nil, nil, err
-	}
-	return rows, d.publish(ctx, rows), nil
-}
-
-// publish declares the rows' queues and sends the rows, within deliverTimeout. A
-// queue that cannot be declared takes its own rows with it, not the others'.
-func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
+// publish declares the rows' queues and sends the rows, within deliverTimeout. If a
+// queue cannot be declared, only its own rows fail.
+func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
 	defer cancel()
 	outcomes := make([]error, len(rows))
@@ -256,9 +238,8 @@ func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
 		id := row.TaskID.String()
 		span := d.Tracer.Send(id, row.TaskName, row.Queue, row.Claimed)
 		message := celery.TaskMessage{
-			ID: id, Name: row.TaskName, Queue: row.Queue,
-			Args: row.Args, Kwargs: row.Kwargs,
-			TimeLimit: row.TimeLimit, SoftTimeLimit: row.SoftTimeLimit, TraceParent: span.Parent(),
+			ID: id, Name: row.TaskName, Queue: row.Queue, Args: row.Args, Kwargs: row.Kwargs,
+			TimeLimit: row.Lane.HardLimit, SoftTimeLimit: row.Lane.SoftLimit, TraceParent: span.Parent(),
 		}
 		if row.RootID.Valid {
 			message.RootID = row.RootID.UUID.String()
@@ -273,25 +254,25 @@ func (d *Deliverer) publish(ctx context.Context, rows []sql.OutboxRow) []error {
 	return outcomes
 }
 
-// refused says that the broker won't have this message, for now or for ever. Any
-// other error is an outage, and concerns all messages.
+// refused reports whether the broker refused this message. Any other error is an outage
+// and concerns all messages.
 func refused(err error) bool {
-	var rejected *celery.RejectedError
-	return celery.IsPermanent(err) || errors.As(err, &rejected)
+	_, rejected := errors.AsType[*celery.RejectedError](err)
+	return rejected || celery.IsPermanent(err)
 }
 
-// putOff keeps a refused message for later and says so with its id and reason.
-func (d *Deliverer) putOff(ctx context.Context, tx *sql.Tx, row sql.OutboxRow, reason error) error {
+// putOff postpones a refused message and logs the reason.
+func (d *Deliverer) putOff(ctx context.Context, tx *db.Tx, row db.Outgoing, reason error) error {
 	delay := retryDelay(row.Attempts)
 	d.log.Error("message refused; it will be tried again",
 		"task_id", row.TaskID, "task", row.TaskName, "queue", row.Queue,
 		"attempt", row.Attempts+1, "again_in", delay, "reason", reason)
 	d.messages.WithLabelValues(row.Queue, "refused").Inc()
-	return tx.PostponeOutbox(ctx, row.ID, reason.Error(), d.now().Add(delay))
+	return tx.Postpone(ctx, row.TaskID, reason.Error(), d.now().Add(delay))
 }
 
-// retryDelay is how long a message waits after it was refused for the
-// (attempts+1)-th time: half a minute, doubled each time, an hour at most.
+// retryDelay returns the delay after the (attempts+1)-th refusal: half a minute, doubled
+// each time, an hour at most.
 func retryDelay(attempts int32) time.Duration {
 	const first, longest = 30 * time.Second, time.Hour
 	if attempts >= 7 { // 30 s × 2⁷ is above the hour

@@ -25,7 +25,7 @@ func TestQueueThatCannotBeDeclaredHoldsUpNoOther(t *testing.T) {
 	}
 	assertSame(t, b.received(t, "good"), want)
 	var left []string
-	if err := b.store.Pool().QueryRow(t.Context(), `select array_agg(task_id::text order by id) from scheduler_go.outbox`).Scan(&left); err != nil {
+	if err := b.store.Pool().QueryRow(t.Context(), `select array_agg(task_id::text order by place) from scheduler_go.work`).Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	assertSame(t, left, kept)
@@ -63,7 +63,7 @@ func TestRejectedMessageIsPutOff(t *testing.T) {
 	assertSame(t, b.received(t, "good"), want)
 	assertSame(t, b.received(t, "full"), full[:1])
 	var left string
-	if err := b.store.Pool().QueryRow(t.Context(), `select task_id::text from scheduler_go.outbox
+	if err := b.store.Pool().QueryRow(t.Context(), `select task_id::text from scheduler_go.work
 		where attempts = 1 and last_error <> '' and not_before > now()`).Scan(&left); err != nil || left != full[1] {
 		t.Errorf("%s is put off, want %s (%v)", left, full[1], err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // staleManagement is a management API that goes on telling what it told first, as
@@ -144,9 +144,9 @@ func TestFullQueueGetsNothing(t *testing.T) {
 	ch := b.channel(t)
 	claim := func() int {
 		t.Helper()
-		n, err := slots.Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+		n, err := slots.Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
 			rows, _ := messages("q", free)
-			return free, tx.EnqueueMessages(ctx, rows)
+			return dispatch.Claimed{Work: rows}, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,8 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/sql/db"
 )
 
 // laned is a task type with an express and a slow lane on a real database and
@@ -24,7 +26,7 @@ import (
 type laned struct {
 	*bench
 	t         *testing.T
-	tt        scheduler.TaskType
+	tt        model.TaskType
 	q         dispatch.Queue
 	slots     *dispatch.Slots
 	deliverer *dispatch.Deliverer
@@ -34,20 +36,20 @@ type laned struct {
 
 const lanedQueue = "swh.loader.git"
 
-func newLaned(t *testing.T, lanes ...scheduler.Lane) *laned {
+func newLaned(t *testing.T, lanes ...model.Lane) *laned {
 	b := newBench(t)
 	limit := int64(1000)
-	l := &laned{bench: b, t: t, now: time.Now().UTC(), tt: scheduler.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: &limit}}
+	l := &laned{bench: b, t: t, now: time.Now().UTC(), tt: model.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: &limit}}
 	l.exec(`insert into task_type (type, description, backend_name, max_queue_length, num_retries) values ('load-git', '', $1, 1000, 2)`, lanedQueue)
-	l.q = dispatch.Queue{Name: lanedQueue, Limit: &limit}.OnLanes("load-git", l.tt, map[string][]scheduler.Lane{"load-git": lanes})
+	l.q = dispatch.Queue{Name: lanedQueue, Limit: &limit}.WithLanes("load-git", l.tt, map[string][]model.Lane{"load-git": lanes})
 	l.deliverer = b.deliverer(t, b.publisher)
 	l.slots = dispatch.NewSlots(b.store, b.inspector, l.deliverer.Wake)
 	return l
 }
 
 // two are an express and a slow lane of so many slots.
-func two(express, slow int) []scheduler.Lane {
-	return []scheduler.Lane{
+func two(express, slow int) []model.Lane {
+	return []model.Lane{
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: express, MinSlots: 1},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 16 * time.Minute, Slots: slow, MinSlots: 1},
 	}
@@ -71,15 +73,14 @@ func (l *laned) count(query string, args ...any) (n int) {
 // claim claims up to most new visits, and sends what there are slots for.
 func (l *laned) claim(most int) int {
 	l.t.Helper()
-	n, err := l.slots.Claim(l.t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
-		n := min(free, most)
-		rows := make([]sql.OutboxRow, n)
+	n, err := l.slots.Claim(l.t.Context(), l.q, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		rows := make([]db.Work, min(free, most))
 		for i := range rows {
 			kwargs := fmt.Sprintf(`{"url": "https://forge.example/%d", "lister_name": "gitea"}`, l.next)
 			l.next++
-			rows[i] = sql.OutboxRow{Queue: l.q.Name, TaskID: uuid.New(), TaskName: lanedQueue, Args: json.RawMessage("[]"), Kwargs: json.RawMessage(kwargs)}
+			rows[i] = db.Work{TaskID: uuid.New(), Home: l.q.Name, TaskName: lanedQueue, Args: json.RawMessage("[]"), Kwargs: json.RawMessage(kwargs), Claimed: l.now}
 		}
-		return n, tx.EnqueueMessages(ctx, rows)
+		return dispatch.Claimed{Work: rows}, nil
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -95,7 +96,7 @@ func (l *laned) keep() {
 	}
 }
 
-// piece is a message in the outbox.
+// piece is an outgoing message.
 type piece struct {
 	number     int // of its URL
 	id, root   uuid.UUID
@@ -106,8 +107,8 @@ type piece struct {
 func (l *laned) outboxOf(queue string) []piece {
 	l.t.Helper()
 	rows, err := l.store.Pool().Query(l.t.Context(), `select substring(kwargs ->> 'url' from '[0-9]+$')::int, task_id,
-		coalesce(root_id, '00000000-0000-0000-0000-000000000000'), soft_time_limit, time_limit
-		from scheduler_go.outbox where queue = $1 order by id`, queue)
+		coalesce(root_id, '00000000-0000-0000-0000-000000000000'), soft_limit, hard_limit
+		from scheduler_go.work where state = 'outgoing' and queue = $1 order by place`, queue)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -133,31 +134,34 @@ func numbers(pieces []piece) []int {
 	return n
 }
 
-// sent removes messages from the outbox, as if workers had taken them.
-func (l *laned) sent() { l.exec("delete from scheduler_go.outbox") }
+// sent marks messages as confirmed, as if workers had taken them.
+func (l *laned) sent() {
+	l.exec("delete from scheduler_go.work where state = 'outgoing' and lane_set is null and share_group is null")
+	l.exec("update scheduler_go.work set state = 'sent' where state = 'outgoing'")
+}
 
-func (l *laned) apply(outcomes ...sql.Outcome) {
+func (l *laned) apply(outcomes ...settle.Outcome) {
 	l.t.Helper()
-	if err := l.store.ApplyOutcomes(l.t.Context(), outcomes); err != nil {
+	if err := (settle.Store{Store: l.store}).ApplyOutcomes(l.t.Context(), outcomes); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func (l *laned) start(id uuid.UUID) sql.Outcome {
-	return sql.Outcome{BackendID: id.String(), Heard: l.now, Start: &sql.RunStart{EventTime: float64(l.now.Unix())}}
+func (l *laned) start(id uuid.UUID) settle.Outcome {
+	return settle.Outcome{BackendID: id.String(), Heard: l.now, Start: &settle.Start{EventTime: float64(l.now.Unix())}}
 }
 
 // over is what is told when the time of a piece of work was over, so long after it
 // began.
-func (l *laned) over(id uuid.UUID, after time.Duration) sql.Outcome {
+func (l *laned) over(id uuid.UUID, after time.Duration) settle.Outcome {
 	ended := l.now.Add(after)
-	return sql.Outcome{BackendID: id.String(), Heard: ended, End: &sql.RunEnd{
-		Status: scheduler.RunFailed, Error: new("TimeLimitExceeded(66)"), TimedOut: true, EventTime: float64(ended.Unix()),
+	return settle.Outcome{BackendID: id.String(), Heard: ended, End: &settle.End{
+		Status: model.RunFailed, Error: new("TimeLimitExceeded(66)"), TimedOut: true, EventTime: float64(ended.Unix()),
 	}}
 }
 
-func (l *laned) done(id uuid.UUID, took time.Duration) sql.Outcome {
-	return sql.Outcome{BackendID: id.String(), Heard: l.now.Add(took), Runtime: &took}
+func (l *laned) done(id uuid.UUID, took time.Duration) settle.Outcome {
+	return settle.Outcome{BackendID: id.String(), Heard: l.now.Add(took), Runtime: &took}
 }
 
 // What is unknown goes to the express lane; what waits beyond its slots takes free
@@ -208,7 +212,7 @@ func TestTimedOutWorkMovesOn(t *testing.T) {
 	}
 	a, b := express[1].id, express[0].id
 	l.sent()
-	batch := []sql.Outcome{l.start(a), l.over(a, 60*time.Second), l.start(b), l.over(b, 61*time.Second)}
+	batch := []settle.Outcome{l.start(a), l.over(a, 60*time.Second), l.start(b), l.over(b, 61*time.Second)}
 	l.apply(batch...)
 	l.apply(batch...) // again: these ids are nobody's now
 	l.apply(l.over(a, 62*time.Second))
@@ -232,7 +236,7 @@ func TestTimedOutWorkMovesOn(t *testing.T) {
 	}
 	l.now = l.now.Add(time.Hour)
 	l.apply(l.start(moved[0].id), l.over(moved[0].id, 15*time.Minute))
-	if n := l.count("scheduler_go.lane_work where task_id = $1", moved[0].id); n != 0 {
+	if n := l.count("scheduler_go.work where task_id = $1", moved[0].id); n != 0 {
 		t.Error("a time-out in the last lane is no end")
 	}
 	history, err := l.store.LaneHistory(t.Context(), "load-git", l.now.Add(-2*time.Hour))
@@ -255,16 +259,16 @@ func TestSwallowedTimeLimits(t *testing.T) {
 	l.claim(2)
 	l.claim(1)
 	pieces := slices.Concat(l.outboxOf(lanedQueue), l.outboxOf("express:"+lanedQueue))
-	failed := func(id uuid.UUID, after time.Duration) sql.Outcome {
+	failed := func(id uuid.UUID, after time.Duration) settle.Outcome {
 		o := l.over(id, after)
 		o.End.TimedOut, o.End.Error = false, nil
 		return o
 	}
 	l.apply(l.start(pieces[1].id), failed(pieces[1].id, time.Minute), l.start(pieces[2].id), failed(pieces[2].id, 59*time.Second))
-	if n := l.count("scheduler_go.lane_work where timed_out = 1 and not sent"); n != 1 {
+	if n := l.count("scheduler_go.work where timed_out = 1 and state = 'backlog'"); n != 1 {
 		t.Errorf("%d moved, want the one that took a minute", n)
 	}
-	if n := l.count("scheduler_go.lane_work where task_id = $1", pieces[2].id); n != 0 {
+	if n := l.count("scheduler_go.work where task_id = $1", pieces[2].id); n != 0 {
 		t.Error("one that failed sooner is still underway")
 	}
 }
@@ -276,17 +280,17 @@ func TestRuntimeBeforeTheResultOfATimeOut(t *testing.T) {
 	l := newLaned(t, two(3, 1)...)
 	l.claim(3)
 	for i, p := range l.outboxOf("express:" + lanedQueue) {
-		l.exec("insert into scheduler_go.in_flight (task_id, queue, share_group, cost, claimed) values ($1, 'q', 'gitea', 10, now())", p.id)
-		told := []sql.Outcome{l.done(p.id, 61*time.Second), l.start(p.id)}
+		l.exec("update scheduler_go.work set home = 'q', share_group = 'gitea', cost = 10 where task_id = $1", p.id)
+		told := []settle.Outcome{l.done(p.id, 61*time.Second), l.start(p.id)}
 		l.apply(told[:2-i/2]...) // of the last one no start is heard
 		result := l.over(p.id, 61*time.Second)
 		if i == 0 {
-			result.End = &sql.RunEnd{Status: scheduler.RunEventful, EventTime: result.End.EventTime}
+			result.End = &settle.End{Status: model.RunEventful, EventTime: result.End.EventTime}
 		} else {
 			result.End.TimedOut, result.End.Error = false, nil
 		}
 		l.apply(result)
-		if n := l.count("scheduler_go.lane_work w join scheduler_go.in_flight using (task_id) where w.root_id = $1 and w.timed_out = 1", p.id); n != min(i, 1) {
+		if n := l.count("scheduler_go.work w where w.share_group is not null and w.lane_set is not null and w.root_id = $1 and w.timed_out = 1", p.id); n != min(i, 1) {
 			t.Errorf("piece %d: %d moved", i, n)
 		}
 	}
@@ -306,14 +310,14 @@ func TestLanesLearn(t *testing.T) {
 		}
 	}
 	l.sent()
-	l.exec("delete from scheduler_go.lane_work")
+	l.exec("delete from scheduler_go.work")
 	l.next = 0
 	l.claim(8)
 	if diff := cmp.Diff([][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, [][]int{numbers(l.outboxOf("express:" + lanedQueue)), numbers(l.outboxOf(lanedQueue))}); diff != "" {
 		t.Errorf("by their own memory (-want +got):\n%s", diff)
 	}
 	l.sent()
-	l.exec("delete from scheduler_go.lane_work")
+	l.exec("delete from scheduler_go.work")
 	l.exec("update scheduler_go.lane_sketches set weight = 100 where bucket > 20")
 	l.claim(2)
 	if diff := cmp.Diff([]int{8, 9}, numbers(l.outboxOf(lanedQueue))); diff != "" {
@@ -334,8 +338,9 @@ func TestRunsMoveOn(t *testing.T) {
 		select id, gen_random_uuid(), case n when 2 then 'failed' else 'eventful' end::task_run_status, now() - n * interval '1 day', null, now()
 		from task, generate_series(2, 3) n where arguments -> 'kwargs' ->> 'url' like '%/2'`)
 	l.exec("update task set status = 'next_run_not_scheduled', next_run = now() - interval '1 hour', retries_left = 2")
-	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
-		return tx.ClaimTasks(ctx, sql.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now()})
+	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
+		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now(), Unrouted: true})
+		return dispatch.Claimed{Work: work}, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +391,7 @@ func TestLanesTakeOriginsWithFarDates(t *testing.T) {
 	if n := l.claim(len(dates)); n != len(dates) {
 		t.Errorf("%d claimed, want %d", n, len(dates))
 	}
-	if n := l.count("scheduler_go.outbox"); n != len(dates) {
+	if n := l.count("scheduler_go.work where state = 'outgoing'"); n != len(dates) {
 		t.Errorf("%d on their way, want %d", n, len(dates))
 	}
 }
@@ -397,12 +402,11 @@ func TestSharesCountOverLanes(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
 	id := uuid.New()
-	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
-		err := tx.EnqueueMessages(ctx, []sql.OutboxRow{{Queue: l.q.Name, TaskID: id, TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(`{"url": "u"}`)}})
-		if err == nil {
-			err = tx.RecordInFlight(ctx, []sql.InFlight{{TaskID: id, Queue: l.q.Name, Group: "gitea", Cost: 5, Claimed: l.now}})
-		}
-		return 1, err
+	_, err := l.slots.Claim(t.Context(), l.q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+		return dispatch.Claimed{Work: []db.Work{{
+			TaskID: id, Home: l.q.Name, TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(`{"url": "u"}`), Claimed: l.now,
+			Share: db.Share{Shared: true, Group: "gitea", Cost: 5},
+		}}}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -415,20 +419,29 @@ func TestSharesCountOverLanes(t *testing.T) {
 	if n := l.count("scheduler_go.share_charges where share_group = 'gitea' and seconds = 60"); n != 1 {
 		t.Error("the try was not charged")
 	}
-	if n := l.count("scheduler_go.in_flight f join scheduler_go.lane_work w using (task_id) where w.timed_out = 1 and w.root_id = $1", id); n != 1 {
+	if n := l.count("scheduler_go.work w where w.share_group is not null and w.lane_set is not null and w.timed_out = 1 and w.root_id = $1", id); n != 1 {
 		t.Error("the ledger lost it")
 	}
 }
 
-// keeper is the keeper of the lanes given; none is a configuration without.
-func (l *laned) keeper(queues ...dispatch.Queue) *dispatch.LaneKeeper {
-	return dispatch.NewLaneKeeper(dispatch.LaneKeeperOptions{
-		Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Reg: prometheus.NewRegistry(),
-		Queues: func(context.Context) ([]dispatch.Queue, error) { return queues, nil },
+// maintain does maintenance and sends what there are slots for, with the lanes given;
+// none is a configuration without.
+func (l *laned) maintain(now time.Time, queues ...dispatch.Queue) {
+	l.t.Helper()
+	log := slog.New(slog.NewTextHandler(l.t.Output(), nil))
+	laned := func(context.Context) ([]dispatch.Queue, error) { return queues, nil }
+	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{Store: l.store, Slots: l.slots, Log: log, Reg: prometheus.NewRegistry(), Queues: laned})
+	m := dispatch.Maintenance{
+		Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: log, Queues: laned,
 		Home: func(context.Context, string) (dispatch.Queue, error) {
 			return dispatch.Queue{Name: l.q.Name, Limit: new(int64(2))}, nil
 		},
-	})
+	}
+	_, giveUp := m.GiveUp(l.t.Context(), now)
+	_, release := m.Release(l.t.Context(), now)
+	if err := errors.Join(pump.RunOnce(l.t.Context(), now), giveUp, release); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 // Lanes that are taken out of the configuration leave no work behind: what waits
@@ -440,9 +453,7 @@ func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 	l.claim(4)
 	l.claim(2)
 	l.sent()
-	if err := l.keeper().RunOnce(t.Context(), l.now); err != nil {
-		t.Fatal(err)
-	}
+	l.maintain(l.now)
 	if diff := cmp.Diff([]int{2, 3}, numbers(l.outboxOfAny(lanedQueue))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -452,9 +463,7 @@ func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 	lanes := *q.Lanes
 	lanes.Lanes = lanes.Lanes[:1]
 	q.Lanes = &lanes
-	if err := l.keeper(q).RunOnce(t.Context(), l.now); err != nil {
-		t.Fatal(err)
-	}
+	l.maintain(l.now, q)
 	if diff := cmp.Diff([]int{4, 5}, numbers(l.outboxOf("express:"+lanedQueue))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -462,7 +471,7 @@ func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 
 // outboxOfAny are messages with or without limits.
 func (l *laned) outboxOfAny(queue string) []piece {
-	l.exec("update scheduler_go.outbox set soft_time_limit = coalesce(soft_time_limit, 1), time_limit = coalesce(time_limit, 1)")
+	l.exec("update scheduler_go.work set soft_limit = coalesce(soft_limit, 1), hard_limit = coalesce(hard_limit, 1) where state = 'outgoing'")
 	return l.outboxOf(queue)
 }
 
@@ -475,18 +484,13 @@ func TestWorkOfRemovedLanesEnds(t *testing.T) {
 	l.claim(2)
 	express := l.outboxOf("express:" + lanedQueue)
 	l.sent()
-	k := l.keeper()
 	l.apply(l.start(express[0].id), l.over(express[0].id, time.Minute))
-	if err := k.RunOnce(t.Context(), l.now.Add(2*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	l.maintain(l.now.Add(2 * time.Minute))
 	if got := l.outboxOfAny(lanedQueue); len(got) != 1 || got[0].number != express[0].number || got[0].root != express[0].id {
 		t.Errorf("sent %+v, want what was over: %+v", got, express[0])
 	}
-	if err := k.RunOnce(t.Context(), l.now.Add(11*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if n := l.count("scheduler_go.lane_work"); n != 0 {
+	l.maintain(l.now.Add(11 * time.Minute))
+	if n := l.count("scheduler_go.work where lane_set is not null"); n != 0 {
 		t.Errorf("%d are still underway", n)
 	}
 }
@@ -497,9 +501,9 @@ func TestLinesBeyondTheLastLane(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 2)...)
 	l.claim(2)
-	l.exec("update scheduler_go.lane_work set sent = false, lane = 1, timed_out = 1")
-	err := l.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		lines, err := tx.LaneLines(ctx, "load-git", 1)
+	l.exec("update scheduler_go.work set state = 'backlog', lane = 1, timed_out = 1")
+	err := l.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		lines, err := tx.Backlogs(ctx, "load-git", 1)
 		if err != nil || len(lines) != 1 || lines[0].TimedOut != 2 {
 			t.Errorf("%+v, %v", lines, err)
 		}
@@ -514,9 +518,9 @@ func TestLinesBeyondTheLastLane(t *testing.T) {
 // refill is worth it by what is free there.
 func TestLimitOfLanesIsTheFirstOnes(t *testing.T) {
 	t.Parallel()
-	tt := scheduler.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: new(int64(5000))}
+	tt := model.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: new(int64(5000))}
 	lanes := two(10, 0)
-	q := dispatch.Queue{Name: lanedQueue, Limit: tt.MaxQueueLength}.OnLanes("load-git", tt, map[string][]scheduler.Lane{"load-git": lanes})
+	q := dispatch.Queue{Name: lanedQueue, Limit: tt.MaxQueueLength}.WithLanes("load-git", tt, map[string][]model.Lane{"load-git": lanes})
 	if *q.Limit != 10 || q.Lanes.Lanes[1].Slots != 5000 {
 		t.Errorf("limit %d, lanes %+v", *q.Limit, q.Lanes.Lanes)
 	}
@@ -532,16 +536,16 @@ func TestJournalDoesNotHoldUpLanes(t *testing.T) {
 	l.sent()
 	url := fmt.Sprintf("https://forge.example/%d", express.number)
 	l.apply(l.start(express.id), l.over(express.id, time.Minute))
-	var keys []scheduler.OriginKey
+	var keys []model.OriginKey
 	for n := range l.next {
-		keys = append(keys, scheduler.OriginKey{URL: fmt.Sprintf("https://forge.example/%d", n), VisitType: "git"})
+		keys = append(keys, model.OriginKey{URL: fmt.Sprintf("https://forge.example/%d", n), VisitType: "git"})
 	}
-	err := l.store.UpdateVisitStats(t.Context(), keys, func(known sql.KnownVisits) sql.VisitChanges {
+	err := l.store.UpdateVisitStats(t.Context(), keys, func(known db.KnownVisits) db.VisitChanges {
 		l.keep()
-		if len(known.Laned) != 3 || len(known.Overs) != 1 || !known.Overs[scheduler.OriginKey{URL: url, VisitType: "git"}].Over.Equal(l.now.Truncate(time.Second).Add(time.Minute)) {
-			t.Errorf("known are %d in the express lane, and %v", len(known.Laned), known.Overs)
+		if len(known.Laned) != 3 || len(known.TimedOut) != 1 || !known.TimedOut[model.OriginKey{URL: url, VisitType: "git"}].TimedOut.Equal(l.now.Truncate(time.Second).Add(time.Minute)) {
+			t.Errorf("known are %d in the express lane, and %v", len(known.Laned), known.TimedOut)
 		}
-		return sql.VisitChanges{}
+		return db.VisitChanges{}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -560,7 +564,6 @@ func TestUnheardLaneWorkIsGivenUp(t *testing.T) {
 	started := l.outboxOf("express:" + lanedQueue)[0].id
 	l.apply(l.start(started))
 	l.sent()
-	k := l.keeper(l.q)
 	for _, step := range []struct {
 		after time.Duration
 		left  map[string]int
@@ -569,12 +572,10 @@ func TestUnheardLaneWorkIsGivenUp(t *testing.T) {
 		{10*time.Minute + 30*time.Second, map[string]int{"express": 1}}, // none in the queues; one began
 		{12 * time.Minute, map[string]int{}},
 	} {
-		if err := k.RunOnce(t.Context(), l.now.Add(step.after)); err != nil {
-			t.Fatal(err)
-		}
+		l.maintain(l.now.Add(step.after), l.q)
 		left := map[string]int{}
 		for _, lane := range []string{"express", "slow"} {
-			if n := l.count("scheduler_go.lane_work where lane_name = $1", lane); n > 0 {
+			if n := l.count("scheduler_go.work where lane_name = $1", lane); n > 0 {
 				left[lane] = n
 			}
 		}
@@ -607,8 +608,8 @@ func TestLateEventsAreLearntFrom(t *testing.T) {
 	l := newLaned(t, two(2, 2)...)
 	l.claim(1)
 	id := l.outboxOf("express:" + lanedQueue)[0].id
-	l.exec("insert into scheduler_go.in_flight (task_id, queue, share_group, cost, claimed) values ($1, 'q', 'gitea', 10, now())", id)
-	result := sql.Outcome{BackendID: id.String(), Heard: l.now, End: &sql.RunEnd{Status: scheduler.RunEventful, EventTime: float64(l.now.Unix())}}
+	l.exec("update scheduler_go.work set home = 'q', share_group = 'gitea', cost = 10 where task_id = $1", id)
+	result := settle.Outcome{BackendID: id.String(), Heard: l.now, End: &settle.End{Status: model.RunEventful, EventTime: float64(l.now.Unix())}}
 	l.apply(result)
 	for range 2 {
 		l.apply(result, l.start(id), l.done(id, 400*time.Millisecond))
@@ -620,7 +621,7 @@ func TestLateEventsAreLearntFrom(t *testing.T) {
 	if n := l.count("scheduler_go.lane_memory where seconds between 0.39 and 0.41 and not at_least"); n != 1 {
 		t.Error("the runtime is not remembered")
 	}
-	if n := l.count("scheduler_go.lane_ended") + l.count("scheduler_go.share_ended") + l.count("scheduler_go.in_flight"); n != 0 {
+	if n := l.count("scheduler_go.work"); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	var seconds float64

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // The time limits and the root of what was claimed reach the worker in the form
@@ -18,13 +18,18 @@ func TestTimeLimitsAndRootTravel(t *testing.T) {
 	b := newBench(t)
 	rows, ids := messages("q", 4)
 	root := uuid.New()
-	rows[1].TimeLimit, rows[1].SoftTimeLimit = 90*time.Second, time.Minute
-	rows[1].RootID = uuid.NullUUID{UUID: root, Valid: true}
-	rows[2].TimeLimit = 1500 * time.Millisecond
-	rows[3].SoftTimeLimit = 300 * time.Millisecond
-	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		return tx.EnqueueMessages(ctx, rows)
+	rows[1].Lane.HardLimit, rows[1].Lane.SoftLimit = 90*time.Second, time.Minute
+	rows[2].Lane.HardLimit = 1500 * time.Millisecond
+	rows[3].Lane.SoftLimit = 300 * time.Millisecond
+	for i := range rows {
+		rows[i].Lane.Set = "load-git"
+	}
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		return tx.AddWork(ctx, rows)
 	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.Pool().Exec(t.Context(), "update scheduler_go.work set root_id = $1 where task_id = $2", root, ids[1]); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := b.deliverer(t, b.publisher).Drain(t.Context()); err != nil || done.Confirmed != len(rows) {

@@ -18,14 +18,14 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // bench is a database, a broker, and what connects them.
 type bench struct {
 	dsn       string
 	broker    testenv.Broker
-	store     *sql.Store
+	store     *db.Store
 	publisher *celery.Publisher
 	inspector *celery.QueueInspector
 }
@@ -45,9 +45,9 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) openStore(t *testing.T) *sql.Store {
+func (b *bench) openStore(t *testing.T) *db.Store {
 	t.Helper()
-	store, err := sql.Open(t.Context(), b.dsn, sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), b.dsn, db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,18 +63,18 @@ func (b *bench) deliverer(t *testing.T, p dispatch.Publisher) *dispatch.Delivere
 func (b *bench) enqueue(t *testing.T, queue string, n int) []string {
 	t.Helper()
 	rows, ids := messages(queue, n)
-	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		return tx.EnqueueMessages(ctx, rows)
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		return tx.AddWork(ctx, rows)
 	}); err != nil {
 		t.Fatal(err)
 	}
 	return ids
 }
 
-func messages(queue string, n int) ([]sql.OutboxRow, []string) {
-	rows, ids := make([]sql.OutboxRow, n), make([]string, n)
+func messages(queue string, n int) ([]db.Work, []string) {
+	rows, ids := make([]db.Work, n), make([]string, n)
 	for i := range rows {
-		rows[i] = sql.OutboxRow{
+		rows[i] = db.Work{
 			Queue: queue, TaskID: uuid.New(), TaskName: "swh.test",
 			Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"),
 		}
@@ -85,7 +85,7 @@ func messages(queue string, n int) ([]sql.OutboxRow, []string) {
 
 func (b *bench) outbox(t *testing.T) (rows int) {
 	t.Helper()
-	if err := b.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.outbox").Scan(&rows); err != nil {
+	if err := b.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing'").Scan(&rows); err != nil {
 		t.Fatal(err)
 	}
 	return rows
@@ -255,7 +255,7 @@ func TestUnroutableMessageIsPutOff(t *testing.T) {
 	var attempts int
 	var reason string
 	var later bool
-	if err := b.store.Pool().QueryRow(t.Context(), `select attempts, last_error, not_before > now() from scheduler_go.outbox where queue = 'missing'`).
+	if err := b.store.Pool().QueryRow(t.Context(), `select attempts, last_error, not_before > now() from scheduler_go.work where queue = 'missing'`).
 		Scan(&attempts, &reason, &later); err != nil {
 		t.Fatal(err)
 	}
@@ -316,9 +316,9 @@ func TestQueueIsNeverOverfilled(t *testing.T) {
 		all.Go(func() { _ = d.Run(ctx) })
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, err := slots.Claim(ctx, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(ctx context.Context, tx *sql.Tx, free int) (int, error) {
+				_, err := slots.Claim(ctx, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
 					rows, _ := messages("q", free)
-					return free, tx.EnqueueMessages(ctx, rows)
+					return dispatch.Claimed{Work: rows}, nil
 				})
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)

@@ -2,40 +2,28 @@ package dispatch
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/shares"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // SharedQueue is a queue whose work is divided between groups.
 type SharedQueue struct {
 	Name   string
-	Shares scheduler.Shares
-
-	// Lanes, if not nil, are those by which its work goes to workers.
-	Lanes *Lanes
+	Shares model.Shares
 }
 
-// Ask is how much work of a group is wanted, and what each piece is expected to
-// cost, in seconds.
-type Ask struct {
-	Group string
-	Count int
-	Cost  float64
-}
+// Ask is how many messages of a group are wanted, and their expected cost, in seconds.
+type Ask = db.TaskGroup
 
 // ShareOut divides free slots of a queue between the groups that have work waiting
-// (see package shares). grab claims what is asked of some groups, notes it as
-// underway, and returns how many of each there were; fewer than asked says that
-// the group has no more, and its part goes to the others. ShareOut belongs into a
-// claim (Slots.Claim), and returns how much was claimed.
-func ShareOut(ctx context.Context, tx *sql.Tx, q SharedQueue, now time.Time, free int, waiting []string,
+// (see package shares), within a claim (Slots.Claim), and returns how much was claimed.
+// grab claims what is asked of some groups and returns how many of each there were; if
+// fewer than asked, the group has no more, and its part goes to the others.
+func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting []string,
 	grab func(ctx context.Context, asks []Ask) ([]int, error)) (int, error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
@@ -51,57 +39,56 @@ func ShareOut(ctx context.Context, tx *sql.Tx, q SharedQueue, now time.Time, fre
 		}
 		for i, ask := range asks {
 			claimed += given[i]
-			at := slices.IndexFunc(groups, func(g shares.Group) bool { return g.Name == ask.Group })
+			at := slices.IndexFunc(groups, func(g shares.Group) bool { return g.Name == ask.Name })
 			groups[at].Load += float64(given[i]) * ask.Cost
-			states[ask.Group].InFlight += given[i]
+			states[ask.Name].InFlight += given[i]
 			if given[i] < ask.Count {
 				groups = slices.Delete(groups, at, at+1)
 			}
 		}
 	}
-	settled(states, groups)
+	for _, s := range states {
+		s.Busy = false
+	}
+	for _, g := range groups { // those left still have work waiting
+		states[g.Name].Busy = true
+	}
 	return claimed, tx.SaveShares(ctx, q.Name, now, states)
 }
 
-// EnqueueGroupedVisits does what EnqueueVisits does, for visits to a queue that groups
-// of listers share which were not divided between them: each is noted as underway,
-// as claimed at now, for its group.
-func EnqueueGroupedVisits(ctx context.Context, tx *sql.Tx, q SharedQueue, taskName string, origins []scheduler.ListedOrigin, now time.Time) error {
-	found, err := tx.ListersByID(ctx, listerIDs(origins))
+// ShareVisits sets the groups of visits to a shared queue that were not divided between
+// them.
+func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, now time.Time) error {
+	listers, err := listersOf(ctx, tx, originsOf(visits))
 	if err != nil {
 		return err
-	}
-	groups := make(map[uuid.UUID]string, len(found))
-	for _, l := range found {
-		groups[l.ID] = scheduler.ListerGroup(q.Shares.By, l)
 	}
 	states, err := tx.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
 		return err
 	}
 	mean := meanCost(states)
-	visits := make([]SharedVisit, len(origins))
-	for i, o := range origins {
-		group := groups[o.ListerID]
+	for i, v := range visits {
+		group := model.ListerGroup(q.Shares.By, listers[v.Origin.ListerID])
 		state := states[group]
 		if state == nil {
-			state = &sql.ShareState{Group: group}
+			state = &db.ShareState{Group: group}
 		}
-		visits[i] = SharedVisit{Origin: o, Group: group, Cost: costOf(state, mean)}
+		visits[i].Share = db.Share{Shared: true, Group: group, Cost: costOf(state, mean)}
 	}
-	return EnqueueSharedVisits(ctx, tx, q.Name, taskName, visits, now)
+	return nil
 }
 
-// join makes the groups that take part in a division: those with work waiting,
-// each at the level where it may start. It notes in states what they forgo.
-func join(states map[string]*sql.ShareState, s scheduler.Shares, waiting []string) []shares.Group {
+// join returns the groups that take part in a division: those with work waiting, each at
+// the level where it may start. It adds what they forgo to states.
+func join(states map[string]*db.ShareState, s model.Shares, waiting []string) []shares.Group {
 	cost := meanCost(states)
 	groups := make([]shares.Group, len(waiting))
 	var busy []shares.Group
 	for i, name := range slices.Sorted(slices.Values(waiting)) {
 		state := states[name]
 		if state == nil {
-			state = &sql.ShareState{Group: name}
+			state = &db.ShareState{Group: name}
 			states[name] = state
 		}
 		groups[i] = shares.Group{
@@ -120,31 +107,21 @@ func join(states map[string]*sql.ShareState, s scheduler.Shares, waiting []strin
 	return groups
 }
 
-// settled notes which groups still had work waiting when the slots were gone.
-func settled(states map[string]*sql.ShareState, busy []shares.Group) {
-	for _, s := range states {
-		s.Busy = false
-	}
-	for _, g := range busy {
-		states[g.Name].Busy = true
-	}
-}
-
 func asks(groups []shares.Group, parts []int) []Ask {
 	asks := make([]Ask, 0, len(groups))
 	for i, g := range groups {
 		if parts[i] > 0 {
-			asks = append(asks, Ask{Group: g.Name, Count: parts[i], Cost: g.Cost})
+			asks = append(asks, Ask{Name: g.Name, Count: parts[i], Cost: g.Cost})
 		}
 	}
 	return asks
 }
 
-// meanCost is what a piece of work of a queue took lately, in seconds; 1 where
-// nothing is known, so that groups are compared by the number of pieces.
-func meanCost(states map[string]*sql.ShareState) float64 {
+// meanCost returns what a message of a queue took lately, in seconds; 1 if nothing is
+// known, so that groups are compared by their number of messages.
+func meanCost(states map[string]*db.ShareState) float64 {
 	var used, pieces float64
-	for s := range maps.Values(states) {
+	for _, s := range states {
 		used += s.Used
 		pieces += s.Pieces
 	}
@@ -154,9 +131,9 @@ func meanCost(states map[string]*sql.ShareState) float64 {
 	return used / pieces
 }
 
-// costOf is what a piece of a group's work is expected to take: what it took
-// lately, with one average piece of the queue among it, so that the first one
-// heard of does not decide alone.
-func costOf(s *sql.ShareState, mean float64) float64 {
+// costOf returns what a message of a group is expected to take, in seconds: what it took
+// lately, averaged with one mean message of the queue, so that the first one heard of
+// does not decide alone.
+func costOf(s *db.ShareState, mean float64) float64 {
 	return (s.Used + mean) / (s.Pieces + 1)
 }

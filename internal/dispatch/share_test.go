@@ -9,8 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/sql/db"
 )
 
 // sharing is a queue of groups on a real database, with a clock of its own; work is
@@ -27,8 +28,8 @@ type sharing struct {
 func newSharing(t *testing.T, weights map[string]float64, otherwise float64) *sharing {
 	return &sharing{
 		bench: newBench(t), t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		q: dispatch.SharedQueue{Name: "q", Shares: scheduler.Shares{
-			By: scheduler.ShareByLister, Weights: weights, Default: otherwise, HalfLife: time.Hour,
+		q: dispatch.SharedQueue{Name: "q", Shares: model.Shares{
+			By: model.ShareByLister, Weights: weights, Default: otherwise, HalfLife: time.Hour,
 		}},
 		waiting: make(map[string]int), sent: make(map[string][]uuid.UUID),
 	}
@@ -45,23 +46,26 @@ func (s *sharing) pass(free int) map[string]int {
 			waiting = append(waiting, group)
 		}
 	}
-	err := s.store.InTx(s.t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	err := s.store.InTx(s.t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		n, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 			given := make([]int, len(asks))
-			var rows []sql.InFlight
+			var rows []db.Work
 			for i, ask := range asks {
-				if given[i] = ask.Count; s.waiting[ask.Group] >= 0 {
-					given[i] = min(ask.Count, s.waiting[ask.Group])
-					s.waiting[ask.Group] -= given[i]
+				if given[i] = ask.Count; s.waiting[ask.Name] >= 0 {
+					given[i] = min(ask.Count, s.waiting[ask.Name])
+					s.waiting[ask.Name] -= given[i]
 				}
 				for range given[i] {
 					id := uuid.New()
-					s.sent[ask.Group] = append(s.sent[ask.Group], id)
-					rows = append(rows, sql.InFlight{TaskID: id, Queue: s.q.Name, Group: ask.Group, Cost: ask.Cost, Claimed: s.now})
+					s.sent[ask.Name] = append(s.sent[ask.Name], id)
+					rows = append(rows, db.Work{
+						TaskID: id, Queue: s.q.Name, Home: s.q.Name, Args: []byte("[]"), Kwargs: []byte("{}"), Claimed: s.now,
+						Share: db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost},
+					})
 				}
-				got[ask.Group] += given[i]
+				got[ask.Name] += given[i]
 			}
-			return given, tx.RecordInFlight(ctx, rows)
+			return given, tx.AddWork(ctx, rows)
 		})
 		total := 0
 		for _, n := range got {
@@ -81,13 +85,13 @@ func (s *sharing) pass(free int) map[string]int {
 // end ends all work underway of a group, after as many seconds a piece.
 func (s *sharing) end(group string, seconds float64) {
 	s.t.Helper()
-	var outcomes []sql.Outcome
+	var outcomes []settle.Outcome
 	for _, id := range s.sent[group] {
 		runtime := time.Duration(seconds * float64(time.Second))
-		outcomes = append(outcomes, sql.Outcome{BackendID: id.String(), Heard: s.now, Runtime: &runtime})
+		outcomes = append(outcomes, settle.Outcome{BackendID: id.String(), Heard: s.now, Runtime: &runtime})
 	}
 	delete(s.sent, group)
-	if err := s.store.ApplyOutcomes(s.t.Context(), outcomes); err != nil {
+	if err := (settle.Store{Store: s.store}).ApplyOutcomes(s.t.Context(), outcomes); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -172,11 +176,11 @@ func TestSlowWorkIsPaidFor(t *testing.T) {
 	s.waiting = map[string]int{"slow": -1, "quick": -1}
 	first := s.pass(20)
 	s.want(first, map[string]int{"slow": 10, "quick": 10}, 0)
-	var starts []sql.Outcome
+	var starts []settle.Outcome
 	for _, id := range s.sent["slow"] {
-		starts = append(starts, sql.Outcome{BackendID: id.String(), Heard: s.now, Start: &sql.RunStart{EventTime: float64(s.now.Unix())}})
+		starts = append(starts, settle.Outcome{BackendID: id.String(), Heard: s.now, Start: &settle.Start{EventTime: float64(s.now.Unix())}})
 	}
-	if err := s.store.ApplyOutcomes(t.Context(), starts); err != nil {
+	if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), starts); err != nil {
 		t.Fatal(err)
 	}
 	s.end("quick", 1)
@@ -200,16 +204,16 @@ func TestOutcomesSettleWhatIsUnderwayOnce(t *testing.T) {
 	s.pass(10)
 	ids := s.sent["a"]
 	runtime := 5 * time.Second
-	outcomes := []sql.Outcome{
+	outcomes := []settle.Outcome{
 		{BackendID: ids[0].String(), Heard: s.now, Runtime: &runtime},
-		{BackendID: ids[1].String(), Heard: s.now, Start: &sql.RunStart{EventTime: 1000}},
-		{BackendID: ids[1].String(), Heard: s.now, End: &sql.RunEnd{Status: scheduler.RunFailed, EventTime: 1007}},
-		{BackendID: ids[2].String(), Heard: s.now, End: &sql.RunEnd{Status: scheduler.RunEventful}}, // never heard to start
+		{BackendID: ids[1].String(), Heard: s.now, Start: &settle.Start{EventTime: 1000}},
+		{BackendID: ids[1].String(), Heard: s.now, End: &settle.End{Status: model.RunFailed, EventTime: 1007}},
+		{BackendID: ids[2].String(), Heard: s.now, End: &settle.End{Status: model.RunEventful}}, // never heard to start
 		{BackendID: uuid.NewString(), Heard: s.now, Runtime: &runtime},
 		{BackendID: "no uuid", Heard: s.now, Runtime: &runtime},
 	}
 	for range 2 {
-		if err := s.store.ApplyOutcomes(t.Context(), outcomes); err != nil {
+		if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,87 +1,87 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 var noArgs = json.RawMessage("[]")
 
-// EnqueueVisits writes a message for each origin to the outbox, in their order:
-// the loader task named taskName, for the given queue. It belongs into the
-// transaction that marks the origins as scheduled.
-func EnqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, origins []scheduler.ListedOrigin) error {
-	_, err := enqueueVisits(ctx, tx, queue, taskName, origins)
-	return err
+// Visit is an origin to visit, and its group if groups share the queue.
+type Visit struct {
+	Origin model.ListedOrigin
+	Share  db.Share
 }
 
-// SharedVisit is an origin of a group, and what its visit is expected to take, in
-// seconds.
-type SharedVisit struct {
-	Origin scheduler.ListedOrigin
-	Group  string
-	Cost   float64
+// Visits makes visits without groups.
+func Visits(origins []model.ListedOrigin) []Visit {
+	visits := make([]Visit, len(origins))
+	for i, o := range origins {
+		visits[i].Origin = o
+	}
+	return visits
 }
 
-// EnqueueSharedVisits does what EnqueueVisits does, for a queue that groups share:
-// the visits are noted as underway too, as claimed at now.
-func EnqueueSharedVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, visits []SharedVisit, now time.Time) error {
-	origins := make([]scheduler.ListedOrigin, len(visits))
-	for i, v := range visits {
-		origins[i] = v.Origin
-	}
-	messages, err := enqueueVisits(ctx, tx, queue, taskName, origins)
-	if err != nil {
-		return err
-	}
-	underway := make([]sql.InFlight, len(visits))
-	for i, v := range visits {
-		underway[i] = sql.InFlight{TaskID: messages[i].TaskID, Queue: queue, Group: v.Group, Cost: v.Cost, Claimed: now}
-	}
-	return tx.RecordInFlight(ctx, underway)
-}
-
-// enqueueVisits returns the messages it wrote, one for each origin, in their order.
-func enqueueVisits(ctx context.Context, tx *sql.Tx, queue, taskName string, origins []scheduler.ListedOrigin) ([]sql.OutboxRow, error) {
-	if len(origins) == 0 {
-		return nil, nil
-	}
-	kwargs, err := LoaderKwargs(ctx, tx, origins)
+// VisitWork makes the message of each visit, in their order: the loader task named
+// taskName, claimed at now for the given queue, in the transaction that marks the origins
+// as scheduled.
+func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []Visit, now time.Time) ([]db.Work, error) {
+	kwargs, err := LoaderKwargs(ctx, tx, originsOf(visits))
 	if err != nil {
 		return nil, err
 	}
-	messages := make([]sql.OutboxRow, len(origins))
-	for i := range origins {
-		messages[i] = sql.OutboxRow{Queue: queue, TaskID: uuid.New(), TaskName: taskName, Args: noArgs, Kwargs: kwargs[i]}
+	work := make([]db.Work, len(visits))
+	for i, v := range visits {
+		work[i] = db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share}
 	}
-	return messages, tx.EnqueueMessages(ctx, messages)
+	return work, nil
+}
+
+func originsOf(visits []Visit) []model.ListedOrigin {
+	origins := make([]model.ListedOrigin, len(visits))
+	for i, v := range visits {
+		origins[i] = v.Origin
+	}
+	return origins
 }
 
 // Listers finds listers.
 type Listers interface {
-	ListersByID(ctx context.Context, ids []uuid.UUID) ([]scheduler.Lister, error)
+	ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error)
 }
 
-// LoaderKwargs are the keyword arguments of the loader task of each origin, a
+// listersOf returns the listers of origins, by id.
+func listersOf(ctx context.Context, from Listers, origins []model.ListedOrigin) (map[uuid.UUID]model.Lister, error) {
+	listers := make(map[uuid.UUID]model.Lister)
+	for _, o := range origins {
+		listers[o.ListerID] = model.Lister{}
+	}
+	found, err := from.ListersByID(ctx, slices.Collect(maps.Keys(listers)))
+	for _, l := range found {
+		listers[l.ID] = l
+	}
+	return listers, err
+}
+
+// LoaderKwargs returns the keyword arguments of the loader task of each origin, a
 // JSON object with its keys in the peer's order.
-func LoaderKwargs(ctx context.Context, from Listers, origins []scheduler.ListedOrigin) ([]json.RawMessage, error) {
+func LoaderKwargs(ctx context.Context, from Listers, origins []model.ListedOrigin) ([]json.RawMessage, error) {
 	if len(origins) == 0 {
 		return nil, nil
 	}
-	found, err := from.ListersByID(ctx, listerIDs(origins))
+	listers, err := listersOf(ctx, from, origins)
 	if err != nil {
 		return nil, err
-	}
-	listers := make(map[uuid.UUID]scheduler.Lister, len(found))
-	for _, l := range found {
-		listers[l.ID] = l
 	}
 	all := make([]json.RawMessage, len(origins))
 	for i, o := range origins {
@@ -92,32 +92,87 @@ func LoaderKwargs(ctx context.Context, from Listers, origins []scheduler.ListedO
 	return all, nil
 }
 
-func listerIDs(origins []scheduler.ListedOrigin) []uuid.UUID {
-	seen := make(map[uuid.UUID]bool)
-	var ids []uuid.UUID
-	for _, o := range origins {
-		if !seen[o.ListerID] {
-			seen[o.ListerID] = true
-			ids = append(ids, o.ListerID)
-		}
-	}
-	return ids
-}
-
-// loaderKwargs are the keyword arguments of a loader's task: the origin's URL,
-// its lister, and the lister's extra arguments, which win (the peer's
-// create_origin_task). Values keep the form they have in the database.
-func loaderKwargs(o scheduler.ListedOrigin, l scheduler.Lister) (json.RawMessage, error) {
+// loaderKwargs returns the keyword arguments of a loader's task: the origin's URL, its
+// lister, and the lister's extra arguments, which take precedence (the peer's
+// create_origin_task). Values keep their form in the database.
+func loaderKwargs(o model.ListedOrigin, l model.Lister) (json.RawMessage, error) {
 	var kwargs Kwargs
 	kwargs.set("url", o.URL)
 	kwargs.set("lister_name", l.Name)
+	kwargs.set("lister_instance_name", l.InstanceName)
 	if l.InstanceName == "" {
 		kwargs.set("lister_instance_name", nil)
-	} else {
-		kwargs.set("lister_instance_name", l.InstanceName)
 	}
 	if err := kwargs.Merge(o.ExtraLoaderArguments); err != nil {
 		return nil, fmt.Errorf("origin %q (%s): extra_loader_arguments: %w", o.URL, o.VisitType, err)
 	}
 	return kwargs.JSON(), nil
+}
+
+// Kwargs are keyword arguments: a JSON object that keeps the order of its keys, as a
+// Python dict does.
+type Kwargs struct {
+	keys   []string
+	values []json.RawMessage
+}
+
+// set sets a keyword argument to a string or nil.
+func (k *Kwargs) set(key string, value any) {
+	text, _ := json.Marshal(value)
+	k.Set(key, text)
+}
+
+// Set sets a keyword argument to a JSON value; an existing one keeps its place.
+func (k *Kwargs) Set(key string, value json.RawMessage) {
+	if i := slices.Index(k.keys, key); i >= 0 {
+		k.values[i] = value
+		return
+	}
+	k.keys = append(k.keys, key)
+	k.values = append(k.values, value)
+}
+
+// Merge sets the members of a JSON object, in their order.
+func (k *Kwargs) Merge(object json.RawMessage) error {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("want a JSON object, found %.40q", object)
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		k.Set(key.(string), value)
+	}
+	return nil
+}
+
+// Delete removes a keyword argument.
+func (k *Kwargs) Delete(key string) {
+	if i := slices.Index(k.keys, key); i >= 0 {
+		k.keys = slices.Delete(k.keys, i, i+1)
+		k.values = slices.Delete(k.values, i, i+1)
+	}
+}
+
+// JSON returns the object.
+func (k *Kwargs) JSON() json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, key := range k.keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(key)
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(k.values[i])
+	}
+	b.WriteByte('}')
+	return b.Bytes()
 }

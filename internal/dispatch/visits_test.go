@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 // A loader gets the arguments that the peer's create_origin_task makes: the same
@@ -23,8 +23,8 @@ func TestLoaderKwargs(t *testing.T) {
 		"odd key names": {"f", `{"a\"b": "<&>"}`, `{"url":"https://x/r","lister_name":"gitea","lister_instance_name":"f","a\"b":"<&>"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := scheduler.ListedOrigin{URL: "https://x/r", VisitType: "git", ExtraLoaderArguments: json.RawMessage(tc.extra)}
-			got, err := loaderKwargs(o, scheduler.Lister{Name: "gitea", InstanceName: tc.instance})
+			o := model.ListedOrigin{URL: "https://x/r", VisitType: "git", ExtraLoaderArguments: json.RawMessage(tc.extra)}
+			got, err := loaderKwargs(o, model.Lister{Name: "gitea", InstanceName: tc.instance})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,8 +38,8 @@ func TestLoaderKwargs(t *testing.T) {
 // Extra arguments that are no object are an error that names the origin.
 func TestLoaderKwargsRefusesOtherThanAnObject(t *testing.T) {
 	for _, extra := range []string{`[]`, `3`, `"x"`, ``, `{"a"`, `{"a": `} {
-		o := scheduler.ListedOrigin{URL: "https://x/r", VisitType: "git", ExtraLoaderArguments: json.RawMessage(extra)}
-		if _, err := loaderKwargs(o, scheduler.Lister{}); err == nil || !strings.Contains(err.Error(), "https://x/r") {
+		o := model.ListedOrigin{URL: "https://x/r", VisitType: "git", ExtraLoaderArguments: json.RawMessage(extra)}
+		if _, err := loaderKwargs(o, model.Lister{}); err == nil || !strings.Contains(err.Error(), "https://x/r") {
 			t.Errorf("%q: got %v", extra, err)
 		}
 	}

@@ -1,24 +1,27 @@
+// Package explain says in words why a task or an origin has not been scheduled, and when it
+// will be.
+//
+// [Gatherer] reads the facts ([Task], [Origin]); all else is pure. The rules are those of
+// the schedulers: the statuses of tasks (package sql), the cooldowns and orders of visit
+// policies (sql/db/visits.go), the free slots of queues (internal/dispatch). An explanation
+// is no promise, as others schedule and change things at the same time.
 package explain
 
 import (
 	"fmt"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// Explanation is what is said of a task or an origin.
+// Explanation explains the state of a task or an origin.
 type Explanation struct {
-	Subject string `json:"subject"`
-	// Summary is the state in one sentence, Reasons are sentences that say why and
-	// what is needed.
-	Summary string   `json:"summary"`
-	Reasons []string `json:"reasons"`
-	// When is the earliest moment at which it can be scheduled; nil if nothing
-	// will without somebody's doing.
-	When *time.Time `json:"when"`
+	Subject string     `json:"subject"`
+	Summary string     `json:"summary"` // the state, in one sentence
+	Reasons []string   `json:"reasons"` // sentences: why, and what is needed
+	When    *time.Time `json:"when"`    // the earliest time it can be scheduled; nil if somebody must act first
 
 	now  time.Time
 	zone *time.Location
@@ -28,7 +31,6 @@ func (e *Explanation) because(format string, args ...any) {
 	e.Reasons = append(e.Reasons, fmt.Sprintf(format, args...))
 }
 
-// at is a moment in words.
 func (e *Explanation) at(t time.Time) string {
 	text := pytext.Datetime(t.In(e.zone).Truncate(time.Second))
 	if d := t.Sub(e.now); d > 0 {
@@ -37,7 +39,7 @@ func (e *Explanation) at(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", text, Roughly(e.now.Sub(t)))
 }
 
-// Roughly is a duration with no more precision than people want.
+// Roughly formats a duration with little precision.
 func Roughly(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -50,17 +52,15 @@ func Roughly(d time.Duration) string {
 	return fmt.Sprintf("%d s", int(max(d, 0).Seconds()))
 }
 
-// Queue is a queue and what it holds.
 type Queue struct {
 	Name    string
 	Limit   *int64 // nil or 0: none
 	Ready   int
-	Working int   // handed to workers
-	Err     error // it could not be asked; then there are no numbers
+	Working int   // unacknowledged
+	Err     error // the broker did not answer; then there are no numbers
 }
 
-// free says how many more messages the queue takes; ok is false if it has no
-// limit or is not known.
+// free returns the remaining capacity; ok is false if it has no limit or is not known.
 func (q Queue) free() (n int64, ok bool) {
 	if q.Err != nil || q.Limit == nil || *q.Limit == 0 {
 		return 0, false
@@ -68,8 +68,8 @@ func (q Queue) free() (n int64, ok bool) {
 	return max(0, *q.Limit-int64(q.Ready+q.Working)), true
 }
 
-// describeQueue tells how full a queue is. refill is the part of it that must be
-// free before it is filled again.
+// describeQueue adds how full a queue is. refill is the part that must be free before it
+// is filled again.
 func (e *Explanation) describeQueue(q Queue, refill float64) {
 	switch free, limited := q.free(); {
 	case q.Err != nil:
@@ -84,18 +84,46 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 	}
 }
 
-// describeShares tells that a queue is divided between groups, if it is.
-func (e *Explanation) describeShares(by scheduler.ShareKey, taskType string) {
-	if by != "" {
-		e.because("Its queue is divided between groups by %s, and the share of its group may be used up: see swh-scheduler shares status %s.", by, taskType)
-	}
-}
-
-// describeMessage tells of a message in the outbox.
-func (e *Explanation) describeMessage(m sql.WaitingMessage) {
+// describeMessage adds the state of an outgoing message.
+func (e *Explanation) describeMessage(m db.WaitingMessage) {
 	if m.Attempts == 0 {
 		e.because("Its message for queue %s waits in the outbox since %s, with %d messages before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), m.Ahead)
 		return
 	}
 	e.because("The broker refused its message for queue %s %d times (%s); it is tried again at %s.", m.Queue, m.Attempts, m.Reason, e.at(m.Again))
+}
+
+// waitsInBacklog explains work in the backlog of a lane.
+func (e *Explanation) waitsInBacklog(p db.LanePlace) {
+	e.Summary = "It is scheduled, and waits in the backlog for a slot of lane " + p.Lane + "."
+	if p.TimedOut > 0 {
+		e.because("It timed out on %d lanes; it goes on in this one, ahead of all that was not tried before.", p.TimedOut)
+	}
+	e.because("It was claimed at %s, and waits in this line since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
+	e.because("How full the lane is: swh-scheduler lanes status %s", p.Set)
+}
+
+// describeLane adds the state of work that was sent to a lane.
+func (e *Explanation) describeLane(p db.LanePlace) {
+	e.because("It was sent on lane %s, to queue %s, at %s.", p.Lane, p.Queue, e.at(p.Since))
+	if p.Started != nil {
+		e.because("Its time there is over at %s.", e.at(p.Started.Add(p.Limit)))
+	} else {
+		e.because("Its time there is %s from when a worker begins it.", Roughly(p.Limit))
+	}
+	if p.TimedOut > 0 {
+		e.because("It timed out on %d lanes before.", p.TimedOut)
+	}
+}
+
+// describeCapacity adds how full the lanes of a lane set are, or without one the queue.
+func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, by model.ShareKey, taskType string) {
+	if laneSet != "" {
+		e.because("It goes by lanes: how full they are tells swh-scheduler lanes status %s.", laneSet)
+	} else {
+		e.describeQueue(q, refill)
+	}
+	if by != "" {
+		e.because("Its queue is divided between groups by %s, and the share of its group may be used up: see swh-scheduler shares status %s.", by, taskType)
+	}
 }

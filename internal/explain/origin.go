@@ -5,53 +5,50 @@ import (
 	"slices"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// Origin is what is known of an origin that a lister lists, or of one that is
-// only known from its visits.
+// Origin has the facts about an origin that is listed or was visited.
 type Origin struct {
 	URL, VisitType string
-	Listed         *scheduler.ListedOrigin // nil: no lister lists it
-	Lister         scheduler.Lister        // if it is listed
-	Stats          *scheduler.VisitStats   // nil: it was never scheduled nor visited
-	Loader         *scheduler.TaskType     // nil: nothing visits origins of this type
-	Message        *sql.WaitingMessage     // of its visit, if it is still in the outbox
-	Lane           *sql.LanePlace          // of its visit, if it is on one
-	Lanes          string                  // key of its loader's lanes in the configuration; "" if it has none
+	Listed         *model.ListedOrigin // nil: no lister lists it
+	Lister         model.Lister        // if it is listed
+	Stats          *model.VisitStats   // nil: never scheduled nor visited
+	Loader         *model.TaskType     // nil: no loader for this visit type
+	Message        *db.WaitingMessage  // of its visit, if it is still in the outbox
+	Lane           *db.LanePlace       // of its visit, if it is on one
+	Lanes          string              // lane set of its loader; "" if it has none
 	Queue          Queue
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
-	SharedBy       scheduler.ShareKey
+	SharedBy       model.ShareKey
 }
 
-// Policy is one of the policies by which origins of a visit type are picked.
 type Policy struct {
-	scheduler.WeightedPolicy
-	Place    int // of the origin among those that are picked next, from 1 on; 0: not among them
-	Searched int // how many were looked at
+	model.WeightedPolicy
+	Place    int // of the origin in the policy's order, from 1; 0 if it was not found
+	Searched int // number of origins searched
 }
 
-// recurrentRefill is the part of a queue that must be free for visits to be sent.
+// recurrentRefill is the part of a queue that must be free before visits are sent.
 const recurrentRefill = 0.05
 
-// cooling is a cooldown that keeps an origin from being visited.
 type cooling struct {
 	why   string
 	until time.Time
 }
 
-// undated says that an origin failed, or was not found, at a visit without a date:
-// the cooldown that follows then never ends.
-func undated(c scheduler.Cooldowns, s *scheduler.VisitStats) bool {
+// undated reports whether an origin failed or was not found at a visit without a date, so
+// that its cooldown never ends.
+func undated(c model.Cooldowns, s *model.VisitStats) bool {
 	return s != nil && s.LastVisit == nil &&
-		(s.LastVisitStatus == scheduler.VisitFailed && c.Failed != 0 || s.LastVisitStatus == scheduler.VisitNotFound && c.NotFound != 0)
+		(s.LastVisitStatus == model.VisitFailed && c.Failed != 0 || s.LastVisitStatus == model.VisitNotFound && c.NotFound != 0)
 }
 
-// coolings are the cooldowns of an origin that are not over yet, by the rules of
-// grab_next_visits; undated ones are not among them.
-func coolings(c scheduler.Cooldowns, s *scheduler.VisitStats, now time.Time) []cooling {
+// coolings returns the cooldowns in force by the rules of grab_next_visits, without undated
+// ones.
+func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 	if s == nil {
 		return nil
 	}
@@ -66,56 +63,12 @@ func coolings(c scheduler.Cooldowns, s *scheduler.VisitStats, now time.Time) []c
 		add(c.Scheduled, s.LastScheduled, fmt.Sprintf("it was scheduled less than %s ago and nothing is known of that visit yet (scheduled cooldown)", Roughly(c.Scheduled)))
 	}
 	switch s.LastVisitStatus {
-	case scheduler.VisitFailed:
+	case model.VisitFailed:
 		add(c.Failed, s.LastVisit, fmt.Sprintf("its last visit failed less than %s ago (failed cooldown)", Roughly(c.Failed)))
-	case scheduler.VisitNotFound:
+	case model.VisitNotFound:
 		add(c.NotFound, s.LastVisit, fmt.Sprintf("its last visit did not find it, less than %s ago (not found cooldown)", Roughly(c.NotFound)))
 	}
 	return all
-}
-
-// outside says why an origin is none that a policy picks, or "".
-func outside(p scheduler.VisitPolicy, o scheduler.ListedOrigin, s *scheduler.VisitStats) string {
-	var none scheduler.VisitStats
-	if s == nil {
-		s = &none
-	}
-	loaded := s.LastSnapshot != nil
-	changed := o.LastUpdate != nil && s.LastSuccessful != nil && o.LastUpdate.After(*s.LastSuccessful)
-	switch p {
-	case scheduler.StopAfterSuccess:
-		if s.LastVisitStatus == scheduler.VisitSuccessful {
-			return "picks origins until a visit has succeeded, and one has"
-		}
-	case scheduler.NeverVisitedOldestUpdateFirst:
-		switch {
-		case loaded:
-			return "picks origins that were never loaded, and this one was"
-		case o.LastUpdate == nil:
-			return "picks origins whose lister tells when they changed last, and of this one it doesn't"
-		}
-	case scheduler.AlreadyVisitedOrderByLag:
-		switch {
-		case !loaded:
-			return "picks origins that were loaded before, and this one wasn't"
-		case !changed:
-			return "picks origins that changed since their last successful visit, and this one didn't, as far as its lister knows"
-		}
-	case scheduler.OriginsWithoutLastUpdate:
-		if o.LastUpdate != nil {
-			return "picks origins whose lister doesn't tell when they changed last, and of this one it does"
-		}
-	case scheduler.OthersByVisitTarget:
-		switch {
-		case o.LastUpdate == nil:
-			return "picks origins whose lister tells when they changed last, and of this one it doesn't"
-		case !loaded:
-			return "picks origins that were loaded before, and this one wasn't"
-		case changed:
-			return "picks origins that did not change since their last successful visit, and this one did"
-		}
-	}
-	return ""
 }
 
 // Explain says why the origin has not been scheduled at now. Dates are in zone.
@@ -130,7 +83,7 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 		e.Summary = "Its visit is scheduled, but the message has not been sent yet."
 		e.describeMessage(*o.Message)
 	case o.Lane != nil && !o.Lane.Sent:
-		e.waitsInLine(*o.Lane)
+		e.waitsInBacklog(*o.Lane)
 	case o.Lane != nil:
 		e.Summary = "Its visit has been sent, and no worker has begun it."
 		if o.Lane.Started != nil {
@@ -142,7 +95,7 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 		e.Summary = "No lister lists it, so that no visit of it is scheduled."
 		o.describeVisits(e)
 	case o.Loader == nil:
-		e.Summary = fmt.Sprintf("There is no task type %s, so that nothing visits origins of its type.", scheduler.LoaderTaskType(o.VisitType))
+		e.Summary = fmt.Sprintf("There is no task type %s, so that nothing visits origins of its type.", model.LoaderTaskType(o.VisitType))
 		o.describeVisits(e)
 	case !o.Listed.Enabled:
 		o.isDisabled(e)
@@ -155,7 +108,7 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	return *e
 }
 
-func listerName(l scheduler.Lister) string {
+func listerName(l model.Lister) string {
 	if l.InstanceName == "" {
 		return l.Name
 	}
@@ -167,14 +120,13 @@ func (o Origin) isDisabled(e *Explanation) {
 	e.because("Its lister saw it last at %s.", e.at(o.Listed.LastSeen))
 	o.describeVisits(e)
 	const limit = 3
-	if s := o.Stats; s != nil && s.SuccessiveVisits >= limit && (s.LastVisitStatus == scheduler.VisitFailed || s.LastVisitStatus == scheduler.VisitNotFound) {
+	if s := o.Stats; s != nil && s.SuccessiveVisits >= limit && (s.LastVisitStatus == model.VisitFailed || s.LastVisitStatus == model.VisitNotFound) {
 		e.because("Its last %d visits ended so: %d in a row disable an origin.", s.SuccessiveVisits, limit)
 	} else {
 		e.because("Its lister recorded it so, or a program did on its behalf.")
 	}
 }
 
-// describeVisits tells of the visits that are known.
 func (o Origin) describeVisits(e *Explanation) {
 	s := o.Stats
 	if s == nil {
@@ -191,12 +143,12 @@ func (o Origin) describeVisits(e *Explanation) {
 	}
 }
 
-// byPolicies says what each policy makes of the origin.
+// byPolicies adds what each policy does with the origin.
 func (o Origin) byPolicies(e *Explanation) {
 	var ready, cooling []string
 	for _, p := range o.Policies {
 		name := string(p.Filter.Policy)
-		if why := outside(p.Filter.Policy, *o.Listed, o.Stats); why != "" {
+		if why := p.Filter.Policy.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
 			e.because("Policy %s %s.", name, why)
 			continue
 		}
@@ -226,12 +178,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	switch {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
-		if o.Lanes != "" {
-			e.describeLanes(o.Lanes)
-		} else {
-			e.describeQueue(o.Queue, recurrentRefill)
-		}
-		e.describeShares(o.SharedBy, o.Loader.Type)
+		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.SharedBy, o.Loader.Type)
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}
@@ -254,7 +201,7 @@ func (p Policy) place() string {
 	return fmt.Sprintf("more than %d origins are before it in the policy's order%s", p.Searched, sampled)
 }
 
-// firstVisits tells of the queue that a lister's first visits have.
+// firstVisits adds the queue of the lister's first visits, if the origin is to go there.
 func (o Origin) firstVisits(e *Explanation) {
 	l := o.Lister
 	never := o.Stats == nil || o.Stats.LastScheduled == nil
@@ -267,28 +214,24 @@ func (o Origin) firstVisits(e *Explanation) {
 	}
 }
 
-// Deepest is the largest n such that looking at the first n origins of a policy is
-// cheap.
+// Deepest is the number of origins of a policy that are searched.
 const Deepest = 10_000
 
-// Find sets the origin's place among the origins that a policy picks next.
-func (p *Policy) Find(next []scheduler.ListedOrigin, url string) {
+// Find sets the origin's place among the policy's next origins.
+func (p *Policy) Find(next []model.ListedOrigin, url string) {
 	p.Searched = len(next)
-	p.Place = 1 + slices.IndexFunc(next, func(o scheduler.ListedOrigin) bool { return o.URL == url })
+	p.Place = 1 + slices.IndexFunc(next, func(o model.ListedOrigin) bool { return o.URL == url })
 }
 
-// Expand replaces the policy pools by the four that it stands for, as if each had
-// the same share of the slots: what they really have depends on the origins.
-func Expand(policies []scheduler.WeightedPolicy) []scheduler.WeightedPolicy {
-	if len(policies) != 1 || policies[0].Filter.Policy != scheduler.Pools {
+// Expand replaces the policy pools by its four policies, with equal weights; their real
+// shares depend on the origins.
+func Expand(policies []model.WeightedPolicy) []model.WeightedPolicy {
+	if len(policies) != 1 || policies[0].Filter.Policy != model.Pools {
 		return policies
 	}
-	var all []scheduler.WeightedPolicy
-	for _, p := range []scheduler.VisitPolicy{
-		scheduler.OriginsWithoutLastUpdate, scheduler.NeverVisitedOldestUpdateFirst,
-		scheduler.AlreadyVisitedOrderByLag, scheduler.OthersByVisitTarget,
-	} {
-		w := scheduler.WeightedPolicy{Weight: policies[0].Weight / 4, Filter: policies[0].Filter}
+	var all []model.WeightedPolicy
+	for _, p := range model.PoolPolicies {
+		w := model.WeightedPolicy{Weight: policies[0].Weight / 4, Filter: policies[0].Filter}
 		w.Filter.Policy = p
 		all = append(all, w)
 	}

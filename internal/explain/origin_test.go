@@ -10,17 +10,17 @@ import (
 
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // What is said of an origin and a policy is what a grab does: it picks the origin
 // exactly if nothing is said to stand in the way.
 func TestOriginAgreesWithGrabs(t *testing.T) {
 	t.Parallel()
-	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,32 +39,32 @@ func TestOriginAgreesWithGrabs(t *testing.T) {
 		at := now.Add(-time.Duration(days*24)*time.Hour + time.Duration(rapid.IntRange(-1, 1).Draw(t, "second"))*time.Second)
 		return &at
 	})
-	cooldowns := rapid.SampledFrom([]scheduler.Cooldowns{scheduler.DefaultCooldowns, {}, {Absolute: 8 * 24 * time.Hour, Failed: time.Hour}})
+	cooldowns := rapid.SampledFrom([]model.Cooldowns{model.DefaultCooldowns, {}, {Absolute: 8 * 24 * time.Hour, Failed: time.Hour}})
 	seed.Check(t, func(rt *rapid.T) {
-		origin := scheduler.ListedOrigin{
+		origin := model.ListedOrigin{
 			ListerID: lister.ID, URL: "https://x", VisitType: "git", ExtraLoaderArguments: json.RawMessage("{}"), Enabled: true,
 			LastUpdate: moments.Draw(rt, "last_update"),
 		}
-		var stats *scheduler.VisitStats
+		var stats *model.VisitStats
 		if rapid.Bool().Draw(rt, "has stats") {
-			stats = &scheduler.VisitStats{
+			stats = &model.VisitStats{
 				URL: origin.URL, VisitType: origin.VisitType, NextPositionOffset: 4,
 				LastScheduled: moments.Draw(rt, "last_scheduled"), LastVisit: moments.Draw(rt, "last_visit"), LastSuccessful: moments.Draw(rt, "last_successful"),
-				LastVisitStatus: rapid.SampledFrom([]scheduler.VisitStatus{"", scheduler.VisitSuccessful, scheduler.VisitFailed, scheduler.VisitNotFound}).Draw(rt, "status"),
+				LastVisitStatus: rapid.SampledFrom([]model.VisitStatus{"", model.VisitSuccessful, model.VisitFailed, model.VisitNotFound}).Draw(rt, "status"),
 			}
 			if rapid.Bool().Draw(rt, "loaded") {
 				stats.LastSnapshot = make([]byte, 20)
 			}
 		}
-		filter := scheduler.VisitFilter{VisitType: "git", Cooldowns: cooldowns.Draw(rt, "cooldowns"), Policy: rapid.SampledFrom([]scheduler.VisitPolicy{
-			scheduler.OldestScheduledFirst, scheduler.StopAfterSuccess, scheduler.NeverVisitedOldestUpdateFirst,
-			scheduler.AlreadyVisitedOrderByLag, scheduler.OriginsWithoutLastUpdate, scheduler.OthersByVisitTarget,
+		filter := model.VisitFilter{VisitType: "git", Cooldowns: cooldowns.Draw(rt, "cooldowns"), Policy: rapid.SampledFrom([]model.VisitPolicy{
+			model.OldestScheduledFirst, model.StopAfterSuccess, model.NeverVisitedOldestUpdateFirst,
+			model.AlreadyVisitedOrderByLag, model.OriginsWithoutLastUpdate, model.OthersByVisitTarget,
 		}).Draw(rt, "policy")}
 
 		picked := grabbed(rt, store, origin, stats, filter, now)
 		e := Origin{
 			URL: origin.URL, VisitType: origin.VisitType, Listed: &origin, Lister: lister, Stats: stats,
-			Loader: &scheduler.TaskType{Type: "load-git"}, Policies: []Policy{{WeightedPolicy: scheduler.WeightedPolicy{Weight: 1, Filter: filter}}},
+			Loader: &model.TaskType{Type: "load-git"}, Policies: []Policy{{WeightedPolicy: model.WeightedPolicy{Weight: 1, Filter: filter}}},
 		}.Explain(now, time.UTC)
 		if ready := strings.Contains(e.Summary, "can be picked for a visit now"); ready != picked {
 			rt.Fatalf("picked: %v; explained: %+v", picked, e)
@@ -82,13 +82,13 @@ var errRollback = errors.New("roll back")
 
 // grabbed says whether a grab picks the origin, in a transaction that leaves
 // nothing behind.
-func grabbed(t *rapid.T, store *sql.Store, origin scheduler.ListedOrigin, stats *scheduler.VisitStats, f scheduler.VisitFilter, now time.Time) (picked bool) {
-	err := store.InTx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.RecordListedOrigins(ctx, []scheduler.ListedOrigin{origin}, false); err != nil {
+func grabbed(t *rapid.T, store *db.Store, origin model.ListedOrigin, stats *model.VisitStats, f model.VisitFilter, now time.Time) (picked bool) {
+	err := store.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.RecordListedOrigins(ctx, []model.ListedOrigin{origin}, false); err != nil {
 			return err
 		}
 		if stats != nil {
-			if err := tx.UpsertVisitStats(ctx, []scheduler.VisitStats{*stats}); err != nil {
+			if err := tx.UpsertVisitStats(ctx, []model.VisitStats{*stats}); err != nil {
 				return err
 			}
 		}

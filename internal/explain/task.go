@@ -6,30 +6,29 @@ import (
 	"strings"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// Task is what is known of a task.
 type Task struct {
-	Task    scheduler.Task
-	Type    scheduler.TaskType
-	LastRun *scheduler.TaskRun  // nil: it never ran
-	Message *sql.WaitingMessage // of the last run, if it is still in the outbox
-	Lane    *sql.LanePlace      // of the last run, if it is on one
-	Lanes   string              // key of its lanes in the configuration; "" if it has none
+	Task    model.Task
+	Type    model.TaskType
+	LastRun *model.TaskRun     // nil: it never ran
+	Message *db.WaitingMessage // of the last run, if it is still in the outbox
+	Lane    *db.LanePlace      // of the last run, if it is on one
+	Lanes   string             // its lane set; "" if it has none
 	Queue   Queue
 	Ahead   int // ready tasks that are taken before it
-	// AheadLimit is up to where Ahead was counted.
-	AheadLimit int
-	Graph      *sql.GraphTask   // nil: it is in none
-	WaitsFor   []sql.Dependency // of the graph
-	LostAfter  time.Duration    // 0: silent runs are not given up
-	Runners    int              // connections of start-runner
-	SharedBy   scheduler.ShareKey
+
+	AheadLimit int             // where counting Ahead stopped
+	Graph      *db.GraphTask   // nil: it is in none
+	WaitsFor   []db.Dependency // of the graph
+	LostAfter  time.Duration   // 0: silent runs are not given up
+	Runners    int             // connections of start-runner
+	SharedBy   model.ShareKey
 }
 
-// runnerRefill is the part of a queue that must be free for a runner to fill it.
+// runnerRefill is the part of a queue that must be free before a runner fills it.
 const runnerRefill = 0.2
 
 // Explain says why the task has not been scheduled at now. Dates are in zone.
@@ -37,19 +36,19 @@ func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Task %d (%s, %s)", t.Task.ID, t.Task.Type, t.Task.Policy)
 	switch {
-	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == sql.GraphWaiting:
+	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == db.GraphWaiting:
 		t.waitsInGraph(e)
-	case t.Graph != nil && !t.Graph.State.Open() && t.Task.Status == scheduler.TaskDisabled:
+	case t.Graph != nil && !t.Graph.State.Open() && t.Task.Status == model.TaskDisabled:
 		t.neverInGraph(e)
-	case t.Task.Status == scheduler.TaskDisabled:
+	case t.Task.Status == model.TaskDisabled:
 		e.Summary = "It is disabled: nothing sends it."
 		t.describeLastRun(e)
 		t.respawn(e)
-	case t.Task.Status == scheduler.TaskCompleted:
+	case t.Task.Status == model.TaskCompleted:
 		e.Summary = "It is completed: a task with the policy oneshot runs once."
 		t.describeLastRun(e)
 		t.respawn(e)
-	case t.Task.Status == scheduler.TaskScheduled:
+	case t.Task.Status == model.TaskScheduled:
 		t.isScheduled(e)
 	case t.Task.NextRun.After(now):
 		t.isToRunLater(e)
@@ -90,32 +89,28 @@ func (t Task) neverInGraph(e *Explanation) {
 	e.because("To take up again what failed of the graph: swh-scheduler task graph retry %d", t.Graph.Graph)
 }
 
-// describeLastRun tells of the last run, which may not have ended.
+// describeLastRun adds the last run, which may not have ended.
 func (t Task) describeLastRun(e *Explanation) {
 	r := t.LastRun
 	if r == nil {
 		e.because("It has never been sent.")
 		return
 	}
-	var details []string
-	if problem := metadataText(r, "error"); problem != "" {
-		details = append(details, problem)
-	}
 	text := fmt.Sprintf("Its last run is %s", r.Status)
 	if r.Ended != nil {
 		text = fmt.Sprintf("Its last run ended as %s at %s", r.Status, e.at(*r.Ended))
 	}
-	if details != nil {
-		text += ": " + strings.Join(details, "; ")
+	if problem := metadataText(r, "error"); problem != "" {
+		text += ": " + problem
 	}
 	e.because("%s.", strings.TrimRight(text, "."))
-	if (r.Status == scheduler.RunFailed || r.Status == scheduler.RunLost) && t.Task.Status == scheduler.TaskDisabled && t.Task.RetriesLeft <= 0 {
+	if (r.Status == model.RunFailed || r.Status == model.RunLost) && t.Task.Status == model.TaskDisabled && t.Task.RetriesLeft <= 0 {
 		e.because("It had no retries left, so that failure disabled it.")
 	}
 }
 
-// metadataText is a text of a run's metadata, "" if there is none.
-func metadataText(r *scheduler.TaskRun, key string) string {
+// metadataText returns a text of a run's metadata, or "".
+func metadataText(r *model.TaskRun, key string) string {
 	var metadata map[string]any
 	if json.Unmarshal(r.Metadata, &metadata) != nil {
 		return ""
@@ -140,7 +135,7 @@ func (t Task) isScheduled(e *Explanation) {
 		}
 		return
 	case t.Lane != nil && !t.Lane.Sent:
-		e.waitsInLine(*t.Lane)
+		e.waitsInBacklog(*t.Lane)
 		return
 	case r.Ended != nil:
 		e.Summary = "It is marked as scheduled, although its last run has ended."
@@ -149,7 +144,7 @@ func (t Task) isScheduled(e *Explanation) {
 		return
 	}
 	since := r.Scheduled
-	if r.Status == scheduler.RunStarted && (t.Lane == nil || t.Lane.Started != nil) {
+	if r.Status == model.RunStarted && (t.Lane == nil || t.Lane.Started != nil) {
 		e.Summary = "A worker is at it."
 		if since = r.Started; since != nil {
 			e.because("It was started at %s.", e.at(*since))
@@ -188,9 +183,9 @@ func (t Task) isToRunLater(e *Explanation) {
 	}
 	t.describeLastRun(e)
 	switch r.Status {
-	case scheduler.RunFailed, scheduler.RunLost:
+	case model.RunFailed, model.RunLost:
 		e.because("It is tried again after a delay; %d more retries are left.", max(0, t.Task.RetriesLeft))
-	case scheduler.RunEventful, scheduler.RunUneventful:
+	case model.RunEventful, model.RunUneventful:
 		if t.Task.CurrentInterval != nil {
 			e.because("Its interval is %s.", Roughly(*t.Task.CurrentInterval))
 		}
@@ -208,12 +203,7 @@ func (t Task) isReady(e *Explanation) {
 		runner = "start-runner --with-priority"
 		e.because("It has priority %s: only %s sends it.", t.Task.Priority, runner)
 	}
-	if t.Lanes != "" {
-		e.describeLanes(t.Lanes)
-	} else {
-		e.describeQueue(t.Queue, runnerRefill)
-	}
-	e.describeShares(t.SharedBy, t.Task.Type)
+	e.describeCapacity(t.Lanes, t.Queue, runnerRefill, t.SharedBy, t.Task.Type)
 	switch {
 	case t.Ahead == 0:
 		e.because("No other ready task of its type is taken before it.")

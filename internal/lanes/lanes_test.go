@@ -99,7 +99,7 @@ func TestSizesAndFillHoldTheirBounds(t *testing.T) {
 			if s.Count < 1 || s.To < s.From {
 				t.Fatalf("sends %+v", s)
 			}
-			if s.To != s.From && taken[s.To] < lanes[s.To].line() {
+			if s.To != s.From && taken[s.To] < lanes[s.To].backlog() {
 				t.Fatalf("%+v passes by what waits there", s)
 			}
 			sent[s.To] += s.Count
@@ -109,11 +109,11 @@ func TestSizesAndFillHoldTheirBounds(t *testing.T) {
 			if free := max(0, sizes[i]-l.Held); sent[i] > free {
 				t.Fatalf("lane %d got %d and had %d free", i, sent[i], free)
 			}
-			if taken[i] > l.line() {
-				t.Fatalf("%d taken of %d waiting in lane %d", taken[i], l.line(), i)
+			if taken[i] > l.backlog() {
+				t.Fatalf("%d taken of %d waiting in lane %d", taken[i], l.backlog(), i)
 			}
 			for before := 0; before <= i; before++ {
-				if sizes[i]-l.Held > sent[i] && taken[before] < lanes[before].line() {
+				if sizes[i]-l.Held > sent[i] && taken[before] < lanes[before].backlog() {
 					t.Fatalf("lane %d has slots left and lane %d work waiting: %+v, sizes %v", i, before, lanes, sizes)
 				}
 			}

@@ -1,22 +1,53 @@
+// Package lanes decides on which lane of a task type work goes to workers: a visit, or a
+// run of a task. It is pure; the state is in the database (sql/db/lanes.go), the messages
+// are package dispatch's.
+//
+// A lane is a queue with a time limit; a lane set has two or more, in growing order of
+// the limits. Quick work doesn't wait behind slow work, as that is killed on the express
+// lane when it times out, and requeued on the next one.
+//
+//	claim ──► in a lane's backlog ──► in its queue, or running ──► ended
+//	   (predicted)   ▲         a slot is free             │
+//	                 └──────────── time-out ──────────────┘
+//	                            (to the next lane)
+//
+// A backlog is in this order: what timed out before, longest ago first, then first tries
+// as they were claimed. The queue itself has the broker's order.
+//
+// # Rules
+//
+//   - Choose: work goes to the first lane whose limit covers its expected time. Unknown
+//     work goes to the first, work that was tried before never does.
+//   - Sizes: lanes lend each other slots that they don't need, within their bounds, the
+//     next lane first. No lane has less than its smallest size.
+//   - Fill: a lane serves its own backlog. If nothing in it has timed out, its remaining
+//     slots take the first of what waits in the lanes before it.
+//
+// # Predictions
+//
+// Work is expected to take what it took the last times, more if more has changed
+// since (Expect); unknown work takes the median of its lister's, or of its type's
+// (Sketch: counts by powers of 1.25 seconds, halved each week). A wrong prediction costs
+// a wait, never a visit.
 package lanes
 
 // State is what one lane has and may have, in messages.
 type State struct {
 	Slots, Min, Max int // as configured: 1 <= Min <= Slots <= Max
 	Held            int // in its queue, or on the way there
-	TimedOut        int // in its line, timed out before
-	Waiting         int // in its line, not tried before
+	TimedOut        int // in its backlog, timed out before
+	Waiting         int // in its backlog, not tried before
 }
 
-func (s State) line() int { return s.TimedOut + s.Waiting }
+func (s State) backlog() int { return s.TimedOut + s.Waiting }
 
-// use is how many slots the lane has a use for.
-func (s State) use() int { return s.Held + s.line() }
+// use returns how many slots the lane needs.
+func (s State) use() int { return s.Held + s.backlog() }
 
-// Sizes says how many messages each lane may hold now. more says that there may be
-// work that is not in any line yet: then the first lane keeps its slots for it.
+// Sizes returns how many messages each lane may hold now. more says that there may be
+// unclaimed work: then the first lane keeps its slots for it.
 //
-// What a lane has no use for is lent to those that have more work than slots: to
+// Slots that a lane doesn't need are lent to those that have more work than slots: to
 // the lanes after it, the next one first, then to those before it. So the sizes
 // never add up to more than the slots do; but a lane that already holds more than
 // its size keeps that until it is done.
@@ -48,7 +79,7 @@ func Sizes(lanes []State, more bool) []int {
 	return sizes
 }
 
-// Room is how much new work is worth claiming: what the lines leave free.
+// Room returns how much new work is worth claiming: the slots that the backlogs leave free.
 func Room(lanes []State, sizes []int) int {
 	room := 0
 	for i, l := range lanes {
@@ -57,33 +88,31 @@ func Room(lanes []State, sizes []int) int {
 	return room
 }
 
-// Send is a number of pieces of work, the first of a lane's line, that go into the
-// queue of a lane: its own, or a later one.
-type Send struct {
-	From, To, Count int
-}
+// Send moves the first Count messages of a lane's backlog to the queue of a lane: its
+// own, or a later one.
+type Send struct{ From, To, Count int }
 
-// Fill says what of the lines goes into which queue, in that order, so that no lane
-// holds more than its size. What waits in a line and finds no slot of its own lane
-// may take one of a later lane in which nothing waits that timed out.
+// Fill returns which part of the backlogs goes to which queue, in that order, so that no
+// lane holds more than its size. Work that finds no slot of its own lane may take one of
+// a later lane whose backlog has nothing that timed out.
 func Fill(lanes []State, sizes []int) []Send {
 	var sends []Send
-	free, line := make([]int, len(lanes)), make([]int, len(lanes))
+	free, backlog := make([]int, len(lanes)), make([]int, len(lanes))
 	for i, l := range lanes {
-		free[i], line[i] = max(0, sizes[i]-l.Held), l.line()
+		free[i], backlog[i] = max(0, sizes[i]-l.Held), l.backlog()
 	}
 	send := func(from, to, n int) {
 		if n > 0 {
 			sends = append(sends, Send{from, to, n})
 			free[to] -= n
-			line[from] -= n
+			backlog[from] -= n
 		}
 	}
-	// From the last lane on: what takes a later lane's slot is the first of its line.
+	// From the last lane on: what takes a later lane's slot is the first of its backlog.
 	for to := len(lanes) - 1; to >= 0; to-- {
-		send(to, to, min(free[to], line[to]))
+		send(to, to, min(free[to], backlog[to]))
 		for from := to - 1; from >= 0; from-- {
-			send(from, to, min(free[to], line[from]-free[from]))
+			send(from, to, min(free[to], backlog[from]-free[from]))
 		}
 	}
 	return sends

@@ -1,10 +1,9 @@
-// Package monitor takes figures from the database in the background and keeps them
-// as metrics, so that a scrape reads none.
+// Package monitor reads figures from the database in the background and keeps them
+// as metrics, so that a scrape costs no query.
 //
-// Figures that cost a few steps along indexes are taken every half minute; those
-// that read whole tables every hour, by one process at a time. While the database
-// is away the metrics keep what they were, and swh_scheduler_monitor_age_seconds
-// grows.
+// Figures that take a few steps along indexes are read every half minute; those that
+// read whole tables every hour, by one process at a time. While the database is away
+// the metrics keep their values, and swh_scheduler_monitor_age_seconds grows.
 package monitor
 
 import (
@@ -14,24 +13,23 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 const (
 	lightPeriod = 30 * time.Second
 	heavyPeriod = time.Hour
 
-	// unansweredAfter is how long a run may be silent before it counts as
-	// unanswered.
-	unansweredAfter = 24 * time.Hour
+	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
 )
 
 // Store is what a Monitor asks of the database.
 type Store interface {
-	LightFigures(ctx context.Context, now time.Time) (sql.LightFigures, error)
-	HeavyFigures(ctx context.Context, unansweredSince time.Time) (f sql.HeavyFigures, taken bool, err error)
+	LightFigures(ctx context.Context, now time.Time) (db.LightFigures, error)
+	HeavyFigures(ctx context.Context, unansweredSince time.Time) (f db.HeavyFigures, taken bool, err error)
 }
 
 // Monitor keeps metrics of the database.
@@ -40,9 +38,8 @@ type Monitor struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	heavyAt time.Time // when whole tables are read next
-
-	last atomic.Pointer[time.Time] // when figures were last taken; scrapes read it
+	heavyAt time.Time                 // when whole tables are read next
+	last    atomic.Pointer[time.Time] // when figures were last read; scrapes read it
 
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
@@ -55,10 +52,9 @@ type Monitor struct {
 // New makes a Monitor; its metrics are registered on reg.
 func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m := &Monitor{store: store, log: log, now: time.Now}
+	f := promauto.With(reg)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-		reg.MustRegister(g)
-		return g
+		return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	m.outbox = vec("swh_scheduler_outbox_messages", "Messages claimed and not yet confirmed by the broker, by queue.", "queue")
 	m.outboxAge = vec("swh_scheduler_outbox_oldest_age_seconds", "Age of the oldest of them, by queue.", "queue")
@@ -73,32 +69,31 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
-	m.unanswered = prometheus.NewGauge(prometheus.GaugeOpts{
+	m.unanswered = f.NewGauge(prometheus.GaugeOpts{
 		Name: "swh_scheduler_unanswered_runs", Help: "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.",
 	})
-	reg.MustRegister(m.unanswered, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; 0 before there are any.",
 	}, func() float64 {
-		last := m.last.Load()
-		if last == nil {
-			return 0
+		if last := m.last.Load(); last != nil {
+			return m.now().Sub(*last).Seconds()
 		}
-		return m.now().Sub(*last).Seconds()
-	}))
+		return 0
+	})
 	return m
 }
 
-// Run takes figures until ctx ends.
+// Run reads figures until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	loop := daemon.Loop{
-		RunOnce: func(ctx context.Context) (daemon.Result, error) { return daemon.Result{}, m.RunOnce(ctx) },
+	loop := service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, m.RunOnce(ctx) },
 		Period:  lightPeriod,
-		Service: daemon.NewService(m.log, "the database's monitor"),
+		Service: service.NewService(m.log, "the database's monitor"),
 	}
 	return loop.Run(ctx)
 }
 
-// RunOnce takes the figures that are due.
+// RunOnce reads the figures that are due.
 func (m *Monitor) RunOnce(ctx context.Context) error {
 	now := m.now()
 	light, err := m.store.LightFigures(ctx, now)
@@ -120,13 +115,13 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// setLight replaces all values: a queue whose messages are gone has none left.
-func (m *Monitor) setLight(f sql.LightFigures, now time.Time) {
+// setLight replaces all values: those of queues without messages go.
+func (m *Monitor) setLight(f db.LightFigures, now time.Time) {
 	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge,
 		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active} {
 		g.Reset()
 	}
-	for _, o := range f.Outbox {
+	for _, o := range f.Outgoing {
 		m.outbox.WithLabelValues(o.Queue).Set(float64(o.Messages))
 		m.outboxAge.WithLabelValues(o.Queue).Set(max(0, now.Sub(o.Oldest).Seconds()))
 		m.outboxRefused.WithLabelValues(o.Queue).Set(float64(o.Refused))
@@ -150,7 +145,7 @@ func (m *Monitor) setLight(f sql.LightFigures, now time.Time) {
 	}
 }
 
-func (m *Monitor) setHeavy(f sql.HeavyFigures) {
+func (m *Monitor) setHeavy(f db.HeavyFigures) {
 	m.pools.Reset()
 	for _, p := range f.Pools {
 		for pool, n := range map[string]int64{"without_update": p.WithoutUpdate, "never_loaded": p.NeverLoaded, "lagging": p.Lagging, "others": p.Others} {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // that read whole tables are taken once an hour.
 func TestFigures(t *testing.T) {
 	t.Parallel()
-	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	for _, statement := range []string{
-		`insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, created_at, last_error)
+		`insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, claimed, last_error)
 			select 'q', gen_random_uuid(), 't', '[]', '{}', '2026-01-01T00:00Z'::timestamptz + n * interval '1 second', case when n = 1 then 'no' end from generate_series(0, 2) n`,
 		`insert into task_type (type, description, backend_name) values ('list', '', 'swh.list')`,
 		`insert into task (type, arguments, next_run, status, policy, priority) values
@@ -92,7 +92,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%g runs unanswered", got)
 	}
 
-	exec("delete from scheduler_go.outbox")
+	exec("delete from scheduler_go.work")
 	exec("update task_run set status = 'lost'")
 	now = now.Add(time.Minute)
 	run()
@@ -113,7 +113,7 @@ func TestFigures(t *testing.T) {
 // counted once for each listing, when all is there to be counted.
 func TestActiveOrigins(t *testing.T) {
 	t.Parallel()
-	store, err := sql.Open(t.Context(), testenv.Database(t), sql.Options{Command: "test"})
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +193,11 @@ func TestActiveOrigins(t *testing.T) {
 // emptyStore has no figures.
 type emptyStore struct{}
 
-func (emptyStore) LightFigures(context.Context, time.Time) (f sql.LightFigures, err error) {
+func (emptyStore) LightFigures(context.Context, time.Time) (f db.LightFigures, err error) {
 	return f, nil
 }
 
-func (emptyStore) HeavyFigures(context.Context, time.Time) (f sql.HeavyFigures, taken bool, err error) {
+func (emptyStore) HeavyFigures(context.Context, time.Time) (f db.HeavyFigures, taken bool, err error) {
 	return f, true, nil
 }
 

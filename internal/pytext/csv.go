@@ -5,8 +5,7 @@ import (
 	"unicode"
 )
 
-// CSVRow is a row as csv.writer writes it, without the end of the line:
-// fields are quoted only where that is needed.
+// CSVRow is a row as csv.writer writes it, without the end of the line.
 func CSVRow(fields []string) string {
 	var b strings.Builder
 	for i, field := range fields {
@@ -14,12 +13,9 @@ func CSVRow(fields []string) string {
 			b.WriteByte(',')
 		}
 		if strings.ContainsAny(field, ",\"\r\n") || field == "" && len(fields) == 1 {
-			b.WriteByte('"')
-			b.WriteString(strings.ReplaceAll(field, `"`, `""`))
-			b.WriteByte('"')
-		} else {
-			b.WriteString(field)
+			field = `"` + strings.ReplaceAll(field, `"`, `""`) + `"`
 		}
+		b.WriteString(field)
 	}
 	return b.String()
 }
@@ -33,7 +29,7 @@ func RStrip(s string) string {
 
 // CSVRecord is one record of a CSV file.
 type CSVRecord struct {
-	Line   int // where it begins, from 1 on
+	Line   int // its first one, from 1
 	Fields []string
 }
 
@@ -46,18 +42,13 @@ const (
 	quoteInQuotedField
 )
 
-// ReadCSV reads a whole file as csv.reader does with open's universal newlines.
-// Nothing is an error: a quote within a field is just a character, and one that
-// is never closed ends with the file.
+// ReadCSV reads a whole file as csv.reader does with open's universal newlines. It has no
+// errors: a quote within a field is a character, and an open one ends with the file.
 func ReadCSV(text string, delimiter rune) []CSVRecord {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
-	var (
-		records []CSVRecord
-		record  = CSVRecord{Line: 1}
-		field   strings.Builder
-		state   = startRecord
-		line    = 1
-	)
+	var records []CSVRecord
+	var field strings.Builder
+	record, state, line := CSVRecord{Line: 1}, startRecord, 1
 	endField := func() {
 		record.Fields = append(record.Fields, field.String())
 		field.Reset()
@@ -68,8 +59,7 @@ func ReadCSV(text string, delimiter rune) []CSVRecord {
 			endField()
 		}
 		records = append(records, record)
-		record = CSVRecord{Line: line + 1}
-		state = startRecord
+		record, state = CSVRecord{Line: line + 1}, startRecord
 	}
 	for _, r := range text {
 		switch {

@@ -1,8 +1,12 @@
+// Package pytext writes and reads text as Python does, for scripts and files made for the
+// Python scheduler: repr, str of a timedelta, isoformat, json and csv, humanize's
+// naturaldate, tabulate's tables, and the dates and durations of its command line.
 package pytext
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -15,13 +19,17 @@ func Repr(text json.RawMessage) (string, error) {
 	if !json.Valid(text) {
 		return "", fmt.Errorf("not JSON: %.100q", text)
 	}
-	var b strings.Builder
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := writeRepr(&b, d); err != nil {
+	repr, err := nextRepr(decoder(text))
+	if err != nil {
 		return "", fmt.Errorf("not JSON: %w", err)
 	}
-	return b.String(), nil
+	return repr, nil
+}
+
+func decoder(text json.RawMessage) *json.Decoder {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d
 }
 
 // TupleRepr is repr(tuple(json.loads(list))).
@@ -41,80 +49,98 @@ func TupleRepr(list json.RawMessage) (string, error) {
 	return "(" + inner + ")", nil
 }
 
-func writeRepr(b *strings.Builder, d *json.Decoder) error {
+// nextRepr returns repr of the decoder's next value.
+func nextRepr(d *json.Decoder) (string, error) {
 	token, err := d.Token()
 	if err != nil {
-		return err
+		return "", err
 	}
 	switch t := token.(type) {
 	case json.Delim:
 		if t == '{' {
-			return writeDict(b, d)
+			members, err := restOfObject(d, func(key string) string { return String(key) + ": " })
+			return "{" + strings.Join(members, ", ") + "}", err
 		}
-		return writeList(b, d)
-	case nil:
-		b.WriteString("None")
+		var items []string
+		for d.More() {
+			item, err := nextRepr(d)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, item)
+		}
+		_, err := d.Token()
+		return "[" + strings.Join(items, ", ") + "]", err
 	case bool:
-		b.WriteString(Bool(t))
+		return Bool(t), nil
 	case json.Number:
-		b.WriteString(number(t.String()))
+		return number(t.String()), nil
 	case string:
-		writeString(b, t)
+		return String(t), nil
 	}
-	return nil
+	return "None", nil
 }
 
-// writeList writes the rest of a list.
-func writeList(b *strings.Builder, d *json.Decoder) error {
-	b.WriteByte('[')
-	for first := true; d.More(); first = false {
-		if !first {
-			b.WriteString(", ")
-		}
-		if err := writeRepr(b, d); err != nil {
-			return err
-		}
-	}
-	b.WriteByte(']')
-	_, err := d.Token()
-	return err
-}
-
-// writeDict writes the rest of an object. A key that comes again has its last
-// value, in the place of the first.
-func writeDict(b *strings.Builder, d *json.Decoder) error {
-	var keys []string
-	values := map[string]string{}
+// restOfObject returns the members of the object that the decoder is in, with the keys
+// written by before. A repeated key has its last value, in the place of the first.
+func restOfObject(d *json.Decoder, before func(key string) string) ([]string, error) {
+	places := map[string]int{}
+	var members []string
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
-			return err
+			return nil, err
+		}
+		value, err := nextRepr(d)
+		if err != nil {
+			return nil, err
 		}
 		key := token.(string)
-		var value strings.Builder
-		if err := writeRepr(&value, d); err != nil {
-			return err
+		place, again := places[key]
+		if !again {
+			place, members = len(members), append(members, "")
+			places[key] = place
 		}
-		if _, again := values[key]; !again {
-			keys = append(keys, key)
-		}
-		values[key] = value.String()
+		members[place] = before(key) + value
 	}
-	b.WriteByte('{')
-	for i, key := range keys {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		writeString(b, key)
-		b.WriteString(": ")
-		b.WriteString(values[key])
-	}
-	b.WriteByte('}')
 	_, err := d.Token()
-	return err
+	return members, err
 }
 
-// number is a whole number as it stands, and any other as Python's float.
+// Call formats a call's arguments as Python does. Workers may give them as texts already.
+func Call(args, kwargs json.RawMessage) (list, dict string, call []string, err error) {
+	var text string
+	if json.Unmarshal(args, &text) == nil {
+		list, call = text, append(call, strings.Trim(text, "()[]"))
+	} else {
+		var items []json.RawMessage
+		if err := json.Unmarshal(args, &items); err != nil {
+			return "", "", nil, fmt.Errorf("its arguments are no list: %w", err)
+		}
+		for _, item := range items {
+			repr, err := Repr(item)
+			if err != nil {
+				return "", "", nil, err
+			}
+			call = append(call, repr)
+		}
+		list = "[" + strings.Join(call, ", ") + "]"
+	}
+	if json.Unmarshal(kwargs, &text) == nil {
+		return list, text, append(call, "**"+text), nil
+	}
+	if dict, err = Repr(kwargs); err != nil {
+		return "", "", nil, err
+	}
+	d := decoder(kwargs)
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return list, dict, call, errors.New("its keyword arguments are no object")
+	}
+	named, err := restOfObject(d, func(key string) string { return key + "=" })
+	return list, dict, append(call, named...), err
+}
+
+// number is repr of a number: integers unchanged, others as Python's float.
 func number(text string) string {
 	if text == "-0" {
 		return "0"
@@ -132,8 +158,8 @@ func number(text string) string {
 	return "inf"
 }
 
-// Float is repr of a finite f: the shortest digits that give f again, with an
-// exponent below 1e-4 and from 1e16 on, and always a dot or an exponent.
+// Float is repr of a finite f: the shortest digits that identify f, with an exponent below
+// 1e-4 and from 1e16, and always a dot or an exponent.
 func Float(f float64) string {
 	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
 		return strconv.FormatFloat(f, 'e', -1, 64)
@@ -145,14 +171,8 @@ func Float(f float64) string {
 	return text
 }
 
-// String is repr of a text.
 func String(s string) string {
 	var b strings.Builder
-	writeString(&b, s)
-	return b.String()
-}
-
-func writeString(b *strings.Builder, s string) {
 	quote := '\''
 	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
 		quote = '"'
@@ -172,20 +192,37 @@ func writeString(b *strings.Builder, s string) {
 		case strconv.IsPrint(r):
 			b.WriteRune(r)
 		case r < 0x100:
-			fmt.Fprintf(b, `\x%02x`, r)
+			fmt.Fprintf(&b, `\x%02x`, r)
 		case r < 0x10000:
-			fmt.Fprintf(b, `\u%04x`, r)
+			fmt.Fprintf(&b, `\u%04x`, r)
 		case r <= utf8.MaxRune:
-			fmt.Fprintf(b, `\U%08x`, r)
+			fmt.Fprintf(&b, `\U%08x`, r)
 		}
 	}
 	b.WriteRune(quote)
+	return b.String()
 }
 
-// Bool is str of a bool.
 func Bool(b bool) string {
 	if b {
 		return "True"
 	}
 	return "False"
+}
+
+// OrNone is text of the value that value points to, or None.
+func OrNone[T any](value *T, text func(T) string) string {
+	if value == nil {
+		return "None"
+	}
+	return text(*value)
+}
+
+// Thousands is f"{n:,}".
+func Thousands(n int) string {
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
 }

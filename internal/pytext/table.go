@@ -6,8 +6,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Table is tabulate's table of texts in its "simple" format, without the last
-// line's end. Characters that are two columns wide count as two.
+// Table is tabulate's table in its format "simple", without the end of the last line. Wide
+// characters count as two columns.
 func Table(headers []string, rows [][]string) string {
 	widths := make([]int, len(headers))
 	for i, header := range headers {
@@ -41,5 +41,5 @@ func Table(headers []string, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// displayWidth doesn't depend on the locale, as Python's wcwidth doesn't.
+// displayWidth is independent of the locale, as Python's wcwidth.
 var displayWidth = &runewidth.Condition{}

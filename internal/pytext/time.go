@@ -8,28 +8,29 @@ import (
 
 const day = 24 * time.Hour
 
-// Timedelta is str of a datetime.timedelta: "1 day, 2:03:04.500000". It has
-// microseconds; anything shorter is cut off.
-func Timedelta(d time.Duration) string {
-	d = d.Truncate(time.Microsecond)
-	days, rest := int64(d/day), d%day
+// inDays splits a duration into days and a rest that is not negative.
+func inDays(d time.Duration) (days, rest time.Duration) {
+	days, rest = d/day, d%day
 	if rest < 0 {
-		days--
-		rest += day
+		return days - 1, rest + day
 	}
-	var b strings.Builder
+	return days, rest
+}
+
+// Timedelta is str of a datetime.timedelta, "1 day, 2:03:04.500000", in whole microseconds.
+func Timedelta(d time.Duration) string {
+	days, rest := inDays(d.Truncate(time.Microsecond))
+	text := fmt.Sprintf("%d:%02d:%02d", rest/time.Hour, rest/time.Minute%60, rest/time.Second%60)
+	if micros := rest % time.Second / time.Microsecond; micros > 0 {
+		text += fmt.Sprintf(".%06d", micros)
+	}
 	switch days {
 	case 0:
+		return text
 	case 1, -1:
-		fmt.Fprintf(&b, "%d day, ", days)
-	default:
-		fmt.Fprintf(&b, "%d days, ", days)
+		return fmt.Sprintf("%d day, %s", days, text)
 	}
-	fmt.Fprintf(&b, "%d:%02d:%02d", rest/time.Hour, rest/time.Minute%60, rest/time.Second%60)
-	if micros := rest % time.Second / time.Microsecond; micros > 0 {
-		fmt.Fprintf(&b, ".%06d", micros)
-	}
-	return b.String()
+	return fmt.Sprintf("%d days, %s", days, text)
 }
 
 // ISOFormat is isoformat of an aware datetime, in t's own zone.
@@ -44,9 +45,8 @@ func ISOFormat(t time.Time) string {
 	return text + t.Format("-07:00")
 }
 
-// NaturalDate is humanize.naturaldate of an aware datetime, in t's own zone and
-// in English: today, tomorrow, yesterday, else month and day, with the year if
-// that is five months off or more.
+// NaturalDate is humanize.naturaldate of an aware datetime, in t's own zone and in English:
+// today, tomorrow, yesterday, or month and day, with the year from five months away.
 func NaturalDate(t, now time.Time) string {
 	midnight := func(t time.Time) time.Time {
 		y, m, d := t.Date()
@@ -71,11 +71,7 @@ func Datetime(t time.Time) string { return strings.Replace(ISOFormat(t), "T", " 
 
 // TimedeltaRepr is repr of a datetime.timedelta.
 func TimedeltaRepr(d time.Duration) string {
-	days, rest := d/day, d%day
-	if rest < 0 {
-		days--
-		rest += day
-	}
+	days, rest := inDays(d)
 	var parts []string
 	for _, p := range []struct {
 		name string

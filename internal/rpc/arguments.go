@@ -10,285 +10,194 @@ import (
 	"github.com/google/uuid"
 )
 
-// arguments are the arguments of a call. The peer declares their types and
-// checks none: most go into a query as they are. The methods here take what
-// PostgreSQL would take for the peer (a number, or its text), and refuse the
-// rest; the first refusal is err.
-type arguments struct {
-	dict
-	err error
-}
+// Kinds of arguments. The peer declares the types of arguments and checks none:
+// most go into a query as they are. These kinds take what PostgreSQL would take for
+// the peer (a number, or its text), and refuse the rest. None, and what else is
+// false in Python, becomes a type's zero value where a kind allows it.
 
-func (a *arguments) fail(err error) {
-	if a.err == nil {
-		a.err = err
-	}
-}
-
-func (a *arguments) wrong(name, want string, value any) {
-	a.fail(typeError("argument '%s' must be %s, not %s", name, want, typeName(value)))
-}
-
-// isNone says that an argument is None, or not given.
-func (a *arguments) isNone(name string) bool {
-	value, _ := a.get(name)
-	return value == nil
-}
-
-// truth is the truth of an argument, as Python has it; otherwise if not given.
-func (a *arguments) truth(name string, otherwise bool) bool {
-	value, given := a.get(name)
-	if !given {
-		return otherwise
-	}
-	return truth(value)
-}
-
-// truth is Python's bool of a value.
+// truth returns Python's bool of a value.
 func truth(value any) bool {
 	switch v := value.(type) {
-	case nil:
-		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case float64:
-		return v != 0
-	case string:
-		return v != ""
 	case []byte:
 		return len(v) > 0
 	case []any:
 		return len(v) > 0
 	case dict:
 		return len(v) > 0
-	case time.Duration:
-		return v != 0
+	}
+	switch value {
+	case nil, false, int64(0), 0.0, "", time.Duration(0):
+		return false
 	}
 	return true
 }
 
-// text is a text; "" if it is None or not given.
-func (a *arguments) text(name string) string {
-	value, _ := a.get(name)
-	if value == nil {
-		return ""
-	}
-	return a.textOf(name, value)
-}
+var (
+	// truthful takes the truth of anything.
+	truthful = &kind[bool]{read: func(_ *fields, value any) bool { return truth(value) }, write: boolean.write}
 
-func (a *arguments) textOf(name string, value any) string {
-	text, ok := value.(string)
-	if !ok {
-		a.wrong(name, "str", value)
-	}
-	return text
-}
+	// anything is for what a handler reads by itself, or ignores. The client leaves
+	// it out.
+	anything = &kind[any]{read: func(_ *fields, value any) any { return value }}
 
-// optionalText is a text, or nil.
-func (a *arguments) optionalText(name string) *string {
-	if a.isNone(name) {
-		return nil
-	}
-	text := a.text(name)
-	return &text
-}
+	texts        = listing(text)
+	looseText    = textAs[string]()
+	looseInteger = integerAs[int64]()
 
-// texts is a list of texts, or one text; none if it is false.
-func (a *arguments) texts(name string) []string {
-	value, _ := a.get(name)
-	if !truth(value) {
-		return nil
-	}
-	if text, ok := value.(string); ok {
-		return []string{text}
-	}
-	elements := a.list(name)
-	texts := make([]string, len(elements))
-	for i, element := range elements {
-		texts[i] = a.textOf(name, element)
-	}
-	return texts
-}
-
-// list is a list of anything.
-func (a *arguments) list(name string) []any {
-	value, _ := a.get(name)
-	elements, ok := value.([]any)
-	if !ok {
-		a.fail(typeError("'%s' object is not iterable", typeName(value)))
-	}
-	return elements
-}
-
-// integer is an integer; otherwise if it is not given.
-func (a *arguments) integer(name string, otherwise int64) int64 {
-	value, given := a.get(name)
-	if !given {
-		return otherwise
-	}
-	return a.integerOf(name, value)
-}
-
-func (a *arguments) integerOf(name string, value any) int64 {
-	switch v := value.(type) {
-	case int64:
-		return v
-	case string:
-		i, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-		if err != nil {
-			a.fail(&exception{class: "InvalidTextRepresentation", module: "psycopg.errors", args: []any{"argument '" + name + "' is no integer"}})
+	// limit is the largest number of rows wanted.
+	limit = &kind[int]{pythonType{name: "int"}, func(f *fields, value any) int {
+		i := looseInteger.read(f, value)
+		if i < 0 {
+			f.fail(errNegativeLimit())
 		}
-		return i
-	}
-	a.wrong(name, "int", value)
-	return 0
-}
+		return int(i)
+	}, integerAs[int]().write}
+	limitOrNone = orNone(limit)
 
-// integers is a list of integers.
-func (a *arguments) integers(name string) []int64 {
-	elements := a.list(name)
-	integers := make([]int64, len(elements))
-	for i, element := range elements {
-		integers[i] = a.integerOf(name, element)
-	}
-	return integers
-}
-
-// limit is how many rows are wanted at most. all says that it is None or not
-// given.
-func (a *arguments) limit(name string) (n int, all bool) {
-	if a.isNone(name) {
-		return 0, true
-	}
-	i := a.integer(name, 0)
-	if i < 0 {
-		a.fail(&exception{class: "InvalidRowCountInLimitClause", module: "psycopg.errors", args: []any{"LIMIT must not be negative"}})
-	}
-	return int(i), false
-}
-
-// time is a moment; the zero time if it is None or not given.
-func (a *arguments) time(name string) time.Time {
-	value, _ := a.get(name)
-	switch v := value.(type) {
-	case nil:
-	case time.Time:
-		return v
-	case naiveTime:
-		return v.Time
-	case string:
-		t, err := parseTime(v)
-		if err != nil {
-			a.fail(&exception{class: "InvalidDatetimeFormat", module: "psycopg.errors", args: []any{"argument '" + name + "' is no timestamp"}})
-			break
+	looseMoment = orNone(&kind[time.Time]{pythonType{name: "datetime"}, func(f *fields, value any) time.Time {
+		switch v := value.(type) {
+		case time.Time:
+			return v
+		case naiveTime:
+			return v.Time
+		case string:
+			t, err := parseTime(v)
+			if err != nil {
+				f.fail(psycopgError("InvalidDatetimeFormat", "argument '%s' is no timestamp", f.name))
+				return time.Time{}
+			}
+			return moment.read(f, t)
 		}
-		if naive, ok := t.(naiveTime); ok {
-			return naive.Time
-		}
-		return t.(time.Time)
-	default:
-		a.wrong(name, "datetime", value)
-	}
-	return time.Time{}
-}
+		f.wrong(value)
+		return time.Time{}
+	}, moment.write})
 
-// cooldown is a duration; 0 if it is false, otherwise if not given.
-func (a *arguments) cooldown(name string, otherwise time.Duration) time.Duration {
-	value, given := a.get(name)
-	switch {
-	case !given:
-		return otherwise
-	case !truth(value):
+	// dateText is a moment as text; datetimes do too.
+	dateText = &kind[string]{read: func(f *fields, value any) string {
+		if typeName(value) == "datetime" {
+			return looseMoment.read(f, value).Format(time.RFC3339Nano)
+		}
+		f.kind.name = "str"
+		return looseText.read(f, value)
+	}}
+
+	cooldown = unlessFalse(orNone(scalar("timedelta", timedelta.write)))
+
+	looseFloat = orNone(&kind[float64]{pythonType{name: "float"}, func(f *fields, value any) float64 {
+		switch v := value.(type) {
+		case int64:
+			return float64(v)
+		case float64:
+			if math.IsNaN(v) {
+				f.kind.name = "a number"
+				f.wrong(value)
+			}
+			return v
+		}
+		f.wrong(value)
 		return 0
-	}
-	d, ok := value.(time.Duration)
-	if !ok {
-		a.wrong(name, "timedelta", value)
-	}
-	return d
-}
+	}, float.write})
 
-// float is a number; 0 if it is None or not given.
-func (a *arguments) float(name string) float64 {
-	value, _ := a.get(name)
-	switch v := value.(type) {
-	case nil:
-	case int64:
-		return float64(v)
-	case float64:
-		if math.IsNaN(v) {
-			a.wrong(name, "a number", value)
+	looseID = &kind[uuid.UUID]{pythonType{name: "UUID"}, func(f *fields, value any) uuid.UUID {
+		switch v := value.(type) {
+		case uuid.UUID:
+			return v
+		case string:
+			id, err := parseUUID(v)
+			if err != nil {
+				f.fail(psycopgError("InvalidTextRepresentation", "argument '%s' is no UUID", f.name))
+			}
+			return id
 		}
-		return v
-	default:
-		a.wrong(name, "float", value)
-	}
-	return 0
-}
+		f.wrong(value)
+		return uuid.UUID{}
+	}, id.write}
 
-// uuid is a UUID, or its text; not valid if it is false or not given.
-func (a *arguments) uuid(name string) uuid.NullUUID {
-	value, _ := a.get(name)
-	if !truth(value) {
-		return uuid.NullUUID{}
-	}
-	return uuid.NullUUID{UUID: a.uuidOf(name, value), Valid: true}
-}
+	// idText is one that the client sends as text.
+	idText = &kind[uuid.UUID]{looseID.pythonType, looseID.read, func(f *fields, v *uuid.UUID) { f.out.text(v.String()) }}
 
-func (a *arguments) uuidOf(name string, value any) uuid.UUID {
-	switch v := value.(type) {
-	case uuid.UUID:
-		return v
-	case string:
-		id, err := parseUUID(v)
-		if err != nil {
-			a.fail(&exception{class: "InvalidTextRepresentation", module: "psycopg.errors", args: []any{"argument '" + name + "' is no UUID"}})
+	// looseObject is a dict as JSON.
+	looseObject = orNil(&kind[json.RawMessage]{pythonType{name: "dict"}, func(f *fields, value any) json.RawMessage {
+		if _, ok := value.(dict); !ok {
+			f.wrong(value)
+			return nil
 		}
-		return id
-	}
-	a.wrong(name, "UUID", value)
-	return uuid.UUID{}
+		return f.json(value)
+	}, writeJSON})
+)
+
+func errNegativeLimit() error {
+	return psycopgError("InvalidRowCountInLimitClause", "LIMIT must not be negative")
 }
 
-// object is a dict as JSON; nil if it is None or not given.
-func (a *arguments) object(name string) json.RawMessage {
-	value, _ := a.get(name)
-	if value == nil {
-		return nil
-	}
-	if _, ok := value.(dict); !ok {
-		a.wrong(name, "dict", value)
-		return nil
-	}
-	text, err := appendJSONValue(nil, value)
-	if err != nil {
-		a.fail(err)
-	}
-	return text
+// textAs is a text, or None.
+func textAs[T ~string]() *kind[T] {
+	return &kind[T]{text.pythonType, func(f *fields, value any) T {
+		if value == nil {
+			return ""
+		}
+		return T(text.read(f, value))
+	}, func(f *fields, v *T) { f.out.text(string(*v)) }}
 }
 
-// model is an argument of a class of the peer's model.
-func model[T any](a *arguments, name string) T {
-	value, _ := a.get(name)
-	return modelOf[T](a, value)
+// textsAs is a list of texts, or one text.
+func textsAs[T ~string]() *kind[[]T] {
+	return unlessFalse(noneIfEmpty(&kind[[]T]{text.pythonType, func(f *fields, value any) []T {
+		if one, ok := value.(string); ok {
+			return []T{T(one)}
+		}
+		return listing(&kind[T]{text.pythonType, func(f *fields, value any) T { return T(text.read(f, value)) }, nil}).read(f, value)
+	}, listing(textAs[T]()).write}))
 }
 
-// models is a list of such objects.
-func models[T any](a *arguments, name string) []T {
-	elements := a.list(name)
-	objects := make([]T, len(elements))
-	for i, element := range elements {
-		objects[i] = modelOf[T](a, element)
-	}
-	return objects
+// integerAs is an integer, or its text.
+func integerAs[T ~int | ~int64]() *kind[T] {
+	return &kind[T]{pythonType{name: "int"}, func(f *fields, value any) T {
+		switch v := value.(type) {
+		case int64:
+			return T(v)
+		case string:
+			i, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			if err != nil {
+				f.fail(psycopgError("InvalidTextRepresentation", "argument '%s' is no integer", f.name))
+			}
+			return T(i)
+		}
+		f.wrong(value)
+		return 0
+	}, func(f *fields, v *T) { f.out.integer(int64(*v)) }}
 }
 
-func modelOf[T any](a *arguments, value any) T {
-	object, ok := value.(T)
-	if !ok {
-		a.fail(attributeError("'%s' object has no attribute 'to_dict'", typeName(value)))
-	}
-	return object
+// unlessFalse is a k, or whatever is false.
+func unlessFalse[V any](k *kind[V]) *kind[V] {
+	return &kind[V]{k.pythonType, func(f *fields, value any) (none V) {
+		if !truth(value) {
+			return none
+		}
+		return k.read(f, value)
+	}, k.write}
 }
+
+// noneIfEmpty is a list that the client sends as None if it is empty.
+func noneIfEmpty[V any](k *kind[[]V]) *kind[[]V] {
+	return noneIf(k, func(list []V) bool { return len(list) == 0 })
+}
+
+// nullID is a k, or none where absent says so of a value.
+func nullID(k *kind[uuid.UUID], absent func(value any) bool) *kind[uuid.NullUUID] {
+	return &kind[uuid.NullUUID]{k.pythonType, func(f *fields, value any) uuid.NullUUID {
+		if absent(value) {
+			return uuid.NullUUID{}
+		}
+		return uuid.NullUUID{UUID: k.read(f, value), Valid: true}
+	}, func(f *fields, v *uuid.NullUUID) {
+		if v.Valid {
+			k.write(f, &v.UUID)
+		} else {
+			f.out.null()
+		}
+	}}
+}
+
+func isFalse(value any) bool { return !truth(value) }
+func isNone(value any) bool  { return value == nil }

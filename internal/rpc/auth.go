@@ -16,12 +16,9 @@ type Credentials struct {
 
 func (c Credentials) wanted() bool { return c != Credentials{} }
 
-// accept says whether a request holds what is asked for. Comparing takes the
+// accept reports whether a request holds what is asked for. Comparing takes the
 // same time whatever is wrong.
 func (c Credentials) accept(r *http.Request) bool {
-	if !c.wanted() {
-		return true
-	}
 	if c.Token != "" {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if strings.EqualFold(scheme, "Bearer") && same(token, c.Token) {
@@ -37,7 +34,7 @@ func same(given, wanted string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// guard lets only those requests through that hold the credentials.
+// guard lets only requests with the credentials through.
 func guard(c Credentials, next http.Handler) http.Handler {
 	if !c.wanted() {
 		return next

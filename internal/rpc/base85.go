@@ -1,20 +1,13 @@
 package rpc
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strings"
+)
 
 // Bytes travel in JSON in Python's base 85 (RFC 1924's digits), which differs
 // from Go's encoding/ascii85 in its digits and in having no abbreviations.
 const base85Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-
-var base85Values = func() (values [256]int8) {
-	for i := range values {
-		values[i] = -1
-	}
-	for i, c := range []byte(base85Digits) {
-		values[c] = int8(i)
-	}
-	return values
-}()
 
 // appendBase85 writes four bytes as five digits; what is left over at the end,
 // n bytes, as n+1 digits.
@@ -40,9 +33,9 @@ func decodeBase85(text string) ([]byte, error) {
 		group := text[at:min(at+5, len(text))]
 		var u uint64
 		for i := range 5 {
-			digit := int8(84) // a short group is filled up with the last digit
+			digit := 84 // a short group is filled up with the last digit
 			if i < len(group) {
-				if digit = base85Values[group[i]]; digit < 0 {
+				if digit = strings.IndexByte(base85Digits, group[i]); digit < 0 {
 					return nil, valueError("bad base85 character at position %d", at+i)
 				}
 			}

@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/bench"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 )
 
@@ -101,9 +102,8 @@ func measure(b *testing.B, url string, clients int, body func(client int) []byte
 	return rate{float64(len(all)) / elapsed.Seconds(), all[len(all)*99/100]}
 }
 
-// compareRates measures the peer and us, and reports how many times as many
-// calls we answer.
-func compareRates(b *testing.B, path string, clients int, body func(lister scheduler.Lister, client int) []byte) {
+// compareRates measures the peer and us.
+func compareRates(b *testing.B, path string, clients int, body func(lister model.Lister, client int) []byte) {
 	b.Helper()
 	var rates [2]rate
 	for b.Loop() {
@@ -117,7 +117,7 @@ func compareRates(b *testing.B, path string, clients int, body func(lister sched
 			store := openStore(b, dsn)
 			lister, err := store.GetOrCreateLister(b.Context(), "gitlab", "i", nil)
 			if err == nil {
-				err = store.CreateTaskType(b.Context(), scheduler.TaskType{Type: "load-git", Description: "d", BackendName: "b"})
+				err = store.CreateTaskType(b.Context(), model.TaskType{Type: "load-git", Description: "d", BackendName: "b"})
 			}
 			if err != nil {
 				b.Fatal(err)
@@ -125,24 +125,21 @@ func compareRates(b *testing.B, path string, clients int, body func(lister sched
 			rates[side] = measure(b, start(dsn)+path, clients, func(client int) []byte { return body(lister, client) })
 		}
 	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(rates[0].perSecond, "peer-calls/s")
-	b.ReportMetric(rates[1].perSecond, "calls/s")
-	b.ReportMetric(rates[1].perSecond/rates[0].perSecond, "times-the-peer")
-	b.ReportMetric(float64(rates[0].p99.Microseconds())/1000, "peer-p99-ms")
-	b.ReportMetric(float64(rates[1].p99.Microseconds())/1000, "p99-ms")
+	for side, r := range map[string]rate{"peer": rates[0], "ours": rates[1]} {
+		bench.Report(b, side, map[string]float64{"calls/s": r.perSecond, "p99-ms": float64(r.p99.Microseconds()) / 1000})
+	}
 }
 
 // Small calls from 16 clients at once.
 func BenchmarkSmallCalls(b *testing.B) {
-	compareRates(b, "/task_type/get", 16, func(scheduler.Lister, int) []byte {
+	compareRates(b, "/task_type/get", 16, func(model.Lister, int) []byte {
 		return []byte("\x81\xaetask_type_name\xa8load-git")
 	})
 }
 
 // Recording 1,000 origins, one call after another.
 func BenchmarkRecordListedOrigins(b *testing.B) {
-	compareRates(b, "/origins/record", 1, func(lister scheduler.Lister, _ int) []byte { return recordCall(lister, 1000, 0) })
+	compareRates(b, "/origins/record", 1, func(lister model.Lister, _ int) []byte { return recordCall(lister, 1000, 0) })
 }
 
 // Reading pages of 1,000 origins.

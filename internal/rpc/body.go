@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -11,9 +12,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// readBody reads a request's body into buf, and decompresses it if it says that
-// it is compressed. A body that is larger than maximum, before or after, is
-// refused once that shows, whatever it would have become.
+// readBody reads a request's body into buf, and decompresses it if it is declared
+// compressed. A body that is larger than maximum, before or after, is refused as
+// soon as that shows.
 func readBody(r *http.Request, buf []byte, maximum int64) ([]byte, error) {
 	if r.ContentLength > maximum {
 		return nil, errTooLarge()
@@ -35,22 +36,15 @@ func readBody(r *http.Request, buf []byte, maximum int64) ([]byte, error) {
 	default:
 		return nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The request's Content-Encoding is not supported; gzip is.")
 	}
-	body = io.LimitReader(body, maximum+1)
-	for {
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, max(4096, len(buf)))
-		}
-		n, err := body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case int64(len(buf)) > maximum:
-			return buf, errTooLarge()
-		case errors.Is(err, io.EOF):
-			return buf, nil
-		case err != nil:
-			return buf, bodyError(err)
-		}
+	read := bytes.NewBuffer(buf)
+	_, err := read.ReadFrom(io.LimitReader(body, maximum+1))
+	switch {
+	case int64(read.Len()) > maximum:
+		return nil, errTooLarge()
+	case err != nil:
+		return nil, bodyError(err)
 	}
+	return read.Bytes(), nil
 }
 
 func errTooLarge() error {
@@ -64,8 +58,8 @@ func bodyError(err error) error {
 	return httpError(http.StatusBadRequest, "BadRequest", "The request's body cannot be read: "+err.Error())
 }
 
-// compressFrom is from which size on answers are compressed: below it, that
-// takes longer than it saves.
+// compressFrom is the size from which on answers are compressed: below, that takes
+// longer than it saves.
 const compressFrom = 16 << 10
 
 // takesGzip reads an Accept-Encoding header.
@@ -92,19 +86,11 @@ var gzipWriters = sync.Pool{New: func() any {
 func compress(dst, src []byte) []byte {
 	w := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(w)
-	sink := appender{dst}
-	w.Reset(&sink)
+	sink := bytes.NewBuffer(dst)
+	w.Reset(sink)
 	_, err := w.Write(src)
 	if err := errors.Join(err, w.Close()); err != nil {
 		panic(err) // writing to memory does not fail
 	}
-	return sink.buf
-}
-
-// appender is a Writer to a slice.
-type appender struct{ buf []byte }
-
-func (a *appender) Write(p []byte) (int, error) {
-	a.buf = append(a.buf, p...)
-	return len(p), nil
+	return sink.Bytes()
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"swh-scheduler/internal/service"
 )
 
 // Client asks a scheduler's RPC server, ours or the peer's. It is safe for
@@ -55,16 +57,16 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("RPC server %s: %s: %s: %s", e.Server, e.Call, e.Class, e.Message)
 }
 
-// Pauses before a call is tried again that the server said it did not do, as the
-// peer's client tries it.
+// The pauses between tries of a call that the server did not do, as in the peer's
+// client.
 var retryPauses = []time.Duration{500 * time.Millisecond, 2 * time.Second}
 
-// call makes a call whose arguments write writes, n of them, and reads what the
-// server returned.
-func (c *Client) call(ctx context.Context, path string, n int, write func(e encoder)) (any, error) {
+// call makes a call whose arguments visit writes, and reads what the server
+// returned.
+func (c *Client) call(ctx context.Context, path string, visit func(*fields)) (any, error) {
 	e := newEncoder(mimeMsgpack, nil)
-	e.openDict(n)
-	write(e)
+	e.openDict()
+	visit(&fields{out: e})
 	e.closeDict()
 	body, err := e.finish()
 	if err != nil {
@@ -75,16 +77,14 @@ func (c *Client) call(ctx context.Context, path string, n int, write func(e enco
 		if !worthRetrying(err) {
 			return value, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
+		if err := service.Sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 	}
 	return c.post(ctx, path, body)
 }
 
-// worthRetrying says that the call was not done and may be later.
+// worthRetrying reports whether the call was not done and may succeed later.
 func worthRetrying(err error) bool {
 	if remote, ok := errors.AsType[*RemoteError](err); ok {
 		return remote.Status == http.StatusBadGateway || remote.Status == http.StatusServiceUnavailable

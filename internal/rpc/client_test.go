@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // answering is a transport that answers as it says.
@@ -117,7 +117,7 @@ func FuzzClientAnswers(f *testing.F) {
 	f.Add([]byte("\x90"))
 	f.Add([]byte("\x80"))
 	e := newEncoder(mimeMsgpack, nil)
-	list(e, []scheduler.Task{{ID: 1, Type: "t", Arguments: scheduler.TaskArguments{Args: []byte("[]"), Kwargs: []byte("{}")}, Status: "completed", Policy: "oneshot"}}, writeTask)
+	manyTasks.write(&fields{out: e}, &[]model.Task{{ID: 1, Type: "t", Arguments: model.TaskArguments{Args: []byte("[]"), Kwargs: []byte("{}")}, Status: "completed", Policy: "oneshot"}})
 	task, err := e.finish()
 	if err != nil {
 		f.Fatal(err)
@@ -128,11 +128,11 @@ func FuzzClientAnswers(f *testing.F) {
 		ctx, now := t.Context(), time.Unix(0, 0)
 		_, _ = c.TaskType(ctx, "t")
 		_, _ = c.TaskTypes(ctx)
-		_, _ = c.SearchTasks(ctx, sql.TaskFilter{})
+		_, _ = c.SearchTasks(ctx, db.TaskFilter{})
 		_, _ = c.TaskRuns(ctx, nil, 0)
-		_, _ = c.GrabNextVisits(ctx, scheduler.VisitFilter{}, now, 1, true)
+		_, _ = c.GrabNextVisits(ctx, model.VisitFilter{}, now, 1, true)
 		_, _ = c.Lister(ctx, "l", "")
-		_, _, _ = c.ListedOrigins(ctx, sql.ListedOriginFilter{})
+		_, _, _ = c.ListedOrigins(ctx, db.ListedOriginFilter{})
 		_, _ = c.VisitStats(ctx, nil)
 		_, _ = c.UpdateMetrics(ctx, uuid.NullUUID{}, now)
 		_, _, _ = c.StorageOrigins(ctx, "0")

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 )
@@ -52,24 +52,24 @@ func writeValue(t *testing.T, e encoder, value any) {
 		}
 		e.closeList()
 	case dict:
-		e.openDict(len(v))
+		e.openDict()
 		for _, entry := range v {
 			e.key(entry.key.(string))
 			writeValue(t, e, entry.value)
 		}
 		e.closeDict()
-	case scheduler.ListedOrigin:
-		writeListedOrigin(e, v)
-	case scheduler.Lister:
-		writeLister(e, v)
-	case scheduler.VisitStats:
-		writeVisitStats(e, v)
-	case scheduler.TaskType:
-		writeTaskType(e, v)
-	case scheduler.TaskRun:
-		writeTaskRun(e, v)
-	case scheduler.Metrics:
-		writeMetrics(e, v)
+	case model.ListedOrigin:
+		listedOrigins.write(&fields{out: e}, &v)
+	case model.Lister:
+		listers.write(&fields{out: e}, &v)
+	case model.VisitStats:
+		visitStats.write(&fields{out: e}, &v)
+	case model.TaskType:
+		taskTypes.write(&fields{out: e}, &v)
+	case model.TaskRun:
+		taskRuns.write(&fields{out: e}, &v)
+	case model.Metrics:
+		originMetrics.write(&fields{out: e}, &v)
 	default:
 		t.Fatalf("no way to write a %T", value)
 	}
@@ -135,17 +135,17 @@ var everyValue = []struct {
 	{"timedelta(days=-1, hours=23)", -time.Hour}, {"timedelta(days=400, microseconds=3)", 400*24*time.Hour + 3*time.Microsecond}, {"timedelta(0)", time.Duration(0)},
 	{"UUID('6fa459ea-ee8a-3ca4-894e-db77e160355e')", someID},
 	{"model.ListedOrigin(lister_id=UUID('6fa459ea-ee8a-3ca4-894e-db77e160355e'), url='u', visit_type='git', extra_loader_arguments={'a': [1, 2.5, None]}, is_fork=False, first_seen=datetime(2024, 2, 29, 12, 34, 56, 789012, tzinfo=timezone.utc), last_seen=datetime(2024, 2, 29, 12, 34, 56, 789012, tzinfo=timezone.utc))",
-		scheduler.ListedOrigin{ListerID: someID, URL: "u", VisitType: "git", ExtraLoaderArguments: json.RawMessage(`{"a":[1,2.5,null]}`), Enabled: true, IsFork: pointer(false), FirstSeen: someTime, LastSeen: someTime}},
+		model.ListedOrigin{ListerID: someID, URL: "u", VisitType: "git", ExtraLoaderArguments: json.RawMessage(`{"a":[1,2.5,null]}`), Enabled: true, IsFork: pointer(false), FirstSeen: someTime, LastSeen: someTime}},
 	{"model.Lister(name='n', instance_name='i', id=UUID('6fa459ea-ee8a-3ca4-894e-db77e160355e'), created=datetime(2024, 2, 29, 12, 34, 56, 789012, tzinfo=timezone.utc), updated=datetime(2024, 2, 29, 12, 34, 56, 789012, tzinfo=timezone.utc), first_visits_queue_prefix='p')",
-		scheduler.Lister{Name: "n", InstanceName: "i", ID: someID, CurrentState: json.RawMessage("{}"), Created: someTime, Updated: someTime, FirstVisitsQueuePrefix: pointer("p")}},
+		model.Lister{Name: "n", InstanceName: "i", ID: someID, CurrentState: json.RawMessage("{}"), Created: someTime, Updated: someTime, FirstVisitsQueuePrefix: pointer("p")}},
 	{"model.OriginVisitStats(url='u', visit_type='git', last_visit_status='failed', last_snapshot=bytes(20), next_visit_queue_position=7)",
-		scheduler.VisitStats{URL: "u", VisitType: "git", LastVisitStatus: scheduler.VisitFailed, LastSnapshot: make([]byte, 20), NextVisitQueuePosition: pointer(int64(7)), NextPositionOffset: 4, SuccessiveVisits: 1}},
+		model.VisitStats{URL: "u", VisitType: "git", LastVisitStatus: model.VisitFailed, LastSnapshot: make([]byte, 20), NextVisitQueuePosition: pointer(int64(7)), NextPositionOffset: 4, SuccessiveVisits: 1}},
 	{"model.TaskType(type='t', description='d', backend_name='b', default_interval=timedelta(days=64), backoff_factor=2.0)",
-		scheduler.TaskType{Type: "t", Description: "d", BackendName: "b", DefaultInterval: pointer(64 * 24 * time.Hour), BackoffFactor: pointer(2.0), MaxQueueLength: pointer(int64(1000))}},
+		model.TaskType{Type: "t", Description: "d", BackendName: "b", DefaultInterval: pointer(64 * 24 * time.Hour), BackoffFactor: pointer(2.0), MaxQueueLength: pointer(int64(1000))}},
 	{"model.TaskRun(task=1, id=2, backend_id='b', metadata={'k': 'v'})",
-		scheduler.TaskRun{Task: 1, ID: 2, BackendID: pointer("b"), Metadata: json.RawMessage(`{"k":"v"}`), Status: scheduler.RunScheduled}},
+		model.TaskRun{Task: 1, ID: 2, BackendID: pointer("b"), Metadata: json.RawMessage(`{"k":"v"}`), Status: model.RunScheduled}},
 	{"model.SchedulerMetrics(lister_id=UUID('6fa459ea-ee8a-3ca4-894e-db77e160355e'), visit_type='git', last_update=datetime(2024, 2, 29, 12, 34, 56, 789012, tzinfo=timezone.utc), origins_known=3)",
-		scheduler.Metrics{ListerID: someID, VisitType: "git", LastUpdate: someTime, OriginsKnown: 3}},
+		model.Metrics{ListerID: someID, VisitType: "git", LastUpdate: someTime, OriginsKnown: 3}},
 }
 
 func slicesRepeat(n int) []any {
@@ -341,8 +341,9 @@ func fuzz(t *testing.T, mime string, body []byte) {
 		t.Fatalf("%v becomes %s", value, text)
 	}
 	if d, ok := value.(dict); ok {
-		a := &arguments{dict: d}
-		a.texts("a")
-		a.object("a")
+		value, _ := d.get("a")
+		f := fields{mode: ofCall}
+		textsAs[string]().read(&f, value)
+		looseObject.read(&f, value)
 	}
 }

@@ -68,7 +68,7 @@ func writeArguments(e encoder, value any) {
 		}
 		e.closeList()
 	case map[string]any:
-		e.openDict(len(v))
+		e.openDict()
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			e.key(key)
 			writeArguments(e, v[key])

@@ -1,20 +1,27 @@
 // Package rpc is the scheduler's HTTP interface: the 34 calls through which
-// listers, the web API, the deposit and other Python components use the
-// scheduler. Clients of the Python server ("the peer") go on working with it.
+// listers, the web API, the deposit and other Python components use the scheduler.
+// Clients of the Python server ("the peer") keep working with it.
 //
 // # A call
 //
 // POST /<path> with the arguments as one dict, in msgpack or JSON, is answered
 // with what the method of the peer's backend returns, in the format that the
-// client accepts (JSON unless it wants msgpack). What the formats lack travels
-// as {swhtype: name, d: value}: UUIDs, durations, pages, objects of the model,
-// and in JSON also dates and bytes. In msgpack the two keys are bytes, so that no
-// dict of somebody's data is taken for a tag.
+// client accepts (JSON unless it wants msgpack). Types that the formats lack travel
+// as {swhtype: name, d: value}: UUIDs, durations, pages, objects of the model, and
+// in JSON also dates and bytes. In msgpack the two keys are bytes, so that no dict
+// of somebody's data is taken for a tag.
 //
-// A request is read into a few Go types (value.go), objects of the model into
-// those of internal/scheduler (model.go); an answer is written value by value
-// into one buffer (encoder.go), never as a tree. An answer always tells its
-// length: the peer's client takes a chunked one for a stream.
+// A request is read into a few Go types (value.go); an answer is written value by
+// value into one buffer (encoder.go), never as a tree. An answer always has its
+// length: the Python client takes a chunked one for a stream.
+//
+// # Descriptions
+//
+// One function describes each class of the model (model.go): it names the fields in
+// order, each with its kind (kind.go) and its place in an object of internal/model.
+// Each call is described in the same way (endpoints.go): its arguments, its result,
+// and what answers it. From that follow reading, checking, writing, Python's error
+// for wrong arguments, the client's calls and the site map (fields.go, endpoint.go).
 //
 // Graphs of tasks have calls that the peer lacks (graphs.go).
 //
@@ -24,30 +31,29 @@
 // (exception.go), in msgpack whatever the client accepts, with the peer's status:
 //
 //   - 400 for StaleData and UnknownPolicy, which clients know;
-//   - 503 where trying again helps, which clients do by themselves: the database
-//     is away, or a deadlock was broken;
+//   - 503 where a retry helps, which clients do by themselves: the database is
+//     away, or a deadlock was broken;
 //   - 500 for everything else, wrong arguments included;
 //   - 401, 404, 405, 413 and 415 as HTTP has them.
 //
-// No answer holds a password or the text of a query; what a client is not told
-// is in the log.
+// No answer holds a password or the text of a query; the log has the rest.
 //
-// # What is bounded
+// # Bounds
 //
-// The size of a request, before and after decompression, its depth and the
-// number of its values, the time to read it and the time of a call.
+// The size of a request, before and after decompression, its depth and number of
+// values, the time to read it and the time of a call are bounded.
 //
 // # States
 //
 // [Listen] opens the port; [Server.Run] serves until its context ends, then
-// finishes what it is answering. /healthz answers as long as the process does,
+// finishes the calls in progress. /healthz answers as long as the process does,
 // /readyz only while the database does and the server is not stopping.
 //
-// # The other end
+// # The client
 //
 // [Client] makes calls, to our server or the peer's, with the same reader and
-// writers. It tries again what the server says it did not do (502, 503, a refused
-// connection), as the peer's client does.
+// writers. Like the peer's client it retries what the server did not do (502, 503,
+// a refused connection).
 //
 // # Where this differs from the peer
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// encoder writes an answer in one of the two formats, value by value: no tree is
-// built of what goes out. A list or dict says first how many elements it has.
+// encoder writes an answer in one of the two formats, value by value, without
+// building a tree.
 type encoder interface {
 	null()
 	boolean(bool)
@@ -19,16 +19,16 @@ type encoder interface {
 	text(string)
 	bytes([]byte)
 	time(time.Time)
-	// json writes what a JSON text stands for, with nothing read as a tag.
+	// json writes the value of a JSON text, where nothing is read as a tag.
 	json(json.RawMessage)
 
 	openList(n int)
 	closeList()
-	openDict(n int)
+	openDict()
 	key(string)
 	intKey(int)
 	closeDict()
-	// openTag begins an object that travels by the name of its type.
+	// openTag begins a tagged object, of the type of that name.
 	openTag(name string)
 	closeTag()
 
@@ -50,8 +50,6 @@ func newEncoder(mime string, buf []byte) encoder {
 	return &jsonWriter{buf: buf}
 }
 
-// Helpers for what any encoder writes in the same way.
-
 func writeUUID(e encoder, id uuid.UUID) {
 	e.openTag("uuid")
 	e.text(id.String())
@@ -66,7 +64,7 @@ func writeTimedelta(e encoder, d time.Duration) {
 		rest += day
 	}
 	e.openTag("timedelta")
-	e.openDict(3)
+	e.openDict()
 	e.key("days")
 	e.integer(int64(days))
 	e.key("seconds")
@@ -75,22 +73,4 @@ func writeTimedelta(e encoder, d time.Duration) {
 	e.integer(int64(rest % time.Second / time.Microsecond))
 	e.closeDict()
 	e.closeTag()
-}
-
-// optional writes *value, or None where there is none.
-func optional[T any](e encoder, value *T, write func(T)) {
-	if value == nil {
-		e.null()
-		return
-	}
-	write(*value)
-}
-
-// list writes a list whose elements write writes.
-func list[T any](e encoder, elements []T, write func(encoder, T)) {
-	e.openList(len(elements))
-	for _, element := range elements {
-		write(e, element)
-	}
-	e.closeList()
 }

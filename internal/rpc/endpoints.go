@@ -1,117 +1,335 @@
 package rpc
 
 import (
-	"context"
+	"encoding/json"
+	"slices"
 	"time"
 
-	"swh-scheduler/sql"
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// endpoint is one of the 34 calls: a path, and the method of the peer's backend
-// that it stands for.
-type endpoint struct {
-	path string
-	signature
-	description string // for people; see /site-map
-	handle      func(*call) error
+// endpoints are all calls, in the order of the peer's interface, then ours.
+var endpoints = []*endpoint{
+	&createTaskType.endpoint, &getTaskType.endpoint, &getTaskTypes.endpoint,
+	&createTasks.endpoint, &setStatusTasks.endpoint, &disableTasks.endpoint, &searchTasks.endpoint, &getTasks.endpoint,
+	&peekReadyTasks.endpoint, &grabReadyTasks.endpoint, &peekReadyPriorityTasks.endpoint, &grabReadyPriorityTasks.endpoint,
+	&scheduleTaskRun.endpoint, &massScheduleTaskRuns.endpoint, &startTaskRun.endpoint, &endTaskRun.endpoint,
+	&filterTaskToArchive.endpoint, &deleteArchivedTasks.endpoint, &getTaskRuns.endpoint,
+	&getListers.endpoint, &getListersByID.endpoint, &getLister.endpoint, &getOrCreateLister.endpoint, &updateLister.endpoint,
+	&recordListedOrigins.endpoint, &getListedOrigins.endpoint, &getVisitTypes.endpoint, &grabNextVisits.endpoint,
+	&upsertVisitStats.endpoint, &getVisitStats.endpoint, &getQueuePositions.endpoint, &setQueuePosition.endpoint,
+	&updateMetrics.endpoint, &getMetrics.endpoint,
+	&submitGraph.endpoint, &graphStatus.endpoint, &cancelGraph.endpoint, &retryGraph.endpoint,
 }
 
-// call is one call being answered: a handler reads args, asks store, and writes
-// what the method returns to out. An error discards what was written.
-type call struct {
-	context.Context
-	store *sql.Store
-	args  *arguments
-	out   encoder
-	now   time.Time
+const backend = "SchedulerBackend."
+
+// Task types.
+var (
+	createTaskType = define("task_type/create", backend+"create_task_type", "Creates a task type, unless there is one of that name.",
+		only("task_type", taskTypes), null, does((*db.Store).CreateTaskType))
+
+	getTaskType = define("task_type/get", backend+"get_task_type", "Returns the task type of a name, or none.",
+		only("task_type_name", looseText), nullable(taskTypes),
+		func(c *call, name string) (*model.TaskType, error) {
+			t, err := c.store.TaskType(c, name)
+			return found(t, err, model.ErrUnknownTaskType)
+		})
+
+	getTaskTypes = define("task_type/get_all", backend+"get_task_types", "Returns all task types.",
+		noArguments, listing(taskTypes),
+		func(c *call, _ none) ([]model.TaskType, error) { return c.store.TaskTypes(c) })
+)
+
+// Tasks.
+var (
+	manyTasks     = listing(tasks)
+	manyTaskRuns  = listing(taskRuns)
+	integers      = listing(looseInteger)
+	integersIfAny = unlessFalse(integers)
+
+	// The policy is ignored, as the peer does: every Task has one.
+	createTasks = define("task/create", backend+"create_tasks", "Creates those tasks that are not there yet, and returns them with their numbers.",
+		func(f *fields, tasks *[]db.NewTask) {
+			required(f, "tasks", listing(newTasks), tasks)
+			optional(f, "policy", anything, new(any))
+		}, manyTasks, gives((*db.Store).CreateTasks))
+
+	setStatusTasks = define("task/set_status", backend+"set_status_tasks", "Sets the status of tasks, and if given the time of their next run.",
+		func(f *fields, s *db.StatusChange) {
+			required(f, "task_ids", integersIfAny, &s.IDs)
+			optional(f, "status", textAs[model.TaskStatus](), &s.Status, model.TaskDisabled)
+			optional(f, "next_run", unlessFalse(looseMoment), &s.NextRun)
+			optional(f, "except_completed_tasks", truthful, &s.OnlyDue)
+		}, null, setTaskStatus)
+
+	disableTasks = define("task/disable", backend+"disable_tasks", "Disables tasks.",
+		func(f *fields, s *db.StatusChange) {
+			s.Status = model.TaskDisabled
+			required(f, "task_ids", integersIfAny, &s.IDs)
+		}, null, setTaskStatus)
+
+	searchTasks = define("task/search", backend+"search_tasks", "Finds tasks by what they are and when they run next.",
+		func(f *fields, a *db.TaskFilter) {
+			optional(f, "task_id", oneOrMoreIntegers, &a.IDs)
+			optional(f, "task_type", textsAs[string](), &a.Types)
+			optional(f, "status", textsAs[model.TaskStatus](), &a.Statuses)
+			optional(f, "priority", textsAs[model.TaskPriority](), &a.Priorities)
+			optional(f, "policy", unlessFalse(orNone(textAs[model.TaskPolicy]())), &a.Policy)
+			optional(f, "before", looseMoment, &a.Before)
+			optional(f, "after", looseMoment, &a.After)
+			optional(f, "limit", limitOrNone, &a.Limit)
+		}, manyTasks, gives((*db.Store).SearchTasks))
+
+	getTasks = define("task/get", backend+"get_tasks", "Returns the tasks of some numbers.",
+		only("task_ids", integers), manyTasks, gives((*db.Store).Tasks))
+
+	peekReadyTasks = defineReady("task/peek_ready", "peek_ready_tasks",
+		"Returns the tasks of a type, without priority, that are to run.", (*db.Store).PeekReadyTasks)
+	grabReadyTasks = defineReady("task/grab_ready", "grab_ready_tasks",
+		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.", (*db.Store).GrabReadyTasks)
+	peekReadyPriorityTasks = defineReady("task/peek_ready_with_priority", "peek_ready_priority_tasks",
+		"Returns the tasks of a type, with any priority, that are to run.", (*db.Store).PeekReadyPriorityTasks)
+	grabReadyPriorityTasks = defineReady("task/grab_ready_with_priority", "grab_ready_priority_tasks",
+		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.", (*db.Store).GrabReadyPriorityTasks)
+)
+
+// Runs of tasks.
+var (
+	scheduleTaskRun = define("task_run/schedule_one", backend+"schedule_task_run", "Notes that a run of a task was sent, and returns the run.",
+		func(f *fields, a *runArguments) {
+			required(f, "task_id", looseInteger, &a.task)
+			required(f, "backend_id", looseText, &a.backendID)
+			a.rest(f)
+		}, taskRuns,
+		func(c *call, a runArguments) (model.TaskRun, error) {
+			return c.store.ScheduleTaskRun(c, a.task, a.backendID, a.metadata, c.at(a.timestamp))
+		})
+
+	massScheduleTaskRuns = define("task_run/schedule", backend+"mass_schedule_task_runs", "Notes that runs were sent.",
+		only("task_runs", manyTaskRuns), null, does((*db.Store).ScheduleTaskRuns))
+
+	startTaskRun = define("task_run/start", backend+"start_task_run", "Notes that a worker took a run, and returns the run, or none.",
+		func(f *fields, a *runArguments) {
+			required(f, "backend_id", looseText, &a.backendID)
+			a.rest(f)
+		}, nullable(taskRuns),
+		func(c *call, a runArguments) (*model.TaskRun, error) {
+			return c.store.StartTaskRun(c, a.backendID, a.metadata, c.at(a.timestamp))
+		})
+
+	endTaskRun = define("task_run/end", backend+"end_task_run", "Notes how a run ended, and returns the run, or none.",
+		func(f *fields, a *runArguments) {
+			required(f, "backend_id", looseText, &a.backendID)
+			required(f, "status", textAs[model.RunStatus](), &a.status)
+			a.rest(f)
+		}, nullable(taskRuns),
+		func(c *call, a runArguments) (*model.TaskRun, error) {
+			return c.store.EndTaskRun(c, a.backendID, a.status, a.metadata, c.at(a.timestamp))
+		})
+
+	filterTaskToArchive = define("task/filter_for_archive", backend+"filter_task_to_archive",
+		"Returns a page of the runs within a time span of tasks that will not run again.",
+		func(f *fields, a *db.ArchiveFilter) {
+			required(f, "after_ts", dateText, &a.After)
+			required(f, "before_ts", dateText, &a.Before)
+			optional(f, "limit", looseInteger, &a.Limit, 10)
+			optional(f, "page_token", archiveToken, &a.FromTask, -1)
+		}, archivePages, runsToArchive)
+
+	deleteArchivedTasks = define("task/delete_archived", backend+"delete_archived_tasks", "Deletes archived runs, and their tasks that have no other.",
+		only("task_ids", listing(archivedKeys)), null, deleteArchived)
+
+	getTaskRuns = define("task_run/get", backend+"get_task_runs", "Returns the runs of tasks.",
+		func(f *fields, a *runFilter) {
+			required(f, "task_ids", integersIfAny, &a.tasks)
+			optional(f, "limit", limitOrNone, &a.limit)
+		}, manyTaskRuns,
+		func(c *call, a runFilter) ([]model.TaskRun, error) {
+			if len(a.tasks) == 0 {
+				return nil, nil
+			}
+			return c.store.TaskRuns(c, a.tasks, a.limit)
+		})
+)
+
+// runFilter are the arguments of task_run/get.
+type runFilter struct {
+	tasks []int64
+	limit int // 0: all
 }
 
-// time is an argument that is a moment; now if it is None or not given.
-func (c *call) time(name string) time.Time {
-	if t := c.args.time(name); !t.IsZero() {
-		return t
-	}
-	return c.now
+// runArguments are those of the calls about one run.
+type runArguments struct {
+	task      int64
+	backendID string
+	status    model.RunStatus
+	metadata  json.RawMessage
+	timestamp time.Time
 }
 
-// endpoints are all calls, in the order of the peer's interface.
-var endpoints = func() []endpoint {
-	var all []endpoint
-	add := func(path, method string, required, optional []string, handle func(*call) error, description string) {
-		all = append(all, endpoint{path, signature{"SchedulerBackend." + method, required, optional}, description, handle})
-	}
-	none := []string(nil)
-	ready := []string{"timestamp", "num_tasks"}
+func (a *runArguments) rest(f *fields) {
+	optional(f, "metadata", looseObject, &a.metadata)
+	optional(f, "timestamp", looseMoment, &a.timestamp)
+}
 
-	add("task_type/create", "create_task_type", []string{"task_type"}, none, createTaskType,
-		"Creates a task type, unless there is one of that name.")
-	add("task_type/get", "get_task_type", []string{"task_type_name"}, none, getTaskType,
-		"Returns the task type of a name, or none.")
-	add("task_type/get_all", "get_task_types", none, none, getTaskTypes,
-		"Returns all task types.")
-	add("task/create", "create_tasks", []string{"tasks"}, []string{"policy"}, createTasks,
-		"Creates those tasks that are not there yet, and returns them with their numbers.")
-	add("task/set_status", "set_status_tasks", []string{"task_ids"}, []string{"status", "next_run", "except_completed_tasks"}, setStatusTasks,
-		"Sets the status of tasks, and if given the time of their next run.")
-	add("task/disable", "disable_tasks", []string{"task_ids"}, none, disableTasks,
-		"Disables tasks.")
-	add("task/search", "search_tasks", none, []string{"task_id", "task_type", "status", "priority", "policy", "before", "after", "limit"}, searchTasks,
-		"Finds tasks by what they are and when they run next.")
-	add("task/get", "get_tasks", []string{"task_ids"}, none, getTasks,
-		"Returns the tasks of some numbers.")
-	add("task/peek_ready", "peek_ready_tasks", []string{"task_type"}, ready, peekReadyTasks,
-		"Returns the tasks of a type, without priority, that are to run.")
-	add("task/grab_ready", "grab_ready_tasks", []string{"task_type"}, ready, grabReadyTasks,
-		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.")
-	add("task/peek_ready_with_priority", "peek_ready_priority_tasks", []string{"task_type"}, ready, peekReadyPriorityTasks,
-		"Returns the tasks of a type, with any priority, that are to run.")
-	add("task/grab_ready_with_priority", "grab_ready_priority_tasks", []string{"task_type"}, ready, grabReadyPriorityTasks,
-		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.")
-	add("task_run/schedule_one", "schedule_task_run", []string{"task_id", "backend_id"}, []string{"metadata", "timestamp"}, scheduleTaskRun,
-		"Notes that a run of a task was sent, and returns the run.")
-	add("task_run/schedule", "mass_schedule_task_runs", []string{"task_runs"}, none, massScheduleTaskRuns,
-		"Notes that runs were sent.")
-	add("task_run/start", "start_task_run", []string{"backend_id"}, []string{"metadata", "timestamp"}, startTaskRun,
-		"Notes that a worker took a run, and returns the run, or none.")
-	add("task_run/end", "end_task_run", []string{"backend_id", "status"}, []string{"metadata", "timestamp"}, endTaskRun,
-		"Notes how a run ended, and returns the run, or none.")
-	add("task/filter_for_archive", "filter_task_to_archive", []string{"after_ts", "before_ts"}, []string{"limit", "page_token"}, filterTaskToArchive,
-		"Returns a page of the runs within a time span of tasks that will not run again.")
-	add("task/delete_archived", "delete_archived_tasks", []string{"task_ids"}, none, deleteArchivedTasks,
-		"Deletes archived runs, and their tasks that have no other.")
-	add("task_run/get", "get_task_runs", []string{"task_ids"}, []string{"limit"}, getTaskRuns,
-		"Returns the runs of tasks.")
-	add("listers/get", "get_listers", none, []string{"with_first_visits_to_schedule"}, getListers,
-		"Returns all listers, or those whose first visits are to be scheduled.")
-	add("listers/get_by_id", "get_listers_by_id", []string{"lister_ids"}, none, getListersByID,
-		"Returns the listers of some identifiers.")
-	add("lister/get", "get_lister", []string{"name"}, []string{"instance_name"}, getLister,
-		"Returns an instance of a lister, or none.")
-	add("lister/get_or_create", "get_or_create_lister", []string{"name"}, []string{"instance_name", "first_visits_queue_prefix"}, getOrCreateLister,
-		"Returns an instance of a lister, which is created if it is not there.")
-	add("lister/update", "update_lister", []string{"lister"}, none, updateLister,
-		"Writes a lister, unless it was written since it was read, and returns it.")
-	add("origins/record", "record_listed_origins", []string{"listed_origins"}, []string{"update_last_seen"}, recordListedOrigins,
-		"Records origins that a lister found, and returns them.")
-	add("origins/get", "get_listed_origins", none, []string{"lister_id", "url", "urls", "enabled", "limit", "page_token"}, getListedOrigins,
-		"Returns a page of listed origins.")
-	add("lister/visit_types", "get_visit_types_for_listed_origins", []string{"lister"}, none, getVisitTypes,
-		"Returns the visit types of the origins of a lister.")
-	add("origins/grab_next", "grab_next_visits", []string{"visit_type", "count", "policy"},
-		[]string{"enabled", "lister_uuid", "lister_name", "lister_instance_name", "timestamp", "absolute_cooldown", "scheduled_cooldown",
-			"failed_cooldown", "not_found_cooldown", "tablesample", "dry_run"}, grabNextVisits,
-		"Picks origins to visit next by a policy, marks them as scheduled, and returns them.")
-	add("visit_stats/upsert", "origin_visit_stats_upsert", []string{"origin_visit_stats"}, none, upsertVisitStats,
-		"Writes what is known of the visits of origins.")
-	add("visit_stats/get", "origin_visit_stats_get", []string{"ids"}, none, getVisitStats,
-		"Returns what is known of the visits of origins.")
-	add("visit_scheduler/get", "visit_scheduler_queue_position_get", none, none, getQueuePositions,
-		"Returns how far the queue of each visit type has been worked through.")
-	add("visit_scheduler/set", "visit_scheduler_queue_position_set", []string{"visit_type", "position"}, none, setQueuePosition,
-		"Says how far the queue of a visit type has been worked through.")
-	add("scheduler_metrics/update", "update_metrics", none, []string{"lister_id", "timestamp"}, updateMetrics,
-		"Counts the origins of a lister, or of all, and returns the counts.")
-	add("scheduler_metrics/get", "get_metrics", none, []string{"lister_id", "visit_type"}, getMetrics,
-		"Returns the counts of origins as they were last made.")
-	return append(all, graphEndpoints...)
-}()
+// Listers.
+var (
+	manyListers = listing(listers)
+
+	getListers = define("listers/get", backend+"get_listers", "Returns all listers, or those whose first visits are to be scheduled.",
+		func(f *fields, waiting *bool) { optional(f, "with_first_visits_to_schedule", truthful, waiting) }, manyListers,
+		func(c *call, waiting bool) ([]model.Lister, error) {
+			all, err := c.store.Listers(c)
+			if waiting {
+				all = slices.DeleteFunc(all, func(l model.Lister) bool {
+					return l.LastListingFinishedAt == nil || l.FirstVisitsQueuePrefix == nil || l.FirstVisitsScheduledAt != nil
+				})
+			}
+			return oldestFirst(all), err
+		})
+
+	getListersByID = define("listers/get_by_id", backend+"get_listers_by_id", "Returns the listers of some identifiers.",
+		only("lister_ids", unlessFalse(listing(idText))), manyListers,
+		func(c *call, ids []uuid.UUID) ([]model.Lister, error) {
+			if len(ids) == 0 {
+				return nil, nil
+			}
+			found, err := c.store.ListersByID(c, ids)
+			return oldestFirst(found), err
+		})
+
+	getLister = define("lister/get", backend+"get_lister", "Returns an instance of a lister, or none.",
+		func(f *fields, a *listerArguments) {
+			required(f, "name", nullable(text), &a.name)
+			optional(f, "instance_name", looseText, &a.instance)
+		}, nullable(listers),
+		func(c *call, a listerArguments) (*model.Lister, error) {
+			if a.name == nil {
+				return nil, nil
+			}
+			lister, err := c.store.Lister(c, *a.name, a.instance)
+			return found(lister, err, model.ErrUnknownLister)
+		})
+
+	getOrCreateLister = define("lister/get_or_create", backend+"get_or_create_lister", "Returns an instance of a lister, which is created if it is not there.",
+		func(f *fields, a *listerArguments) {
+			required(f, "name", nullable(text), &a.name)
+			optional(f, "instance_name", looseText, &a.instance)
+			optional(f, "first_visits_queue_prefix", optionalText, &a.prefix)
+		}, listers,
+		func(c *call, a listerArguments) (l model.Lister, err error) {
+			if a.name == nil {
+				return l, attrsError("AttributeTypeError", "name must be <class 'str'> (got a NoneType)")
+			}
+			return c.store.GetOrCreateLister(c, *a.name, a.instance, a.prefix)
+		})
+
+	updateLister = define("lister/update", backend+"update_lister", "Writes a lister, unless it was written since it was read, and returns it.",
+		only("lister", listers), listers, gives((*db.Store).UpdateLister))
+)
+
+type listerArguments struct {
+	name     *string
+	instance string
+	prefix   *string
+}
+
+// oldestFirst sorts listers as the peer mostly does.
+func oldestFirst(listers []model.Lister) []model.Lister {
+	slices.SortStableFunc(listers, func(a, b model.Lister) int { return a.Created.Compare(b.Created) })
+	return listers
+}
+
+// Origins.
+var (
+	manyListedOrigins = listing(listedOrigins)
+
+	recordListedOrigins = define("origins/record", backend+"record_listed_origins", "Records origins that a lister found, and returns them.",
+		func(f *fields, a *recordArguments) {
+			required(f, "listed_origins", manyListedOrigins, &a.origins)
+			optional(f, "update_last_seen", hashableTruth, &a.updateLastSeen, true)
+		}, manyListedOrigins, recordOrigins)
+
+	getListedOrigins = define("origins/get", backend+"get_listed_origins", "Returns a page of listed origins.",
+		func(f *fields, a *db.ListedOriginFilter) {
+			var url *string
+			optional(f, "lister_id", nullID(looseID, isFalse), &a.ListerID)
+			optional(f, "url", &kind[*string]{optionalText.pythonType, optionalText.read, nil}, &url)
+			if url == nil {
+				optional(f, "urls", unlessFalse(noneIfEmpty(texts)), &a.URLs)
+			} else {
+				optional(f, "urls", anything, new(any))
+				a.URLs = []string{*url}
+			}
+			optional(f, "enabled", optionalBoolean, &a.Enabled, new(true))
+			optional(f, "limit", integerAs[int](), &a.Limit, defaultPage)
+			optional(f, "page_token", originTokens, &a.After)
+		}, originPages, listOrigins)
+
+	getVisitTypes = define("lister/visit_types", backend+"get_visit_types_for_listed_origins", "Returns the visit types of the origins of a lister.",
+		only("lister", anything), texts,
+		func(c *call, value any) ([]string, error) {
+			lister, ok := value.(model.Lister)
+			if !ok {
+				return nil, attributeError("'%s' object has no attribute 'id'", typeName(value))
+			}
+			return c.store.ListedVisitTypes(c, lister.ID)
+		})
+
+	grabNextVisits = define("origins/grab_next", backend+"grab_next_visits", "Picks origins to visit next by a policy, marks them as scheduled, and returns them.",
+		visitGrab, manyListedOrigins, grabVisits)
+)
+
+// Visits.
+var (
+	upsertVisitStats = define("visit_stats/upsert", backend+"origin_visit_stats_upsert", "Writes what is known of the visits of origins.",
+		only("origin_visit_stats", listing(visitStats)), null, does((*db.Store).UpsertVisitStats))
+
+	getVisitStats = define("visit_stats/get", backend+"origin_visit_stats_get", "Returns what is known of the visits of origins.",
+		only("ids", unlessFalse(listing(originKeys))), listing(visitStats),
+		func(c *call, keys []model.OriginKey) ([]model.VisitStats, error) {
+			if len(keys) == 0 {
+				return nil, nil
+			}
+			return c.store.VisitStats(c, keys)
+		})
+
+	getQueuePositions = define("visit_scheduler/get", backend+"visit_scheduler_queue_position_get",
+		"Returns how far the queue of each visit type has been worked through.",
+		noArguments, queuePositions,
+		func(c *call, _ none) ([]db.VisitQueuePosition, error) { return c.store.VisitQueuePositions(c) })
+
+	setQueuePosition = define("visit_scheduler/set", backend+"visit_scheduler_queue_position_set", "Sets how far the queue of a visit type has been worked through.",
+		func(f *fields, p *db.VisitQueuePosition) {
+			required(f, "visit_type", text, &p.VisitType)
+			required(f, "position", looseInteger, &p.Position)
+		}, null, does((*db.Store).SetVisitQueuePosition))
+
+	updateMetrics = define("scheduler_metrics/update", backend+"update_metrics", "Counts the origins of a lister, or of all, and returns the counts.",
+		func(f *fields, a *metricsArguments) {
+			optional(f, "lister_id", nullID(looseID, isNone), &a.lister)
+			optional(f, "timestamp", looseMoment, &a.timestamp)
+		}, listing(originMetrics),
+		func(c *call, a metricsArguments) ([]model.Metrics, error) {
+			return c.store.UpdateMetrics(c, a.lister, a.timestamp)
+		})
+
+	getMetrics = define("scheduler_metrics/get", backend+"get_metrics", "Returns the counts of origins as they were last made.",
+		func(f *fields, a *metricsArguments) {
+			optional(f, "lister_id", nullID(looseID, isFalse), &a.lister)
+			optional(f, "visit_type", looseText, &a.visitType)
+		}, listing(originMetrics),
+		func(c *call, a metricsArguments) ([]model.Metrics, error) {
+			return c.store.Metrics(c, a.lister, a.visitType)
+		})
+)
+
+type metricsArguments struct {
+	lister    uuid.NullUUID
+	visitType string
+	timestamp time.Time
+}

@@ -4,42 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"swh-scheduler/sql"
 )
 
-// handler answers calls.
-type handler struct {
-	store   *sql.Store
-	log     *slog.Logger
-	metrics *metrics
-	maxBody int64
-	limits  limits
-}
-
-// ServeHTTP answers one call of an endpoint.
-func (h *handler) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
+// serve answers one call of an endpoint.
+func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	status := http.StatusOK
-	out, err := h.answer(ep, r, (*buf)[:0])
+	out, err := s.answer(ep, r, (*buf)[:0])
 	if err != nil {
 		x, internal := exceptionOf(err)
 		if ended := r.Context().Err(); errors.Is(ended, context.Canceled) {
 			internal = false // the client went away, or the server stops
 		}
 		if internal {
-			h.log.Error("call failed", "endpoint", ep.path, "error", err)
+			s.Log.Error("call failed", "endpoint", ep.path, "error", err)
 		} else {
-			h.log.Debug("call refused", "endpoint", ep.path, "error", err)
+			s.Log.Debug("call refused", "endpoint", ep.path, "error", err)
 		}
 		status = x.httpStatus()
 		out = encodeException(x, (*buf)[:0])
@@ -47,14 +35,14 @@ func (h *handler) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	body, err := out.finish()
 	*buf = body[:0]
 	if err != nil {
-		h.log.Error("call failed", "endpoint", ep.path, "error", err)
+		s.Log.Error("call failed", "endpoint", ep.path, "error", err)
 		x, _ := exceptionOf(err)
 		status = x.httpStatus()
 		out = encodeException(x, nil)
 		body, _ = out.finish()
 	}
 	respond(w, r, status, out.contentType(), body)
-	h.metrics.observe(ep, status, time.Since(began))
+	s.metrics.observe(ep, status, time.Since(began))
 }
 
 // encodeException writes an exception; as the peer, in msgpack whatever the
@@ -66,10 +54,10 @@ func encodeException(x *exception, buf []byte) encoder {
 }
 
 // answer reads the request and calls the endpoint, which writes to buf.
-func (h *handler) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder, err error) {
+func (s *Server) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("call panicked", "endpoint", ep.path, "panic", p, "stack", string(debug.Stack()))
+			s.Log.Error("call panicked", "endpoint", ep.path, "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -78,37 +66,37 @@ func (h *handler) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder
 	}
 	body := buffers.Get().(*[]byte)
 	defer putBuffer(body)
-	if *body, err = readBody(r, (*body)[:0], h.maxBody); err != nil {
+	if *body, err = readBody(r, (*body)[:0], s.MaxBody); err != nil {
 		return nil, err
 	}
-	args, err := h.arguments(ep, r.Header.Get("Content-Type"), *body)
+	args, err := arguments(ep, r.Header.Get("Content-Type"), *body)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: ctx, store: h.store, args: args, now: time.Now().UTC(),
+		Context: ctx, store: s.Store, args: args, now: time.Now().UTC(),
 		out: newEncoder(negotiate(r.Header.Get("Accept")), buf),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil, &exception{class: "QueryCanceled", module: "psycopg.errors", args: []any{"the call took longer than " + callTimeout.String()}}
+		return nil, psycopgError("QueryCanceled", "the call took longer than %s", callTimeout)
 	}
 	return c.out, err
 }
 
 // arguments reads the arguments of a call.
-func (h *handler) arguments(ep *endpoint, contentType string, body []byte) (*arguments, error) {
+func arguments(ep *endpoint, contentType string, body []byte) (dict, error) {
 	if len(body) == 0 {
-		return &arguments{}, ep.check(nil)
+		return nil, nil
 	}
 	var value any
 	var err error
 	switch mime, _, _ := strings.Cut(contentType, ";"); strings.ToLower(strings.TrimSpace(mime)) {
 	case mimeMsgpack:
-		value, err = readMsgpack(body, h.limits)
+		value, err = readMsgpack(body, defaultLimits)
 	case mimeJSON:
-		value, err = readJSON(body, h.limits)
+		value, err = readJSON(body, defaultLimits)
 	default:
 		return nil, valueError("Wrong content type `%s` for API request", mime)
 	}
@@ -119,11 +107,11 @@ func (h *handler) arguments(ep *endpoint, contentType string, body []byte) (*arg
 	if !ok {
 		return nil, typeError("%s() argument after ** must be a mapping, not %s", ep.name, typeName(value))
 	}
-	return &arguments{dict: d}, ep.check(d)
+	return d, nil
 }
 
-// negotiate says in which format to answer, by the Accept header: JSON, unless
-// msgpack is wanted more.
+// negotiate returns the format to answer in, by the Accept header: JSON, unless
+// msgpack is preferred.
 func negotiate(accept string) string {
 	best, bestQuality, bestSpecificity := mimeJSON, 0.0, -1
 	for _, mime := range []string{mimeJSON, mimeMsgpack} {
@@ -163,8 +151,8 @@ func qualityOf(parameters string) float64 {
 	return 1
 }
 
-// respond sends a whole body. Its length is always told: the peer's client takes
-// a chunked answer for a stream that it does not decode.
+// respond sends a whole body, always with its length: the peer's client takes a
+// chunked answer for a stream, which it does not decode.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
@@ -181,14 +169,14 @@ func respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // an error is the client's, who went away
+		_, _ = w.Write(body) // fails only if the client is gone
 	}
 }
 
 // buffers are reused for requests and answers.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// putBuffer gives a buffer back, unless it is so large that it is better freed.
+// putBuffer returns a buffer to the pool, unless it is so large that it is better freed.
 func putBuffer(buf *[]byte) {
 	const largest = 1 << 20
 	if cap(*buf) <= largest {

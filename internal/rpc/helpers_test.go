@@ -10,14 +10,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 // openStore opens a database, closed when the test ends.
-func openStore(t testing.TB, dsn string) *sql.Store {
+func openStore(t testing.TB, dsn string) *db.Store {
 	t.Helper()
-	store, err := sql.Open(t.Context(), dsn, sql.Options{Command: "rpc-serve"})
+	store, err := db.Open(t.Context(), dsn, db.Options{Command: "rpc-serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func serve(t testing.TB, dsn string, change ...func(*Options)) string {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- daemon.Group{Log: o.Log}.Run(ctx, daemon.Component{Name: "RPC server", Run: server.Run})
+		done <- service.Group{Log: o.Log}.Run(ctx, service.Component{Name: "RPC server", Run: server.Run})
 	}()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()

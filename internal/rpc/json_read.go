@@ -15,9 +15,9 @@ import (
 // readJSON reads a JSON document, which must be all of src.
 func readJSON(src []byte, l limits) (any, error) {
 	if !utf8.Valid(src) {
-		return nil, &exception{class: "UnicodeDecodeError", args: []any{"the request is not UTF-8"}}
+		return nil, &exception{class: "UnicodeDecodeError", args: []string{"the request is not UTF-8"}}
 	}
-	r := jsonReader{d: json.NewDecoder(bytes.NewReader(src)), budget: budget{l}}
+	r := jsonReader{d: json.NewDecoder(bytes.NewReader(src)), limits: l}
 	r.d.UseNumber()
 	v, err := r.value()
 	if err == nil {
@@ -29,14 +29,14 @@ func readJSON(src []byte, l limits) (any, error) {
 		if _, ours := errors.AsType[*exception](err); ours {
 			return nil, err
 		}
-		return nil, &exception{class: "JSONDecodeError", module: "json.decoder", args: []any{"the request is not JSON: " + err.Error()}}
+		return nil, &exception{class: "JSONDecodeError", module: "json.decoder", args: []string{"the request is not JSON: " + err.Error()}}
 	}
 	return v, nil
 }
 
 type jsonReader struct {
 	d *json.Decoder
-	budget
+	limits
 }
 
 func (r *jsonReader) value() (any, error) {
@@ -92,21 +92,7 @@ func (r *jsonReader) dict() (any, error) {
 	if _, err := r.d.Token(); err != nil {
 		return nil, err
 	}
-	if len(d) != 2 {
-		return d, nil
-	}
-	tag, found := d.get("swhtype")
-	tagged, alsoFound := d.get("d")
-	if !found || !alsoFound {
-		return d, nil
-	}
-	if tag == "bytes" {
-		return untagBytes(tagged)
-	}
-	if object, known, err := untag(tag, tagged); known || err != nil {
-		return object, err
-	}
-	return d, nil
+	return d.untagged(true)
 }
 
 // readNumber reads a number as Python does: without fraction and exponent it is
@@ -133,9 +119,8 @@ func readNumber(text string) (any, error) {
 const maxIntegerDigits = 4300
 
 func untagBytes(value any) (any, error) {
-	text, ok := value.(string)
-	if !ok {
-		return nil, typeError("a bytes-like object or ASCII string is required, not '%s'", typeName(value))
+	if text, ok := value.(string); ok {
+		return decodeBase85(text)
 	}
-	return decodeBase85(text)
+	return nil, typeError("a bytes-like object or ASCII string is required, not '%s'", typeName(value))
 }

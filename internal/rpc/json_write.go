@@ -21,6 +21,12 @@ func (w *jsonWriter) contentType() string { return mimeJSON }
 
 func (w *jsonWriter) finish() ([]byte, error) { return w.buf, w.err }
 
+func (w *jsonWriter) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
 // separate puts a comma between two values. What comes first in a list, in a
 // dict or after a key follows one of these characters, as no value does.
 func (w *jsonWriter) separate() {
@@ -96,15 +102,15 @@ func (w *jsonWriter) time(t time.Time) {
 }
 
 func (w *jsonWriter) json(text json.RawMessage) {
-	if !json.Valid(text) && w.err == nil {
-		w.err = errNoJSON
+	if !json.Valid(text) {
+		w.fail(errNoJSON)
 	}
 	w.word(string(text))
 }
 
 func (w *jsonWriter) openList(int) { w.word("[") }
 func (w *jsonWriter) closeList()   { w.buf = append(w.buf, ']') }
-func (w *jsonWriter) openDict(int) { w.word("{") }
+func (w *jsonWriter) openDict()    { w.word("{") }
 func (w *jsonWriter) closeDict()   { w.buf = append(w.buf, '}') }
 
 func (w *jsonWriter) key(name string) {
@@ -115,7 +121,7 @@ func (w *jsonWriter) key(name string) {
 func (w *jsonWriter) intKey(i int) { w.key(strconv.Itoa(i)) }
 
 func (w *jsonWriter) openTag(name string) {
-	w.openDict(2)
+	w.openDict()
 	w.key("swhtype")
 	w.text(name)
 	w.key("d")

@@ -4,62 +4,52 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
-	"strconv"
-
-	"swh-scheduler/internal/pytext"
 )
 
 // appendJSONValue writes a value that goes into a column of type jsonb, as
 // Python's json.dumps would: what is neither None, bool, number, text, list nor
 // dict is refused.
 func appendJSONValue(dst []byte, value any) (json.RawMessage, error) {
+	w := jsonWriter{buf: dst}
+	w.value(value)
+	return w.buf, w.err
+}
+
+func (w *jsonWriter) value(value any) {
 	switch v := value.(type) {
 	case nil:
-		return append(dst, "null"...), nil
+		w.null()
 	case bool:
-		return strconv.AppendBool(dst, v), nil
+		w.boolean(v)
 	case int64:
-		return strconv.AppendInt(dst, v, 10), nil
+		w.integer(v)
 	case *big.Int:
-		return v.Append(dst, 10), nil
+		w.bigInteger(v)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, &exception{class: "InvalidTextRepresentation", module: "psycopg.errors",
-				args: []any{"invalid input syntax for type json: NaN and the infinities are not JSON"}}
+			w.fail(psycopgError("InvalidTextRepresentation", "invalid input syntax for type json: NaN and the infinities are not JSON"))
 		}
-		return append(dst, pytext.Float(v)...), nil
+		w.float(v)
 	case string:
-		return appendJSONText(dst, v), nil
+		w.text(v)
 	case []any:
-		dst = append(dst, '[')
-		for i, element := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			var err error
-			if dst, err = appendJSONValue(dst, element); err != nil {
-				return nil, err
-			}
+		w.openList(len(v))
+		for _, element := range v {
+			w.value(element)
 		}
-		return append(dst, ']'), nil
+		w.closeList()
 	case dict:
-		dst = append(dst, '{')
-		for i, e := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
+		w.openDict()
+		for _, e := range v {
 			key, err := jsonKey(e.key)
-			if err != nil {
-				return nil, err
-			}
-			dst = append(appendJSONText(dst, key), ':')
-			if dst, err = appendJSONValue(dst, e.value); err != nil {
-				return nil, err
-			}
+			w.fail(err)
+			w.key(key)
+			w.value(e.value)
 		}
-		return append(dst, '}'), nil
+		w.closeDict()
+	default:
+		w.fail(typeError("Object of type %s is not JSON serializable", typeName(value)))
 	}
-	return nil, typeError("Object of type %s is not JSON serializable", typeName(value))
 }
 
 // jsonKey is the text that json.dumps makes of a key.
@@ -72,13 +62,4 @@ func jsonKey(key any) (string, error) {
 		return string(text), err
 	}
 	return "", typeError("keys must be str, int, float, bool or None, not %s", typeName(key))
-}
-
-// elementsOf are the elements of a JSON list from the database.
-func elementsOf(text json.RawMessage) []json.RawMessage {
-	var elements []json.RawMessage
-	if json.Unmarshal(text, &elements) != nil {
-		return nil // no list: it has no elements
-	}
-	return elements
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics are by endpoint, of which there is a fixed number.
@@ -14,14 +15,15 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	f := promauto.With(registry)
+	seconds := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "swh_scheduler_rpc_call_seconds",
 		Help:    "Time to answer a call, from its headers to the last byte.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18),
 	}, []string{"endpoint"})
 	m := &metrics{
 		seconds: map[string]prometheus.Observer{},
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+		errors: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_rpc_errors_total",
 			Help: "Calls answered with an error: of the client (4xx) or of the server (5xx).",
 		}, []string{"endpoint", "status"}),
@@ -31,9 +33,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		for _, status := range []string{"4xx", "5xx"} {
 			m.errors.WithLabelValues(ep.path, status)
 		}
-	}
-	if registry != nil {
-		registry.MustRegister(seconds, m.errors)
 	}
 	return m
 }

@@ -1,54 +1,65 @@
 package rpc
 
 import (
+	"cmp"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// The classes of the peer's model, as arguments. A field that is None where our
-// type has no such value is that type's zero value.
+// The classes of the peer's model, their fields in the order of the peer's. A
+// field that is None where our type has no such value is that type's zero value.
 
-// class reads the objects of one class.
-type class struct {
-	signature
-	read func(*fields) any
+var (
+	// classes read the objects of each class.
+	classes = map[string]func(dict) (any, error){}
+
+	classNames = map[reflect.Type]string{}
+
+	emptyObject = json.RawMessage("{}")
+	emptyArray  = json.RawMessage("[]")
+)
+
+// class makes the kind of a class's objects, whose fields visit visits.
+func class[T any](name string, visit func(*fields, *T)) *kind[T] {
+	s := signatureOf(name+".__init__", visit)
+	classNames[reflect.TypeFor[T]()] = name
+	classes[name] = func(d dict) (any, error) {
+		var f fields
+		if err := s.bind(&f, d); err != nil {
+			return nil, err
+		}
+		var v T
+		visit(&f, &v)
+		return v, f.err
+	}
+	return &kind[T]{pythonType{name: "swh.scheduler.model." + name}, func(f *fields, value any) T {
+		v, ok := value.(T)
+		switch {
+		case ok:
+		case f.mode == ofModel:
+			f.wrong(value)
+		default:
+			f.refuse(value, attributeError("'%s' object has no attribute 'to_dict'", typeName(value)))
+		}
+		return v
+	}, func(f *fields, v *T) {
+		f.out.openTag("scheduler_model")
+		f.out.openDict()
+		visit(f, v)
+		f.out.key("__type__")
+		f.out.text(name)
+		f.out.closeDict()
+		f.out.closeTag()
+	}}
 }
 
-var classes = func() map[string]class {
-	classes := map[string]class{}
-	add := func(name string, required, optional []string, read func(*fields) any) {
-		classes[name] = class{signature{name + ".__init__", required, optional}, read}
-	}
-	add("Lister", []string{"name", "instance_name"},
-		[]string{"id", "current_state", "created", "updated", "last_listing_finished_at", "first_visits_queue_prefix", "first_visits_scheduled_at"},
-		readLister)
-	add("ListedOrigin", []string{"lister_id", "url", "visit_type"},
-		[]string{"extra_loader_arguments", "last_update", "is_fork", "forked_from_url", "enabled", "first_seen", "last_seen"},
-		readListedOrigin)
-	add("OriginVisitStats", []string{"url", "visit_type"},
-		[]string{"last_successful", "last_visit", "last_visit_status", "last_scheduled", "last_snapshot", "next_visit_queue_position", "next_position_offset", "successive_visits"},
-		readVisitStats)
-	add("SchedulerMetrics", []string{"lister_id", "visit_type"},
-		[]string{"last_update", "origins_known", "origins_enabled", "origins_never_visited", "origins_with_pending_changes"},
-		readMetrics)
-	add("TaskType", []string{"type", "description", "backend_name"},
-		[]string{"default_interval", "min_interval", "max_interval", "backoff_factor", "max_queue_length", "num_retries", "retry_delay"},
-		readTaskType)
-	add("TaskArguments", nil, []string{"args", "kwargs"}, readTaskArguments)
-	add("Task", []string{"type", "arguments", "next_run"},
-		[]string{"status", "policy", "retries_left", "id", "current_interval", "priority"},
-		readTask)
-	add("TaskRun", []string{"task"},
-		[]string{"id", "backend_id", "scheduled", "started", "ended", "metadata", "status"},
-		readTaskRun)
-	return classes
-}()
+// className returns the name of the class of an object of the model.
+func className(value any) string { return cmp.Or(classNames[reflect.TypeOf(value)], "object") }
 
 // untagModel reads a scheduler_model: its fields, and its class as __type__.
 func untagModel(value any) (any, error) {
@@ -61,326 +72,159 @@ func untagModel(value any) (any, error) {
 		return nil, newException("KeyError", "__type__")
 	}
 	name, _ := kind.(string)
-	c, known := classes[name]
+	read, known := classes[name]
 	if !known {
 		return nil, attributeError("module 'swh.scheduler.model' has no attribute '%v'", kind)
 	}
-	d = slices.DeleteFunc(d, func(e entry) bool { return e.key == "__type__" })
-	if err := c.check(d); err != nil {
-		return nil, err
-	}
-	f := &fields{class: name, dict: d}
-	object := c.read(f)
-	if f.err != nil {
-		return nil, f.err
-	}
-	return object, nil
+	return read(slices.DeleteFunc(d, func(e entry) bool { return e.key == "__type__" }))
 }
 
-func readLister(f *fields) any {
-	return scheduler.Lister{
-		ID: f.optionalUUID("id"), Name: f.text("name"), InstanceName: f.text("instance_name"),
-		Created: f.timeOrZero("created"), CurrentState: f.object("current_state"), Updated: f.timeOrZero("updated"),
-		LastListingFinishedAt: f.optionalTime("last_listing_finished_at"), FirstVisitsQueuePrefix: f.optionalText("first_visits_queue_prefix"),
-		FirstVisitsScheduledAt: f.optionalTime("first_visits_scheduled_at"),
-	}
-}
+var listers = class("Lister", func(f *fields, l *model.Lister) {
+	required(f, "name", text, &l.Name)
+	required(f, "instance_name", text, &l.InstanceName)
+	optional(f, "id", idOrNone, &l.ID)
+	optional(f, "current_state", jsonObject, &l.CurrentState, emptyObject)
+	optional(f, "created", momentOrNone, &l.Created)
+	optional(f, "updated", momentOrNone, &l.Updated)
+	optional(f, "last_listing_finished_at", optionalMoment, &l.LastListingFinishedAt)
+	optional(f, "first_visits_queue_prefix", optionalText, &l.FirstVisitsQueuePrefix)
+	optional(f, "first_visits_scheduled_at", optionalMoment, &l.FirstVisitsScheduledAt)
+})
 
-func readListedOrigin(f *fields) any {
-	return scheduler.ListedOrigin{
-		ListerID: f.uuid("lister_id"), URL: f.text("url"), VisitType: f.text("visit_type"),
-		ExtraLoaderArguments: f.object("extra_loader_arguments"), Enabled: f.boolean("enabled", true),
-		FirstSeen: f.timeOrZero("first_seen"), LastSeen: f.timeOrZero("last_seen"), LastUpdate: f.optionalTime("last_update"),
-		IsFork: f.optionalBoolean("is_fork"), ForkedFromURL: f.optionalText("forked_from_url"),
-	}
-}
+var listedOrigins = class("ListedOrigin", func(f *fields, o *model.ListedOrigin) {
+	required(f, "lister_id", id, &o.ListerID)
+	required(f, "url", text, &o.URL)
+	required(f, "visit_type", text, &o.VisitType)
+	optional(f, "extra_loader_arguments", jsonObject, &o.ExtraLoaderArguments, emptyObject)
+	optional(f, "last_update", optionalMoment, &o.LastUpdate)
+	optional(f, "is_fork", optionalBoolean, &o.IsFork)
+	optional(f, "forked_from_url", optionalText, &o.ForkedFromURL)
+	optional(f, "enabled", boolean, &o.Enabled, true)
+	optional(f, "first_seen", momentOrNone, &o.FirstSeen)
+	optional(f, "last_seen", momentOrNone, &o.LastSeen)
+})
 
-func readVisitStats(f *fields) any {
-	return scheduler.VisitStats{
-		URL: f.text("url"), VisitType: f.text("visit_type"),
-		LastSuccessful: f.awareTime("last_successful"), LastVisit: f.awareTime("last_visit"),
-		LastVisitStatus: f.visitStatus("last_visit_status"), LastScheduled: f.optionalTime("last_scheduled"),
-		LastSnapshot: f.optionalBytes("last_snapshot"), NextVisitQueuePosition: f.optionalInteger("next_visit_queue_position"),
-		NextPositionOffset: f.int32("next_position_offset", scheduler.DefaultPositionOffset),
-		SuccessiveVisits:   f.int32("successive_visits", 1),
-	}
-}
+var visitStats = class("OriginVisitStats", func(f *fields, s *model.VisitStats) {
+	required(f, "url", text, &s.URL)
+	required(f, "visit_type", text, &s.VisitType)
+	optional(f, "last_successful", optionalAware, &s.LastSuccessful)
+	optional(f, "last_visit", optionalAware, &s.LastVisit)
+	optional(f, "last_visit_status", visitStatus, &s.LastVisitStatus)
+	optional(f, "last_scheduled", optionalMoment, &s.LastScheduled)
+	optional(f, "last_snapshot", blob, &s.LastSnapshot)
+	optional(f, "next_visit_queue_position", optionalInteger, &s.NextVisitQueuePosition)
+	optional(f, "next_position_offset", integer32, &s.NextPositionOffset, model.DefaultPositionOffset)
+	optional(f, "successive_visits", integer32, &s.SuccessiveVisits, 1)
+})
 
-func readMetrics(f *fields) any {
-	return scheduler.Metrics{
-		ListerID: f.uuid("lister_id"), VisitType: f.text("visit_type"), LastUpdate: f.timeOrZero("last_update"),
-		OriginsKnown: f.int32("origins_known", 0), OriginsEnabled: f.int32("origins_enabled", 0),
-		OriginsNeverVisited:       f.int32("origins_never_visited", 0),
-		OriginsWithPendingChanges: f.int32("origins_with_pending_changes", 0),
-	}
-}
+var originMetrics = class("SchedulerMetrics", func(f *fields, m *model.Metrics) {
+	required(f, "lister_id", id, &m.ListerID)
+	required(f, "visit_type", text, &m.VisitType)
+	optional(f, "last_update", momentOrNone, &m.LastUpdate)
+	optional(f, "origins_known", integer32, &m.OriginsKnown)
+	optional(f, "origins_enabled", integer32, &m.OriginsEnabled)
+	optional(f, "origins_never_visited", integer32, &m.OriginsNeverVisited)
+	optional(f, "origins_with_pending_changes", integer32, &m.OriginsWithPendingChanges)
+})
 
-func readTaskType(f *fields) any {
-	t := scheduler.TaskType{
-		Type: f.text("type"), Description: f.text("description"), BackendName: f.text("backend_name"),
-		DefaultInterval: f.optionalTimedelta("default_interval"), MinInterval: f.optionalTimedelta("min_interval"),
-		MaxInterval: f.optionalTimedelta("max_interval"), BackoffFactor: f.optionalFloat("backoff_factor"),
-		MaxQueueLength: f.optionalInteger("max_queue_length"), NumRetries: f.optionalInteger("num_retries"),
-		RetryDelay: f.optionalTimedelta("retry_delay"),
-	}
-	if _, given := f.get("max_queue_length"); !given {
-		t.MaxQueueLength = new(int64)
-		*t.MaxQueueLength = defaultMaxQueueLength
-	}
-	return t
-}
+var taskTypes = class("TaskType", func(f *fields, t *model.TaskType) {
+	required(f, "type", text, &t.Type)
+	required(f, "description", text, &t.Description)
+	required(f, "backend_name", text, &t.BackendName)
+	optional(f, "default_interval", optionalTimedelta, &t.DefaultInterval)
+	optional(f, "min_interval", optionalTimedelta, &t.MinInterval)
+	optional(f, "max_interval", optionalTimedelta, &t.MaxInterval)
+	optional(f, "backoff_factor", optionalFloat, &t.BackoffFactor)
+	optional(f, "max_queue_length", optionalInteger, &t.MaxQueueLength, new(int64(1000)))
+	optional(f, "num_retries", optionalInteger, &t.NumRetries)
+	optional(f, "retry_delay", optionalTimedelta, &t.RetryDelay)
+})
 
-// defaultMaxQueueLength is the peer's, of a task type that names none.
-const defaultMaxQueueLength = 1000
-
-func readTaskArguments(f *fields) any {
-	return scheduler.TaskArguments{Args: f.list("args"), Kwargs: f.object("kwargs")}
-}
+var taskArguments = class("TaskArguments", func(f *fields, a *model.TaskArguments) {
+	optional(f, "args", jsonArray, &a.Args, emptyArray)
+	optional(f, "kwargs", jsonObject, &a.Kwargs, emptyObject)
+})
 
 // task is a Task on its way: a client's has no number nor interval, an answer's
 // has both.
 type task struct {
-	sql.NewTask
+	db.NewTask
 	id       *int64
 	interval *time.Duration
 }
 
-func readTask(f *fields) any {
-	t := sql.NewTask{
-		Type: f.text("type"), Arguments: read(f, "arguments", "<class 'swh.scheduler.model.TaskArguments'>", scheduler.TaskArguments{}),
-		NextRun: f.requiredTime("next_run"), RetriesLeft: f.optionalInteger("retries_left"),
-		Status: literal(f, "status", scheduler.TaskNotScheduled, scheduler.TaskScheduled, scheduler.TaskCompleted, scheduler.TaskDisabled),
-		Policy: literal(f, "policy", scheduler.Recurring, scheduler.Oneshot),
-	}
-	if v, _ := f.get("priority"); v != nil {
-		t.Priority = literal(f, "priority", scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow)
-	}
-	return task{t, f.optionalInteger("id"), f.optionalTimedelta("current_interval")}
-}
+var (
+	taskStatuses   = literal(model.TaskNotScheduled, model.TaskScheduled, model.TaskCompleted, model.TaskDisabled)
+	taskPolicies   = literal(model.Recurring, model.Oneshot)
+	taskPriorities = orNone(literal(model.PriorityHigh, model.PriorityNormal, model.PriorityLow))
+)
 
-func readTaskRun(f *fields) any {
-	r := scheduler.TaskRun{
-		BackendID: f.optionalText("backend_id"), Scheduled: f.optionalTime("scheduled"),
-		Started: f.optionalTime("started"), Ended: f.optionalTime("ended"),
-		Status: literal(f, "status", scheduler.RunScheduled, scheduler.RunStarted, scheduler.RunEventful, scheduler.RunUneventful,
-			scheduler.RunFailed, scheduler.RunPermFailed, scheduler.RunLost),
-	}
-	if task := f.optionalInteger("task"); task != nil {
-		r.Task = *task
-	}
-	if id := f.optionalInteger("id"); id != nil {
-		r.ID = *id
-	}
-	if v, _ := f.get("metadata"); v != nil {
-		r.Metadata = f.object("metadata")
-	}
-	return r
-}
+var travellingTasks = class("Task", func(f *fields, t *task) {
+	required(f, "type", text, &t.Type)
+	required(f, "arguments", taskArguments, &t.Arguments)
+	required(f, "next_run", moment, &t.NextRun)
+	optional(f, "status", taskStatuses, &t.Status, model.TaskNotScheduled)
+	optional(f, "policy", taskPolicies, &t.Policy, model.Recurring)
+	optional(f, "retries_left", optionalInteger, &t.RetriesLeft)
+	optional(f, "id", optionalInteger, &t.id)
+	optional(f, "current_interval", optionalTimedelta, &t.interval)
+	optional(f, "priority", taskPriorities, &t.Priority)
+})
 
-// modelName is the name of the class of an object of the model.
-func modelName(value any) string {
-	switch value.(type) {
-	case scheduler.Lister:
-		return "Lister"
-	case scheduler.ListedOrigin:
-		return "ListedOrigin"
-	case scheduler.VisitStats:
-		return "OriginVisitStats"
-	case scheduler.Metrics:
-		return "SchedulerMetrics"
-	case scheduler.TaskType:
-		return "TaskType"
-	case scheduler.TaskArguments:
-		return "TaskArguments"
-	case task:
-		return "Task"
-	case scheduler.TaskRun:
-		return "TaskRun"
+// newTasks are tasks that are to be created.
+var newTasks = &kind[db.NewTask]{travellingTasks.pythonType, func(f *fields, value any) db.NewTask {
+	return travellingTasks.read(f, value).NewTask
+}, func(f *fields, t *db.NewTask) {
+	travelling := task{NewTask: *t}
+	if t.Arguments.Args == nil {
+		travelling.Arguments.Args = emptyArray
 	}
-	return "object"
-}
-
-// fields are the fields of an object. Its methods check the types that the
-// peer's classes declare; the first that is wrong is err.
-type fields struct {
-	class string
-	dict
-	err error
-}
-
-func (f *fields) fail(err error) {
-	if f.err == nil {
-		f.err = err
+	if t.Arguments.Kwargs == nil {
+		travelling.Arguments.Kwargs = emptyObject
 	}
-}
+	travelling.Status = cmp.Or(t.Status, model.TaskNotScheduled)
+	travelling.Policy = cmp.Or(t.Policy, model.Recurring)
+	travelling.NextRun = t.NextRun.UTC().Truncate(time.Microsecond)
+	travellingTasks.write(f, &travelling)
+}}
 
-func (f *fields) wrong(name, want string, value any) {
-	f.fail(&exception{class: "AttributeTypeError", module: "attrs_strict._error",
-		args: []any{name + " must be " + want + " (got a " + typeName(value) + ")"}})
-}
+// tasks are tasks as they are in the database.
+var tasks = &kind[model.Task]{travellingTasks.pythonType, func(f *fields, value any) model.Task {
+	t := travellingTasks.read(f, value)
+	stored := model.Task{
+		Type: t.Type, Arguments: t.Arguments, NextRun: t.NextRun, CurrentInterval: t.interval,
+		Status: t.Status, Policy: t.Policy, Priority: t.Priority,
+	}
+	if t.id == nil {
+		f.refuse(value, unexpected(value))
+	} else {
+		stored.ID = *t.id
+	}
+	if t.RetriesLeft != nil {
+		stored.RetriesLeft = *t.RetriesLeft
+	}
+	return stored
+}, func(f *fields, t *model.Task) {
+	if f.onItsWay == nil {
+		f.onItsWay = new(task)
+	}
+	*f.onItsWay = task{db.NewTask{
+		Type: t.Type, Arguments: t.Arguments, NextRun: t.NextRun, Status: t.Status, Policy: t.Policy,
+		RetriesLeft: &t.RetriesLeft, Priority: t.Priority,
+	}, &t.ID, t.CurrentInterval}
+	travellingTasks.write(f, f.onItsWay)
+}}
 
-// read is a field of type T; otherwise what it is where it is not given.
-func read[T any](f *fields, name, want string, otherwise T) T {
-	value, given := f.get(name)
-	if !given {
-		return otherwise
-	}
-	v, ok := value.(T)
-	if !ok {
-		f.wrong(name, want, value)
-	}
-	return v
-}
+var runStatuses = literal(model.RunScheduled, model.RunStarted, model.RunEventful, model.RunUneventful,
+	model.RunFailed, model.RunPermFailed, model.RunLost)
 
-// readOptional is a field of type T or None.
-func readOptional[T any](f *fields, name, want string) *T {
-	value, _ := f.get(name)
-	if value == nil {
-		return nil
-	}
-	v, ok := value.(T)
-	if !ok {
-		f.wrong(name, "typing.Optional["+want+"]", value)
-	}
-	return &v
-}
-
-func (f *fields) text(name string) string          { return read(f, name, "<class 'str'>", "") }
-func (f *fields) uuid(name string) uuid.UUID       { return read(f, name, "<class 'uuid.UUID'>", uuid.Nil) }
-func (f *fields) boolean(name string, d bool) bool { return read(f, name, "<class 'bool'>", d) }
-
-func (f *fields) optionalText(name string) *string   { return readOptional[string](f, name, "str") }
-func (f *fields) optionalBoolean(name string) *bool  { return readOptional[bool](f, name, "bool") }
-func (f *fields) optionalFloat(name string) *float64 { return readOptional[float64](f, name, "float") }
-
-func (f *fields) optionalTimedelta(name string) *time.Duration {
-	return readOptional[time.Duration](f, name, "datetime.timedelta")
-}
-
-func (f *fields) optionalUUID(name string) uuid.UUID {
-	if id := readOptional[uuid.UUID](f, name, "uuid.UUID"); id != nil {
-		return *id
-	}
-	return uuid.Nil
-}
-
-func (f *fields) optionalBytes(name string) []byte {
-	if b := readOptional[[]byte](f, name, "bytes"); b != nil {
-		return *b
-	}
-	return nil
-}
-
-// optionalInteger takes True and False too, which are integers in Python.
-func (f *fields) optionalInteger(name string) *int64 {
-	value, _ := f.get(name)
-	if b, ok := value.(bool); ok {
-		i := int64(0)
-		if b {
-			i = 1
-		}
-		return &i
-	}
-	return readOptional[int64](f, name, "int")
-}
-
-// int32 is an integer for a column of 32 bits.
-func (f *fields) int32(name string, otherwise int32) int32 {
-	value, given := f.get(name)
-	if !given {
-		return otherwise
-	}
-	i := f.optionalInteger(name)
-	switch {
-	case i == nil:
-		f.wrong(name, "<class 'int'>", value)
-		return 0
-	case *i != int64(int32(*i)):
-		f.fail(&exception{class: "NumericValueOutOfRange", module: "psycopg.errors", args: []any{"integer out of range"}})
-	}
-	return int32(*i)
-}
-
-// optionalTime is a time or nil. One without a zone is in UTC.
-func (f *fields) optionalTime(name string) *time.Time {
-	value, _ := f.get(name)
-	if naive, ok := value.(naiveTime); ok {
-		return &naive.Time
-	}
-	return readOptional[time.Time](f, name, "datetime.datetime")
-}
-
-func (f *fields) timeOrZero(name string) time.Time {
-	if t := f.optionalTime(name); t != nil {
-		return *t
-	}
-	return time.Time{}
-}
-
-func (f *fields) requiredTime(name string) time.Time {
-	if value, _ := f.get(name); value == nil {
-		f.wrong(name, "<class 'datetime.datetime'>", nil)
-	}
-	return f.timeOrZero(name)
-}
-
-func (f *fields) awareTime(name string) *time.Time {
-	if value, _ := f.get(name); typeName(value) == "datetime" {
-		if _, naive := value.(naiveTime); naive {
-			f.fail(valueError("date must be a timezone-aware datetime."))
-		}
-	}
-	return f.optionalTime(name)
-}
-
-func (f *fields) visitStatus(name string) scheduler.VisitStatus {
-	value, _ := f.get(name)
-	if value == nil {
-		return ""
-	}
-	status, err := visitStatusOf(value)
-	if err != nil {
-		f.fail(err)
-		return ""
-	}
-	return status.(scheduler.VisitStatus)
-}
-
-// object is a dict with texts as keys, as JSON; {} where it is not given.
-func (f *fields) object(name string) json.RawMessage {
-	d := read(f, name, "typing.Dict[str, typing.Any]", dict{})
-	for _, e := range d {
-		if _, ok := e.key.(string); !ok {
-			f.wrong(name, "typing.Dict[str, typing.Any]", e.key)
-		}
-	}
-	return f.asJSON(d)
-}
-
-// list is a list, as JSON; [] where it is not given.
-func (f *fields) list(name string) json.RawMessage {
-	return f.asJSON(read(f, name, "typing.List[typing.Any]", []any{}))
-}
-
-func (f *fields) asJSON(value any) json.RawMessage {
-	text, err := appendJSONValue(nil, value)
-	if err != nil {
-		f.fail(err)
-	}
-	return text
-}
-
-// literal is a field that is one of a few texts, the first of them if it is not
-// given.
-func literal[T ~string](f *fields, name string, values ...T) T {
-	value, given := f.get(name)
-	if !given {
-		return values[0]
-	}
-	text, ok := value.(string)
-	if !ok || !slices.Contains(values, T(text)) {
-		f.fail(&exception{class: "LiteralError", module: "attrs_strict._error",
-			args: []any{"Value of " + name + " is not any of the literals specified"}})
-	}
-	return T(text)
-}
+var taskRuns = class("TaskRun", func(f *fields, r *model.TaskRun) {
+	required(f, "task", integerOrNone, &r.Task)
+	optional(f, "id", integerOrNone, &r.ID)
+	optional(f, "backend_id", optionalText, &r.BackendID)
+	optional(f, "scheduled", optionalMoment, &r.Scheduled)
+	optional(f, "started", optionalMoment, &r.Started)
+	optional(f, "ended", optionalMoment, &r.Ended)
+	optional(f, "metadata", objectOrNone, &r.Metadata)
+	optional(f, "status", runStatuses, &r.Status, model.RunScheduled)
+})

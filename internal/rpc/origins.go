@@ -4,133 +4,136 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-func recordListedOrigins(c *call) error {
-	origins := models[scheduler.ListedOrigin](c.args, "listed_origins")
-	keepLastSeen := !c.args.truth("update_last_seen", true)
-	switch value, _ := c.args.get("update_last_seen"); value.(type) {
-	case []any, dict: // the peer looks it up in a dict
-		c.args.fail(typeError("unhashable type: '%s'", typeName(value)))
-	}
-	if c.args.err != nil {
-		return c.args.err
-	}
-	if keepLastSeen {
-		for i := range origins {
-			if origins[i].LastSeen.IsZero() {
-				return &exception{class: "NotNullViolation", module: "psycopg.errors",
-					args: []any{`null value in column "last_seen" of relation "listed_origins" violates not-null constraint`}}
-			}
-		}
-	}
-	origins, err := c.store.RecordListedOrigins(c, origins, keepLastSeen)
-	list(c.out, origins, writeListedOrigin)
-	return err
+type recordArguments struct {
+	origins        []model.ListedOrigin
+	updateLastSeen bool
 }
 
-func getListedOrigins(c *call) error {
-	const defaultLimit = 1000
-	limit := c.args.integer("limit", defaultLimit)
-	enabled := true
-	f := sql.ListedOriginFilter{ListerID: c.args.uuid("lister_id"), Enabled: &enabled, Limit: int(limit)}
-	if url := c.args.optionalText("url"); url != nil {
-		f.URLs = []string{*url}
-	} else if urls, _ := c.args.get("urls"); truth(urls) {
-		for _, url := range c.args.list("urls") {
-			f.URLs = append(f.URLs, c.args.textOf("urls", url))
+// hashableTruth is the truth of what the peer looks up in a dict.
+var hashableTruth = &kind[bool]{read: func(f *fields, value any) bool {
+	switch value.(type) {
+	case []any, dict:
+		f.fail(typeError("unhashable type: '%s'", typeName(value)))
+	}
+	return truth(value)
+}}
+
+func recordOrigins(c *call, a recordArguments) ([]model.ListedOrigin, error) {
+	for i := range a.origins {
+		if !a.updateLastSeen && a.origins[i].LastSeen.IsZero() {
+			return nil, psycopgError("NotNullViolation", `null value in column "last_seen" of relation "listed_origins" violates not-null constraint`)
 		}
 	}
-	if value, given := c.args.get("enabled"); given {
-		if value == nil {
-			f.Enabled = nil
-		} else if b, ok := value.(bool); ok {
-			enabled = b
-		} else {
-			c.args.wrong("enabled", "bool", value)
-		}
-	}
-	if !c.args.isNone("page_token") {
-		token := c.args.list("page_token")
-		if len(token) < 2 {
-			return newException("IndexError", "list index out of range")
-		}
-		f.After = &sql.ListedOriginToken{ListerID: c.args.uuidOf("page_token", token[0]), URL: c.args.textOf("page_token", token[1])}
-	}
+	return c.store.RecordListedOrigins(c, a.origins, !a.updateLastSeen)
+}
+
+// defaultPage is how many origins are in a page unless it is said.
+const defaultPage = 1000
+
+// originPage is a page of origins, and where the next one starts.
+type originPage struct {
+	origins []model.ListedOrigin
+	next    *db.ListedOriginToken
+}
+
+var originPageDicts = dictOf(func(f *fields, p *originPage) {
+	required(f, "results", manyListedOrigins, &p.origins)
+	optional(f, "next_page_token", originTokens, &p.next)
+	optional(f, "total_results", null, new(none))
+})
+
+var originPages = &kind[originPage]{read: originPageDicts.read, write: func(f *fields, p *originPage) {
+	f.out.openTag("paged_result")
+	originPageDicts.write(f, p)
+	f.out.closeTag()
+}}
+
+var originTokens = nullable(&kind[db.ListedOriginToken]{text.pythonType, func(f *fields, value any) (t db.ListedOriginToken) {
+	pair, ok := value.([]any)
 	switch {
-	case c.args.err != nil:
-		return c.args.err
-	case limit < 0:
-		return &exception{class: "InvalidRowCountInLimitClause", module: "psycopg.errors", args: []any{"LIMIT must not be negative"}}
-	case limit == 0: // the peer looks for the last of no origins
-		return newException("IndexError", "list index out of range")
+	case !ok:
+		f.refuse(value, typeError("'%s' object is not iterable", typeName(value)))
+	case len(pair) < 2:
+		f.refuse(value, newException("IndexError", "list index out of range"))
+	default:
+		t.URL = text.read(f, pair[1])
+		f.kind = looseID.pythonType
+		t.ListerID = looseID.read(f, pair[0])
 	}
-	origins, next, err := c.store.ListedOrigins(c, f)
-	if err != nil {
-		return err
+	return t
+}, func(f *fields, t *db.ListedOriginToken) { texts.write(f, &[]string{t.ListerID.String(), t.URL}) }})
+
+func listOrigins(c *call, f db.ListedOriginFilter) (p originPage, err error) {
+	switch {
+	case f.Limit < 0:
+		return p, errNegativeLimit()
+	case f.Limit == 0: // the peer looks for the last of no origins
+		return p, newException("IndexError", "list index out of range")
 	}
-	c.out.openTag("paged_result")
-	c.out.openDict(3)
-	c.out.key("results")
-	list(c.out, origins, writeListedOrigin)
-	c.out.key("next_page_token")
-	optional(c.out, next, func(t sql.ListedOriginToken) {
-		list(c.out, []string{t.ListerID.String(), t.URL}, encoder.text)
-	})
-	c.out.key("total_results")
-	c.out.null()
-	c.out.closeDict()
-	c.out.closeTag()
-	return nil
+	p.origins, p.next, err = c.store.ListedOrigins(c, f)
+	return p, err
 }
 
-func grabNextVisits(c *call) error {
-	policy, _ := c.args.get("policy")
-	name, ok := policy.(string)
+type grabArguments struct {
+	model.VisitFilter
+	count     int
+	timestamp time.Time
+	dryRun    bool
+	noLister  bool // neither its identifier is given nor both its names
+}
+
+func visitGrab(f *fields, a *grabArguments) {
+	enabled := !a.Disabled
+	required(f, "visit_type", looseText, &a.VisitType)
+	required(f, "count", limit, &a.count)
+	required(f, "policy", policies, &a.Policy)
+	optional(f, "enabled", truthful, &enabled, true)
+	optional(f, "lister_uuid", nullID(idText, isFalse), &a.ListerID)
+	optional(f, "lister_name", looseTextOrNone, &a.ListerName)
+	optional(f, "lister_instance_name", looseTextOrNone, &a.ListerInstanceName)
+	optional(f, "timestamp", looseMoment, &a.timestamp)
+	optional(f, "absolute_cooldown", cooldown, &a.Cooldowns.Absolute, model.DefaultCooldowns.Absolute)
+	optional(f, "scheduled_cooldown", cooldown, &a.Cooldowns.Scheduled, model.DefaultCooldowns.Scheduled)
+	optional(f, "failed_cooldown", cooldown, &a.Cooldowns.Failed, model.DefaultCooldowns.Failed)
+	optional(f, "not_found_cooldown", cooldown, &a.Cooldowns.NotFound, model.DefaultCooldowns.NotFound)
+	optional(f, "tablesample", looseFloat, &a.TableSample)
+	optional(f, "dry_run", truthful, &a.dryRun)
+	a.Disabled = !enabled
+	a.noLister = f.isNone("lister_uuid") && (f.isNone("lister_name") || f.isNone("lister_instance_name"))
+}
+
+var looseTextOrNone = orNone(looseText)
+
+// policies are names of policies. What is none is what the peer complains of first.
+var policies = &kind[model.VisitPolicy]{read: func(f *fields, value any) model.VisitPolicy {
+	name, ok := value.(string)
 	if !ok {
-		return unknownPolicy(policy)
+		f.err = unknownPolicy(value)
 	}
-	f := scheduler.VisitFilter{
-		VisitType: c.args.text("visit_type"), Policy: scheduler.VisitPolicy(name),
-		Disabled: !c.args.truth("enabled", true),
-		ListerID: c.args.uuid("lister_uuid"), ListerName: c.args.text("lister_name"), ListerInstanceName: c.args.text("lister_instance_name"),
-		Cooldowns: scheduler.Cooldowns{
-			Absolute:  c.args.cooldown("absolute_cooldown", scheduler.DefaultCooldowns.Absolute),
-			Scheduled: c.args.cooldown("scheduled_cooldown", scheduler.DefaultCooldowns.Scheduled),
-			Failed:    c.args.cooldown("failed_cooldown", scheduler.DefaultCooldowns.Failed),
-			NotFound:  c.args.cooldown("not_found_cooldown", scheduler.DefaultCooldowns.NotFound),
-		},
-		TableSample: c.args.float("tablesample"),
+	return model.VisitPolicy(name)
+}, write: textAs[model.VisitPolicy]().write}
+
+func grabVisits(c *call, a grabArguments) (origins []model.ListedOrigin, err error) {
+	if a.Policy == model.FirstVisitsAfterListing && a.noLister {
+		return nil, assertionError("first_visits_after_listing policy requires lister info ")
 	}
-	at, dryRun := c.time("timestamp"), c.args.truth("dry_run", false)
-	count, all := c.args.limit("count")
-	if all {
-		c.args.wrong("count", "int", nil)
-	}
-	// None of a lister but its instance: the peer asserts that there is both.
-	if f.Policy == scheduler.FirstVisitsAfterListing && c.args.isNone("lister_uuid") &&
-		(c.args.isNone("lister_name") || c.args.isNone("lister_instance_name")) {
-		c.args.fail(assertionError("first_visits_after_listing policy requires lister info "))
-	}
-	if c.args.err != nil {
-		return c.args.err
-	}
-	var origins []scheduler.ListedOrigin
-	err := c.store.InTx(c, func(ctx context.Context, tx *sql.Tx) (err error) {
-		origins, err = tx.GrabNextVisits(ctx, f, at, count, dryRun)
+	err = c.store.InTx(c, func(ctx context.Context, tx *db.Tx) (err error) {
+		origins, err = tx.GrabNextVisits(ctx, a.VisitFilter, c.at(a.timestamp), a.count, a.dryRun)
 		return err
 	})
 	switch {
-	case errors.Is(err, scheduler.ErrUnknownPolicy):
-		return unknownPolicy(name)
-	case errors.Is(err, scheduler.ErrUnknownLister):
-		return assertionError("Lister with name %s and instance %s not found !", f.ListerName, f.ListerInstanceName)
+	case errors.Is(err, model.ErrUnknownPolicy):
+		return nil, unknownPolicy(string(a.Policy))
+	case errors.Is(err, model.ErrUnknownLister):
+		return nil, assertionError("Lister with name %s and instance %s not found !", a.ListerName, a.ListerInstanceName)
 	}
-	list(c.out, origins, writeListedOrigin)
-	return err
+	return origins, err
 }
 
 func unknownPolicy(policy any) error {
@@ -139,3 +142,23 @@ func unknownPolicy(policy any) error {
 	}
 	return schedulerException("UnknownPolicy", fmt.Sprintf("Unknown scheduling policy %v", policy))
 }
+
+// originKeys are pairs of a URL and a visit type.
+var originKeys = &kind[model.OriginKey]{text.pythonType, func(f *fields, value any) model.OriginKey {
+	pair, ok := value.([]any)
+	if !ok || len(pair) != 2 {
+		f.fail(&exception{class: "ProgrammingError", module: "psycopg", args: []string{"each of the ids must be a URL and a visit type"}})
+		return model.OriginKey{}
+	}
+	return model.OriginKey{URL: text.read(f, pair[0]), VisitType: text.read(f, pair[1])}
+}, func(f *fields, k *model.OriginKey) { texts.write(f, &[]string{k.URL, k.VisitType}) }}
+
+// queuePositions are a dict by visit type.
+var queuePositions = &kind[[]db.VisitQueuePosition]{write: func(f *fields, positions *[]db.VisitQueuePosition) {
+	f.out.openDict()
+	for i := range *positions {
+		p := &(*positions)[i]
+		write(f, p.VisitType, looseInteger, &p.Position)
+	}
+	f.out.closeDict()
+}}

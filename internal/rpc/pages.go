@@ -24,23 +24,24 @@ func index(w http.ResponseWriter, r *http.Request) {
 // siteMap lists the calls.
 func siteMap(w http.ResponseWriter, r *http.Request) {
 	out := newEncoder(negotiate(r.Header.Get("Accept")), nil)
-	list(out, endpoints, func(e encoder, ep endpoint) {
-		e.openDict(2)
-		textField(e, "rule", "/"+ep.path)
-		textField(e, "description", ep.description)
-		e.closeDict()
-	})
+	listing(&kind[*endpoint]{write: func(f *fields, ep **endpoint) {
+		rule := "/" + (*ep).path
+		f.out.openDict()
+		required(f, "rule", text, &rule)
+		required(f, "description", text, &(*ep).description)
+		f.out.closeDict()
+	}}).write(&fields{out: out}, &endpoints)
 	body, _ := out.finish()
 	respond(w, r, http.StatusOK, out.contentType(), body)
 }
 
-// healthy says that the process answers.
+// healthy answers as long as the process does.
 func healthy(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 }
 
-// ready says whether calls can be answered: the database is there, and the
-// server does not stop.
+// ready answers whether calls can be answered: the database is there, and the
+// server is not stopping.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	const patience = 3 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -49,7 +50,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.stopping.Load():
 		status, text = http.StatusServiceUnavailable, "stopping\n"
-	case s.store.Pool().Ping(ctx) != nil:
+	case s.Store.Pool().Ping(ctx) != nil:
 		status, text = http.StatusServiceUnavailable, "the database cannot be reached\n"
 	}
 	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))

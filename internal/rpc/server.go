@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"swh-scheduler/internal/daemon"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 // Bounds of a connection. A call may take long (counting all origins does), its
@@ -34,7 +35,7 @@ const DefaultMaxBody = 64 << 20
 // Options make a Server.
 type Options struct {
 	Address     string // host:port
-	Store       *sql.Store
+	Store       *db.Store
 	Log         *slog.Logger
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
@@ -45,7 +46,7 @@ type Options struct {
 // Server is the RPC server.
 type Server struct {
 	Options
-	store    *sql.Store
+	metrics  *metrics
 	handler  http.Handler
 	stopping atomic.Bool
 	listener net.Listener
@@ -54,9 +55,7 @@ type Server struct {
 // Listen makes a server and opens its port, so that an address that is in use or
 // not ours is an error at once. Run serves it.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	if o.MaxBody == 0 {
-		o.MaxBody = DefaultMaxBody
-	}
+	o.MaxBody = cmp.Or(o.MaxBody, DefaultMaxBody)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", o.Address, err)
@@ -64,7 +63,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	s := &Server{Options: o, store: o.Store, listener: listener}
+	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry)}
 	s.handler = s.routes()
 	return s, nil
 }
@@ -72,14 +71,11 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// routes are the paths of the server. Whoever watches over it needs no
-// credentials to see that it lives.
+// routes returns the paths of the server. Its health is shown without credentials.
 func (s *Server) routes() http.Handler {
-	h := &handler{store: s.store, log: s.Log, metrics: newMetrics(s.Registry), maxBody: s.MaxBody, limits: defaultLimits}
 	guarded := http.NewServeMux()
-	for i := range endpoints {
-		ep := &endpoints[i]
-		guarded.HandleFunc("/"+ep.path, func(w http.ResponseWriter, r *http.Request) { h.serve(ep, w, r) })
+	for _, ep := range endpoints {
+		guarded.HandleFunc("/"+ep.path, func(w http.ResponseWriter, r *http.Request) { s.serve(ep, w, r) })
 	}
 	guarded.HandleFunc("GET /{$}", index)
 	guarded.HandleFunc("GET /site-map", siteMap)
@@ -94,11 +90,11 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Run serves until ctx ends. Then it takes no new connection and finishes the
-// calls that it is answering; those that last longer than its group waits are
-// cut off, and their transactions rolled back.
+// Run serves until ctx ends. Then it takes no new connections and finishes the
+// calls in progress; those that outlast the grace period of its group are cut off,
+// and their transactions rolled back.
 func (s *Server) Run(ctx context.Context) error {
-	inFlight := daemon.InFlight(ctx)
+	inFlight := service.InFlight(ctx)
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(inFlight, cancel)()
@@ -130,17 +126,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// announce says in the log where the server listens and who can use it.
+// announce logs where the server listens and who can use it.
 func (s *Server) announce() {
-	attributes := []any{"address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.Credentials.wanted()}
-	tcp, ok := s.Addr().(*net.TCPAddr)
-	if !ok || !tcp.IP.IsUnspecified() {
-		s.Log.Info("listening", attributes...)
-		return
+	level, message := slog.LevelInfo, "listening"
+	if tcp, ok := s.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		level, message = slog.LevelWarn, "listening on all network interfaces"
+		if !s.Credentials.wanted() {
+			message += ": whoever reaches this port can read and write the scheduler"
+		}
 	}
-	if s.Credentials.wanted() {
-		s.Log.Warn("listening on all network interfaces", attributes...)
-		return
-	}
-	s.Log.Warn("listening on all network interfaces: whoever reaches this port can read and write the scheduler", attributes...)
+	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.Credentials.wanted())
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 func gzipped(t *testing.T, n int) []byte {
@@ -106,7 +106,7 @@ func TestCompressedAnswers(t *testing.T) {
 	dsn := testenv.Database(t)
 	store := openStore(t, dsn)
 	for i := range 400 {
-		err := store.CreateTaskType(t.Context(), scheduler.TaskType{Type: fmt.Sprint("type-", i), Description: strings.Repeat("d", 50), BackendName: "b"})
+		err := store.CreateTaskType(t.Context(), model.TaskType{Type: fmt.Sprint("type-", i), Description: strings.Repeat("d", 50), BackendName: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,9 +314,8 @@ func TestUpdateListerAtOnce(t *testing.T) {
 			l := lister
 			l.CurrentState = []byte(fmt.Sprintf(`{"winner": %d}`, i))
 			e := newEncoder(mimeMsgpack, nil)
-			e.openDict(1)
-			e.key("lister")
-			writeLister(e, l)
+			e.openDict()
+			updateLister.visit(&fields{out: e}, &l)
 			e.closeDict()
 			body, _ := e.finish()
 			response, _, err := tryPost(t.Context(), url+"/lister/update", mimeMsgpack, body)
@@ -367,25 +366,25 @@ func TestRecordOriginsAtOnce(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	found, _, err := store.ListedOrigins(t.Context(), sql.ListedOriginFilter{})
+	found, _, err := store.ListedOrigins(t.Context(), db.ListedOriginFilter{})
 	if err != nil || len(found) != origins {
 		t.Errorf("%d origins (%v), want %d", len(found), err, origins)
 	}
 }
 
 // recordCall is a call that records n origins, the one of number first first.
-func recordCall(lister scheduler.Lister, n, first int) []byte {
-	listed := make([]scheduler.ListedOrigin, n)
+func recordCall(lister model.Lister, n, first int) []byte {
+	listed := make([]model.ListedOrigin, n)
 	for i := range listed {
-		listed[i] = scheduler.ListedOrigin{
+		listed[i] = model.ListedOrigin{
 			ListerID: lister.ID, URL: fmt.Sprintf("https://forge.example/project-%d/repository.git", (first+i)%n), VisitType: "git",
 			ExtraLoaderArguments: []byte("{}"), Enabled: true, LastUpdate: &lister.Created, FirstSeen: lister.Created, LastSeen: lister.Created,
 		}
 	}
 	e := newEncoder(mimeMsgpack, nil)
-	e.openDict(1)
+	e.openDict()
 	e.key("listed_origins")
-	list(e, listed, writeListedOrigin)
+	manyListedOrigins.write(&fields{out: e}, &listed)
 	e.closeDict()
 	body, _ := e.finish()
 	return body

@@ -1,54 +1,81 @@
 package rpc
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
-// signature is what a Python callable takes: a method of the peer's backend, or
-// the constructor of a class of its model.
+// signature holds the parameters of a Python callable: a method of the peer's
+// backend, or the constructor of a class of its model. One without a name takes
+// anything.
 type signature struct {
-	name     string
-	required []string
-	optional []string
+	name       string
+	parameters []parameter
 }
 
-// check refuses keyword arguments as Python does, in its words.
-func (s signature) check(d dict) error {
-	for _, e := range d {
-		name, ok := e.key.(string)
-		if !ok {
+type parameter struct {
+	name     string
+	required bool
+}
+
+// signatureOf collects the fields of a visit.
+func signatureOf[T any](name string, visit func(*fields, *T)) *signature {
+	s := &signature{name: name}
+	visit(&fields{taken: s}, new(T))
+	return s
+}
+
+func (s *signature) add(name string, required bool) {
+	if len(s.parameters) == maxFields {
+		panic(s.name + " has more fields than maxFields")
+	}
+	s.parameters = append(s.parameters, parameter{name, required})
+}
+
+// index returns the number of the parameter with a name, most often likely; -1 if
+// there is none.
+func (s *signature) index(name string, likely int) int {
+	if likely < len(s.parameters) && s.parameters[likely].name == name {
+		return likely
+	}
+	return slices.IndexFunc(s.parameters, func(p parameter) bool { return p.name == name })
+}
+
+// bind makes f read keyword arguments, or refuses them as Python does, in its words.
+func (s *signature) bind(f *fields, d dict) error {
+	f.dict = d
+	for i := range d {
+		name, ok := d[i].key.(string)
+		at := s.index(name, i)
+		switch {
+		case ok && at >= 0:
+			f.at[at] = int32(i) + 1
+		case s.name == "":
+		case !ok:
 			return typeError("keywords must be strings")
-		}
-		if !slices.Contains(s.required, name) && !slices.Contains(s.optional, name) {
+		default:
 			return typeError("%s() got an unexpected keyword argument '%s'", s.name, name)
 		}
 	}
 	var missing []string
-	for _, name := range s.required {
-		if _, found := d.get(name); !found {
-			missing = append(missing, "'"+name+"'")
+	for i, p := range s.parameters {
+		if p.required && f.at[i] == 0 {
+			missing = append(missing, "'"+p.name+"'")
 		}
 	}
-	if len(missing) == 0 {
+	if len(missing) == 0 || s.name == "" {
 		return nil
 	}
-	plural := "s"
-	if len(missing) == 1 {
-		plural = ""
-	}
-	return typeError("%s() missing %d required positional argument%s: %s", s.name, len(missing), plural, inWords(missing))
-}
-
-// inWords joins words as Python does: a and b; a, b, and c.
-func inWords(words []string) string {
-	switch last := len(words) - 1; last {
+	// In words: a; a and b; a, b, and c.
+	last := len(missing) - 1
+	list, plural := missing[0], "s"
+	switch last {
 	case 0:
-		return words[0]
+		plural = ""
 	case 1:
-		return words[0] + " and " + words[1]
+		list += " and " + missing[1]
 	default:
-		return fmt.Sprintf("%s, and %s", strings.Join(words[:last], ", "), words[last])
+		list = strings.Join(missing[:last], ", ") + ", and " + missing[last]
 	}
+	return typeError("%s() missing %d required positional argument%s: %s", s.name, len(missing), plural, list)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 )
 
@@ -49,7 +49,7 @@ func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 	s.url = "http://" + server.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		s.ended <- daemon.Group{Log: log, Grace: grace}.Run(ctx, daemon.Component{Name: "RPC server", Run: server.Run})
+		s.ended <- service.Group{Log: log, Grace: grace}.Run(ctx, service.Component{Name: "RPC server", Run: server.Run})
 	}()
 	go func() {
 		response, err := http.Post(s.url+"/task_type/get_all", mimeMsgpack, strings.NewReader("\x80"))

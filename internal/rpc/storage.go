@@ -6,40 +6,35 @@ import "context"
 // page of the URLs of its origins, and where the next one starts ("" after the
 // last).
 func (c *Client) StorageOrigins(ctx context.Context, pageToken string) (urls []string, next string, err error) {
-	value, err := c.call(ctx, "origin/list", 1, func(e encoder) { textField(e, "page_token", pageToken) })
+	value, err := c.call(ctx, "origin/list", func(f *fields) { required(f, "page_token", text, &pageToken) })
 	if err != nil {
 		return nil, "", err
 	}
-	page, err := one[dict](value)
-	if err != nil {
-		return nil, "", err
-	}
-	results, _ := page.get("results")
-	origins, err := many[dict](results, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, origin := range origins {
-		url, err := storageURL(origin)
-		if err != nil {
-			return nil, "", err
-		}
-		urls = append(urls, url)
-	}
-	token, _ := page.get("next_page_token")
-	next, _ = token.(string)
-	return urls, next, nil
+	page, err := readResponse(storagePages, value)
+	return page.urls, page.next, err
 }
 
-// storageURL is the URL of an Origin, an object of a model that is not the
-// scheduler's and stays as it travels: {swhtype: …, d: {url: …}}.
-func storageURL(origin dict) (string, error) {
+type storagePage struct {
+	urls []string
+	next string
+}
+
+var storagePages = dictOf(func(f *fields, p *storagePage) {
+	required(f, "results", storageURLs, &p.urls)
+	optional(f, "next_page_token", looseText, &p.next)
+})
+
+// storageURLs are those of Origins, objects of a model that is not the
+// scheduler's and stay as they travel: {swhtype: …, d: {url: …}}.
+var storageURLs = listing(&kind[string]{read: func(f *fields, value any) string {
+	origin, _ := value.(dict)
 	for _, e := range origin {
 		if key, ok := e.key.([]byte); ok && string(key) == "d" {
 			fields, _ := e.value.(dict)
-			value, _ := fields.get("url")
-			return one[string](value)
+			url, _ := fields.get("url")
+			return text.read(f, url)
 		}
 	}
-	return "", unexpected(origin)
-}
+	f.wrong(value)
+	return ""
+}})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 // What a request holds is read into these Go types, whichever of the two formats
@@ -21,7 +21,7 @@ import (
 //	timedelta          time.Duration
 //	UUID               uuid.UUID
 //	scheduler_model    a type of package scheduler (see model.go)
-//	last_visit_status  scheduler.VisitStatus
+//	last_visit_status  model.VisitStatus
 //	paged_result, …    dict: nothing takes them as an argument
 
 // dict is a Python dict, in the order in which it was written.
@@ -29,7 +29,7 @@ type dict []entry
 
 type entry struct{ key, value any }
 
-// get is the value of a key; of one that is there twice, the last counts.
+// get returns the value of a key, the last one of a key that is there twice.
 func (d dict) get(key string) (any, bool) {
 	for i := len(d) - 1; i >= 0; i-- {
 		if d[i].key == key {
@@ -39,10 +39,16 @@ func (d dict) get(key string) (any, bool) {
 	return nil, false
 }
 
+// isNone reports whether a key's value is None, or missing.
+func (d dict) isNone(key string) bool {
+	value, _ := d.get(key)
+	return value == nil
+}
+
 // naiveTime is a datetime without a zone, read as one in UTC.
 type naiveTime struct{ time.Time }
 
-// limits bound what a request may make us allocate.
+// limits bound what a request may make us allocate. A reader counts them down.
 type limits struct {
 	depth  int // of lists and dicts in one another
 	values int // of all kinds, in all
@@ -52,65 +58,78 @@ type limits struct {
 // msgpack stops at a depth of 512.
 var defaultLimits = limits{depth: 512, values: 4_000_000}
 
-// budget is what is left of limits.
-type budget struct{ limits }
-
-func (b *budget) spend(n int) error {
+func (b *limits) spend(n int) error {
 	if b.values -= n; b.values < 0 {
-		return &exception{class: "ValueError", args: []any{"the request holds too many values"}, status: statusTooLarge}
+		return &exception{class: "ValueError", args: []string{"the request holds too many values"}, status: statusTooLarge}
 	}
 	return nil
 }
 
-func (b *budget) enter() error {
+func (b *limits) enter() error {
 	if b.depth--; b.depth < 0 {
-		return &exception{class: "ValueError", args: []any{"the request is nested too deeply"}, status: statusTooLarge}
+		return &exception{class: "ValueError", args: []string{"the request is nested too deeply"}, status: statusTooLarge}
 	}
 	return nil
 }
 
-func (b *budget) leave() { b.depth++ }
+func (b *limits) leave() { b.depth++ }
 
-// untag makes the object that a tagged value stands for. known says whether the
-// tag is one that we know: where it isn't, the value stays the dict that it is.
-func untag(tag, value any) (object any, known bool, err error) {
-	name, _ := tag.(string)
-	switch name {
-	case "uuid":
-		object, err = untagUUID(value)
-	case "timedelta":
-		object, err = untagTimedelta(value)
-	case "datetime":
-		object, err = untagDatetime(value)
-	case "scheduler_model":
-		object, err = untagModel(value)
-	case "last_visit_status":
-		object, err = visitStatusOf(value)
-	case "paged_result", "exception":
-		object = value
-	default:
-		return nil, false, nil
+// untagged returns the object that d stands for if d is a tag that is known,
+// {swhtype: name, d: value}, else d itself. In msgpack the keys of a tag are bytes.
+func (d dict) untagged(inJSON bool) (any, error) {
+	var name, value any
+	found := 0
+	for _, e := range d {
+		key, _ := e.key.(string)
+		if !inJSON {
+			b, _ := e.key.([]byte)
+			key = string(b)
+		}
+		switch key {
+		case "swhtype":
+			name = e.value
+			found |= 1
+		case "d":
+			value = e.value
+			found |= 2
+		default:
+			return d, nil
+		}
 	}
-	return object, true, err
+	switch {
+	case found != 3:
+		return d, nil
+	case name == "uuid":
+		return untagUUID(value)
+	case name == "timedelta":
+		return untagTimedelta(value)
+	case name == "datetime":
+		return untagDatetime(value)
+	case name == "scheduler_model":
+		return untagModel(value)
+	case name == "last_visit_status":
+		return visitStatusOf(value)
+	case name == "bytes" && inJSON:
+		return untagBytes(value)
+	case name == "paged_result", name == "exception":
+		return value, nil
+	}
+	return d, nil
 }
 
 func untagUUID(value any) (any, error) {
-	text, ok := value.(string)
-	if !ok {
-		return nil, attributeError("'%s' object has no attribute 'replace'", typeName(value))
+	if text, ok := value.(string); ok {
+		return parseUUID(text)
 	}
-	return parseUUID(text)
+	return nil, attributeError("'%s' object has no attribute 'replace'", typeName(value))
 }
 
 // parseUUID reads a UUID in one of the forms that Python takes.
 func parseUUID(text string) (uuid.UUID, error) {
 	hex := strings.NewReplacer("urn:", "", "uuid:", "").Replace(text)
 	hex = strings.ReplaceAll(strings.Trim(hex, "{}"), "-", "")
-	if len(hex) != 32 {
-		return uuid.UUID{}, valueError("badly formed hexadecimal UUID string")
-	}
 	id, err := uuid.Parse(hex)
-	if err != nil {
+	if err != nil || len(hex) != 32 {
 		return uuid.UUID{}, valueError("badly formed hexadecimal UUID string")
 	}
 	return id, nil
@@ -149,17 +168,16 @@ func untagTimedelta(value any) (any, error) {
 	// Beyond 292 years: longer than anything an interval is used for.
 	nanos, accuracy := sum.Int64()
 	if accuracy != big.Exact && (nanos == 1<<63-1 || nanos == -1<<63) {
-		return nil, &exception{class: "OverflowError", args: []any{"timedelta is out of range"}}
+		return nil, &exception{class: "OverflowError", args: []string{"timedelta is out of range"}}
 	}
 	return time.Duration(nanos).Round(time.Microsecond), nil
 }
 
 func untagDatetime(value any) (any, error) {
-	text, ok := value.(string)
-	if !ok {
-		return nil, typeError("expecting a string, got %s", typeName(value))
+	if text, ok := value.(string); ok {
+		return parseTime(text)
 	}
-	return parseTime(text)
+	return nil, typeError("expecting a string, got %s", typeName(value))
 }
 
 // parseTime reads an ISO 8601 date, which may lack a zone.
@@ -175,50 +193,19 @@ func parseTime(text string) (any, error) {
 			return naiveTime{t}, nil
 		}
 	}
-	return nil, &exception{class: "ParseError", module: "iso8601.iso8601", args: []any{fmt.Sprintf("Unable to parse date string %q", text)}}
+	return nil, &exception{class: "ParseError", module: "iso8601.iso8601", args: []string{fmt.Sprintf("Unable to parse date string %q", text)}}
 }
 
 func visitStatusOf(value any) (any, error) {
 	switch status := value.(type) {
-	case scheduler.VisitStatus:
+	case model.VisitStatus:
 		return status, nil
 	case string:
-		switch s := scheduler.VisitStatus(status); s {
-		case scheduler.VisitSuccessful, scheduler.VisitFailed, scheduler.VisitNotFound:
+		switch s := model.VisitStatus(status); s {
+		case model.VisitSuccessful, model.VisitFailed, model.VisitNotFound:
 			return s, nil
 		}
 		return nil, valueError("'%s' is not a valid LastVisitStatus", status)
 	}
 	return nil, valueError("%v is not a valid LastVisitStatus", value)
-}
-
-// typeName is the name of a value's Python type.
-func typeName(value any) string {
-	switch value.(type) {
-	case nil:
-		return "NoneType"
-	case bool:
-		return "bool"
-	case int64, *big.Int:
-		return "int"
-	case float64:
-		return "float"
-	case string:
-		return "str"
-	case []byte:
-		return "bytes"
-	case []any:
-		return "list"
-	case dict:
-		return "dict"
-	case time.Time, naiveTime:
-		return "datetime"
-	case time.Duration:
-		return "timedelta"
-	case uuid.UUID:
-		return "UUID"
-	case scheduler.VisitStatus:
-		return "LastVisitStatus"
-	}
-	return modelName(value)
 }

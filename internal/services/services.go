@@ -21,6 +21,8 @@ const (
 // Options of [Start].
 type Options struct {
 	Provider Provider
+	// Docker connects to this machine's daemon.
+	Docker func(context.Context) (Daemon, error)
 	// Given are services that exist already; only the missing ones are started.
 	Given Endpoints
 	// Log hears which provider was chosen and why, and each server's start.
@@ -104,9 +106,9 @@ func newBackend(ctx context.Context, o Options) (backend, error) {
 	case Local:
 		return newLocal(o.Log)
 	case Docker:
-		return newDocker(ctx, o.Log)
+		return newContainers(ctx, o)
 	case Auto:
-		b, err := newDocker(ctx, o.Log)
+		b, err := newContainers(ctx, o)
 		if err != nil {
 			o.Log.Info("starting local servers, as Docker cannot be used", "reason", err)
 			return newLocal(o.Log)

@@ -1,3 +1,24 @@
+// Package shares divides the free slots of a queue between groups, so that each gets its
+// share of the workers' time and none starves.
+//
+// What is shared is time. A group's load is the work, in seconds, that it has in the
+// queue and running, and what it used lately, halved after each half-life. Work that has
+// not ended counts with the average of the group's work so far, or with the time since
+// it started if that is longer; so a group gains nothing by being slow.
+//
+// Each slot goes to the group with the smallest load for its weight, and adds the cost
+// of its work to its load (stride scheduling). Nothing is rounded from one division to
+// the next: a group with a tenth of a slot a pass gets every tenth slot.
+//
+//	         has work                             gives fewer than asked,
+//	idle ───────────────► busy (load raised to      or has no more work
+//	  ▲                   the level of the others) ──────┐
+//	  └───────────────────────────────────────────────────┘
+//
+// An idle group saves nothing up: when it comes back, what it did not use is counted as
+// forgone, so that it starts at the level of the busy group that is furthest behind.
+// What it used beyond its share stays with it. The part of an idle group goes to the
+// others by their weights, in the same division.
 package shares
 
 import (
@@ -6,19 +27,19 @@ import (
 	"slices"
 )
 
-// Group is what a division knows of a group.
+// Group is a group that takes part in a division.
 type Group struct {
 	Name   string
 	Weight float64 // above 0; only the ratio of weights matters
 	Load   float64 // seconds of work: underway, used lately and forgone
-	Cost   float64 // seconds of work expected of one more piece; above 0
+	Cost   float64 // seconds expected of one more message; above 0
 }
 
-// Level is a group's load for its weight: the groups' clock.
+// Level returns a group's load for its weight: the groups' clock.
 func (g Group) Level() float64 { return g.Load / g.Weight }
 
-// Divide says how many of n slots each group gets, in the groups' order. Their
-// sum is n, if there is a group. The groups' loads are left as they are.
+// Divide returns how many of n slots each group gets, in the groups' order. Their sum is
+// n, if there is a group. The groups' loads are not changed.
 func Divide(n int, groups []Group) []int {
 	parts := make([]int, len(groups))
 	if len(groups) == 0 {
@@ -52,14 +73,13 @@ func Join(g *Group, busy []Group) (forgone float64) {
 
 // turn is when a group gets its next slot.
 type turn struct {
-	group       int
-	name        string
-	weight      float64
-	level, step float64
+	group               int
+	name                string
+	weight, level, step float64
 }
 
-// queue is a heap of turns: the smallest level first, then the greatest weight,
-// then by name, so that everybody divides alike.
+// queue is a heap of turns: the smallest level first, then the greatest weight, then by
+// name, so that the result is the same everywhere.
 type queue []turn
 
 func (q queue) Len() int { return len(q) }

@@ -6,35 +6,30 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// census counts what the peer's update_metrics counts, without reading all origins
-// each hour: it counts them once, and then what changes of those that are visited
-// or listed. Nothing else may write to the database.
+// census counts as the peer's update_metrics does, but reads all origins only once, and then
+// only those visited or listed. Nothing else may write to the database.
 type census struct {
-	store  *sql.Store
-	counts counts
-	// origins holds those that changed, by URL: a visit type has others' origins of
-	// that URL, and other types are disabled with it.
-	origins map[string][]*standing
+	store   *db.Store
+	counts  counts
+	origins map[string][]*standing // changed ones of all visit types and listers, by URL
 }
 
-// standing is how an origin of a lister stands.
 type standing struct {
 	visitType      string
 	lister         uuid.UUID
 	enabled        bool
 	loaded         bool
-	lastUpdate     time.Time // zero: none
-	lastSuccessful time.Time // zero: none
+	lastUpdate     time.Time // may be zero
+	lastSuccessful time.Time // may be zero
 }
 
-// counts are those of all listers and visit types.
 type counts struct{ known, enabled, neverVisited, pendingChanges int }
 
-func countsOf(metrics []scheduler.Metrics) counts {
+func countsOf(metrics []model.Metrics) counts {
 	var c counts
 	for _, m := range metrics {
 		c.known += int(m.OriginsKnown)
@@ -45,7 +40,7 @@ func countsOf(metrics []scheduler.Metrics) counts {
 	return c
 }
 
-// add counts an origin times over: 1, or -1 to take it out.
+// add adds an origin (times is 1) or removes it (-1).
 func (c *counts) add(s *standing, times int) {
 	c.known += times
 	if !s.enabled {
@@ -60,13 +55,12 @@ func (c *counts) add(s *standing, times int) {
 	}
 }
 
-// newCensus counts all origins.
-func newCensus(ctx context.Context, store *sql.Store, now time.Time) (*census, error) {
+func newCensus(ctx context.Context, store *db.Store, now time.Time) (*census, error) {
 	metrics, err := store.UpdateMetrics(ctx, uuid.NullUUID{}, now)
 	return &census{store: store, counts: countsOf(metrics), origins: make(map[string][]*standing)}, err
 }
 
-// know reads how origins stand that are not known, before they change.
+// know reads the state of unknown origins before they change.
 func (c *census) know(ctx context.Context, urls []string) error {
 	var unknown []string
 	for _, url := range urls {
@@ -85,7 +79,7 @@ func (c *census) know(ctx context.Context, urls []string) error {
 	return err
 }
 
-// change changes how origins of a URL stand, and counts them anew.
+// change changes the origins of a URL and updates the counts.
 func (c *census) change(url string, change func(*standing)) {
 	for _, s := range c.origins[url] {
 		c.counts.add(s, -1)
@@ -94,8 +88,8 @@ func (c *census) change(url string, change func(*standing)) {
 	}
 }
 
-// visited notes what the journal changes.
-func (c *census) visited(changes sql.VisitChanges) {
+// visited applies the journal's changes.
+func (c *census) visited(changes db.VisitChanges) {
 	for _, stats := range changes.Stats {
 		c.change(stats.URL, func(s *standing) {
 			if s.visitType == stats.VisitType {
@@ -108,8 +102,8 @@ func (c *census) visited(changes sql.VisitChanges) {
 	}
 }
 
-// listed notes that a lister listed an origin, which may be new.
-func (c *census) listed(key scheduler.OriginKey, lister uuid.UUID, lastUpdate time.Time) {
+// listed applies the listing of an origin, which may be new.
+func (c *census) listed(key model.OriginKey, lister uuid.UUID, lastUpdate time.Time) {
 	found := false
 	c.change(key.URL, func(s *standing) {
 		if s.visitType == key.VisitType && s.lister == lister {

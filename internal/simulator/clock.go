@@ -3,11 +3,12 @@ package simulator
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 )
 
-// A Clock is simulated time: it stands still while something is done, and jumps to
-// what comes next. It belongs to one goroutine.
+// A Clock is simulated time. It jumps from one event to the next, and belongs to one
+// goroutine.
 type Clock struct {
 	start  time.Time
 	now    time.Duration // since start
@@ -15,24 +16,22 @@ type Clock struct {
 	seq    int64
 }
 
-// NewClock makes a Clock that shows start.
+// NewClock makes a Clock with the time start.
 func NewClock(start time.Time) *Clock { return &Clock{start: start} }
 
-// Now is the simulated time, in whole microseconds, as the database and the peer
-// have it.
+// Now returns the simulated time in whole microseconds, as the database and the peer do.
 func (c *Clock) Now() time.Time { return c.start.Add(c.now).Round(time.Microsecond) }
 
-// Elapsed is how much time was simulated.
+// Elapsed returns the time since start.
 func (c *Clock) Elapsed() time.Duration { return c.now }
 
-// After has something done later. What is due at the same time is done in the
-// order in which it was asked for.
+// After calls do after wait. Calls due at the same time are made in the order of After.
 func (c *Clock) After(wait time.Duration, do func(context.Context) error) {
 	c.seq++
 	heap.Push(&c.events, event{c.now + wait, c.seq, do})
 }
 
-// Every has something done now, and again each period.
+// Every calls do now and after each period.
 func (c *Clock) Every(period time.Duration, do func(context.Context) error) {
 	var again func(ctx context.Context) error
 	again = func(ctx context.Context) error {
@@ -45,8 +44,8 @@ func (c *Clock) Every(period time.Duration, do func(context.Context) error) {
 	c.After(0, again)
 }
 
-// Run does what is due before until (since the start), and then shows until. It
-// stops early when ctx ends, which is no error: the clock shows how far it came.
+// Run makes the calls due before until (since start), and sets the clock to until. If ctx
+// ends, it stops early without an error.
 func (c *Clock) Run(ctx context.Context, until time.Duration) error {
 	for ctx.Err() == nil {
 		if len(c.events) == 0 || c.events[0].at >= until {
@@ -62,14 +61,13 @@ func (c *Clock) Run(ctx context.Context, until time.Duration) error {
 	return nil
 }
 
-// event is something to do at a time.
 type event struct {
 	at  time.Duration
 	seq int64
 	do  func(context.Context) error
 }
 
-// events are a heap: the first is the next.
+// events is a heap; the first one is the next.
 type events []event
 
 func (e events) Len() int      { return len(e) }
@@ -81,7 +79,6 @@ func (e *events) Push(x any) { *e = append(*e, x.(event)) }
 func (e *events) Pop() any {
 	last := len(*e) - 1
 	x := (*e)[last]
-	(*e)[last] = event{} // let go of what it holds
-	*e = (*e)[:last]
+	*e = slices.Delete(*e, last, last+1)
 	return x
 }

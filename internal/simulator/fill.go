@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
-// Fill adds origins numbered from 1 on, listed at now by the listers in turn, each
-// with a recurring task that visits it and is ready since its origin changed. The
-// listers and the task type that these need are made unless they are there. progress,
-// if not nil, is called with how many more were added.
-func Fill(ctx context.Context, store *sql.Store, names []ListerName, origins int, now time.Time, progress func(n int)) error {
+// Fill adds origins numbered from 1, listed at now by the listers in turn, each with a
+// recurring task that is ready since the origin changed. It creates missing listers and the
+// task type. progress is called with the number of origins added; it may be nil.
+func Fill(ctx context.Context, store *db.Store, names []ListerName, origins int, now time.Time, progress func(n int)) error {
 	if err := addTaskType(ctx, store); err != nil {
 		return err
 	}
@@ -42,37 +41,37 @@ func Fill(ctx context.Context, store *sql.Store, names []ListerName, origins int
 	return keepCandidates(ctx, store)
 }
 
-// addTaskType adds the task type of listedVisitType, with the values of the peer's
-// loaders, unless it is there.
-func addTaskType(ctx context.Context, store *sql.Store) error {
+// addTaskType creates the task type of listedVisitType, with the values of the peer's
+// loaders, unless it exists.
+func addTaskType(ctx context.Context, store *db.Store) error {
 	const day = 24 * time.Hour
-	name := scheduler.LoaderTaskType(listedVisitType)
-	if _, err := store.TaskType(ctx, name); !errors.Is(err, scheduler.ErrUnknownTaskType) {
+	name := model.LoaderTaskType(listedVisitType)
+	if _, err := store.TaskType(ctx, name); !errors.Is(err, model.ErrUnknownTaskType) {
 		return err
 	}
-	interval, shortest, factor, retries, delay := 64*day, 12*time.Hour, 2.0, int64(7), 2*time.Hour
-	return store.CreateTaskType(ctx, scheduler.TaskType{
+	interval := 64 * day
+	return store.CreateTaskType(ctx, model.TaskType{
 		Type: name, Description: "Visits of the simulator's origins", BackendName: "swh.scheduler.simulator.LoadTestGit",
-		DefaultInterval: &interval, MinInterval: &shortest, MaxInterval: &interval, BackoffFactor: &factor,
-		NumRetries: &retries, RetryDelay: &delay,
+		DefaultInterval: &interval, MinInterval: new(12 * time.Hour), MaxInterval: &interval, BackoffFactor: new(2.0),
+		NumRetries: new(int64(7)), RetryDelay: new(2 * time.Hour),
 	})
 }
 
-// addTasks adds a task for each origin that a lister has listed.
-func addTasks(ctx context.Context, store *sql.Store, l *lister) error {
-	origins := make([]scheduler.ListedOrigin, len(l.origins))
+// addTasks adds a task for each origin of a lister.
+func addTasks(ctx context.Context, store *db.Store, l *lister) error {
+	origins := make([]model.ListedOrigin, len(l.origins))
 	for i, o := range l.origins {
-		origins[i] = scheduler.ListedOrigin{ListerID: l.id, URL: o.url, VisitType: listedVisitType, ExtraLoaderArguments: noArguments}
+		origins[i] = model.ListedOrigin{ListerID: l.id, URL: o.url, VisitType: listedVisitType, ExtraLoaderArguments: noArguments}
 	}
 	kwargs, err := dispatch.LoaderKwargs(ctx, store, origins)
 	if err != nil {
 		return err
 	}
-	tasks := make([]sql.NewTask, len(origins))
+	tasks := make([]db.NewTask, len(origins))
 	for i := range origins {
-		tasks[i] = sql.NewTask{
-			Type: scheduler.LoaderTaskType(listedVisitType), Arguments: scheduler.TaskArguments{Kwargs: kwargs[i]},
-			NextRun: l.origins[i].lastUpdate, Policy: scheduler.Recurring,
+		tasks[i] = db.NewTask{
+			Type: model.LoaderTaskType(listedVisitType), Arguments: model.TaskArguments{Kwargs: kwargs[i]},
+			NextRun: l.origins[i].lastUpdate, Policy: model.Recurring,
 		}
 	}
 	_, err = store.CreateTasks(ctx, tasks)

@@ -4,33 +4,30 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 const (
-	// listedVisitType is the visit type of what the lister lists.
-	listedVisitType = "test-git"
-	// listedAnHour is how many more origins each listing finds.
-	listedAnHour = 100
-	// recordBatch is how many origins are written at a time.
-	recordBatch = 5000
+	listedVisitType = "test-git" // visit type of listed origins
+	listedAnHour    = 100        // new origins in each listing
+	recordBatch     = 5000       // origins written at a time
 )
 
-// noArguments are an origin's arguments for its loader.
+// noArguments are the loader arguments of an origin.
 var noArguments = json.RawMessage("{}")
 
-// listed is an origin that the lister has listed.
 type listed struct {
 	url      string
 	interval float64
 
 	listing         // as it should be in the database
-	written listing // as it is there; zero: it may not be there
+	written listing // as it is there; zero if it may be missing
 }
 
 type listing struct {
@@ -38,26 +35,24 @@ type listing struct {
 	enabled    bool
 }
 
-// originURL is the URL of the nth origin, from 1 on.
+// originURL returns the URL of the nth origin, from 1.
 func originURL(n int) string { return fmt.Sprintf("https://example.com/%06d.git", n) }
 
-// ListerName names a virtual lister.
 type ListerName struct{ Name, Instance string }
 
-// DefaultLister is the peer's.
 var DefaultLister = ListerName{Name: "example"}
 
-// lister lists origins: more each hour, and those it has listed again.
+// lister lists new origins each hour, and all its origins again.
 type lister struct {
-	store   *sql.Store
+	store   *db.Store
 	id      uuid.UUID
-	numbers *int // how many origins all listers have listed
+	numbers *int // number of origins of all listers
 	origins []listed
 	byURL   map[string]int
 }
 
-// newListers makes listers, which number their origins together.
-func newListers(ctx context.Context, store *sql.Store, names []ListerName, numbers *int) ([]*lister, error) {
+// newListers makes listers, whose origins share one numbering.
+func newListers(ctx context.Context, store *db.Store, names []ListerName, numbers *int) ([]*lister, error) {
 	listers := make([]*lister, len(names))
 	for i, name := range names {
 		l, err := store.GetOrCreateLister(ctx, name.Name, name.Instance, nil)
@@ -69,7 +64,7 @@ func newListers(ctx context.Context, store *sql.Store, names []ListerName, numbe
 	return listers, nil
 }
 
-// disabled notes that origins were disabled in the database: the next listing
+// disabled records that origins were disabled in the database, so that the next listing
 // enables them.
 func (l *lister) disabled(urls []string) {
 	for _, url := range urls {
@@ -80,7 +75,7 @@ func (l *lister) disabled(urls []string) {
 	}
 }
 
-// more makes some origins that were not listed before, and returns their URLs.
+// more adds n new origins and returns their URLs.
 func (l *lister) more(n int) []string {
 	urls := make([]string, n)
 	for i := range urls {
@@ -92,7 +87,6 @@ func (l *lister) more(n int) []string {
 	return urls
 }
 
-// list lists all origins as of now.
 func (l *lister) list(now time.Time) {
 	for i := range l.origins {
 		o := &l.origins[i]
@@ -100,21 +94,21 @@ func (l *lister) list(now time.Time) {
 	}
 }
 
-// write brings what was listed to the database, as far as it changed.
+// write writes changed listings to the database.
 func (l *lister) write(ctx context.Context) error {
-	var changed []scheduler.ListedOrigin
+	var changed []model.ListedOrigin
 	for i := range l.origins {
 		o := &l.origins[i]
 		if o.enabled == o.written.enabled && o.lastUpdate.Equal(o.written.lastUpdate) {
 			continue
 		}
-		changed = append(changed, scheduler.ListedOrigin{
+		changed = append(changed, model.ListedOrigin{
 			ListerID: l.id, URL: o.url, VisitType: listedVisitType, Enabled: o.enabled, LastUpdate: &o.lastUpdate,
 			ExtraLoaderArguments: noArguments,
 		})
 	}
-	for from := 0; from < len(changed); from += recordBatch {
-		if _, err := l.store.RecordListedOrigins(ctx, changed[from:min(from+recordBatch, len(changed))], false); err != nil {
+	for batch := range slices.Chunk(changed, recordBatch) {
+		if _, err := l.store.RecordListedOrigins(ctx, batch, false); err != nil {
 			return err
 		}
 	}

@@ -2,10 +2,16 @@ package simulator
 
 import (
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/guptarohit/asciigraph"
+
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/simulator/page"
 )
 
 const (
@@ -13,7 +19,7 @@ const (
 	textBins              = 10
 )
 
-// series are the plotted figures over time, in order.
+// series are the plotted figures over time.
 var series = []struct {
 	name string
 	of   func(Measurement) int
@@ -23,13 +29,13 @@ var series = []struct {
 	{"Visits over time", func(m Measurement) int { return m.Visits }},
 }
 
-// Plots are the peer's two plots for a terminal: the run times of eventful visits,
-// and how origins and visits developed.
+// Plots returns the peer's two plots for a terminal, run times of eventful visits and figures
+// over time, and one of shares.
 func (r *Report) Plots(colored bool) string {
 	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.seriesText(colored) + "\n" + r.sharesPlot(colored)
 }
 
-// sharesPlot plots the shares of up to as many groups as there are signs for.
+// sharesPlot plots the shares of at most as many groups as there are signs.
 func (r *Report) sharesPlot(colored bool) string {
 	var lines []textLine
 	for i, l := range r.sharesOverTime() {
@@ -49,21 +55,18 @@ func (r *Report) sharesPlot(colored bool) string {
 		r.plot(lines, colored, plotHeight/2, asciigraph.LowerBound(0), asciigraph.UpperBound(100)) + "\n"
 }
 
-// signs are what lines are drawn with, so that they can be told apart without
-// colours.
+// signs are the characters of the lines, which distinguish them without colours.
 var (
 	signs      = []string{"+", "o", "*", "x", "#", "@", "%", "="}
 	lineColors = []asciigraph.AnsiColor{asciigraph.Blue, asciigraph.Red, asciigraph.Green, asciigraph.Orange}
 )
 
-// textLine is a line of a plot in a terminal.
 type textLine struct {
 	name, sign string
 	color      asciigraph.AnsiColor
 	values     []float64 // evenly over the simulated time; at least one
 }
 
-// plot draws lines over the simulated hours.
 func (r *Report) plot(lines []textLine, colored bool, height int, options ...asciigraph.Option) string {
 	values, legend := make([][]float64, len(lines)), make([]string, len(lines))
 	var chars []asciigraph.CharSet
@@ -84,24 +87,20 @@ func (r *Report) plot(lines []textLine, colored bool, height int, options ...asc
 		asciigraph.Caption("by simulated hours: "+strings.Join(legend, ", ")))...)
 }
 
-// bin counts the visits whose run time, in seconds, is from Low on and below High.
+// bin counts the visits with a run time from low to below high, in seconds.
 type bin struct {
 	low, high float64
 	count     int
 }
 
-// histogram counts the run times of eventful visits up to an hour, in n bins; none
-// if there are none.
+// histogram counts the run times of eventful visits up to an hour, in n bins; nil without
+// such visits.
 func (r *Report) histogram(n int) []bin {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, t := range r.Eventful {
-		if t <= longRunTime {
-			low, high = min(low, t), max(high, t)
-		}
-	}
-	if low > high {
+	times := slices.DeleteFunc(slices.Clone(r.Eventful), func(t float64) bool { return t > longRunTime })
+	if len(times) == 0 {
 		return nil
 	}
+	low, high := slices.Min(times), slices.Max(times)
 	if low == high {
 		low, high = low-0.5, high+0.5
 	}
@@ -110,10 +109,8 @@ func (r *Report) histogram(n int) []bin {
 	for i := range bins {
 		bins[i].low, bins[i].high = low+float64(i)*width, low+float64(i+1)*width
 	}
-	for _, t := range r.Eventful {
-		if t <= longRunTime {
-			bins[min(int((t-low)/width), n-1)].count++
-		}
+	for _, t := range times {
+		bins[min(int((t-low)/width), n-1)].count++
 	}
 	return bins
 }
@@ -142,4 +139,51 @@ func (r *Report) seriesText(colored bool) string {
 		}
 	}
 	return r.plot(lines, colored, plotHeight)
+}
+
+func (r *Report) WriteHTML(w io.Writer, settings []page.Row) error {
+	return page.Page{
+		Title: "Simulation of " + pytext.Timedelta(r.Simulated.Round(time.Second)),
+		Intro: "From " + r.Series[0].At.Format(time.RFC1123) + " on.",
+		Figures: []page.Row{
+			{Name: "Total visits", Value: pytext.Thousands(r.Visits)}, {Name: "Eventful visits", Value: pytext.Thousands(len(r.Eventful))},
+			{Name: "Uneventful visits", Value: pytext.Thousands(r.Uneventful)}, {Name: "Partial visits (given up)", Value: pytext.Thousands(r.Partial)},
+			{Name: "Very long running tasks", Value: pytext.Thousands(r.VeryLong())},
+		},
+		Settings: settings,
+		Charts:   r.charts(),
+	}.Write(w)
+}
+
+func (r *Report) charts() []page.Chart {
+	var over []page.Line
+	for _, s := range series {
+		over = append(over, r.line(s.name, s.of))
+	}
+	changes := r.line("Origins with pending changes", func(m Measurement) int { return m.PendingChanges })
+	charts := []page.Chart{
+		page.LineChart("Origins and visits over time", "simulated hours", over),
+		page.LineChart("Origins that changed after their last successful visit", "simulated hours", []page.Line{changes}),
+		page.BarChart("Run times of eventful visits of up to an hour", "seconds", r.bars()),
+	}
+	if shares := r.sharesOverTime(); len(shares) > 0 {
+		charts = append(charts, page.LineChart("Shares of the workers' time, in per cent, hour by hour", "simulated hours", shares))
+	}
+	return charts
+}
+
+func (r *Report) bars() []page.Bin {
+	var bars []page.Bin
+	for _, b := range r.histogram(40) {
+		bars = append(bars, page.Bin{Low: b.low, High: b.high, Count: b.count, Text: fmt.Sprintf("%.0f to %.0f seconds: %d visits", b.low, b.high, b.count)})
+	}
+	return bars
+}
+
+func (r *Report) line(name string, of func(Measurement) int) page.Line {
+	l := page.Line{Name: name}
+	for _, m := range r.Series {
+		l.Points = append(l.Points, page.Point{X: m.At.Sub(r.Series[0].At).Hours(), Y: float64(of(m))})
+	}
+	return l
 }

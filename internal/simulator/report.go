@@ -10,42 +10,39 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 )
 
-// longRunTime is what visits take that are very long, in seconds.
+// longRunTime is the minimum of a very long visit, in seconds.
 const longRunTime = 3600
 
-// Report is what a simulation came to.
+// Report is the result of a simulation.
 type Report struct {
-	Simulated time.Duration
-	Visits    int // that ended
-	// Eventful are the run times, in seconds, of the full visits that found
-	// something new.
-	Eventful   []float64
-	Uneventful int // full visits that found nothing new
-	Partial    int // visits that were given up
+	Simulated  time.Duration
+	Visits     int       // that ended
+	Eventful   []float64 // run times, in seconds, of full visits that found something new
+	Uneventful int       // full visits that found nothing new
+	Partial    int       // visits that were given up
 	Series     []Measurement
 
 	worked map[string]time.Duration // by group: visits that ended
 }
 
-// Measurement is how the origins of all listers stood at a moment.
+// Measurement is the state of the origins of all listers at a time.
 type Measurement struct {
 	At             time.Time
 	Known          int
 	Enabled        int
 	NeverVisited   int
 	PendingChanges int
-	Visits         int // that had ended
-	// Worked is how long workers had worked for each group, those that share a queue
-	// and "" for all other visits.
-	Worked map[string]time.Duration
+	Visits         int                      // that had ended
+	Worked         map[string]time.Duration // working time for each group; "" for visits without one
 }
 
 func (r *Report) visited(v running, eventful bool) {
 	l := v.load
-	r.worked[v.group] += seconds(l.runTime)
+	r.worked[v.group] += model.Duration(l.runTime)
 	r.Visits++
 	switch {
 	case eventful:
@@ -68,9 +65,8 @@ func (r *Report) measure(at time.Time, c counts, underway map[uuid.UUID]running)
 	})
 }
 
-// VeryLong is how many eventful visits took more than an hour.
-func (r *Report) VeryLong() int {
-	n := 0
+// VeryLong returns the number of eventful visits of more than an hour.
+func (r *Report) VeryLong() (n int) {
 	for _, t := range r.Eventful {
 		if t > longRunTime {
 			n++
@@ -79,7 +75,7 @@ func (r *Report) VeryLong() int {
 	return n
 }
 
-// Text is the peer's report.
+// Text formats the report as the peer does.
 func (r *Report) Text() string {
 	return fmt.Sprintf("Total visits: %d\nUneventful visits: %d\nEventful visits: %d\nVery long running tasks: %d\n",
 		r.Visits, r.Uneventful, len(r.Eventful), r.VeryLong())
@@ -95,4 +91,17 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Totals returns the report for JSON.
+func (r *Report) Totals(kind Kind) map[string]any {
+	totals := map[string]any{
+		"scheduler": kind, "simulated": r.Simulated.Seconds(), "total_visits": r.Visits,
+		"uneventful_visits": r.Uneventful, "eventful_visits": len(r.Eventful),
+		"partial_visits": r.Partial, "very_long_running_tasks": r.VeryLong(),
+	}
+	if shares := r.Shares(); len(shares) > 0 {
+		totals["shares"] = shares
+	}
+	return totals
 }

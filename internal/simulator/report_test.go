@@ -15,7 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/simulator/page"
 	"swh-scheduler/internal/testenv/seed"
 )
@@ -167,7 +167,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("got %q, want %q", r.Text(), want)
 	}
 	at := time.Date(2026, 11, 21, 7, 30, 0, 120_000, time.UTC)
-	r.measure(at, countsOf([]scheduler.Metrics{
+	r.measure(at, countsOf([]model.Metrics{
 		{OriginsKnown: 5, OriginsEnabled: 4, OriginsNeverVisited: 3, OriginsWithPendingChanges: 2},
 		{OriginsKnown: 50, OriginsEnabled: 40, OriginsNeverVisited: 30, OriginsWithPendingChanges: 20},
 	}), nil)

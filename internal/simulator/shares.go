@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/simulator/page"
 	"swh-scheduler/recurrent"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// ListersOf are the virtual listers of a run with shares: one for each group that
-// has a weight, and DefaultLister, whose group has none unless it is named too.
-func ListersOf(shares map[string]scheduler.Shares) []ListerName {
+// ListersOf returns the virtual listers of a run with shares: DefaultLister, and one for
+// each group with a weight.
+func ListersOf(shares map[string]model.Shares) []ListerName {
 	listers := []ListerName{DefaultLister}
 	for _, taskType := range slices.Sorted(maps.Keys(shares)) {
 		s := shares[taskType]
 		for _, group := range slices.Sorted(maps.Keys(s.Weights)) {
 			l := ListerName{Name: group}
-			if s.By == scheduler.ShareByListerInstance {
+			if s.By == model.ShareByListerInstance {
 				l.Name, l.Instance, _ = strings.Cut(group, "/")
 			}
 			if !slices.Contains(listers, l) {
@@ -34,21 +34,21 @@ func ListersOf(shares map[string]scheduler.Shares) []ListerName {
 	return listers
 }
 
-// sharedQueue is the queue of a visit type that groups of listers share.
+// sharedQueue is a visit type's queue that groups of listers share.
 type sharedQueue struct{ dispatch.SharedQueue }
 
-// sharedQueues are those that the options' shares are of.
+// sharedQueues returns the shared queues by visit type.
 func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[string]sharedQueue, error) {
 	queues := make(map[string]sharedQueue)
 	for _, visitType := range visitTypes {
-		name := scheduler.LoaderTaskType(visitType)
+		name := model.LoaderTaskType(visitType)
 		shares, ok := o.Shares[name]
 		if !ok {
 			continue
 		}
 		if !shares.By.OfVisits() {
 			return nil, fmt.Errorf("shares of %s are by %s, and visits can only be shared by %s or %s",
-				name, shares.By, scheduler.ShareByLister, scheduler.ShareByListerInstance)
+				name, shares.By, model.ShareByLister, model.ShareByListerInstance)
 		}
 		tt, err := o.Store.TaskType(ctx, name)
 		if err != nil {
@@ -63,55 +63,45 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 	return queues, nil
 }
 
-// claim claims as schedule-recurrent does. What it claims is in the ledger of shares
-// until its end is heard of.
-func (q sharedQueue) claim(ctx context.Context, tx *sql.Tx, picker recurrent.Picker, now time.Time, n int) ([]visit, error) {
-	if err := tx.LockQueue(ctx, q.Name); err != nil {
+// claim claims as schedule-recurrent does, and adds the work to the ledger.
+func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int) ([]visit, error) {
+	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return nil, err
 	}
-	picked, _, err := picker.PickShared(ctx, tx, q.SharedQueue, now, n)
+	picked, err := picker.PickShared(ctx, tx, q.SharedQueue, now, n)
 	if err != nil {
 		return nil, err
 	}
-	visits := make([]visit, len(picked))
-	underway := make([]sql.InFlight, len(picked))
-	for i, p := range picked {
-		visits[i] = newVisit(p.Origin, p.Group)
-		underway[i] = sql.InFlight{TaskID: visits[i].id, Queue: q.Name, Group: p.Group, Cost: p.Cost, Claimed: now}
+	visits := make([]visit, len(picked.Visits))
+	work := make([]db.Work, len(visits))
+	for i, p := range picked.Visits {
+		visits[i] = newVisit(p.Origin, p.Share.Group)
+		work[i] = db.Work{TaskID: visits[i].id, Queue: q.Name, Home: q.Name, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share}
 	}
 	mix(visits)
-	return visits, tx.RecordInFlight(ctx, underway)
+	return visits, tx.AddWork(ctx, work)
 }
 
-// GroupUse is what a group used of the workers' time.
+// GroupUse is the working time for a group.
 type GroupUse struct {
 	Group   string  `json:"group"`
 	Seconds float64 `json:"seconds"`
-	Part    float64 `json:"part"` // of what all groups used; of 1
+	Part    float64 `json:"part"` // of all groups' time; of 1
 }
 
-// groups are those that visits were claimed for, sorted.
-func (r *Report) groups() []string {
-	var names []string
-	for name := range r.Series[len(r.Series)-1].Worked {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
-	return slices.Sorted(slices.Values(names))
-}
-
-// Shares is what each group used in the whole run; nothing where none shared.
+// Shares returns the working time for each group in the whole run; none without shares.
 func (r *Report) Shares() []GroupUse {
-	none := Measurement{}
-	return r.sharesBetween(none, r.Series[len(r.Series)-1])
+	return r.sharesBetween(Measurement{}, r.Series[len(r.Series)-1])
 }
 
-// sharesBetween is what each group used between two moments.
+// sharesBetween returns the working time for each group between two measurements.
 func (r *Report) sharesBetween(from, to Measurement) []GroupUse {
 	var uses []GroupUse
 	total := 0.0
-	for _, group := range r.groups() {
+	for _, group := range slices.Sorted(maps.Keys(r.Series[len(r.Series)-1].Worked)) {
+		if group == "" {
+			continue
+		}
 		used := (to.Worked[group] - from.Worked[group]).Seconds()
 		total += used
 		uses = append(uses, GroupUse{Group: group, Seconds: used})
@@ -124,7 +114,7 @@ func (r *Report) sharesBetween(from, to Measurement) []GroupUse {
 	return uses
 }
 
-// SharesText is a table of what each group used; empty where none shared.
+// SharesText formats Shares; "" without shares.
 func (r *Report) SharesText() string {
 	uses := r.Shares()
 	if len(uses) == 0 {
@@ -138,20 +128,17 @@ func (r *Report) SharesText() string {
 	return b.String()
 }
 
-// sharesOverTime is the part of each group in each hour, in per cent; nothing where
-// there is no hour.
+// sharesOverTime returns the percentage of each group in each hour.
 func (r *Report) sharesOverTime() []page.Line {
-	if len(r.Series) < 2 {
-		return nil
-	}
 	var lines []page.Line
-	for i, group := range r.groups() {
-		l := page.Line{Name: group}
-		for n := range len(r.Series) - 1 {
-			from, to := r.Series[n], r.Series[n+1]
-			l.Points = append(l.Points, page.Point{X: to.At.Sub(r.Series[0].At).Hours(), Y: 100 * r.sharesBetween(from, to)[i].Part})
+	for n := range len(r.Series) - 1 {
+		from, to := r.Series[n], r.Series[n+1]
+		for i, use := range r.sharesBetween(from, to) {
+			if n == 0 {
+				lines = append(lines, page.Line{Name: use.Group})
+			}
+			lines[i].Points = append(lines[i].Points, page.Point{X: to.At.Sub(r.Series[0].At).Hours(), Y: 100 * use.Part})
 		}
-		lines = append(lines, l)
 	}
 	return lines
 }

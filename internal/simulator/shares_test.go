@@ -7,26 +7,26 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // With more work waiting than workers can do, each group gets its share of their
 // time; a group that is not named has the default weight.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	shares := map[string]scheduler.Shares{"load-test-git": {
-		By: scheduler.ShareByListerInstance, Weights: map[string]float64{"forge/a": 50, "forge/b": 30}, Default: 20,
-		HalfLife: scheduler.DefaultShareHalfLife,
+	shares := map[string]model.Shares{"load-test-git": {
+		By: model.ShareByListerInstance, Weights: map[string]float64{"forge/a": 50, "forge/b": 30}, Default: 20,
+		HalfLife: model.DefaultShareHalfLife,
 	}}
 	dsn := testenv.Database(t)
-	if _, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{Shares: shares}); err != nil {
+	if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Shares: shares}); err != nil {
 		t.Fatal(err)
 	}
 	store := openStore(t, dsn)
-	s := setting{OriginScheduler, scheduler.OldestScheduledFirst, 18_000, 8, 600}
-	options := s.options(t, store)
+	s := setting{OriginScheduler, model.OldestScheduledFirst, 18_000, 8, 600}
+	options := s.options(t, store, time.Now())
 	options.Shares, options.Listers, options.Log = shares, ListersOf(shares), slog.New(slog.DiscardHandler)
 	if err := Fill(t.Context(), store, options.Listers, s.origins, time.Now(), nil); err != nil {
 		t.Fatal(err)
@@ -56,11 +56,11 @@ func TestShares(t *testing.T) {
 func TestSharesOfNothing(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, testenv.Database(t))
-	for want, shares := range map[string]map[string]scheduler.Shares{
-		"shares are of load-git, and what is simulated is of the visit types test-git": {"load-git": {By: scheduler.ShareByLister, Default: 1}},
+	for want, shares := range map[string]map[string]model.Shares{
+		"shares are of load-git, and what is simulated is of the visit types test-git": {"load-git": {By: model.ShareByLister, Default: 1}},
 		"visits can only be shared by lister or lister_instance":                       {"load-test-git": {By: "kwargs.url", Default: 1}},
 	} {
-		options := setting{OriginScheduler, scheduler.OldestScheduledFirst, 0, 1, 1}.options(t, store)
+		options := setting{OriginScheduler, model.OldestScheduledFirst, 0, 1, 1}.options(t, store, time.Now())
 		options.Shares = shares
 		if _, err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

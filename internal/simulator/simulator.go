@@ -5,100 +5,77 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // The peer's figures.
 const (
-	// DefaultWorkers is how many workers a visit type has.
-	DefaultWorkers = 48
-	// queueCapacity is how many messages a queue takes.
-	queueCapacity = 10_000
-	// minBatch is how many messages a queue must have room for to be refilled.
-	minBatch = 1000
+	DefaultWorkers = 48     // of a visit type
+	queueCapacity  = 10_000 // messages
+	minBatch       = 1000   // free slots for a refill
 
 	runnerPeriod  = 10 * time.Second
 	metricsPeriod = time.Hour
 	listerPeriod  = time.Hour
 )
 
-// Kind is a kind of scheduler.
 type Kind string
 
-// The schedulers that can be simulated.
 const (
 	OriginScheduler Kind = "origin_scheduler" // visits of listed origins, by policy
 	TaskScheduler   Kind = "task_scheduler"   // recurring tasks
 )
 
-// Kinds are all of them.
 var Kinds = []Kind{TaskScheduler, OriginScheduler}
 
-// Options say what to simulate.
 type Options struct {
-	Store *sql.Store
+	Store *db.Store
 	Log   *slog.Logger
 
-	Kind Kind
-	// Policies are those of OriginScheduler by visit type, with their weights; those
-	// of "default" are for any other.
-	Policies map[string][]scheduler.WeightedPolicy
-	// VisitTypes have a queue each; none: see Run.
-	VisitTypes []string
-	// Workers is how many each queue has.
-	Workers int
-	// Start is when the simulation begins: not in the past, as the database dates
-	// listings itself.
-	Start time.Time
-	// Runtime is how long to simulate; 0 or less is nothing at all, nil for ever.
-	Runtime *time.Duration
-	// Listers list 100 more origins an hour each.
-	Listers []ListerName
-	// Listed is how many origins this process has listed before the run.
-	Listed int
-	// Shares says, by task type, between which groups of listers OriginScheduler
-	// divides the slots of its queue, as the daemons do.
-	Shares map[string]scheduler.Shares
-	// Progress, if not nil, is called after each simulated hour.
-	Progress func(simulated time.Duration)
+	Kind       Kind
+	Policies   map[string][]model.WeightedPolicy // of OriginScheduler, by visit type; "default" is for any other
+	VisitTypes []string                          // each has a queue; none: see Run
+	Workers    int                               // of each queue
+	Start      time.Time                         // not in the past, as the database dates listings itself
+	Runtime    *time.Duration                    // time to simulate; nil is forever
+	Listers    []ListerName                      // each lists 100 new origins an hour
+	Listed     int                               // origins listed before the run
+	Shares     map[string]model.Shares           // of OriginScheduler, by task type: how groups of listers divide its queue
+	Progress   func(simulated time.Duration)     // called after each simulated hour; may be nil
 }
 
-// visit is a message: an origin to visit.
 type visit struct {
-	scheduler.OriginKey
+	model.OriginKey
 	id    uuid.UUID // Celery's of the task
-	group string    // for which it was claimed, if groups share its queue
+	group string    // "" if its queue is not shared
 }
 
-// agents are the parts of a scheduler that are put to the test.
+// agents are the parts of a scheduler under test.
 type agents interface {
-	// claim takes up to n visits that are to be made now.
+	// claim claims up to n due visits.
 	claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error)
-	// nextClaim is before when a claim finds nothing after one that found less than
-	// it asked for, unless something is written; zero: never again. It may not be
-	// known.
+	// nextClaim returns the time before which a claim would find nothing unless something
+	// is written, if that is known; zero is never. It is called after an incomplete claim.
 	nextClaim(ctx context.Context, visitType string, now time.Time) (at time.Time, known bool, err error)
 
-	// began and ended hear of a visit, in the order in which it is told of all.
+	// began and ended are called in the order of events.
 	began(v visit, now time.Time)
 	ended(v visit, began time.Time, l load, eventful bool, now time.Time)
-	// settle writes what was heard until now, and says whether that was anything.
+	// settle writes the events until now, and reports whether there were any.
 	settle(ctx context.Context) (bool, error)
-	// unsettled says that settling may make something claimable by now.
+	// unsettled reports whether settling may make something claimable by now.
 	unsettled(now time.Time) bool
 }
 
-// simulation is one run.
 type simulation struct {
 	Options
 	clock   *Clock
-	loaders *loaders
+	loaders loaders
 	agents  agents
 	listers []*lister
 	census  *census
@@ -107,20 +84,16 @@ type simulation struct {
 	report  *Report
 }
 
-// visitQueue is the queue of a visit type, and what is known of what could fill it.
+// visitQueue is the queue of a visit type.
 type visitQueue struct {
 	*Queue[visit]
 	visitType string
-	// known: nothing can be claimed before next (if that is zero: at all), unless
-	// something is written.
-	known bool
-	next  time.Time
+	known     bool      // nothing can be claimed before next, unless something is written
+	next      time.Time // zero is never
 }
 
-// Run simulates until the runtime is over or ctx ends, and reports.
-//
-// Without visit types it takes those that there are enabled origins of at the
-// start; if there are none, the one that its lister lists.
+// Run simulates until the runtime is over or ctx ends. Without visit types it takes those of
+// the enabled origins at the start, or without such origins the lister's.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := newSimulation(ctx, o)
 	if err != nil {
@@ -137,22 +110,22 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 	if err := s.clock.Run(ctx, until); err != nil {
 		return nil, err
 	}
-	// What was simulated is reported also if the rest was cut short.
+	// An interrupted simulation is reported too.
 	ctx = context.WithoutCancel(ctx)
 	if err := s.write(ctx); err != nil {
 		return nil, err
 	}
 	s.report.Simulated = s.clock.Elapsed()
-	// As the peer does, which leaves them in scheduler_metrics.
+	// As the peer does, this leaves metrics in scheduler_metrics.
 	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
 	s.report.measure(s.clock.Now(), countsOf(metrics), s.running)
 	return s.report, err
 }
 
-// newSimulation puts the first events on the clock, in the peer's order.
+// newSimulation schedules the first events in the peer's order.
 func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	s := &simulation{
-		Options: o, clock: NewClock(o.Start), loaders: newLoaders(), running: make(map[uuid.UUID]running),
+		Options: o, clock: NewClock(o.Start), loaders: loaders{}, running: make(map[uuid.UUID]running),
 		report: &Report{worked: make(map[string]time.Duration)},
 	}
 	visitTypes, err := s.visitTypes(ctx)
@@ -183,7 +156,7 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 		StartWorkers(s.clock, q.Queue, s.Workers, loaderWork{s})
 	}
 	s.clock.Every(metricsPeriod, s.measure)
-	s.clock.Every(runnerPeriod, s.fill)
+	s.clock.Every(runnerPeriod, s.fillQueues)
 	s.clock.Every(listerPeriod, s.list)
 	return s, nil
 }
@@ -199,8 +172,7 @@ func (s *simulation) visitTypes(ctx context.Context) ([]string, error) {
 	return visitTypes, err
 }
 
-// fill fills the queues.
-func (s *simulation) fill(ctx context.Context) error {
+func (s *simulation) fillQueues(ctx context.Context) error {
 	for _, q := range s.queues {
 		if q.Free() < minBatch {
 			continue
@@ -237,14 +209,14 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 	return nil
 }
 
-// forget forgets what is known of what can be claimed, as something changed.
+// forget marks the times of the next claims as unknown, after a change.
 func (s *simulation) forget() {
 	for _, q := range s.queues {
 		q.known = false
 	}
 }
 
-// write brings to the database what happened since it was last asked.
+// write writes all events since the last write to the database.
 func (s *simulation) write(ctx context.Context) error {
 	for _, l := range s.listers {
 		if err := l.write(ctx); err != nil {
@@ -254,7 +226,7 @@ func (s *simulation) write(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// settle does so for what the agents heard.
+// settle writes the agents' events.
 func (s *simulation) settle(ctx context.Context) error {
 	written, err := s.agents.settle(ctx)
 	if written {
@@ -263,14 +235,13 @@ func (s *simulation) settle(ctx context.Context) error {
 	return err
 }
 
-// disabled tells the listers of URLs that the journal disabled.
+// disabled tells the listers which URLs the journal disabled.
 func (s *simulation) disabled(urls []string) {
 	for _, l := range s.listers {
 		l.disabled(urls)
 	}
 }
 
-// list has the listers list.
 func (s *simulation) list(ctx context.Context) error {
 	for _, l := range s.listers {
 		if err := s.census.know(ctx, l.more(listedAnHour)); err != nil {
@@ -278,14 +249,14 @@ func (s *simulation) list(ctx context.Context) error {
 		}
 		l.list(s.clock.Now())
 		for _, o := range l.origins {
-			s.census.listed(scheduler.OriginKey{URL: o.url, VisitType: listedVisitType}, l.id, o.lastUpdate)
+			s.census.listed(model.OriginKey{URL: o.url, VisitType: listedVisitType}, l.id, o.lastUpdate)
 		}
 	}
 	s.forget()
 	return nil
 }
 
-// measure notes each hour how the origins stand.
+// measure records the state of the origins each hour.
 func (s *simulation) measure(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
@@ -298,10 +269,9 @@ func (s *simulation) measure(ctx context.Context) error {
 	return nil
 }
 
-// loaderWork is what the workers of a queue do.
+// loaderWork is the work of the workers of a queue.
 type loaderWork struct{ *simulation }
 
-// running is a visit that a worker makes.
 type running struct {
 	load
 	group string
@@ -313,7 +283,7 @@ func (w loaderWork) Begin(v visit) time.Duration {
 	l := w.loaders.visit(v.OriginKey, now)
 	w.running[v.id] = running{l, v.group, now}
 	w.agents.began(v, now)
-	return seconds(l.runTime)
+	return model.Duration(l.runTime)
 }
 
 func (w loaderWork) End(_ context.Context, v visit) error {
@@ -323,17 +293,4 @@ func (w loaderWork) End(_ context.Context, v visit) error {
 	w.agents.ended(v, r.began, r.load, eventful, w.clock.Now())
 	w.report.visited(r, eventful)
 	return nil
-}
-
-// PolicyNames are the policies that there are.
-func PolicyNames() []string {
-	var names []string
-	for _, p := range []scheduler.VisitPolicy{
-		scheduler.OldestScheduledFirst, scheduler.StopAfterSuccess, scheduler.NeverVisitedOldestUpdateFirst,
-		scheduler.AlreadyVisitedOrderByLag, scheduler.OriginsWithoutLastUpdate, scheduler.FirstVisitsAfterListing,
-		scheduler.OthersByVisitTarget, scheduler.Pools,
-	} {
-		names = append(names, string(p))
-	}
-	return slices.Sorted(slices.Values(names))
 }

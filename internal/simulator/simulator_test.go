@@ -6,16 +6,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // fill fills a database of its own.
-func (s setting) fill(t testing.TB) *sql.Store {
+func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 	t.Helper()
 	store := openStore(t, testenv.Database(t))
-	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, time.Now(), nil); err != nil {
+	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, start, nil); err != nil {
 		t.Fatal(err)
 	}
 	return store
@@ -25,8 +25,8 @@ func (s setting) fill(t testing.TB) *sql.Store {
 // listed, visited, fail until they are disabled, and are listed again.
 func TestCensus(t *testing.T) {
 	t.Parallel()
-	setting := setting{OriginScheduler, scheduler.OldestScheduledFirst, 300, 18, 400}
-	store := setting.fill(t)
+	setting := setting{OriginScheduler, model.OldestScheduledFirst, 300, 18, 400}
+	store := setting.fill(t, time.Now())
 	// One more failure disables these.
 	execute(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_scheduled, last_visit_status, successive_visits)
 		select url, visit_type, now() - interval '20 days', now() - interval '21 days', 'failed', 2
@@ -38,7 +38,7 @@ func TestCensus(t *testing.T) {
 		from l, (select url, visit_type from listed_origins where url < 'https://example.com/000050'
 		         union all select url || '?other', 'test-git' from listed_origins
 		         union all select url, 'other' from listed_origins) o`)
-	options := setting.options(t, store)
+	options := setting.options(t, store, time.Now())
 	options.Listed = 0 // the lister finds those that there are again
 	s, err := newSimulation(t.Context(), options)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestCensus(t *testing.T) {
 	}
 }
 
-func execute(t testing.TB, store *sql.Store, statement string) {
+func execute(t testing.TB, store *db.Store, statement string) {
 	t.Helper()
 	if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
 		t.Fatal(err)

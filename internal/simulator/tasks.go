@@ -6,28 +6,27 @@ import (
 	"fmt"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
-	"swh-scheduler/sql"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/sql/db"
 )
 
-// defaultRetryDelay is in what time a failed run is tried again if its task type
-// does not say (so the database has it).
+// defaultRetryDelay is the database's default of a task type's retry delay.
 const defaultRetryDelay = time.Hour
 
-// taskAgents claim tasks, and hear how their runs ended, with the runner's and the
-// listener's statements.
+// taskAgents claim tasks and settle their runs with the runner's and the listener's
+// statements.
 type taskAgents struct {
-	store *sql.Store
-	types map[string]scheduler.TaskType // by visit type
-	heard []sql.Outcome                 // and not written
-	// soonest is when a task of which an outcome was heard may be ready.
-	soonest time.Time
+	store   *db.Store
+	types   map[string]model.TaskType // by visit type
+	heard   []settle.Outcome          // not yet written
+	soonest time.Time                 // when a task with an unwritten outcome may be ready
 }
 
-func newTaskAgents(ctx context.Context, store *sql.Store, visitTypes []string) (*taskAgents, error) {
-	a := &taskAgents{store: store, types: make(map[string]scheduler.TaskType)}
+func newTaskAgents(ctx context.Context, store *db.Store, visitTypes []string) (*taskAgents, error) {
+	a := &taskAgents{store: store, types: make(map[string]model.TaskType)}
 	for _, visitType := range visitTypes {
-		tt, err := store.TaskType(ctx, scheduler.LoaderTaskType(visitType))
+		tt, err := store.TaskType(ctx, model.LoaderTaskType(visitType))
 		if err != nil {
 			return nil, err
 		}
@@ -38,17 +37,17 @@ func newTaskAgents(ctx context.Context, store *sql.Store, visitTypes []string) (
 
 func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error) {
 	var visits []visit
-	err := a.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		tt := a.types[visitType]
-		claim := sql.TaskClaim{Type: tt, Queue: tt.Queue(), Max: n, Now: now}
-		if err := tx.LockQueue(ctx, claim.Queue); err != nil {
+		claim := db.TaskClaim{Type: tt, Queue: tt.Queue(), Max: n, Now: now}
+		if err := tx.LockQueues(ctx, claim.Queue); err != nil {
 			return err
 		}
-		if _, err := tx.ClaimTasks(ctx, claim); err != nil {
+		if _, _, err := tx.ClaimTasks(ctx, claim); err != nil {
 			return err
 		}
-		// The virtual queue takes the place of the broker's.
-		messages, err := tx.TakeOutbox(ctx, claim.Queue)
+		// The virtual queue replaces the broker's.
+		messages, err := tx.TakeOutgoing(ctx, claim.Queue)
 		if err != nil {
 			return err
 		}
@@ -60,7 +59,7 @@ func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now tim
 			if err := json.Unmarshal(m.Kwargs, &kwargs); err != nil || kwargs.URL == "" {
 				return fmt.Errorf("the argument url of a task of type %q is missing or no text: %s", tt.Type, m.Kwargs)
 			}
-			visits[i] = visit{OriginKey: scheduler.OriginKey{URL: kwargs.URL, VisitType: visitType}, id: m.TaskID}
+			visits[i] = visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: visitType}, id: m.TaskID}
 		}
 		return nil
 	})
@@ -68,7 +67,7 @@ func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now tim
 }
 
 func (a *taskAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
-	next, err := a.store.NextReady(ctx, scheduler.LoaderTaskType(visitType), now)
+	next, err := a.store.NextReady(ctx, model.LoaderTaskType(visitType), now)
 	return next, err == nil, err
 }
 
@@ -78,8 +77,8 @@ func (a *taskAgents) began(v visit, now time.Time) {
 
 func (a *taskAgents) ended(v visit, _ time.Time, l load, eventful bool, now time.Time) {
 	a.heard = append(a.heard, ended(v, l, eventful, now))
-	// No task runs again sooner than its type's shortest interval, but for one
-	// that failed.
+	// No task runs again before its type's shortest interval, or after a failure the retry
+	// delay.
 	tt := a.types[v.VisitType]
 	wait := orZero(tt.MinInterval)
 	if !l.full {
@@ -93,31 +92,28 @@ func (a *taskAgents) ended(v visit, _ time.Time, l load, eventful bool, now time
 	}
 }
 
-// began and ended are what the listener hears of a run.
-func began(v visit, now time.Time) sql.Outcome {
-	return sql.Outcome{BackendID: v.id.String(), Heard: now, Start: &sql.RunStart{EventTime: unixSeconds(now)}}
+// began and ended make the outcomes that the listener would.
+func began(v visit, now time.Time) settle.Outcome {
+	return settle.Outcome{BackendID: v.id.String(), Heard: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}}
 }
 
-func ended(v visit, l load, eventful bool, now time.Time) sql.Outcome {
-	status := scheduler.RunFailed
+func ended(v visit, l load, eventful bool, now time.Time) settle.Outcome {
+	status := model.RunFailed
 	switch {
 	case l.full && eventful:
-		status = scheduler.RunEventful
+		status = model.RunEventful
 	case l.full:
-		status = scheduler.RunUneventful
+		status = model.RunUneventful
 	}
-	return sql.Outcome{BackendID: v.id.String(), Heard: now, End: &sql.RunEnd{Status: status, EventTime: unixSeconds(now)}}
+	return settle.Outcome{BackendID: v.id.String(), Heard: now, End: &settle.End{Status: status, EventTime: model.UnixSeconds(now)}}
 }
 
-// orZero is what p points to, or nothing.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
 	}
 	return v
 }
-
-func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func (a *taskAgents) unsettled(now time.Time) bool {
 	return !a.soonest.IsZero() && !now.Before(a.soonest)
@@ -127,7 +123,7 @@ func (a *taskAgents) settle(ctx context.Context) (bool, error) {
 	if len(a.heard) == 0 {
 		return false, nil
 	}
-	if err := a.store.ApplyOutcomes(ctx, a.heard); err != nil {
+	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.heard); err != nil {
 		return false, err
 	}
 	a.heard, a.soonest = nil, time.Time{}

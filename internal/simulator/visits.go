@@ -8,34 +8,35 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/journal"
 	"swh-scheduler/recurrent"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// journalBatch is how many statuses the peer's simulated journal client handles
-// together; what comes after the last whole batch is never handled.
+// journalBatch is the batch size of the peer's simulated journal client, which never handles
+// statuses after the last whole batch.
 const journalBatch = 100
 
-// originAgents pick visits of listed origins, and keep visit stats, with the code
-// of schedule-recurrent and of the journal client.
+// originAgents pick visits and update visit stats with the code of schedule-recurrent and
+// the journal client.
 type originAgents struct {
-	store    *sql.Store
-	policies map[string][]scheduler.WeightedPolicy // by visit type, and default
+	store    *db.Store
+	policies map[string][]model.WeightedPolicy // by visit type, and default
 	journal  *watchedStore
 	census   *census
 	disabled func(urls []string)
 
-	queues   map[string]sharedQueue // by visit type: those that are shared
-	outcomes []sql.Outcome          // heard of visits that have a group, and not written
+	queues   map[string]sharedQueue // shared ones, by visit type
+	outcomes []settle.Outcome       // of visits with a group, not yet written
 
-	statuses int             // heard since the last whole batch
-	heard    []journal.Visit // and not written
-	whole    int             // how many of them belong to whole batches
+	statuses int             // since the last whole batch
+	heard    []journal.Visit // not yet written
+	whole    int             // number of heard in whole batches
 }
 
-// newOriginAgents makes them; disabled hears of the URLs that the journal disables.
+// newOriginAgents makes agents that call disabled with the URLs that the journal disables.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
 		store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
@@ -45,7 +46,7 @@ func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *cen
 	return a, err
 }
 
-func (a *originAgents) policiesOf(visitType string) []scheduler.WeightedPolicy {
+func (a *originAgents) policiesOf(visitType string) []model.WeightedPolicy {
 	if policies, ok := a.policies[visitType]; ok {
 		return policies
 	}
@@ -53,21 +54,20 @@ func (a *originAgents) policiesOf(visitType string) []scheduler.WeightedPolicy {
 }
 
 func (a *originAgents) claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error) {
-	// As the daemon's keeper does beside its rounds: what is picked is the same, but
-	// picked sooner.
+	// The daemon's keeper does this too; it only makes the claim faster.
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
 	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
 	var visits []visit
-	err := a.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
 			visits, err = queue.claim(ctx, tx, picker, now, n)
 			return err
 		}
 		picked, err := picker.Pick(ctx, tx, now, n)
-		for _, o := range picked.Origins {
-			visits = append(visits, newVisit(o, ""))
+		for _, o := range picked.Visits {
+			visits = append(visits, newVisit(o.Origin, ""))
 		}
 		if len(picked.Policies) > 1 {
 			mix(visits)
@@ -77,34 +77,34 @@ func (a *originAgents) claim(ctx context.Context, visitType string, n int, now t
 	return visits, err
 }
 
-func newVisit(o scheduler.ListedOrigin, group string) visit {
-	return visit{scheduler.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New(), group}
+func newVisit(o model.ListedOrigin, group string) visit {
+	return visit{model.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New(), group}
 }
 
-// mix shuffles visits that different policies or groups picked, as the daemon does.
+// mix shuffles the visits of several policies or groups, as the daemon does.
 func mix(visits []visit) {
 	rand.Shuffle(len(visits), func(i, j int) { visits[i], visits[j] = visits[j], visits[i] })
 }
 
 func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
 	for _, p := range a.policiesOf(visitType) {
-		if p.Filter.Policy == scheduler.Pools {
-			p.Filter.Policy = scheduler.OldestScheduledFirst // any of those it stands for
+		if p.Filter.Policy == model.Pools {
+			p.Filter.Policy = model.OldestScheduledFirst // or any other of the pools
 		}
-		if !sql.KnownToCandidates(p.Filter) {
+		if !db.KnownToCandidates(p.Filter) {
 			return time.Time{}, false, nil
 		}
 	}
 	next, err := a.store.NextDue(ctx, visitType, now)
-	// What was picked just now is not among the candidates yet. It cools down.
-	if cooled := now.Add(scheduler.DefaultCooldowns.Absolute); next.IsZero() || cooled.Before(next) {
+	// Visits picked just now are not among the candidates yet; they cool down.
+	if cooled := now.Add(model.DefaultCooldowns.Absolute); next.IsZero() || cooled.Before(next) {
 		next = cooled
 	}
 	return next.Add(time.Microsecond), err == nil, err // an origin may be visited after it is due
 }
 
-// keepCandidates has candidates show all that was written.
-func keepCandidates(ctx context.Context, store *sql.Store) error {
+// keepCandidates brings the candidates up to date.
+func keepCandidates(ctx context.Context, store *db.Store) error {
 	for {
 		kept, err := store.KeepCandidates(ctx)
 		if err != nil || !kept.More {
@@ -121,9 +121,9 @@ func (a *originAgents) began(v visit, now time.Time) {
 }
 
 func (a *originAgents) ended(v visit, _ time.Time, l load, eventful bool, now time.Time) {
-	jv := journal.Visit{OriginKey: v.OriginKey, Date: now, Status: scheduler.VisitSuccessful, Snapshot: l.snapshot}
+	jv := journal.Visit{OriginKey: v.OriginKey, Date: now, Status: model.VisitSuccessful, Snapshot: l.snapshot}
 	if l.snapshot == nil {
-		jv.Status = scheduler.VisitFailed
+		jv.Status = model.VisitFailed
 	}
 	a.heard = append(a.heard, jv)
 	if v.group != "" {
@@ -142,7 +142,7 @@ func (a *originAgents) hear() {
 func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 }
 
 func (a *originAgents) settle(ctx context.Context) (bool, error) {
-	if err := a.store.ApplyOutcomes(ctx, a.outcomes); err != nil {
+	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.outcomes); err != nil {
 		return false, err
 	}
 	a.outcomes = nil
@@ -166,14 +166,14 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// watchedStore is the store of the journal's rules, which shows what they changed.
+// watchedStore records the changes by the journal's rules.
 type watchedStore struct {
-	*sql.Store
-	changes sql.VisitChanges // by the last call
+	*db.Store
+	changes db.VisitChanges // of the last call
 }
 
-func (s *watchedStore) UpdateVisitStats(ctx context.Context, keys []scheduler.OriginKey, change func(sql.KnownVisits) sql.VisitChanges) error {
-	return s.Store.UpdateVisitStats(ctx, keys, func(known sql.KnownVisits) sql.VisitChanges {
+func (s *watchedStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+	return s.Store.UpdateVisitStats(ctx, keys, func(known db.KnownVisits) db.VisitChanges {
 		s.changes = change(known)
 		return s.changes
 	})

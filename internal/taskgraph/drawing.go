@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// Drawing is a graph as boxes and arrows, level by level: a box is a task, or in
-// a large graph all tasks of a type at one level.
+// Drawing is a graph as boxes in levels, and arrows. A box is a task, or in a large graph
+// all tasks of a type at one level.
 type Drawing struct {
 	Title  string
 	Boxes  []Box
@@ -17,27 +18,24 @@ type Drawing struct {
 	Levels int
 }
 
-// Box is one task or several.
 type Box struct {
 	Level, Row int
 	Title      string
 	Subtitle   string
-	Counts     map[sql.GraphState]int
+	Counts     map[db.GraphState]int
 }
 
-// Arrow goes from what has to end first to what waits for it; Count dependencies.
+// Arrow goes from Count dependencies to the tasks that wait for them.
 type Arrow struct{ From, To, Count int }
 
-// A graph is drawn task by task if it has no more tasks than drawnTasks, and no
-// more dependencies than drawnEdges. A larger one has at most drawnLevels levels,
-// each standing for as many of its own as needed.
+// A graph with more tasks than drawnTasks or more dependencies than drawnEdges is drawn
+// with a box for each type, and at most drawnLevels levels, which merge its own.
 const (
 	drawnTasks  = 150
 	drawnEdges  = 600
 	drawnLevels = 50
 )
 
-// Draw lays a graph out.
 func (g Graph) Draw() Drawing {
 	deps := g.dependencies()
 	levels := deps.levels()
@@ -68,7 +66,7 @@ func (g Graph) Draw() Drawing {
 		if !found {
 			place = len(d.Boxes)
 			places[k] = place
-			box := Box{Level: k.level, Row: rows[k.level], Title: t.Name, Subtitle: t.Type, Counts: map[sql.GraphState]int{}}
+			box := Box{Level: k.level, Row: rows[k.level], Title: t.Name, Subtitle: t.Type, Counts: map[db.GraphState]int{}}
 			d.Boxes = append(d.Boxes, box)
 			rows[k.level]++
 			d.Levels = max(d.Levels, k.level+1)
@@ -93,7 +91,7 @@ func (b Box) total() (n int) {
 	return n
 }
 
-// levels are how many dependencies, one after the other, each task has before it.
+// levels returns the length of the longest chain of dependencies before each task.
 func (d dependencies) levels() []int {
 	levels := make([]int, len(d.inside))
 	for i, inside := range d.inside {
@@ -104,12 +102,12 @@ func (d dependencies) levels() []int {
 	return levels
 }
 
-// connect draws the arrows, those between the same boxes as one.
+// connect adds one arrow between any two boxes.
 func (d *Drawing) connect(deps dependencies, boxOf []int) {
 	counts := map[[2]int]int{}
 	for i, inside := range deps.inside {
 		for _, on := range inside {
-			if boxOf[on] != boxOf[i] { // several levels in one
+			if boxOf[on] != boxOf[i] { // not merged levels
 				counts[[2]int{boxOf[on], boxOf[i]}]++
 			}
 		}
@@ -125,27 +123,64 @@ func (d *Drawing) connect(deps dependencies, boxOf []int) {
 	})
 }
 
-// main is the state of a box that says most: what failed before what goes on.
-func (b Box) main() sql.GraphState {
-	for _, state := range []sql.GraphState{
-		sql.GraphFailed, sql.GraphByDependency, sql.GraphByDeadline, sql.GraphCancelled,
-		sql.GraphRunning, sql.GraphReady, sql.GraphWaiting,
+// main returns the most important state of a box: failed ones first.
+func (b Box) main() db.GraphState {
+	for _, state := range []db.GraphState{
+		db.GraphFailed, db.GraphByDependency, db.GraphByDeadline, db.GraphCancelled,
+		db.GraphRunning, db.GraphReady, db.GraphWaiting,
 	} {
 		if b.Counts[state] > 0 {
 			return state
 		}
 	}
-	return sql.GraphCompleted
+	return db.GraphCompleted
 }
 
 // colours of the states, light enough for black text.
-var colours = map[sql.GraphState]string{
-	sql.GraphWaiting:      "#e3e6ea",
-	sql.GraphReady:        "#cfe3ff",
-	sql.GraphRunning:      "#ffe9a8",
-	sql.GraphCompleted:    "#bfe8c5",
-	sql.GraphFailed:       "#f5b5ae",
-	sql.GraphByDependency: "#f3d3cf",
-	sql.GraphByDeadline:   "#f0c9e0",
-	sql.GraphCancelled:    "#c9cdd3",
+var colours = map[db.GraphState]string{
+	db.GraphWaiting:      "#e3e6ea",
+	db.GraphReady:        "#cfe3ff",
+	db.GraphRunning:      "#ffe9a8",
+	db.GraphCompleted:    "#bfe8c5",
+	db.GraphFailed:       "#f5b5ae",
+	db.GraphByDependency: "#f3d3cf",
+	db.GraphByDeadline:   "#f0c9e0",
+	db.GraphCancelled:    "#c9cdd3",
+}
+
+// DOT returns the drawing in the language of Graphviz.
+func (d Drawing) DOT() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "digraph tasks {\n  label=%s;\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n", dotText(d.Title))
+	for i, box := range d.Boxes {
+		fmt.Fprintf(&b, "  n%d [label=%s, fillcolor=%q];\n", i,
+			dotText(box.Title+"\n"+box.Subtitle+"\n"+box.states()), colours[box.main()])
+	}
+	for _, a := range d.Arrows {
+		label := ""
+		if a.Count > 1 {
+			label = fmt.Sprintf(" [label=\"%d\"]", a.Count)
+		}
+		fmt.Fprintf(&b, "  n%d -> n%d%s;\n", a.From, a.To, label)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// states returns the number of tasks in each state, or the state of a single task.
+func (b Box) states() string {
+	var parts []string
+	for _, state := range db.GraphStates {
+		switch n := b.Counts[state]; {
+		case n == 1 && b.total() == 1:
+			return string(state)
+		case n > 0:
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func dotText(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text) + `"`
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// inOrder puts tasks into an order in which each comes after those it depends on
-// (Kahn's), and turns the places in their DependsOn into those of that order. A
-// task may depend on itself; any longer cycle is an error that shows it.
-func inOrder(tasks []sql.NewGraphTask) ([]sql.NewGraphTask, error) {
+// inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm), and
+// changes the indexes in DependsOn accordingly. A task may depend on itself; a longer cycle
+// is an error that shows it.
+func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 	left := make([]int, len(tasks)) // dependencies that are not yet in order
 	dependents := make([][]int, len(tasks))
 	var order []int
@@ -40,7 +40,7 @@ func inOrder(tasks []sql.NewGraphTask) ([]sql.NewGraphTask, error) {
 	for at, i := range order {
 		place[i] = at
 	}
-	ordered := make([]sql.NewGraphTask, len(tasks))
+	ordered := make([]db.NewGraphTask, len(tasks))
 	for at, i := range order {
 		t := tasks[i]
 		for k, d := range t.DependsOn {
@@ -51,11 +51,11 @@ func inOrder(tasks []sql.NewGraphTask) ([]sql.NewGraphTask, error) {
 	return ordered, nil
 }
 
-// cycle describes a cycle among the tasks that have dependencies left: each of
-// them has another such one, so following them leads back somewhere.
-func cycle(tasks []sql.NewGraphTask, left []int) error {
+// cycle describes a cycle among the tasks with dependencies left. Each of them has another
+// such one, so following these ends in a cycle.
+func cycle(tasks []db.NewGraphTask, left []int) error {
 	at := slices.IndexFunc(left, func(n int) bool { return n > 0 })
-	seen := map[int]int{} // place in path
+	seen := map[int]int{} // index in path
 	var path []int
 	for {
 		if first, again := seen[at]; again {
@@ -68,8 +68,8 @@ func cycle(tasks []sql.NewGraphTask, left []int) error {
 	}
 }
 
-// circle shows at most a dozen tasks of a cycle.
-func circle(tasks []sql.NewGraphTask, path []int) string {
+// circle names at most a dozen tasks of a cycle.
+func circle(tasks []db.NewGraphTask, path []int) string {
 	const most = 12
 	var names []string
 	for i, at := range path {

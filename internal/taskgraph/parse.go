@@ -2,23 +2,25 @@ package taskgraph
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/yaml11"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// MaxDependencies is how many tasks one task may depend on, as in the design.
+// MaxDependencies is the maximum number of dependencies of a task.
 const MaxDependencies = 10_000
 
-// document is a graph as it is written. Tasks are read one by one, so that an
-// error can name the one it is in.
+// document is a graph as written. Tasks are decoded one by one, so that errors can name them.
 type document struct {
 	Name  string            `json:"name"`
 	Tasks []json.RawMessage `json:"tasks"`
@@ -36,12 +38,11 @@ type taskDocument struct {
 	Deadline  string            `json:"deadline"`
 }
 
-// Parse reads a graph from YAML or JSON. Deadlines that are durations count from
-// now.
-func Parse(text []byte, now time.Time) (sql.NewGraph, error) {
+// Parse reads a graph from YAML or JSON. Deadlines that are durations start at now.
+func Parse(text []byte, now time.Time) (db.NewGraph, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
-		return sql.NewGraph{}, errors.New("the graph is empty: expected a mapping with a list of tasks")
+		return db.NewGraph{}, errors.New("the graph is empty: expected a mapping with a list of tasks")
 	}
 	if text[0] != '{' || !json.Valid(text) {
 		root, err := yaml11.Parse(text)
@@ -49,30 +50,30 @@ func Parse(text []byte, now time.Time) (sql.NewGraph, error) {
 			text, err = yaml11.JSON(root)
 		}
 		if err != nil {
-			return sql.NewGraph{}, fmt.Errorf("the graph is neither JSON nor YAML: %w (put dates in quotes)", err)
+			return db.NewGraph{}, fmt.Errorf("the graph is neither JSON nor YAML: %w (put dates in quotes)", err)
 		}
 	}
 	var d document
 	if err := decode(text, &d); err != nil {
-		return sql.NewGraph{}, fmt.Errorf("the graph is not as expected: %w", err)
+		return db.NewGraph{}, fmt.Errorf("the graph is not as expected: %w", err)
 	}
 	if len(d.Tasks) == 0 {
-		return sql.NewGraph{}, errors.New("the graph has no tasks")
+		return db.NewGraph{}, errors.New("the graph has no tasks")
 	}
 	p := parser{now: now, places: make(map[string]int, len(d.Tasks))}
 	for i, raw := range d.Tasks {
 		if err := p.add(i, raw); err != nil {
-			return sql.NewGraph{}, err
+			return db.NewGraph{}, err
 		}
 	}
 	if err := p.connect(); err != nil {
-		return sql.NewGraph{}, err
+		return db.NewGraph{}, err
 	}
 	tasks, err := inOrder(p.tasks)
-	return sql.NewGraph{Name: d.Name, Tasks: tasks}, err
+	return db.NewGraph{Name: d.Name, Tasks: tasks}, err
 }
 
-// decode reads one JSON value, all of whose keys must be known.
+// decode reads one JSON value without unknown keys.
 func decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -89,26 +90,17 @@ func decode(text []byte, into any) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// kindOf names what was expected.
 func kindOf(e *json.UnmarshalTypeError) string {
-	switch kind := e.Type.Kind().String(); kind {
-	case "slice":
-		return "a list"
-	case "struct":
-		return "a mapping"
-	case "string":
-		return "a text"
-	default:
-		return "a number"
-	}
+	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "a mapping", reflect.String: "a text"}
+	return cmp.Or(kinds[e.Type.Kind()], "a number")
 }
 
-// parser gathers tasks; their dependencies are resolved when all are known.
+// parser collects tasks, to resolve their dependencies when all are known.
 type parser struct {
 	now       time.Time
-	tasks     []sql.NewGraphTask
+	tasks     []db.NewGraphTask
 	dependsOn [][]json.RawMessage // of each task, as written
-	places    map[string]int
+	places    map[string]int      // index in tasks, by name
 }
 
 func (p *parser) add(i int, raw json.RawMessage) error {
@@ -131,9 +123,9 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	if strings.ContainsRune(d.Name, 0) || bytes.Contains(d.Args, []byte(`\u0000`)) || bytes.Contains(d.Kwargs, []byte(`\u0000`)) {
 		return fmt.Errorf("task %q: PostgreSQL has no texts with a NUL", d.Name)
 	}
-	t := sql.NewGraphTask{
-		Name: d.Name, Type: d.Type, Priority: scheduler.TaskPriority(d.Priority), Retries: d.Retries,
-		Arguments: scheduler.TaskArguments{Args: d.Args, Kwargs: d.Kwargs},
+	t := db.NewGraphTask{
+		Name: d.Name, Type: d.Type, Priority: model.TaskPriority(d.Priority), Retries: d.Retries,
+		Arguments: model.TaskArguments{Args: d.Args, Kwargs: d.Kwargs},
 	}
 	var err error
 	switch {
@@ -147,11 +139,10 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 		err = fmt.Errorf("retries %d is negative", *d.Retries)
 	case len(d.DependsOn) > MaxDependencies:
 		err = fmt.Errorf("it has %d dependencies, and may have %d", len(d.DependsOn), MaxDependencies)
-	}
-	if err == nil {
-		t.AnyResult, err = anyResult(d.Requires)
-	}
-	if err == nil {
+	case d.Requires != "" && d.Requires != "all-completed" && d.Requires != "all-resolved":
+		err = fmt.Errorf("requires %q is not one of all-completed, all-resolved", d.Requires)
+	default:
+		t.AnyResult = d.Requires == "all-resolved"
 		t.Deadline, err = deadline(d.Deadline, p.now)
 	}
 	if err != nil {
@@ -163,22 +154,11 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	return nil
 }
 
-// isKind says whether a JSON text is a list or a mapping, or is none at all.
+// isKind reports whether a JSON text begins with first, or is absent.
 func isKind(text json.RawMessage, first byte) bool {
 	return len(text) == 0 || string(text) == "null" || text[0] == first
 }
 
-func anyResult(requires string) (bool, error) {
-	switch requires {
-	case "", "all-completed":
-		return false, nil
-	case "all-resolved":
-		return true, nil
-	}
-	return false, fmt.Errorf("requires %q is not one of all-completed, all-resolved", requires)
-}
-
-// deadline is a moment, or a duration from now.
 func deadline(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -201,30 +181,30 @@ func deadline(text string, now time.Time) (time.Time, error) {
 func (p *parser) connect() error {
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		seenHere, seenThere := map[int]bool{}, map[int64]bool{}
+		seen := map[any]bool{} // indexes in the graph and numbers of tasks
 		for _, raw := range p.dependsOn[i] {
 			var name string
 			var id int64
-			if json.Unmarshal(raw, &name) == nil && raw[0] == '"' {
+			var dependency any
+			what := ""
+			switch {
+			case json.Unmarshal(raw, &name) == nil && raw[0] == '"':
 				place, known := p.places[name]
 				if !known {
 					return fmt.Errorf("task %q depends on %q, which is not in the graph", t.Name, name)
 				}
-				if seenHere[place] {
-					return fmt.Errorf("task %q depends on %q twice", t.Name, name)
-				}
-				seenHere[place] = true
+				dependency, what = place, strconv.Quote(name)
 				t.DependsOn = append(t.DependsOn, place)
-				continue
-			}
-			if json.Unmarshal(raw, &id) != nil || id <= 0 {
+			case json.Unmarshal(raw, &id) == nil && id > 0:
+				dependency, what = id, fmt.Sprintf("task %d", id)
+				t.Existing = append(t.Existing, id)
+			default:
 				return fmt.Errorf("task %q depends on %s, which is neither a name in the graph nor the number of a task", t.Name, raw)
 			}
-			if seenThere[id] {
-				return fmt.Errorf("task %q depends on task %d twice", t.Name, id)
+			if seen[dependency] {
+				return fmt.Errorf("task %q depends on %s twice", t.Name, what)
 			}
-			seenThere[id] = true
-			t.Existing = append(t.Existing, id)
+			seen[dependency] = true
 		}
 	}
 	return nil

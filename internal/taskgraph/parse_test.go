@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -36,10 +36,10 @@ tasks:
 		{"name": "verify", "type": "verify-all", "depends_on": ["load", 12, "verify"], "requires": "all-resolved", "deadline": "36h"},
 		{"name": "list", "type": "list-x", "args": [1,"x"], "kwargs": {"n":1180591620717411303424}, "priority": "high", "retries": 3},
 		{"name": "load", "type": "load-x", "depends_on": ["list"], "deadline": "2030-01-02T00:00:00+01:00"}]}`
-	want := sql.NewGraph{Name: "import", Tasks: []sql.NewGraphTask{
+	want := db.NewGraph{Name: "import", Tasks: []db.NewGraphTask{
 		{
 			Name: "list", Type: "list-x", Priority: "high", Retries: new(int64(3)),
-			Arguments: scheduler.TaskArguments{Args: []byte(`[1,"x"]`), Kwargs: []byte(`{"n":1180591620717411303424}`)},
+			Arguments: model.TaskArguments{Args: []byte(`[1,"x"]`), Kwargs: []byte(`{"n":1180591620717411303424}`)},
 		},
 		{Name: "load", Type: "load-x", DependsOn: []int{0}, Deadline: time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC)},
 		{Name: "verify", Type: "verify-all", DependsOn: []int{1, 2}, Existing: []int64{12}, AnyResult: true, Deadline: now.Add(36 * time.Hour)},
@@ -101,9 +101,9 @@ func TestParseErrors(t *testing.T) {
 // A long circle is shown in part.
 func TestLongCircle(t *testing.T) {
 	const n = 1000
-	tasks := make([]sql.NewGraphTask, n)
+	tasks := make([]db.NewGraphTask, n)
 	for i := range tasks {
-		tasks[i] = sql.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []int{(i + 1) % n}}
+		tasks[i] = db.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []int{(i + 1) % n}}
 	}
 	_, err := inOrder(tasks)
 	if want := `"0" → "1" → "2" → "3" → "4" → "5" → … (989 more) → "995" → "996" → "997" → "998" → "999" → "0"`; err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -117,10 +117,10 @@ func TestOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "tasks")
 		at := rapid.Permutation(numbers(n)).Draw(t, "order") // where each is written
-		tasks := make([]sql.NewGraphTask, n)
+		tasks := make([]db.NewGraphTask, n)
 		want := map[string][]string{}
 		for i := range n {
-			task := sql.NewGraphTask{Name: fmt.Sprint(i)}
+			task := db.NewGraphTask{Name: fmt.Sprint(i)}
 			on := rapid.SliceOfNDistinct(rapid.IntRange(0, i), 0, i, rapid.ID[int]).Draw(t, "on") // i: itself
 			for _, d := range on {
 				task.DependsOn = append(task.DependsOn, at[d])

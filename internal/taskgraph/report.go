@@ -5,77 +5,64 @@ import (
 	"slices"
 	"time"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// Graph is a stored graph, as read from the database.
-type Graph struct {
-	Summary  sql.GraphSummary
-	Tasks    []sql.GraphTask // each after those it depends on
-	Edges    []sql.GraphEdge
-	Runtimes map[string]time.Duration // of task types, where known
-	// Ended is how many tasks had a run that ended within Within, lately.
-	Ended  int64
-	Within time.Duration
-}
-
-// Report says how a graph stands.
 type Report struct {
-	Graph     int64                  `json:"graph"`
-	Name      string                 `json:"name"`
-	Submitted time.Time              `json:"submitted"`
-	Cancelled *time.Time             `json:"cancelled"`
-	Tasks     int                    `json:"tasks"`
-	States    map[sql.GraphState]int `json:"states"`
-	Ended     int                    `json:"ended"` // tasks that have ended in any way
-	// WaitsFor are tasks that can go on now, or that wait for nothing but
-	// somebody to release them; the first few, in order.
-	WaitsFor     []Step  `json:"waits_for"`
-	WaitsForMore int     `json:"waits_for_more"` // how many else
-	Outside      []int64 `json:"outside"`        // dependencies of what waits that are not in the graph; the first few
-	// Failed are tasks that failed by themselves, the first few.
-	Failed       []Step     `json:"failed"`
-	CriticalPath []Step     `json:"critical_path"` // of what has not ended
+	Graph     int64                 `json:"graph"`
+	Name      string                `json:"name"`
+	Submitted time.Time             `json:"submitted"`
+	Cancelled *time.Time            `json:"cancelled"`
+	Tasks     int                   `json:"tasks"`
+	States    map[db.GraphState]int `json:"states"`
+	Ended     int                   `json:"ended"` // tasks that have ended in any way
+	// The next lists have the first few only.
+	WaitsFor     []Step     `json:"waits_for"`      // tasks that can go on now, or wait only to be released by hand
+	WaitsForMore int        `json:"waits_for_more"` // number of further ones
+	Outside      []int64    `json:"outside"`        // dependencies of waiting tasks outside of the graph
+	Failed       []Step     `json:"failed"`         // tasks that failed by themselves
+	CriticalPath []Step     `json:"critical_path"`  // of tasks that have not ended
 	PathSeconds  float64    `json:"critical_path_seconds"`
 	UnknownTypes []string   `json:"types_without_runtime"` // counted as taking no time
-	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if it has ended, or nothing is known
+	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if it has ended or is not known
 }
 
-// Step is a task in a report.
 type Step struct {
-	Task   int64          `json:"task"`
-	Name   string         `json:"name"`
-	Type   string         `json:"type"`
-	State  sql.GraphState `json:"state"`
-	ByHand bool           `json:"by_hand,omitempty"` // it depends on itself
+	Task   int64         `json:"task"`
+	Name   string        `json:"name"`
+	Type   string        `json:"type"`
+	State  db.GraphState `json:"state"`
+	ByHand bool          `json:"by_hand,omitempty"` // it depends on itself
 }
 
-// shown bounds the lists of a report.
+func stepOf(t db.GraphTask) Step {
+	return Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State}
+}
+
+// shown is the maximum length of a report's lists.
 const shown = 10
 
-// Report describes the graph at a moment.
 func (g Graph) Report(now time.Time) Report {
 	r := Report{
 		Graph: g.Summary.ID, Name: g.Summary.Name, Submitted: g.Summary.Submitted, Cancelled: g.Summary.Cancelled,
-		Tasks: len(g.Tasks), States: map[sql.GraphState]int{},
+		Tasks: len(g.Tasks), States: map[db.GraphState]int{},
 		WaitsFor: []Step{}, Failed: []Step{}, Outside: []int64{}, UnknownTypes: []string{},
 	}
-	for _, state := range sql.GraphStates {
+	for _, state := range db.GraphStates {
 		r.States[state] = 0
 	}
 	dependencies := g.dependencies()
-	unknown := map[string]bool{}
 	for i, t := range g.Tasks {
 		r.States[t.State]++
-		step := Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State}
+		step := stepOf(t)
 		switch {
 		case !t.State.Open():
 			r.Ended++
-			if t.State == sql.GraphFailed && len(r.Failed) < shown {
+			if t.State == db.GraphFailed && len(r.Failed) < shown {
 				r.Failed = append(r.Failed, step)
 			}
 			continue
-		case t.State == sql.GraphWaiting:
+		case t.State == db.GraphWaiting:
 			step.ByHand = dependencies.onlyItself(g.Tasks, i)
 			if !step.ByHand {
 				break
@@ -88,11 +75,10 @@ func (g Graph) Report(now time.Time) Report {
 				r.WaitsForMore++
 			}
 		}
-		if t.State == sql.GraphWaiting {
+		if t.State == db.GraphWaiting {
 			r.Outside = append(r.Outside, dependencies.outside[i]...)
 		}
-		if _, known := g.Runtimes[t.Type]; !known && !unknown[t.Type] {
-			unknown[t.Type] = true
+		if _, known := g.Runtimes[t.Type]; !known && !slices.Contains(r.UnknownTypes, t.Type) {
 			r.UnknownTypes = append(r.UnknownTypes, t.Type)
 		}
 	}
@@ -105,24 +91,23 @@ func (g Graph) Report(now time.Time) Report {
 	return r
 }
 
-// expectedEnd is when the longest chain of what is left could have ended, or when
-// all of it will have at the pace of late, if that is later.
+// expectedEnd returns the end of the longest chain of open tasks, or of all open tasks at
+// the recent pace, whichever is later.
 func (g Graph) expectedEnd(now time.Time, path time.Duration, open int) *time.Time {
 	if open == 0 {
 		return nil
 	}
-	var byPace time.Duration
+	left := path
 	if g.Ended > 0 {
-		byPace = time.Duration(float64(open) / float64(g.Ended) * float64(g.Within))
+		left = max(left, time.Duration(float64(open)/float64(g.Ended)*float64(g.Within)))
 	}
-	left := max(path, byPace)
 	if left == 0 {
 		return nil
 	}
 	return new(now.Add(left).UTC().Truncate(time.Second))
 }
 
-// dependencies are those of each task, by place in Graph.Tasks.
+// dependencies are the dependencies of each task, by index in Graph.Tasks.
 type dependencies struct {
 	inside  [][]int
 	outside [][]int64
@@ -150,20 +135,18 @@ func (g Graph) dependencies() dependencies {
 	return d
 }
 
-// onlyItself says whether of the dependencies in the graph only the task itself
-// is left.
-func (d dependencies) onlyItself(tasks []sql.GraphTask, i int) bool {
+// onlyItself reports whether the only dependency in the graph left is the task itself.
+func (d dependencies) onlyItself(tasks []db.GraphTask, i int) bool {
 	return d.itself[i] && !slices.ContainsFunc(d.inside[i], func(on int) bool { return tasks[on].State.Open() })
 }
 
-// criticalPath is the chain of tasks that have not ended that takes longest, by
-// the runtimes of their types, and how long that is. Among equals it has the most
-// tasks.
+// criticalPath returns the chain of open tasks with the longest runtime, and that. Of equal
+// chains it returns one with most tasks.
 func (g Graph) criticalPath(d dependencies) ([]Step, time.Duration) {
 	type chain struct {
 		took  time.Duration
 		tasks int
-		after int // place of the one before, or -1
+		after int // index of the task before, or -1
 	}
 	longer := func(a, b chain) bool {
 		return cmp.Or(cmp.Compare(a.took, b.took), cmp.Compare(a.tasks, b.tasks)) > 0
@@ -189,8 +172,7 @@ func (g Graph) criticalPath(d dependencies) ([]Step, time.Duration) {
 		return path, 0
 	}
 	for i := last; i >= 0; i = chains[i].after {
-		t := g.Tasks[i]
-		path = append(path, Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State})
+		path = append(path, stepOf(g.Tasks[i]))
 	}
 	slices.Reverse(path)
 	return path, chains[last].took

@@ -11,25 +11,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // graph makes a graph of lines "name type state [dependency…]"; numbers are those
 // of the lines, dependencies names or numbers of tasks outside.
 func graph(lines ...string) Graph {
-	g := Graph{Summary: sql.GraphSummary{ID: 7, Name: "g", Submitted: now}}
+	g := Graph{Summary: db.GraphSummary{ID: 7, Name: "g", Submitted: now}}
 	ids := map[string]int64{}
 	for i, line := range lines {
 		words := strings.Fields(line)
 		id := int64(i + 1)
 		ids[words[0]] = id
-		g.Tasks = append(g.Tasks, sql.GraphTask{ID: id, Name: words[0], Type: words[1], State: sql.GraphState(words[2])})
+		g.Tasks = append(g.Tasks, db.GraphTask{ID: id, Name: words[0], Type: words[1], State: db.GraphState(words[2])})
 		for _, word := range words[3:] {
 			on, inside := ids[word]
 			if !inside {
 				_, _ = fmt.Sscan(word, &on)
 			}
-			g.Edges = append(g.Edges, sql.GraphEdge{Task: id, DependsOn: on})
+			g.Edges = append(g.Edges, db.GraphEdge{Task: id, DependsOn: on})
 		}
 	}
 	return g
@@ -74,7 +74,7 @@ func TestReport(t *testing.T) {
 	if diff := cmp.Diff([]string{"check"}, r.UnknownTypes); diff != "" {
 		t.Errorf("unknown types: %s", diff)
 	}
-	if r.Ended != 3 || r.States[sql.GraphWaiting] != 4 || !r.ExpectedEnd.Equal(now.Add(10*time.Minute)) {
+	if r.Ended != 3 || r.States[db.GraphWaiting] != 4 || !r.ExpectedEnd.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("%d ended, %v, end %s", r.Ended, r.States, r.ExpectedEnd)
 	}
 	// Six tasks left at ten an hour take longer than the longest chain.

@@ -6,10 +6,10 @@ import (
 	"math"
 	"strings"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
-// Measures of the picture, in pixels.
+// Sizes of the picture, in pixels.
 const (
 	boxWidth, boxHeight = 190, 46
 	columnGap, rowGap   = 70, 14
@@ -17,7 +17,7 @@ const (
 	lettersInBox        = 26
 )
 
-// SVG is the drawing as a picture: levels from left to right.
+// SVG returns the drawing as a picture, levels from left to right.
 func (d Drawing) SVG() string {
 	rows := 0
 	for _, box := range d.Boxes {
@@ -45,7 +45,7 @@ func (b Box) corner() (x, y int) {
 	return margin + b.Level*(boxWidth+columnGap), margin + header + b.Row*(boxHeight+rowGap)
 }
 
-// arrow draws an arrow; the more dependencies it stands for, the thicker.
+// arrow draws an arrow, thicker for more dependencies.
 func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 	x1, y1 := d.Boxes[a.From].corner()
 	x2, y2 := d.Boxes[a.To].corner()
@@ -58,12 +58,12 @@ func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 		path, 1+math.Log10(float64(a.Count)), a.Count)
 }
 
-// svg draws a box, whose colours show the shares of the states.
+// svg draws a box, coloured by the parts of the states.
 func (b Box) svg(out *strings.Builder) {
 	x, y := b.corner()
 	fmt.Fprintf(out, "<g><title>%s</title>", xmlText(b.Title+"\n"+b.Subtitle+"\n"+b.states()))
 	total, done := b.total(), 0
-	for _, state := range sql.GraphStates {
+	for _, state := range db.GraphStates {
 		if n := b.Counts[state]; n > 0 {
 			from, to := boxWidth*done/total, boxWidth*(done+n)/total
 			fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`, x+from, y, to-from, boxHeight, colours[state])

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 // Database returns the URL of a fresh database as our migrations make it,
@@ -12,8 +12,8 @@ import (
 // as this package imports it.
 func Database(t testing.TB) string {
 	t.Helper()
-	return databaseFrom(t, template(t, "ours_"+sql.Fingerprint(), func(ctx context.Context, dsn string) error {
-		_, err := sql.Migrate(ctx, dsn, sql.MigrateOptions{})
+	return databaseFrom(t, template(t, "ours_"+db.Fingerprint(), func(ctx context.Context, dsn string) error {
+		_, err := db.Migrate(ctx, dsn, db.MigrateOptions{})
 		return err
 	}))
 }

@@ -8,7 +8,7 @@
 //  1. the environment, if it names them: SWH_TEST_POSTGRES_URL (a superuser's),
 //     SWH_TEST_RABBITMQ_URL and SWH_TEST_RABBITMQ_MANAGEMENT_URL (an
 //     administrator's), SWH_TEST_KAFKA_BROKERS (comma-separated), SWH_TEST_PYTHON;
-//  2. else the testservices command, which starts those it lacks in Docker or,
+//  2. else the testservices command (test/testservices), which starts those it lacks in Docker or,
 //     without it, as local processes, and stops them when this process ends,
 //     however it ends.
 //

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,12 @@ type startedServices struct {
 // which it could stop them, and so that none of their goroutines shows up in
 // the leak checks of the packages under test.
 var startOnce = sync.OnceValues(func() (*startedServices, error) {
-	cmd := exec.Command("go", "run", "swh-scheduler/internal/testenv/testservices", "-serve")
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "swh-scheduler").Output()
+	if err != nil {
+		return nil, fmt.Errorf("look for the module of testservices: %w", err)
+	}
+	cmd := exec.Command("go", "run", "./testservices", "-serve")
+	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "test")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

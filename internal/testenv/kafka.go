@@ -27,6 +27,21 @@ func Kafka(t testing.TB) []string {
 func Topic(t testing.TB, partitions int) string {
 	t.Helper()
 	topic := randomName("test")
+	makeTopic(t, topic, partitions)
+	return topic
+}
+
+// Journal returns the prefix of a fresh journal, whose topic of visit statuses takes
+// records; it is deleted when the test ends.
+func Journal(t testing.TB, partitions int) (prefix string) {
+	t.Helper()
+	prefix = randomName("test")
+	makeTopic(t, prefix+".origin_visit_status", partitions)
+	return prefix
+}
+
+func makeTopic(t testing.TB, topic string, partitions int) {
+	t.Helper()
 	onKafka(t, func(ctx context.Context, admin *kadm.Client) error {
 		_, err := admin.CreateTopic(ctx, int32(partitions), 1, nil, topic)
 		return err
@@ -56,7 +71,6 @@ func Topic(t testing.TB, partitions int) string {
 			}
 		}
 	})
-	return topic
 }
 
 // topicReady asks each partition's leader for an offset: metadata name leaders

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
-	"swh-scheduler/sql"
+	"swh-scheduler/sql/db"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +70,7 @@ func TestDatabase(t *testing.T) {
 	t.Parallel()
 	for range 2 {
 		dsn := Database(t)
-		report, err := sql.Migrate(t.Context(), dsn, sql.MigrateOptions{})
+		report, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
 		if err != nil || !report.Nothing() {
 			t.Errorf("Migrate = %+v, %v; want nothing left to do", report, err)
 		}

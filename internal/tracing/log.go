@@ -7,13 +7,13 @@ import (
 	"github.com/go-logr/logr"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
-	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/service"
 )
 
-// exporter says once that the collector is away, and once that it is back.
+// exporter logs once that the collector is away, and once that it is back.
 type exporter struct {
 	sdk.SpanExporter
-	collector *daemon.Service
+	collector *service.Service
 }
 
 // ExportSpans drops what the collector does not take: that was retried already.
@@ -30,18 +30,12 @@ func (e exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) err
 // It leaves out their values and the errors, which quote them.
 type complaints struct{ log *slog.Logger }
 
-func (complaints) Init(logr.RuntimeInfo) {}
-
-// Enabled takes warnings, which have level 1, and errors.
-func (complaints) Enabled(level int) bool { return level <= 1 }
-
-func (c complaints) Info(_ int, message string, _ ...any) { c.warn(message) }
-
+func (complaints) Init(logr.RuntimeInfo)                     {}
+func (complaints) Enabled(level int) bool                    { return level <= 1 } // warnings have level 1
+func (c complaints) Info(_ int, message string, _ ...any)    { c.warn(message) }
 func (c complaints) Error(_ error, message string, _ ...any) { c.warn(message) }
-
-func (c complaints) WithValues(...any) logr.LogSink { return c }
-
-func (c complaints) WithName(string) logr.LogSink { return c }
+func (c complaints) WithValues(...any) logr.LogSink          { return c }
+func (c complaints) WithName(string) logr.LogSink            { return c }
 
 func (c complaints) warn(message string) {
 	c.log.Warn("OpenTelemetry finds something wrong with its settings (variables OTEL_…, whose values are not shown)", "what", message)

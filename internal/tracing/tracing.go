@@ -1,13 +1,12 @@
-// Package tracing shows the way of a task or visit, from its claim to its outcome,
-// as one trace of OpenTelemetry. It is off unless the environment names where
-// traces go (OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the standard).
+// Package tracing records a task or visit, from its claim to its outcome, as one
+// OpenTelemetry trace. It is off unless the environment names an endpoint
+// (OTEL_EXPORTER_OTLP_ENDPOINT and the other standard variables).
 //
 // # Identity
 //
-// Nothing is stored for it: the trace's id and that of its first span are made of
-// Celery's id of the task, which the deliverer, the worker's message and the
-// listener all have. So a message that is sent twice, by two processes, has one
-// trace.
+// Nothing is stored for it: the ids of the trace and of its first span are derived
+// from the task's Celery id, which the deliverer, the worker's message and the
+// listener all have. So a message that two processes send has one trace.
 //
 //	send (claim → confirmed)      deliverer
 //	  ├─ what the worker does     opentelemetry-instrumentation-celery, which finds
@@ -21,8 +20,8 @@
 //
 // # Failure
 //
-// Spans that the collector does not take are dropped: nothing waits for it. What the
-// libraries have to say goes to the daemon's log, without what they quote of the
+// Spans that the collector does not take are dropped; nothing waits for it. What the
+// libraries report goes to the daemon's log, without what they quote of the
 // environment, where passwords and tokens are.
 package tracing
 
@@ -44,7 +43,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"swh-scheduler/internal/daemon"
+	"swh-scheduler/internal/service"
 )
 
 // Tracer makes the spans of one daemon. The nil value makes none.
@@ -53,10 +52,10 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New makes a Tracer, or nil if the environment names no place for traces. service
-// is its name there unless OTEL_SERVICE_NAME is set. Nothing is connected yet. OpenTelemetry
-// has one log for a process: that is log from here on.
-func New(ctx context.Context, service, version string, log *slog.Logger) (*Tracer, error) {
+// New makes a Tracer, or nil if the environment names no endpoint. name is the
+// service's name unless OTEL_SERVICE_NAME is set. New connects to nothing. It sets
+// OpenTelemetry's log, of which a process has one, to log.
+func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" ||
 		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return nil, nil
@@ -68,12 +67,12 @@ func New(ctx context.Context, service, version string, log *slog.Logger) (*Trace
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", name), attribute.String("service.version", version)),
 		resource.WithFromEnv()) // wins
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter{client, daemon.NewService(log, "the collector of traces")}), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter{client, service.NewService(log, "the collector of traces")}), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
 	return &Tracer{provider: provider, tracer: provider.Tracer("swh-scheduler")}, nil
 }
 
@@ -88,19 +87,19 @@ func (t *Tracer) Close(ctx context.Context) error {
 // Sending is the first span of a message's trace.
 type Sending struct{ span trace.Span }
 
-// Send begins the trace of a message: since its claim.
+// Send begins the trace of a message, dated with its claim.
 func (t *Tracer) Send(taskID, taskName, queue string, claimed time.Time) Sending {
 	if t == nil {
 		return Sending{}
 	}
-	_, span := t.tracer.Start(withIDs(context.Background(), taskID), "send "+taskName,
+	_, span := t.tracer.Start(context.WithValue(context.Background(), taskKey{}, taskID), "send "+taskName,
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(claimed),
 		trace.WithAttributes(attribute.String("messaging.system", "rabbitmq"), attribute.String("messaging.destination.name", queue),
 			attribute.String("messaging.message.id", taskID), attribute.String("celery.task_name", taskName)))
 	return Sending{span}
 }
 
-// Parent is the header traceparent for the message; "" without a trace.
+// Parent returns the message's header traceparent; "" without a trace.
 func (s Sending) Parent() string {
 	if s.span == nil {
 		return ""
@@ -109,7 +108,7 @@ func (s Sending) Parent() string {
 	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
 }
 
-// Done ends the span: the broker has the message, or says what it has against it.
+// Done ends the span: the broker has the message, or refused it with err.
 func (s Sending) Done(err error) {
 	if s.span == nil {
 		return
@@ -138,12 +137,8 @@ func (t *Tracer) Outcome(taskID, outcome string, heard time.Time, failed bool) {
 
 type taskKey struct{}
 
-func withIDs(ctx context.Context, taskID string) context.Context {
-	return context.WithValue(ctx, taskKey{}, taskID)
-}
-
-// idsOf are the ids of a task's trace and of its first span. They are a hash, as
-// samplers need ids whose bits are all by chance, which not all of a UUID's are.
+// idsOf returns the ids of a task's trace and of its first span. They are a hash, as
+// samplers need ids whose bits are all random, which not all of a UUID's are.
 func idsOf(taskID string) (t trace.TraceID, s trace.SpanID) {
 	sum := sha256.Sum256([]byte(taskID))
 	copy(t[:], sum[:])
@@ -151,7 +146,7 @@ func idsOf(taskID string) (t trace.TraceID, s trace.SpanID) {
 	return t, s
 }
 
-// ids makes the ids of new traces those of the task in the context.
+// ids gives new traces the ids of the task in the context.
 type ids struct{}
 
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {

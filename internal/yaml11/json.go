@@ -7,22 +7,20 @@ import (
 	"math"
 	"math/big"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"swh-scheduler/internal/pytext"
 )
 
-// JSON is n, as Parse returned it (nil is null), as a JSON text. Numbers keep
-// every digit. Keys become texts as Python's json module makes them: null, true
-// and numbers by their JSON form. What JSON has no form for (dates, binary,
-// infinities, keys that are lists) is an error.
+// JSON returns a node of Parse (nil is null) as JSON. Numbers keep all digits. Keys become
+// texts as in Python's json module: null, true and numbers in their JSON form. Values without
+// a JSON form (dates, binary, infinities, keys that are lists) are errors.
 func JSON(n *yaml.Node) (json.RawMessage, error) {
-	var buf bytes.Buffer
 	if n == nil {
 		return json.RawMessage("null"), nil
 	}
+	var buf bytes.Buffer
 	if err := writeJSON(&buf, n); err != nil {
 		return nil, err
 	}
@@ -83,7 +81,7 @@ func writeObject(buf *bytes.Buffer, n *yaml.Node) error {
 	return nil
 }
 
-// scalarText is a scalar's JSON form.
+// scalarText returns a scalar's JSON form.
 func scalarText(n *yaml.Node) (string, error) {
 	value, err := Scalar(n)
 	if err != nil {
@@ -101,16 +99,13 @@ func scalarText(n *yaml.Node) (string, error) {
 			return pytext.Float(v), nil
 		}
 	case string:
-		var text strings.Builder
-		encoder := json.NewEncoder(&text)
-		encoder.SetEscapeHTML(false)
-		err := encoder.Encode(v)
-		return strings.TrimSuffix(text.String(), "\n"), err
+		text, err := pytext.PlainJSON(v)
+		return string(text), err
 	}
 	return "", fmt.Errorf("yaml: line %d: a date, binary or infinite value has no form in JSON", n.Line)
 }
 
-// keyIdentity tells keys apart as a Python dict does: 1, 1.0 and true are one.
+// keyIdentity distinguishes keys as a Python dict does: 1, 1.0 and true are the same.
 func keyIdentity(key *yaml.Node) (any, error) {
 	if key.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("yaml: line %d: a list or a mapping cannot be a key", key.Line)
@@ -121,10 +116,7 @@ func keyIdentity(key *yaml.Node) (any, error) {
 	}
 	switch v := value.(type) {
 	case bool:
-		if v {
-			return "number 1", nil
-		}
-		return "number 0", nil
+		return map[bool]string{false: "number 0", true: "number 1"}[v], nil
 	case *big.Int:
 		return "number " + v.String(), nil
 	case float64:

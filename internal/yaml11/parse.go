@@ -1,3 +1,11 @@
+// Package yaml11 reads YAML as the Python components do, with PyYAML, which resolves plain
+// scalars by YAML 1.1 (https://yaml.org/type/): yes and on are true, 012 is ten, 1:30 is
+// ninety, 1_000 is a thousand, but 1e3, without a dot and a sign, is a text. The parser is
+// go.yaml.in/yaml/v3; this package only resolves its nodes.
+//
+// Parse returns a tree without aliases. One that contains itself, or is too large with its
+// aliases followed, is an error. Errors name the line and quote no text, which may be a
+// password.
 package yaml11
 
 import (
@@ -6,17 +14,16 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds a document with its aliases followed: far above any file a
-// person writes, far below what would exhaust memory. One that is larger by itself
-// may have a node a byte, which only aliases exceed.
+// maxNodes is the maximum size of a document with its aliases followed, unless its text is
+// longer: only with aliases can it have more nodes than bytes.
 const maxNodes = 100_000
 
-// Parse reads the only document of text. The root is nil when there is none
-// (nothing but blanks and comments).
+// Parse reads the only document of text. The root is nil if there is none.
 func Parse(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
@@ -38,9 +45,8 @@ func Parse(text []byte) (*yaml.Node, error) {
 	return follow(document.Content[0], &budget, map[*yaml.Node]bool{})
 }
 
-// withoutContent hides the one thing that the parser quotes, the name of an
-// unknown anchor: a password that begins with a * ends up there. The line, which
-// the parser leaves out, is that of its first use.
+// withoutContent hides the name of an unknown anchor, the only text that the parser quotes:
+// it may be a password that begins with *. It adds the line.
 func withoutContent(err error, text []byte) error {
 	m := unknownAnchor.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -52,8 +58,7 @@ func withoutContent(err error, text []byte) error {
 
 var unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 
-// follow replaces the aliases below n by what they stand for. open holds the
-// nodes that n is inside of.
+// follow replaces the aliases below n by their values. open has the nodes around n.
 func follow(n *yaml.Node, budget *int, open map[*yaml.Node]bool) (*yaml.Node, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -79,14 +84,13 @@ func follow(n *yaml.Node, budget *int, open map[*yaml.Node]bool) (*yaml.Node, er
 // Pair is one entry of a mapping.
 type Pair struct{ Key, Value *yaml.Node }
 
-// Pairs are the entries of a mapping that Parse returned, merge keys (<<)
-// included: what is merged comes first, and of two entries with the same key
-// the later one counts.
+// Pairs returns the entries of a mapping, merged ones (<<) first. Of entries with the same
+// key, the last value wins, in the place of the first.
 func Pairs(mapping *yaml.Node) ([]Pair, error) {
 	var merged, own []Pair
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
-		if !isMerge(key) {
+		if key.Kind != yaml.ScalarNode || key.Tag != "!!merge" {
 			own = append(own, Pair{key, value})
 			continue
 		}
@@ -99,23 +103,19 @@ func Pairs(mapping *yaml.Node) ([]Pair, error) {
 	return lastOfEach(append(merged, own...))
 }
 
-func isMerge(key *yaml.Node) bool {
-	return key.Kind == yaml.ScalarNode && key.Tag == "!!merge"
-}
-
-// mergedPairs are the entries that a merge key brings: of one mapping, or of a
-// list of them, the first having the last word.
+// mergedPairs returns the entries of the mapping, or of the list of mappings, that a merge
+// key merges. The first mapping of a list comes last, and wins.
 func mergedPairs(value *yaml.Node) ([]Pair, error) {
 	switch value.Kind {
 	case yaml.MappingNode:
 		return Pairs(value)
 	case yaml.SequenceNode:
 		var all []Pair
-		for i := len(value.Content) - 1; i >= 0; i-- {
-			if value.Content[i].Kind != yaml.MappingNode {
-				return nil, fmt.Errorf("yaml: line %d: expected a mapping to merge", value.Content[i].Line)
+		for _, item := range slices.Backward(value.Content) {
+			if item.Kind != yaml.MappingNode {
+				return nil, fmt.Errorf("yaml: line %d: expected a mapping to merge", item.Line)
 			}
-			pairs, err := Pairs(value.Content[i])
+			pairs, err := Pairs(item)
 			if err != nil {
 				return nil, err
 			}

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Timestamp is the text of a date, or of a date and time.
+// Timestamp is the text of a date, with or without a time.
 type Timestamp string
 
 // The forms of https://yaml.org/type/ as PyYAML narrows them.
@@ -34,8 +34,8 @@ var words = map[string]any{
 	".nan": math.NaN(), ".NaN": math.NaN(), ".NAN": math.NaN(),
 }
 
-// Scalar is the value of a scalar node: nil, a bool, a *big.Int, a float64, a
-// string, a Timestamp, or []byte for binary.
+// Scalar returns the value of a scalar node: nil, a bool, a *big.Int, a float64, a string, a
+// Timestamp, or []byte for binary.
 func Scalar(n *yaml.Node) (any, error) {
 	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	switch {
@@ -47,7 +47,7 @@ func Scalar(n *yaml.Node) (any, error) {
 	return plain(n)
 }
 
-// plain resolves a scalar that is neither quoted nor tagged.
+// plain resolves a scalar without quotes or a tag.
 func plain(n *yaml.Node) (any, error) {
 	if v, ok := words[n.Value]; ok {
 		return v, nil
@@ -66,7 +66,7 @@ func plain(n *yaml.Node) (any, error) {
 	return n.Value, nil
 }
 
-// tagged resolves a scalar whose tag is written out.
+// tagged resolves a scalar with an explicit tag.
 func tagged(n *yaml.Node) (any, error) {
 	switch n.Tag {
 	case "!!str":
@@ -105,29 +105,24 @@ func integer(n *yaml.Node) (any, error) {
 	text := strings.ReplaceAll(n.Value, "_", "")
 	negative := strings.HasPrefix(text, "-")
 	text = strings.TrimLeft(text, "+-")
-	i := new(big.Int)
-	ok := true
+	parts, base := []string{text}, 10
 	switch {
 	case strings.HasPrefix(text, "0b"):
-		_, ok = i.SetString(text[2:], 2)
+		parts[0], base = text[2:], 2
 	case strings.HasPrefix(text, "0x"):
-		_, ok = i.SetString(text[2:], 16)
+		parts[0], base = text[2:], 16
 	case strings.HasPrefix(text, "0") && len(text) > 1:
-		_, ok = i.SetString(text, 8)
-	case strings.Contains(text, ":"):
-		sixty := big.NewInt(60)
-		for part := range strings.SplitSeq(text, ":") {
-			digit, parsed := new(big.Int).SetString(part, 10)
-			if !parsed {
-				return nil, malformed(n, "int")
-			}
-			i.Mul(i, sixty).Add(i, digit)
-		}
+		base = 8
 	default:
-		_, ok = i.SetString(text, 10)
+		parts = strings.Split(text, ":") // of base 60
 	}
-	if !ok {
-		return nil, malformed(n, "int")
+	i := new(big.Int)
+	for _, part := range parts {
+		digits, ok := new(big.Int).SetString(part, base)
+		if !ok {
+			return nil, malformed(n, "int")
+		}
+		i.Mul(i, big.NewInt(60)).Add(i, digits)
 	}
 	if negative {
 		i.Neg(i)

@@ -1,15 +1,14 @@
--- Candidates: the copy of what visit policies select and order by, kept by one
--- writer at a time.
+-- Candidates: the copy of what visit policies select and order by, with one writer at a time.
 
--- LockCandidates waits for the other writer of candidates, if there is one.
+-- LockCandidates takes the advisory lock of candidates.
 -- name: LockCandidates :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0));
 
--- TryLockCandidates says whether nobody else writes candidates now.
+-- TryLockCandidates takes the advisory lock of candidates if it is free, and reports whether it was.
 -- name: TryLockCandidates :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0));
 
--- CandidatesReady says whether candidates can be used.
+-- CandidatesReady reports whether candidates can be used.
 -- name: CandidatesReady :one
 select phase = 'ready' from scheduler_go.candidate_build;
 
@@ -23,8 +22,7 @@ select count(*) from (
 -- name: CandidateBacklog :one
 select count(*) from (select from scheduler_go.candidate_changes limit @bound::bigint) pending;
 
--- ChangedVisitTypes lists the visit types with changes, by as many steps along
--- the index.
+-- ChangedVisitTypes lists the visit types with changes, with one index step each.
 -- name: ChangedVisitTypes :many
 with recursive t as (
   select (select min(visit_type) from scheduler_go.candidate_changes) as visit_type
@@ -34,24 +32,22 @@ with recursive t as (
 )
 select visit_type::text from t where visit_type is not null;
 
--- DrainCandidates takes some changes of a visit type and brings the candidates of
--- their origins up to date. It returns how many changes it took. The caller holds
--- the lock of candidates.
+-- DrainCandidates removes some changes of a visit type, updates the candidates of their
+-- origins, and returns the number of changes. The caller holds the lock of candidates.
 -- name: DrainCandidates :one
 select scheduler_go.drain_candidates(@visit_type, @max_changes);
 
--- UnparkCandidates puts candidates that are due by now into the indexes of the
--- policies, and returns how many. The caller holds the lock of candidates.
+-- UnparkCandidates adds due candidates to the indexes of the policies, and returns their
+-- number. The caller holds the lock of candidates.
 -- name: UnparkCandidates :one
 select scheduler_go.unpark_candidates(@max_candidates);
 
--- CandidateGroups says how many candidates of a visit type there are, without
--- counting them: those whose last update is not known, and the others.
+-- CandidateGroups reads the kept counts of candidates of a visit type: those whose last
+-- update is not known, and the others.
 -- name: CandidateGroups :many
 select without_update, with_update from scheduler_go.candidate_groups where visit_type = @visit_type;
 
--- NextDue is from when on another candidate of a visit type may be visited, of
--- those that may not at a moment; one that was due by now is not parked.
+-- NextDue returns when the next parked candidate of a visit type is due, from a moment on.
 -- name: NextDue :many
 select due from scheduler_go.candidates
 where visit_type = @visit_type and parked and due >= @at
@@ -60,12 +56,11 @@ limit 1;
 
 -- The build, in steps; the caller holds the lock of candidates.
 
--- BuildPhase says what the build of candidates has to do next.
+-- BuildPhase returns the next phase of the build.
 -- name: BuildPhase :one
 select phase, rows, by_lister from scheduler_go.candidate_build;
 
--- StartBuild empties candidates, which has no indexes then. Changes that can be
--- seen now are forgotten: what they changed is read later.
+-- StartBuild starts to copy rows. Visible changes are deleted: what they changed is read later.
 -- name: StartBuild :exec
 with forgotten as (
   delete from scheduler_go.candidate_changes
@@ -76,12 +71,11 @@ update scheduler_go.candidate_build
 set phase = 'rows', rows = 0, after_lister = null, after_url = null, after_visit_type = null
 where phase = 'empty';
 
--- CopyCandidates copies some more rows.
+-- CopyCandidates copies the next rows; -1 if a table was truncated.
 -- name: CopyCandidates :one
 select coalesce(scheduler_go.copy_candidates(@max_candidates), -1)::bigint;
 
--- FinishBuild counts the candidates and lets them be used, unless a table was
--- emptied meanwhile.
+-- FinishBuild counts the candidates and enables them, unless a table was truncated meanwhile.
 -- name: FinishBuild :execrows
 with counted as (
   insert into scheduler_go.candidate_groups (visit_type, without_update, with_update)
@@ -90,6 +84,6 @@ with counted as (
 )
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
 
--- KeepListerIndexes has a build make the indexes by lister too.
+-- KeepListerIndexes makes later builds create the indexes by lister too.
 -- name: KeepListerIndexes :exec
 update scheduler_go.candidate_build set by_lister = true;

@@ -11,26 +11,26 @@ select count(*) from (
   limit @max_tasks
 ) ahead;
 
--- WaitingMessages lists messages of the outbox: that of a task id, or those that
+-- WaitingMessages lists messages on their way: that of a task id, or those that
 -- visit a URL, each with how many are sent before it.
 -- name: WaitingMessages :many
-select o.queue, o.created_at, o.attempts, coalesce(o.last_error, '')::text as reason,
-  greatest(o.not_before, o.created_at)::timestamptz as again, -- not_before is -infinity at first
- 
-  (select count(*) from scheduler_go.outbox b
-   where (not b.urgent, b.id) < (not o.urgent, o.id) and b.not_before <= @now) as ahead
-from scheduler_go.outbox o
-where o.task_id::text = @task_id::text or o.task_name = @task_name::text and o.kwargs ->> 'url' = @url::text
-order by o.id;
+select o.queue, coalesce(o.since, o.claimed)::timestamptz as since, o.attempts, coalesce(o.last_error, '')::text as reason,
+  greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity at first
+  (select count(*) from scheduler_go.work b
+   where b.state = 'outgoing' and (not b.urgent, b.place) < (not o.urgent, o.place) and b.not_before <= @now) as ahead
+from scheduler_go.work o
+where o.state = 'outgoing' and (o.task_id::text = @task_id::text or o.task_name = @task_name::text and o.kwargs ->> 'url' = @url::text)
+order by o.place;
 
 -- LanePlaces finds work of lanes: that of a task id, or the visits of an origin, each
--- with how many are sent before it from its line.
+-- with how many are sent before it from its backlog.
 -- name: LanePlaces :many
-select w.line, w.lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.sent, w.timed_out, w.claimed, w.since, w.started,
-  coalesce(w.soft_limit, 0)::double precision as soft_limit,
-  (select count(*) from scheduler_go.lane_work b
-   where not w.sent and b.line = w.line and b.lane = w.lane and not b.sent
+select w.lane_set::text as lane_set, w.lane::smallint as lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.state <> 'backlog' as sent,
+  w.timed_out, w.claimed, w.since::timestamptz as since, w.started, coalesce(w.soft_limit, 0)::double precision as soft_limit,
+  (select count(*) from scheduler_go.work b
+   where w.state = 'backlog' and b.state = 'backlog' and b.lane_set = w.lane_set and b.lane = w.lane
      and ((b.timed_out = 0), b.since, b.place) < ((w.timed_out = 0), w.since, w.place)) as ahead
-from scheduler_go.lane_work w
-where w.task_id = @task_id::uuid or w.url = @url::text and w.visit_type = @visit_type::text
+from scheduler_go.work w
+where w.lane_set is not null and w.state <> 'settled'
+  and (w.task_id = @task_id::uuid or w.url = @url::text and w.visit_type = @visit_type::text)
 order by w.claimed, w.task_id;

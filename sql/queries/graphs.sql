@@ -1,22 +1,20 @@
--- Graphs: submitting them, and the drain that releases their tasks. How the
--- pieces fit, and why nothing is lost, is in graphs.go.
+-- Graphs: submitting them, and the drain that releases their tasks; see graphs.go.
 
--- LockGraphs waits for whoever drains graphs now.
+-- LockGraphs takes the advisory lock of graphs.
 -- name: LockGraphs :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
 
--- TryLockGraphs says whether nobody else drains graphs now.
+-- TryLockGraphs takes the advisory lock of graphs if it is free, and reports whether it was.
 -- name: TryLockGraphs :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
 
--- GraphsPending says whether the drain has anything to do.
+-- GraphsPending reports whether the drain has anything to do.
 -- name: GraphsPending :one
 select (exists (select from scheduler_go.graph_changes)
   or exists (select from scheduler_go.graph_checks)
   or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= @at::timestamptz))::boolean;
 
--- CheckDeadlines has the tasks looked at whose deadline is over, and that are not
--- to be looked at anyway.
+-- CheckDeadlines queues a check of the tasks whose deadline is over, unless one is queued.
 -- name: CheckDeadlines :execrows
 insert into scheduler_go.graph_checks (task)
 select g.task from scheduler_go.graph_tasks g
@@ -24,12 +22,12 @@ where g.watch is not null and g.deadline <= @at::timestamptz
   and not exists (select from scheduler_go.graph_checks c where c.task = g.task)
 order by g.deadline limit @max_tasks;
 
--- SpreadGraphChanges has the dependents looked at of tasks that changed, and
--- returns how many changes it took.
+-- SpreadGraphChanges queues checks of the dependents of changed tasks, and returns the
+-- number of changes it took.
 -- name: SpreadGraphChanges :one
 select scheduler_go.spread_graph_changes(@max_changes, @max_edges);
 
--- SettleGraphTasks looks at tasks.
+-- SettleGraphTasks does the queued checks: it releases or disables tasks.
 -- name: SettleGraphTasks :one
 select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off
 from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at) s;
@@ -38,15 +36,14 @@ from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at) s;
 -- name: NotifyGraphs :exec
 select pg_notify('scheduler_go_graph', '');
 
--- CheckForgotten has the waiting tasks looked at whose dependency ended without
--- that being noted: while triggers were off, say. It reads all that wait.
+-- CheckForgotten queues checks of the waiting tasks whose dependency ended without a note,
+-- for instance while triggers were off. It reads all waiting tasks.
 -- name: CheckForgotten :one
 select scheduler_go.check_forgotten_graph_tasks();
 
--- Submitting: the tasks have numbers before they are there, dependencies lower
--- ones than their dependents.
+-- Submitting: tasks get their numbers first, dependencies lower ones than their dependents.
 
--- TasksToDependOn are the tasks that there are of some numbers.
+-- TasksToDependOn returns the existing tasks of some numbers.
 -- name: TasksToDependOn :many
 select id, policy from task where id = any(@ids::bigint[]);
 
@@ -55,15 +52,15 @@ select id, policy from task where id = any(@ids::bigint[]);
 -- name: LockDependencies :many
 select id from task where id = any(@ids::bigint[]) order by id for share;
 
--- CreateGraph makes a graph.
+-- CreateGraph creates a graph.
 -- name: CreateGraph :one
 insert into scheduler_go.graphs (name, submitted) values (@name, @submitted) returning id;
 
--- NextTaskIDs takes some numbers for tasks, in ascending order.
+-- NextTaskIDs reserves numbers for tasks, in ascending order.
 -- name: NextTaskIDs :many
 select nextval('task_id_seq')::bigint as id from generate_series(1, @count::bigint);
 
--- CreateGraphTasks makes tasks. They are one-shot, and have as many retries as
+-- CreateGraphTasks creates tasks. They are one-shot, and have as many retries as
 -- their type says unless retries says otherwise (-1).
 -- name: CreateGraphTasks :exec
 insert into task (id, type, arguments, next_run, current_interval, status, policy, retries_left, priority)
@@ -75,8 +72,7 @@ from (select unnest(@ids::bigint[]) as id, unnest(@types::text[]) as type, unnes
              unnest(@waits::boolean[]) as waits, unnest(@retries::bigint[]) as retries, unnest(@priorities::text[]) as priority) n
 join task_type tt on tt.type = n.type;
 
--- RecordGraphTasks puts tasks into a graph. A watch of 0 is none, so is a
--- deadline in the year 1.
+-- RecordGraphTasks adds tasks to a graph. A watch of 0 and a deadline in the year 1 are none.
 -- name: RecordGraphTasks :exec
 insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch)
 select n.id, @graph::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0)
@@ -84,18 +80,18 @@ from (select unnest(@ids::bigint[]) as id, unnest(@names::text[]) as name, unnes
              unnest(@dependencies::integer[]) as dependencies, unnest(@deadlines::timestamptz[]) as deadline,
              unnest(@watches::bigint[]) as watch) n;
 
--- RecordGraphEdges keeps who waits for whom.
+-- RecordGraphEdges writes which task waits for which.
 -- name: RecordGraphEdges :exec
 insert into scheduler_go.graph_edges (task, depends_on)
 select unnest(@tasks::bigint[]), unnest(@depends_on::bigint[]);
 
--- CheckTasks has tasks looked at.
+-- CheckTasks queues checks of tasks.
 -- name: CheckTasks :exec
 insert into scheduler_go.graph_checks (task) select unnest(@tasks::bigint[]);
 
 -- Moving graphs by hand.
 
--- CancelGraph marks a graph, and has all its tasks looked at that have not ended.
+-- CancelGraph marks a graph as cancelled, and queues checks of its tasks that have not ended.
 -- name: CancelGraph :execrows
 with graph as (
   update scheduler_go.graphs s set cancelled = coalesce(s.cancelled, @at::timestamptz) where s.id = @graph returning s.id
@@ -107,12 +103,12 @@ with graph as (
 )
 select from graph;
 
--- ReviveGraph lets a graph that was cancelled go on.
+-- ReviveGraph undoes CancelGraph.
 -- name: ReviveGraph :execrows
 update scheduler_go.graphs set cancelled = null where id = @graph;
 
--- RetryGraphTasks takes up again some tasks of a graph that have failed, from one
--- on: as waiting, to be looked at. Those that failed by a dependency follow it.
+-- RetryGraphTasks reopens some failed tasks of a graph, after one, as waiting and with a
+-- check queued. Those that failed because of a dependency follow it.
 -- name: RetryGraphTasks :many
 select scheduler_go.retry_graph_tasks(@graph::bigint, @after::bigint, @max_tasks::bigint)::bigint as id;
 
@@ -125,9 +121,9 @@ with released as (
 )
 update scheduler_go.graph_tasks g set watch = null from released where g.task = released.id;
 
--- What graphs look like.
+-- Reading graphs.
 
--- Graphs lists graphs, newest first, with how their tasks stand.
+-- Graphs lists graphs, newest first, with the number of tasks by state.
 -- name: Graphs :many
 select s.id, s.name, s.submitted, s.cancelled,
        n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
@@ -149,20 +145,20 @@ cross join lateral (
 ) n
 order by s.id desc;
 
--- GraphTasks are the tasks of a graph, dependencies before dependents.
+-- GraphTasks lists the tasks of a graph, dependencies before dependents.
 -- name: GraphTasks :many
-select st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = @graph order by st.task;
 
--- GraphEdges are the dependencies of a graph's tasks.
+-- GraphEdges lists the dependencies of a graph's tasks.
 -- name: GraphEdges :many
 select e.task, e.depends_on
 from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task
 where g.graph = @graph order by e.task, e.depends_on;
 
--- UnmetDependencies are those that a task still waits for, or that failed.
+-- UnmetDependencies lists the dependencies that a task still waits for, or that failed.
 -- name: UnmetDependencies :many
-select d.depends_on, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
+select d.depends_on as id, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
        coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
 from scheduler_go.graph_dependencies d
 left join scheduler_go.graph_tasks g on g.task = d.depends_on
@@ -170,12 +166,12 @@ left join task t on t.id = d.depends_on
 where d.task = @task and (d.unmet or d.failed)
 order by d.depends_on limit @max_dependencies;
 
--- GraphTask is a task's place in its graph; none for other tasks.
+-- GraphTask returns a task's place in its graph; no row for other tasks.
 -- name: GraphTask :many
 select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = @task;
 
--- Runtimes are what runs of some types took lately, in seconds on average.
+-- Runtimes returns what runs of some types took lately, in seconds on average.
 -- name: Runtimes :many
 select type, avg(runtime)::double precision as seconds from scheduler_go.run_durations
 where type = any(@types::text[]) group by type;
@@ -186,12 +182,11 @@ select count(distinct r.task) from scheduler_go.graph_tasks g
 join task_run r on r.task = g.task
 where g.graph = @graph and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost');
 
--- EmptyGraph is a graph of which no task is left, and for whose tasks none waits;
--- 0 if there is none.
+-- EmptyGraph returns a graph without tasks, on whose tasks none depends; 0 if there is none.
 -- name: EmptyGraph :one
 select coalesce(scheduler_go.empty_graph(), 0)::bigint;
 
--- ForgetGraphTasks deletes what is kept of some tasks of a graph.
+-- ForgetGraphTasks deletes our rows of some tasks of a graph.
 -- name: ForgetGraphTasks :execrows
 with gone as (
   delete from scheduler_go.graph_tasks
@@ -209,8 +204,8 @@ select from gone;
 -- name: ForgetGraph :exec
 delete from scheduler_go.graphs where id = @graph;
 
--- ForgetGone deletes what is kept of deleted tasks that nobody asks for any more.
--- name: ForgetGone :execrows
+-- ForgetGone deletes the notes of deleted tasks on which none depends.
+-- name: ForgetGone :exec
 delete from scheduler_go.graph_gone o
 where not exists (select from scheduler_go.graph_edges e where e.depends_on = o.task)
   and not exists (select from scheduler_go.graph_tasks g where g.task = o.task);

@@ -1,17 +1,17 @@
 -- SilentRuns lists runs of some task types, scheduled or started before a moment
 -- and not ended, whose tasks still wait for them. It reads all of task_run: for
--- a sweep now and then. No message of theirs is in the outbox, or in a lane where
--- it may still wait for its turn.
+-- a sweep now and then. No message of theirs is on its way, or in a lane
+-- where it may still wait for its turn.
 -- name: SilentRuns :many
-select r.id, r.status, t.type, (t.priority is not null)::boolean as with_priority
+select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority
 from task_run r
 join task t on t.id = r.task
 join (select unnest(@types::text[]) as type, unnest(@before::timestamptz[]) as before) limits on limits.type = t.type
 where r.status in ('scheduled', 'started')
   and coalesce(r.started, r.scheduled) < limits.before
   and t.status = 'next_run_scheduled'
-  and not exists (select from scheduler_go.outbox o where o.task_id::text = r.backend_id)
-  and not exists (select from scheduler_go.lane_work w where w.task_id::text = r.backend_id and w.started is null)
+  and not exists (select from scheduler_go.work w where w.task_id::text = r.backend_id
+    and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
 order by r.id
 limit @max_runs;
 

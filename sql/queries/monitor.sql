@@ -1,14 +1,15 @@
--- Figures for monitoring, taken now and then in the background.
+-- Figures for monitoring, taken periodically.
 
--- OutboxByQueue tells how many messages wait for each queue and since when, and
--- how many of them the broker refused.
--- name: OutboxByQueue :many
-select queue, count(*) as messages, min(created_at)::timestamptz as oldest, count(last_error) as refused
-from scheduler_go.outbox
+-- OutgoingByQueue counts the outgoing messages of each queue, with the oldest and the number
+-- that the broker refused.
+-- name: OutgoingByQueue :many
+select queue, count(*) as messages, min(coalesce(since, claimed))::timestamptz as oldest, count(last_error) as refused
+from scheduler_go.work
+where state = 'outgoing'
 group by queue;
 
--- OldestReady tells since when the longest ready task waits, by type and priority,
--- of the ten thousand longest ready of each type.
+-- OldestReady returns since when the longest ready task waits, by type and priority, of the
+-- ten thousand longest ready of each type.
 -- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, min(ready.next_run)::timestamptz as oldest, count(*) as tasks
 from task_type tt
@@ -20,8 +21,8 @@ cross join lateral (
 ) ready
 group by tt.type, ready.priority;
 
--- OriginCounts are the peer's counts of origins (update-metrics), by lister and
--- visit type.
+-- OriginCounts returns the peer's counts of origins (update-metrics), by lister and visit
+-- type.
 -- name: OriginCounts :many
 select l.name as lister, m.visit_type,
        sum(m.origins_known)::bigint as known, sum(m.origins_enabled)::bigint as enabled,
@@ -29,10 +30,6 @@ select l.name as lister, m.visit_type,
 from scheduler_metrics m
 join listers l on l.id = m.lister_id
 group by l.name, m.visit_type;
-
--- QueuePositions are where the queues of visits stand.
--- name: QueuePositions :many
-select visit_type, position from visit_scheduler_queue_position;
 
 -- PoolCounts counts the origins of each pool. It reads all candidates.
 -- name: PoolCounts :many
@@ -44,7 +41,7 @@ select visit_type,
 from scheduler_go.candidates
 group by visit_type;
 
--- ActiveOrigins are the counts of CountActiveOrigins, by lister.
+-- ActiveOrigins returns the counts of CountActiveOrigins, by lister.
 -- name: ActiveOrigins :many
 select l.name as lister, sum(s.active)::bigint as origins
 from scheduler_go.listings s
@@ -76,6 +73,6 @@ where l.lister_id = counts.lister_id;
 select count(*) from task_run
 where status in ('scheduled', 'started') and coalesce(started, scheduled) < @before;
 
--- TryLockMonitor says whether nobody else takes figures that read whole tables.
+-- TryLockMonitor takes the advisory lock of heavy figures if it is free, and reports whether it was.
 -- name: TryLockMonitor :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler monitor', 0));

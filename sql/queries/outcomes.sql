@@ -1,32 +1,32 @@
--- What the events of a batch do to runs and tasks. The order of the statements,
--- and why it is safe, is in outcomes.go.
+-- What the events of a batch change in runs and tasks; see settle.go for the order of the
+-- statements.
 
--- LockRuns locks the runs that some events are about, in an order that all
--- listeners keep. Ids that are no run of ours cost one probe of an index.
+-- LockRuns locks the runs of some events, in the order of all listeners. Unknown ids cost
+-- one index probe.
 -- name: LockRuns :many
-select id, backend_id, task, (status in ('scheduled', 'started'))::boolean as open
+select id, backend_id, task, status, coalesce(metadata ? 'error', false)::boolean as has_error
 from public.task_run
 where backend_id = any(@backend_ids::text[])
 order by id
 for no key update;
 
--- LockTasks locks the tasks that the trigger on task_run is about to move on,
--- in a fixed order too: the trigger would lock them in the order of the runs.
+-- NewestStarts returns the newest starts heard of some runs. Writers hold the run's lock.
+-- name: NewestStarts :many
+select run, event_time, worker from scheduler_go.run_starts where run = any(@runs::bigint[]);
+
+-- LockTasks locks the tasks that the trigger on task_run is about to move on, by id: the
+-- trigger would lock them in the order of the runs.
 -- name: LockTasks :exec
 select id from public.task
 where id = any(@ids::bigint[])
 order by id
 for no key update;
 
--- RecordStarts keeps the newest start of each run and returns the runs for which
--- the given one is it. Repeats and older ones return nothing.
--- name: RecordStarts :many
+-- RecordStarts writes the newest start of each run.
+-- name: RecordStarts :exec
 insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
 select unnest(@runs::bigint[]), unnest(@event_times::double precision[]), unnest(@workers::text[]), unnest(@heard::timestamptz[])
-on conflict (run) do update
-  set event_time = excluded.event_time, worker = excluded.worker
-  where (s.event_time, s.worker) < (excluded.event_time, excluded.worker)
-returning run;
+on conflict (run) do update set event_time = excluded.event_time, worker = excluded.worker;
 
 -- StartRuns marks open runs as started.
 -- name: StartRuns :exec
@@ -39,7 +39,7 @@ from (select unnest(@runs::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
--- FillStarts adds to ended runs what a start that came late tells. It must not
+-- FillStarts adds a late start to ended runs. It must not
 -- touch status: the trigger would move the task on a second time.
 -- name: FillStarts :exec
 update public.task_run r
@@ -74,9 +74,9 @@ update public.task_run r
 set metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
 from (select unnest(@runs::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
-where r.id = o.id and r.status = 'failed' and not coalesce(r.metadata, '{}') ? 'error';
+where r.id = o.id;
 
--- RecordDurations keeps how long runs took; a repeat changes nothing.
+-- RecordDurations writes how long runs took; a repeat changes nothing.
 -- name: RecordDurations :exec
 insert into scheduler_go.run_durations (run, type, runtime, recorded)
 select r.id, t.type, o.runtime, o.recorded
@@ -88,15 +88,14 @@ join public.task t on t.id = r.task
 on conflict do nothing;
 
 -- ForgetStarts deletes what is too old for another event of the run to come.
--- name: ForgetStarts :execrows
+-- name: ForgetStarts :exec
 delete from scheduler_go.run_starts where recorded < @before;
 
 -- ForgetDurations deletes what is too old to tell about today's runs.
--- name: ForgetDurations :execrows
+-- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < @before;
 
--- RejectEvents keeps events that cannot be applied, if they are about runs of
--- ours.
+-- RejectEvents sets aside events that cannot be applied, if they are about known runs.
 -- name: RejectEvents :exec
 insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
 select e.received, e.backend_id, e.event, e.sqlstate, e.reason

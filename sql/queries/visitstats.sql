@@ -16,6 +16,13 @@ for no key update of s;
 -- name: VisitQueuePositions :many
 select visit_type, position from visit_scheduler_queue_position;
 
+-- VisitSurroundings returns the queue positions, and whether any visit is or was on lanes. A
+-- row without a visit type is only for the latter.
+-- name: VisitSurroundings :many
+select p.visit_type, p.position, l.lanes
+from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes) l
+left join visit_scheduler_queue_position p on true;
+
 -- name: VisitFailures :many
 -- The rows are guarded by the locks of LockVisitStats.
 select f.url, f.visit_type, f.last_failure
@@ -72,7 +79,7 @@ from (select unnest(@urls::text[]) as url,
              unnest(@successive_visits::integer[]) as successive_visits) v
 on conflict (url, visit_type) do nothing;
 
--- name: DisableListedOrigins :execrows
+-- name: DisableListedOrigins :exec
 -- Disables origins until a lister sees them again, whatever lister listed them
 -- and for whatever kind of visit, as the peer does.
 update listed_origins o

@@ -1,12 +1,8 @@
-// Table reads what internal/bench/machine and `go test -bench` print and writes
-// one table of all that was measured side by side: ours, the other's and their
-// ratio, which is above 1 where ours is better.
+// Table reads the CSV in which benchstat lays sides beside each other, and writes a
+// table in Markdown of ours, the other's and their ratio, which is above 1 where ours
+// is better. Benchstat says only whether sides differ, and that of six runs and more.
 //
-// Two forms are measured side by side: sub-benchmarks "ours" and another ("peer",
-// or a baseline), and two metrics of one result, "X" or "ours-X" and "peer-X".
-//
-// Everything it reads it also passes on, to standard error. Files named on the
-// command line (the README) get the table in Markdown, between the lines
+// Files named on the command line (the README) get the table, too, between the lines
 // "<!-- bench -->" and "<!-- /bench -->"; a run that measured nothing side by side
 // is an error and leaves them as they are.
 package main
@@ -26,19 +22,19 @@ func main() {
 }
 
 func run(in io.Reader, out io.Writer, files []string) error {
-	t, err := read(io.TeeReader(in, os.Stderr))
+	facts, rows, err := read(in)
 	if err != nil {
 		return err
 	}
-	rows := t.rows()
 	if len(rows) == 0 {
 		return fmt.Errorf("nothing was measured side by side")
 	}
-	if err := writeText(out, t.facts, rows); err != nil {
+	text := markdown(facts, rows)
+	if _, err := io.WriteString(out, text); err != nil {
 		return err
 	}
 	for _, name := range files {
-		if err := rewrite(name, markdown(t.facts, rows)); err != nil {
+		if err := rewrite(name, text); err != nil {
 			return err
 		}
 	}

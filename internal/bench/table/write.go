@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 )
 
 // titles say in words what benchmarks measure; one that is not here goes by its
@@ -80,25 +78,6 @@ func where(facts map[string]string) string {
 	return fmt.Sprintf("%s, %s cores (%s), %s of memory, %s; Go %s, PostgreSQL %s, RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s",
 		facts["date"], facts["cores"], facts["cpu"], facts["memory"], facts["system"], facts["go"], facts["postgresql"],
 		facts["rabbitmq"], facts["kafka"], facts["python"], facts["celery"], facts["peer"])
-}
-
-func writeText(w io.Writer, facts map[string]string, rows []row) error {
-	fmt.Fprintln(w, where(facts))
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "ours\tother\tratio\t unit\t")
-	title := ""
-	for _, r := range rows {
-		if r.title() != title {
-			title = r.title()
-			// A cell of its own column would widen it.
-			if err := out.Flush(); err != nil {
-				return err
-			}
-			fmt.Fprintln(w, title)
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t %s\t\n", number(r.ours), number(r.other), number(r.ratio()), r.words())
-	}
-	return out.Flush()
 }
 
 func markdown(facts map[string]string, rows []row) string {

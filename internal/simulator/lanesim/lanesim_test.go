@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
 )
 
-func lane(name string, limit time.Duration, slots, least, most int) scheduler.Lane {
-	return scheduler.Lane{Name: name, SoftTimeLimit: limit, Slots: slots, MinSlots: least, MaxSlots: most}
+func lane(name string, limit time.Duration, slots, least, most int) model.Lane {
+	return model.Lane{Name: name, SoftTimeLimit: limit, Slots: slots, MinSlots: least, MaxSlots: most}
 }
 
 // The design's worked example: two lanes of one slot, of a minute and of fifteen,
@@ -26,7 +26,7 @@ func TestWorkedExample(t *testing.T) {
 		{Runtime: 10 * time.Second, Lister: "fast1"}, {Runtime: 10 * time.Minute, Lister: "slow1"},
 		{Runtime: 10 * time.Minute, Lister: "slow2"}, {Runtime: 10 * time.Second, Lister: "fast2"},
 	}
-	lanes := []scheduler.Lane{lane("express", time.Minute, 1, 1, 1), lane("slow", 15*time.Minute, 1, 1, 1)}
+	lanes := []model.Lane{lane("express", time.Minute, 1, 1, 1), lane("slow", 15*time.Minute, 1, 1, 1)}
 	done, err := Run(t.Context(), jobs, lanes, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestWorkedExample(t *testing.T) {
 func TestLanesShortenWaits(t *testing.T) {
 	t.Parallel()
 	const workers = 48
-	lanes := []scheduler.Lane{lane("express", time.Minute, 4, 1, 8), lane("slow", 4*time.Hour, 44, 1, 47)}
+	lanes := []model.Lane{lane("express", time.Minute, 4, 1, 8), lane("slow", 4*time.Hour, 44, 1, 47)}
 	for name, batch := range map[string]int{"one by one": 1, "in batches": 200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +71,7 @@ func TestLanesShortenWaits(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, jobs []Job, lanes []scheduler.Lane, workers int) Comparison {
+func compare(t *testing.T, jobs []Job, lanes []model.Lane, workers int) Comparison {
 	t.Helper()
 	c, err := Compare(t.Context(), jobs, lanes, workers)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestRunDoesEverythingOnce(t *testing.T) {
 		})
 		jobs := rapid.SliceOfN(job, 0, 60).Draw(t, "jobs")
 		workers := rapid.IntRange(2, 10).Draw(t, "workers")
-		lanes := []scheduler.Lane{
+		lanes := []model.Lane{
 			lane("express", 20*time.Second, rapid.IntRange(1, 30).Draw(t, "express"), 1, 30),
 			lane("slow", 200*time.Second, rapid.IntRange(1, 30).Draw(t, "slow"), 1, 30),
 		}

@@ -1,9 +1,11 @@
 package lanesim
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -17,14 +19,12 @@ import (
 	"swh-scheduler/internal/simulator/page"
 )
 
-// Class is a part of the jobs by their runtimes, the shortest first: from Low of
-// them on and below High.
+// Class is a part of the jobs, sorted by runtime: from the part Low to below High.
 type Class struct {
 	Name      string
 	Low, High float64
 }
 
-// Classes are the parts that are reported.
 var Classes = []Class{
 	{"shortest half", 0, 0.5}, {"next 40 %", 0.5, 0.9}, {"slowest tenth", 0.9, 1}, {"all", 0, 1},
 }
@@ -33,15 +33,15 @@ var Classes = []Class{
 type Waits struct {
 	Class
 	Jobs        int
-	Shortest    time.Duration // the runtimes of the class
+	Shortest    time.Duration // runtime
 	Longest     time.Duration
-	Median, P95 time.Duration
+	Median, P95 time.Duration // wait
 }
 
-// WaitsOf are the waits of some classes of jobs.
+// WaitsOf returns the waits of classes of jobs.
 func WaitsOf(done []Done, classes []Class) []Waits {
 	sorted := slices.Clone(done)
-	slices.SortStableFunc(sorted, func(a, b Done) int { return int(sign(a.Runtime - b.Runtime)) })
+	slices.SortStableFunc(sorted, func(a, b Done) int { return cmp.Compare(a.Runtime, b.Runtime) })
 	all := make([]Waits, len(classes))
 	for i, c := range classes {
 		part := sorted[int(c.Low*float64(len(sorted))):int(c.High*float64(len(sorted)))]
@@ -60,33 +60,22 @@ func WaitsOf(done []Done, classes []Class) []Waits {
 	return all
 }
 
-func sign(d time.Duration) time.Duration {
-	switch {
-	case d < 0:
-		return -1
-	case d > 0:
-		return 1
-	}
-	return 0
-}
-
-// Comparison is how the same work did with lanes and without.
+// Comparison has the same work done with lanes and without.
 type Comparison struct {
 	With, Without []Done
 	Limits        []time.Duration
 }
 
-// Totals are the numbers of what went wrong with lanes.
+// Totals are the totals of work with lanes.
 type Totals struct {
 	Jobs            int
-	Failed          int           // over in the last lane
-	SlowSentExpress int           // over at their first try, and not in the last lane
-	QuickSentSlow   int           // begun in a lane whose limit before they would have kept, by prediction or for want of a slot
-	Wasted          time.Duration // spent on tries that were over and went on
+	Failed          int           // timed out in the last lane
+	SlowSentExpress int           // timed out at the first try, and not in the last lane
+	QuickSentSlow   int           // would have kept the limit of the lane before their first one
+	Wasted          time.Duration // spent on tries that timed out and went on
 	Work            time.Duration // spent on jobs
 }
 
-// Totals counts.
 func (c Comparison) Totals() Totals {
 	t := Totals{Jobs: len(c.With)}
 	for _, d := range c.With {
@@ -112,16 +101,27 @@ func (c Comparison) Totals() Totals {
 	return t
 }
 
-// Summary is the comparison for programs; times are in seconds.
+// pairs iterates over the waits of classes without lanes and with them.
+func (c Comparison) pairs(classes []Class) iter.Seq2[Waits, Waits] {
+	return func(yield func(without, with Waits) bool) {
+		with := WaitsOf(c.With, classes)
+		for i, without := range WaitsOf(c.Without, classes) {
+			if !yield(without, with[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Summary returns the comparison for JSON; times are in seconds.
 func (c Comparison) Summary() map[string]any {
 	t := c.Totals()
 	var classes []map[string]any
-	with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
-	for i, one := range without {
+	for one, two := range c.pairs(Classes) {
 		classes = append(classes, map[string]any{
 			"jobs": one.Name, "shortest_runtime": one.Shortest.Seconds(), "longest_runtime": one.Longest.Seconds(),
 			"median_wait": one.Median.Seconds(), "p95_wait": one.P95.Seconds(),
-			"median_wait_with_lanes": with[i].Median.Seconds(), "p95_wait_with_lanes": with[i].P95.Seconds(),
+			"median_wait_with_lanes": two.Median.Seconds(), "p95_wait_with_lanes": two.P95.Seconds(),
 		})
 	}
 	return map[string]any{
@@ -130,7 +130,7 @@ func (c Comparison) Summary() map[string]any {
 	}
 }
 
-// Text is the comparison for a terminal.
+// Text formats the comparison for a terminal.
 func (c Comparison) Text(plots, colored bool) string {
 	var b strings.Builder
 	t := c.Totals()
@@ -138,9 +138,7 @@ func (c Comparison) Text(plots, colored bool) string {
 		t.Jobs, t.QuickSentSlow, t.SlowSentExpress, t.Failed, 100*t.Wasted.Seconds()/max(1, t.Work.Seconds()))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOBS\tRUNTIMES\tMEDIAN WAIT\tWITH LANES\tRATIO\tP95 WAIT\tWITH LANES\tRATIO")
-	with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
-	for i, one := range without {
-		two := with[i]
+	for one, two := range c.pairs(Classes) {
 		fmt.Fprintf(w, "%s\t%s to %s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Name, short(one.Shortest), short(one.Longest),
 			short(one.Median), short(two.Median), ratio(one.Median, two.Median), short(one.P95), short(two.P95), ratio(one.P95, two.P95))
 	}
@@ -151,7 +149,7 @@ func (c Comparison) Text(plots, colored bool) string {
 	return b.String()
 }
 
-// short is a duration to three digits or so.
+// short formats a duration with about three digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Minute:
@@ -162,33 +160,31 @@ func short(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// ratio is how much less b is than a.
+// ratio formats a / b.
 func ratio(a, b time.Duration) string {
-	if a == b {
+	switch {
+	case a == b:
 		return "1"
-	}
-	if b <= 0 {
+	case b <= 0:
 		return "∞"
 	}
 	return strconv.FormatFloat(a.Seconds()/b.Seconds(), 'g', 3, 64)
 }
 
-// percentiles are the classes of the plot and the CSV file.
-func percentiles() []Class {
+// percentiles are the classes of plots and the CSV file.
+var percentiles = func() (classes []Class) {
 	const parts = 20
-	classes := make([]Class, parts)
-	for i := range classes {
-		classes[i] = Class{Low: float64(i) / parts, High: float64(i+1) / parts}
+	for i := range parts {
+		classes = append(classes, Class{Low: float64(i) / parts, High: float64(i+1) / parts})
 	}
 	return classes
-}
+}()
 
-// plot shows the 95th percentile of waits by how slow jobs are, on a scale of
-// powers of ten.
+// plot draws the 95th percentile of waits by percentile of runtime, on a logarithmic scale.
 func (c Comparison) plot(colored bool) string {
 	curve := func(done []Done) []float64 {
 		var points []float64
-		for _, w := range WaitsOf(done, percentiles()) {
+		for _, w := range WaitsOf(done, percentiles) {
 			points = append(points, math.Log10(1+w.P95.Seconds()))
 		}
 		return points
@@ -203,7 +199,6 @@ func (c Comparison) plot(colored bool) string {
 		asciigraph.Caption("p95 wait, log10 of 1 + seconds, by percentile of runtime, shortest first: * without lanes, o with"))
 }
 
-// WriteHTML writes the comparison as a page.
 func (c Comparison) WriteHTML(w io.Writer, settings []page.Row) error {
 	t := c.Totals()
 	curves := func(of func(Waits) time.Duration) []page.Line {
@@ -213,7 +208,7 @@ func (c Comparison) WriteHTML(w io.Writer, settings []page.Row) error {
 			done []Done
 		}{{"With lanes", c.With}, {"Without lanes", c.Without}} {
 			l := page.Line{Name: side.name}
-			for _, waits := range WaitsOf(side.done, percentiles()) {
+			for _, waits := range WaitsOf(side.done, percentiles) {
 				l.Points = append(l.Points, page.Point{X: 100 * waits.High, Y: math.Log10(1 + of(waits).Seconds())})
 			}
 			lines = append(lines, l)
@@ -223,7 +218,7 @@ func (c Comparison) WriteHTML(w io.Writer, settings []page.Row) error {
 	const percentile, scale = "percentile of the runtime, shortest first", ", as log10 of 1 + seconds"
 	p := page.Page{
 		Title: "Waits with lanes and without",
-		Intro: "From the arrival of a piece of work to its end, less the time that it takes.",
+		Intro: "From the arrival of a piece of work to its end, minus its runtime.",
 		Figures: []page.Row{
 			{Name: "Jobs", Value: pytext.Thousands(t.Jobs)}, {Name: "Quick sent slow", Value: pytext.Thousands(t.QuickSentSlow)},
 			{Name: "Slow sent express", Value: pytext.Thousands(t.SlowSentExpress)},
@@ -236,24 +231,21 @@ func (c Comparison) WriteHTML(w io.Writer, settings []page.Row) error {
 			page.LineChart("95th percentile of the wait"+scale, percentile, curves(func(w Waits) time.Duration { return w.P95 })),
 		},
 	}
-	with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
-	for i, one := range without {
+	for one, two := range c.pairs(Classes) {
 		p.Figures = append(p.Figures, page.Row{
 			Name:  fmt.Sprintf("%s (%s to %s): median, p95 of the wait", one.Name, short(one.Shortest), short(one.Longest)),
-			Value: fmt.Sprintf("%s, %s; without %s, %s", short(with[i].Median), short(with[i].P95), short(one.Median), short(one.P95)),
+			Value: fmt.Sprintf("%s, %s; without %s, %s", short(two.Median), short(two.P95), short(one.Median), short(one.P95)),
 		})
 	}
 	return p.Write(w)
 }
 
-// WriteCSV writes the waits by twentieths of the jobs, shortest first, in seconds.
+// WriteCSV writes the waits by twentieths of the jobs, shortest runtime first, in seconds.
 func (c Comparison) WriteCSV(w io.Writer) error {
 	file := csv.NewWriter(w)
 	rows := [][]string{{"percentile", "longest_runtime", "jobs", "median_wait", "p95_wait", "median_wait_with_lanes", "p95_wait_with_lanes"}}
-	with, without := WaitsOf(c.With, percentiles()), WaitsOf(c.Without, percentiles())
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-	for i, one := range without {
-		two := with[i]
+	for one, two := range c.pairs(percentiles) {
 		rows = append(rows, []string{
 			number(math.Round(100 * one.High)), number(one.Longest.Seconds()), strconv.Itoa(one.Jobs),
 			number(one.Median.Seconds()), number(one.P95.Seconds()), number(two.Median.Seconds()), number(two.P95.Seconds()),

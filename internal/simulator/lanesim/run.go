@@ -1,3 +1,18 @@
+// Package lanesim compares how long work waits with lanes and without, in simulated time, so
+// that an operator can choose the lanes' limits from observed runtimes.
+//
+// The rules are those of package lanes, which production uses; the work, the workers and the
+// time are simulated. Neither a database nor a broker is used.
+//
+// Work arrives as a Poisson process, at the rate that keeps the workers busy for a given part
+// of the time. Its runtimes come from a file, or from the peer's model of origins: commits at
+// even intervals, of a second to ten years, evenly spread over the logarithm; a visit takes
+// half a second, and a tenth for each commit since the one before, two hours at most.
+//
+// All workers serve the queues of all lanes, the first lanes' first, one piece of work at a
+// time. The lanes' slots are scaled to add up to the workers, so that work waits only in the
+// backlogs. The wait of a piece of work is the time from its arrival to its end minus its
+// runtime; tries that timed out count as waiting.
 package lanesim
 
 import (
@@ -7,28 +22,27 @@ import (
 	"time"
 
 	"swh-scheduler/internal/lanes"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/simulator"
 )
 
-// Done is what became of a job.
 type Done struct {
 	Job
-	Wait     time.Duration // from its arrival to its end, less its runtime
-	Failed   bool          // its time was over in the last lane; Runtime is what it had then
+	Wait     time.Duration // from its arrival to its end, minus its runtime
+	Failed   bool          // it timed out in the last lane; Runtime is that of the last try
 	First    int           // the lane of its first try
-	TimedOut int           // how often its time was over
+	TimedOut int           // number of time-outs
 	End      time.Duration // since the start
 }
 
-// Run simulates some workers on some jobs, in the order of their arrival, until all
-// are done or ctx ends. It returns those that are done, in the order of their ends.
-func Run(ctx context.Context, jobs []Job, configured []scheduler.Lane, workers int) ([]Done, error) {
+// Run simulates workers on jobs, in the order of their arrival, until all are done or ctx
+// ends. It returns those done, in the order of their ends.
+func Run(ctx context.Context, jobs []Job, configured []model.Lane, workers int) ([]Done, error) {
 	s := &simulation{
 		clock: simulator.NewClock(time.Time{}), idle: workers, lanes: scale(configured, workers),
 		memory: make(map[string]lanes.Memory), sketches: make(map[string]lanes.Sketch),
 	}
-	s.lines, s.queues, s.running = make([]line, len(s.lanes)), make([][]*piece, len(s.lanes)), make([]int, len(s.lanes))
+	s.backlogs, s.queues, s.running = make([]backlog, len(s.lanes)), make([][]*piece, len(s.lanes)), make([]int, len(s.lanes))
 	for _, l := range s.lanes {
 		s.limits = append(s.limits, l.SoftTimeLimit)
 	}
@@ -40,7 +54,7 @@ func Run(ctx context.Context, jobs []Job, configured []scheduler.Lane, workers i
 }
 
 // Compare runs the same jobs with lanes and without.
-func Compare(ctx context.Context, jobs []Job, configured []scheduler.Lane, workers int) (Comparison, error) {
+func Compare(ctx context.Context, jobs []Job, configured []model.Lane, workers int) (Comparison, error) {
 	c := Comparison{}
 	for _, l := range configured {
 		c.Limits = append(c.Limits, l.SoftTimeLimit)
@@ -53,17 +67,17 @@ func Compare(ctx context.Context, jobs []Job, configured []scheduler.Lane, worke
 	return c, err
 }
 
-// without is one queue for all, with the last lane's limit.
-func without(limits []time.Duration) []scheduler.Lane {
-	return []scheduler.Lane{{Name: "all", SoftTimeLimit: limits[len(limits)-1], Slots: 1, MinSlots: 1}}
+// without returns one lane for all work, with the last lane's limit.
+func without(limits []time.Duration) []model.Lane {
+	return []model.Lane{{Name: "all", SoftTimeLimit: limits[len(limits)-1], Slots: 1, MinSlots: 1}}
 }
 
-// scale has the lanes' slots add up to the workers, at least one each.
-func scale(configured []scheduler.Lane, workers int) []scheduler.Lane {
+// scale makes the lanes' slots add up to the workers, with at least one in each lane.
+func scale(configured []model.Lane, workers int) []model.Lane {
 	scaled := slices.Clone(configured)
 	total := 0
 	for i, l := range scaled {
-		scaled[i] = l.Sized(scheduler.TaskType{}, workers)
+		scaled[i] = l.Sized(model.TaskType{}, workers)
 		total += scaled[i].Slots
 	}
 	factor := float64(workers) / float64(total)
@@ -75,32 +89,31 @@ func scale(configured []scheduler.Lane, workers int) []scheduler.Lane {
 		l.MinSlots = max(1, min(l.Slots, int(math.Round(float64(l.MinSlots)*factor))))
 		l.MaxSlots = max(l.Slots, min(workers, int(math.Round(float64(l.MaxSlots)*factor))))
 	}
-	scaled[len(scaled)-1].Slots += max(0, left)
 	last := &scaled[len(scaled)-1]
+	last.Slots += max(0, left)
 	last.MaxSlots = max(last.MaxSlots, last.Slots)
 	return scaled
 }
 
-// piece is a job on its way.
 type piece struct {
 	Done
 	lane int
 }
 
-// line is what waits for a slot of a lane.
-type line struct{ timedOut, first []*piece }
+// backlog is work that waits for a slot of a lane: after a time-out, or for its first try.
+type backlog struct{ timedOut, first []*piece }
 
 type simulation struct {
 	clock    *simulator.Clock
-	lanes    []scheduler.Lane
+	lanes    []model.Lane
 	limits   []time.Duration
-	lines    []line
-	queues   [][]*piece // sent, and not taken by a worker
+	backlogs []backlog
+	queues   [][]*piece // sent, not yet taken by a worker
 	running  []int
 	idle     int // workers
 	serving  bool
 	memory   map[string]lanes.Memory
-	sketches map[string]lanes.Sketch // by lister; "" is of all
+	sketches map[string]lanes.Sketch // by lister; "" is for all
 	done     []Done
 }
 
@@ -112,11 +125,11 @@ func (s *simulation) arrive(job Job) {
 		expected = lanes.Typical(s.sketches[job.Lister], s.sketches[""])
 	}
 	lane := lanes.Choose(s.limits, expected, false)
-	s.lines[lane].first = append(s.lines[lane].first, &piece{Done: Done{Job: job, First: -1}, lane: lane})
+	s.backlogs[lane].first = append(s.backlogs[lane].first, &piece{Done: Done{Job: job, First: -1}, lane: lane})
 	s.serveSoon()
 }
 
-// serveSoon serves when all that happens at the same time has happened.
+// serveSoon calls serve after all other events of the current time.
 func (s *simulation) serveSoon() {
 	if s.serving {
 		return
@@ -129,18 +142,18 @@ func (s *simulation) serveSoon() {
 	})
 }
 
-// serve sends what there are slots for, and has idle workers take it.
+// serve sends work to free slots, and lets idle workers take it.
 func (s *simulation) serve() {
 	states := make([]lanes.State, len(s.lanes))
 	for i, l := range s.lanes {
 		states[i] = lanes.State{
 			Slots: l.Slots, Min: l.MinSlots, Max: l.MaxSlots, Held: len(s.queues[i]) + s.running[i],
-			TimedOut: len(s.lines[i].timedOut), Waiting: len(s.lines[i].first),
+			TimedOut: len(s.backlogs[i].timedOut), Waiting: len(s.backlogs[i].first),
 		}
 	}
 	for _, send := range lanes.Fill(states, lanes.Sizes(states, false)) {
 		for range send.Count {
-			p := s.lines[send.From].pop()
+			p := s.backlogs[send.From].pop()
 			p.lane = send.To
 			s.queues[send.To] = append(s.queues[send.To], p)
 		}
@@ -154,7 +167,7 @@ func (s *simulation) serve() {
 	}
 }
 
-func (l *line) pop() *piece {
+func (l *backlog) pop() *piece {
 	from := &l.first
 	if len(l.timedOut) > 0 {
 		from = &l.timedOut
@@ -170,26 +183,23 @@ func (s *simulation) begin(p *piece) {
 	if p.First < 0 {
 		p.First = p.lane
 	}
-	takes, over := p.Runtime, p.Runtime > s.limits[p.lane]
-	if over {
-		takes = s.limits[p.lane]
-	}
+	takes, timedOut := min(p.Runtime, s.limits[p.lane]), p.Runtime > s.limits[p.lane]
 	s.clock.After(takes, func(context.Context) error {
 		s.idle++
 		s.running[p.lane]--
-		s.end(p, takes, over)
+		s.end(p, takes, timedOut)
 		s.serveSoon()
 		return nil
 	})
 }
 
-// end learns how long a try took, and has what was over go on.
-func (s *simulation) end(p *piece, took time.Duration, over bool) {
-	s.remember(p.Job, took.Seconds(), over)
-	if over {
+// end remembers the runtime of a try, and moves a piece that timed out to the next lane.
+func (s *simulation) end(p *piece, took time.Duration, timedOut bool) {
+	s.remember(p.Job, took.Seconds(), timedOut)
+	if timedOut {
 		p.TimedOut++
 		if p.lane < len(s.lanes)-1 {
-			next := &s.lines[p.lane+1]
+			next := &s.backlogs[p.lane+1]
 			next.timedOut = append(next.timedOut, p)
 			return
 		}
@@ -200,10 +210,10 @@ func (s *simulation) end(p *piece, took time.Duration, over bool) {
 	s.done = append(s.done, p.Done)
 }
 
-func (s *simulation) remember(job Job, took float64, over bool) {
+func (s *simulation) remember(job Job, took float64, timedOut bool) {
 	if job.Origin != "" {
 		before := s.memory[job.Origin]
-		m := lanes.Memory{Seconds: took, AtLeast: over, Behind: job.Behind}
+		m := lanes.Memory{Seconds: took, AtLeast: timedOut, Behind: job.Behind}
 		if !before.AtLeast {
 			m.Before = before.Seconds
 		}

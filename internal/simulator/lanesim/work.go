@@ -11,28 +11,27 @@ import (
 	"strings"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/simulator"
 )
 
-// Job is a piece of work.
 type Job struct {
 	Arrival time.Duration // since the start
-	Runtime time.Duration // what it takes, if nobody ends it
-	Origin  string        // by which its last times are remembered; "" is none
+	Runtime time.Duration // without a time limit
+	Origin  string        // "" for none
 	Lister  string
-	Behind  float64 // seconds of news; 0 where not known
+	Behind  float64 // seconds of news; 0 if not known
 }
 
-// Load says how much work there is for how long.
 type Load struct {
 	Workers  int
-	Busy     float64 // the part of their time that workers are busy; below 1
-	Batch    int     // how many jobs arrive together, as claims bring them; 1 is each by itself
+	Busy     float64 // the part of the time that workers are busy; below 1
+	Batch    int     // number of jobs that arrive together, as in a claim
 	Duration time.Duration
 }
 
-// arrivals calls arrive with the times, in seconds, at which jobs arrive of which one
-// takes a mean time.
+// arrivals calls arrive with the time, in seconds, of each job's arrival. mean is the mean
+// runtime, in seconds.
 func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64)) {
 	gap := mean / (l.Busy * float64(l.Workers)) * float64(l.Batch)
 	for at := random.ExpFloat64() * gap; at < l.Duration.Seconds(); at += random.ExpFloat64() * gap {
@@ -42,7 +41,7 @@ func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64))
 	}
 }
 
-// Arrivals makes jobs whose runtimes are drawn from seen ones.
+// Arrivals makes jobs with random ones of the seen runtimes.
 func Arrivals(seen []Seen, load Load, random *rand.Rand) []Job {
 	total := 0.0
 	for _, s := range seen {
@@ -51,25 +50,21 @@ func Arrivals(seen []Seen, load Load, random *rand.Rand) []Job {
 	var jobs []Job
 	load.arrivals(total/float64(len(seen)), random, func(at float64) {
 		s := seen[random.IntN(len(seen))]
-		jobs = append(jobs, Job{Arrival: seconds(at), Runtime: seconds(s.Seconds), Origin: s.Origin, Lister: s.Lister})
+		jobs = append(jobs, Job{Arrival: model.Duration(at), Runtime: model.Duration(s.Seconds), Origin: s.Origin, Lister: s.Lister})
 	})
 	return jobs
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// Seen is how long a piece of work took once.
 type Seen struct {
 	Seconds        float64
 	Origin, Lister string
 }
 
-// maxRuntime bounds what a file may say: a year.
+// maxRuntime is the maximum of a file's runtimes, in seconds: a year.
 const maxRuntime = 366 * 24 * 3600
 
-// ReadRuntimes reads a CSV file with a header: a column runtime, in seconds, and
-// perhaps origin and lister, by which the next time is predicted. Its errors name
-// the line.
+// ReadRuntimes reads a CSV file with a header: a column runtime, in seconds, and optionally
+// origin and lister, by which runtimes are predicted. Its errors name the line.
 func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	file := csv.NewReader(r)
 	header, err := file.Read()
@@ -100,14 +95,13 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 		if err != nil || !(s >= 0 && s <= maxRuntime) {
 			return nil, fmt.Errorf("line %d: runtime must be a number of seconds between 0 and %d", line, maxRuntime)
 		}
-		one := Seen{Seconds: s}
-		if origin >= 0 {
-			one.Origin = row[origin]
+		field := func(column int) string {
+			if column < 0 {
+				return ""
+			}
+			return row[column]
 		}
-		if lister >= 0 {
-			one.Lister = row[lister]
-		}
-		seen = append(seen, one)
+		seen = append(seen, Seen{s, field(origin), field(lister)})
 	}
 	if len(seen) == 0 {
 		return nil, errors.New("the file has no runtimes")
@@ -115,12 +109,12 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	return seen, nil
 }
 
-// ModelArrivals makes jobs by the peer's model: visits of origins that each come
-// about once in the time between, the first ones as if that had gone on for long.
+// ModelArrivals makes jobs by the peer's model: visits of origins, each about once in the
+// time between, as if that had been going on for long.
 func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 	interval := func() float64 { return simulator.CommitInterval(strconv.FormatUint(random.Uint64(), 36)) }
 	runTime := func(interval, behind float64) float64 {
-		s, _ := simulator.RunTime(interval, seconds(behind))
+		s, _ := simulator.RunTime(interval, model.Duration(behind))
 		return s
 	}
 	mean, draws := 0.0, 200_000
@@ -140,7 +134,7 @@ func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 		behind := at - last[i]
 		last[i] = at
 		jobs = append(jobs, Job{
-			Arrival: seconds(at), Runtime: seconds(runTime(intervals[i], behind)),
+			Arrival: model.Duration(at), Runtime: model.Duration(runTime(intervals[i], behind)),
 			Origin: strconv.Itoa(i), Behind: behind,
 		})
 	})

@@ -1,6 +1,6 @@
-// Package page writes a report as a web page that needs nothing else: no network, no
-// script. It uses no template, for which the linker would have to keep every method
-// of the program, a fifth of it.
+// Package page writes a report as a web page without scripts or further files. It uses no
+// template, with which the linker could drop no method, and the binary would be a fifth
+// larger.
 package page
 
 import (
@@ -14,18 +14,15 @@ import (
 //go:embed page.css
 var style string
 
-// Page is a report.
 type Page struct {
 	Title, Intro string
-	Figures      []Row // what it came to
-	Settings     []Row // what it was told
+	Figures      []Row // results
+	Settings     []Row // options
 	Charts       []Chart
 }
 
-// Row is a name and its value, for people.
 type Row struct{ Name, Value string }
 
-// Write writes the page.
 func (p Page) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<!DOCTYPE html>
@@ -53,7 +50,7 @@ func (p Page) Write(w io.Writer) error {
 	return err
 }
 
-// writeTable writes rows, whose values have an attribute.
+// writeTable writes rows; attribute is added to the cells of values.
 func writeTable(b *strings.Builder, attribute string, rows []Row) {
 	b.WriteString("<table>\n")
 	for _, row := range rows {

@@ -2,9 +2,10 @@
 
 peer.py model                       reads a list of [url, seconds since 1970] as JSON,
                                     and says what the peer's model makes of each
-peer.py run DSN SCHEDULER POLICY ORIGINS RUNTIME WORKERS
-                                    fills the database DSN, simulates, and prints the
-                                    totals and how long the simulation took, as JSON
+peer.py run DSN SCHEDULER POLICY ORIGINS RUNTIME WORKERS START
+                                    fills the database DSN, simulates from START (seconds
+                                    since 1970) on, and prints the totals and how long
+                                    the simulation took, as JSON
 
 The peer's workers are of the visit type git and its origins of the type test-git, so
 that it visits nothing; here its workers are of test-git.
@@ -19,6 +20,7 @@ import time
 
 from swh.scheduler import get_scheduler, simulator
 from swh.scheduler.model import TaskType
+from swh.scheduler.simulator import origins as simulated_origins
 from swh.scheduler.simulator.origins import OriginModel
 
 
@@ -36,8 +38,15 @@ def model():
     json.dump(answers, sys.stdout)
 
 
-def run(dsn, kind, policy, origins, runtime, workers):
+def run(dsn, kind, policy, origins, runtime, workers, start):
     logging.disable()
+
+    class At(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.fromtimestamp(float(start), tz=tz)
+
+    simulator.datetime = simulated_origins.datetime = At
     scheduler = get_scheduler("postgresql", db=dsn)
     scheduler.create_task_type(TaskType(
         type="load-test-git", backend_name="swh.test.LoadTestGit", description="",

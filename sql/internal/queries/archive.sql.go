@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 const deleteArchived = `-- name: DeleteArchived :exec
@@ -51,8 +51,8 @@ type RunsToArchiveParams struct {
 
 type RunsToArchiveRow struct {
 	TaskID        int64
-	TaskPolicy    scheduler.TaskPolicy
-	TaskStatus    scheduler.TaskStatus
+	TaskPolicy    model.TaskPolicy
+	TaskStatus    model.TaskStatus
 	TaskRunID     int64
 	Arguments     json.RawMessage
 	Type          string
@@ -61,7 +61,7 @@ type RunsToArchiveRow struct {
 	Scheduled     *time.Time
 	Started       *time.Time
 	Ended         *time.Time
-	TaskRunStatus scheduler.RunStatus
+	TaskRunStatus model.RunStatus
 }
 
 // Archiving: reading what will not run again, and deleting it.

@@ -22,7 +22,7 @@ type BuildPhaseRow struct {
 }
 
 // The build, in steps; the caller holds the lock of candidates.
-// BuildPhase says what the build of candidates has to do next.
+// BuildPhase returns the next phase of the build.
 func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 	row := q.db.QueryRow(ctx, buildPhase)
 	var i BuildPhaseRow
@@ -51,8 +51,8 @@ type CandidateGroupsRow struct {
 	WithUpdate    int64
 }
 
-// CandidateGroups says how many candidates of a visit type there are, without
-// counting them: those whose last update is not known, and the others.
+// CandidateGroups reads the kept counts of candidates of a visit type: those whose last
+// update is not known, and the others.
 func (q *Queries) CandidateGroups(ctx context.Context, visitType string) ([]CandidateGroupsRow, error) {
 	rows, err := q.db.Query(ctx, candidateGroups, visitType)
 	if err != nil {
@@ -77,7 +77,7 @@ const candidatesReady = `-- name: CandidatesReady :one
 select phase = 'ready' from scheduler_go.candidate_build
 `
 
-// CandidatesReady says whether candidates can be used.
+// CandidatesReady reports whether candidates can be used.
 func (q *Queries) CandidatesReady(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, candidatesReady)
 	var column_1 bool
@@ -95,8 +95,7 @@ with recursive t as (
 select visit_type::text from t where visit_type is not null
 `
 
-// ChangedVisitTypes lists the visit types with changes, by as many steps along
-// the index.
+// ChangedVisitTypes lists the visit types with changes, with one index step each.
 func (q *Queries) ChangedVisitTypes(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, changedVisitTypes)
 	if err != nil {
@@ -121,7 +120,7 @@ const copyCandidates = `-- name: CopyCandidates :one
 select coalesce(scheduler_go.copy_candidates($1), -1)::bigint
 `
 
-// CopyCandidates copies some more rows.
+// CopyCandidates copies the next rows; -1 if a table was truncated.
 func (q *Queries) CopyCandidates(ctx context.Context, maxCandidates int64) (int64, error) {
 	row := q.db.QueryRow(ctx, copyCandidates, maxCandidates)
 	var column_1 int64
@@ -138,9 +137,8 @@ type DrainCandidatesParams struct {
 	MaxChanges int64
 }
 
-// DrainCandidates takes some changes of a visit type and brings the candidates of
-// their origins up to date. It returns how many changes it took. The caller holds
-// the lock of candidates.
+// DrainCandidates removes some changes of a visit type, updates the candidates of their
+// origins, and returns the number of changes. The caller holds the lock of candidates.
 func (q *Queries) DrainCandidates(ctx context.Context, arg DrainCandidatesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, drainCandidates, arg.VisitType, arg.MaxChanges)
 	var drain_candidates int64
@@ -157,8 +155,7 @@ with counted as (
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes'
 `
 
-// FinishBuild counts the candidates and lets them be used, unless a table was
-// emptied meanwhile.
+// FinishBuild counts the candidates and enables them, unless a table was truncated meanwhile.
 func (q *Queries) FinishBuild(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, finishBuild)
 	if err != nil {
@@ -171,7 +168,7 @@ const keepListerIndexes = `-- name: KeepListerIndexes :exec
 update scheduler_go.candidate_build set by_lister = true
 `
 
-// KeepListerIndexes has a build make the indexes by lister too.
+// KeepListerIndexes makes later builds create the indexes by lister too.
 func (q *Queries) KeepListerIndexes(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, keepListerIndexes)
 	return err
@@ -182,9 +179,8 @@ const lockCandidates = `-- name: LockCandidates :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
 `
 
-// Candidates: the copy of what visit policies select and order by, kept by one
-// writer at a time.
-// LockCandidates waits for the other writer of candidates, if there is one.
+// Candidates: the copy of what visit policies select and order by, with one writer at a time.
+// LockCandidates takes the advisory lock of candidates.
 func (q *Queries) LockCandidates(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockCandidates)
 	return err
@@ -202,8 +198,7 @@ type NextDueParams struct {
 	At        time.Time
 }
 
-// NextDue is from when on another candidate of a visit type may be visited, of
-// those that may not at a moment; one that was due by now is not parked.
+// NextDue returns when the next parked candidate of a visit type is due, from a moment on.
 func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, nextDue, arg.VisitType, arg.At)
 	if err != nil {
@@ -254,8 +249,7 @@ set phase = 'rows', rows = 0, after_lister = null, after_url = null, after_visit
 where phase = 'empty'
 `
 
-// StartBuild empties candidates, which has no indexes then. Changes that can be
-// seen now are forgotten: what they changed is read later.
+// StartBuild starts to copy rows. Visible changes are deleted: what they changed is read later.
 func (q *Queries) StartBuild(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, startBuild)
 	return err
@@ -265,7 +259,7 @@ const tryLockCandidates = `-- name: TryLockCandidates :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
 `
 
-// TryLockCandidates says whether nobody else writes candidates now.
+// TryLockCandidates takes the advisory lock of candidates if it is free, and reports whether it was.
 func (q *Queries) TryLockCandidates(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLockCandidates)
 	var pg_try_advisory_xact_lock bool
@@ -277,8 +271,8 @@ const unparkCandidates = `-- name: UnparkCandidates :one
 select scheduler_go.unpark_candidates($1)
 `
 
-// UnparkCandidates puts candidates that are due by now into the indexes of the
-// policies, and returns how many. The caller holds the lock of candidates.
+// UnparkCandidates adds due candidates to the indexes of the policies, and returns their
+// number. The caller holds the lock of candidates.
 func (q *Queries) UnparkCandidates(ctx context.Context, maxCandidates int64) (int64, error) {
 	row := q.db.QueryRow(ctx, unparkCandidates, maxCandidates)
 	var unpark_candidates int64

@@ -10,104 +10,6 @@ import (
 	"time"
 )
 
-const claimPriorityTasks = `-- name: ClaimPriorityTasks :one
-with ready as (
-  select id
-  from task
-  where task.type = $1 and task.status = 'next_run_not_scheduled' and task.next_run <= $2
-    and priority is not null
-  order by priority, next_run -- the enum task_priority is declared high, normal, low
-  limit $3
-  for update skip locked
-), claimed as (
-  update task set status = 'next_run_scheduled'
-  from ready where task.id = ready.id
-  returning task.id, task.next_run, task.priority, task.arguments, gen_random_uuid() as backend_id
-), runs as (
-  insert into task_run (task, backend_id, scheduled, status)
-  select id, backend_id::text, $2, 'scheduled' from claimed order by claimed.priority, claimed.next_run
-), messages as (
-  insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, urgent)
-  select $4, backend_id, $5,
-         coalesce(arguments -> 'args', '[]')::text::json,
-         coalesce(arguments -> 'kwargs', '{}')::text::json, true
-  from claimed order by claimed.priority, claimed.next_run
-)
-select count(*) from claimed
-`
-
-type ClaimPriorityTasksParams struct {
-	Type     string
-	Now      time.Time
-	MaxTasks int32
-	Queue    string
-	TaskName string
-}
-
-// ClaimPriorityTasks takes up to max_tasks ready tasks of any priority, highest
-// priority first, then longest ready first; their messages are urgent.
-func (q *Queries) ClaimPriorityTasks(ctx context.Context, arg ClaimPriorityTasksParams) (int64, error) {
-	row := q.db.QueryRow(ctx, claimPriorityTasks,
-		arg.Type,
-		arg.Now,
-		arg.MaxTasks,
-		arg.Queue,
-		arg.TaskName,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const claimTasks = `-- name: ClaimTasks :one
-with ready as (
-  select id
-  from task
-  where task.type = $1 and task.status = 'next_run_not_scheduled' and task.next_run <= $2
-    and priority is null
-  order by next_run
-  limit $3
-  for update skip locked
-), claimed as (
-  update task set status = 'next_run_scheduled'
-  from ready where task.id = ready.id
-  returning task.id, task.next_run, task.arguments, gen_random_uuid() as backend_id
-), runs as (
-  insert into task_run (task, backend_id, scheduled, status)
-  select id, backend_id::text, $2, 'scheduled' from claimed order by claimed.next_run
-), messages as (
-  insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs)
-  select $4, backend_id, $5,
-         coalesce(arguments -> 'args', '[]')::text::json,
-         coalesce(arguments -> 'kwargs', '{}')::text::json
-  from claimed order by claimed.next_run
-)
-select count(*) from claimed
-`
-
-type ClaimTasksParams struct {
-	Type     string
-	Now      time.Time
-	MaxTasks int32
-	Queue    string
-	TaskName string
-}
-
-// ClaimTasks takes up to max_tasks ready tasks without priority, longest ready
-// first. Tasks that another claim holds are passed over.
-func (q *Queries) ClaimTasks(ctx context.Context, arg ClaimTasksParams) (int64, error) {
-	row := q.db.QueryRow(ctx, claimTasks,
-		arg.Type,
-		arg.Now,
-		arg.MaxTasks,
-		arg.Queue,
-		arg.TaskName,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const readyTaskTypes = `-- name: ReadyTaskTypes :many
 
 select tt.type
@@ -126,7 +28,7 @@ type ReadyTaskTypesParams struct {
 	WithPriority bool
 }
 
-// Claims of tasks: their new state, their run and their message in one statement.
+// Which task types have something to claim; the claim itself is put together in claim.go.
 // ReadyTaskTypes lists the task types that have something to run now, so that a
 // pass over hundreds of idle types costs one query.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {

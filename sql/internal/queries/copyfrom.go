@@ -9,13 +9,13 @@ import (
 	"context"
 )
 
-// iteratorForAddLaneEnded implements pgx.CopyFromSource.
-type iteratorForAddLaneEnded struct {
-	rows                 []AddLaneEndedParams
+// iteratorForAddKeptWork implements pgx.CopyFromSource.
+type iteratorForAddKeptWork struct {
+	rows                 []AddKeptWorkParams
 	skippedFirstNextCall bool
 }
 
-func (r *iteratorForAddLaneEnded) Next() bool {
+func (r *iteratorForAddKeptWork) Next() bool {
 	if len(r.rows) == 0 {
 		return false
 	}
@@ -27,92 +27,52 @@ func (r *iteratorForAddLaneEnded) Next() bool {
 	return len(r.rows) > 0
 }
 
-func (r iteratorForAddLaneEnded) Values() ([]interface{}, error) {
+func (r iteratorForAddKeptWork) Values() ([]interface{}, error) {
 	return []interface{}{
 		r.rows[0].TaskID,
-		r.rows[0].Line,
-		r.rows[0].LaneName,
-		r.rows[0].Memory,
-		r.rows[0].Lister,
-		r.rows[0].First,
-		r.rows[0].Behind,
-		r.rows[0].Below,
-		r.rows[0].Claimed,
-		r.rows[0].Heard,
-	}, nil
-}
-
-func (r iteratorForAddLaneEnded) Err() error {
-	return nil
-}
-
-// AddLaneEnded keeps what is needed to learn how long ended work took.
-func (q *Queries) AddLaneEnded(ctx context.Context, arg []AddLaneEndedParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_ended"}, []string{"task_id", "line", "lane_name", "memory", "lister", "first", "behind", "below", "claimed", "heard"}, &iteratorForAddLaneEnded{rows: arg})
-}
-
-// iteratorForAddLaneWork implements pgx.CopyFromSource.
-type iteratorForAddLaneWork struct {
-	rows                 []AddLaneWorkParams
-	skippedFirstNextCall bool
-}
-
-func (r *iteratorForAddLaneWork) Next() bool {
-	if len(r.rows) == 0 {
-		return false
-	}
-	if !r.skippedFirstNextCall {
-		r.skippedFirstNextCall = true
-		return true
-	}
-	r.rows = r.rows[1:]
-	return len(r.rows) > 0
-}
-
-func (r iteratorForAddLaneWork) Values() ([]interface{}, error) {
-	return []interface{}{
-		r.rows[0].TaskID,
-		r.rows[0].RootID,
-		r.rows[0].Line,
-		r.rows[0].Lane,
-		r.rows[0].Since,
-		r.rows[0].Claimed,
+		r.rows[0].State,
+		r.rows[0].Queue,
+		r.rows[0].Home,
 		r.rows[0].TaskName,
 		r.rows[0].Args,
 		r.rows[0].Kwargs,
 		r.rows[0].Urgent,
-		r.rows[0].Queue,
+		r.rows[0].Claimed,
+		r.rows[0].Since,
+		r.rows[0].ShareGroup,
+		r.rows[0].Cost,
+		r.rows[0].LaneSet,
+		r.rows[0].Lane,
+		r.rows[0].LaneName,
+		r.rows[0].LanesLeft,
+		r.rows[0].SoftLimit,
+		r.rows[0].HardLimit,
+		r.rows[0].Below,
 		r.rows[0].Memory,
 		r.rows[0].Lister,
 		r.rows[0].First,
 		r.rows[0].Behind,
 		r.rows[0].VisitType,
 		r.rows[0].URL,
-		r.rows[0].Below,
-		r.rows[0].Sent,
-		r.rows[0].LaneName,
-		r.rows[0].SoftLimit,
-		r.rows[0].HardLimit,
-		r.rows[0].LanesLeft,
 	}, nil
 }
 
-func (r iteratorForAddLaneWork) Err() error {
+func (r iteratorForAddKeptWork) Err() error {
 	return nil
 }
 
-// AddLaneWork puts work into lines, or notes it as sent.
-func (q *Queries) AddLaneWork(ctx context.Context, arg []AddLaneWorkParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "lane_work"}, []string{"task_id", "root_id", "line", "lane", "since", "claimed", "task_name", "args", "kwargs", "urgent", "queue", "memory", "lister", "first", "behind", "visit_type", "url", "below", "sent", "lane_name", "soft_limit", "hard_limit", "lanes_left"}, &iteratorForAddLaneWork{rows: arg})
+// AddKeptWork writes work that is kept until its end is heard.
+func (q *Queries) AddKeptWork(ctx context.Context, arg []AddKeptWorkParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "work"}, []string{"task_id", "state", "queue", "home", "task_name", "args", "kwargs", "urgent", "claimed", "since", "share_group", "cost", "lane_set", "lane", "lane_name", "lanes_left", "soft_limit", "hard_limit", "below", "memory", "lister", "first", "behind", "visit_type", "url"}, &iteratorForAddKeptWork{rows: arg})
 }
 
-// iteratorForAddShareEnded implements pgx.CopyFromSource.
-type iteratorForAddShareEnded struct {
-	rows                 []AddShareEndedParams
+// iteratorForAddWork implements pgx.CopyFromSource.
+type iteratorForAddWork struct {
+	rows                 []AddWorkParams
 	skippedFirstNextCall bool
 }
 
-func (r *iteratorForAddShareEnded) Next() bool {
+func (r *iteratorForAddWork) Next() bool {
 	if len(r.rows) == 0 {
 		return false
 	}
@@ -124,100 +84,23 @@ func (r *iteratorForAddShareEnded) Next() bool {
 	return len(r.rows) > 0
 }
 
-func (r iteratorForAddShareEnded) Values() ([]interface{}, error) {
+func (r iteratorForAddWork) Values() ([]interface{}, error) {
 	return []interface{}{
 		r.rows[0].TaskID,
 		r.rows[0].Queue,
-		r.rows[0].ShareGroup,
-		r.rows[0].Charged,
-		r.rows[0].Heard,
-	}, nil
-}
-
-func (r iteratorForAddShareEnded) Err() error {
-	return nil
-}
-
-// AddShareEnded keeps what ended work was charged for want of knowing better.
-func (q *Queries) AddShareEnded(ctx context.Context, arg []AddShareEndedParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "share_ended"}, []string{"task_id", "queue", "share_group", "charged", "heard"}, &iteratorForAddShareEnded{rows: arg})
-}
-
-// iteratorForEnqueueMessages implements pgx.CopyFromSource.
-type iteratorForEnqueueMessages struct {
-	rows                 []EnqueueMessagesParams
-	skippedFirstNextCall bool
-}
-
-func (r *iteratorForEnqueueMessages) Next() bool {
-	if len(r.rows) == 0 {
-		return false
-	}
-	if !r.skippedFirstNextCall {
-		r.skippedFirstNextCall = true
-		return true
-	}
-	r.rows = r.rows[1:]
-	return len(r.rows) > 0
-}
-
-func (r iteratorForEnqueueMessages) Values() ([]interface{}, error) {
-	return []interface{}{
-		r.rows[0].Queue,
-		r.rows[0].TaskID,
-		r.rows[0].RootID,
 		r.rows[0].TaskName,
 		r.rows[0].Args,
 		r.rows[0].Kwargs,
 		r.rows[0].Urgent,
-		r.rows[0].TimeLimit,
-		r.rows[0].SoftTimeLimit,
-	}, nil
-}
-
-func (r iteratorForEnqueueMessages) Err() error {
-	return nil
-}
-
-// EnqueueMessages adds messages that were made outside of the database.
-func (q *Queries) EnqueueMessages(ctx context.Context, arg []EnqueueMessagesParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "outbox"}, []string{"queue", "task_id", "root_id", "task_name", "args", "kwargs", "urgent", "time_limit", "soft_time_limit"}, &iteratorForEnqueueMessages{rows: arg})
-}
-
-// iteratorForRecordInFlight implements pgx.CopyFromSource.
-type iteratorForRecordInFlight struct {
-	rows                 []RecordInFlightParams
-	skippedFirstNextCall bool
-}
-
-func (r *iteratorForRecordInFlight) Next() bool {
-	if len(r.rows) == 0 {
-		return false
-	}
-	if !r.skippedFirstNextCall {
-		r.skippedFirstNextCall = true
-		return true
-	}
-	r.rows = r.rows[1:]
-	return len(r.rows) > 0
-}
-
-func (r iteratorForRecordInFlight) Values() ([]interface{}, error) {
-	return []interface{}{
-		r.rows[0].TaskID,
-		r.rows[0].Queue,
-		r.rows[0].ShareGroup,
-		r.rows[0].Cost,
 		r.rows[0].Claimed,
 	}, nil
 }
 
-func (r iteratorForRecordInFlight) Err() error {
+func (r iteratorForAddWork) Err() error {
 	return nil
 }
 
-// Shares: what the groups of a queue have underway and what they used.
-// RecordInFlight notes visits that were claimed for groups.
-func (q *Queries) RecordInFlight(ctx context.Context, arg []RecordInFlightParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "in_flight"}, []string{"task_id", "queue", "share_group", "cost", "claimed"}, &iteratorForRecordInFlight{rows: arg})
+// AddWork writes work without groups and lanes.
+func (q *Queries) AddWork(ctx context.Context, arg []AddWorkParams) (int64, error) {
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "work"}, []string{"task_id", "queue", "task_name", "args", "kwargs", "urgent", "claimed"}, &iteratorForAddWork{rows: arg})
 }

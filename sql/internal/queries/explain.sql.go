@@ -13,13 +13,14 @@ import (
 )
 
 const lanePlaces = `-- name: LanePlaces :many
-select w.line, w.lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.sent, w.timed_out, w.claimed, w.since, w.started,
-  coalesce(w.soft_limit, 0)::double precision as soft_limit,
-  (select count(*) from scheduler_go.lane_work b
-   where not w.sent and b.line = w.line and b.lane = w.lane and not b.sent
+select w.lane_set::text as lane_set, w.lane::smallint as lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.state <> 'backlog' as sent,
+  w.timed_out, w.claimed, w.since::timestamptz as since, w.started, coalesce(w.soft_limit, 0)::double precision as soft_limit,
+  (select count(*) from scheduler_go.work b
+   where w.state = 'backlog' and b.state = 'backlog' and b.lane_set = w.lane_set and b.lane = w.lane
      and ((b.timed_out = 0), b.since, b.place) < ((w.timed_out = 0), w.since, w.place)) as ahead
-from scheduler_go.lane_work w
-where w.task_id = $1::uuid or w.url = $2::text and w.visit_type = $3::text
+from scheduler_go.work w
+where w.lane_set is not null and w.state <> 'settled'
+  and (w.task_id = $1::uuid or w.url = $2::text and w.visit_type = $3::text)
 order by w.claimed, w.task_id
 `
 
@@ -30,7 +31,7 @@ type LanePlacesParams struct {
 }
 
 type LanePlacesRow struct {
-	Line      string
+	LaneSet   string
 	Lane      int16
 	LaneName  string
 	Queue     string
@@ -44,7 +45,7 @@ type LanePlacesRow struct {
 }
 
 // LanePlaces finds work of lanes: that of a task id, or the visits of an origin, each
-// with how many are sent before it from its line.
+// with how many are sent before it from its backlog.
 func (q *Queries) LanePlaces(ctx context.Context, arg LanePlacesParams) ([]LanePlacesRow, error) {
 	rows, err := q.db.Query(ctx, lanePlaces, arg.TaskID, arg.URL, arg.VisitType)
 	if err != nil {
@@ -55,7 +56,7 @@ func (q *Queries) LanePlaces(ctx context.Context, arg LanePlacesParams) ([]LaneP
 	for rows.Next() {
 		var i LanePlacesRow
 		if err := rows.Scan(
-			&i.Line,
+			&i.LaneSet,
 			&i.Lane,
 			&i.LaneName,
 			&i.Queue,
@@ -105,14 +106,13 @@ func (q *Queries) TasksAhead(ctx context.Context, arg TasksAheadParams) (int64, 
 }
 
 const waitingMessages = `-- name: WaitingMessages :many
-select o.queue, o.created_at, o.attempts, coalesce(o.last_error, '')::text as reason,
-  greatest(o.not_before, o.created_at)::timestamptz as again, -- not_before is -infinity at first
- 
-  (select count(*) from scheduler_go.outbox b
-   where (not b.urgent, b.id) < (not o.urgent, o.id) and b.not_before <= $1) as ahead
-from scheduler_go.outbox o
-where o.task_id::text = $2::text or o.task_name = $3::text and o.kwargs ->> 'url' = $4::text
-order by o.id
+select o.queue, coalesce(o.since, o.claimed)::timestamptz as since, o.attempts, coalesce(o.last_error, '')::text as reason,
+  greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity at first
+  (select count(*) from scheduler_go.work b
+   where b.state = 'outgoing' and (not b.urgent, b.place) < (not o.urgent, o.place) and b.not_before <= $1) as ahead
+from scheduler_go.work o
+where o.state = 'outgoing' and (o.task_id::text = $2::text or o.task_name = $3::text and o.kwargs ->> 'url' = $4::text)
+order by o.place
 `
 
 type WaitingMessagesParams struct {
@@ -123,15 +123,15 @@ type WaitingMessagesParams struct {
 }
 
 type WaitingMessagesRow struct {
-	Queue     string
-	CreatedAt time.Time
-	Attempts  int32
-	Reason    string
-	Again     time.Time
-	Ahead     int64
+	Queue    string
+	Since    time.Time
+	Attempts int32
+	Reason   string
+	Again    time.Time
+	Ahead    int64
 }
 
-// WaitingMessages lists messages of the outbox: that of a task id, or those that
+// WaitingMessages lists messages on their way: that of a task id, or those that
 // visit a URL, each with how many are sent before it.
 func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams) ([]WaitingMessagesRow, error) {
 	rows, err := q.db.Query(ctx, waitingMessages,
@@ -149,7 +149,7 @@ func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams
 		var i WaitingMessagesRow
 		if err := rows.Scan(
 			&i.Queue,
-			&i.CreatedAt,
+			&i.Since,
 			&i.Attempts,
 			&i.Reason,
 			&i.Again,

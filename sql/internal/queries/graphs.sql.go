@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 const cancelGraph = `-- name: CancelGraph :execrows
@@ -31,7 +31,7 @@ type CancelGraphParams struct {
 }
 
 // Moving graphs by hand.
-// CancelGraph marks a graph, and has all its tasks looked at that have not ended.
+// CancelGraph marks a graph as cancelled, and queues checks of its tasks that have not ended.
 func (q *Queries) CancelGraph(ctx context.Context, arg CancelGraphParams) (int64, error) {
 	result, err := q.db.Exec(ctx, cancelGraph, arg.At, arg.Graph)
 	if err != nil {
@@ -53,8 +53,7 @@ type CheckDeadlinesParams struct {
 	MaxTasks int32
 }
 
-// CheckDeadlines has the tasks looked at whose deadline is over, and that are not
-// to be looked at anyway.
+// CheckDeadlines queues a check of the tasks whose deadline is over, unless one is queued.
 func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, checkDeadlines, arg.At, arg.MaxTasks)
 	if err != nil {
@@ -67,8 +66,8 @@ const checkForgotten = `-- name: CheckForgotten :one
 select scheduler_go.check_forgotten_graph_tasks()
 `
 
-// CheckForgotten has the waiting tasks looked at whose dependency ended without
-// that being noted: while triggers were off, say. It reads all that wait.
+// CheckForgotten queues checks of the waiting tasks whose dependency ended without a note,
+// for instance while triggers were off. It reads all waiting tasks.
 func (q *Queries) CheckForgotten(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, checkForgotten)
 	var check_forgotten_graph_tasks int64
@@ -80,7 +79,7 @@ const checkTasks = `-- name: CheckTasks :exec
 insert into scheduler_go.graph_checks (task) select unnest($1::bigint[])
 `
 
-// CheckTasks has tasks looked at.
+// CheckTasks queues checks of tasks.
 func (q *Queries) CheckTasks(ctx context.Context, tasks []int64) error {
 	_, err := q.db.Exec(ctx, checkTasks, tasks)
 	return err
@@ -95,7 +94,7 @@ type CreateGraphParams struct {
 	Submitted time.Time
 }
 
-// CreateGraph makes a graph.
+// CreateGraph creates a graph.
 func (q *Queries) CreateGraph(ctx context.Context, arg CreateGraphParams) (int64, error) {
 	row := q.db.QueryRow(ctx, createGraph, arg.Name, arg.Submitted)
 	var id int64
@@ -124,7 +123,7 @@ type CreateGraphTasksParams struct {
 	Priorities []string
 }
 
-// CreateGraphTasks makes tasks. They are one-shot, and have as many retries as
+// CreateGraphTasks creates tasks. They are one-shot, and have as many retries as
 // their type says unless retries says otherwise (-1).
 func (q *Queries) CreateGraphTasks(ctx context.Context, arg CreateGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, createGraphTasks,
@@ -143,8 +142,7 @@ const emptyGraph = `-- name: EmptyGraph :one
 select coalesce(scheduler_go.empty_graph(), 0)::bigint
 `
 
-// EmptyGraph is a graph of which no task is left, and for whose tasks none waits;
-// 0 if there is none.
+// EmptyGraph returns a graph without tasks, on whose tasks none depends; 0 if there is none.
 func (q *Queries) EmptyGraph(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, emptyGraph)
 	var column_1 int64
@@ -152,19 +150,16 @@ func (q *Queries) EmptyGraph(ctx context.Context) (int64, error) {
 	return column_1, err
 }
 
-const forgetGone = `-- name: ForgetGone :execrows
+const forgetGone = `-- name: ForgetGone :exec
 delete from scheduler_go.graph_gone o
 where not exists (select from scheduler_go.graph_edges e where e.depends_on = o.task)
   and not exists (select from scheduler_go.graph_tasks g where g.task = o.task)
 `
 
-// ForgetGone deletes what is kept of deleted tasks that nobody asks for any more.
-func (q *Queries) ForgetGone(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetGone)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// ForgetGone deletes the notes of deleted tasks on which none depends.
+func (q *Queries) ForgetGone(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetGone)
+	return err
 }
 
 const forgetGraph = `-- name: ForgetGraph :exec
@@ -196,7 +191,7 @@ type ForgetGraphTasksParams struct {
 	MaxTasks int32
 }
 
-// ForgetGraphTasks deletes what is kept of some tasks of a graph.
+// ForgetGraphTasks deletes our rows of some tasks of a graph.
 func (q *Queries) ForgetGraphTasks(ctx context.Context, arg ForgetGraphTasksParams) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetGraphTasks, arg.Graph, arg.MaxTasks)
 	if err != nil {
@@ -211,7 +206,7 @@ from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.ta
 where g.graph = $1 order by e.task, e.depends_on
 `
 
-// GraphEdges are the dependencies of a graph's tasks.
+// GraphEdges lists the dependencies of a graph's tasks.
 func (q *Queries) GraphEdges(ctx context.Context, graph int64) ([]SchedulerGoGraphEdge, error) {
 	rows, err := q.db.Query(ctx, graphEdges, graph)
 	if err != nil {
@@ -268,7 +263,7 @@ type GraphTaskRow struct {
 	FailedBy     *int64
 }
 
-// GraphTask is a task's place in its graph; none for other tasks.
+// GraphTask returns a task's place in its graph; no row for other tasks.
 func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, error) {
 	rows, err := q.db.Query(ctx, graphTask, task)
 	if err != nil {
@@ -300,11 +295,12 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 }
 
 const graphTasks = `-- name: GraphTasks :many
-select st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = $1 order by st.task
 `
 
 type GraphTasksRow struct {
+	Graph        int64
 	Task         int64
 	Name         string
 	Type         string
@@ -315,7 +311,7 @@ type GraphTasksRow struct {
 	FailedBy     *int64
 }
 
-// GraphTasks are the tasks of a graph, dependencies before dependents.
+// GraphTasks lists the tasks of a graph, dependencies before dependents.
 func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow, error) {
 	rows, err := q.db.Query(ctx, graphTasks, graph)
 	if err != nil {
@@ -326,6 +322,7 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 	for rows.Next() {
 		var i GraphTasksRow
 		if err := rows.Scan(
+			&i.Graph,
 			&i.Task,
 			&i.Name,
 			&i.Type,
@@ -387,8 +384,8 @@ type GraphsRow struct {
 	NeverRun  int64
 }
 
-// What graphs look like.
-// Graphs lists graphs, newest first, with how their tasks stand.
+// Reading graphs.
+// Graphs lists graphs, newest first, with the number of tasks by state.
 func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, error) {
 	rows, err := q.db.Query(ctx, graphs, arg.Graph, arg.MaxGraphs)
 	if err != nil {
@@ -427,7 +424,7 @@ select (exists (select from scheduler_go.graph_changes)
   or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= $1::timestamptz))::boolean
 `
 
-// GraphsPending says whether the drain has anything to do.
+// GraphsPending reports whether the drain has anything to do.
 func (q *Queries) GraphsPending(ctx context.Context, at time.Time) (bool, error) {
 	row := q.db.QueryRow(ctx, graphsPending, at)
 	var column_1 bool
@@ -466,9 +463,8 @@ const lockGraphs = `-- name: LockGraphs :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0))
 `
 
-// Graphs: submitting them, and the drain that releases their tasks. How the
-// pieces fit, and why nothing is lost, is in graphs.go.
-// LockGraphs waits for whoever drains graphs now.
+// Graphs: submitting them, and the drain that releases their tasks; see graphs.go.
+// LockGraphs takes the advisory lock of graphs.
 func (q *Queries) LockGraphs(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockGraphs)
 	return err
@@ -478,7 +474,7 @@ const nextTaskIDs = `-- name: NextTaskIDs :many
 select nextval('task_id_seq')::bigint as id from generate_series(1, $1::bigint)
 `
 
-// NextTaskIDs takes some numbers for tasks, in ascending order.
+// NextTaskIDs reserves numbers for tasks, in ascending order.
 func (q *Queries) NextTaskIDs(ctx context.Context, count int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, nextTaskIDs, count)
 	if err != nil {
@@ -519,7 +515,7 @@ type RecordGraphEdgesParams struct {
 	DependsOn []int64
 }
 
-// RecordGraphEdges keeps who waits for whom.
+// RecordGraphEdges writes which task waits for which.
 func (q *Queries) RecordGraphEdges(ctx context.Context, arg RecordGraphEdgesParams) error {
 	_, err := q.db.Exec(ctx, recordGraphEdges, arg.Tasks, arg.DependsOn)
 	return err
@@ -543,8 +539,7 @@ type RecordGraphTasksParams struct {
 	Watches      []int64
 }
 
-// RecordGraphTasks puts tasks into a graph. A watch of 0 is none, so is a
-// deadline in the year 1.
+// RecordGraphTasks adds tasks to a graph. A watch of 0 and a deadline in the year 1 are none.
 func (q *Queries) RecordGraphTasks(ctx context.Context, arg RecordGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, recordGraphTasks,
 		arg.Graph,
@@ -591,8 +586,8 @@ type RetryGraphTasksParams struct {
 	MaxTasks int64
 }
 
-// RetryGraphTasks takes up again some tasks of a graph that have failed, from one
-// on: as waiting, to be looked at. Those that failed by a dependency follow it.
+// RetryGraphTasks reopens some failed tasks of a graph, after one, as waiting and with a
+// check queued. Those that failed because of a dependency follow it.
 func (q *Queries) RetryGraphTasks(ctx context.Context, arg RetryGraphTasksParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, retryGraphTasks, arg.Graph, arg.After, arg.MaxTasks)
 	if err != nil {
@@ -617,7 +612,7 @@ const reviveGraph = `-- name: ReviveGraph :execrows
 update scheduler_go.graphs set cancelled = null where id = $1
 `
 
-// ReviveGraph lets a graph that was cancelled go on.
+// ReviveGraph undoes CancelGraph.
 func (q *Queries) ReviveGraph(ctx context.Context, graph int64) (int64, error) {
 	result, err := q.db.Exec(ctx, reviveGraph, graph)
 	if err != nil {
@@ -636,7 +631,7 @@ type RuntimesRow struct {
 	Seconds float64
 }
 
-// Runtimes are what runs of some types took lately, in seconds on average.
+// Runtimes returns what runs of some types took lately, in seconds on average.
 func (q *Queries) Runtimes(ctx context.Context, types []string) ([]RuntimesRow, error) {
 	rows, err := q.db.Query(ctx, runtimes, types)
 	if err != nil {
@@ -675,7 +670,7 @@ type SettleGraphTasksRow struct {
 	PutOff   int64
 }
 
-// SettleGraphTasks looks at tasks.
+// SettleGraphTasks does the queued checks: it releases or disables tasks.
 func (q *Queries) SettleGraphTasks(ctx context.Context, arg SettleGraphTasksParams) (SettleGraphTasksRow, error) {
 	row := q.db.QueryRow(ctx, settleGraphTasks, arg.MaxTasks, arg.MaxEdges, arg.At)
 	var i SettleGraphTasksRow
@@ -697,8 +692,8 @@ type SpreadGraphChangesParams struct {
 	MaxEdges   int64
 }
 
-// SpreadGraphChanges has the dependents looked at of tasks that changed, and
-// returns how many changes it took.
+// SpreadGraphChanges queues checks of the dependents of changed tasks, and returns the
+// number of changes it took.
 func (q *Queries) SpreadGraphChanges(ctx context.Context, arg SpreadGraphChangesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, spreadGraphChanges, arg.MaxChanges, arg.MaxEdges)
 	var spread_graph_changes int64
@@ -713,12 +708,11 @@ select id, policy from task where id = any($1::bigint[])
 
 type TasksToDependOnRow struct {
 	ID     int64
-	Policy scheduler.TaskPolicy
+	Policy model.TaskPolicy
 }
 
-// Submitting: the tasks have numbers before they are there, dependencies lower
-// ones than their dependents.
-// TasksToDependOn are the tasks that there are of some numbers.
+// Submitting: tasks get their numbers first, dependencies lower ones than their dependents.
+// TasksToDependOn returns the existing tasks of some numbers.
 func (q *Queries) TasksToDependOn(ctx context.Context, ids []int64) ([]TasksToDependOnRow, error) {
 	rows, err := q.db.Query(ctx, tasksToDependOn, ids)
 	if err != nil {
@@ -743,7 +737,7 @@ const tryLockGraphs = `-- name: TryLockGraphs :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0))
 `
 
-// TryLockGraphs says whether nobody else drains graphs now.
+// TryLockGraphs takes the advisory lock of graphs if it is free, and reports whether it was.
 func (q *Queries) TryLockGraphs(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLockGraphs)
 	var pg_try_advisory_xact_lock bool
@@ -752,7 +746,7 @@ func (q *Queries) TryLockGraphs(ctx context.Context) (bool, error) {
 }
 
 const unmetDependencies = `-- name: UnmetDependencies :many
-select d.depends_on, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
+select d.depends_on as id, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
        coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
 from scheduler_go.graph_dependencies d
 left join scheduler_go.graph_tasks g on g.task = d.depends_on
@@ -767,15 +761,15 @@ type UnmetDependenciesParams struct {
 }
 
 type UnmetDependenciesRow struct {
-	DependsOn int64
-	Failed    bool
-	Name      string
-	Graph     int64
-	Type      string
-	Status    string
+	ID     int64
+	Failed bool
+	Name   string
+	Graph  int64
+	Type   string
+	Status string
 }
 
-// UnmetDependencies are those that a task still waits for, or that failed.
+// UnmetDependencies lists the dependencies that a task still waits for, or that failed.
 func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesParams) ([]UnmetDependenciesRow, error) {
 	rows, err := q.db.Query(ctx, unmetDependencies, arg.Task, arg.MaxDependencies)
 	if err != nil {
@@ -786,7 +780,7 @@ func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesPa
 	for rows.Next() {
 		var i UnmetDependenciesRow
 		if err := rows.Scan(
-			&i.DependsOn,
+			&i.ID,
 			&i.Failed,
 			&i.Name,
 			&i.Graph,

@@ -7,58 +7,83 @@ package queries
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
 )
 
-type AddLaneEndedParams struct {
-	TaskID   uuid.UUID
-	Line     string
-	LaneName string
-	Memory   int64
-	Lister   string
-	First    bool
-	Behind   float64
-	Below    *float64
-	Claimed  *time.Time
-	Heard    time.Time
+const backloggedLaneSets = `-- name: BackloggedLaneSets :many
+with recursive sets as (
+  (select lane_set from scheduler_go.work where state = 'backlog' order by lane_set limit 1)
+  union all
+  select (select w.lane_set from scheduler_go.work w where w.state = 'backlog' and w.lane_set > sets.lane_set order by w.lane_set limit 1)
+  from sets where lane_set is not null
+)
+select lane_set::text from sets where lane_set is not null
+`
+
+// BackloggedLaneSets lists the lane sets with a backlog.
+func (q *Queries) BackloggedLaneSets(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, backloggedLaneSets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var lane_set string
+		if err := rows.Scan(&lane_set); err != nil {
+			return nil, err
+		}
+		items = append(items, lane_set)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-type AddLaneWorkParams struct {
-	TaskID    uuid.UUID
-	RootID    uuid.UUID
-	Line      string
-	Lane      int16
-	Since     time.Time
-	Claimed   time.Time
-	TaskName  string
-	Args      json.RawMessage
-	Kwargs    json.RawMessage
-	Urgent    bool
-	Queue     string
-	Memory    int64
-	Lister    string
-	First     bool
-	Behind    float64
-	VisitType *string
-	URL       *string
-	Below     *float64
-	Sent      bool
-	LaneName  *string
-	SoftLimit *float64
-	HardLimit *float64
-	LanesLeft int16
+const backlogs = `-- name: Backlogs :many
+select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting
+from scheduler_go.work
+where lane_set = $1 and state = 'backlog'
+group by lane
+`
+
+type BacklogsRow struct {
+	Lane     int16
+	TimedOut int64
+	Waiting  int64
+}
+
+// Backlogs counts the backlogs of the lanes of a set.
+func (q *Queries) Backlogs(ctx context.Context, laneSet *string) ([]BacklogsRow, error) {
+	rows, err := q.db.Query(ctx, backlogs, laneSet)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BacklogsRow
+	for rows.Next() {
+		var i BacklogsRow
+		if err := rows.Scan(&i.Lane, &i.TimedOut, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const countWork = `-- name: CountWork :exec
-insert into scheduler_go.lane_sketches as s (line, lister, first, bucket, weight, as_of)
-select o.line, o.lister, o.first, o.bucket, o.weight, $1::timestamptz
-from (select unnest($2::text[]) as line, unnest($3::text[]) as lister, unnest($4::boolean[]) as first,
+insert into scheduler_go.lane_sketches as s (lane_set, lister, first, bucket, weight, as_of)
+select o.lane_set, o.lister, o.first, o.bucket, o.weight, $1::timestamptz
+from (select unnest($2::text[]) as lane_set, unnest($3::text[]) as lister, unnest($4::boolean[]) as first,
              unnest($5::smallint[]) as bucket, unnest($6::double precision[]) as weight) o
-order by o.line, o.lister, o.first, o.bucket
-on conflict (line, lister, first, bucket) do update
+order by o.lane_set, o.lister, o.first, o.bucket
+on conflict (lane_set, lister, first, bucket) do update
 set weight = excluded.weight
       + s.weight * power(2, least(0, extract(epoch from s.as_of - excluded.as_of)::double precision / $7::double precision)),
     as_of = greatest(s.as_of, excluded.as_of)
@@ -66,7 +91,7 @@ set weight = excluded.weight
 
 type CountWorkParams struct {
 	Now      time.Time
-	Lines    []string
+	LaneSets []string
 	Listers  []string
 	Firsts   []bool
 	Buckets  []int16
@@ -78,7 +103,7 @@ type CountWorkParams struct {
 func (q *Queries) CountWork(ctx context.Context, arg CountWorkParams) error {
 	_, err := q.db.Exec(ctx, countWork,
 		arg.Now,
-		arg.Lines,
+		arg.LaneSets,
 		arg.Listers,
 		arg.Firsts,
 		arg.Buckets,
@@ -100,29 +125,9 @@ type DropHeldVisitsParams struct {
 	Dates      []time.Time
 }
 
-// DropHeldVisits forgets failed visits that were counted.
+// DropHeldVisits deletes held failed visits that were counted.
 func (q *Queries) DropHeldVisits(ctx context.Context, arg DropHeldVisitsParams) error {
 	_, err := q.db.Exec(ctx, dropHeldVisits, arg.Urls, arg.VisitTypes, arg.Dates)
-	return err
-}
-
-const dropLaneEnded = `-- name: DropLaneEnded :exec
-delete from scheduler_go.lane_ended where task_id = any($1::uuid[])
-`
-
-// DropLaneEnded forgets ended work of which all is known.
-func (q *Queries) DropLaneEnded(ctx context.Context, taskIds []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, dropLaneEnded, taskIds)
-	return err
-}
-
-const endLaneWork = `-- name: EndLaneWork :exec
-delete from scheduler_go.lane_work where task_id = any($1::uuid[])
-`
-
-// EndLaneWork forgets work that has ended.
-func (q *Queries) EndLaneWork(ctx context.Context, taskIds []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, endLaneWork, taskIds)
 	return err
 }
 
@@ -130,8 +135,7 @@ const forgetHeldVisits = `-- name: ForgetHeldVisits :exec
 delete from scheduler_go.held_visits where task_id = any($1::uuid[])
 `
 
-// ForgetHeldVisits forgets failed visits that were time-outs, and their origins
-// visited again.
+// ForgetHeldVisits deletes held failed visits that were time-outs.
 func (q *Queries) ForgetHeldVisits(ctx context.Context, taskIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, forgetHeldVisits, taskIds)
 	return err
@@ -140,74 +144,22 @@ func (q *Queries) ForgetHeldVisits(ctx context.Context, taskIds []uuid.UUID) err
 const forgetLanes = `-- name: ForgetLanes :exec
 with history as (
   delete from scheduler_go.lane_history h where h.minute < $2
-), ended as (
-  delete from scheduler_go.lane_ended e where e.heard < $3
 ), overs as (
-  delete from scheduler_go.lane_overs o where o.recorded < $4
+  delete from scheduler_go.lane_timeouts o where o.recorded < $3
 )
 delete from scheduler_go.lane_memory m where m.recorded < $1
 `
 
 type ForgetLanesParams struct {
-	MemoryBefore  time.Time
-	HistoryBefore time.Time
-	EndedBefore   time.Time
-	OversBefore   time.Time
+	MemoryBefore   time.Time
+	HistoryBefore  time.Time
+	TimeoutsBefore time.Time
 }
 
-// ForgetLanes deletes what is too old to matter.
+// ForgetLanes deletes old history, time-outs and memories.
 func (q *Queries) ForgetLanes(ctx context.Context, arg ForgetLanesParams) error {
-	_, err := q.db.Exec(ctx, forgetLanes,
-		arg.MemoryBefore,
-		arg.HistoryBefore,
-		arg.EndedBefore,
-		arg.OversBefore,
-	)
+	_, err := q.db.Exec(ctx, forgetLanes, arg.MemoryBefore, arg.HistoryBefore, arg.TimeoutsBefore)
 	return err
-}
-
-const giveUpLaneWork = `-- name: GiveUpLaneWork :execrows
-with sent as (
-  select w.task_id, row_number() over (partition by w.started is null order by w.since desc, w.task_id) as place
-  from scheduler_go.lane_work w
-  where w.line = $1 and w.lane_name = $2::text and w.queue = $3 and w.sent
-), unheard as (
-  select w.task_id from scheduler_go.lane_work w join sent s on s.task_id = w.task_id
-  where w.since < $4::timestamptz
-     or w.started is null and s.place > $5::bigint and w.since < $6::timestamptz
-     or w.started + w.hard_limit < extract(epoch from $6::timestamptz)::double precision
-  order by w.task_id
-  for update of w
-)
-delete from scheduler_go.lane_work w
-using unheard u where w.task_id = u.task_id and w.sent
-`
-
-type GiveUpLaneWorkParams struct {
-	Line          string
-	LaneName      string
-	Queue         string
-	LostBefore    time.Time
-	Waiting       int64
-	UnheardBefore time.Time
-}
-
-// GiveUpLaneWork forgets work whose outcome will not be heard any more: what began
-// and is long past its limit, what is very old, and, of what is not known to have
-// begun, the oldest beyond what can still be in the queue.
-func (q *Queries) GiveUpLaneWork(ctx context.Context, arg GiveUpLaneWorkParams) (int64, error) {
-	result, err := q.db.Exec(ctx, giveUpLaneWork,
-		arg.Line,
-		arg.LaneName,
-		arg.Queue,
-		arg.LostBefore,
-		arg.Waiting,
-		arg.UnheardBefore,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const holdVisits = `-- name: HoldVisits :exec
@@ -223,7 +175,7 @@ type HoldVisitsParams struct {
 	Dates      []time.Time
 }
 
-// HoldVisits keeps failed visits back.
+// HoldVisits writes failed visits that do not count yet.
 func (q *Queries) HoldVisits(ctx context.Context, arg HoldVisitsParams) error {
 	_, err := q.db.Exec(ctx, holdVisits,
 		arg.TaskIds,
@@ -234,16 +186,85 @@ func (q *Queries) HoldVisits(ctx context.Context, arg HoldVisitsParams) error {
 	return err
 }
 
+const laneFeatures = `-- name: LaneFeatures :many
+
+select k.memory,
+       (s.last_snapshot is null)::boolean as first,
+       -- A difference of far dates may be more than an interval holds.
+       coalesce(case when isfinite(l.last_update) and isfinite(s.last_visit)
+         then extract(epoch from l.last_update) - extract(epoch from s.last_visit) end, 0)::double precision as behind,
+       m.seconds, m.before, m.at_least, m.behind as behind_then
+from (
+  select o.place, o.url, hashtextextended(o.key, 0) as memory
+  from (select unnest($1::text[]) as key, unnest($2::text[]) as url, generate_subscripts($1::text[], 1) as place) o
+) k
+left join origin_visit_stats s on s.url = k.url and s.visit_type = $3::text
+left join lateral (
+  select max(lo.last_update) as last_update from listed_origins lo
+  where lo.url = k.url and lo.visit_type = $3::text and s.last_visit is not null
+) l on true
+left join scheduler_go.lane_memory m on m.memory = k.memory
+order by k.place
+`
+
+type LaneFeaturesParams struct {
+	Keys      []string
+	Urls      []string
+	VisitType string
+}
+
+type LaneFeaturesRow struct {
+	Memory     int64
+	First      bool
+	Behind     float64
+	Seconds    *float32
+	Before     *float32
+	AtLeast    *bool
+	BehindThen *float32
+}
+
+// Lanes: backlogs, sending them, and the memory of how long work takes.
+// LaneFeatures returns what a lane is chosen by: the hash of the work's key and its memory;
+// of visits, whether nothing of the origin is archived yet, and the seconds from the last
+// visit to the last update.
+func (q *Queries) LaneFeatures(ctx context.Context, arg LaneFeaturesParams) ([]LaneFeaturesRow, error) {
+	rows, err := q.db.Query(ctx, laneFeatures, arg.Keys, arg.Urls, arg.VisitType)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LaneFeaturesRow
+	for rows.Next() {
+		var i LaneFeaturesRow
+		if err := rows.Scan(
+			&i.Memory,
+			&i.First,
+			&i.Behind,
+			&i.Seconds,
+			&i.Before,
+			&i.AtLeast,
+			&i.BehindThen,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const laneHistory = `-- name: LaneHistory :many
 select lane, what, bucket, sum(pieces)::bigint as pieces
 from scheduler_go.lane_history
-where line = $1 and minute >= $2
+where lane_set = $1 and minute >= $2
 group by lane, what, bucket
 `
 
 type LaneHistoryParams struct {
-	Line  string
-	Since time.Time
+	LaneSet string
+	Since   time.Time
 }
 
 type LaneHistoryRow struct {
@@ -255,7 +276,7 @@ type LaneHistoryRow struct {
 
 // LaneHistory sums the history since a moment.
 func (q *Queries) LaneHistory(ctx context.Context, arg LaneHistoryParams) ([]LaneHistoryRow, error) {
-	rows, err := q.db.Query(ctx, laneHistory, arg.Line, arg.Since)
+	rows, err := q.db.Query(ctx, laneHistory, arg.LaneSet, arg.Since)
 	if err != nil {
 		return nil, err
 	}
@@ -279,51 +300,17 @@ func (q *Queries) LaneHistory(ctx context.Context, arg LaneHistoryParams) ([]Lan
 	return items, nil
 }
 
-const laneLines = `-- name: LaneLines :many
-select lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting
-from scheduler_go.lane_work
-where line = $1 and not sent
-group by lane
-`
-
-type LaneLinesRow struct {
-	Lane     int16
-	TimedOut int64
-	Waiting  int64
-}
-
-// LaneLines counts what waits in the lanes of a line.
-func (q *Queries) LaneLines(ctx context.Context, line string) ([]LaneLinesRow, error) {
-	rows, err := q.db.Query(ctx, laneLines, line)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LaneLinesRow
-	for rows.Next() {
-		var i LaneLinesRow
-		if err := rows.Scan(&i.Lane, &i.TimedOut, &i.Waiting); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const laneSketches = `-- name: LaneSketches :many
 select lister, first, bucket,
        (weight * power(2, least(0, extract(epoch from as_of - $1::timestamptz)::double precision / $2::double precision)))::double precision as weight
 from scheduler_go.lane_sketches
-where line = $3 and lister = any($4::text[])
+where lane_set = $3 and lister = any($4::text[])
 `
 
 type LaneSketchesParams struct {
 	Now      time.Time
 	HalfLife float64
-	Line     string
+	LaneSet  string
 	Listers  []string
 }
 
@@ -334,12 +321,12 @@ type LaneSketchesRow struct {
 	Weight float64
 }
 
-// LaneSketches is how long work of some listers took, and all of a type, by now.
+// LaneSketches returns the sketches of some listers, decayed to now.
 func (q *Queries) LaneSketches(ctx context.Context, arg LaneSketchesParams) ([]LaneSketchesRow, error) {
 	rows, err := q.db.Query(ctx, laneSketches,
 		arg.Now,
 		arg.HalfLife,
-		arg.Line,
+		arg.LaneSet,
 		arg.Listers,
 	)
 	if err != nil {
@@ -365,16 +352,16 @@ func (q *Queries) LaneSketches(ctx context.Context, arg LaneSketchesParams) ([]L
 	return items, nil
 }
 
-const laneUnderway = `-- name: LaneUnderway :many
-select lane, count(*) filter (where not sent and timed_out > 0) as timed_out,
-       count(*) filter (where not sent and timed_out = 0) as waiting,
-       count(*) filter (where sent) as sent, count(started) as running
-from scheduler_go.lane_work
-where line = $1
+const laneStates = `-- name: LaneStates :many
+select lane::smallint as lane, count(*) filter (where state = 'backlog' and timed_out > 0) as timed_out,
+       count(*) filter (where state = 'backlog' and timed_out = 0) as waiting,
+       count(*) filter (where state <> 'backlog') as sent, count(started) as running
+from scheduler_go.work
+where lane_set = $1 and state <> 'settled'
 group by lane
 `
 
-type LaneUnderwayRow struct {
+type LaneStatesRow struct {
 	Lane     int16
 	TimedOut int64
 	Waiting  int64
@@ -382,16 +369,16 @@ type LaneUnderwayRow struct {
 	Running  int64
 }
 
-// LaneUnderway counts the work of a line by lane.
-func (q *Queries) LaneUnderway(ctx context.Context, line string) ([]LaneUnderwayRow, error) {
-	rows, err := q.db.Query(ctx, laneUnderway, line)
+// LaneStates counts the work of a set by lane.
+func (q *Queries) LaneStates(ctx context.Context, laneSet *string) ([]LaneStatesRow, error) {
+	rows, err := q.db.Query(ctx, laneStates, laneSet)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LaneUnderwayRow
+	var items []LaneStatesRow
 	for rows.Next() {
-		var i LaneUnderwayRow
+		var i LaneStatesRow
 		if err := rows.Scan(
 			&i.Lane,
 			&i.TimedOut,
@@ -410,11 +397,11 @@ func (q *Queries) LaneUnderway(ctx context.Context, line string) ([]LaneUnderway
 }
 
 const lanedVisits = `-- name: LanedVisits :many
-select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since
-from scheduler_go.lane_work w
+select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
+from scheduler_go.work w
 join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
   on w.url = k.url and w.visit_type = k.visit_type
-where w.sent and w.lanes_left > 0
+where w.state in ('outgoing', 'sent') and w.lanes_left > 0
 order by w.task_id
 for key share of w
 `
@@ -431,8 +418,8 @@ type LanedVisitsRow struct {
 	Since     time.Time
 }
 
-// LanedVisits finds the work of some origins that was sent and may go on in another
-// lane, and keeps it from doing so.
+// LanedVisits returns the sent visits of some origins that may be requeued, and locks them
+// against that.
 func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]LanedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, lanedVisits, arg.Urls, arg.VisitTypes)
 	if err != nil {
@@ -458,176 +445,6 @@ func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]Lan
 	return items, nil
 }
 
-const lanesUnderway = `-- name: LanesUnderway :many
-select distinct line, lane_name::text as lane_name, queue
-from scheduler_go.lane_work
-where sent
-order by 1, 2, 3
-`
-
-type LanesUnderwayRow struct {
-	Line     string
-	LaneName string
-	Queue    string
-}
-
-// LanesUnderway lists the lanes, by their queues, to which work was sent that has not
-// ended: those of the configuration, and those that it had before.
-func (q *Queries) LanesUnderway(ctx context.Context) ([]LanesUnderwayRow, error) {
-	rows, err := q.db.Query(ctx, lanesUnderway)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LanesUnderwayRow
-	for rows.Next() {
-		var i LanesUnderwayRow
-		if err := rows.Scan(&i.Line, &i.LaneName, &i.Queue); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const lockLaneEnded = `-- name: LockLaneEnded :many
-select task_id, line, lane_name, memory, lister, first, behind, below, claimed, heard
-from scheduler_go.lane_ended
-where task_id = any($1::uuid[])
-order by task_id
-for update
-`
-
-// LockLaneEnded locks ended work of some Celery tasks, in an order that all
-// listeners keep.
-func (q *Queries) LockLaneEnded(ctx context.Context, taskIds []uuid.UUID) ([]SchedulerGoLaneEnded, error) {
-	rows, err := q.db.Query(ctx, lockLaneEnded, taskIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SchedulerGoLaneEnded
-	for rows.Next() {
-		var i SchedulerGoLaneEnded
-		if err := rows.Scan(
-			&i.TaskID,
-			&i.Line,
-			&i.LaneName,
-			&i.Memory,
-			&i.Lister,
-			&i.First,
-			&i.Behind,
-			&i.Below,
-			&i.Claimed,
-			&i.Heard,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const lockLaneWork = `-- name: LockLaneWork :many
-select task_id, root_id, line, lane, sent, timed_out, place, since, claimed, task_name, args, kwargs, urgent, queue, memory, lister, first, behind, visit_type, url, lane_name, soft_limit, hard_limit, below, lanes_left, started from scheduler_go.lane_work
-where task_id = any($1::uuid[]) and sent
-order by task_id
-for update
-`
-
-// LockLaneWork locks what is sent of some Celery tasks, in an order that all
-// listeners keep.
-func (q *Queries) LockLaneWork(ctx context.Context, taskIds []uuid.UUID) ([]SchedulerGoLaneWork, error) {
-	rows, err := q.db.Query(ctx, lockLaneWork, taskIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SchedulerGoLaneWork
-	for rows.Next() {
-		var i SchedulerGoLaneWork
-		if err := rows.Scan(
-			&i.TaskID,
-			&i.RootID,
-			&i.Line,
-			&i.Lane,
-			&i.Sent,
-			&i.TimedOut,
-			&i.Place,
-			&i.Since,
-			&i.Claimed,
-			&i.TaskName,
-			&i.Args,
-			&i.Kwargs,
-			&i.Urgent,
-			&i.Queue,
-			&i.Memory,
-			&i.Lister,
-			&i.First,
-			&i.Behind,
-			&i.VisitType,
-			&i.URL,
-			&i.LaneName,
-			&i.SoftLimit,
-			&i.HardLimit,
-			&i.Below,
-			&i.LanesLeft,
-			&i.Started,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const moveInFlight = `-- name: MoveInFlight :exec
-update scheduler_go.in_flight f
-set task_id = o.new_id, started = null
-from (select unnest($1::uuid[]) as task_id, unnest($2::uuid[]) as new_id) o
-where f.task_id = o.task_id
-`
-
-type MoveInFlightParams struct {
-	TaskIds []uuid.UUID
-	NewIds  []uuid.UUID
-}
-
-// MoveInFlight has what is underway go on under a new id.
-func (q *Queries) MoveInFlight(ctx context.Context, arg MoveInFlightParams) error {
-	_, err := q.db.Exec(ctx, moveInFlight, arg.TaskIds, arg.NewIds)
-	return err
-}
-
-const moveLaneWork = `-- name: MoveLaneWork :exec
-update scheduler_go.lane_work w
-set task_id = o.new_id, lane = lane + 1, sent = false, timed_out = timed_out + 1, since = o.heard,
-    started = null, below = null
-from (select unnest($1::uuid[]) as task_id, unnest($2::uuid[]) as new_id, unnest($3::timestamptz[]) as heard) o
-where w.task_id = o.task_id
-`
-
-type MoveLaneWorkParams struct {
-	TaskIds []uuid.UUID
-	NewIds  []uuid.UUID
-	Heard   []time.Time
-}
-
-// MoveLaneWork puts work whose time is over into the line of the next lane.
-func (q *Queries) MoveLaneWork(ctx context.Context, arg MoveLaneWorkParams) error {
-	_, err := q.db.Exec(ctx, moveLaneWork, arg.TaskIds, arg.NewIds, arg.Heard)
-	return err
-}
-
 const moveRuns = `-- name: MoveRuns :exec
 update public.task_run r
 set backend_id = o.new_id::text,
@@ -643,35 +460,35 @@ type MoveRunsParams struct {
 	LaneNames []string
 }
 
-// MoveRuns has open runs go on under a new id of Celery's. It must not touch
-// status: the trigger would move their tasks on.
+// MoveRuns gives open runs a new Celery task id. It must not touch status: the trigger
+// would move their tasks on.
 func (q *Queries) MoveRuns(ctx context.Context, arg MoveRunsParams) error {
 	_, err := q.db.Exec(ctx, moveRuns, arg.Runs, arg.NewIds, arg.LaneNames)
 	return err
 }
 
 const recordLanes = `-- name: RecordLanes :exec
-insert into scheduler_go.lane_history as h (line, lane, minute, what, bucket, pieces)
-select o.line, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
-from (select unnest($1::text[]) as line, unnest($2::text[]) as lane, unnest($3::timestamptz[]) as heard,
+insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
+select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
+from (select unnest($1::text[]) as lane_set, unnest($2::text[]) as lane, unnest($3::timestamptz[]) as heard,
              unnest($4::text[]) as what, unnest($5::smallint[]) as bucket, unnest($6::bigint[]) as pieces) o
 order by 1, 2, 3, 4, 5
-on conflict (line, lane, minute, what, bucket) do update set pieces = h.pieces + excluded.pieces
+on conflict (lane_set, lane, minute, what, bucket) do update set pieces = h.pieces + excluded.pieces
 `
 
 type RecordLanesParams struct {
-	Lines   []string
-	Lanes   []string
-	Heard   []time.Time
-	Whats   []string
-	Buckets []int16
-	Pieces  []int64
+	LaneSets []string
+	Lanes    []string
+	Heard    []time.Time
+	Whats    []string
+	Buckets  []int16
+	Pieces   []int64
 }
 
 // RecordLanes adds to the history.
 func (q *Queries) RecordLanes(ctx context.Context, arg RecordLanesParams) error {
 	_, err := q.db.Exec(ctx, recordLanes,
-		arg.Lines,
+		arg.LaneSets,
 		arg.Lanes,
 		arg.Heard,
 		arg.Whats,
@@ -681,33 +498,33 @@ func (q *Queries) RecordLanes(ctx context.Context, arg RecordLanesParams) error 
 	return err
 }
 
-const recordOvers = `-- name: RecordOvers :exec
-insert into scheduler_go.lane_overs as l (url, visit_type, claimed, over, recorded)
-select o.url, o.visit_type, min(o.claimed), max(o.over), max(o.heard)
+const recordTimeouts = `-- name: RecordTimeouts :exec
+insert into scheduler_go.lane_timeouts as l (url, visit_type, claimed, timed_out, recorded)
+select o.url, o.visit_type, min(o.claimed), max(o.timed_out), max(o.heard)
 from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type, unnest($3::timestamptz[]) as claimed,
-             unnest($4::double precision[]) as over, unnest($5::timestamptz[]) as heard) o
+             unnest($4::double precision[]) as timed_out, unnest($5::timestamptz[]) as heard) o
 group by o.url, o.visit_type
 order by o.url, o.visit_type
 on conflict (url, visit_type) do update
-set claimed = case when l.over >= extract(epoch from excluded.claimed) then least(l.claimed, excluded.claimed) else excluded.claimed end,
-    over = greatest(l.over, excluded.over), recorded = excluded.recorded
+set claimed = case when l.timed_out >= extract(epoch from excluded.claimed) then least(l.claimed, excluded.claimed) else excluded.claimed end,
+    timed_out = greatest(l.timed_out, excluded.timed_out), recorded = excluded.recorded
 `
 
-type RecordOversParams struct {
+type RecordTimeoutsParams struct {
 	Urls       []string
 	VisitTypes []string
 	Claimed    []time.Time
-	Over       []float64
+	TimedOut   []float64
 	Heard      []time.Time
 }
 
-// RecordOvers notes when the time of visits was over.
-func (q *Queries) RecordOvers(ctx context.Context, arg RecordOversParams) error {
-	_, err := q.db.Exec(ctx, recordOvers,
+// RecordTimeouts records time-outs of visits.
+func (q *Queries) RecordTimeouts(ctx context.Context, arg RecordTimeoutsParams) error {
+	_, err := q.db.Exec(ctx, recordTimeouts,
 		arg.Urls,
 		arg.VisitTypes,
 		arg.Claimed,
-		arg.Over,
+		arg.TimedOut,
 		arg.Heard,
 	)
 	return err
@@ -715,7 +532,7 @@ func (q *Queries) RecordOvers(ctx context.Context, arg RecordOversParams) error 
 
 const releasedVisits = `-- name: ReleasedVisits :many
 select h.url, h.visit_type, h.date from scheduler_go.held_visits h
-where not exists (select from scheduler_go.lane_work w where w.task_id = h.task_id)
+where not exists (select from scheduler_go.work w where w.task_id = h.task_id and w.state in ('outgoing', 'sent'))
 order by h.date
 limit $1
 `
@@ -726,7 +543,7 @@ type ReleasedVisitsRow struct {
 	Date      time.Time
 }
 
-// ReleasedVisits lists failed visits whose try has ended, and not by a time-out.
+// ReleasedVisits lists held failed visits whose try has ended, and not by a time-out.
 func (q *Queries) ReleasedVisits(ctx context.Context, maxVisits int32) ([]ReleasedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, releasedVisits, maxVisits)
 	if err != nil {
@@ -766,7 +583,7 @@ type RememberWorkParams struct {
 	Recorded []time.Time
 }
 
-// RememberWork keeps how long work took.
+// RememberWork writes how long work took.
 func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) error {
 	_, err := q.db.Exec(ctx, rememberWork,
 		arg.Memories,
@@ -778,46 +595,40 @@ func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) erro
 	return err
 }
 
-const sendLaneWork = `-- name: SendLaneWork :exec
+const sendBacklog = `-- name: SendBacklog :exec
 with next as (
-  select n.task_id, n.since as waited from scheduler_go.lane_work n
-  where n.line = $1 and n.lane = $2 and not n.sent
-  order by (n.timed_out = 0), n.since, n.place
-  limit $3
-  for no key update -- which passes by what the journal client keeps from changing
-), going as (
-  update scheduler_go.lane_work w
-  set sent = true, lane = $4, since = $5, queue = $6, lane_name = $7::text,
-      soft_limit = $8::double precision, hard_limit = $9::double precision, lanes_left = $10,
-      below = case when w.lane = $4 then w.below end
-  from next where w.task_id = next.task_id
-  returning w.queue, w.task_id, w.root_id, w.task_name, w.args, w.kwargs, w.urgent, w.hard_limit, w.soft_limit,
-            w.timed_out, w.place, next.waited
+  select n.task_id, nextval('scheduler_go.work_place_seq') as place
+  from (
+    select b.task_id from scheduler_go.work b
+    where b.lane_set = $8 and b.lane = $9 and b.state = 'backlog'
+    order by (b.timed_out = 0), b.since, b.place
+    limit $10
+    for no key update -- not blocked by the key share locks of the journal client
+  ) n
 )
-insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent, time_limit, soft_time_limit)
-select queue, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent, hard_limit, soft_limit
-from going order by (timed_out = 0), waited, place
+update scheduler_go.work w
+set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,
+    soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7,
+    below = case when w.lane = $1 then w.below end
+from next where w.task_id = next.task_id
 `
 
-type SendLaneWorkParams struct {
-	Line      string
-	FromLane  int16
-	Count     int32
-	ToLane    int16
-	Now       time.Time
+type SendBacklogParams struct {
+	ToLane    *int16
+	Now       *time.Time
 	Queue     string
-	LaneName  string
+	LaneName  *string
 	SoftLimit float64
 	HardLimit float64
 	LanesLeft int16
+	LaneSet   *string
+	FromLane  *int16
+	Count     int32
 }
 
-// SendLaneWork sends the first of a line into the queue of a lane.
-func (q *Queries) SendLaneWork(ctx context.Context, arg SendLaneWorkParams) error {
-	_, err := q.db.Exec(ctx, sendLaneWork,
-		arg.Line,
-		arg.FromLane,
-		arg.Count,
+// SendBacklog sends the first messages of a lane's backlog to the queue of a lane.
+func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error {
+	_, err := q.db.Exec(ctx, sendBacklog,
 		arg.ToLane,
 		arg.Now,
 		arg.Queue,
@@ -825,255 +636,106 @@ func (q *Queries) SendLaneWork(ctx context.Context, arg SendLaneWorkParams) erro
 		arg.SoftLimit,
 		arg.HardLimit,
 		arg.LanesLeft,
+		arg.LaneSet,
+		arg.FromLane,
+		arg.Count,
 	)
 	return err
 }
 
 const sendWithoutLanes = `-- name: SendWithoutLanes :execrows
 with next as (
-  select task_id from scheduler_go.lane_work n
-  where n.line = $2 and not n.sent
-  order by (n.timed_out = 0), n.since, n.place
-  limit $3
-), locked as (
-  select task_id from scheduler_go.lane_work
-  where task_id in (select task_id from next)
-  order by task_id
-  for update
-), gone as (
-  delete from scheduler_go.lane_work w
-  using locked where w.task_id = locked.task_id and not w.sent
-  returning w.task_id, w.root_id, w.line, w.lane, w.sent, w.timed_out, w.place, w.since, w.claimed, w.task_name, w.args, w.kwargs, w.urgent, w.queue, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url, w.lane_name, w.soft_limit, w.hard_limit, w.below, w.lanes_left, w.started
+  select n.task_id, nextval('scheduler_go.work_place_seq') as place
+  from (
+    select b.task_id from scheduler_go.work b
+    where b.lane_set = $3 and b.state = 'backlog'
+    order by (b.timed_out = 0), b.since, b.place
+    limit $4
+    for no key update
+  ) n
 )
-insert into scheduler_go.outbox (queue, task_id, root_id, task_name, args, kwargs, urgent)
-select $1, task_id, case when timed_out > 0 then root_id end, task_name, args, kwargs, urgent
-from gone order by (timed_out = 0), place
+update scheduler_go.work w
+set state = 'outgoing', place = next.place, queue = $1, since = $2,
+    lane_set = null, lane = null, lane_name = null, lanes_left = 0, soft_limit = null, hard_limit = null, url = null
+from next where w.task_id = next.task_id
 `
 
 type SendWithoutLanesParams struct {
-	Queue string
-	Line  string
-	Count int32
+	Queue   string
+	Now     *time.Time
+	LaneSet *string
+	Count   int32
 }
 
-// SendWithoutLanes sends the first of a line that has no lanes any more to where
-// it would have gone without.
+// SendWithoutLanes sends the first messages of a removed lane set's backlog to a queue.
 func (q *Queries) SendWithoutLanes(ctx context.Context, arg SendWithoutLanesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, sendWithoutLanes, arg.Queue, arg.Line, arg.Count)
+	result, err := q.db.Exec(ctx, sendWithoutLanes,
+		arg.Queue,
+		arg.Now,
+		arg.LaneSet,
+		arg.Count,
+	)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const shortenLines = `-- name: ShortenLines :exec
-update scheduler_go.lane_work set lane = $1
-where line = $2 and lane > $1 and not sent
+const shortenLaneSet = `-- name: ShortenLaneSet :exec
+update scheduler_go.work set lane = $1
+where lane_set = $2 and lane > $1 and state = 'backlog'
 `
 
-type ShortenLinesParams struct {
-	LastLane int16
-	Line     string
+type ShortenLaneSetParams struct {
+	LastLane *int16
+	LaneSet  *string
 }
 
-// ShortenLines moves what waits in lanes that are no more to the last one.
-func (q *Queries) ShortenLines(ctx context.Context, arg ShortenLinesParams) error {
-	_, err := q.db.Exec(ctx, shortenLines, arg.LastLane, arg.Line)
+// ShortenLaneSet moves the backlogs of removed lanes to the last one.
+func (q *Queries) ShortenLaneSet(ctx context.Context, arg ShortenLaneSetParams) error {
+	_, err := q.db.Exec(ctx, shortenLaneSet, arg.LastLane, arg.LaneSet)
 	return err
 }
 
-const startLaneWork = `-- name: StartLaneWork :exec
-update scheduler_go.lane_work w
-set started = o.started
-from (select unnest($1::uuid[]) as task_id, unnest($2::double precision[]) as started) o
-where w.task_id = o.task_id
-`
-
-type StartLaneWorkParams struct {
-	TaskIds []uuid.UUID
-	Started []float64
-}
-
-// StartLaneWork notes when work began; Celery begins it anew when it retries it.
-func (q *Queries) StartLaneWork(ctx context.Context, arg StartLaneWorkParams) error {
-	_, err := q.db.Exec(ctx, startLaneWork, arg.TaskIds, arg.Started)
-	return err
-}
-
-const takeForLanes = `-- name: TakeForLanes :many
-
-with taken as (
-  delete from scheduler_go.outbox o
-  where o.queue = $2 and o.xmin = pg_current_xact_id()::xid
-  returning o.id, o.task_id, o.task_name, o.args, o.kwargs, o.urgent,
-            coalesce(o.kwargs ->> 'lister_name', '')::text as lister, coalesce(o.kwargs ->> 'url', '')::text as url,
-            hashtextextended(concat_ws(' ', $3::text, coalesce(o.kwargs ->> 'url', o.args::text || o.kwargs::text)), 0) as memory
-)
-select d.task_id, d.task_name, d.args, d.kwargs, d.urgent, d.lister, d.url, d.memory,
-       (s.last_snapshot is null)::boolean as unseen,
-       -- A difference of far dates may be more than an interval holds.
-       coalesce(case when isfinite(l.last_update) and isfinite(s.last_visit)
-         then extract(epoch from l.last_update) - extract(epoch from s.last_visit) end, 0)::double precision as behind,
-       m.seconds, m.before, m.at_least, m.behind as behind_then,
-       coalesce(before.status in ('failed', 'permfailed', 'lost'), false)::boolean as tried
-from taken d
-left join origin_visit_stats s on s.url = d.url and s.visit_type = $1::text
-left join lateral (
-  select max(lo.last_update) as last_update from listed_origins lo
-  where lo.url = d.url and lo.visit_type = $1::text and s.last_visit is not null
-) l on true
-left join scheduler_go.lane_memory m on m.memory = d.memory
-left join public.task_run r on r.backend_id = d.task_id::text
-left join lateral (
-  -- Of few rows: an order by id would have the planner walk the whole table.
-  select p.status from public.task_run p where p.task = r.task and p.id <> r.id order by p.scheduled desc limit 1
-) before on true
-order by d.id
-`
-
-type TakeForLanesParams struct {
-	VisitType string
-	Queue     string
-	TaskType  string
-}
-
-type TakeForLanesRow struct {
-	TaskID     uuid.UUID
-	TaskName   string
-	Args       json.RawMessage
-	Kwargs     json.RawMessage
-	Urgent     bool
-	Lister     string
-	URL        string
-	Memory     int64
-	Unseen     bool
-	Behind     float64
-	Seconds    *float32
-	Before     *float32
-	AtLeast    *bool
-	BehindThen *float32
-	Tried      bool
-}
-
-// Lanes: the lines of work, what is sent of them, and what is remembered.
-// TakeForLanes takes the messages that this transaction has written to the outbox
-// for a queue, with what is known of their work.
-func (q *Queries) TakeForLanes(ctx context.Context, arg TakeForLanesParams) ([]TakeForLanesRow, error) {
-	rows, err := q.db.Query(ctx, takeForLanes, arg.VisitType, arg.Queue, arg.TaskType)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TakeForLanesRow
-	for rows.Next() {
-		var i TakeForLanesRow
-		if err := rows.Scan(
-			&i.TaskID,
-			&i.TaskName,
-			&i.Args,
-			&i.Kwargs,
-			&i.Urgent,
-			&i.Lister,
-			&i.URL,
-			&i.Memory,
-			&i.Unseen,
-			&i.Behind,
-			&i.Seconds,
-			&i.Before,
-			&i.AtLeast,
-			&i.BehindThen,
-			&i.Tried,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const visitOvers = `-- name: VisitOvers :many
-select o.url, o.visit_type, o.claimed, o.over
-from scheduler_go.lane_overs o
+const visitTimeouts = `-- name: VisitTimeouts :many
+select o.url, o.visit_type, o.claimed, o.timed_out
+from scheduler_go.lane_timeouts o
 join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
   on o.url = k.url and o.visit_type = k.visit_type
 `
 
-type VisitOversParams struct {
+type VisitTimeoutsParams struct {
 	Urls       []string
 	VisitTypes []string
 }
 
-type VisitOversRow struct {
+type VisitTimeoutsRow struct {
 	URL       string
 	VisitType string
 	Claimed   time.Time
-	Over      float64
+	TimedOut  float64
 }
 
-// VisitOvers finds when the time of some origins' visits was over. LanedVisits comes
-// first: what moves meanwhile is in the one or in the other.
-func (q *Queries) VisitOvers(ctx context.Context, arg VisitOversParams) ([]VisitOversRow, error) {
-	rows, err := q.db.Query(ctx, visitOvers, arg.Urls, arg.VisitTypes)
+// VisitTimeouts returns the time-outs of visits of some origins. LanedVisits comes first: a
+// visit that is requeued meanwhile is in one of the two.
+func (q *Queries) VisitTimeouts(ctx context.Context, arg VisitTimeoutsParams) ([]VisitTimeoutsRow, error) {
+	rows, err := q.db.Query(ctx, visitTimeouts, arg.Urls, arg.VisitTypes)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []VisitOversRow
+	var items []VisitTimeoutsRow
 	for rows.Next() {
-		var i VisitOversRow
+		var i VisitTimeoutsRow
 		if err := rows.Scan(
 			&i.URL,
 			&i.VisitType,
 			&i.Claimed,
-			&i.Over,
+			&i.TimedOut,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const waitOfLaneEnded = `-- name: WaitOfLaneEnded :exec
-update scheduler_go.lane_ended set claimed = null where task_id = any($1::uuid[])
-`
-
-// WaitOfLaneEnded notes that the wait of ended work was recorded.
-func (q *Queries) WaitOfLaneEnded(ctx context.Context, taskIds []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, waitOfLaneEnded, taskIds)
-	return err
-}
-
-const waitingLines = `-- name: WaitingLines :many
-with recursive lines as (
-  (select line from scheduler_go.lane_work where not sent order by line limit 1)
-  union all
-  select (select w.line from scheduler_go.lane_work w where not w.sent and w.line > lines.line order by w.line limit 1)
-  from lines where line is not null
-)
-select line::text from lines where line is not null
-`
-
-// WaitingLines lists the lines in which work waits.
-func (q *Queries) WaitingLines(ctx context.Context) ([]string, error) {
-	rows, err := q.db.Query(ctx, waitingLines)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return nil, err
-		}
-		items = append(items, line)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 const loseRuns = `-- name: LoseRuns :execrows
@@ -41,15 +41,15 @@ func (q *Queries) LoseRuns(ctx context.Context, arg LoseRunsParams) (int64, erro
 }
 
 const silentRuns = `-- name: SilentRuns :many
-select r.id, r.status, t.type, (t.priority is not null)::boolean as with_priority
+select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority
 from task_run r
 join task t on t.id = r.task
 join (select unnest($1::text[]) as type, unnest($2::timestamptz[]) as before) limits on limits.type = t.type
 where r.status in ('scheduled', 'started')
   and coalesce(r.started, r.scheduled) < limits.before
   and t.status = 'next_run_scheduled'
-  and not exists (select from scheduler_go.outbox o where o.task_id::text = r.backend_id)
-  and not exists (select from scheduler_go.lane_work w where w.task_id::text = r.backend_id and w.started is null)
+  and not exists (select from scheduler_go.work w where w.task_id::text = r.backend_id
+    and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
 order by r.id
 limit $3
 `
@@ -62,15 +62,15 @@ type SilentRunsParams struct {
 
 type SilentRunsRow struct {
 	ID           int64
-	Status       scheduler.RunStatus
-	Type         string
+	Status       model.RunStatus
+	TaskType     string
 	WithPriority bool
 }
 
 // SilentRuns lists runs of some task types, scheduled or started before a moment
 // and not ended, whose tasks still wait for them. It reads all of task_run: for
-// a sweep now and then. No message of theirs is in the outbox, or in a lane where
-// it may still wait for its turn.
+// a sweep now and then. No message of theirs is on its way, or in a lane
+// where it may still wait for its turn.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, silentRuns, arg.Types, arg.Before, arg.MaxRuns)
 	if err != nil {
@@ -83,7 +83,7 @@ func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]Silen
 		if err := rows.Scan(
 			&i.ID,
 			&i.Status,
-			&i.Type,
+			&i.TaskType,
 			&i.WithPriority,
 		); err != nil {
 			return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 // Origins that listers found
@@ -70,7 +70,7 @@ type OriginVisitStat struct {
 	// When it was last visited, whatever came of it
 	LastVisit *time.Time
 	// How that visit ended
-	LastVisitStatus *scheduler.VisitStatus
+	LastVisitStatus *model.VisitStatus
 	// When a visit was last sent to the workers
 	LastScheduled *time.Time
 	// Identifier (20 bytes) of the snapshot the last successful visit made
@@ -90,75 +90,11 @@ type SchedulerGoGraphEdge struct {
 	DependsOn int64
 }
 
-// Work of lanes that ended in its time; what it took, and when it began, is still to be learnt. The columns are those of lane_work
-type SchedulerGoLaneEnded struct {
-	TaskID   uuid.UUID
-	Line     string
-	LaneName string
-	Memory   int64
-	Lister   string
-	First    bool
-	Behind   float64
-	Below    *float64
-	// Null once its wait has been recorded, or if it was not its first try
-	Claimed *time.Time
-	// When its end was heard of, by which rows are forgotten
-	Heard time.Time
-}
-
-// Work of task types with lanes, from its claim until its end is heard or it is given up
-type SchedulerGoLaneWork struct {
-	// Celery's id of the present try: each has its own, so that a late event of one before is about nothing
-	TaskID uuid.UUID
-	// Celery's id of the first try
-	RootID uuid.UUID
-	// The task type in the configuration of lanes, or save_code_now:<task type>
-	Line string
-	// Place of the lane, from 0, in whose line or queue it is
-	Lane int16
-	// Whether it is in the lane's queue (or the outbox, or running), or waits in its line
-	Sent bool
-	// In how many lanes its time was over
-	TimedOut int16
-	// Breaks ties of since
-	Place *int64
-	// When it came into the line, or was sent
-	Since    time.Time
-	Claimed  time.Time
-	TaskName string
-	Args     json.RawMessage
-	Kwargs   json.RawMessage
-	Urgent   bool
-	// Its queue; while it was not sent yet, where it would go without lanes
-	Queue string
-	// Key of lane_memory
-	Memory int64
-	// Name of its lister; empty if it has none
-	Lister string
-	// Whether nothing of the origin is archived yet
-	First bool
-	// Seconds of news it has to catch up with; 0 where not known
-	Behind    float64
-	VisitType *string
-	// The origin, of a loader's task
-	URL *string
-	// The lane's name, for the history
-	LaneName *string
-	// Seconds
-	SoftLimit *float64
-	// Seconds
-	HardLimit *float64
-	// Soft limit of the lane before, if it was predicted not to keep it
-	Below *float64
-	// How many lanes come after this one
-	LanesLeft int16
-	// When a worker began it, on the worker's clock, seconds since 1970 UTC; null until that is heard
-	Started *float64
-}
-
+// The last failed visit of each origin, by which one that comes again is told from a new one; written only where failed visits are configured to keep the date of the last visit
 type SchedulerGoVisitFailure struct {
-	URL         string
-	VisitType   string
+	URL       string
+	VisitType string
+	// Date of the visit
 	LastFailure time.Time
 }
 
@@ -193,13 +129,13 @@ type Task struct {
 	// Time between two runs, as it stands after back-off
 	CurrentInterval pgtype.Interval
 	// Where the task stands
-	Status scheduler.TaskStatus
+	Status model.TaskStatus
 	// Once or again and again
-	Policy scheduler.TaskPolicy
+	Policy model.TaskPolicy
 	// How often a failed run may still be tried again
 	RetriesLeft int64
 	// How urgent the task is
-	Priority *scheduler.TaskPriority
+	Priority *model.TaskPriority
 }
 
 // Runs of tasks that were sent to the workers
@@ -219,7 +155,7 @@ type TaskRun struct {
 	// What the worker told of it
 	Metadata json.RawMessage
 	// How far it came, or how it ended
-	Status scheduler.RunStatus
+	Status model.RunStatus
 }
 
 // Kinds of tasks that can be scheduled

@@ -23,7 +23,7 @@ type ActiveOriginsRow struct {
 	Origins int64
 }
 
-// ActiveOrigins are the counts of CountActiveOrigins, by lister.
+// ActiveOrigins returns the counts of CountActiveOrigins, by lister.
 func (q *Queries) ActiveOrigins(ctx context.Context) ([]ActiveOriginsRow, error) {
 	rows, err := q.db.Query(ctx, activeOrigins)
 	if err != nil {
@@ -87,8 +87,8 @@ type OldestReadyRow struct {
 	Tasks    int64
 }
 
-// OldestReady tells since when the longest ready task waits, by type and priority,
-// of the ten thousand longest ready of each type.
+// OldestReady returns since when the longest ready task waits, by type and priority, of the
+// ten thousand longest ready of each type.
 func (q *Queries) OldestReady(ctx context.Context, now time.Time) ([]OldestReadyRow, error) {
 	rows, err := q.db.Query(ctx, oldestReady, now)
 	if err != nil {
@@ -132,8 +132,8 @@ type OriginCountsRow struct {
 	WithPendingChanges int64
 }
 
-// OriginCounts are the peer's counts of origins (update-metrics), by lister and
-// visit type.
+// OriginCounts returns the peer's counts of origins (update-metrics), by lister and visit
+// type.
 func (q *Queries) OriginCounts(ctx context.Context) ([]OriginCountsRow, error) {
 	rows, err := q.db.Query(ctx, originCounts)
 	if err != nil {
@@ -161,32 +161,33 @@ func (q *Queries) OriginCounts(ctx context.Context) ([]OriginCountsRow, error) {
 	return items, nil
 }
 
-const outboxByQueue = `-- name: OutboxByQueue :many
+const outgoingByQueue = `-- name: OutgoingByQueue :many
 
-select queue, count(*) as messages, min(created_at)::timestamptz as oldest, count(last_error) as refused
-from scheduler_go.outbox
+select queue, count(*) as messages, min(coalesce(since, claimed))::timestamptz as oldest, count(last_error) as refused
+from scheduler_go.work
+where state = 'outgoing'
 group by queue
 `
 
-type OutboxByQueueRow struct {
+type OutgoingByQueueRow struct {
 	Queue    string
 	Messages int64
 	Oldest   time.Time
 	Refused  int64
 }
 
-// Figures for monitoring, taken now and then in the background.
-// OutboxByQueue tells how many messages wait for each queue and since when, and
-// how many of them the broker refused.
-func (q *Queries) OutboxByQueue(ctx context.Context) ([]OutboxByQueueRow, error) {
-	rows, err := q.db.Query(ctx, outboxByQueue)
+// Figures for monitoring, taken periodically.
+// OutgoingByQueue counts the outgoing messages of each queue, with the oldest and the number
+// that the broker refused.
+func (q *Queries) OutgoingByQueue(ctx context.Context) ([]OutgoingByQueueRow, error) {
+	rows, err := q.db.Query(ctx, outgoingByQueue)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []OutboxByQueueRow
+	var items []OutgoingByQueueRow
 	for rows.Next() {
-		var i OutboxByQueueRow
+		var i OutgoingByQueueRow
 		if err := rows.Scan(
 			&i.Queue,
 			&i.Messages,
@@ -248,36 +249,11 @@ func (q *Queries) PoolCounts(ctx context.Context) ([]PoolCountsRow, error) {
 	return items, nil
 }
 
-const queuePositions = `-- name: QueuePositions :many
-select visit_type, position from visit_scheduler_queue_position
-`
-
-// QueuePositions are where the queues of visits stand.
-func (q *Queries) QueuePositions(ctx context.Context) ([]VisitSchedulerQueuePosition, error) {
-	rows, err := q.db.Query(ctx, queuePositions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []VisitSchedulerQueuePosition
-	for rows.Next() {
-		var i VisitSchedulerQueuePosition
-		if err := rows.Scan(&i.VisitType, &i.Position); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const tryLockMonitor = `-- name: TryLockMonitor :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler monitor', 0))
 `
 
-// TryLockMonitor says whether nobody else takes figures that read whole tables.
+// TryLockMonitor takes the advisory lock of heavy figures if it is free, and reports whether it was.
 func (q *Queries) TryLockMonitor(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLockMonitor)
 	var pg_try_advisory_xact_lock bool

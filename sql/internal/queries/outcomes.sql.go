@@ -8,6 +8,8 @@ package queries
 import (
 	"context"
 	"time"
+
+	"swh-scheduler/internal/model"
 )
 
 const endRuns = `-- name: EndRuns :exec
@@ -54,7 +56,7 @@ update public.task_run r
 set metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
 from (select unnest($1::bigint[]) as id,
              unnest($2::text[]) as metadata) o
-where r.id = o.id and r.status = 'failed' and not coalesce(r.metadata, '{}') ? 'error'
+where r.id = o.id
 `
 
 type FillErrorsParams struct {
@@ -85,24 +87,21 @@ type FillStartsParams struct {
 	Metadata []string
 }
 
-// FillStarts adds to ended runs what a start that came late tells. It must not
+// FillStarts adds a late start to ended runs. It must not
 // touch status: the trigger would move the task on a second time.
 func (q *Queries) FillStarts(ctx context.Context, arg FillStartsParams) error {
 	_, err := q.db.Exec(ctx, fillStarts, arg.Runs, arg.Started, arg.Metadata)
 	return err
 }
 
-const forgetDurations = `-- name: ForgetDurations :execrows
+const forgetDurations = `-- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < $1
 `
 
 // ForgetDurations deletes what is too old to tell about today's runs.
-func (q *Queries) ForgetDurations(ctx context.Context, before time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetDurations, before)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) ForgetDurations(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetDurations, before)
+	return err
 }
 
 const forgetRejectedEvents = `-- name: ForgetRejectedEvents :exec
@@ -116,22 +115,19 @@ func (q *Queries) ForgetRejectedEvents(ctx context.Context, keep int64) error {
 	return err
 }
 
-const forgetStarts = `-- name: ForgetStarts :execrows
+const forgetStarts = `-- name: ForgetStarts :exec
 delete from scheduler_go.run_starts where recorded < $1
 `
 
 // ForgetStarts deletes what is too old for another event of the run to come.
-func (q *Queries) ForgetStarts(ctx context.Context, before time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetStarts, before)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) ForgetStarts(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetStarts, before)
+	return err
 }
 
 const lockRuns = `-- name: LockRuns :many
 
-select id, backend_id, task, (status in ('scheduled', 'started'))::boolean as open
+select id, backend_id, task, status, coalesce(metadata ? 'error', false)::boolean as has_error
 from public.task_run
 where backend_id = any($1::text[])
 order by id
@@ -142,13 +138,14 @@ type LockRunsRow struct {
 	ID        int64
 	BackendID *string
 	Task      int64
-	Open      bool
+	Status    model.RunStatus
+	HasError  bool
 }
 
-// What the events of a batch do to runs and tasks. The order of the statements,
-// and why it is safe, is in outcomes.go.
-// LockRuns locks the runs that some events are about, in an order that all
-// listeners keep. Ids that are no run of ours cost one probe of an index.
+// What the events of a batch change in runs and tasks; see settle.go for the order of the
+// statements.
+// LockRuns locks the runs of some events, in the order of all listeners. Unknown ids cost
+// one index probe.
 func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRunsRow, error) {
 	rows, err := q.db.Query(ctx, lockRuns, backendIds)
 	if err != nil {
@@ -162,7 +159,8 @@ func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRuns
 			&i.ID,
 			&i.BackendID,
 			&i.Task,
-			&i.Open,
+			&i.Status,
+			&i.HasError,
 		); err != nil {
 			return nil, err
 		}
@@ -181,11 +179,42 @@ order by id
 for no key update
 `
 
-// LockTasks locks the tasks that the trigger on task_run is about to move on,
-// in a fixed order too: the trigger would lock them in the order of the runs.
+// LockTasks locks the tasks that the trigger on task_run is about to move on, by id: the
+// trigger would lock them in the order of the runs.
 func (q *Queries) LockTasks(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, lockTasks, ids)
 	return err
+}
+
+const newestStarts = `-- name: NewestStarts :many
+select run, event_time, worker from scheduler_go.run_starts where run = any($1::bigint[])
+`
+
+type NewestStartsRow struct {
+	Run       int64
+	EventTime float64
+	Worker    string
+}
+
+// NewestStarts returns the newest starts heard of some runs. Writers hold the run's lock.
+func (q *Queries) NewestStarts(ctx context.Context, runs []int64) ([]NewestStartsRow, error) {
+	rows, err := q.db.Query(ctx, newestStarts, runs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestStartsRow
+	for rows.Next() {
+		var i NewestStartsRow
+		if err := rows.Scan(&i.Run, &i.EventTime, &i.Worker); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const recordDurations = `-- name: RecordDurations :exec
@@ -205,19 +234,16 @@ type RecordDurationsParams struct {
 	Heard    []time.Time
 }
 
-// RecordDurations keeps how long runs took; a repeat changes nothing.
+// RecordDurations writes how long runs took; a repeat changes nothing.
 func (q *Queries) RecordDurations(ctx context.Context, arg RecordDurationsParams) error {
 	_, err := q.db.Exec(ctx, recordDurations, arg.Runs, arg.Runtimes, arg.Heard)
 	return err
 }
 
-const recordStarts = `-- name: RecordStarts :many
+const recordStarts = `-- name: RecordStarts :exec
 insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
 select unnest($1::bigint[]), unnest($2::double precision[]), unnest($3::text[]), unnest($4::timestamptz[])
-on conflict (run) do update
-  set event_time = excluded.event_time, worker = excluded.worker
-  where (s.event_time, s.worker) < (excluded.event_time, excluded.worker)
-returning run
+on conflict (run) do update set event_time = excluded.event_time, worker = excluded.worker
 `
 
 type RecordStartsParams struct {
@@ -227,31 +253,15 @@ type RecordStartsParams struct {
 	Heard      []time.Time
 }
 
-// RecordStarts keeps the newest start of each run and returns the runs for which
-// the given one is it. Repeats and older ones return nothing.
-func (q *Queries) RecordStarts(ctx context.Context, arg RecordStartsParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, recordStarts,
+// RecordStarts writes the newest start of each run.
+func (q *Queries) RecordStarts(ctx context.Context, arg RecordStartsParams) error {
+	_, err := q.db.Exec(ctx, recordStarts,
 		arg.Runs,
 		arg.EventTimes,
 		arg.Workers,
 		arg.Heard,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var run int64
-		if err := rows.Scan(&run); err != nil {
-			return nil, err
-		}
-		items = append(items, run)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const rejectEvents = `-- name: RejectEvents :exec
@@ -273,8 +283,7 @@ type RejectEventsParams struct {
 	Reasons    []string
 }
 
-// RejectEvents keeps events that cannot be applied, if they are about runs of
-// ours.
+// RejectEvents sets aside events that cannot be applied, if they are about known runs.
 func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) error {
 	_, err := q.db.Exec(ctx, rejectEvents,
 		arg.Received,

@@ -12,15 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-type AddShareEndedParams struct {
-	TaskID     uuid.UUID
-	Queue      string
-	ShareGroup string
-	Charged    float64
-	Heard      time.Time
-}
-
 const chargeShares = `-- name: ChargeShares :exec
+
 insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
 select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[]),
        unnest($4::double precision[]), unnest($5::integer[])
@@ -34,7 +27,8 @@ type ChargeSharesParams struct {
 	Pieces  []int32
 }
 
-// ChargeShares has ended work counted by the next claim.
+// Shares: what the groups of a queue have underway and used.
+// ChargeShares writes charges for ended work, which the next claim takes.
 func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) error {
 	_, err := q.db.Exec(ctx, chargeShares,
 		arg.Queues,
@@ -43,26 +37,6 @@ func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) erro
 		arg.Seconds,
 		arg.Pieces,
 	)
-	return err
-}
-
-const endInFlight = `-- name: EndInFlight :exec
-delete from scheduler_go.in_flight where task_id = any($1::uuid[])
-`
-
-// EndInFlight forgets work that has ended.
-func (q *Queries) EndInFlight(ctx context.Context, taskIds []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, endInFlight, taskIds)
-	return err
-}
-
-const forgetShareEnded = `-- name: ForgetShareEnded :exec
-delete from scheduler_go.share_ended where heard < $1
-`
-
-// ForgetShareEnded forgets ended work of which nothing more will be heard.
-func (q *Queries) ForgetShareEnded(ctx context.Context, before time.Time) error {
-	_, err := q.db.Exec(ctx, forgetShareEnded, before)
 	return err
 }
 
@@ -75,7 +49,7 @@ type ForgetShareHistoryParams struct {
 	Before time.Time
 }
 
-// ForgetShareHistory deletes minutes long ago.
+// ForgetShareHistory deletes old minutes.
 func (q *Queries) ForgetShareHistory(ctx context.Context, arg ForgetShareHistoryParams) error {
 	_, err := q.db.Exec(ctx, forgetShareHistory, arg.Queue, arg.Before)
 	return err
@@ -84,7 +58,7 @@ func (q *Queries) ForgetShareHistory(ctx context.Context, arg ForgetShareHistory
 const forgetShares = `-- name: ForgetShares :exec
 delete from scheduler_go.shares s
 where s.queue = $1 and s.share_group = any($2::text[])
-  and not exists (select from scheduler_go.in_flight f where f.queue = s.queue and f.share_group = s.share_group)
+  and not exists (select from scheduler_go.work w where w.home = s.queue and w.share_group = s.share_group and w.state <> 'settled')
 `
 
 type ForgetSharesParams struct {
@@ -92,48 +66,9 @@ type ForgetSharesParams struct {
 	Groups []string
 }
 
-// ForgetShares deletes groups that have nothing left to be remembered for.
+// ForgetShares deletes groups without work underway.
 func (q *Queries) ForgetShares(ctx context.Context, arg ForgetSharesParams) error {
 	_, err := q.db.Exec(ctx, forgetShares, arg.Queue, arg.Groups)
-	return err
-}
-
-const giveUpInFlight = `-- name: GiveUpInFlight :exec
-with unstarted as (
-  select f.task_id as id, f.claimed as since, row_number() over (order by f.claimed desc, f.task_id) as place
-  from scheduler_go.in_flight f
-  where f.queue = $1 and f.started is null
-), unheard as (
-  select id from unstarted where place > $3::bigint and since < $4::timestamptz
-), gone as (
-  delete from scheduler_go.in_flight f
-  where f.queue = $1 and (f.claimed < $5 or f.task_id in (select id from unheard))
-  returning f.share_group, f.cost
-)
-insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
-select $1, share_group, $2::timestamptz, sum(cost), count(*) from gone group by share_group
-`
-
-type GiveUpInFlightParams struct {
-	Queue         string
-	Now           time.Time
-	Waiting       int64
-	UnheardBefore time.Time
-	LostBefore    time.Time
-}
-
-// GiveUpInFlight gives up work whose outcome will not be heard any more, and
-// charges what it was expected to be: all that was claimed before lost_before,
-// and, of what was claimed before unheard_before and is not known to have begun,
-// the oldest beyond what can still be waiting.
-func (q *Queries) GiveUpInFlight(ctx context.Context, arg GiveUpInFlightParams) error {
-	_, err := q.db.Exec(ctx, giveUpInFlight,
-		arg.Queue,
-		arg.Now,
-		arg.Waiting,
-		arg.UnheardBefore,
-		arg.LostBefore,
-	)
 	return err
 }
 
@@ -158,9 +93,8 @@ type GroupedListersRow struct {
 	InstanceName string
 }
 
-// GroupedListers lists the listers with candidates of a visit type, by as many
-// steps along the index.
-// While candidates are built, any lister may have some.
+// GroupedListers lists the listers with candidates of a visit type, with one index step each.
+// During a build, any lister may have some.
 func (q *Queries) GroupedListers(ctx context.Context, visitType string) ([]GroupedListersRow, error) {
 	rows, err := q.db.Query(ctx, groupedListers, visitType)
 	if err != nil {
@@ -194,7 +128,7 @@ type GroupsOfQueueRow struct {
 	Busy       bool
 }
 
-// GroupsOfQueue lists what is known of the groups of a queue.
+// GroupsOfQueue lists the states of the groups of a queue.
 func (q *Queries) GroupsOfQueue(ctx context.Context, queue string) ([]GroupsOfQueueRow, error) {
 	rows, err := q.db.Query(ctx, groupsOfQueue, queue)
 	if err != nil {
@@ -223,16 +157,16 @@ func (q *Queries) GroupsOfQueue(ctx context.Context, queue string) ([]GroupsOfQu
 }
 
 const inFlightByGroup = `-- name: InFlightByGroup :many
-select share_group, count(*) as pieces, count(started) as started,
+select share_group::text as share_group, count(*) as pieces, count(started) as started,
        sum(greatest(cost, extract(epoch from $1::timestamptz)::double precision - started))::double precision as load
-from scheduler_go.in_flight
-where queue = $2
+from scheduler_go.work
+where home = $2 and share_group is not null and state <> 'settled'
 group by share_group
 `
 
 type InFlightByGroupParams struct {
 	Now   time.Time
-	Queue string
+	Queue *string
 }
 
 type InFlightByGroupRow struct {
@@ -242,8 +176,8 @@ type InFlightByGroupRow struct {
 	Load       float64
 }
 
-// InFlightByGroup counts what is underway in a queue. A piece of work counts with
-// what it was expected to be, or with the time since it began if that is more.
+// InFlightByGroup counts what is underway in a queue. A message counts with its expected
+// cost, or with the time since it started if that is more.
 func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams) ([]InFlightByGroupRow, error) {
 	rows, err := q.db.Query(ctx, inFlightByGroup, arg.Now, arg.Queue)
 	if err != nil {
@@ -269,58 +203,6 @@ func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams
 	return items, nil
 }
 
-const lockInFlight = `-- name: LockInFlight :many
-select task_id, queue, share_group, cost, started
-from scheduler_go.in_flight
-where task_id = any($1::uuid[])
-order by task_id
-for update
-`
-
-type LockInFlightRow struct {
-	TaskID     uuid.UUID
-	Queue      string
-	ShareGroup string
-	Cost       float64
-	Started    *float64
-}
-
-// LockInFlight locks what is underway of some Celery tasks, in an order that all
-// listeners keep.
-func (q *Queries) LockInFlight(ctx context.Context, taskIds []uuid.UUID) ([]LockInFlightRow, error) {
-	rows, err := q.db.Query(ctx, lockInFlight, taskIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockInFlightRow
-	for rows.Next() {
-		var i LockInFlightRow
-		if err := rows.Scan(
-			&i.TaskID,
-			&i.Queue,
-			&i.ShareGroup,
-			&i.Cost,
-			&i.Started,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-type RecordInFlightParams struct {
-	TaskID     uuid.UUID
-	Queue      string
-	ShareGroup string
-	Cost       float64
-	Claimed    time.Time
-}
-
 const saveShares = `-- name: SaveShares :exec
 insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy)
 select $1, unnest($2::text[]), unnest($3::double precision[]), unnest($4::double precision[]),
@@ -340,7 +222,7 @@ type SaveSharesParams struct {
 	Busy    []bool
 }
 
-// SaveShares writes what is known of the groups of a queue.
+// SaveShares writes the states of the groups of a queue.
 func (q *Queries) SaveShares(ctx context.Context, arg SaveSharesParams) error {
 	_, err := q.db.Exec(ctx, saveShares,
 		arg.Queue,
@@ -393,24 +275,6 @@ func (q *Queries) ShareHistory(ctx context.Context, arg ShareHistoryParams) ([]S
 	return items, nil
 }
 
-const startInFlight = `-- name: StartInFlight :exec
-update scheduler_go.in_flight f
-set started = o.started
-from (select unnest($1::uuid[]) as task_id, unnest($2::double precision[]) as started) o
-where f.task_id = o.task_id
-`
-
-type StartInFlightParams struct {
-	TaskIds []uuid.UUID
-	Started []float64
-}
-
-// StartInFlight notes when work began; Celery begins it anew when it retries it.
-func (q *Queries) StartInFlight(ctx context.Context, arg StartInFlightParams) error {
-	_, err := q.db.Exec(ctx, startInFlight, arg.TaskIds, arg.Started)
-	return err
-}
-
 const takeCharges = `-- name: TakeCharges :many
 with taken as (
   delete from scheduler_go.share_charges c where c.queue = $1
@@ -432,8 +296,7 @@ type TakeChargesRow struct {
 	Pieces     int32
 }
 
-// TakeCharges takes what listeners charged to the groups of a queue, and keeps it
-// in the history.
+// TakeCharges removes the charges of the groups of a queue, and adds them to the history.
 func (q *Queries) TakeCharges(ctx context.Context, queue string) ([]TakeChargesRow, error) {
 	rows, err := q.db.Query(ctx, takeCharges, queue)
 	if err != nil {
@@ -448,45 +311,6 @@ func (q *Queries) TakeCharges(ctx context.Context, queue string) ([]TakeChargesR
 			&i.Heard,
 			&i.Seconds,
 			&i.Pieces,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const takeShareEnded = `-- name: TakeShareEnded :many
-delete from scheduler_go.share_ended
-where task_id = any($1::uuid[])
-returning task_id, queue, share_group, charged
-`
-
-type TakeShareEndedRow struct {
-	TaskID     uuid.UUID
-	Queue      string
-	ShareGroup string
-	Charged    float64
-}
-
-// TakeShareEnded takes what ended work of some Celery tasks was charged.
-func (q *Queries) TakeShareEnded(ctx context.Context, taskIds []uuid.UUID) ([]TakeShareEndedRow, error) {
-	rows, err := q.db.Query(ctx, takeShareEnded, taskIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TakeShareEndedRow
-	for rows.Next() {
-		var i TakeShareEndedRow
-		if err := rows.Scan(
-			&i.TaskID,
-			&i.Queue,
-			&i.ShareGroup,
-			&i.Charged,
 		); err != nil {
 			return nil, err
 		}
@@ -513,8 +337,7 @@ type WaitingVisitsParams struct {
 	Bound     int64
 }
 
-// WaitingVisits counts the origins of some listers that candidates have to visit,
-// up to a bound.
+// WaitingVisits counts the due candidates of some listers, up to a bound.
 func (q *Queries) WaitingVisits(ctx context.Context, arg WaitingVisitsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, waitingVisits,
 		arg.VisitType,

@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 const endTaskRun = `-- name: EndTaskRun :many
@@ -21,7 +21,7 @@ returning id, task, backend_id, scheduled, started, ended, metadata, status
 `
 
 type EndTaskRunParams struct {
-	Status    scheduler.RunStatus
+	Status    model.RunStatus
 	Ended     *time.Time
 	Metadata  json.RawMessage
 	BackendID string

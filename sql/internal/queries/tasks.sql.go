@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"swh-scheduler/internal/scheduler"
+	"swh-scheduler/internal/model"
 )
 
 const createTasksFromTable = `-- name: CreateTasksFromTable :many
@@ -200,7 +200,7 @@ where id = any($3::bigint[]) and status <> 'completed' and next_run < $4
 `
 
 type SetDueTaskStatusParams struct {
-	Status  scheduler.TaskStatus
+	Status  model.TaskStatus
 	NextRun *time.Time
 	Ids     []int64
 	Now     time.Time
@@ -224,7 +224,7 @@ where id = any($3::bigint[])
 `
 
 type SetTaskStatusParams struct {
-	Status  scheduler.TaskStatus
+	Status  model.TaskStatus
 	NextRun *time.Time
 	Ids     []int64
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const disableListedOrigins = `-- name: DisableListedOrigins :execrows
+const disableListedOrigins = `-- name: DisableListedOrigins :exec
 update listed_origins o
 set enabled = false
 from (select lister_id, url, visit_type
@@ -23,12 +23,9 @@ where o.lister_id = found.lister_id and o.url = found.url and o.visit_type = fou
 
 // Disables origins until a lister sees them again, whatever lister listed them
 // and for whatever kind of visit, as the peer does.
-func (q *Queries) DisableListedOrigins(ctx context.Context, urls []string) (int64, error) {
-	result, err := q.db.Exec(ctx, disableListedOrigins, urls)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) DisableListedOrigins(ctx context.Context, urls []string) error {
+	_, err := q.db.Exec(ctx, disableListedOrigins, urls)
+	return err
 }
 
 const insertRejectedRecords = `-- name: InsertRejectedRecords :exec
@@ -303,6 +300,40 @@ func (q *Queries) VisitQueuePositions(ctx context.Context) ([]VisitSchedulerQueu
 	for rows.Next() {
 		var i VisitSchedulerQueuePosition
 		if err := rows.Scan(&i.VisitType, &i.Position); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const visitSurroundings = `-- name: VisitSurroundings :many
+select p.visit_type, p.position, l.lanes
+from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes) l
+left join visit_scheduler_queue_position p on true
+`
+
+type VisitSurroundingsRow struct {
+	VisitType *string
+	Position  *int64
+	Lanes     bool
+}
+
+// VisitSurroundings returns the queue positions, and whether any visit is or was on lanes. A
+// row without a visit type is only for the latter.
+func (q *Queries) VisitSurroundings(ctx context.Context) ([]VisitSurroundingsRow, error) {
+	rows, err := q.db.Query(ctx, visitSurroundings)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VisitSurroundingsRow
+	for rows.Next() {
+		var i VisitSurroundingsRow
+		if err := rows.Scan(&i.VisitType, &i.Position, &i.Lanes); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

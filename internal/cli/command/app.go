@@ -1,0 +1,190 @@
+// Package command has what all commands share: streams, the configuration, opening the
+// services that it names, and command lines as click reads them for the Python scheduler.
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/sql/db"
+)
+
+// App is what all commands share.
+type App struct {
+	Version        string
+	Stdout, Stderr io.Writer
+	Styled         bool // Stdout is a terminal that takes styles
+
+	Globals Globals
+	Config  *config.Config // of commands that are configured
+	Level   *slog.LevelVar // may be changed while running
+	Log     *slog.Logger   // to Stderr, around a bar
+
+	logLines *logLines
+}
+
+// New makes an App without a configuration. release is the program's version, or "".
+func New(release string, stdout, stderr io.Writer) *App {
+	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, Level: new(slog.LevelVar)}
+	a.Log = slog.New(slog.NewTextHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
+	a.Styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return a
+}
+
+// Configured makes the function of a command that reads the configuration.
+func (a *App) Configured(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return Work(func(cmd *cobra.Command, args []string) error {
+		if err := a.LoadConfig(cmd); err != nil {
+			return err
+		}
+		return do(cmd, args)
+	})
+}
+
+func (a *App) LoadConfig(cmd *cobra.Command) error {
+	path, fromFlag := a.Globals.configFile, true
+	if path == "" {
+		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
+	}
+	a.Config = config.Default()
+	if path != "" {
+		c, warnings, err := config.Load(path)
+		for _, w := range warnings {
+			a.Log.Warn(w.String())
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist) && fromFlag:
+			return Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
+		case errors.Is(err, os.ErrNotExist):
+			return Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
+		case err != nil:
+			return err
+		}
+		a.Config = c
+	}
+	switch {
+	case a.Globals.database != "":
+		a.Config.UseDatabase(a.Globals.database)
+	case a.Globals.url != "":
+		a.Config.UseURL(a.Globals.url)
+	}
+	return nil
+}
+
+// OpenStore opens the configured database, which connects when first used.
+func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, error) {
+	dsn, err := a.DSN(cmd)
+	if err != nil {
+		return nil, err
+	}
+	store, err := db.Open(ctx, dsn, db.Options{Command: cmd.Name(), MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.source("--database", a.Globals.database, "scheduler.db"), err)
+	}
+	return store, nil
+}
+
+// Daemon returns the options of a daemon that runs as cmd.
+func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
+	return daemons.Options{
+		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.MetricsAddr),
+		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
+		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
+	}
+}
+
+// source names the option that gave a value, or the key of the file that did.
+func (a *App) source(option, given, key string) string {
+	if given != "" {
+		return option
+	}
+	return a.Config.File + ": " + key
+}
+
+func (a *App) DSN(cmd *cobra.Command) (string, error) {
+	s := a.Config.Scheduler
+	switch {
+	case s == config.Scheduler{}:
+		return "", Usagef(cmd, "missing 'scheduler' configuration (name a file with SWH_CONFIG_FILENAME or --config-file, or a database with --database)")
+	case s.Cls == "":
+		return "", a.Config.Missing("scheduler.cls", "postgresql, local or remote")
+	case s.Cls == config.Remote:
+		return "", fmt.Errorf("%s works on a database, and the configuration names an RPC server (scheduler.cls is remote); name the database with --database", cmd.CommandPath())
+	case s.DB == "":
+		return "", a.Config.Missing("scheduler.db", "the address of a database, such as postgresql://swh@db.example/scheduler")
+	}
+	return string(s.DB), nil
+}
+
+// WithStore runs do with the configured database.
+func (a *App) WithStore(cmd *cobra.Command, do func(ctx context.Context, store *db.Store) error) error {
+	ctx := cmd.Context()
+	store, err := a.OpenStore(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return backend.Describe(store, do(ctx, store))
+}
+
+// WithBackend runs do with the configured scheduler.
+func (a *App) WithBackend(cmd *cobra.Command, do func(ctx context.Context, b backend.Scheduler) error) error {
+	if a.Config.Scheduler.Cls != config.Remote {
+		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error { return do(ctx, backend.Database{Store: store}) })
+	}
+	if a.Config.Scheduler.URL == "" {
+		return a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
+	}
+	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+	}
+	defer client.Close()
+	return do(cmd.Context(), backend.Remote{Client: client})
+}
+
+// versionOf returns the release, or for a build between releases the commit.
+func versionOf(release string) string {
+	if release != "" {
+		return release
+	}
+	commit, modified := "unknown commit", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision" && len(s.Value) >= 12:
+				commit = s.Value[:12]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				modified = ", modified"
+			}
+		}
+	}
+	return "development (" + commit + modified + ")"
+}
+
+// OnBackend makes the function of a command that uses the configured scheduler.
+func (a *App) OnBackend(do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error) func(*cobra.Command, []string) error {
+	return a.Configured(func(cmd *cobra.Command, args []string) error {
+		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error { return do(ctx, cmd, b, args) })
+	})
+}
+
+// OnStore makes the function of a command that uses the configured database.
+func (a *App) OnStore(do func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error) func(*cobra.Command, []string) error {
+	return a.Configured(func(cmd *cobra.Command, args []string) error {
+		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error { return do(ctx, cmd, store, args) })
+	})
+}

@@ -1,0 +1,88 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (a *App) Print(text string) error {
+	_, err := io.WriteString(a.Stdout, text)
+	return err
+}
+
+// Bold returns text in bold if Stdout takes styles.
+func (a *App) Bold(text string) string {
+	if !a.Styled {
+		return text
+	}
+	return "\x1b[1m" + text + "\x1b[0m"
+}
+
+func OutputFlag(flags *pflag.FlagSet, output *string) {
+	flags.Var(Choice(output, "text", "json"), "output", "form of the output: text or json")
+}
+
+// PrintJSON prints a result as JSON. Dates are in UTC, intervals in seconds.
+func (a *App) PrintJSON(v any) error {
+	e := json.NewEncoder(a.Stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func InSeconds(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
+	}
+	return new(d.Seconds())
+}
+
+// ReadInput reads the whole file that an argument names; - is standard input.
+func ReadInput(cmd *cobra.Command, argument, path string) ([]byte, error) {
+	file, err := OpenInput(cmd, argument, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(file)
+}
+
+// OpenInput opens the file that an argument names; - is standard input.
+func OpenInput(cmd *cobra.Command, argument, path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	file, err := os.Open(path)
+	if err == nil {
+		if info, statErr := file.Stat(); statErr != nil || !info.IsDir() {
+			return file, nil
+		}
+		_ = file.Close()
+		err = syscall.EISDIR
+	}
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err
+	}
+	text := err.Error()
+	return nil, Usagef(cmd, "Invalid value for '%s': '%s': %s", argument, path, strings.ToUpper(text[:1])+text[1:])
+}
+
+// InFile puts the name of a file before each line of an error.
+func InFile(path string, err error) error {
+	if path == "-" {
+		path = "standard input"
+	}
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, path+": "+strings.TrimSuffix(line, "\n"))
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}

@@ -1,0 +1,89 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+)
+
+// Bar is a progress bar on standard error, if that is a terminal; a nil Bar shows nothing.
+type Bar struct {
+	container *mpb.Progress
+	bar       *mpb.Bar
+	logs      *logLines
+}
+
+// logLines writes lines of the log to standard error, above the bar while there is one,
+// as the next drawing of the bar would erase what is written beside it.
+type logLines struct {
+	stderr io.Writer
+	bar    atomic.Pointer[mpb.Progress]
+}
+
+func (l *logLines) Write(line []byte) (int, error) {
+	if container := l.bar.Load(); container != nil {
+		if n, err := container.Write(line); err == nil {
+			return n, nil
+		}
+	}
+	return l.stderr.Write(line)
+}
+
+// ProgressBeside is Progress for a command that prints lines meanwhile: no bar if these
+// go to a terminal.
+func (a *App) ProgressBeside(what string, total int) *Bar {
+	if isTerminal(a.Stdout) {
+		return nil
+	}
+	return a.Progress(what, total)
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Progress starts a bar of total steps; 0 is unknown.
+func (a *App) Progress(what string, total int) *Bar {
+	if !isTerminal(a.Stderr) {
+		return nil
+	}
+	container := mpb.New(mpb.WithOutput(a.Stderr), mpb.WithWidth(40))
+	counters := decor.Any(func(s decor.Statistics) string {
+		if s.Total > 0 {
+			return fmt.Sprintf("%d / %d", s.Current, s.Total)
+		}
+		return fmt.Sprint(s.Current)
+	})
+	a.logLines.bar.Store(container)
+	bar := container.AddBar(int64(total),
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(counters), mpb.BarRemoveOnComplete())
+	return &Bar{container, bar, a.logLines}
+}
+
+func (p *Bar) Add(n int) {
+	if p != nil {
+		p.bar.IncrBy(n)
+	}
+}
+
+// Set sets the number of steps done, and the total.
+func (p *Bar) Set(done, total int64) {
+	if p != nil {
+		p.bar.SetTotal(total, false)
+		p.bar.SetCurrent(done)
+	}
+}
+
+func (p *Bar) Stop() {
+	if p != nil {
+		p.bar.Abort(true)
+		p.container.Wait()
+		p.logs.bar.Store(nil)
+	}
+}

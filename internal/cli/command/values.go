@@ -1,0 +1,128 @@
+package command
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"swh-scheduler/internal/pytext"
+)
+
+// choice is the value of an option that must be one of some words.
+type choice struct {
+	words    []string
+	get      func() string
+	set      func(string)
+	repeated bool
+}
+
+func (c choice) String() string { return c.get() }
+func (c choice) Type() string   { return strings.Join(c.words, "|") }
+func (c choice) Set(s string) error {
+	if !slices.Contains(c.words, s) {
+		return pytext.Sentencef("'%s' is not one of '%s'.", s, strings.Join(c.words, "', '"))
+	}
+	c.set(s)
+	return nil
+}
+
+// Choice is the value of an option that must be one of some words.
+func Choice(value *string, words ...string) pflag.Value {
+	return choice{words, func() string { return *value }, func(s string) { *value = s }, false}
+}
+
+// Choices is the value of an option that may be repeated, each time with one of some words.
+func Choices(values *[]string, words ...string) pflag.Value {
+	return choice{words, func() string { return strings.Join(*values, ",") }, func(s string) { *values = append(*values, s) }, true}
+}
+
+// Words returns the words that the value of an option must be one of, if it is a choice.
+func Words(v pflag.Value) []string {
+	c, _ := v.(choice)
+	return c.words
+}
+
+// Integer reads an integer as Python's int does, which accepts blanks around it, a sign
+// and underscores between digits.
+func Integer(text string) (int64, error) {
+	plain := strings.TrimSpace(text)
+	if !pythonInt.MatchString(plain) {
+		return 0, pytext.Sentencef("'%s' is not a valid integer.", text)
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(plain, "_", ""), 10, 64)
+	if err != nil {
+		return 0, pytext.Sentencef("'%s' is out of range.", text)
+	}
+	return n, nil
+}
+
+var pythonInt = regexp.MustCompile(`^[-+]?\d+(?:_\d+)*$`)
+
+// Integers is the value of an option that may be repeated, each time with an integer.
+func Integers(values *[]int64) pflag.Value { return integers{values} }
+
+type integers struct{ values *[]int64 }
+
+func (i integers) String() string { return "" }
+func (i integers) Type() string   { return "INTEGER" }
+func (i integers) Set(s string) error {
+	n, err := Integer(s)
+	*i.values = append(*i.values, n)
+	return err
+}
+
+// parameter annotates a flag with the name that it has in the Python scheduler, which its
+// environment variable is named after.
+const parameter = "parameter"
+
+// PythonName sets the name of an option in the Python scheduler; with "" it has no
+// environment variable.
+func PythonName(flags *pflag.FlagSet, flag, name string) {
+	if err := flags.SetAnnotation(flag, parameter, []string{name}); err != nil {
+		panic(err) // no such flag
+	}
+}
+
+// Pair adds two flags for the two values of an option, as click does: the last one given
+// wins. The first has the environment variable, and letter unless that is "".
+func Pair(flags *pflag.FlagSet, value *bool, yes, letter, no, yesUsage, noUsage string) {
+	flags.BoolVarP(value, yes, letter, *value, yesUsage)
+	flags.Lookup(yes).DefValue = "false" // the usage says which is the default
+	flags.BoolFunc(no, noUsage, func(string) error {
+		*value = false
+		flags.Lookup(yes).Changed = true
+		return nil
+	})
+	PythonName(flags, no, "")
+}
+
+// Date is the value of an option that is a date, as the Python scheduler's DATETIME.
+type Date struct {
+	text  string
+	value time.Time
+	naive bool // it names no zone and is in the server's
+}
+
+func (d *Date) String() string { return d.text }
+func (d *Date) Type() string   { return "DATE" }
+
+// In returns the date, or otherwise if the option was not given. zone is the server's.
+func (d *Date) In(zone *time.Location, otherwise time.Time) time.Time {
+	switch t := d.value; {
+	case d.text == "":
+		return otherwise
+	case d.naive:
+		return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), zone)
+	}
+	return d.value
+}
+
+func (d *Date) Set(text string) (err error) {
+	d.text = text
+	d.value, d.naive, err = pytext.ParseDate(text, time.Now())
+	return err
+}

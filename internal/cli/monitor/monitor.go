@@ -1,0 +1,206 @@
+// Package monitor has the commands of celery-monitor.
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/pytext"
+)
+
+func New(a *command.App) *cobra.Command {
+	var workers command.WorkerFlags
+	cmd := &cobra.Command{
+		Use:   "celery-monitor [OPTIONS] COMMAND [ARGS]...",
+		Short: "Monitoring of Celery",
+	}
+	workers.Flags(cmd.Flags())
+
+	// ask makes the function of a subcommand that asks workers.
+	ask := func(question question) func(*cobra.Command, []string) error {
+		return a.Configured(func(cmd *cobra.Command, args []string) error {
+			control, to, err := workers.Control(a, cmd.Parent())
+			if err != nil {
+				return err
+			}
+			return question(cmd.Context(), control, to, args)
+		})
+	}
+	cmd.AddCommand(newPingWorkers(a, ask), newListRunning(a, ask),
+		newActiveQueues(a, ask), newReserved(a, ask), newScheduled(a, ask), newStats(a, ask), newRevoke(a, ask))
+	return cmd
+}
+
+// question asks the workers of to with a command's arguments, and prints the answer.
+type question func(ctx context.Context, c *celery.Control, to celery.Destination, args []string) error
+
+// questioner makes the function of a command that asks workers.
+type questioner func(question) func(*cobra.Command, []string) error
+
+func newPingWorkers(a *command.App, ask questioner) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ping-workers [OPTIONS]",
+		Short: "Check which workers respond to the celery remote control",
+		RunE: ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
+			replies, err := c.Ping(ctx, to)
+			if err != nil {
+				return err
+			}
+			for _, r := range replies {
+				a.Log.Info("got response", "worker", r.Node, "after", r.After)
+			}
+			if len(replies) == 0 {
+				return command.ErrSilence
+			}
+			return nil
+		}),
+	}
+}
+
+// inspection makes a command that prints the workers' answers: each of lines after the
+// worker's name, or a JSON object by worker.
+func inspection[T any](a *command.App, ask questioner, cmd *cobra.Command,
+	get func(c *celery.Control, ctx context.Context, to celery.Destination) (map[string]T, error), lines func(T) ([]string, error),
+) *cobra.Command {
+	output := "text"
+	command.OutputFlag(cmd.Flags(), &output)
+	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
+		answers, err := get(c, ctx, to)
+		switch {
+		case err != nil:
+			return err
+		case len(answers) == 0:
+			return command.ErrSilence
+		case output == "json":
+			return a.PrintJSON(answers)
+		}
+		var b strings.Builder
+		for _, worker := range slices.Sorted(maps.Keys(answers)) {
+			texts, err := lines(answers[worker])
+			if err != nil {
+				return fmt.Errorf("worker %s: %w", worker, err)
+			}
+			if len(texts) == 0 {
+				a.Log.Info("the worker has none", "worker", worker)
+			}
+			for _, text := range texts {
+				fmt.Fprintf(&b, "%s: %s\n", worker, text)
+			}
+		}
+		return a.Print(b.String())
+	})
+	return cmd
+}
+
+func newActiveQueues(a *command.App, ask questioner) *cobra.Command {
+	return inspection(a, ask, &cobra.Command{
+		Use:   "active-queues [OPTIONS]",
+		Short: "List the queues that workers read",
+	}, (*celery.Control).ActiveQueues, func(queues []celery.QueueInfo) (lines []string, _ error) {
+		for _, q := range queues {
+			lines = append(lines, q.Name)
+		}
+		return lines, nil
+	})
+}
+
+func newReserved(a *command.App, ask questioner) *cobra.Command {
+	return inspection(a, ask, &cobra.Command{
+		Use:   "reserved [OPTIONS]",
+		Short: "List the tasks that workers have received and not started",
+	}, (*celery.Control).Reserved, func(tasks []celery.TaskInfo) (lines []string, _ error) {
+		for _, t := range tasks {
+			text, err := describeTask(t)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, text)
+		}
+		return lines, nil
+	})
+}
+
+func newScheduled(a *command.App, ask questioner) *cobra.Command {
+	return inspection(a, ask, &cobra.Command{
+		Use:   "scheduled [OPTIONS]",
+		Short: "List the tasks that wait in workers for their time (eta)",
+	}, (*celery.Control).Scheduled, func(tasks []celery.ScheduledTask) (lines []string, _ error) {
+		for _, t := range tasks {
+			text, err := describeTask(t.Request)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, text+" at "+t.ETA)
+		}
+		return lines, nil
+	})
+}
+
+func describeTask(t celery.TaskInfo) (string, error) {
+	_, _, call, err := pytext.Call(t.Args, t.Kwargs)
+	if err != nil {
+		return "", fmt.Errorf("task %s (%s): %w", t.ID, t.Name, err)
+	}
+	return fmt.Sprintf("%s(%s) [id=%s]", t.Name, strings.Join(call, ", "), t.ID), nil
+}
+
+func newStats(a *command.App, ask questioner) *cobra.Command {
+	return inspection(a, ask, &cobra.Command{
+		Use:   "stats [OPTIONS]",
+		Short: "Show the workers' processes, and how many tasks they accepted since their start",
+	}, (*celery.Control).Stats, func(s celery.WorkerStats) ([]string, error) {
+		uptime := (time.Duration(s.Uptime) * time.Second).String()
+		lines := []string{fmt.Sprintf("up %s, pid %d, %d processes, at most %d unacknowledged messages", uptime, s.PID, s.Pool.MaxConcurrency, s.PrefetchCount)}
+		for _, name := range slices.Sorted(maps.Keys(s.Total)) {
+			lines = append(lines, fmt.Sprintf("%s %d", name, s.Total[name]))
+		}
+		return lines, nil
+	})
+}
+
+func newRevoke(a *command.App, ask questioner) *cobra.Command {
+	var how celery.Revocation
+	cmd := &cobra.Command{
+		Use:   "revoke [OPTIONS] TASK_ID...",
+		Short: "Have workers drop tasks",
+		Long: `Have workers drop tasks, given by their Celery ids (those of task list --list-runs),
+if they receive them from now on, or have received and not started them. A restarted
+worker no longer does.
+
+A running task goes on, unless --terminate is given. WARNING: --terminate kills the
+process that runs the task. By the time the signal arrives, the process may have begun
+another task, which is then killed instead.`,
+		Example: `  swh-scheduler celery-monitor revoke 2b5a2d1c-6e5f-4d5e-9a51-0c5a3f7d4b1e
+  swh-scheduler celery-monitor revoke --terminate --signal SIGKILL 2b5a2d1c-6e5f-4d5e-9a51-0c5a3f7d4b1e`,
+		Args: command.Args("TASK_ID..."),
+	}
+	cmd.Flags().BoolVar(&how.Terminate, "terminate", false, "kill the process that runs a task, if it runs (see the warning above)")
+	how.Signal = "SIGTERM"
+	cmd.Flags().Var(command.Choice(&how.Signal, "SIGTERM", "SIGKILL"), "signal", "the signal that --terminate sends")
+	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, ids []string) error {
+		if how.Terminate {
+			a.Log.Warn("--terminate kills the processes that run these tasks; one that has begun another task by then loses that", "signal", how.Signal)
+		}
+		answers, err := c.Revoke(ctx, to, ids, how)
+		if err == nil && len(answers) == 0 {
+			err = command.ErrSilence
+		}
+		var b strings.Builder
+		for _, worker := range slices.Sorted(maps.Keys(answers)) {
+			fmt.Fprintf(&b, "%s: %s\n", worker, answers[worker])
+		}
+		if printErr := a.Print(b.String()); err == nil {
+			err = printErr
+		}
+		return err
+	})
+	return cmd
+}

@@ -1,0 +1,260 @@
+package origin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/taskinput"
+)
+
+const (
+	fileBatch   = 1000    // lines that are read and sent together
+	longestLine = 1 << 20 // in bytes
+)
+
+func newSendFromFile(a *command.App) *cobra.Command {
+	var (
+		prefix                   string
+		threshold, limit, waitIn int64
+		dryRun, debug            bool
+	)
+	cmd := &cobra.Command{
+		Use:   "send-origins-from-file-to-celery [OPTIONS] TASK_TYPE [FILE_INPUT] [OPTIONS]...",
+		Short: "Send origins directly from file/stdin to celery",
+		Long: `Send origins directly from a file to celery, filling the queue of the task type
+up to the threshold again and again until the end of the file.
+
+TASK_TYPE is a task type, or a name that begins with one (load-git-large). Each line
+of FILE_INPUT (- or none: standard input) is an origin: its URL, or the loader's
+arguments in columns separated by blanks. OPTIONS of the form key=value, in YAML, are
+passed to each task.`,
+		Example: `  grep gitlab urls.txt | swh-scheduler origin send-origins-from-file-to-celery load-git-large -`,
+		Args:    command.Args("TASK_TYPE", "[OPTIONS]..."),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&prefix, "queue-name-prefix", "", "`PREFIX` of a separate queue for these origins: PREFIX:task name")
+	flags.Int64Var(&threshold, "threshold", 1000, "maximum length of the queue; 0 for the limit of the task type")
+	flags.Int64Var(&limit, "limit", -1, "maximum number of origins to send (default all)")
+	flags.Lookup("limit").DefValue = "0"
+	flags.Int64Var(&waitIn, "waiting-period", 10, "time between two checks of a full queue, in seconds")
+	flags.BoolVar(&dryRun, "dry-run", false, "print only the messages to send")
+	flags.BoolVar(&debug, "debug", false, "print extra messages")
+
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+		if flags.Changed("limit") && limit < 0 {
+			return command.Usagef(cmd, "Invalid value for '--limit': %d is negative.", limit)
+		}
+		path := "-"
+		if len(args) > 1 {
+			path = args[1]
+		}
+		input, err := command.OpenInput(cmd, "FILE_INPUT", path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = input.Close() }()
+		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+			tt, err := taskTypeOrShorter(ctx, b, args[0])
+			if errors.Is(err, model.ErrUnknownTaskType) {
+				return command.Usagef(cmd, "Could not find scheduler <%s> task type", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			extra, err := taskinput.ParseArguments(args[min(2, len(args)):])
+			if err != nil {
+				return err
+			}
+			form, err := taskinput.FormOf(args[0], extra.Kwargs)
+			if err != nil {
+				return err
+			}
+			f := &fileSender{
+				app: a, queue: tt.BackendName, taskName: tt.BackendName, args: extra.Args, form: form,
+				threshold: threshold, wait: time.Duration(waitIn) * time.Second, dryRun: dryRun, debug: debug, left: limit, limit: limit,
+			}
+			if prefix != "" {
+				f.queue = prefix + ":" + tt.BackendName
+			}
+			if threshold == 0 && tt.MaxQueueLength != nil {
+				f.threshold = *tt.MaxQueueLength
+			}
+			if err := f.introduce(tt, extra); err != nil {
+				return err
+			}
+			if !dryRun {
+				d := a.Daemon(cmd)
+				var stop func() error
+				if f.send, stop, err = d.NewSender(ctx, b); err != nil {
+					return err
+				}
+				return errors.Join(f.run(ctx, input), stop())
+			}
+			return f.run(ctx, input)
+		})
+	})
+	return cmd
+}
+
+// taskTypeOrShorter finds the task type of a name, or of the longest part of it before a
+// hyphen: load-git for load-git-large.
+func taskTypeOrShorter(ctx context.Context, from backend.TaskTypes, name string) (model.TaskType, error) {
+	for {
+		tt, err := from.TaskType(ctx, name)
+		i := strings.LastIndexByte(name, '-')
+		if !errors.Is(err, model.ErrUnknownTaskType) || i < 0 {
+			return tt, err
+		}
+		name = name[:i]
+	}
+}
+
+type fileSender struct {
+	app             *command.App
+	send            daemons.Sender // unless dryRun
+	queue, taskName string
+	args            json.RawMessage
+	form            taskinput.LineForm
+	threshold       int64
+	wait            time.Duration
+	dryRun, debug   bool
+	limit, left     int64 // below 0: no limit
+}
+
+func (f *fileSender) introduce(tt model.TaskType, extra model.TaskArguments) error {
+	if !f.debug {
+		return nil
+	}
+	args, err := pytext.Repr(extra.Args)
+	if err != nil {
+		return err
+	}
+	kwargs, err := pytext.Repr(extra.Kwargs)
+	if err != nil {
+		return err
+	}
+	return f.app.Print(fmt.Sprintf("Scheduler task information: %s\nDestination queue: %s\nTask extra_args: %s\ntask Extra_kwargs: %s\n",
+		taskTypeRepr(tt), f.queue, args, kwargs))
+}
+
+func (f *fileSender) run(ctx context.Context, input io.Reader) error {
+	lines := bufio.NewScanner(input)
+	lines.Buffer(nil, longestLine)
+	number := 0 // of the line
+	bar := f.app.ProgressBeside("sending origins", 0)
+	defer bar.Stop()
+	for ended := false; !ended && f.left != 0; {
+		var batch []celery.TaskMessage
+		for len(batch) < fileBatch && f.left != 0 && !ended {
+			if ended = !lines.Scan(); ended {
+				break
+			}
+			number++
+			fields := strings.Fields(lines.Text())
+			if len(fields) == 0 {
+				continue
+			}
+			if !utf8.ValidString(lines.Text()) {
+				return fmt.Errorf("line %d is not UTF-8", number)
+			}
+			kwargs, err := f.form.Kwargs(fields)
+			if err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
+			}
+			batch = append(batch, celery.TaskMessage{ID: uuid.NewString(), Name: f.taskName, Args: f.args, Kwargs: kwargs})
+			f.left--
+		}
+		if err := f.sendBatch(ctx, batch, bar); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", number+1, err)
+	}
+	return nil
+}
+
+// sendBatch sends messages as slots of the queue become free.
+func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, bar *command.Bar) error {
+	if f.debug {
+		if err := f.app.Print(fmt.Sprintf("Nb tasks to send : %d\n", len(batch))); err != nil {
+			return err
+		}
+		for _, m := range batch {
+			kwargs, err := pytext.Repr(m.Kwargs)
+			if err != nil {
+				return err
+			}
+			if err := f.app.Print(fmt.Sprintf("Task: {'args': [], 'kwargs': %s}\n", kwargs)); err != nil {
+				return err
+			}
+		}
+	}
+	if f.left == 0 {
+		if err := f.app.Print(fmt.Sprintf("Limit %d messages specified reached, stopping.\n", f.limit)); err != nil {
+			return err
+		}
+	}
+	if f.dryRun {
+		return f.tell("** DRY-RUN ** Call app.send_task with: ", batch)
+	}
+	for len(batch) > 0 {
+		n, err := f.send.Messages(ctx, f.queue, f.threshold, batch)
+		if err := errors.Join(f.tell("", batch[:n]), err); err != nil {
+			return err
+		}
+		bar.Add(n)
+		if batch = batch[n:]; len(batch) == 0 {
+			return nil
+		}
+		f.app.Log.Info("the queue is full", "queue", f.queue, "left", len(batch))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(f.wait):
+		}
+	}
+	return nil
+}
+
+// tell prints messages as the Python scheduler does.
+func (f *fileSender) tell(before string, messages []celery.TaskMessage) error {
+	var b strings.Builder
+	for _, m := range messages {
+		args, err := pytext.TupleRepr(m.Args)
+		if err != nil {
+			return err
+		}
+		kwargs, err := pytext.Repr(m.Kwargs)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s{'name': %s, 'task_id': '%s', 'args': %s, 'kwargs': %s, 'queue': %s}\n",
+			before, pytext.String(m.Name), m.ID, args, kwargs, pytext.String(f.queue))
+	}
+	return f.app.Print(b.String())
+}
+
+func taskTypeRepr(t model.TaskType) string {
+	whole := func(i int64) string { return fmt.Sprint(i) }
+	return fmt.Sprintf("TaskType(type=%s, description=%s, backend_name=%s, default_interval=%s, min_interval=%s, max_interval=%s, backoff_factor=%s, max_queue_length=%s, num_retries=%s, retry_delay=%s)",
+		pytext.String(t.Type), pytext.String(t.Description), pytext.String(t.BackendName),
+		pytext.OrNone(t.DefaultInterval, pytext.TimedeltaRepr), pytext.OrNone(t.MinInterval, pytext.TimedeltaRepr), pytext.OrNone(t.MaxInterval, pytext.TimedeltaRepr),
+		pytext.OrNone(t.BackoffFactor, pytext.Float), pytext.OrNone(t.MaxQueueLength, whole), pytext.OrNone(t.NumRetries, whole), pytext.OrNone(t.RetryDelay, pytext.TimedeltaRepr))
+}

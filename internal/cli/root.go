@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"swh-scheduler/internal/cli/addforge"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/cli/monitor"
+	"swh-scheduler/internal/cli/origin"
+	"swh-scheduler/internal/cli/settings"
+	"swh-scheduler/internal/cli/simulate"
+	"swh-scheduler/internal/cli/start"
+	"swh-scheduler/internal/cli/task"
+	"swh-scheduler/internal/cli/tasktype"
+)
+
+// Run runs one command line and returns the exit code: 0, 1 for a failure, or 2 for an
+// unusable command line or configuration, as the Python command does. release is the
+// version of this program; "" between releases.
+func Run(ctx context.Context, release string, args []string, stdout, stderr io.Writer) int {
+	a := command.New(release, stdout, stderr)
+	root := newRoot(a)
+	root.SetArgs(withoutGroup(root.Flags(), args))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return a.ExitCode(root, root.ExecuteContext(ctx))
+}
+
+func newRoot(a *command.App) *cobra.Command {
+	printVersion := func(cmd *cobra.Command) error {
+		return a.Print(cmd.Root().Name() + ", version " + a.Version + "\n")
+	}
+	root := &cobra.Command{
+		Use:   "swh-scheduler [OPTIONS] COMMAND [ARGS]...",
+		Short: "Software Heritage Scheduler tools",
+		Long: `Software Heritage Scheduler tools.
+
+The configuration is the YAML file named by --config-file or by the environment
+variable SWH_CONFIG_FILENAME. Every option can also be given as an environment
+variable: SWH_SCHEDULER_DATABASE for --database, and, for instance,
+SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period. The options below can
+come before the command or after it; after it, a letter that the command has too (-l of
+task list) is the command's.`,
+		TraverseChildren:  true, // options before a command's name are the root's, even if the command has the same letter
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Prepare(cmd) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.Globals.Version {
+				return printVersion(cmd)
+			}
+			return command.Group(cmd, args)
+		},
+	}
+	a.Globals.Flags(root.Flags())
+	root.AddCommand(
+		task.New(a), tasktype.New(a), origin.New(a), addforge.New(a),
+		start.NewRunner(a), start.NewFirstVisits(a), start.NewListener(a), start.NewRecurrent(a), start.NewJournal(a), monitor.New(a),
+		start.NewRPCServe(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a),
+		newMigrate(a),
+		&cobra.Command{
+			Use:   "version",
+			Short: "Shows the version of this program",
+			RunE:  command.Work(func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) }),
+		},
+	)
+	command.Complete(root)
+	addCompletion(a, root)
+	return root
+}
+
+// withoutGroup drops the word scheduler in the place of a command: a link named swh
+// takes "swh scheduler task list" as the Python command does.
+func withoutGroup(flags *pflag.FlagSet, args []string) []string {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		switch {
+		case arg == "scheduler":
+			return slices.Delete(slices.Clone(args), i, i+1)
+		case len(arg) < 2 || arg[0] != '-' || arg == "--":
+			return args
+		}
+		var flag *pflag.Flag // nil if its value is in the same word
+		if name, long := strings.CutPrefix(arg, "--"); long {
+			flag = flags.Lookup(name)
+		} else if len(arg) == 2 {
+			flag = flags.ShorthandLookup(arg[1:])
+		}
+		if flag != nil && flag.NoOptDefVal == "" {
+			i++ // its value
+		}
+	}
+	return args
+}

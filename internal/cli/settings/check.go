@@ -1,0 +1,191 @@
+// Package settings has the commands of config.
+package settings
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/sql/db"
+)
+
+func New(a *command.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config [OPTIONS] COMMAND [ARGS]...",
+		Short: "Check and show the configuration",
+	}
+	cmd.AddCommand(newConfigCheck(a), newConfigShow(a))
+	return cmd
+}
+
+func newConfigCheck(a *command.App) *cobra.Command {
+	output := "text"
+	cmd := &cobra.Command{
+		Use:   "check [OPTIONS]",
+		Short: "Check the configuration and the services it names",
+		Long: `Check the configuration: read it, connect to each service that it names, and print
+what is wrong. The exit code is 1 if anything is. Nothing is changed.`,
+	}
+	command.OutputFlag(cmd.Flags(), &output)
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		results := checkConfig(a, cmd)
+		if err := printChecks(a, results, output); err != nil {
+			return err
+		}
+		if wrong := slices.ContainsFunc(results, func(r checkResult) bool { return r.Problem != "" }); wrong {
+			return errors.New("the configuration is not fit for use")
+		}
+		return nil
+	})
+	return cmd
+}
+
+const patience = 5 * time.Second
+
+type checkResult struct {
+	Name    string `json:"name"`
+	Found   string `json:"found,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+func printChecks(a *command.App, results []checkResult, output string) error {
+	if output == "json" {
+		return a.PrintJSON(results)
+	}
+	var b strings.Builder
+	for _, r := range results {
+		mark, text := "ok", r.Found
+		if r.Problem != "" {
+			mark, text = "WRONG", r.Problem
+		}
+		fmt.Fprintf(&b, "%-6s%s: %s\n", mark, a.Bold(r.Name), text)
+	}
+	return a.Print(b.String())
+}
+
+// checkConfig runs all checks at the same time, as each may wait for a timeout.
+func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
+	type check struct {
+		name string
+		do   func(ctx context.Context) (found string, err error)
+	}
+	checks := []check{
+		{"configuration", func(context.Context) (string, error) {
+			return cmp.Or(a.Config.File, "no file, only defaults and options"), nil
+		}},
+		{"scheduler", func(ctx context.Context) (string, error) { return checkScheduler(ctx, a, cmd) }},
+		{"celery.task_broker", func(ctx context.Context) (string, error) { return checkBroker(ctx, a) }},
+		{"rabbitmq.management_url", func(ctx context.Context) (string, error) { return checkManagement(ctx, a) }},
+	}
+	if len(a.Config.Journal.Brokers) > 0 {
+		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
+	}
+	results := make([]checkResult, len(checks))
+	var all sync.WaitGroup
+	for i, c := range checks {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*patience)
+			defer cancel()
+			found, err := c.do(ctx)
+			results[i] = checkResult{Name: c.name, Found: found}
+			if err != nil {
+				results[i].Problem = pytext.OneLine(err).Error()
+			}
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// checkScheduler checks that the database or RPC server is usable, and that it has the
+// task types that the configuration names.
+func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
+	if a.Config.Scheduler.Cls == config.Remote {
+		client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
+		if err != nil {
+			return "", err
+		}
+		defer client.Close()
+		types, err := client.TaskTypes(ctx)
+		if err == nil {
+			err = a.Config.CheckTaskTypes(types)
+		}
+		return fmt.Sprintf("RPC server %s, %d task types", client, len(types)), err
+	}
+	store, err := a.OpenStore(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	if err := store.CheckVersion(ctx); err != nil {
+		return "", backend.Describe(store, err)
+	}
+	types, err := store.TaskTypes(ctx)
+	if err == nil {
+		err = a.Config.CheckTaskTypes(types)
+	}
+	if err == nil && len(a.Config.Shares) > 0 {
+		err = store.CheckShares(ctx, a.Config.Shares)
+	}
+	return fmt.Sprintf("%s, schema version %d, %d task types", backend.ServerName(store), db.PeerVersion, len(types)), backend.Describe(store, err)
+}
+
+func checkBroker(ctx context.Context, a *command.App) (string, error) {
+	broker, err := a.Config.Broker()
+	if err != nil {
+		return "", err
+	}
+	// Measuring a queue, even a missing one, connects once and changes nothing.
+	inspector := celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
+		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler config check"}, Logger: slog.New(slog.DiscardHandler), Timeout: patience,
+	})
+	_, err = inspector.Length(ctx, "celeryev.listener", 0)
+	return broker.String(), errors.Join(err, inspector.Close())
+}
+
+// checkManagement asks the management API, without which queue lengths are guesses.
+func checkManagement(ctx context.Context, a *command.App) (string, error) {
+	broker, err := a.Config.Broker()
+	if err != nil {
+		return "", err
+	}
+	inspector := celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{Logger: a.Log, Timeout: patience})
+	found := "the broker's host, its port + 10000"
+	if shown, err := url.Parse(string(a.Config.RabbitMQ.ManagementURL)); err == nil && shown.Host != "" {
+		found = shown.Redacted()
+	}
+	return found, errors.Join(inspector.CheckManagement(ctx), inspector.Close())
+}
+
+func checkJournal(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
+	if a.Config.Journal.GroupID == "" {
+		return "", a.Config.Missing("journal.group_id", "the name of a Kafka consumer group")
+	}
+	store, err := a.OpenStore(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	d := a.Daemon(cmd)
+	client, err := d.NewJournalClient(d.JournalOptions(store))
+	if err != nil {
+		return "", err
+	}
+	topic, err := client.Check(ctx)
+	return fmt.Sprintf("%s at %s", topic, strings.Join(a.Config.Journal.Brokers, ", ")), err
+}

@@ -1,0 +1,147 @@
+package settings
+
+import (
+	"bytes"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/sql/db"
+)
+
+func newConfigShow(a *command.App) *cobra.Command {
+	output := "text"
+	cmd := &cobra.Command{
+		Use:   "show [OPTIONS]",
+		Short: "Show the configuration in force",
+		Long: `Show the configuration in force: the file with defaults and the changes of the command
+line and the environment. Addresses are shown without passwords, other secrets as
+[redacted].`,
+	}
+	cmd.Flags().Var(command.Choice(&output, "text", "json"), "output", "form of the output: text (which is YAML) or json")
+	cmd.RunE = a.Configured(func(*cobra.Command, []string) error {
+		view := viewConfig(a.Config)
+		if output == "json" {
+			return a.PrintJSON(view)
+		}
+		var text bytes.Buffer
+		encoder := yaml.NewEncoder(&text)
+		encoder.SetIndent(2)
+		if err := encoder.Encode(view); err != nil {
+			return err
+		}
+		return a.Print(text.String())
+	})
+	return cmd
+}
+
+// configView is a configuration without secrets, by the file's keys. Durations are texts
+// that the file accepts.
+type configView struct {
+	File      string `yaml:"-" json:"file,omitempty"`
+	Scheduler struct {
+		Cls          string `yaml:"cls,omitempty" json:"cls,omitempty"`
+		DB           string `yaml:"db,omitempty" json:"db,omitempty"`
+		URL          string `yaml:"url,omitempty" json:"url,omitempty"`
+		MaxPoolConns int    `yaml:"max_pool_conns,omitempty" json:"max_pool_conns,omitempty"`
+	} `yaml:"scheduler" json:"scheduler"`
+	Celery struct {
+		TaskBroker string `yaml:"task_broker" json:"task_broker"`
+	} `yaml:"celery" json:"celery"`
+	RabbitMQ struct {
+		ManagementURL string `yaml:"management_url,omitempty" json:"management_url,omitempty"`
+	} `yaml:"rabbitmq" json:"rabbitmq"`
+	Journal                   config.Journal          `yaml:"journal" json:"journal"`
+	RPCServe                  config.RPCServe         `yaml:"rpc_serve" json:"rpc_serve"`
+	SchedulingPolicy          map[string][]policyView `yaml:"scheduling_policy" json:"scheduling_policy"`
+	NoOriginsScheduledBackoff float64                 `yaml:"no_origins_scheduled_backoff" json:"no_origins_scheduled_backoff"`
+	QueueFullBackoff          float64                 `yaml:"queue_full_backoff" json:"queue_full_backoff"`
+	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
+	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
+	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
+	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
+}
+
+type policyView struct {
+	Policy            model.VisitPolicy `yaml:"policy" json:"policy"`
+	Weight            float64           `yaml:"weight" json:"weight"`
+	TableSample       float64           `yaml:"tablesample,omitempty" json:"tablesample,omitempty"`
+	AbsoluteCooldown  string            `yaml:"absolute_cooldown" json:"absolute_cooldown"`
+	ScheduledCooldown string            `yaml:"scheduled_cooldown" json:"scheduled_cooldown"`
+	FailedCooldown    string            `yaml:"failed_cooldown" json:"failed_cooldown"`
+	NotFoundCooldown  string            `yaml:"not_found_cooldown" json:"not_found_cooldown"`
+}
+
+type sharesView struct {
+	By       model.ShareKey     `yaml:"by" json:"by"`
+	Weights  map[string]float64 `yaml:"weights,omitempty" json:"weights,omitempty"`
+	Default  float64            `yaml:"default" json:"default"`
+	HalfLife string             `yaml:"half_life" json:"half_life"`
+}
+
+type laneView struct {
+	Name      string `yaml:"name" json:"name"`
+	Queue     string `yaml:"queue" json:"queue"`
+	TimeLimit struct {
+		Soft string `yaml:"soft" json:"soft"`
+		Hard string `yaml:"hard" json:"hard"`
+	} `yaml:"time_limit" json:"time_limit"`
+	Slots    int `yaml:"slots,omitempty" json:"slots,omitempty"`
+	MinSlots int `yaml:"min_slots" json:"min_slots"`
+	MaxSlots int `yaml:"max_slots,omitempty" json:"max_slots,omitempty"`
+}
+
+func viewConfig(c *config.Config) configView {
+	v := configView{
+		File: c.File, Journal: c.Journal, RPCServe: c.RPCServe, FailuresKeepDate: c.FailuresKeepDate,
+		NoOriginsScheduledBackoff: c.NoOriginsScheduledBackoff.Seconds(), QueueFullBackoff: c.QueueFullBackoff.Seconds(),
+		SchedulingPolicy: map[string][]policyView{}, LostAfter: map[string]string{}, Shares: map[string]sharesView{}, Lanes: map[string][]laneView{},
+	}
+	v.Scheduler.Cls, v.Scheduler.MaxPoolConns = c.Scheduler.Cls, c.Scheduler.MaxPoolConns
+	if c.Scheduler.DB != "" {
+		v.Scheduler.DB = db.Redacted(string(c.Scheduler.DB))
+	}
+	v.Scheduler.URL = shownURL(c.Scheduler.URL)
+	v.Celery.TaskBroker = c.Celery.TaskBroker.String()
+	if broker, err := celery.ParseBroker(string(c.Celery.TaskBroker)); err == nil {
+		v.Celery.TaskBroker = broker.String()
+	}
+	v.RabbitMQ.ManagementURL = shownURL(c.RabbitMQ.ManagementURL)
+	for visitType, policies := range c.SchedulingPolicy {
+		for _, p := range policies {
+			f := p.Filter.Cooldowns
+			v.SchedulingPolicy[visitType] = append(v.SchedulingPolicy[visitType], policyView{
+				p.Filter.Policy, p.Weight, p.Filter.TableSample, f.Absolute.String(), f.Scheduled.String(), f.Failed.String(), f.NotFound.String(),
+			})
+		}
+	}
+	for taskType, after := range c.LostAfter {
+		v.LostAfter[taskType] = after.String()
+	}
+	for taskType, s := range c.Shares {
+		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}
+	}
+	for taskType, lanes := range c.Lanes {
+		for _, l := range lanes {
+			view := laneView{Name: l.Name, Queue: l.Queue, Slots: l.Slots, MinSlots: l.MinSlots, MaxSlots: l.MaxSlots}
+			view.TimeLimit.Soft, view.TimeLimit.Hard = l.SoftTimeLimit.String(), l.TimeLimit.String()
+			v.Lanes[taskType] = append(v.Lanes[taskType], view)
+		}
+	}
+	return v
+}
+
+// shownURL returns a URL without its password.
+func shownURL(secret config.Secret) string {
+	client, err := rpc.NewClient(string(secret))
+	if secret == "" || err != nil {
+		return secret.String()
+	}
+	defer client.Close()
+	return client.String()
+}

@@ -1,0 +1,278 @@
+// Package simulate has the commands of simulator.
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/simulator"
+	"swh-scheduler/internal/simulator/page"
+	"swh-scheduler/sql/db"
+)
+
+func New(a *command.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "simulator [OPTIONS] COMMAND [ARGS]...",
+		Short: "Scheduler simulator",
+	}
+	cmd.AddCommand(newFillTestData(a), newSimulatorRun(a))
+	return cmd
+}
+
+func newFillTestData(a *command.App) *cobra.Command {
+	var origins int
+	cmd := &cobra.Command{
+		Use:   "fill-test-data [OPTIONS]",
+		Short: "Fill the scheduler with test data for simulation purposes",
+	}
+	cmd.Flags().IntVarP(&origins, "num-origins", "n", 100_000, "`number` of listed origins to add")
+	cmd.RunE = a.OnStore(func(ctx context.Context, _ *cobra.Command, store *db.Store, _ []string) error {
+		if err := a.Print(fmt.Sprintf("Filling %s listed origins data...\n", pytext.Thousands(origins))); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := fillTestData(ctx, a, store, []simulator.ListerName{simulator.DefaultLister}, origins); err != nil {
+			return err
+		}
+		return a.Print(fmt.Sprintf("Completed in %.2f seconds\n", time.Since(began).Seconds()))
+	})
+	return cmd
+}
+
+func fillTestData(ctx context.Context, a *command.App, store *db.Store, listers []simulator.ListerName, origins int) error {
+	bar := a.Progress("origins", origins)
+	defer bar.Stop()
+	return simulator.Fill(ctx, store, listers, origins, time.Now(), bar.Add)
+}
+
+type simulatorOptions struct {
+	kind, policy string
+	runtime      float64
+	plots        bool
+	csv, html    string
+	workers      int
+	origins      int
+	visitTypes   []string
+	shares       string
+	output       string
+	lanes        laneOptions
+}
+
+func newSimulatorRun(a *command.App) *cobra.Command {
+	o := simulatorOptions{kind: string(simulator.OriginScheduler), output: "text"}
+	cmd := &cobra.Command{
+		Use:   "run [OPTIONS]",
+		Short: "Run the scheduler simulator",
+		Long: `Run the scheduler simulator, on a database that is used for nothing else, as the
+simulation writes to it.
+
+By default, the simulation runs forever. You can cap the simulated runtime with
+--runtime, and you can always press Ctrl+C to interrupt it and get the report.
+
+'task_scheduler' is the "classic" task-based scheduler; 'origin_scheduler' is the
+origin-visit-aware one, which uses --policy to decide which origins to schedule
+first. The policy 'configured' means those of the key scheduling_policy, as used by
+schedule-recurrent.
+
+With --lanes, neither a scheduler nor a database is used: the waits of work with
+these lanes and without are compared, for 14 days or --runtime.`,
+		Example: `  swh-scheduler simulator run --origins 20000 --runtime 604800 --plots
+  swh-scheduler simulator run --lanes scheduler.yml --runtimes seen.csv --workers 100 --plots
+  swh-scheduler simulator run --policy pools --workers 200 --runtime 86400 --html pools.html`,
+	}
+	o.flags(cmd.Flags())
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error { return simulate(a, cmd, o) })
+	return cmd
+}
+
+func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
+	kinds := make([]string, len(simulator.Kinds))
+	for i, k := range simulator.Kinds {
+		kinds[i] = string(k)
+	}
+	flags.VarP(command.Choice(&o.kind, kinds...), "scheduler", "s", "scheduler to simulate")
+	flags.StringVarP(&o.policy, "policy", "p", string(model.OldestScheduledFirst), "scheduling `POLICY` to simulate (only for origin_scheduler)")
+	flags.Float64VarP(&o.runtime, "runtime", "t", 0, "simulated runtime, in `SECONDS` (default: for ever)")
+	command.Pair(flags, &o.plots, "plots", "P", "no-plots", "show results as plots", "show no plots (default)")
+	flags.StringVarP(&o.csv, "csv", "o", "", "export results in a CSV `FILE`")
+	flags.StringVar(&o.html, "html", "", "write the report, with plots, to a page, `FILE`")
+	flags.IntVar(&o.workers, "workers", simulator.DefaultWorkers, "`number` of workers of each visit type")
+	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
+	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
+	o.lanes.flags(flags)
+	flags.StringVar(&o.shares, "shares", "", "configuration `FILE` whose key shares divides the queue between listers (only for origin_scheduler)")
+	command.OutputFlag(flags, &o.output)
+	command.PythonName(flags, "plots", "showplots")
+	command.PythonName(flags, "csv", "csvfile")
+}
+
+// settings returns the options that influence the result, for the page.
+func (o *simulatorOptions) settings() []page.Row {
+	settings := []page.Row{{Name: "Scheduler", Value: o.kind}}
+	if simulator.Kind(o.kind) == simulator.OriginScheduler {
+		settings = append(settings, page.Row{Name: "Policy", Value: o.policy})
+	}
+	return append(settings, page.Row{Name: "Workers of a visit type", Value: pytext.Thousands(o.workers)})
+}
+
+func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
+	if o.lanes.file != "" {
+		return simulateLanes(a, cmd, o)
+	}
+	policies, err := simulator.PoliciesOf(o.policy, a.Config.SchedulingPolicy)
+	if err != nil {
+		return command.Usagef(cmd, "Invalid value for '--policy' / '-p': %s", err)
+	}
+	if o.workers < 1 {
+		return command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.workers)
+	}
+	if o.origins < 0 {
+		return command.Usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
+	}
+	if math.IsNaN(o.runtime) {
+		return command.Usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
+	}
+	shares, err := simulatedShares(a, cmd, o)
+	if err != nil {
+		return err
+	}
+	results, err := openResults(cmd, o)
+	if err != nil {
+		return err
+	}
+	return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
+		options := simulator.Options{
+			Store: store, Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
+			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Start: time.Now(),
+			Listers: simulator.ListersOf(shares), Shares: shares,
+		}
+		if cmd.Flags().Changed("runtime") {
+			runtime := time.Duration(min(max(o.runtime, 0)*float64(time.Second), math.MaxInt64/2))
+			options.Runtime = &runtime
+		}
+		if o.origins > 0 {
+			if err := fillTestData(ctx, a, store, options.Listers, o.origins); err != nil {
+				return err
+			}
+		}
+		report, err := runSimulation(ctx, a, options)
+		if err != nil {
+			return err
+		}
+		return errors.Join(printReport(a, report, o),
+			results.write(a, report.WriteCSV, func(w io.Writer) error { return report.WriteHTML(w, o.settings()) }))
+	})
+}
+
+// simulatedShares reads the shares of a run, and migrates the database for them.
+func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (map[string]model.Shares, error) {
+	if o.shares == "" {
+		return nil, nil
+	}
+	if simulator.Kind(o.kind) != simulator.OriginScheduler {
+		return nil, command.Usagef(cmd, "Invalid value for '--shares': only %s can be simulated with shares.", simulator.OriginScheduler)
+	}
+	c, warnings, err := config.Load(o.shares)
+	for _, w := range warnings {
+		a.Log.Warn(w.String())
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, command.Usagef(cmd, "Invalid value for '--shares': File '%s' does not exist.", o.shares)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Shares) == 0 {
+		return nil, command.Usagef(cmd, "Invalid value for '--shares': %s has no key shares.", o.shares)
+	}
+	dsn, err := a.DSN(cmd)
+	if err == nil {
+		_, err = db.Migrate(cmd.Context(), dsn, db.MigrateOptions{Logger: a.Log, Shares: c.Shares})
+	}
+	return c.Shares, err
+}
+
+func runSimulation(ctx context.Context, a *command.App, o simulator.Options) (*simulator.Report, error) {
+	hours := 0
+	if o.Runtime != nil {
+		hours = int(o.Runtime.Hours())
+	}
+	bar := a.Progress("simulated hours", hours)
+	defer bar.Stop()
+	o.Progress = func(simulated time.Duration) { bar.Set(int64(simulated.Hours()), int64(hours)) }
+	return simulator.Run(ctx, o)
+}
+
+// resultFile is a file for a result; the path "" is none, "-" standard output.
+type resultFile struct {
+	path string
+	file *os.File
+}
+
+type results struct{ csv, html resultFile }
+
+// openResults checks, before anything is simulated, that the files can be written. Their
+// contents stay until there is a result.
+func openResults(cmd *cobra.Command, o simulatorOptions) (results, error) {
+	r := results{csv: resultFile{path: o.csv}, html: resultFile{path: o.html}}
+	err := r.csv.open(cmd, "--csv' / '-o")
+	if err == nil {
+		err = r.html.open(cmd, "--html")
+	}
+	return r, err
+}
+
+func (r results) write(a *command.App, csv, html func(io.Writer) error) error {
+	return errors.Join(r.csv.write(a.Stdout, csv), r.html.write(a.Stdout, html))
+}
+
+func (r *resultFile) open(cmd *cobra.Command, option string) (err error) {
+	if r.path == "" || r.path == "-" {
+		return nil
+	}
+	if r.file, err = os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
+		return command.Usagef(cmd, "Invalid value for '%s': '%s': %s", option, r.path, errors.Unwrap(err))
+	}
+	return nil
+}
+
+func (r resultFile) write(stdout io.Writer, write func(io.Writer) error) error {
+	switch {
+	case r.path == "-":
+		return write(stdout)
+	case r.file == nil:
+		return nil
+	}
+	err := r.file.Truncate(0)
+	if errors.Is(err, syscall.EINVAL) {
+		err = nil // no regular file
+	}
+	if err == nil {
+		err = write(r.file)
+	}
+	return errors.Join(err, r.file.Close())
+}
+
+func printReport(a *command.App, r *simulator.Report, o simulatorOptions) error {
+	if o.output == "json" {
+		return a.PrintJSON(r.Totals(simulator.Kind(o.kind)))
+	}
+	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.SharesText()
+	if o.plots {
+		text += r.Plots(a.Styled)
+	}
+	return a.Print(text + "\n")
+}

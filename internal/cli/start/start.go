@@ -1,0 +1,187 @@
+// Package start has the commands that run daemons.
+package start
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/journal"
+)
+
+func NewRunner(a *command.App) *cobra.Command {
+	var types, patterns []string
+	var priority bool
+	var lost time.Duration
+	cmd := &cobra.Command{
+		Use:   "start-runner [OPTIONS]",
+		Short: "Starts a swh-scheduler runner instance",
+		Long: `Starts a swh-scheduler runner instance: it sends the tasks that are ready to run.
+
+Task types may be limited by name, by pattern or both; without either, all are
+served.`,
+	}
+	flags := cmd.Flags()
+	period := periodFlag(flags, "ready tasks")
+	flags.StringArrayVar(&types, "task-type", nil, "task `TYPE` to schedule; all if not given")
+	flags.StringArrayVar(&patterns, "task-type-pattern", nil, "`PATTERN` that the names of task types to schedule begin with; all if not given")
+	command.Pair(flags, &priority, "with-priority", "", "without-priority",
+		"schedule the tasks that have a priority, instead of those that have none", "schedule the tasks that have no priority (default)")
+	flags.DurationVar(&lost, "lost-after", 0, "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period")
+	command.PythonName(flags, "task-type", "task_type_names")
+	command.PythonName(flags, "task-type-pattern", "task_type_patterns")
+
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		every, err := checkPeriod(cmd, *period)
+		if err != nil {
+			return err
+		}
+		d := daemons.Runner{
+			Options: a.Daemon(cmd), Period: every, TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
+		}
+		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
+	})
+	return cmd
+}
+
+func NewFirstVisits(a *command.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "start-runner-first-visits [OPTIONS]",
+		Short: "Starts a swh-scheduler runner service for first visits",
+		Long: `Starts a swh-scheduler runner service for first visits: it sends the visits of
+newly listed origins to the queues for first visits, if their lister has some.`,
+	}
+	period := periodFlag(cmd.Flags(), "first visits")
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		every, err := checkPeriod(cmd, *period)
+		if err != nil {
+			return err
+		}
+		d := daemons.FirstVisits{Options: a.Daemon(cmd), Period: every}
+		return d.Run(cmd.Context())
+	})
+	return cmd
+}
+
+func NewListener(a *command.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "start-listener [OPTIONS]",
+		Short: "Starts a swh-scheduler listener service",
+		Long:  "Starts a swh-scheduler listener service: it reads Celery's events and records the\nprogress of tasks in the database.",
+		RunE: a.Configured(func(cmd *cobra.Command, _ []string) error {
+			d := daemons.Listener{Options: a.Daemon(cmd)}
+			return d.Run(cmd.Context())
+		}),
+	}
+}
+
+func NewRecurrent(a *command.App) *cobra.Command {
+	var visitTypes []string
+	cmd := &cobra.Command{
+		Use:   "schedule-recurrent [OPTIONS]",
+		Short: "Starts the scheduler for recurrent visits",
+		Long: `Starts the scheduler for recurrent visits: a loop for each visit type sends due
+visits to Celery.`,
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&visitTypes, "visit-type", nil, "visit `TYPE` to schedule; those of all task types load-* if not given")
+	command.PythonName(flags, "visit-type", "visit_types")
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		d := daemons.Recurrent{Options: a.Daemon(cmd), VisitTypes: visitTypes}
+		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown task type: %s")
+	})
+	return cmd
+}
+
+func NewRPCServe(a *command.App) *cobra.Command {
+	var host string
+	var port uint16
+	cmd := &cobra.Command{
+		Use:   "rpc-serve [OPTIONS]",
+		Short: "Starts a swh-scheduler API HTTP server",
+		Long: `Starts a swh-scheduler API HTTP server, through which listers, the web API and
+other components use the scheduler. The rpc_serve section of the configuration
+can ask for TLS and credentials.`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&host, "host", "0.0.0.0", "host to listen on; 0.0.0.0 is all network interfaces")
+	flags.Uint16Var(&port, "port", 5008, "port to listen on; 0 takes a free one")
+	flags.Bool("debug", false, "ignored, for compatibility with the Python command; see --log-level")
+	flags.Bool("nodebug", false, "ignored, for compatibility with the Python command")
+	command.PythonName(flags, "nodebug", "")
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		d := daemons.RPC{Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+		return d.Run(cmd.Context())
+	})
+	return cmd
+}
+
+func periodFlag(flags *pflag.FlagSet, what string) *int {
+	return flags.IntP("period", "p", 0, "period (in s) at which "+what+" are looked for; 0 looks once and ends")
+}
+
+func checkPeriod(cmd *cobra.Command, period int) (time.Duration, error) {
+	if period < 0 {
+		return 0, command.Usagef(cmd, "Invalid value for '--period' / '-p': %d is negative.", period)
+	}
+	return time.Duration(period) * time.Second, nil
+}
+
+func NewJournal(a *command.App) *cobra.Command {
+	var stopAfterObjects int64
+	cmd := &cobra.Command{
+		Use:   "journal-client [OPTIONS]",
+		Short: "Keeps the origin visits stats up to date from a Kafka journal",
+		Long: `Keeps the origin visits stats up to date from a Kafka journal: it reads the outcomes
+of visits and records them for the scheduler.`,
+	}
+	cmd.Flags().Int64VarP(&stopAfterObjects, "stop-after-objects", "m", 0, "maximum number of records to read; 0 for no limit")
+
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		if stopAfterObjects < 0 {
+			return command.Usagef(cmd, "Invalid value for '--stop-after-objects' / '-m': %d is negative.", stopAfterObjects)
+		}
+		c := a.Config.Journal
+		switch {
+		case len(c.Brokers) == 0:
+			return a.Config.Missing("journal.brokers", "the addresses (host:port) of Kafka brokers")
+		case c.GroupID == "":
+			return a.Config.Missing("journal.group_id", "the name of a Kafka consumer group")
+		case stopAfterObjects == 0:
+			stopAfterObjects = int64(c.StopAfterObjects)
+		}
+		var bar *command.Bar
+		d := daemons.Journal{
+			Options: a.Daemon(cmd), StopAfterObjects: stopAfterObjects,
+			Progress: func(processed, remaining int64) { bar.Set(processed, boundOf(stopAfterObjects, processed+remaining)) },
+			Read: func(ctx context.Context, client *journal.Client) error {
+				if stopAfterObjects > 0 || c.OnEOF == string(journal.EOFStop) {
+					bar = a.Progress("records", 0)
+				}
+				processed, err := client.Run(ctx)
+				bar.Stop()
+				if err != nil || ctx.Err() != nil {
+					return err
+				}
+				return a.Print(fmt.Sprintf("Processed %d message(s).\nDone.\n", processed))
+			},
+		}
+		return d.Run(cmd.Context())
+	})
+	return cmd
+}
+
+// boundOf returns the expected number of records of a run.
+func boundOf(stopAfter, known int64) int64 {
+	if stopAfter > 0 {
+		return min(stopAfter, known)
+	}
+	return known
+}

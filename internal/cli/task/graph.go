@@ -1,0 +1,263 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/taskgraph"
+	"swh-scheduler/sql/db"
+)
+
+func newTaskGraph(a *command.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "graph [OPTIONS] COMMAND [ARGS]...",
+		Short: "Manipulate graphs of tasks, which wait for each other",
+		Long: `Manipulate graphs of tasks, which wait for each other. start-runner releases a
+task when its dependencies have ended.`,
+	}
+	cmd.AddCommand(newGraphSubmit(a), newGraphList(a), newGraphStatus(a), newGraphShow(a),
+		newGraphCancel(a), newGraphRetry(a), newGraphRelease(a))
+	return cmd
+}
+
+// graphCommand makes a command of task graph with arguments of these names, which prints
+// text or JSON.
+func graphCommand(a *command.App, use, short, long string, names []string,
+	do func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (result any, text string, err error),
+) *cobra.Command {
+	output := "text"
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.Args(names...)}
+	command.OutputFlag(cmd.Flags(), &output)
+	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error {
+		if err := store.CheckVersion(ctx); err != nil {
+			return err
+		}
+		result, text, err := do(ctx, cmd, store, args)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			return a.PrintJSON(result)
+		}
+		return a.Print(text)
+	})
+	return cmd
+}
+
+func number(cmd *cobra.Command, name, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, command.Usagef(cmd, "Invalid value for '%s': '%s' is not the number of a %s.", name, text, strings.ToLower(name))
+	}
+	return n, nil
+}
+
+func newGraphSubmit(a *command.App) *cobra.Command {
+	var dryRun bool
+	cmd := graphCommand(a, "submit [OPTIONS] FILE", "Submit a graph of tasks",
+		`Submit the graph of tasks that FILE describes in YAML or JSON (- is standard
+input): all of it, or nothing if there is an error.`,
+		[]string{"FILE"},
+		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+			text, err := command.ReadInput(cmd, "FILE", args[0])
+			if err != nil {
+				return nil, "", err
+			}
+			now := time.Now()
+			g, err := taskgraph.Parse(text, now)
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: %w", args[0], err)
+			}
+			size := taskgraph.SizeOf(g)
+			if dryRun {
+				if err := store.CheckGraph(ctx, g); err != nil {
+					return nil, "", fmt.Errorf("%s: %w", args[0], err)
+				}
+				return size, fmt.Sprintf("Nothing is wrong with this graph: %s\n", size), nil
+			}
+			submitted, err := store.SubmitGraph(ctx, g, now)
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: %w", args[0], err)
+			}
+			numbers := make(map[string]int64, len(g.Tasks))
+			for i, t := range g.Tasks {
+				numbers[t.Name] = submitted.Tasks[i]
+			}
+			return struct {
+				Graph int64            `json:"graph"`
+				Tasks map[string]int64 `json:"tasks"`
+			}{submitted.ID, numbers}, fmt.Sprintf("Submitted graph %d: %s\n", submitted.ID, size), nil
+		})
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only check the graph and print its size")
+	return cmd
+}
+
+func newGraphList(a *command.App) *cobra.Command {
+	limit := 20
+	cmd := graphCommand(a, "list [OPTIONS]", "List graphs, newest first", "", nil,
+		func(ctx context.Context, cmd *cobra.Command, store *db.Store, _ []string) (any, string, error) {
+			if limit <= 0 {
+				return nil, "", command.Usagef(cmd, "Invalid value for '--limit' / '-l': %d is not positive.", limit)
+			}
+			graphs, err := store.Graphs(ctx, limit)
+			if err != nil {
+				return nil, "", err
+			}
+			now := time.Now()
+			lines := make([]taskgraph.Line, len(graphs))
+			text := fmt.Sprintf("Found %s\n", taskgraph.HowMany(len(graphs), "graph", "graphs"))
+			for i, g := range graphs {
+				lines[i] = taskgraph.Line(g)
+				text += taskgraph.LineText(g, now, a.Bold)
+			}
+			return lines, text, nil
+		})
+	cmd.Flags().IntVarP(&limit, "limit", "l", limit, "most graphs to list")
+	return cmd
+}
+
+func newGraphStatus(a *command.App) *cobra.Command {
+	return graphCommand(a, "status [OPTIONS] GRAPH", "Show how far a graph is",
+		`Show how far a graph is: the number of its tasks in each state, what it waits for
+now, the longest chain of tasks left, and when all may be done.`,
+		[]string{"GRAPH"},
+		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+			g, err := readGraph(ctx, cmd, store, args[0])
+			if err != nil {
+				return nil, "", err
+			}
+			now := time.Now()
+			report := g.Report(now)
+			return report, report.Text(now, a.Bold), nil
+		})
+}
+
+func readGraph(ctx context.Context, cmd *cobra.Command, store *db.Store, text string) (taskgraph.Graph, error) {
+	graph, err := number(cmd, "GRAPH", text)
+	if err != nil {
+		return taskgraph.Graph{}, err
+	}
+	g, err := taskgraph.Read(ctx, store, graph, time.Now())
+	return g, noSuchGraph(graph, err)
+}
+
+func noSuchGraph(graph int64, err error) error {
+	if errors.Is(err, model.ErrUnknownGraph) {
+		return fmt.Errorf("there is no graph %d", graph)
+	}
+	return err
+}
+
+func newGraphShow(a *command.App) *cobra.Command {
+	var dot, svg bool
+	cmd := &cobra.Command{
+		Use:   "show [OPTIONS] GRAPH",
+		Short: "Draw a graph",
+		Long: `Draw a graph in the language of Graphviz or as an SVG picture. In a large graph, a
+box stands for all tasks of a type at one level.`,
+		Args: command.Args("GRAPH"),
+	}
+	cmd.Flags().BoolVar(&dot, "dot", false, "print the graph in the language of Graphviz (default)")
+	cmd.Flags().BoolVar(&svg, "svg", false, "print a picture of the graph in SVG")
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+		if dot && svg {
+			return command.Usagef(cmd, "--dot and --svg exclude each other.")
+		}
+		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
+			g, err := readGraph(ctx, cmd, store, args[0])
+			if err != nil {
+				return err
+			}
+			if svg {
+				return a.Print(g.Draw().SVG())
+			}
+			return a.Print(g.Draw().DOT())
+		})
+	})
+	return cmd
+}
+
+func newGraphCancel(a *command.App) *cobra.Command {
+	return changeCommand(a, "cancel [OPTIONS] GRAPH", "Cancel a graph",
+		`Cancel all unsent tasks of a graph. Sent ones are not retried if they fail.`,
+		"Cancelled graph", func(ctx context.Context, store *db.Store, graph int64) error {
+			return store.CancelGraph(ctx, graph, time.Now())
+		})
+}
+
+func newGraphRetry(a *command.App) *cobra.Command {
+	return changeCommand(a, "retry [OPTIONS] GRAPH", "Retry the failed tasks of a graph",
+		`Retry the tasks of a graph that have failed for good, were cancelled, or waited
+longer than their deadline, and the tasks that could not run because of them.`,
+		"Retried graph", func(ctx context.Context, store *db.Store, graph int64) error {
+			_, err := store.RetryGraph(ctx, graph)
+			return err
+		})
+}
+
+// changeCommand makes a command that changes a graph. It then settles graphs, as a runner
+// would, and describes the graph.
+func changeCommand(a *command.App, use, short, long, done string, change func(ctx context.Context, store *db.Store, graph int64) error) *cobra.Command {
+	return graphCommand(a, use, short, long, []string{"GRAPH"},
+		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+			graph, err := number(cmd, "GRAPH", args[0])
+			if err == nil {
+				err = noSuchGraph(graph, change(ctx, store, graph))
+			}
+			if err == nil {
+				err = taskgraph.Settle(ctx, store)
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			g, err := store.Graph(ctx, graph)
+			return taskgraph.Line(g), fmt.Sprintf("%s %d: %s\n", done, graph, taskgraph.Counts(g)), err
+		})
+}
+
+func newGraphRelease(a *command.App) *cobra.Command {
+	var force bool
+	cmd := graphCommand(a, "release [OPTIONS] TASK", "Release a task that waits for itself",
+		`Release a task that depends on itself, once all its other dependencies have ended.
+With --force, release a task whatever it depends on.`,
+		[]string{"TASK"},
+		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+			task, err := number(cmd, "TASK", args[0])
+			if err != nil {
+				return nil, "", err
+			}
+			place, err := store.GraphTask(ctx, task)
+			switch {
+			case err != nil:
+				return nil, "", err
+			case place == nil:
+				return nil, "", fmt.Errorf("task %d is in no graph", task)
+			case place.State != db.GraphWaiting:
+				return nil, "", fmt.Errorf("task %d (%s) is not waiting: its state is %s", task, place.Name, place.State)
+			}
+			if !force {
+				if err := taskgraph.OnlyForItself(ctx, store, task); err != nil {
+					return nil, "", err
+				}
+			}
+			released, err := store.ReleaseTask(ctx, task, time.Now())
+			if err == nil && !released {
+				err = fmt.Errorf("task %d is not waiting any more", task)
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			return map[string]any{"task": task, "graph": place.Graph, "name": place.Name},
+				fmt.Sprintf("Released task %d (%s of graph %d)\n", task, place.Name, place.Graph), nil
+		})
+	cmd.Flags().BoolVar(&force, "force", false, "release it although it waits for other tasks")
+	return cmd
+}

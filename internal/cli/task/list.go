@@ -1,0 +1,211 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/db"
+)
+
+func newTaskList(a *command.App) *cobra.Command {
+	var ids []int64
+	var types, statuses, priorities []string
+	var limit int
+	var before, after command.Date
+	var listRuns, listMetadata bool
+	policy, output := "", "text"
+	cmd := &cobra.Command{
+		Use:   "list [OPTIONS]",
+		Short: "List tasks",
+	}
+	flags := cmd.Flags()
+	flags.VarP(command.Integers(&ids), "task-id", "i", "list only the task with this `ID`; may be repeated")
+	flags.StringArrayVarP(&types, "task-type", "t", nil, "list only tasks of this `TYPE`; may be repeated")
+	flags.IntVarP(&limit, "limit", "l", 0, "most tasks to list (default all)")
+	flags.VarP(command.Choices(&statuses, "next_run_not_scheduled", "next_run_scheduled", "completed", "disabled"), "status", "s", "list tasks whose status is `STATUS`; may be repeated")
+	flags.VarP(command.Choice(&policy, "recurring", "oneshot"), "policy", "p", "list tasks whose policy is recurring or oneshot")
+	flags.VarP(command.Choices(&priorities, "all", "low", "normal", "high"), "priority", "P", "list tasks whose priority is `PRIORITY`; may be repeated")
+	flags.VarP(&before, "before", "b", "list tasks that are to run before this `DATE`")
+	flags.VarP(&after, "after", "a", "list tasks that are to run after this `DATE`")
+	flags.BoolVarP(&listRuns, "list-runs", "r", false, "also list past executions of each task")
+	flags.BoolVarP(&listMetadata, "list-runs-metadata", "m", false, "also list past executions of each task, with metadata")
+	command.OutputFlag(flags, &output)
+
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		if limit < 0 {
+			return fmt.Errorf("--limit: %d is negative", limit)
+		}
+		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+			zone, err := b.Zone(ctx)
+			if err != nil {
+				return err
+			}
+			f := db.TaskFilter{IDs: ids, Types: types, Policy: model.TaskPolicy(policy), Limit: limit,
+				Before: before.In(zone, time.Time{}), After: after.In(zone, time.Time{})}
+			for _, status := range statuses {
+				f.Statuses = append(f.Statuses, model.TaskStatus(status))
+			}
+			if !slices.Contains(priorities, "all") { // all is with or without priority, as in the Python scheduler
+				for _, priority := range priorities {
+					f.Priorities = append(f.Priorities, model.TaskPriority(priority))
+				}
+			}
+			tasks, err := b.SearchTasks(ctx, f)
+			if err != nil {
+				return err
+			}
+			list, err := readTasks(ctx, b, tasks)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return a.PrintJSON(list.objects(listRuns || listMetadata))
+			}
+			text, err := list.text(a, zone, listRuns || listMetadata)
+			if err != nil {
+				return err
+			}
+			return a.Print(text)
+		})
+	})
+	return cmd
+}
+
+// taskList is tasks with their runs and, unlike the Python scheduler's, refused messages.
+type taskList struct {
+	tasks  []model.Task
+	runs   map[int64][]model.TaskRun // by task
+	putOff map[int64]db.PutOff       // by run
+}
+
+func readTasks(ctx context.Context, b backend.Scheduler, tasks []model.Task) (taskList, error) {
+	ids := make([]int64, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+	}
+	runs, err := b.TaskRuns(ctx, ids, 0)
+	if err != nil {
+		return taskList{}, err
+	}
+	slices.SortFunc(runs, func(x, y model.TaskRun) int { return int(x.ID - y.ID) })
+	list := taskList{tasks: tasks, runs: map[int64][]model.TaskRun{}}
+	for _, r := range runs {
+		list.runs[r.Task] = append(list.runs[r.Task], r)
+	}
+	list.putOff, err = putOff(ctx, b, runs)
+	return list, err
+}
+
+// text formats the tasks as the Python scheduler does, and their runs if withRuns.
+func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (string, error) {
+	now := time.Now()
+	lines := []string{fmt.Sprintf("Found %d tasks\n", len(l.tasks))}
+	for _, t := range l.tasks {
+		text, err := formatTask(a, t, zone, now, fmt.Sprintf("%s%s\n%s%s\n", a.Bold("  Status: "), t.Status, a.Bold("  Priority: "), t.Priority))
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, text)
+		for _, r := range l.runs[t.ID] {
+			if p, ok := l.putOff[r.ID]; ok {
+				lines = append(lines, fmt.Sprintf("%s%s (tried %d times, again at %s)",
+					a.Bold("  Not sent: "), p.Reason, p.Attempts, pytext.ISOFormat(p.Again.In(zone))))
+			}
+		}
+		if withRuns && len(l.runs[t.ID]) > 0 {
+			lines = append(lines, a.Bold("  Executions:"))
+			for _, r := range l.runs[t.ID] {
+				lines = append(lines, formatRun(r, zone)...)
+			}
+		}
+	}
+	return strings.Join(lines, "\n") + "\n", nil
+}
+
+// objects returns the tasks for JSON, with their runs if withRuns.
+func (l taskList) objects(withRuns bool) []taskObject {
+	objects := taskObjects(l.tasks)
+	for i, t := range l.tasks {
+		for _, r := range l.runs[t.ID] {
+			if p, ok := l.putOff[r.ID]; ok {
+				objects[i].NotSent = append(objects[i].NotSent, notSentObject(p))
+			}
+			if withRuns {
+				objects[i].Runs = append(objects[i].Runs, runObject{r.BackendID, r.Status, r.Scheduled, r.Started, r.Ended, r.Metadata})
+			}
+		}
+	}
+	return objects
+}
+
+// putOff finds refused messages, if the database has our own tables.
+func putOff(ctx context.Context, b backend.Scheduler, runs []model.TaskRun) (map[int64]db.PutOff, error) {
+	store, ok := b.(backend.Database)
+	if !ok || len(runs) == 0 || store.CheckVersion(ctx) != nil {
+		return nil, nil
+	}
+	return store.PutOffMessages(ctx, runs)
+}
+
+func newTaskListPending(a *command.App) *cobra.Command {
+	var before command.Date
+	limit, output := 0, "text"
+	cmd := &cobra.Command{
+		Use:   "list-pending [OPTIONS] TASK_TYPES...",
+		Short: "List tasks with no priority that are going to be run",
+		Args:  command.Args("TASK_TYPES..."),
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&limit, "limit", "l", 0, "most tasks to list of each type (default all)")
+	flags.VarP(&before, "before", "b", "list the tasks that are to run before this `DATE` (default now)")
+	command.PythonName(flags, "limit", "num_tasks")
+	command.OutputFlag(flags, &output)
+
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+		limited := cmd.Flags().Changed("limit")
+		if limit < 0 {
+			return fmt.Errorf("--limit: %d is negative", limit)
+		}
+		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+			zone, err := b.Zone(ctx)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			at := before.In(zone, now)
+			var parts []string
+			objects := []taskObject{}
+			for _, taskType := range args {
+				var pending []model.Task
+				if !limited || limit > 0 { // to the store, 0 means all
+					if pending, err = b.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
+						return err
+					}
+				}
+				objects = append(objects, taskObjects(pending)...)
+				parts = append(parts, fmt.Sprintf("Found %d %s tasks\n", len(pending), taskType))
+				for _, task := range pending {
+					text, err := formatTask(a, task, zone, now, "")
+					if err != nil {
+						return err
+					}
+					parts = append(parts, text)
+				}
+			}
+			if output == "json" {
+				return a.PrintJSON(objects)
+			}
+			return a.Print(strings.Join(parts, "\n") + "\n")
+		})
+	})
+	return cmd
+}

@@ -1,0 +1,161 @@
+package tasktype
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
+)
+
+func newTaskTypeRegister(a *command.App) *cobra.Command {
+	var plugins []string
+	var file string
+	var workers command.WorkerFlags
+	cmd := &cobra.Command{
+		Use:   "register [OPTIONS]",
+		Short: "Register missing task-type entries in the scheduler",
+		Long: `Register missing task-type entries in the scheduler: those of the tasks that the
+running workers know, or those of a YAML file. Existing entries are left unchanged; a
+warning is logged if the name of the Celery task differs.
+
+Workers tell only the names of their tasks: the function load_git of
+swh.loader.git.tasks becomes the task type load-git. All other fields have the defaults
+of the Python command: intervals of 90 days for types that end in -full and of 2 days
+for all others. A file can set more:
+
+  load-git:
+    backend_name: swh.loader.git.tasks.UpdateGitRepository
+    description: Update an origin of type git
+    default_interval: 64 days
+    min_interval: 12 hours
+    max_interval: 64 days
+    backoff_factor: 2
+    max_queue_length: 5000
+    num_retries: 3
+    retry_delay: 1 hour`,
+		Example: `  swh-scheduler task-type register --plugins loader.git
+  swh-scheduler task-type register --file task-types.yml`,
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&plugins, "plugins", "p", nil, "register the task types of this `PLUGIN`, such as loader.git, of the workers; may be repeated (default all)")
+	flags.StringVar(&file, "file", "", "register the task types of this YAML `FILE` (- is standard input) instead of the workers'")
+	workers.Flags(flags)
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		if file != "" && len(plugins) > 0 {
+			return command.Usagef(cmd, "'--plugins' and '--file' exclude each other.")
+		}
+		var types []model.TaskType
+		var err error
+		if file != "" {
+			types, err = taskTypesOfFile(a, cmd, file)
+		} else {
+			types, err = taskTypesOfWorkers(a, cmd, workers, plugins)
+		}
+		if err != nil {
+			return err
+		}
+		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error { return ensureTaskTypes(ctx, a, b, types) })
+	})
+	return cmd
+}
+
+func taskTypesOfFile(a *command.App, cmd *cobra.Command, path string) ([]model.TaskType, error) {
+	text, err := command.ReadInput(cmd, "--file", path)
+	if err != nil {
+		return nil, err
+	}
+	if path == "-" {
+		path = "standard input"
+	}
+	types, warnings, err := config.ReadTaskTypes(path, text)
+	for _, w := range warnings {
+		a.Log.Warn(w.String())
+	}
+	return types, err
+}
+
+func taskTypesOfWorkers(a *command.App, cmd *cobra.Command, workers command.WorkerFlags, plugins []string) ([]model.TaskType, error) {
+	control, to, err := workers.Control(a, cmd)
+	if err != nil {
+		return nil, err
+	}
+	registered, err := control.Registered(cmd.Context(), to)
+	if err != nil {
+		return nil, err
+	}
+	if len(registered) == 0 {
+		return nil, command.ErrSilence
+	}
+	byPlugin := map[string][]celery.RegisteredTask{}
+	for _, worker := range slices.Sorted(maps.Keys(registered)) {
+		for _, task := range registered[worker] {
+			plugin := pluginOf(task.Name)
+			if task.Function == "" {
+				a.Log.Warn("the type of a task cannot be told; name it in a file (--file)", "task", task.Name, "worker", worker)
+			} else if !slices.Contains(byPlugin[plugin], task) {
+				byPlugin[plugin] = append(byPlugin[plugin], task)
+			}
+		}
+	}
+	available := slices.Sorted(maps.Keys(byPlugin))
+	if len(plugins) == 0 || slices.Equal(plugins, []string{"all"}) {
+		plugins = available
+	}
+	var types []model.TaskType
+	var unknown []string
+	for _, plugin := range plugins {
+		if _, known := byPlugin[plugin]; !known {
+			unknown = append(unknown, plugin)
+		}
+		for _, task := range byPlugin[plugin] {
+			t := config.DefaultTaskType(strings.ReplaceAll(task.Function, "_", "-"), task.Name)
+			t.Description = "Celery task " + task.Name
+			types = append(types, t)
+		}
+	}
+	if unknown != nil {
+		problem := "That provided plugin is unknown"
+		if len(unknown) > 1 {
+			problem = "Those provided plugins are unknown"
+		}
+		return nil, command.Usagef(cmd, "%s: %s.\nAvailable ones are: %s.", problem, strings.Join(unknown, ", "), strings.Join(available, ", "))
+	}
+	return types, nil
+}
+
+// pluginOf returns the plugin of a Celery task by Software Heritage's convention:
+// loader.git for swh.loader.git.tasks.UpdateGitRepository.
+func pluginOf(task string) string {
+	module := task
+	if i := strings.LastIndexByte(task, '.'); i > 0 {
+		module = task[:i]
+	}
+	return strings.TrimPrefix(strings.TrimSuffix(module, ".tasks"), "swh.")
+}
+
+func ensureTaskTypes(ctx context.Context, a *command.App, b backend.Scheduler, types []model.TaskType) error {
+	for _, t := range types {
+		current, err := b.TaskType(ctx, t.Type)
+		switch {
+		case errors.Is(err, model.ErrUnknownTaskType):
+			a.Log.Info("create task type", "type", t.Type, "backend_name", t.BackendName)
+			err = b.CreateTaskType(ctx, t)
+		case err == nil && current.BackendName != t.BackendName:
+			a.Log.Warn("the existing task type has another backend name", "type", t.Type, "existing", current.BackendName, "registered", t.BackendName)
+		}
+		if err != nil {
+			return fmt.Errorf("task type %s: %w", t.Type, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+// Package daemons has the program's daemons, each a struct of options whose Run returns
+// when the context ends.
+package daemons
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/tracing"
+	"swh-scheduler/sql/db"
+)
+
+type Options struct {
+	Command     string // its name in logs and connections
+	Version     string
+	MetricsAddr string // address of metrics and probes; "" for none
+
+	Config    *config.Config
+	Log       *slog.Logger
+	Level     *slog.LevelVar // of Log
+	Metrics   *prometheus.Registry
+	OpenStore func(ctx context.Context) (*db.Store, error)
+
+	tracer   *tracing.Tracer // nil if traces are off
+	starting bool            // the database has answered once
+}
+
+// run waits for the database and runs the components that build makes until ctx ends. A
+// daemon waits for services that are away, but a database that must be migrated is an error.
+func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) (err error) {
+	health := service.NewHealth()
+	ctx = service.WithHealth(ctx, health)
+	store, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	stop, err := o.startReporting(ctx, health)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	o.tracer, err = tracing.New(ctx, "swh-scheduler "+o.Command, o.Version, o.Log)
+	if ctx.Err() != nil {
+		return nil // stopped before there was anything to stop
+	}
+	if err != nil {
+		return err
+	}
+	defer o.closeTracer(ctx)
+	defer func() {
+		// Close would wait for the connections of components that were stopped by force.
+		if !errors.Is(err, service.ErrForced) {
+			store.Close()
+		}
+	}()
+	var components []service.Component
+	if err = o.waitForDatabase(ctx, store); err == nil {
+		o.starting = true
+		components, err = build(ctx, store)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before it was started
+		}
+		return err
+	}
+	o.Log.Info("started", "command", o.Command, "version", o.Version)
+	if err := (service.Group{Log: o.Log}).Run(ctx, components...); err != nil {
+		return err
+	}
+	o.Log.Info("stopped", "command", o.Command)
+	return nil
+}
+
+// closeTracer sends the last spans within three seconds.
+func (o *Options) closeTracer(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := o.tracer.Close(last); err != nil {
+		o.Log.Warn("the last spans were not sent", "error", err)
+	}
+}
+
+// startReporting reports the daemon's health to Prometheus, probes and systemd until stop
+// is called. Signals change the log level.
+func (o *Options) startReporting(ctx context.Context, health *service.Health) (stop func(), err error) {
+	reporting, end := context.WithCancel(ctx)
+	var reporters sync.WaitGroup
+	reporters.Go(func() { service.Systemd(reporting, health, o.Log) })
+	reporters.Go(func() { o.followLevelSignals(reporting) })
+	endReporting := func() {
+		end()
+		reporters.Wait()
+	}
+	if o.MetricsAddr == "" {
+		return endReporting, nil
+	}
+	o.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(o.Version))
+	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: health, Log: o.Log}.Start(ctx)
+	if err != nil {
+		endReporting()
+		return nil, err
+	}
+	return func() {
+		endReporting()
+		stopServer()
+	}, nil
+}
+
+func buildInfo(version string) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "swh_scheduler_build_info", Help: "1, with the version of this program and of Go.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	g.Set(1)
+	return g
+}
+
+// followLevelSignals sets the log level to debug on SIGUSR1, and back on SIGUSR2.
+func (o *Options) followLevelSignals(ctx context.Context) {
+	configured := o.Level.Level()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case s := <-signals:
+			level := configured
+			if s == syscall.SIGUSR1 {
+				level = slog.LevelDebug
+			}
+			o.Level.Set(level)
+			o.Log.Log(ctx, max(level, slog.LevelInfo), "log level changed", "level", level, "signal", s.String())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waitForDatabase returns when the database answers; an unusable one is an error.
+func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
+	met := service.HealthOf(ctx).Expect(backend.ServerName(store))
+	err := o.askDatabase(ctx, store, store.CheckVersion, func(err error) bool {
+		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
+	})
+	if err == nil {
+		met()
+	}
+	return err
+}
+
+// patiently asks the database; a daemon that is starting repeats it while that is away.
+func (o *Options) patiently(ctx context.Context, store *db.Store, ask func(ctx context.Context) error) error {
+	if !o.starting {
+		return ask(ctx)
+	}
+	return o.askDatabase(ctx, store, ask, func(err error) bool { return !db.IsAway(err) })
+}
+
+// checkTaskTypes returns backend.UnknownTaskType for the first unknown name.
+func (o *Options) checkTaskTypes(ctx context.Context, store *db.Store, names []string) error {
+	return o.patiently(ctx, store, func(ctx context.Context) error { return backend.CheckTaskTypes(ctx, store, names) })
+}
+
+// askDatabase repeats ask until it succeeds, its error is final, or ctx ends.
+func (o *Options) askDatabase(ctx context.Context, store *db.Store, ask func(ctx context.Context) error, final func(error) bool) error {
+	database := service.NewService(o.Log, backend.ServerName(store))
+	var backoff service.Backoff
+	for {
+		err := ask(ctx)
+		switch {
+		case err == nil:
+			database.OK()
+			return nil
+		case final(err):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		database.Failed(pytext.OneLine(err))
+		if err := backoff.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package daemons_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// options are those of a daemon on services of the test's own.
+func options(t *testing.T, command string) daemons.Options {
+	t.Helper()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	c := config.Default()
+	c.Celery.TaskBroker, c.RabbitMQ.ManagementURL = config.Secret(mq.URL), config.Secret(mq.ManagementURL)
+	return daemons.Options{
+		Command: command, Version: "test", Config: c,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar), Metrics: prometheus.NewRegistry(),
+		OpenStore: func(ctx context.Context) (*db.Store, error) {
+			return db.Open(ctx, dsn, db.Options{Command: command})
+		},
+	}
+}
+
+// A whole daemon runs in this process, without a command line, until its context ends.
+func TestDaemonInProcess(t *testing.T) {
+	t.Parallel()
+	l := daemons.Listener{Options: options(t, "start-listener")}
+	l.MetricsAddr = "127.0.0.1:0"
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	deadline := time.Now().Add(2 * time.Minute)
+	for heard := false; !heard; { // its metrics are registered once it runs
+		families, err := l.Metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			heard = heard || f.GetName() == "swh_scheduler_listener_workers_online"
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("ended by itself: %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("does not run")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A runner that is to look once refuses a task type that is not there, and ends
+// without one.
+func TestRunnerOnceInProcess(t *testing.T) {
+	t.Parallel()
+	r := daemons.Runner{Options: options(t, "start-runner"), TaskTypes: []string{"nope"}}
+	if err := r.Run(t.Context()); !errors.Is(err, backend.UnknownTaskType("nope")) {
+		t.Errorf("%v", err)
+	}
+	r = daemons.Runner{Options: options(t, "start-runner")}
+	if err := r.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,133 @@
+package daemons_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/journal"
+)
+
+// registered adds what is registered with a daemon's registry to found: our
+// metrics by name, with their labels in order.
+func registered(registry *prometheus.Registry, found map[string]string) {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		registry.Describe(descs)
+		close(descs)
+	}()
+	pattern := regexp.MustCompile(`fqName: "(swh_scheduler_\w+)".*constLabels: \{(.*)\}, variableLabels: \{([^}]*)\}`)
+	for desc := range descs {
+		if m := pattern.FindStringSubmatch(desc.String()); m != nil {
+			labels := append(strings.Split(m[3], ","), regexp.MustCompile(`="[^"]*"`).ReplaceAllString(m[2], ""))
+			labels = strings.FieldsFunc(strings.Join(labels, ","), func(r rune) bool { return r == ',' })
+			slices.Sort(labels)
+			found[m[1]] = strings.Join(labels, ", ")
+		}
+	}
+}
+
+// docs/metrics.md lists the metrics that the daemons export, no more and no less,
+// with their labels. The daemons run with all that is optional.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_\\w+)` \\| (?:gauge|counter|histogram) \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
+		labels := strings.Split(strings.ReplaceAll(m[2], "`", ""), ", ")
+		slices.Sort(labels)
+		documented[m[1]] = strings.Join(labels, ", ")
+	}
+
+	all := options(t, "test")
+	all.MetricsAddr = "127.0.0.1:0"
+	all.Config.LostAfter = map[string]time.Duration{"load-git": 24 * time.Hour}
+	all.Config.Shares = map[string]model.Shares{"load-git": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
+	all.Config.Lanes = map[string][]model.Lane{"load-hg": {
+		{Name: "express", Queue: "express:swh.test.hg", SoftTimeLimit: time.Second, TimeLimit: time.Minute, Slots: 6},
+		{Name: "slow", Queue: "swh.test.hg", SoftTimeLimit: 10 * time.Second, TimeLimit: time.Minute, Slots: 3},
+	}}
+	all.Config.Journal.Brokers = testenv.Kafka(t)
+	all.Config.Journal.Prefix = testenv.Journal(t, 2)
+	all.Config.Journal.GroupID = all.Config.Journal.Prefix
+	store, err := all.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for name, backend := range map[string]string{"load-git": "swh.test.git", "load-hg": "swh.test.hg"} {
+		if err := store.CreateTaskType(t.Context(), config.DefaultTaskType(name, backend)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	var registries []*prometheus.Registry
+	start := func(run func(daemons.Options) error) {
+		o := all
+		o.Metrics = prometheus.NewRegistry()
+		registries = append(registries, o.Metrics)
+		ended.Go(func() {
+			if err := run(o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	start(func(o daemons.Options) error {
+		r := daemons.Runner{Options: o, Period: time.Minute}
+		return r.Run(ctx)
+	})
+	start(func(o daemons.Options) error {
+		v := daemons.FirstVisits{Options: o, Period: time.Minute}
+		return v.Run(ctx)
+	})
+	start(func(o daemons.Options) error {
+		r := daemons.Recurrent{Options: o}
+		return r.Run(ctx)
+	})
+	start(func(o daemons.Options) error {
+		l := daemons.Listener{Options: o}
+		return l.Run(ctx)
+	})
+	start(func(o daemons.Options) error {
+		j := daemons.Journal{Options: o, Read: func(ctx context.Context, client *journal.Client) error {
+			_, err := client.Run(ctx)
+			return err
+		}}
+		return j.Run(ctx)
+	})
+	start(func(o daemons.Options) error {
+		r := daemons.RPC{Options: o, Address: "127.0.0.1:0"}
+		return r.Run(ctx)
+	})
+
+	found := map[string]string{}
+	for deadline := time.Now().Add(time.Minute); !maps.Equal(found, documented) && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		for _, r := range registries {
+			registered(r, found)
+		}
+	}
+	stop()
+	ended.Wait()
+	if diff := cmp.Diff(found, documented); diff != "" {
+		t.Errorf("docs/metrics.md (-the daemons +the page):\n%s", diff)
+	}
+}

@@ -1,0 +1,211 @@
+package daemons
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// Visits are to be sent to a queue, up to its free slots.
+type Visits struct {
+	Filter   model.VisitFilter
+	TaskType model.TaskType
+	Queue    string
+}
+
+// Sender sends visits and other messages within the free slots of queues. Its methods
+// return the number of messages sent.
+type Sender interface {
+	Visits(ctx context.Context, v Visits) (int, error)
+	// Messages sends the first messages, up to the free slots of a queue with a limit
+	// (0: none).
+	Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error)
+}
+
+// NewSender makes a sender; stop ends it. With a database, messages go through the outbox.
+// Otherwise they are published directly, as the Python scheduler does: visits that do not
+// reach the broker wait for the cooldown of scheduled visits.
+func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Sender, stop func() error, err error) {
+	if db, ok := b.(backend.Database); ok {
+		d, err := o.newDispatcher(db.Store)
+		if err != nil {
+			return nil, nil, err
+		}
+		return outboxSender{o, d}, d.close, db.CheckVersion(ctx)
+	}
+	broker, err := o.Config.Broker()
+	if err != nil {
+		return nil, nil, err
+	}
+	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
+	direct := directSender{
+		backend:   b.(backend.Remote),
+		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, MaxWait: publishWait}),
+		inspector: celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{ConnectionOptions: connection, Logger: o.Log}),
+	}
+	return direct, func() error { return errors.Join(direct.publisher.Close(), direct.inspector.Close()) }, nil
+}
+
+// SendVisits fills each queue with visits once.
+func (o *Options) SendVisits(ctx context.Context, b backend.Scheduler, all ...Visits) error {
+	send, stop, err := o.NewSender(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		var n int
+		if n, err = send.Visits(ctx, v); err != nil {
+			break
+		}
+		o.Log.Info("visits sent", "visit_type", v.Filter.VisitType, "queue", v.Queue, "visits", n)
+	}
+	return errors.Join(err, stop())
+}
+
+// publishWait is how long a command waits for the broker.
+const publishWait = 30 * time.Second
+
+// outboxSender claims into the outbox and delivers from there.
+type outboxSender struct {
+	options    *Options
+	dispatcher *dispatcher
+}
+
+func (s outboxSender) claim(ctx context.Context, queue dispatch.Queue, claim dispatch.ClaimFunc) (n int, err error) {
+	err = s.options.sendOnce(ctx, s.dispatcher, sender{once: func(ctx context.Context) (int, error) {
+		n, err = s.dispatcher.slots.Claim(ctx, queue, claim)
+		return n, err
+	}})
+	return n, err
+}
+
+func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
+	queue := dispatch.Queue{Name: v.Queue, Limit: v.TaskType.MaxQueueLength}
+	shares, shared := s.options.Config.Shares[v.TaskType.Type]
+	if v.Queue == v.TaskType.BackendName {
+		queue = queue.WithLanes(v.TaskType.Type, v.TaskType, s.options.Config.Lanes)
+	} else {
+		shared = false // groups share only the type's own queue
+	}
+	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
+		now := time.Now()
+		origins, err := tx.GrabNextVisits(ctx, v.Filter, now, free, false)
+		if err != nil {
+			return dispatch.Claimed{}, err
+		}
+		visits := dispatch.Visits(origins)
+		if shared && shares.By.OfVisits() {
+			if err := dispatch.ShareVisits(ctx, tx, dispatch.SharedQueue{Name: v.Queue, Shares: shares}, visits, now); err != nil {
+				return dispatch.Claimed{}, err
+			}
+		}
+		work, err := dispatch.VisitWork(ctx, tx, v.Queue, v.TaskType.BackendName, visits, now)
+		return dispatch.Claimed{Work: work}, err
+	})
+}
+
+func (s outboxSender) Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error) {
+	return s.claim(ctx, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		work := make([]db.Work, min(free, len(all)))
+		for i := range work {
+			id, err := uuid.Parse(all[i].ID)
+			if err != nil {
+				return dispatch.Claimed{}, err
+			}
+			work[i] = db.Work{TaskID: id, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: time.Now()}
+		}
+		return dispatch.Claimed{Work: work}, nil
+	})
+}
+
+// directSender publishes without an outbox.
+type directSender struct {
+	backend   backend.Remote
+	publisher *celery.Publisher
+	inspector *celery.QueueInspector
+}
+
+// free counts the free slots of a queue.
+func (s directSender) free(ctx context.Context, queue string, limit int64) (int, error) {
+	if limit <= 0 {
+		return dispatch.MaxClaim, nil
+	}
+	length, err := s.inspector.Length(ctx, queue, 0)
+	if err != nil {
+		return 0, fmt.Errorf("count the free slots of queue %q: %w", queue, err)
+	}
+	return int(max(0, min(limit-int64(length.Messages()), dispatch.MaxClaim))), nil
+}
+
+func (s directSender) Visits(ctx context.Context, v Visits) (int, error) {
+	limit := int64(0)
+	if v.TaskType.MaxQueueLength != nil {
+		limit = *v.TaskType.MaxQueueLength
+	}
+	free, err := s.free(ctx, v.Queue, limit)
+	if err != nil || free == 0 {
+		return 0, err
+	}
+	// Grabbing marks visits as scheduled, so make sure that the broker is there.
+	connecting, cancel := context.WithTimeout(ctx, publishWait)
+	defer cancel()
+	if err := s.publisher.Connect(connecting); err != nil {
+		return 0, err
+	}
+	origins, err := s.backend.GrabNextVisits(ctx, v.Filter, time.Now(), free, false)
+	if err != nil {
+		return 0, err
+	}
+	kwargs, err := dispatch.LoaderKwargs(ctx, s.backend, origins)
+	if err != nil {
+		return 0, err
+	}
+	messages := make([]celery.TaskMessage, len(origins))
+	for i := range origins {
+		messages[i] = celery.TaskMessage{ID: uuid.NewString(), Name: v.TaskType.BackendName, Args: json.RawMessage("[]"), Kwargs: kwargs[i]}
+	}
+	return s.publish(ctx, v.Queue, messages)
+}
+
+func (s directSender) Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error) {
+	free, err := s.free(ctx, queue, limit)
+	if err != nil {
+		return 0, err
+	}
+	return s.publish(ctx, queue, all[:min(free, len(all))])
+}
+
+func (s directSender) publish(ctx context.Context, queue string, messages []celery.TaskMessage) (int, error) {
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	if err := s.publisher.DeclareQueue(ctx, queue); err != nil {
+		return 0, err
+	}
+	for i := range messages {
+		messages[i].Queue = queue
+	}
+	sent := 0
+	var first error
+	for _, err := range s.publisher.Publish(ctx, messages) {
+		if err == nil {
+			sent++
+		} else if first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return sent, fmt.Errorf("%d of %d messages for queue %q were not sent: %w", len(messages)-sent, len(messages), queue, first)
+	}
+	return sent, nil
+}

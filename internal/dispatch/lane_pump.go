@@ -1,0 +1,136 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+// pumpPeriod is how often a LanePump looks if nothing wakes it, the period of the
+// broker's statistics.
+const pumpPeriod = 5 * time.Second
+
+// LanePump sends backlogs of lanes as slots become free, independently of claims. It also
+// measures the lanes.
+type LanePump struct {
+	LanePumpOptions
+	measured time.Time
+
+	waiting, sent, running, slots, ended, timedOut, wait, wrong, givenUp *prometheus.GaugeVec
+}
+
+// LanePumpOptions configure a LanePump.
+type LanePumpOptions struct {
+	Store *db.Store
+	Slots *Slots
+	Log   *slog.Logger
+	Reg   prometheus.Registerer
+
+	// Queues returns the queues that have lanes now.
+	Queues func(ctx context.Context) ([]Queue, error)
+	// Listen, if not nil, calls wake when a backlog grew, until ctx ends or it fails.
+	Listen func(ctx context.Context, wake func()) error
+}
+
+// NewLanePump makes a LanePump and registers its gauges on o.Reg.
+func NewLanePump(o LanePumpOptions) *LanePump {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return newGauge(o.Reg, name, help, append([]string{"line", "lane"}, labels...)...)
+	}
+	return &LanePump{LanePumpOptions: o,
+		waiting:  gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out in a lane before.", "kind"),
+		sent:     gauge("swh_scheduler_lane_sent", "Work in a lane's queue, outgoing, or running."),
+		running:  gauge("swh_scheduler_lane_running", "Work of a lane that is known to have started."),
+		slots:    gauge("swh_scheduler_lane_slots", "How many messages a lane's queue may hold, as configured."),
+		ended:    gauge("swh_scheduler_lane_ended_last_hour", "Work that ended in a lane in the last hour, other than by a time-out."),
+		timedOut: gauge("swh_scheduler_lane_timeouts_last_hour", "Work that timed out in a lane in the last hour, by what became of it: moved to the next lane, or failed.", "outcome"),
+		wait:     gauge("swh_scheduler_lane_wait_seconds", "Time from the claim to the start of the first try, of those that started in a lane in the last hour.", "quantile"),
+		wrong:    gauge("swh_scheduler_lane_wrong_predictions_last_hour", "Work that ended in the last hour and was sent to the wrong lane: quick_sent_slow, slow_sent_express.", "kind"),
+		givenUp:  gauge("swh_scheduler_lane_unheard_last_hour", "Work of a lane that was given up in the last hour, as nothing was heard of it."),
+	}
+}
+
+// Run sends until ctx ends.
+func (p *LanePump) Run(ctx context.Context) error {
+	wake := make(chan struct{}, 1)
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	if p.Listen != nil {
+		listener.Go(func() { service.Listen(ctx, p.Log, p.Listen, wake) })
+	}
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, p.RunOnce(ctx, time.Now()) },
+		Period:  pumpPeriod, Wake: wake,
+		Service: service.NewService(p.Log, "what sending to lanes needs"),
+	}).Run(ctx)
+}
+
+// RunOnce sends what there are slots for, and once a minute measures.
+func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
+	queues, err := p.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, q := range queues {
+		if _, err := p.Slots.Claim(ctx, q, nil); err != nil {
+			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
+		}
+	}
+	if now.Sub(p.measured) < measurePeriod {
+		return errors.Join(failed...)
+	}
+	for _, q := range queues {
+		failed = append(failed, p.measure(ctx, q.Lanes, now))
+	}
+	err = errors.Join(failed...)
+	if err == nil {
+		p.measured = now
+	}
+	return err
+}
+
+func (p *LanePump) measure(ctx context.Context, l *LaneSet, now time.Time) error {
+	states, err := p.Store.LaneStates(ctx, l.Name, len(l.Lanes))
+	if err != nil {
+		return err
+	}
+	history, err := p.Store.LaneHistory(ctx, l.Name, now.Add(-time.Hour))
+	if err != nil {
+		return err
+	}
+	for i, lane := range l.Lanes {
+		set := func(gauge *prometheus.GaugeVec, value float64, label ...string) {
+			gauge.WithLabelValues(append([]string{l.Name, lane.Name}, label...)...).Set(value)
+		}
+		s := states[i]
+		set(p.waiting, float64(s.Waiting), "first")
+		set(p.waiting, float64(s.TimedOut), "timed_out")
+		set(p.sent, float64(s.Sent))
+		set(p.running, float64(s.Running))
+		set(p.slots, float64(lane.Slots))
+		h := cmp.Or(history[lane.Name], &db.LaneRecord{})
+		set(p.ended, float64(h.Ended))
+		moved, final := h.TimedOut, 0
+		if i == len(l.Lanes)-1 {
+			moved, final = 0, h.TimedOut
+		}
+		set(p.timedOut, float64(moved), "moved")
+		set(p.timedOut, float64(final), "failed")
+		set(p.wait, h.Wait.Quantile(0.5), "0.5")
+		set(p.wait, h.Wait.Quantile(0.95), "0.95")
+		set(p.wrong, float64(h.QuickSentSlow), "quick_sent_slow")
+		set(p.wrong, float64(h.SlowSentExpress), "slow_sent_express")
+		set(p.givenUp, float64(h.Unheard))
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+const (
+	maintenancePeriod = time.Minute
+
+	// unheardAfter is how long the event of a start or an end may be delayed.
+	unheardAfter = 10 * time.Minute
+
+	// lostAfter is when sent work counts as lost in any case: by default, a visit may be
+	// scheduled again then.
+	lostAfter = 7 * 24 * time.Hour
+)
+
+// Maintenance ends work that nothing else would end: events are sent once, and a worker
+// may be configured to send none; lanes are removed from the configuration.
+type Maintenance struct {
+	Store   *db.Store
+	Slots   *Slots
+	Lengths QueueLengths
+	Log     *slog.Logger
+
+	// Queues returns the queues that have lanes now.
+	Queues func(ctx context.Context) ([]Queue, error)
+	// Home returns where the work of a removed lane set goes.
+	Home func(ctx context.Context, laneSet string) (Queue, error)
+}
+
+// Jobs returns the jobs for a Keeper.
+func (m *Maintenance) Jobs() []keep.Job {
+	job := func(name string, do func(ctx context.Context, now time.Time) (string, error)) keep.Job {
+		return keep.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, time.Now()) }}
+	}
+	return []keep.Job{job("unheard work", m.GiveUp), job("removed lanes", m.Release)}
+}
+
+// GiveUp gives up sent work whose end will not be heard, also of queues that no longer
+// have lanes or shares, and deletes settled work.
+func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error) {
+	queues, err := m.Store.QueuesWithSent(ctx)
+	if err != nil {
+		return "", err
+	}
+	total := 0
+	for _, queue := range queues {
+		counts, err := countMessages(ctx, m.Store, m.Lengths, now, queue)
+		if err != nil {
+			return "", err
+		}
+		givenUp, err := m.Store.GiveUpWork(ctx, queue, counts[0].total(), now, now.Add(-unheardAfter), now.Add(-lostAfter))
+		if err != nil {
+			return "", err
+		}
+		for set, n := range givenUp {
+			m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", n)
+			total += n
+		}
+	}
+	return count(total, "%d messages given up"), m.Store.ForgetSettled(ctx, now.Add(-unheardAfter))
+}
+
+// Release sends the backlogs of removed lane sets to the queues that they would have gone
+// to without lanes, as far as there are slots.
+func (m *Maintenance) Release(ctx context.Context, now time.Time) (string, error) {
+	sets, err := m.Store.BackloggedLaneSets(ctx)
+	if err != nil || len(sets) == 0 {
+		return "", err
+	}
+	queues, err := m.Queues(ctx)
+	if err != nil {
+		return "", err
+	}
+	configured := make(map[string]bool)
+	for _, q := range queues {
+		configured[q.Lanes.Name] = true
+	}
+	total := 0
+	var failed []error
+	for _, set := range sets {
+		if configured[set] {
+			continue
+		}
+		home, err := m.Home(ctx, set)
+		if errors.Is(err, model.ErrUnknownTaskType) {
+			m.Log.Warn("lanes of an unknown task type have a backlog", "lanes", set)
+			continue
+		}
+		n := 0
+		if err == nil {
+			n, err = m.Slots.Claim(ctx, home, func(ctx context.Context, tx *db.Tx, free int) (Claimed, error) {
+				n, err := tx.SendWithoutLanes(ctx, set, home.Name, free, now)
+				return Claimed{Written: n}, err
+			})
+		}
+		if total += n; err != nil {
+			failed = append(failed, fmt.Errorf("send the backlog of the removed lanes of %q: %w", set, err))
+		}
+	}
+	return count(total, "%d messages sent without lanes"), errors.Join(failed...)
+}
+
+// count formats a number, unless it is 0.
+func count(n int, format string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, n)
+}

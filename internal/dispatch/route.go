@@ -1,0 +1,134 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"swh-scheduler/internal/lanes"
+	"swh-scheduler/sql/db"
+)
+
+// move sends the first Count messages of a lane's backlog to a lane's queue, then the
+// first fresh ones of those just claimed for it.
+type move struct {
+	lanes.Send
+	fresh int
+}
+
+// route sets where each message just claimed for a queue with lanes goes, and returns
+// which part of the backlogs goes to which queue. expected is how long each message
+// takes, in seconds, 0 if unknown. states are those of the lanes before, and are changed;
+// more says that there may be unclaimed work.
+//
+// A message goes to the first lane in which it is expected to be done. It waits at the
+// end of that lane's backlog, unless there is a slot for it at once: of its own lane, or
+// of a later one that doesn't need it (package lanes).
+func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected []float64) []move {
+	waiting := make([]int, len(states)) // in each backlog, before the claim
+	for i, s := range states {
+		waiting[i] = s.TimedOut + s.Waiting
+	}
+	fresh := make([][]*db.Work, len(states)) // just claimed, by lane
+	limits := l.limits()
+	for i := range work {
+		w := &work[i]
+		lane := lanes.Choose(limits, expected[i], w.Tried)
+		w.Lane.Set, w.Lane.Number, w.Lane.Backlog = l.Name, lane, true
+		if lane > 0 && expected[i] > 0 && !w.Tried {
+			w.Lane.Below = limits[lane-1].Seconds()
+		}
+		states[lane].Waiting++
+		fresh[lane] = append(fresh[lane], w)
+	}
+	var moves []move
+	for _, send := range lanes.Fill(states, lanes.Sizes(states, more)) {
+		m := move{Send: send}
+		m.Count = min(send.Count, waiting[send.From])
+		m.fresh = send.Count - m.Count
+		waiting[send.From] -= m.Count
+		for _, w := range fresh[send.From][:m.fresh] {
+			l.send(w, send.To)
+		}
+		fresh[send.From] = fresh[send.From][m.fresh:]
+		moves = append(moves, m)
+	}
+	return moves
+}
+
+// send routes a message to the queue of a lane.
+func (l *LaneSet) send(w *db.Work, to int) {
+	lane := l.Lanes[to]
+	if w.Lane.Number != to {
+		w.Lane.Number, w.Lane.Below = to, 0 // the prediction did not decide
+	}
+	w.Queue, w.Lane.Backlog, w.Lane.Name, w.Lane.Left = lane.Queue, false, lane.Name, l.left(to)
+	w.Lane.SoftLimit, w.Lane.HardLimit = lane.SoftTimeLimit, lane.TimeLimit
+}
+
+// predict looks up what is known of work, sets its LaneFeatures, and returns how long
+// each message is expected to take, in seconds, 0 if unknown.
+func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []db.Work) ([]float64, error) {
+	if len(work) == 0 {
+		return nil, nil
+	}
+	keys, urls := make([]string, len(work)), make([]string, len(work))
+	listers := make(map[string]bool)
+	for i := range work {
+		lane := &work[i].Lane
+		lane.Lister, urls[i] = origin(&work[i])
+		lane.URL, lane.VisitType = urls[i], l.VisitType
+		keys[i] = memoryKey(l.TaskType, urls[i], &work[i])
+		listers[lane.Lister] = true
+	}
+	features, err := tx.LaneFeatures(ctx, keys, urls, l.VisitType)
+	if err != nil {
+		return nil, err
+	}
+	sketches, err := tx.LaneSketches(ctx, l.Name, slices.Collect(maps.Keys(listers)), s.now(), lanes.SketchHalfLife)
+	if err != nil {
+		return nil, err
+	}
+	expected := make([]float64, len(work))
+	for i, f := range features {
+		f.Lister = work[i].Lane.Lister
+		work[i].Lane.LaneFeatures = f
+		if f.Memory != nil {
+			expected[i] = f.Memory.Expect(f.Behind)
+		} else {
+			expected[i] = lanes.Typical(sketches[db.SketchKey{Lister: f.Lister, First: f.First}], sketches[db.SketchKey{First: f.First}])
+		}
+	}
+	return expected, nil
+}
+
+// memoryKey returns the key of the memory of work: its type, and the origin that it
+// visits, or all its arguments.
+func memoryKey(taskType, url string, w *db.Work) string {
+	if url != "" {
+		return taskType + " " + url
+	}
+	return taskType + " " + string(w.Args) + string(w.Kwargs)
+}
+
+// textArgument reads a keyword argument as PostgreSQL's ->> does: null as "", any other
+// value but a text as JSON.
+func textArgument(raw json.RawMessage) string {
+	var text string
+	if len(raw) == 0 || string(raw) == "null" || raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// origin reads the lister's name and the URL of a message's keyword arguments, "" for
+// missing ones.
+func origin(w *db.Work) (lister, url string) {
+	var kwargs struct {
+		Lister json.RawMessage `json:"lister_name"`
+		URL    json.RawMessage `json:"url"`
+	}
+	_ = json.Unmarshal(w.Kwargs, &kwargs) // other than objects have neither
+	return textArgument(kwargs.Lister), textArgument(kwargs.URL)
+}

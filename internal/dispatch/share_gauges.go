@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+const (
+	// measurePeriod is how often shares and lanes are measured.
+	measurePeriod = time.Minute
+
+	// otherGroups is the label of the groups without a weight of their own, which bounds
+	// the number of labels.
+	otherGroups = "(others)"
+)
+
+// ShareGauges measure the shares of queues.
+type ShareGauges struct {
+	store  *db.Store
+	queues []SharedQueue
+	log    *slog.Logger
+
+	inFlight, used, weight *prometheus.GaugeVec
+}
+
+// NewShareGauges makes the gauges of some queues and registers them on reg.
+func NewShareGauges(store *db.Store, queues []SharedQueue, log *slog.Logger, reg prometheus.Registerer) *ShareGauges {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return newGauge(reg, name, help+", by queue and group; groups without a weight of their own are taken together.", "queue", "group")
+	}
+	return &ShareGauges{
+		store: store, queues: queues, log: log,
+		weight:   gauge("swh_scheduler_share_weight", "Weights of the groups that have work waiting"),
+		inFlight: gauge("swh_scheduler_share_in_flight", "Visits and tasks sent and not known to have ended"),
+		used:     gauge("swh_scheduler_share_used_seconds", "Work that ended in the last hour, in seconds"),
+	}
+}
+
+// Run measures every minute until ctx ends.
+func (g *ShareGauges) Run(ctx context.Context) error {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, g.RunOnce(ctx, time.Now()) },
+		Period:  measurePeriod, Jitter: true,
+		Service: service.NewService(g.log, "what measuring shares needs"),
+	}).Run(ctx)
+}
+
+// RunOnce measures once.
+func (g *ShareGauges) RunOnce(ctx context.Context, now time.Time) error {
+	for _, q := range g.queues {
+		if err := g.measure(ctx, q, now); err != nil {
+			return fmt.Errorf("measure the shares of queue %q: %w", q.Name, err)
+		}
+	}
+	return nil
+}
+
+func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time) error {
+	states, err := g.store.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
+	if err != nil {
+		return err
+	}
+	used, err := g.store.ShareHistory(ctx, q.Name, now.Add(-time.Hour))
+	if err != nil {
+		return err
+	}
+	label := func(group string) string {
+		if _, named := q.Shares.Weights[group]; named {
+			return group
+		}
+		return otherGroups
+	}
+	weight, inFlight, seconds := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for group := range q.Shares.Weights {
+		weight[group], inFlight[group], seconds[group] = 0, 0, 0
+	}
+	for group, s := range states {
+		if s.Busy {
+			weight[label(group)] += q.Shares.Weight(group)
+		}
+		inFlight[label(group)] += float64(s.InFlight)
+		seconds[label(group)] += used[group].Seconds
+	}
+	for gauge, values := range map[*prometheus.GaugeVec]map[string]float64{g.weight: weight, g.inFlight: inFlight, g.used: seconds} {
+		for group, v := range values {
+			gauge.WithLabelValues(q.Name, group).Set(v)
+		}
+	}
+	return nil
+}

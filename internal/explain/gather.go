@@ -1,0 +1,261 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/db"
+)
+
+// Gatherer reads the facts from the database, the configuration and the broker.
+type Gatherer struct {
+	Store  *db.Store
+	Config *config.Config
+	Log    *slog.Logger
+	Now    time.Time
+	Zone   *time.Location // of dates in explanations
+
+	inspector *celery.QueueInspector // made when needed
+}
+
+// Close closes the connection to the broker.
+func (x *Gatherer) Close() {
+	if x.inspector != nil {
+		_ = x.inspector.Close()
+	}
+}
+
+// queue asks the broker how full a queue is; no answer is a fact too.
+func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
+	q := Queue{Name: name, Limit: limit}
+	if x.inspector == nil {
+		broker, err := x.Config.Broker()
+		if err != nil {
+			q.Err = err
+			return q
+		}
+		x.inspector = celery.NewQueueInspector(broker, string(x.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
+			ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler explain"}, Logger: x.Log, Timeout: serviceWait,
+		})
+	}
+	ctx, cancel := context.WithTimeout(ctx, serviceWait)
+	defer cancel()
+	length, err := x.inspector.Length(ctx, name, 0)
+	q.Ready, q.Working = length.Ready, length.Unacknowledged
+	if err != nil {
+		q.Err = pytext.OneLine(err)
+	}
+	return q
+}
+
+const serviceWait = 5 * time.Second
+
+// Task explains a task.
+func (x *Gatherer) Task(ctx context.Context, id int64) (Explanation, error) {
+	tasks, err := x.Store.Tasks(ctx, []int64{id})
+	if err != nil {
+		return Explanation{}, err
+	}
+	if len(tasks) == 0 {
+		return Explanation{}, fmt.Errorf("there is no task %d", id)
+	}
+	const mostAhead = 10_001
+	t := Task{Task: tasks[0], AheadLimit: mostAhead}
+	for _, fact := range []func() error{
+		func() (err error) { t.Type, err = x.Store.TaskType(ctx, t.Task.Type); return err },
+		func() (err error) { t.LastRun, t.Message, err = x.lastRun(ctx, id); return err },
+		func() (err error) { t.Ahead, err = x.Store.TasksAhead(ctx, id, x.Now, mostAhead); return err },
+		func() (err error) { t.Graph, err = x.Store.GraphTask(ctx, id); return err },
+		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
+		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, "start-runner"); return err },
+	} {
+		if err := fact(); err != nil {
+			return Explanation{}, err
+		}
+	}
+	if t.LastRun != nil && t.LastRun.BackendID != nil {
+		if t.Lane, err = x.Store.LanePlaceOf(ctx, *t.LastRun.BackendID); err != nil {
+			return Explanation{}, err
+		}
+		x.nameLane(t.Lane)
+	}
+	var known bool
+	if t.LostAfter, known = x.Config.LostAfter[t.Task.Type]; !known {
+		t.LostAfter = x.Config.LostAfter["default"]
+	}
+	queue, laneSet := t.Type.BackendName, t.Task.Type
+	if t.Task.Priority != "" {
+		queue, laneSet = model.PriorityLanes(queue), model.PriorityLanes(laneSet)
+	}
+	t.Lanes = x.laned(laneSet)
+	t.SharedBy = x.Config.Shares[t.Task.Type].By
+	t.Queue = x.queue(ctx, queue, t.Type.MaxQueueLength)
+	return t.Explain(x.Now, x.Zone), nil
+}
+
+// laned returns laneSet if the configuration has it, or "".
+func (x *Gatherer) laned(laneSet string) string {
+	if len(x.Config.Lanes[laneSet]) == 0 {
+		return ""
+	}
+	return laneSet
+}
+
+// nameLane sets the name of the lane in whose backlog work waits, which the ledger has
+// only of sent work.
+func (x *Gatherer) nameLane(p *db.LanePlace) {
+	if p == nil || p.Sent {
+		return
+	}
+	p.Lane = fmt.Sprintf("number %d", p.Number+1)
+	if lanes := x.Config.Lanes[p.Set]; len(lanes) > 0 {
+		p.Lane = lanes[min(p.Number, len(lanes)-1)].Name
+	}
+}
+
+// lastRun returns a task's last run, and its message if that is still in the outbox.
+func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db.WaitingMessage, error) {
+	runs, err := x.Store.TaskRuns(ctx, []int64{task}, 0)
+	if err != nil || len(runs) == 0 {
+		return nil, nil, err
+	}
+	last := runs[len(runs)-1]
+	if last.BackendID == nil {
+		return &last, nil, nil
+	}
+	message, err := x.Store.WaitingMessageOf(ctx, *last.BackendID, x.Now)
+	return &last, message, err
+}
+
+// Origins explains an origin for each lister and visit type.
+func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explanation, error) {
+	listed, _, err := x.Store.ListedOrigins(ctx, db.ListedOriginFilter{URLs: []string{url}})
+	if err != nil {
+		return nil, err
+	}
+	schedulers, err := x.Store.ConnectedPrograms(ctx, "schedule-recurrent")
+	if err != nil {
+		return nil, err
+	}
+	var all []Explanation
+	for _, l := range listed {
+		if visitType != "" && l.VisitType != visitType {
+			continue
+		}
+		o := Origin{URL: url, VisitType: l.VisitType, Listed: &l, Schedulers: schedulers}
+		if err := x.originFacts(ctx, &o); err != nil {
+			return nil, err
+		}
+		all = append(all, o.Explain(x.Now, x.Zone))
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	// It is not listed, but may have been visited.
+	types := []string{visitType}
+	if visitType == "" {
+		all, err := x.Store.TaskTypes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		types = nil
+		for _, tt := range all {
+			if t, ok := model.LoadedVisitType(tt.Type); ok {
+				types = append(types, t)
+			}
+		}
+	}
+	for _, t := range types {
+		o := Origin{URL: url, VisitType: t}
+		if err := x.originFacts(ctx, &o); err != nil {
+			return nil, err
+		}
+		if o.Stats != nil {
+			all = append(all, o.Explain(x.Now, x.Zone))
+		}
+	}
+	if len(all) == 0 {
+		what := url
+		if visitType != "" {
+			what += " with visit type " + visitType
+		}
+		return nil, fmt.Errorf("no lister lists %s, and no visit of it is known", what)
+	}
+	return all, nil
+}
+
+func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
+	stats, err := x.Store.VisitStats(ctx, []model.OriginKey{{URL: o.URL, VisitType: o.VisitType}})
+	if err != nil {
+		return err
+	}
+	if len(stats) > 0 {
+		o.Stats = &stats[0]
+	}
+	loader, err := x.Store.TaskType(ctx, model.LoaderTaskType(o.VisitType))
+	switch {
+	case errors.Is(err, model.ErrUnknownTaskType):
+	case err != nil:
+		return err
+	default:
+		o.Loader = &loader
+		if o.Message, err = x.Store.WaitingVisit(ctx, loader.BackendName, o.URL, x.Now); err != nil {
+			return err
+		}
+		if o.Lane, err = x.Store.LanePlaceOfVisit(ctx, o.URL, o.VisitType); err != nil {
+			return err
+		}
+		x.nameLane(o.Lane)
+		o.Lanes = x.laned(loader.Type)
+	}
+	if o.Listed == nil {
+		return nil
+	}
+	listers, err := x.Store.ListersByID(ctx, []uuid.UUID{o.Listed.ListerID})
+	if err != nil {
+		return err
+	}
+	if len(listers) > 0 {
+		o.Lister = listers[0]
+	}
+	if o.Loader == nil || !o.Listed.Enabled {
+		return nil
+	}
+	o.SharedBy = x.Config.Shares[loader.Type].By
+	o.Queue = x.queue(ctx, loader.BackendName, loader.MaxQueueLength)
+	return x.policies(ctx, o)
+}
+
+// policies finds the origin's place in the order of each policy of its visit type.
+func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
+	configured, ok := x.Config.SchedulingPolicy[o.VisitType]
+	if !ok {
+		configured = x.Config.SchedulingPolicy["default"]
+	}
+	for _, w := range Expand(configured) {
+		w.Filter.VisitType = o.VisitType
+		p := Policy{WeightedPolicy: w}
+		all := w.Filter
+		all.TableSample = 0
+		var next []model.ListedOrigin
+		err := x.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			next, err = tx.GrabNextVisits(ctx, all, x.Now, Deepest, true)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		p.Find(next, o.URL)
+		o.Policies = append(o.Policies, p)
+	}
+	return nil
+}

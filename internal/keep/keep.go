@@ -1,0 +1,65 @@
+// Package keep runs maintenance jobs: each in one process at a time, with a timeout; the
+// last run and its result are in the table scheduler_go.keeper.
+//
+// Every daemon has a Keeper with the jobs that it can do; the first that finds a job due
+// does it. A process that dies blocks a job for at most twice the job's timeout. Jobs
+// must be idempotent.
+package keep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"swh-scheduler/internal/service"
+)
+
+// lookPeriod is how often a Keeper looks for jobs that are due.
+const lookPeriod = 10 * time.Second
+
+// DefaultTimeout bounds a job.
+const DefaultTimeout = 30 * time.Second
+
+// Job is a maintenance job.
+type Job struct {
+	Name    string // of its row; the same in all processes
+	Period  time.Duration
+	Timeout time.Duration // 0: DefaultTimeout
+	// Do does the job. It returns what it did, in a few words, or "".
+	Do func(ctx context.Context) (string, error)
+}
+
+// Store lets one process at a time do a job.
+type Store interface {
+	Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
+}
+
+// Keeper does jobs.
+type Keeper struct {
+	Store Store
+	Jobs  []Job
+	Log   *slog.Logger
+}
+
+// Run does what is due until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, k.RunOnce(ctx) },
+		Period:  lookPeriod, Jitter: true,
+		Service: service.NewService(k.Log, "what maintenance needs"),
+	}).Run(ctx)
+}
+
+// RunOnce does what is due. A job that fails doesn't hold up the others.
+func (k *Keeper) RunOnce(ctx context.Context) error {
+	var failed []error
+	for _, job := range k.Jobs {
+		if _, err := k.Store.Keep(ctx, job.Name, job.Period, cmp.Or(job.Timeout, DefaultTimeout), job.Do); err != nil {
+			failed = append(failed, fmt.Errorf("maintenance, %s: %w", job.Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}

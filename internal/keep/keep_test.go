@@ -1,0 +1,142 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+func openStore(t *testing.T) *db.Store {
+	t.Helper()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// Of several processes one does a job, once in its period; another job that fails
+// doesn't hold it up, and its row says why it failed.
+func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	var atOnce, most, done atomic.Int32
+	k := &Keeper{Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Jobs: []Job{
+		{Name: "broken", Period: time.Hour, Do: func(context.Context) (string, error) { return "", errors.New("out of luck") }},
+		{Name: "sweep", Period: time.Hour, Do: func(context.Context) (string, error) {
+			most.Store(max(most.Load(), atOnce.Add(1)))
+			defer atOnce.Add(-1)
+			done.Add(1)
+			return "2 swept", nil
+		}},
+	}}
+	var processes errgroup.Group
+	for range 8 {
+		processes.Go(func() error {
+			for range 3 {
+				if err := k.RunOnce(t.Context()); err != nil && err.Error() != "maintenance, broken: out of luck" {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := processes.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if done.Load() != 1 || most.Load() != 1 {
+		t.Errorf("done %d times, by %d at once", done.Load(), most.Load())
+	}
+	jobs, err := store.KeeperJobs(t.Context())
+	if err != nil || len(jobs) != 2 {
+		t.Fatalf("%+v, %v", jobs, err)
+	}
+	if b, s := jobs[0], jobs[1]; !b.Failed || b.Result != "out of luck" || s.Failed || s.Result != "2 swept" || time.Since(s.Began) > time.Minute {
+		t.Errorf("%+v", jobs)
+	}
+}
+
+// A job that was done a period ago is done again; one that failed, after a minute.
+func TestJobsComeBack(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	n := 0
+	var fail error
+	k := &Keeper{Store: store, Jobs: []Job{{Name: "sweep", Period: time.Hour, Do: func(context.Context) (string, error) {
+		n++
+		return "", fail
+	}}}}
+	age := func(by string) {
+		if _, err := store.Pool().Exec(t.Context(), "update scheduler_go.keeper set began = clock_timestamp() - $1::interval", by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, step := range []struct {
+		age  string
+		fail error
+		want int
+	}{{"", nil, 1}, {"59 minutes", nil, 1}, {"61 minutes", errors.New("x"), 2}, {"50 seconds", nil, 2}, {"61 seconds", nil, 3}, {"61 seconds", nil, 3}} {
+		if step.age != "" {
+			age(step.age)
+		}
+		fail = step.fail
+		_ = k.RunOnce(t.Context())
+		if n != step.want {
+			t.Errorf("step %d: done %d times, want %d", i, n, step.want)
+		}
+	}
+}
+
+// A job that takes longer than it may is ended, and says so.
+func TestJobsAreBounded(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	k := &Keeper{Store: store, Jobs: []Job{{Name: "slow", Period: time.Hour, Timeout: time.Millisecond, Do: func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}}}}
+	if err := k.RunOnce(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A job whose process died is done by another once the time is over that it had; what
+// the dead one still notes then doesn't count.
+func TestJobsOfTheDeadAreTakenOver(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	n := 0
+	other := &Keeper{Store: store, Jobs: []Job{{Name: "sweep", Period: time.Millisecond, Do: func(context.Context) (string, error) {
+		n++
+		return "by another", nil
+	}}}}
+	look := func(want int) {
+		t.Helper()
+		if err := other.RunOnce(t.Context()); err != nil || n != want {
+			t.Errorf("done %d times, want %d; %v", n, want, err)
+		}
+	}
+	stalled := &Keeper{Store: store, Jobs: []Job{{Name: "sweep", Period: time.Millisecond, Do: func(ctx context.Context) (string, error) {
+		look(0)
+		if _, err := store.Pool().Exec(ctx, "update scheduler_go.keeper set began = began - interval '1 hour', until = clock_timestamp()"); err != nil {
+			return "", err
+		}
+		look(1)
+		return "late", nil
+	}}}}
+	if err := stalled.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if jobs, err := store.KeeperJobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].Result != "by another" {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+}

@@ -1,0 +1,103 @@
+package model
+
+import "slices"
+
+// Policy is a rule by which origins are picked for a visit: which, in which order, and
+// in words. Policies is the only place where they are defined: grabs, indexes, explain,
+// pools, the configuration and the simulator use it.
+//
+// Conditions and orders are SQL on a row c with the columns of scheduler_go.candidates
+// (sql/db/candidates.go).
+type Policy struct {
+	Name       VisitPolicy
+	Conditions []*Condition
+	OrderBy    string // SQL
+	Index      string // part of the names of its indexes of candidates
+
+	ByTarget bool // in the order of visit targets: picking moves the visit type's queue position forward
+	Ours     bool // the Python scheduler doesn't have it
+}
+
+// Condition is a condition of a policy on an origin.
+type Condition struct {
+	SQL   string
+	holds func(o OriginFacts) bool
+	// Picks and But complete "policy X …, and …" for an origin of which it doesn't hold.
+	Picks, But string
+}
+
+// OriginFacts are the facts that conditions test.
+type OriginFacts struct {
+	Successful bool // its last visit succeeded
+	Loaded     bool // it has a snapshot
+	Dated      bool // its lister tells when it changed last
+	Changed    bool // that was after its last successful visit
+}
+
+// Facts returns those of an origin; s is nil if it was never scheduled nor visited.
+func Facts(o ListedOrigin, s *VisitStats) OriginFacts {
+	f := OriginFacts{Dated: o.LastUpdate != nil}
+	if s != nil {
+		f.Successful, f.Loaded = s.LastVisitStatus == VisitSuccessful, s.LastSnapshot != nil
+		f.Changed = f.Dated && s.LastSuccessful != nil && o.LastUpdate.After(*s.LastSuccessful)
+	}
+	return f
+}
+
+var (
+	unsuccessful = &Condition{"not c.successful", func(o OriginFacts) bool { return !o.Successful }, "picks origins until a visit has succeeded", "one has"}
+	neverLoaded  = &Condition{"not c.loaded", func(o OriginFacts) bool { return !o.Loaded }, "picks origins that were never loaded", "this one was"}
+	loaded       = &Condition{"c.loaded", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
+	dated        = &Condition{"c.last_update is not null", func(o OriginFacts) bool { return o.Dated }, "picks origins whose lister tells when they changed last", "of this one it doesn't"}
+	undated      = &Condition{"c.last_update is null", func(o OriginFacts) bool { return !o.Dated }, "picks origins whose lister doesn't tell when they changed last", "of this one it does"}
+	// A lag is that of a loaded origin.
+	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
+	changed         = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Changed }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
+	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.Changed }, "picks origins that did not change since their last successful visit", "this one did"}
+)
+
+// Policies are all but pools, which combines some of them, and
+// first_visits_after_listing, which is about one lister.
+var Policies = []Policy{
+	{Name: OldestScheduledFirst, Index: "oldest_scheduled", OrderBy: "c.last_scheduled nulls first"},
+	{Name: StopAfterSuccess, Index: "unsuccessful", Conditions: []*Condition{unsuccessful}, OrderBy: "c.last_update, c.first_seen"},
+	{Name: NeverVisitedOldestUpdateFirst, Index: "never_loaded", Conditions: []*Condition{neverLoaded, dated}, OrderBy: "c.last_update"},
+	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, changed}, OrderBy: "c.lag desc"},
+	{Name: OriginsWithoutLastUpdate, Index: "without_update", Conditions: []*Condition{undated}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true},
+	{Name: OthersByVisitTarget, Index: "others", Conditions: []*Condition{dated, loaded, unchanged}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true, Ours: true},
+}
+
+// Policy returns the policy of Policies with that name, or nil.
+func (p VisitPolicy) Policy() *Policy {
+	if i := slices.IndexFunc(Policies, func(q Policy) bool { return q.Name == p }); i >= 0 {
+		return &Policies[i]
+	}
+	return nil
+}
+
+// SQL returns the conditions, each once.
+func (p *Policy) SQL() []string {
+	var all []string
+	for _, c := range p.Conditions {
+		all = append(all, c.SQL)
+	}
+	return slices.Compact(all)
+}
+
+// Outside returns why the policy doesn't pick an origin, or "".
+func (p VisitPolicy) Outside(o OriginFacts) string {
+	rule := p.Policy()
+	if rule == nil {
+		return ""
+	}
+	for _, c := range rule.Conditions {
+		if !c.holds(o) {
+			return c.Picks + ", and " + c.But
+		}
+	}
+	return ""
+}
+
+// PoolPolicies are the four policies that pools combines: that of origins whose listers
+// give no date (group A), and those that divide the others (group B).
+var PoolPolicies = []VisitPolicy{OriginsWithoutLastUpdate, NeverVisitedOldestUpdateFirst, AlreadyVisitedOrderByLag, OthersByVisitTarget}

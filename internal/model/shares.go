@@ -1,0 +1,50 @@
+package model
+
+import (
+	"strings"
+	"time"
+)
+
+// ShareKey is the property by which the work of a queue is grouped: one of the
+// constants, or kwargs.<key>, a keyword argument of tasks.
+type ShareKey string
+
+// The share keys.
+const (
+	ShareByLister         ShareKey = "lister"          // the lister's name
+	ShareByListerInstance ShareKey = "lister_instance" // its name and instance name, as name/instance
+	ShareByTaskType       ShareKey = "task_type"       // for a queue that several task types share
+)
+
+// Kwarg returns the keyword argument by which tasks are grouped, if it is one.
+func (k ShareKey) Kwarg() (string, bool) { return strings.CutPrefix(string(k), "kwargs.") }
+
+// OfVisits reports whether visits have this key; tasks have each of them.
+func (k ShareKey) OfVisits() bool { return k == ShareByLister || k == ShareByListerInstance }
+
+// DefaultShareHalfLife is the default half-life of what a group used.
+const DefaultShareHalfLife = time.Hour
+
+// Shares configures how a queue is divided between groups.
+type Shares struct {
+	By       ShareKey
+	Weights  map[string]float64 // by group; all above 0
+	Default  float64            // the weight of each group that is not among them; above 0
+	HalfLife time.Duration
+}
+
+// Weight returns the weight of a group.
+func (s Shares) Weight(group string) float64 {
+	if w, ok := s.Weights[group]; ok {
+		return w
+	}
+	return s.Default
+}
+
+// ListerGroup returns the group of a lister's origins, for the two keys of visits.
+func ListerGroup(by ShareKey, l Lister) string {
+	if by == ShareByListerInstance {
+		return l.Name + "/" + l.InstanceName
+	}
+	return l.Name
+}

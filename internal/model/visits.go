@@ -1,0 +1,87 @@
+package model
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// VisitPolicy names a policy of the peer's grab_next_visits, or one of ours.
+type VisitPolicy string
+
+// The peer's policies.
+const (
+	OldestScheduledFirst          VisitPolicy = "oldest_scheduled_first"
+	StopAfterSuccess              VisitPolicy = "stop_after_success"
+	NeverVisitedOldestUpdateFirst VisitPolicy = "never_visited_oldest_update_first"
+	AlreadyVisitedOrderByLag      VisitPolicy = "already_visited_order_by_lag"
+	OriginsWithoutLastUpdate      VisitPolicy = "origins_without_last_update"
+	FirstVisitsAfterListing       VisitPolicy = "first_visits_after_listing"
+)
+
+// Policies of the peer's design that the peer does not have.
+const (
+	// Pools divides the slots between PoolPolicies.
+	Pools VisitPolicy = "pools"
+	// OthersByVisitTarget picks origins with a known last update that were loaded since,
+	// by visit target (next_visit_queue_position).
+	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
+)
+
+// Cooldowns are the least times between visits of an origin. Zero turns one off, as an
+// explicit null or 0 does with the peer.
+type Cooldowns struct {
+	Absolute  time.Duration // since it was last scheduled, whatever came of it
+	Scheduled time.Duration // since it was last scheduled, while no result is known
+	Failed    time.Duration // since its last visit, if that failed
+	NotFound  time.Duration // since its last visit, if that found nothing
+}
+
+// DefaultCooldowns are the peer's.
+var DefaultCooldowns = Cooldowns{
+	Absolute:  12 * time.Hour,
+	Scheduled: 7 * 24 * time.Hour,
+	Failed:    14 * 24 * time.Hour,
+	NotFound:  31 * 24 * time.Hour,
+}
+
+// VisitFilter says which origins a grab may return.
+type VisitFilter struct {
+	VisitType          string
+	Policy             VisitPolicy
+	Disabled           bool // only origins that their lister no longer lists
+	ListerID           uuid.NullUUID
+	ListerName         string
+	ListerInstanceName string
+	Cooldowns          Cooldowns
+	TableSample        float64 // per cent of the table's pages; 0 reads it all
+}
+
+// WeightedPolicy is a policy of a visit type with its weight. The user of the filter
+// sets its visit type.
+type WeightedPolicy struct {
+	Weight float64 // 0 or more
+	Filter VisitFilter
+}
+
+// loaderPrefix makes a visit type's task type.
+const loaderPrefix = "load-"
+
+// Queue returns where messages of the type's tasks and visits go, unless they have
+// priority: the peer's routes send Celery tasks named swh.… to the queue of their own
+// name, others to Celery's default queue.
+func (t TaskType) Queue() string {
+	if strings.HasPrefix(t.BackendName, "swh.") {
+		return t.BackendName
+	}
+	return "celery"
+}
+
+// LoaderTaskType returns the task type that visits origins of a visit type.
+func LoaderTaskType(visitType string) string { return loaderPrefix + visitType }
+
+// LoadedVisitType returns the visit type that a task type visits, if it is a loader's.
+func LoadedVisitType(taskType string) (string, bool) {
+	return strings.CutPrefix(taskType, loaderPrefix)
+}

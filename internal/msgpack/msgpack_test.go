@@ -1,0 +1,195 @@
+package msgpack
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	peer "github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
+)
+
+// read reads a whole document as a tree.
+func read(t rapid.TB, r *Reader) any {
+	token, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch token.Kind {
+	case Bool:
+		return token.Bool()
+	case Int:
+		return token.Int()
+	case Uint:
+		return token.Uint()
+	case Float:
+		return token.Float()
+	case Text:
+		return string(token.Data)
+	case Bytes:
+		return token.Data
+	case Ext:
+		seconds, nanoseconds, ok := Timestamp(token.Data)
+		if token.Type != TimestampType || !ok {
+			t.Fatalf("extension %d of %d bytes", token.Type, len(token.Data))
+		}
+		return time.Unix(seconds, int64(nanoseconds))
+	case List:
+		list := make([]any, token.Len())
+		for i := range list {
+			list[i] = read(t, r)
+		}
+		return list
+	case Map:
+		m := make(map[string]any, token.Len())
+		for range token.Len() {
+			key := read(t, r).(string)
+			m[key] = read(t, r)
+		}
+		return m
+	}
+	return nil
+}
+
+// write appends a tree.
+func write(dst []byte, value any) []byte {
+	switch v := value.(type) {
+	case bool:
+		return AppendBool(dst, v)
+	case int64:
+		return AppendInt(dst, v)
+	case uint64:
+		return AppendUint(dst, v)
+	case float64:
+		return AppendFloat(dst, v)
+	case string:
+		return AppendText(dst, v)
+	case []byte:
+		return AppendBytes(dst, v)
+	case time.Time:
+		return AppendTime(dst, v)
+	case []any:
+		dst = AppendList(dst, len(v))
+		for _, element := range v {
+			dst = write(dst, element)
+		}
+		return dst
+	case map[string]any:
+		dst = AppendMap(dst, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			dst = write(AppendText(dst, key), v[key])
+		}
+		return dst
+	}
+	return AppendNil(dst)
+}
+
+// values draws trees, with lengths and numbers on both sides of each form.
+func values(depth int) *rapid.Generator[any] {
+	length := rapid.SampledFrom([]int{0, 1, 15, 16, 31, 32, 255, 256, 65535, 65536})
+	kinds := []*rapid.Generator[any]{
+		rapid.Just[any](nil),
+		rapid.Bool().AsAny(),
+		rapid.Int64().AsAny(),
+		rapid.Custom(func(t *rapid.T) any {
+			return int64(1)<<rapid.IntRange(0, 62).Draw(t, "bit") + rapid.Int64Range(-1, 0).Draw(t, "less")
+		}),
+		rapid.Custom(func(t *rapid.T) any {
+			return int64(-1)<<rapid.IntRange(0, 63).Draw(t, "bit") + rapid.Int64Range(0, 1).Draw(t, "more")
+		}),
+		rapid.Uint64Min(math.MaxInt64 + 1).AsAny(),
+		rapid.Float64().AsAny(),
+		rapid.String().AsAny(),
+		rapid.Custom(func(t *rapid.T) any { return strings.Repeat("a", length.Draw(t, "n")) }),
+		rapid.Custom(func(t *rapid.T) any { return bytes.Repeat([]byte{7}, length.Draw(t, "n")) }),
+		rapid.Custom(func(t *rapid.T) any {
+			return time.Unix(rapid.SampledFrom([]int64{-1, 0, 1<<32 - 1, 1 << 32, 1<<34 - 1, 1 << 34}).Draw(t, "s"), rapid.Int64Range(0, 1).Draw(t, "ns"))
+		}),
+	}
+	if depth > 0 {
+		kinds = append(kinds,
+			rapid.SliceOf(values(depth-1)).AsAny(),
+			rapid.MapOf(rapid.String(), values(depth-1)).AsAny(),
+			rapid.Custom(func(t *rapid.T) any { return make([]any, length.Draw(t, "n")) }))
+	}
+	return rapid.OneOf(kinds...)
+}
+
+// What is written is read again as it was, by us and by another library, whose
+// documents we read; Skip steps over just as much.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	seed.Check(t, func(t *rapid.T) {
+		value := values(2).Draw(t, "value")
+		ours := write(nil, value)
+		r := Reader{Rest: ours}
+		again := write(nil, read(t, &r))
+		if len(r.Rest) > 0 || !bytes.Equal(again, ours) {
+			t.Fatalf("%x is read as %x, with %x left", ours, again, r.Rest)
+		}
+		skipped := Reader{Rest: append(bytes.Clone(ours), 0xc0)}
+		if err := skipped.Skip(); err != nil || len(skipped.Rest) != 1 {
+			t.Fatalf("%x: %v, with %x left", ours, err, skipped.Rest)
+		}
+		var theirs any
+		if err := peer.Unmarshal(ours, &theirs); err != nil {
+			t.Fatalf("%x: %v", ours, err)
+		}
+		document, err := peer.Marshal(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Rest = document
+		if again := write(nil, read(t, &r)); !bytes.Equal(again, ours) {
+			t.Fatalf("%x is read as %x", document, again)
+		}
+	})
+}
+
+// A document that is none, or not whole, is refused; what it announces is not
+// believed.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for _, document := range []string{
+		"", "\xa1", "\xc4", "\xc4\x01", "\xc5\x00", "\xc7\x01", "\xc7\x01\xff", "\xca\x00", "\xcd\x00", "\xd1\x00", "\xd4", "\xd4\xff", "\x91", "\x81\x00",
+		"\xdb\xff\xff\xff\xff", "\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff",
+	} {
+		if _, err := (&Reader{Rest: []byte(document)}).Next(); !errors.Is(err, ErrShort) {
+			t.Errorf("%q: %v", document, err)
+		}
+		if err := (&Reader{Rest: []byte(document)}).Skip(); !errors.Is(err, ErrShort) {
+			t.Errorf("step over %q: %v", document, err)
+		}
+	}
+	if err := (&Reader{Rest: []byte("\x92\x91\x00")}).Skip(); !errors.Is(err, ErrShort) {
+		t.Errorf("a list without its last element: %v", err)
+	}
+	if _, err := (&Reader{Rest: []byte{0xc1}}).Next(); !errors.Is(err, CodeError(0xc1)) {
+		t.Errorf("0xc1: %v", err)
+	}
+	if err := (&Reader{Rest: bytes.Repeat([]byte{0x91}, 1<<20)}).Skip(); !errors.Is(err, ErrShort) {
+		t.Errorf("a million lists in one another: %v", err)
+	}
+}
+
+// Whatever the document, reading it ends and allocates nothing.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte("\x82\xa4date\xd7\xff\x00\x00\x00\x04\x00\x00\x00\x01\xa8snapshot\xc0"))
+	f.Add([]byte("\xdd\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		var err error
+		if n := testing.AllocsPerRun(1, func() { err = (&Reader{Rest: document}).Skip() }); n > 1 { // the error
+			t.Errorf("%v allocations", n)
+		}
+		if _, code := errors.AsType[CodeError](err); err != nil && !code && !errors.Is(err, ErrShort) {
+			t.Errorf("%v", err)
+		}
+	})
+}

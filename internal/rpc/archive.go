@@ -1,0 +1,109 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// archivePage are runs to archive, and where the next page starts ("" after the
+// last).
+type archivePage struct {
+	runs []db.ArchivedRun
+	next string
+}
+
+var archivePages = dictOf(func(f *fields, p *archivePage) {
+	required(f, "tasks", manyArchivedRuns, &p.runs)
+	if p.next != "" {
+		required(f, "next_page_token", text, &p.next)
+	}
+})
+
+var manyArchivedRuns = listing(dictOf(func(f *fields, r *db.ArchivedRun) {
+	required(f, "task_id", integer, &r.Task)
+	required(f, "task_policy", textAs[model.TaskPolicy](), &r.TaskPolicy)
+	required(f, "task_status", textAs[model.TaskStatus](), &r.TaskStatus)
+	required(f, "task_run_id", integer, &r.ID)
+	required(f, "arguments", archivedArguments, &r.Arguments)
+	required(f, "type", text, &r.TaskType)
+	required(f, "backend_id", optionalText, &r.BackendID)
+	required(f, "metadata", objectOrNone, &r.Metadata)
+	required(f, "scheduled", optionalMoment, &r.Scheduled)
+	required(f, "started", optionalMoment, &r.Started)
+	required(f, "ended", optionalMoment, &r.Ended)
+	required(f, "task_run_status", textAs[model.RunStatus](), &r.Status)
+}))
+
+// archivedArguments are as search indexes of the peer's archive want them: the
+// positional ones a dict by position, the keyword arguments a JSON text.
+var archivedArguments = dictOf(func(f *fields, a *model.TaskArguments) {
+	kwargs := string(a.Kwargs)
+	required(f, "args", byPosition, &a.Args)
+	required(f, "kwargs", text, &kwargs)
+})
+
+var byPosition = &kind[json.RawMessage]{write: func(f *fields, list *json.RawMessage) {
+	var elements []json.RawMessage
+	_ = json.Unmarshal(*list, &elements) // what is no list has no elements
+	f.out.openDict()
+	for i, element := range elements {
+		f.out.intKey(i)
+		f.out.json(element)
+	}
+	f.out.closeDict()
+}}
+
+// archiveToken is the first task of a page.
+var archiveToken = &kind[int64]{pythonType{name: "int"}, func(f *fields, value any) int64 {
+	switch value.(type) {
+	case nil:
+		return -1
+	case string:
+		return looseInteger.read(f, value)
+	}
+	f.fail(assertionError(""))
+	return 0
+}, nil}
+
+func runsToArchive(c *call, a db.ArchiveFilter) (archivePage, error) {
+	// One more shows whether there is a next page, and where it starts.
+	wanted := a.Limit
+	a.Limit++
+	runs, err := c.store.RunsToArchive(c, a)
+	if err != nil || int64(len(runs)) <= wanted {
+		return archivePage{runs: runs}, err
+	}
+	return archivePage{runs[:wanted], fmt.Sprint(runs[wanted].Task)}, nil
+}
+
+type archivedKey struct{ task, run int64 }
+
+var archivedKeys = &kind[archivedKey]{pythonType{name: "int"}, func(f *fields, value any) (k archivedKey) {
+	d, ok := value.(dict)
+	if !ok {
+		f.fail(typeError("'%s' object is not subscriptable", typeName(value)))
+	}
+	for key, number := range map[string]*int64{"task_id": &k.task, "task_run_id": &k.run} {
+		value, given := d.get(key)
+		if !given {
+			f.fail(newException("KeyError", "%s", key))
+			break
+		}
+		f.name = key
+		*number = looseInteger.read(f, value)
+	}
+	return k
+}, nil}
+
+// deleteArchived keeps runs and tasks apart, where the peer by mistake deletes
+// any run whose number is that of one of the tasks.
+func deleteArchived(c *call, keys []archivedKey) (none, error) {
+	tasks, runs := make([]int64, len(keys)), make([]int64, len(keys))
+	for i, key := range keys {
+		tasks[i], runs[i] = key.task, key.run
+	}
+	return none{}, c.store.DeleteArchived(c, tasks, runs)
+}

@@ -1,0 +1,114 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"swh-scheduler/sql/db"
+)
+
+// endpoint is one of the calls.
+type endpoint struct {
+	path        string
+	name        string // of the peer's method
+	description string // for people, in /site-map
+	handle      func(*call) error
+}
+
+// call is one call in progress. Its handler reads args, asks store, and writes
+// what the method returns to out. On an error, what was written is discarded.
+type call struct {
+	context.Context
+	store *db.Store
+	args  dict
+	out   encoder
+	now   time.Time
+}
+
+// at returns t, or now if t is zero.
+func (c *call) at(t time.Time) time.Time {
+	if t.IsZero() {
+		return c.now
+	}
+	return t
+}
+
+// method is an endpoint for server and client: its arguments are an A, whose
+// fields visit visits, and it returns an R.
+type method[A, R any] struct {
+	endpoint
+	visit  func(*fields, *A)
+	result *kind[R]
+}
+
+// define describes a call: its path, the method of the peer's backend that it
+// stands for, and how it is answered.
+func define[A, R any](path, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
+	s := signatureOf(name, visit)
+	handle := func(c *call) error {
+		f := fields{mode: ofCall}
+		if err := s.bind(&f, c.args); err != nil {
+			return err
+		}
+		var arguments A
+		if visit(&f, &arguments); f.err != nil {
+			return f.err
+		}
+		returned, err := answer(c, arguments)
+		if err == nil {
+			result.write(&fields{out: c.out}, &returned)
+		}
+		return err
+	}
+	return &method[A, R]{endpoint{path, name, description, handle}, visit, result}
+}
+
+// ask makes the call at a server.
+func (m *method[A, R]) ask(ctx context.Context, c *Client, arguments A) (returned R, err error) {
+	value, err := c.call(ctx, m.path, func(f *fields) { m.visit(f, &arguments) })
+	if err != nil {
+		return returned, err
+	}
+	return readResponse(m.result, value)
+}
+
+// readResponse reads what a server answered.
+func readResponse[R any](k *kind[R], value any) (R, error) {
+	f := fields{mode: ofResponse}
+	returned := k.read(&f, value)
+	return returned, f.err
+}
+
+// none stands for no arguments, and for None as the answer.
+type none struct{}
+
+var null = &kind[none]{
+	read:  func(*fields, any) none { return none{} },
+	write: func(f *fields, _ *none) { f.out.null() },
+}
+
+func noArguments(*fields, *none) {}
+
+// gives makes the answer of a call from a method of the store.
+func gives[A, R any](read func(*db.Store, context.Context, A) (R, error)) func(*call, A) (R, error) {
+	return func(c *call, a A) (R, error) { return read(c.store, c, a) }
+}
+
+// does is the same for a call that returns None.
+func does[A any](write func(*db.Store, context.Context, A) error) func(*call, A) (none, error) {
+	return func(c *call, a A) (none, error) { return none{}, write(c.store, c, a) }
+}
+
+// found returns v, or nil (None) if the error is absent.
+func found[T any](v T, err, absent error) (*T, error) {
+	if errors.Is(err, absent) {
+		return nil, nil
+	}
+	return &v, err
+}
+
+// only visits the one argument of a call.
+func only[V any](name string, k *kind[V]) func(*fields, *V) {
+	return func(f *fields, v *V) { required(f, name, k, v) }
+}

@@ -1,0 +1,149 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stuckAfter is how long one round of a loop may last before the daemon counts as
+// stuck: longer than any bound that work within a round has.
+const stuckAfter = 15 * time.Minute
+
+// Health knows what a daemon still waits for, and whether its loops make progress.
+// Loops under a context of WithHealth report to it by themselves. The nil value
+// accepts all reports and ignores them.
+type Health struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	expected []string // what the daemon can't do its work without, until it is met
+	services []*Service
+	pulses   map[*pulse]bool
+}
+
+// NewHealth makes the health of a daemon that waits for nothing yet.
+func NewHealth() *Health { return &Health{now: time.Now, pulses: map[*pulse]bool{}} }
+
+type healthKey struct{}
+
+// WithHealth makes the loops under ctx report to h.
+func WithHealth(ctx context.Context, h *Health) context.Context {
+	return context.WithValue(ctx, healthKey{}, h)
+}
+
+// HealthOf returns the health that ctx was given, or nil.
+func HealthOf(ctx context.Context) *Health {
+	h, _ := ctx.Value(healthKey{}).(*Health)
+	return h
+}
+
+// locked runs f with the lock held.
+func (h *Health) locked(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}
+
+// Expect makes the daemon count as not ready until met is called.
+func (h *Health) Expect(what string) (met func()) {
+	if h == nil {
+		return func() {}
+	}
+	h.locked(func() { h.expected = append(h.expected, what) })
+	return sync.OnceFunc(func() {
+		h.locked(func() {
+			at := slices.Index(h.expected, what)
+			h.expected = slices.Delete(h.expected, at, at+1)
+		})
+	})
+}
+
+// Watch makes the daemon count as not ready while s cannot be reached.
+func (h *Health) Watch(s *Service) {
+	if h != nil && s != nil {
+		h.locked(func() { h.services = append(h.services, s) })
+	}
+}
+
+// pulse is the state of one loop.
+type pulse struct {
+	name  string
+	since time.Time // when the round it is in began; zero between rounds
+}
+
+// loop adds a loop; the daemon is not ready before its first round has ended well.
+func (h *Health) loop(l *Loop) (begin func(), end func(ok bool), gone func()) {
+	if h == nil {
+		return func() {}, func(bool) {}, func() {}
+	}
+	p := &pulse{name: "a loop"}
+	met := func() {}
+	if l.Service != nil {
+		p.name = l.Service.name
+		h.Watch(l.Service)
+		met = h.Expect("a first round with " + l.Service.name)
+	}
+	h.locked(func() { h.pulses[p] = true })
+	begin = func() { h.locked(func() { p.since = h.now() }) }
+	end = func(ok bool) {
+		h.locked(func() { p.since = time.Time{} })
+		if ok {
+			met()
+		}
+	}
+	return begin, end, func() { h.locked(func() { delete(h.pulses, p) }) }
+}
+
+// Waits lists what the daemon waits for, in words; nothing if it is ready.
+func (h *Health) Waits() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var waits []string
+	for _, s := range h.services {
+		if away := s.awaySince(); !away.IsZero() {
+			waits = append(waits, fmt.Sprintf("waiting for %s, which cannot be reached since %s", s.name, away.UTC().Format(time.RFC3339)))
+		}
+	}
+	for _, what := range h.expected {
+		waits = append(waits, "waiting for "+what)
+	}
+	return waits
+}
+
+// Stuck lists the loops that make no progress, in words; nothing if the daemon is
+// alive.
+func (h *Health) Stuck() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var stuck []string
+	for p := range h.pulses {
+		if !p.since.IsZero() && h.now().Sub(p.since) > stuckAfter {
+			stuck = append(stuck, fmt.Sprintf("a round with %s lasts since %s", p.name, p.since.UTC().Format(time.RFC3339)))
+		}
+	}
+	slices.Sort(stuck)
+	return stuck
+}
+
+// Handle adds GET /healthz (alive) and GET /readyz (able to work) to mux: 200, or
+// 503 with the reasons, a line each.
+func (h *Health) Handle(mux *http.ServeMux) {
+	answer := func(well string, reasons func() []string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			answer := well
+			if problems := reasons(); len(problems) > 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				answer = strings.Join(problems, "\n")
+			}
+			_, _ = fmt.Fprintln(w, answer)
+		}
+	}
+	mux.HandleFunc("GET /healthz", answer("alive", h.Stuck))
+	mux.HandleFunc("GET /readyz", answer("ready", h.Waits))
+}

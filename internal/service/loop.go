@@ -1,0 +1,82 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// Result is what one round of work asks of the loop around it.
+type Result struct {
+	Next  time.Duration // the wait before the next round; 0 means the loop's Period
+	Again bool          // start the next round at once: there is more work
+}
+
+// Loop calls RunOnce again and again, from Run's call to its return.
+type Loop struct {
+	// RunOnce does one round of work. Its context is the one of InFlight, which
+	// outlives the request to stop, so that a round is finished.
+	RunOnce func(ctx context.Context) (Result, error)
+	Period  time.Duration // between the end of a round and the next
+	Jitter  bool          // delay the first round by a random part of Period
+	// Wake, if not nil, starts the next round early, but not after an error, as
+	// that would defeat the back-off.
+	Wake    <-chan struct{}
+	Backoff Backoff  // the waits after an error
+	Service *Service // if not nil, is told how each round ended
+}
+
+// Run works until ctx ends, finishes the round it is in, and returns nil. An
+// error of RunOnce never ends it.
+func (l *Loop) Run(ctx context.Context) error {
+	var wait time.Duration
+	if l.Jitter {
+		wait = time.Duration(rand.Float64() * float64(l.Period))
+	}
+	wake := l.Wake
+	begin, end, gone := HealthOf(ctx).loop(l)
+	defer gone()
+	for {
+		if !l.wait(ctx, wait, wake) {
+			return nil
+		}
+		begin()
+		var ok bool
+		wait, wake, ok = l.round(ctx)
+		end(ok)
+	}
+}
+
+// round runs RunOnce. It returns how long to wait after it, what may cut that wait
+// short, and whether the round went well.
+func (l *Loop) round(ctx context.Context) (wait time.Duration, wake <-chan struct{}, ok bool) {
+	result, err := l.RunOnce(InFlight(ctx))
+	if err != nil {
+		if l.Service != nil && !errors.Is(err, context.Canceled) {
+			l.Service.Failed(err)
+		}
+		return l.Backoff.Next(), nil, false
+	}
+	if l.Service != nil {
+		l.Service.OK()
+	}
+	l.Backoff.Reset()
+	if result.Again {
+		return 0, l.Wake, true
+	}
+	return cmp.Or(max(0, result.Next), l.Period), l.Wake, true
+}
+
+// wait reports false when ctx has ended.
+func (l *Loop) wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-wake:
+	}
+	return ctx.Err() == nil
+}

@@ -1,0 +1,30 @@
+package service
+
+import "time"
+
+// seldomPeriod is how often lines of one kind are logged.
+const seldomPeriod = time.Minute
+
+// Seldom spares the log: of what happens often it lets the first of each kind
+// through, then one a minute. It belongs to one goroutine; the zero value is
+// ready to use.
+type Seldom struct {
+	last map[string]time.Time
+	held map[string]int
+}
+
+// Log reports whether to log what has happened, and how many of its kind were not
+// logged since the last one that was.
+func (s *Seldom) Log(kind string) (held int, ok bool) {
+	if s.last == nil {
+		s.last, s.held = map[string]time.Time{}, map[string]int{}
+	}
+	now := time.Now()
+	if last, seen := s.last[kind]; seen && now.Sub(last) < seldomPeriod {
+		s.held[kind]++
+		return 0, false
+	}
+	held = s.held[kind]
+	s.last[kind], s.held[kind] = now, 0
+	return held, true
+}

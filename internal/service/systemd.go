@@ -1,0 +1,60 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// systemdPeriod is the time between notifications of changes.
+const systemdPeriod = time.Second
+
+// Systemd notifies systemd, if that asked for it (Type=notify), when the daemon is
+// ready, what it waits for, that it stops, and, at half the interval of WatchdogSec,
+// that it is alive. It returns when ctx ends.
+func Systemd(ctx context.Context, h *Health, log *slog.Logger) {
+	tell := func(state string) bool {
+		supported, err := daemon.SdNotify(false, state)
+		if err != nil {
+			log.Debug("systemd was not told", "state", state, "error", err)
+		}
+		return supported
+	}
+	if !tell("STATUS=starting") {
+		return
+	}
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("systemd's watchdog is not understood, and not fed", "error", err)
+	}
+	tick := time.NewTicker(systemdPeriod)
+	defer tick.Stop()
+	var fed time.Time
+	ready, last := false, ""
+	for {
+		status := "working"
+		if waits := h.Waits(); len(waits) > 0 {
+			status = strings.Join(waits, "; ")
+		} else if !ready {
+			ready = true
+			tell(daemon.SdNotifyReady)
+		}
+		if status != last {
+			last = status
+			tell("STATUS=" + status)
+		}
+		if watchdog > 0 && time.Since(fed) >= watchdog/2-systemdPeriod && len(h.Stuck()) == 0 {
+			fed = time.Now()
+			tell(daemon.SdNotifyWatchdog)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tell(daemon.SdNotifyStopping)
+			return
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// containerLife is how long a container outlives a process that was killed.
+const containerLife = time.Hour
+
+// pullTimeout bounds the wait for an image that is not on the machine.
+const pullTimeout = 10 * time.Minute
+
+// Daemon is Docker's on this machine. What talks to it needs much that is no part of
+// the scheduler, so it is in a module of its own (test/docker).
+type Daemon interface {
+	// Has reports whether an image is on the machine.
+	Has(image string) bool
+	Pull(ctx context.Context, image string) error
+	Run(o RunOptions) (Container, error)
+}
+
+// RunOptions say how to run a container.
+type RunOptions struct {
+	Image            string
+	Ports            []int // of its own that are the machine's, too, on the loopback
+	HostNetwork      bool  // it has all of the machine's
+	Environ, Command []string
+	Life             time.Duration // it ends after this, at the latest
+}
+
+// Container is one that was started, and is gone from the machine when it ends.
+type Container interface {
+	Name() string
+	Wait()
+	// Log returns the end of its output.
+	Log() (string, error)
+	Remove() error
+}
+
+// image is where a server's image may be had.
+type image struct {
+	variable string // environment variable that names another
+	official string
+	built    string // as deploy/images/build.sh makes it, where there is no registry
+}
+
+var (
+	postgresImage = image{"SWH_TEST_POSTGRES_IMAGE", "postgres:15", "swh-scheduler-postgres:local"}
+	rabbitMQImage = image{"SWH_TEST_RABBITMQ_IMAGE", "rabbitmq:3.13-management", "swh-scheduler-rabbitmq:local"}
+	kafkaImage    = image{"SWH_TEST_KAFKA_IMAGE", "apache/kafka:3.9.1", "swh-scheduler-kafka:local"}
+)
+
+// dockerNetworkVar set to "host" has containers use the machine's own network,
+// for daemons that cannot map ports.
+const dockerNetworkVar = "SWH_TEST_DOCKER_NETWORK"
+
+// containers runs servers in containers.
+//
+// A server listens on the same, free, loopback port inside its container and
+// outside: so its configuration, Kafka's advertised address above all, is the
+// same for mapped ports and for the host's network.
+type containers struct {
+	daemon Daemon
+	images map[image]string
+	host   bool // the host's network
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	running []Container
+	stopped bool
+}
+
+// newContainers fails unless a daemon answers and every image is there.
+func newContainers(ctx context.Context, o Options) (*containers, error) {
+	daemon, err := o.Docker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &containers{daemon: daemon, images: map[image]string{}, host: os.Getenv(dockerNetworkVar) == "host", log: o.Log}
+	for _, i := range []image{postgresImage, rabbitMQImage, kafkaImage} {
+		if d.images[i], err = d.obtain(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// obtain returns the name of an image that is on the machine: the one asked
+// for, else the official one, else the one built here; else it pulls.
+func (d *containers) obtain(ctx context.Context, i image) (string, error) {
+	candidates := []string{i.official, i.built}
+	if name := os.Getenv(i.variable); name != "" {
+		candidates = []string{name}
+	}
+	if found := slices.IndexFunc(candidates, d.daemon.Has); found >= 0 {
+		return candidates[found], nil
+	}
+	d.log.Info("pulling an image", "image", candidates[0])
+	pull, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	if err := d.daemon.Pull(pull, candidates[0]); err != nil {
+		return "", fmt.Errorf("image %s is neither here nor to be had (deploy/images/build.sh builds one): %w", candidates[0], err)
+	}
+	return candidates[0], nil
+}
+
+// run starts a container that listens on the ports.
+func (d *containers) run(i image, ports []int, environ, command []string) (Container, <-chan struct{}, error) {
+	c, err := d.daemon.Run(RunOptions{
+		Image: d.images[i], Ports: ports, HostNetwork: d.host, Environ: environ, Command: command, Life: containerLife,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped {
+		return nil, nil, errors.Join(context.Canceled, c.Remove())
+	}
+	d.running = append(d.running, c)
+	d.log.Info("started a container", "image", d.images[i], "name", c.Name())
+	died := make(chan struct{})
+	go func() {
+		defer close(died)
+		c.Wait()
+	}()
+	return c, died, nil
+}
+
+// explain adds the end of the container's log to an error.
+func (d *containers) explain(c Container, err error) error {
+	if err == nil {
+		return nil
+	}
+	tail, logErr := c.Log()
+	if logErr != nil {
+		return fmt.Errorf("%w (its log is gone: %w)", err, logErr)
+	}
+	return fmt.Errorf("%w\nits log ends:\n%s", err, strings.TrimSpace(tail))
+}
+
+func (d *containers) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopped = true
+	var removing sync.WaitGroup
+	for _, c := range d.running {
+		removing.Go(func() {
+			if err := c.Remove(); err != nil {
+				d.log.Warn("a container may be left", "name", c.Name(), "error", err)
+			}
+		})
+	}
+	removing.Wait()
+	d.running = nil
+}
+
+// listen is the address a server listens on: mapped ports lead to the
+// container's own interface, not to its loopback.
+func (d *containers) listen() string {
+	if d.host {
+		return "127.0.0.1"
+	}
+	return "0.0.0.0"
+}
+
+func (d *containers) startPostgres(ctx context.Context) (string, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return "", err
+	}
+	c, died, err := d.run(postgresImage, ports,
+		[]string{"POSTGRES_HOST_AUTH_METHOD=trust"},
+		append([]string{"postgres"}, postgresSettings(
+			fmt.Sprintf("port=%d", ports[0]), "listen_addresses="+d.listen())...))
+	if err != nil {
+		return "", err
+	}
+	url := fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0]))
+	return url, d.explain(c, waitReady(ctx, died, postgresReady(url)))
+}
+
+func (d *containers) startRabbitMQ(ctx context.Context) (url, managementURL string, err error) {
+	amqpPorts, err := freePorts(1, managementOffset)
+	if err != nil {
+		return "", "", err
+	}
+	inner, err := freePorts(2)
+	if err != nil {
+		return "", "", err
+	}
+	port := amqpPorts[0]
+	// The user "guest" may come from a loopback address only, which a mapped
+	// port is not, inside.
+	config := fmt.Sprintf("loopback_users = none\nlisteners.tcp.default = %[1]s:%[2]d\n"+
+		"management.tcp.ip = %[1]s\nmanagement.tcp.port = %[3]d\n", d.listen(), port, port+managementOffset)
+	c, died, err := d.run(rabbitMQImage, []int{port, port + managementOffset},
+		[]string{
+			fmt.Sprintf("RABBITMQ_NODENAME=swh%d@localhost", port),
+			fmt.Sprintf("RABBITMQ_DIST_PORT=%d", inner[0]),
+			fmt.Sprintf("ERL_EPMD_PORT=%d", inner[1]),
+			"SWH_RABBITMQ_CONFIG=" + config,
+		},
+		[]string{"sh", "-c", `printf %s "$SWH_RABBITMQ_CONFIG" >/etc/rabbitmq/conf.d/99-test.conf && exec docker-entrypoint.sh rabbitmq-server`})
+	if err != nil {
+		return "", "", err
+	}
+	url, managementURL = rabbitMQURLs(port)
+	return url, managementURL, d.explain(c, waitReady(ctx, died, rabbitMQReady(url, managementURL)))
+}
+
+func (d *containers) startKafka(ctx context.Context) (string, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return "", err
+	}
+	broker := address(ports[0])
+	settings := kafkaSettings(fmt.Sprintf("%s:%d", d.listen(), ports[0]), broker, address(ports[1]))
+	environ := []string{"KAFKA_HEAP_OPTS=-Xmx384m"}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		environ = append(environ, "KAFKA_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+settings[key])
+	}
+	c, died, err := d.run(kafkaImage, ports[:1], environ, nil)
+	if err != nil {
+		return "", err
+	}
+	return broker, d.explain(c, waitReady(ctx, died, kafkaReady(broker)))
+}

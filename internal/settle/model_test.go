@@ -1,0 +1,325 @@
+package settle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/db"
+)
+
+// world is what the database would hold, without one: it loads and writes as
+// db.Store.Settle does.
+type world struct {
+	runs    map[int64]*modelRun
+	work    map[uuid.UUID]*db.HeardWork
+	backlog map[uuid.UUID]bool // requeued
+	charged map[string]float64 // seconds by group
+	pieces  map[string]int
+	records map[string]int // of the history, without minutes
+	memory  map[int64]db.WorkMemory
+	counted float64
+	ids     uint64
+}
+
+type modelRun struct {
+	db.HeardRun
+	seen     *db.SeenStart
+	started  time.Time
+	ended    time.Time
+	worker   string
+	error    string
+	ends     int // how often it ended: the trigger moves its task on each time
+	seconds  float64
+	requeued int
+}
+
+func newWorld() *world {
+	return &world{
+		runs: make(map[int64]*modelRun), work: make(map[uuid.UUID]*db.HeardWork), backlog: make(map[uuid.UUID]bool),
+		charged: make(map[string]float64), pieces: make(map[string]int), records: make(map[string]int), memory: make(map[int64]db.WorkMemory),
+	}
+}
+
+func (w *world) newID() (id uuid.UUID) {
+	w.ids++
+	binary.BigEndian.PutUint64(id[8:], w.ids)
+	return id
+}
+
+// apply settles a batch.
+func (w *world) apply(outcomes []Outcome) {
+	byID := gather(outcomes)
+	h := heard(byID)
+	var runs []db.HeardRun
+	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
+		if r := w.runs[id]; slices.Contains(h.BackendIDs, r.BackendID) {
+			row := r.HeardRun
+			if h.Starts {
+				row.Newest = r.seen
+			}
+			runs = append(runs, row)
+		}
+	}
+	var work []db.HeardWork
+	for _, id := range h.TaskIDs {
+		if row, ok := w.work[id]; ok && !w.backlog[id] {
+			work = append(work, *row)
+		}
+	}
+	w.write(decide(byID, runs, work, w.newID))
+}
+
+func (w *world) write(s db.Settlement) {
+	for _, start := range s.SeenStarts {
+		w.runs[start.Run].seen = &start.Start
+	}
+	begin := func(b db.RunBegin) {
+		r := w.runs[b.Run]
+		r.started, r.worker = b.At, *b.Metadata.Worker
+	}
+	for _, b := range s.Begun {
+		begin(b)
+		w.runs[b.Run].Status = model.RunStarted
+	}
+	for _, b := range s.LateStarts {
+		r := w.runs[b.Run]
+		was := r.started
+		begin(b)
+		if r.started = was; was.IsZero() {
+			r.started = b.At
+			if r.ended.Before(b.At) {
+				r.started = r.ended
+			}
+		}
+	}
+	for _, wave := range s.Ended {
+		for _, e := range wave {
+			r := w.runs[e.Run]
+			r.Status, r.ended = e.Status, e.At
+			r.ends++
+			if e.Started != nil {
+				r.started, r.worker = *e.Started, *e.Metadata.Worker
+			}
+			if e.Metadata.Error != nil {
+				r.error, r.HasError = *e.Metadata.Error, true
+			}
+		}
+	}
+	for _, e := range s.Errors {
+		w.runs[e.Run].error, w.runs[e.Run].HasError = e.Error, true
+	}
+	for _, d := range s.Durations {
+		if w.runs[d.Run].seconds == 0 {
+			w.runs[d.Run].seconds = d.Seconds
+		}
+	}
+	for _, r := range s.Requeued {
+		w.runs[r.Run].BackendID = r.NewID.String()
+		w.runs[r.Run].requeued++
+	}
+	w.writeWork(s)
+}
+
+func (w *world) writeWork(s db.Settlement) {
+	for _, b := range s.WorkBegun {
+		w.work[b.TaskID].Started = &b.Started
+	}
+	for _, id := range s.WorkGone {
+		delete(w.work, id)
+	}
+	for _, e := range s.WorkSettled {
+		row := w.work[e.TaskID]
+		row.Settled, row.Started = true, nil
+		if e.Started > 0 {
+			row.Started = &e.Started
+		}
+		if row.Share.Shared = e.Charged != nil; row.Share.Shared {
+			row.Share.Cost = *e.Charged
+		}
+		if !e.Teaches {
+			row.Lane.Set = ""
+		}
+	}
+	for _, r := range s.WorkRequeued {
+		row := w.work[r.TaskID]
+		delete(w.work, r.TaskID)
+		row.TaskID, row.Started = r.NewID, nil
+		row.TimedOut++
+		w.work[r.NewID], w.backlog[r.NewID] = row, true
+	}
+	s.Charges.Each(func(queue, group string, seconds float64, pieces int) {
+		w.charged[queue+"/"+group] += seconds
+		w.pieces[queue+"/"+group] += pieces
+	})
+	s.Records.Each(func(set, lane, what string, n int) { w.records[set+"/"+lane+"/"+what] += n })
+	maps.Copy(w.memory, s.Memories)
+	for _, weight := range s.Counts {
+		w.counted += weight
+	}
+}
+
+// The pieces of a drawn world: runs of tasks and visits, of groups and on lanes.
+type drawn struct {
+	runs, shared, laned bool
+	lanesLeft           int
+	cost                float64
+	events              []Outcome
+}
+
+var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+const softLimit = 60
+
+// draw makes one message and the events that Celery and the workers may send of it:
+// perhaps some retries' starts, then a result, or a time-out, and a runtime. Of a
+// failure, no event tells how long it took: it is expected to take what it took, so
+// that it doesn't matter whether its start is heard before its end. For the same
+// reason only what is neither shared nor on lanes is retried.
+func draw(t *rapid.T, n int) (uuid.UUID, drawn) {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(n+1))
+	d := drawn{
+		runs: rapid.Bool().Draw(t, "run"), shared: rapid.Bool().Draw(t, "shared"), laned: rapid.Bool().Draw(t, "laned"),
+		lanesLeft: rapid.IntRange(0, 1).Draw(t, "lanes left"), cost: 5,
+	}
+	text := id.String()
+	at := begin.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "begins")) * time.Second)
+	event := func(after float64) Outcome {
+		return Outcome{BackendID: text, Heard: at.Add(time.Duration((after + 0.001) * float64(time.Second)))}
+	}
+	clock := func(after float64) float64 { return float64(at.Unix()) + after }
+	starts := 1
+	if !d.shared && !d.laned {
+		starts = rapid.IntRange(1, 3).Draw(t, "starts")
+	}
+	for i := range starts {
+		o := event(float64(i))
+		worker := fmt.Sprint("w", i)
+		o.Start = &Start{Worker: &worker, EventTime: clock(float64(i))}
+		d.events = append(d.events, o)
+	}
+	took := float64(rapid.SampledFrom([]int{1, 10, softLimit}).Draw(t, "took"))
+	end := event(float64(starts-1) + took)
+	end.End = &End{Status: rapid.SampledFrom([]model.RunStatus{model.RunEventful, model.RunUneventful, model.RunFailed}).Draw(t, "status"),
+		EventTime: clock(float64(starts-1) + took)}
+	if end.End.Status == model.RunFailed {
+		message := "it failed"
+		end.End.Error, end.End.TimedOut = &message, took >= softLimit
+		d.cost = took
+	}
+	d.events = append(d.events, end)
+	if end.End.Status != model.RunFailed {
+		o := event(float64(starts-1) + took)
+		o.Runtime = new(time.Duration(took * float64(time.Second)))
+		d.events = append(d.events, o)
+	}
+	return id, d
+}
+
+func (w *world) add(n int, id uuid.UUID, d drawn) {
+	if d.runs {
+		w.runs[int64(n)] = &modelRun{HeardRun: db.HeardRun{ID: int64(n), Task: int64(n / 2), BackendID: id.String(), Status: model.RunScheduled}}
+	}
+	if !d.shared && !d.laned {
+		return
+	}
+	row := db.HeardWork{TaskID: id, Home: "q", Claimed: begin}
+	if d.shared {
+		row.Share = db.Share{Shared: true, Group: fmt.Sprint("g", n%2), Cost: d.cost}
+	}
+	if d.laned {
+		row.Lane = db.WorkLane{Set: "load-git", Name: "express", Left: d.lanesLeft, SoftLimit: softLimit * time.Second,
+			LaneFeatures: db.LaneFeatures{Key: int64(n), Lister: "gitea"}}
+	}
+	w.work[id] = &row
+}
+
+// waitKey is where the waits of the drawn messages are recorded.
+const waitKey = "load-git/express/" + db.LaneWait
+
+// summary is what must not depend on the order in which events came. A start that
+// comes last of all may not be heard: by a run that went on, on another lane, nor as a
+// wait, if all else was known before.
+func (w *world) summary() any {
+	type run struct {
+		Status         model.RunStatus
+		Worker, Error  string
+		Ends, Requeued int
+		Open           bool
+	}
+	runs := make(map[int64]run)
+	for id, r := range w.runs {
+		runs[id] = run{r.Status, r.worker, r.error, r.ends, r.requeued, r.Open()}
+		if r.requeued > 0 {
+			runs[id] = run{Requeued: r.requeued, Open: r.Open()}
+		}
+	}
+	charged := make(map[string]float64)
+	for group, seconds := range w.charged {
+		charged[group] = math.Round(seconds) // events come a moment after what they tell of
+	}
+	memory := make(map[int64]float64)
+	for key, m := range w.memory {
+		memory[key] = math.Round(m.Seconds)
+	}
+	records := maps.Clone(w.records)
+	delete(records, waitKey)
+	underway := 0
+	for _, row := range w.work {
+		if !row.Settled { // of what failed, no event tells the time: that is forgotten later
+			underway++
+		}
+	}
+	return []any{runs, underway, len(w.backlog), charged, w.pieces, records, memory, w.counted}
+}
+
+// In whatever order and batches the events of some messages come, and however often
+// batches are repeated, the runs, the ledger, the charges and what is learnt end as
+// after the events in order, each once; no run ends twice and nothing is charged twice.
+func TestOrderAndRepetitionChangeNothing(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		ordered, shuffled := newWorld(), newWorld()
+		var events []Outcome
+		for n := range rapid.IntRange(1, 6).Draw(t, "messages") {
+			id, d := draw(t, n)
+			ordered.add(n, id, d)
+			shuffled.add(n, id, d)
+			ordered.apply(d.events)
+			events = append(events, d.events...)
+		}
+		var batches [][]Outcome
+		for rest := rapid.Permutation(events).Draw(t, "order"); len(rest) > 0; {
+			size := rapid.IntRange(1, len(rest)).Draw(t, "batch")
+			batches = append(batches, rest[:size])
+			rest = rest[size:]
+		}
+		for i, batch := range batches {
+			shuffled.apply(batch)
+			if rapid.Bool().Draw(t, "repeat") {
+				shuffled.apply(batches[rapid.IntRange(0, i).Draw(t, "again")])
+			}
+		}
+		if diff := cmp.Diff(ordered.summary(), shuffled.summary()); diff != "" {
+			t.Fatalf("in order and at once (-), otherwise (+):\n%s", diff)
+		}
+		if most, got := ordered.records[waitKey], shuffled.records[waitKey]; got > most {
+			t.Fatalf("%d waits are recorded of %d", got, most)
+		}
+		for id, r := range shuffled.runs {
+			if r.ends > 1 || !r.Open() && !r.started.IsZero() && r.ended.Before(r.started) {
+				t.Fatalf("run %d ended %d times, from %s to %s", id, r.ends, r.started, r.ended)
+			}
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package settle
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// Outcome is what one event tells about a run. Exactly one of Start, End and
+// Runtime is set.
+type Outcome struct {
+	BackendID string    // Celery's task id, as in task_run.backend_id
+	Heard     time.Time // when the listener got the event; what the run's times are set to
+	Start     *Start
+	End       *End
+	Runtime   *time.Duration // how long a successful run took
+}
+
+// Start is the start of a run by a worker.
+type Start struct {
+	Worker    *string // nil if the event names none
+	EventTime float64 // worker's clock, seconds since 1970 UTC; it only orders the starts of a run
+}
+
+func (s *Start) seen() db.SeenStart {
+	return db.SeenStart{EventTime: s.EventTime, Worker: *cmp.Or(s.Worker, new(""))}
+}
+
+// before orders the starts of a run.
+func before(a, b db.SeenStart) bool {
+	return cmp.Or(cmp.Compare(a.EventTime, b.EventTime), cmp.Compare(a.Worker, b.Worker)) < 0
+}
+
+// End is the end of a run.
+type End struct {
+	Status    model.RunStatus
+	Error     *string // goes into the run's metadata; nil for none
+	TimedOut  bool    // a time limit ended the run; Status is failed then
+	EventTime float64 // worker's clock, seconds since 1970 UTC; 0 if unknown
+}
+
+// told is what a batch tells about one backend id.
+type told struct {
+	start        *Outcome // the newest
+	end          *Outcome // the first
+	endPlace     int      // of end in the batch
+	lateError    *string  // of a failure after the first end
+	runtime      *time.Duration
+	runtimeHeard time.Time
+}
+
+// gather merges outcomes into one record per backend id.
+func gather(outcomes []Outcome) map[string]*told {
+	byID := make(map[string]*told)
+	for i := range outcomes {
+		o := &outcomes[i]
+		t := byID[o.BackendID]
+		if t == nil {
+			t = &told{}
+			byID[o.BackendID] = t
+		}
+		switch {
+		case o.Start != nil:
+			if t.start == nil || before(t.start.Start.seen(), o.Start.seen()) {
+				t.start = o
+			}
+		case o.End != nil && t.end == nil:
+			t.end, t.endPlace = o, i
+		case o.End != nil:
+			if o.End.Status == model.RunFailed && t.lateError == nil {
+				t.lateError = o.End.Error
+			}
+			if o.End.TimedOut && t.failed() {
+				first, end := *t.end, *t.end.End
+				end.TimedOut = true
+				first.End = &end
+				t.end = &first
+			}
+		case o.Runtime != nil && t.runtime == nil:
+			t.runtime, t.runtimeHeard = o.Runtime, o.Heard
+		}
+	}
+	return byID
+}
+
+// heard lists what a batch is about, for the store to load.
+func heard(byID map[string]*told) db.Heard {
+	var h db.Heard
+	for text, t := range byID {
+		h.BackendIDs = append(h.BackendIDs, text)
+		h.Starts = h.Starts || t.start != nil
+		// An id that is no UUID is none of ours.
+		if id, err := uuid.Parse(text); err == nil && (t.start != nil || t.end != nil || t.runtime != nil) {
+			h.TaskIDs = append(h.TaskIDs, id)
+		}
+	}
+	return h
+}
+
+// failed reports whether the batch has a failed end.
+func (t *told) failed() bool { return t.end != nil && t.end.End.Status == model.RunFailed }
+
+// endHeard is when the end was heard, or else the runtime.
+func (t *told) endHeard() time.Time {
+	if t.end != nil {
+		return t.end.Heard
+	}
+	return t.runtimeHeard
+}
+
+// startTime is when the newest start was, in seconds since 1970 UTC, on the worker's
+// clock if the event tells it.
+func (t *told) startTime() float64 {
+	if t.start.Start.EventTime > 0 {
+		return t.start.Start.EventTime
+	}
+	return model.UnixSeconds(t.start.Heard)
+}
+
+// endTime is when the work ended, in seconds since 1970 UTC, on the worker's clock if
+// the event tells it.
+func (t *told) endTime() float64 {
+	if t.end != nil && t.end.End.EventTime > 0 {
+		return t.end.End.EventTime
+	}
+	return model.UnixSeconds(t.endHeard())
+}

@@ -1,0 +1,94 @@
+package settle
+
+import (
+	"cmp"
+	"slices"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// settleRuns decides what becomes of runs. Those whose work is requeued only start.
+func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, requeued map[string]bool) {
+	var ending []endingRun
+	for _, r := range runs {
+		t := byID[r.BackendID]
+		if requeued[r.BackendID] {
+			t = &told{start: t.start}
+		}
+		starts := newStart(s, r, t)
+		switch {
+		case r.Open() && t.end != nil:
+			ending = append(ending, endingRun{r, t, starts})
+		case starts:
+			begin := db.RunBegin{Run: r.ID, At: t.start.Heard, Metadata: db.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
+			if r.Open() {
+				s.Begun = append(s.Begun, begin)
+			} else {
+				s.LateStarts = append(s.LateStarts, begin)
+			}
+		}
+		lateError(s, r, t)
+		if t.runtime != nil {
+			s.Durations = append(s.Durations, db.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeHeard})
+		}
+	}
+	s.Ended = waves(ending)
+}
+
+// newStart records the start of a run in the batch, and reports whether it is the newest
+// one heard of.
+func newStart(s *db.Settlement, r db.HeardRun, t *told) bool {
+	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.seen()) {
+		return false
+	}
+	s.SeenStarts = append(s.SeenStarts, db.SeenStartOf{Run: r.ID, Start: t.start.Start.seen(), Heard: t.start.Heard})
+	return true
+}
+
+type endingRun struct {
+	db.HeardRun
+	told   *told
+	starts bool
+}
+
+// waves orders the ends of runs as they came, with at most one run of a task in each
+// wave: each end moves its task on from where the one before left it.
+func waves(ending []endingRun) [][]db.RunEnding {
+	slices.SortStableFunc(ending, func(a, b endingRun) int { return cmp.Compare(a.told.endPlace, b.told.endPlace) })
+	var waves [][]db.RunEnding
+	nth := make(map[int64]int) // by task: how many of its runs are in waves
+	for _, r := range ending {
+		end := db.RunEnding{
+			Run: r.ID, Task: r.Task, At: r.told.end.Heard, Status: r.told.end.End.Status, Metadata: db.RunMetadata{Error: r.told.end.End.Error},
+		}
+		if r.starts {
+			end.Metadata.Starts, end.Metadata.Worker = true, r.told.start.Start.Worker
+			end.Started = &end.At
+			if r.told.start.Heard.Before(end.At) {
+				end.Started = &r.told.start.Heard
+			}
+		}
+		if nth[r.Task] == len(waves) {
+			waves = append(waves, nil)
+		}
+		waves[nth[r.Task]] = append(waves[nth[r.Task]], end)
+		nth[r.Task]++
+	}
+	return waves
+}
+
+// lateError gives a failed run that has no error text the one of a later report.
+func lateError(s *db.Settlement, r db.HeardRun, t *told) {
+	text := t.lateError
+	failed, has := r.Status == model.RunFailed, r.HasError
+	switch {
+	case r.Open() && t.end != nil:
+		failed, has = t.failed(), has || t.end.End.Error != nil
+	case !r.Open() && t.failed() && t.end.End.Error != nil:
+		text = t.end.End.Error
+	}
+	if text != nil && failed && !has {
+		s.Errors = append(s.Errors, db.RunError{Run: r.ID, Error: *text})
+	}
+}

@@ -1,0 +1,393 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// outcomesStore is a store on a fresh database with task types whose rules show
+// each time they are applied.
+func outcomesStore(t testing.TB) settle.Store {
+	t.Helper()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	mustExec(t, settle.Store{Store: store}, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval,
+			backoff_factor, num_retries, retry_delay)
+		values ('good', '', 'swh.test.Good', '64 days', '1 hour', '64 days', 2, 3, '2 hours'),
+		       ('broken', '', 'swh.test.Broken', '1 day', '1 hour', '64 days', 0, 3, '2 hours')`)
+	return settle.Store{Store: store}
+}
+
+func mustExec(t testing.TB, store settle.Store, query string, args ...any) {
+	t.Helper()
+	if _, err := store.Pool().Exec(t.Context(), query, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addTask makes a recurring task with scheduled runs of the given backend ids.
+func addTask(t testing.TB, store settle.Store, taskType string, backendIDs ...string) (id int64) {
+	t.Helper()
+	err := store.Pool().QueryRow(t.Context(), `
+		insert into task (type, arguments, next_run, current_interval, status, retries_left)
+		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 3) returning id`, taskType).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range backendIDs {
+		mustExec(t, store, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, id, b)
+	}
+	return id
+}
+
+// run is what the tests look at of a row of task_run.
+type run struct {
+	Status   string
+	Metadata map[string]any
+	Started  *time.Time
+	Ended    *time.Time
+}
+
+func readRun(t testing.TB, store settle.Store, backendID string) run {
+	t.Helper()
+	rows, _ := store.Pool().Query(t.Context(),
+		`select status::text, metadata, started, ended from task_run where backend_id = $1`, backendID)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[run])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// readTask tells what the trigger did to a task: its status, its interval in
+// days (halved by each success) and its retries left (one less by each failure).
+func readTask(t testing.TB, store settle.Store, id int64) (state string) {
+	t.Helper()
+	err := store.Pool().QueryRow(t.Context(), `
+		select format('%s, %s days, %s retries', status, (extract(epoch from current_interval) / 86400)::float, retries_left)
+		from task where id = $1`, id).Scan(&state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// Moments of a test's events: any will do.
+func at(second int) time.Time { return time.Date(2026, 5, 1, 12, 0, second, 0, time.UTC) }
+
+func ptr[T any](v T) *T { return &v }
+
+func started(id, worker string, second int) settle.Outcome {
+	return settle.Outcome{BackendID: id, Heard: at(second), Start: &settle.Start{Worker: &worker, EventTime: float64(second)}}
+}
+
+func ended(id string, status model.RunStatus, second int) settle.Outcome {
+	return settle.Outcome{BackendID: id, Heard: at(second), End: &settle.End{Status: status}}
+}
+
+func failed(id, message string, second int) settle.Outcome {
+	return settle.Outcome{BackendID: id, Heard: at(second), End: &settle.End{Status: model.RunFailed, Error: &message}}
+}
+
+func apply(t testing.TB, store settle.Store, outcomes ...settle.Outcome) {
+	t.Helper()
+	if err := store.ApplyOutcomes(t.Context(), outcomes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever way the events of a run are cut into batches, and in whatever order
+// and number they come, the run and its task end as after the ordered stream.
+func TestApplyOutcomes(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	w1, w2 := map[string]any{"worker": "w1"}, map[string]any{"worker": "w2"}
+	for name, c := range map[string]struct {
+		batches [][]settle.Outcome
+		want    run
+		task    string
+	}{
+		"started": {
+			[][]settle.Outcome{{started("", "w1", 1)}},
+			run{"started", w1, ptr(at(1)), nil}, "next_run_scheduled, 64 days, 3 retries",
+		},
+		"started twice": {
+			[][]settle.Outcome{{started("", "w1", 1), started("", "w1", 1)}, {started("", "w1", 1)}},
+			run{"started", w1, ptr(at(1)), nil}, "next_run_scheduled, 64 days, 3 retries",
+		},
+		"started again by a retry": {
+			[][]settle.Outcome{{started("", "w1", 1)}, {started("", "w2", 2)}},
+			run{"started", w2, ptr(at(2)), nil}, "next_run_scheduled, 64 days, 3 retries",
+		},
+		"the retry's start comes first": {
+			[][]settle.Outcome{{started("", "w2", 2)}, {started("", "w1", 1)}},
+			run{"started", w2, ptr(at(2)), nil}, "next_run_scheduled, 64 days, 3 retries",
+		},
+		"the retry's start comes first in a batch": {
+			[][]settle.Outcome{{started("", "w2", 2), started("", "w1", 1)}},
+			run{"started", w2, ptr(at(2)), nil}, "next_run_scheduled, 64 days, 3 retries",
+		},
+		"a start without a worker": {
+			[][]settle.Outcome{{{Heard: at(1), Start: &settle.Start{}}}},
+			run{"started", map[string]any{"worker": nil}, ptr(at(1)), nil}, "next_run_scheduled, 64 days, 3 retries",
+		},
+		"started and ended": {
+			[][]settle.Outcome{{started("", "w1", 1)}, {ended("", "eventful", 2)}},
+			run{"eventful", w1, ptr(at(1)), ptr(at(2))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"started and ended in one batch": {
+			[][]settle.Outcome{{started("", "w1", 1), ended("", "uneventful", 2)}},
+			run{"uneventful", w1, ptr(at(1)), ptr(at(2))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"ended before started in one batch": {
+			[][]settle.Outcome{{ended("", "uneventful", 1), started("", "w1", 2)}},
+			run{"uneventful", w1, ptr(at(1)), ptr(at(1))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"ended before started": {
+			[][]settle.Outcome{{ended("", "eventful", 1)}, {started("", "w1", 2)}, {started("", "w1", 2)}},
+			run{"eventful", w1, ptr(at(1)), ptr(at(1))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"a retry's start after the end": {
+			[][]settle.Outcome{{started("", "w1", 1), ended("", "eventful", 3)}, {started("", "w2", 2)}},
+			run{"eventful", w2, ptr(at(1)), ptr(at(3))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"never started": {
+			[][]settle.Outcome{{ended("", "permfailed", 1)}},
+			run{"permfailed", map[string]any{}, nil, ptr(at(1))}, "disabled, 64 days, 3 retries",
+		},
+		"ended many times": {
+			[][]settle.Outcome{{ended("", "eventful", 1), ended("", "eventful", 2)}, {ended("", "eventful", 3)}},
+			run{"eventful", map[string]any{}, nil, ptr(at(1))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"failed many times": {
+			[][]settle.Outcome{{failed("", "no", 1), failed("", "no", 1)}, {failed("", "no", 2)}, {failed("", "no", 3)}},
+			run{"failed", map[string]any{"error": "no"}, nil, ptr(at(1))}, "next_run_not_scheduled, 64 days, 2 retries",
+		},
+		"the first of two contrary ends counts": {
+			[][]settle.Outcome{{ended("", "eventful", 1), failed("", "lost", 2)}, {failed("", "lost", 3)}},
+			run{"eventful", map[string]any{}, nil, ptr(at(1))}, "next_run_not_scheduled, 32 days, 3 retries",
+		},
+		"rejected, then failed with an error": {
+			[][]settle.Outcome{{ended("", "failed", 1)}, {failed("", "no", 2)}, {failed("", "later", 3)}},
+			run{"failed", map[string]any{"error": "no"}, nil, ptr(at(1))}, "next_run_not_scheduled, 64 days, 2 retries",
+		},
+		"rejected, then failed with an error, in one batch": {
+			[][]settle.Outcome{{ended("", "failed", 1), failed("", "no", 2), failed("", "later", 3)}},
+			run{"failed", map[string]any{"error": "no"}, nil, ptr(at(1))}, "next_run_not_scheduled, 64 days, 2 retries",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			task := addTask(t, store, "good", name)
+			for _, batch := range c.batches {
+				for i := range batch {
+					batch[i].BackendID = name
+				}
+				apply(t, store, batch...)
+			}
+			if diff := cmp.Diff(c.want, readRun(t, store, name)); diff != "" {
+				t.Errorf("run (-want +got):\n%s", diff)
+			}
+			if got := readTask(t, store, task); got != c.task {
+				t.Errorf("task: %s, want %s", got, c.task)
+			}
+		})
+	}
+}
+
+// A run's metadata from before is kept, as the peer keeps it.
+func TestApplyOutcomesKeepsMetadata(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	addTask(t, store, "good", "a")
+	mustExec(t, store, `update task_run set metadata = '{"worker": "old", "x": 1}'`)
+	apply(t, store, started("a", "w1", 1), failed("a", "no", 2))
+	want := map[string]any{"worker": "w1", "error": "no", "x": 1.0}
+	if diff := cmp.Diff(want, readRun(t, store, "a").Metadata); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+}
+
+// Several runs of one task that end in one batch move it on one after the other,
+// in the order their ends came, just as in a batch each.
+func TestApplyOutcomesOfOneTask(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	ends := []model.RunStatus{"failed", "eventful", "failed", "failed", "uneventful", "failed", "permfailed", "failed"}
+	ids := func(prefix string) (ids []string) {
+		for i := range ends {
+			// The order of the rows is not that of the ends.
+			ids = append(ids, fmt.Sprint(prefix, (i*5)%len(ends)))
+		}
+		return ids
+	}
+	one := addTask(t, store, "good", ids("one")...)
+	many := addTask(t, store, "good", ids("many")...)
+	var batch []settle.Outcome
+	for i, status := range ends {
+		batch = append(batch, ended(fmt.Sprint("one", i), status, i))
+		apply(t, store, ended(fmt.Sprint("many", i), status, i))
+	}
+	apply(t, store, batch...)
+	if got, want := readTask(t, store, one), readTask(t, store, many); got != want {
+		t.Errorf("after one batch: %s; after many: %s", got, want)
+	}
+}
+
+// Events of runs that others started (recurrent visits have none) write nothing.
+func TestApplyOutcomesOfUnknownRuns(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	apply(t, store, started("x", "w1", 1), ended("x", "eventful", 2), settle.Outcome{BackendID: "x", Heard: at(2), Runtime: ptr(time.Second)})
+	err := store.RejectEvents(t.Context(), []db.RejectedEvent{{BackendID: "x", Received: at(1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows int
+	err = store.Pool().QueryRow(t.Context(), `select (select count(*) from scheduler_go.run_starts)
+		+ (select count(*) from scheduler_go.run_durations) + (select count(*) from scheduler_go.rejected_events)`).Scan(&rows)
+	if err != nil || rows != 0 {
+		t.Errorf("%d rows written, error %v", rows, err)
+	}
+}
+
+// A refusal by the data is told apart from a service that is away, and nothing
+// of the batch is written.
+func TestApplyOutcomesRefused(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	addTask(t, store, "good", "a")
+	addTask(t, store, "broken", "b") // its backoff factor is zero: the trigger divides by it
+	err := store.ApplyOutcomes(t.Context(), []settle.Outcome{ended("a", "eventful", 1), ended("b", "eventful", 1)})
+	var refused *db.RefusedError
+	if !errors.As(err, &refused) || refused.SQLState != "22012" {
+		t.Errorf("error %v, want a refusal because of a division by zero", err)
+	}
+	if got := readRun(t, store, "a").Status; got != "scheduled" {
+		t.Errorf("the other run is %s, want scheduled", got)
+	}
+	mustExec(t, store, `alter table scheduler_go.run_starts rename to elsewhere`)
+	err = store.ApplyOutcomes(t.Context(), []settle.Outcome{started("a", "w1", 1)})
+	if err == nil || errors.As(err, &refused) {
+		t.Errorf("error %v, want one that blames no outcome", err)
+	}
+}
+
+// Durations are kept once a run, with its type.
+func TestRunDurations(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	addTask(t, store, "good", "a")
+	took := func(d time.Duration) settle.Outcome { return settle.Outcome{BackendID: "a", Heard: at(1), Runtime: &d} }
+	apply(t, store, took(1500*time.Millisecond), took(time.Second))
+	apply(t, store, took(time.Minute))
+	rows, _ := store.Pool().Query(t.Context(), `select type || ' ' || runtime from scheduler_go.run_durations`)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !slices.Equal(got, []string{"good 1.5"}) {
+		t.Errorf("durations %v, error %v", got, err)
+	}
+}
+
+// What is noted beside the peer's tables does not grow for ever.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	addTask(t, store, "good", "a")
+	addTask(t, store, "good", "b")
+	runtime := time.Second
+	apply(t, store, started("a", "w1", 1), started("b", "w1", 9),
+		settle.Outcome{BackendID: "a", Heard: at(1), Runtime: &runtime}, settle.Outcome{BackendID: "b", Heard: at(9), Runtime: &runtime})
+	if err := store.ForgetRuns(t.Context(), at(5).Add(48*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	events := make([]db.RejectedEvent, 5010)
+	for i := range events {
+		events[i] = db.RejectedEvent{BackendID: "a", Received: at(i)}
+	}
+	if err := store.RejectEvents(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	var starts, durations, rejected int
+	err := store.Pool().QueryRow(t.Context(), `select (select count(*) from scheduler_go.run_starts),
+		(select count(*) from scheduler_go.run_durations), (select count(*) from scheduler_go.rejected_events)`).
+		Scan(&starts, &durations, &rejected)
+	if err != nil || starts != 1 || durations != 2 || rejected != 5000 {
+		t.Errorf("%d starts, %d durations, %d rejected events kept, error %v", starts, durations, rejected, err)
+	}
+}
+
+// Listeners that get the same runs in different batches and orders neither
+// deadlock nor apply an end twice.
+func TestApplyOutcomesConcurrently(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	const tasks, rounds = 20, 15
+	var ids []int64
+	var outcomes []settle.Outcome
+	for i := range tasks {
+		// Two runs a task, so that runs and tasks are locked in crossing orders.
+		a, b := fmt.Sprint("a", i), fmt.Sprint("b", tasks-i)
+		ids = append(ids, addTask(t, store, "good", a, b))
+		for _, id := range []string{a, b} {
+			outcomes = append(outcomes, ended(id, "eventful", 2), started(id, "w1", 1), ended(id, "eventful", 3))
+		}
+	}
+	errs := make(chan error)
+	for worker := range 4 {
+		go func() {
+			errs <- applyRotated(t.Context(), store, outcomes, worker, rounds)
+		}()
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, id := range ids {
+		if got, want := readTask(t, store, id), "next_run_not_scheduled, 16 days, 3 retries"; got != want {
+			t.Errorf("task %d: %s, want %s", id, got, want)
+		}
+	}
+	if n := deadlocks(t, store.Pool()); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+func applyRotated(ctx context.Context, store settle.Store, outcomes []settle.Outcome, worker, rounds int) error {
+	for round := range rounds {
+		shift := (worker*31 + round*17) % len(outcomes)
+		batch := append(slices.Clone(outcomes[shift:]), outcomes[:shift]...)
+		if worker%2 == 1 {
+			slices.Reverse(batch)
+		}
+		if err := store.ApplyOutcomes(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deadlocks(t testing.TB, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	err := pool.QueryRow(t.Context(), `select deadlocks from pg_stat_database where datname = current_database()`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,166 @@
+// Package status reads the state of the groups of shared queues and of lanes, and their
+// last hour.
+package status
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// Group is the state of a group of a shared queue. Entitled, Now and Hour are parts of 1.
+type Group struct {
+	TaskType    string  `json:"task_type"`
+	Queue       string  `json:"queue"`
+	Group       string  `json:"group"`
+	Weight      float64 `json:"weight"`
+	Entitled    float64 `json:"entitled"`
+	Now         float64 `json:"now"`
+	Hour        float64 `json:"hour"`
+	Waiting     int     `json:"waiting"`
+	InFlight    int     `json:"in_flight"`
+	Running     int     `json:"running"`
+	HourSeconds float64 `json:"hour_seconds"`
+	HourPieces  int     `json:"hour_pieces"`
+
+	load float64
+}
+
+func Groups(ctx context.Context, store *db.Store, taskType string, shares model.Shares, now time.Time) ([]Group, error) {
+	tt, err := store.TaskType(ctx, taskType)
+	if err != nil {
+		return nil, err
+	}
+	queue := tt.Queue()
+	states, err := store.ShareStates(ctx, queue, now, shares.HalfLife)
+	if err != nil {
+		return nil, err
+	}
+	used, err := store.ShareHistory(ctx, queue, now.Add(-time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := store.WaitingByGroup(ctx, tt, shares.By, now)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(states)), slices.Collect(maps.Keys(used)),
+		slices.Collect(maps.Keys(waiting)), slices.Collect(maps.Keys(shares.Weights)))
+	slices.Sort(names)
+	var rows []Group
+	var weights, load, hour float64
+	for _, group := range slices.Compact(names) {
+		row := Group{
+			TaskType: taskType, Queue: queue, Group: group, Weight: shares.Weight(group), Waiting: waiting[group],
+			HourSeconds: used[group].Seconds, HourPieces: used[group].Pieces,
+		}
+		if s := states[group]; s != nil {
+			row.InFlight, row.Running, row.load = s.InFlight, s.Started, s.InFlightLoad
+		}
+		if row.Waiting > 0 {
+			weights += row.Weight
+		}
+		load += row.load
+		hour += row.HourSeconds
+		rows = append(rows, row)
+	}
+	for i := range rows {
+		r := &rows[i]
+		if load > 0 {
+			r.Now = r.load / load
+		}
+		if hour > 0 {
+			r.Hour = r.HourSeconds / hour
+		}
+		if r.Waiting > 0 {
+			r.Entitled = r.Weight / weights
+		}
+	}
+	return rows, nil
+}
+
+func GroupTable(rows []Group) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "QUEUE\tGROUP\tWEIGHT\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tRUNNING\tUSED")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%g\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%d\t%s\n", r.Queue, r.Group, r.Weight,
+			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, r.Running,
+			(time.Duration(r.HourSeconds * float64(time.Second))).Round(time.Second))
+	}
+	w.Flush()
+	return b.String()
+}
+
+// Lane is the state of a lane and its last hour. Times are in seconds.
+type Lane struct {
+	TaskType        string  `json:"task_type"`
+	Lane            string  `json:"lane"`
+	Queue           string  `json:"queue"`
+	SoftTimeLimit   float64 `json:"soft_time_limit"`
+	TimeLimit       float64 `json:"time_limit"`
+	Slots           int     `json:"slots"`
+	Waiting         int     `json:"waiting"`
+	Again           int     `json:"again"`
+	Sent            int     `json:"sent"`
+	Running         int     `json:"running"`
+	Ended           int     `json:"ended"`
+	TimedOut        int     `json:"timed_out"`
+	QuickSentSlow   int     `json:"quick_sent_slow"`
+	SlowSentExpress int     `json:"slow_sent_express"`
+	Unheard         int     `json:"unheard"`
+	WaitMedian      float64 `json:"wait_median"`
+	WaitP95         float64 `json:"wait_p95"`
+}
+
+func Lanes(ctx context.Context, store *db.Store, l *dispatch.LaneSet, now time.Time) ([]Lane, error) {
+	states, err := store.LaneStates(ctx, l.Name, len(l.Lanes))
+	if err != nil {
+		return nil, err
+	}
+	history, err := store.LaneHistory(ctx, l.Name, now.Add(-time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Lane, len(l.Lanes))
+	for i, lane := range l.Lanes {
+		h := history[lane.Name]
+		if h == nil {
+			h = &db.LaneRecord{}
+		}
+		rows[i] = Lane{
+			TaskType: l.Name, Lane: lane.Name, Queue: lane.Queue,
+			SoftTimeLimit: lane.SoftTimeLimit.Seconds(), TimeLimit: lane.TimeLimit.Seconds(), Slots: lane.Slots,
+			Waiting: states[i].Waiting, Again: states[i].TimedOut, Sent: states[i].Sent, Running: states[i].Running,
+			Ended: h.Ended, TimedOut: h.TimedOut, QuickSentSlow: h.QuickSentSlow, SlowSentExpress: h.SlowSentExpress,
+			Unheard: h.Unheard, WaitMedian: h.Wait.Quantile(0.5), WaitP95: h.Wait.Quantile(0.95),
+		}
+	}
+	return rows, nil
+}
+
+func LaneTable(rows []Lane) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TASK TYPE\tLANE\tLIMIT\tSLOTS\tWAITING\tAGAIN\tSENT\tRUNNING\tENDED\tTIMED OUT\tQUICK\tSLOW\tWAIT\tP95")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s/%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.TaskType, r.Lane,
+			shortDuration(r.SoftTimeLimit), shortDuration(r.TimeLimit), r.Slots, r.Waiting, r.Again, r.Sent, r.Running,
+			r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95))
+	}
+	w.Flush()
+	return b.String()
+}
+
+// shortDuration formats seconds, to a tenth.
+func shortDuration(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
+}

@@ -1,0 +1,93 @@
+// Package taskgraph reads graphs of tasks as people write them, and reports on stored
+// ones: progress, expected end, pictures.
+//
+// A graph is written in YAML or JSON (docs/graphs.md). Parse checks all that can be checked
+// without the database: names, dependencies, cycles. It returns the tasks in an order in
+// which each comes after its dependencies, as db.SubmitGraph needs. Errors name the task.
+//
+// Reports take a few hundred bytes for each task, and time in proportion to tasks and edges.
+package taskgraph
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+type Graph struct {
+	Summary  db.GraphSummary
+	Tasks    []db.GraphTask // each after those it depends on
+	Edges    []db.GraphEdge
+	Runtimes map[string]time.Duration // by task type, if known
+	// Ended is the number of tasks with a run that ended in the last Within.
+	Ended  int64
+	Within time.Duration
+}
+
+// paceWithin is the time over which the pace of a graph is measured.
+const paceWithin = time.Hour
+
+// Read reads a stored graph; model.ErrUnknownGraph if there is none.
+func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g Graph, err error) {
+	if g.Summary, err = store.Graph(ctx, graph); err != nil {
+		return Graph{}, err
+	}
+	if g.Tasks, err = store.GraphTasks(ctx, graph); err != nil {
+		return Graph{}, err
+	}
+	if g.Edges, err = store.GraphEdges(ctx, graph); err != nil {
+		return Graph{}, err
+	}
+	types := []string{}
+	for _, t := range g.Tasks {
+		types = append(types, t.Type)
+	}
+	slices.Sort(types)
+	if g.Runtimes, err = store.Runtimes(ctx, slices.Compact(types)); err != nil {
+		return Graph{}, err
+	}
+	g.Within = min(paceWithin, now.Sub(g.Summary.Submitted))
+	g.Ended, err = store.GraphPace(ctx, graph, now.Add(-g.Within))
+	return g, err
+}
+
+// Settle applies pending changes of graphs, as a runner would. It gives up after five
+// seconds of waiting for others, and leaves the rest to a runner.
+func Settle(ctx context.Context, store *db.Store) error {
+	const tries, wait = 50, 100 * time.Millisecond
+	for waited := 0; waited < tries; {
+		round, err := store.DrainGraphs(ctx, time.Now())
+		if err == nil && round.Waits && !round.More {
+			waited++
+			err = service.Sleep(ctx, wait)
+		} else if err == nil && !round.More {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OnlyForItself returns an error that names the other tasks that a task waits for.
+func OnlyForItself(ctx context.Context, store *db.Store, task int64) error {
+	unmet, err := store.UnmetDependencies(ctx, task, MaxDependencies)
+	if err != nil {
+		return err
+	}
+	var others []string
+	for _, d := range unmet {
+		if d.ID != task {
+			others = append(others, describeDependency(d))
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return fmt.Errorf("task %d still waits for %s (--force releases it all the same)", task, enumerate(others, len(others)))
+}

@@ -1,0 +1,195 @@
+package taskgraph
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/explain"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/db"
+)
+
+// Line is a graph in a list, for JSON.
+type Line struct {
+	ID        int64      `json:"graph"`
+	Name      string     `json:"name"`
+	Submitted time.Time  `json:"submitted"`
+	Cancelled *time.Time `json:"cancelled"`
+	Tasks     int64      `json:"tasks"`
+	Waiting   int64      `json:"waiting"`
+	Ready     int64      `json:"ready"`
+	Running   int64      `json:"running"`
+	Completed int64      `json:"completed"`
+	Failed    int64      `json:"failed"`
+	NeverRun  int64      `json:"never_run"`
+}
+
+// LineText formats a graph of a list; bold makes text bold.
+func LineText(g db.GraphSummary, now time.Time, bold func(string) string) string {
+	name := ""
+	if g.Name != "" {
+		name = " (" + g.Name + ")"
+	}
+	cancelled := ""
+	if g.Cancelled != nil {
+		cancelled = ", cancelled " + ago(*g.Cancelled, now)
+	}
+	return fmt.Sprintf("\n%s%s\n  Submitted: %s%s\n  Tasks: %s\n", bold(fmt.Sprintf("Graph %d", g.ID)), name, ago(g.Submitted, now), cancelled, Counts(g))
+}
+
+// Counts formats the number of tasks in each state.
+func Counts(g db.GraphSummary) string {
+	parts := []string{fmt.Sprintf("%d in all", g.Tasks)}
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{
+		{g.Waiting, "waiting"}, {g.Ready, "ready"}, {g.Running, "running"}, {g.Completed, "completed"},
+		{g.Failed, "failed"}, {g.NeverRun, "never to run"},
+	} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ago(at, now time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", pytext.ISOFormat(at.UTC().Truncate(time.Second)), explain.Roughly(now.Sub(at)))
+}
+
+// stateTexts has the texts of states that are not their names.
+var stateTexts = map[db.GraphState]string{
+	db.GraphByDependency: "never to run: a dependency failed",
+	db.GraphByDeadline:   "never to run: waited longer than the deadline",
+	db.GraphCancelled:    "never to run: cancelled",
+}
+
+// Text formats the report; bold makes text bold.
+func (r Report) Text(now time.Time, bold func(string) string) string {
+	var b strings.Builder
+	b.WriteString(bold(fmt.Sprintf("Graph %d", r.Graph)))
+	if r.Name != "" {
+		fmt.Fprintf(&b, " (%s)", r.Name)
+	}
+	fmt.Fprintf(&b, "\n  Submitted: %s\n", ago(r.Submitted, now))
+	if r.Cancelled != nil {
+		fmt.Fprintf(&b, "  Cancelled: %s\n", ago(*r.Cancelled, now))
+	}
+	fmt.Fprintf(&b, "  Progress: %s %d of %d tasks have ended\n", progressBar(r.Ended, r.Tasks), r.Ended, r.Tasks)
+	for _, state := range db.GraphStates {
+		if n := r.States[state]; n > 0 {
+			fmt.Fprintf(&b, "    %d %s\n", n, cmp.Or(stateTexts[state], string(state)))
+		}
+	}
+	if len(r.Failed) > 0 {
+		fmt.Fprintf(&b, "  Failed: %s\n", enumerate(stepTexts(r.Failed), r.States[db.GraphFailed]))
+	}
+	if r.Ended == r.Tasks {
+		return b.String()
+	}
+	waitsFor := stepTexts(r.WaitsFor)
+	if r.WaitsForMore > 0 {
+		waitsFor = append(waitsFor, fmt.Sprintf("%d more", r.WaitsForMore))
+	}
+	if len(waitsFor) > 0 {
+		fmt.Fprintf(&b, "  Waits now for: %s\n", strings.Join(waitsFor, ", "))
+	}
+	if len(r.Outside) > 0 {
+		fmt.Fprintf(&b, "  Depends on tasks outside: %s\n", strings.Trim(fmt.Sprint(r.Outside), "[]"))
+	}
+	r.future(&b, now)
+	return b.String()
+}
+
+// future writes the critical path and the expected end.
+func (r Report) future(b *strings.Builder, now time.Time) {
+	const named = 8
+	var path []string
+	for _, step := range r.CriticalPath {
+		path = append(path, step.Name)
+	}
+	if len(path) > named {
+		path = append(append(path[:named/2:named/2], fmt.Sprintf("… %d more …", len(path)-named)), path[len(path)-named/2:]...)
+	}
+	fmt.Fprintf(b, "  Critical path: %s (%s", strings.Join(path, " → "), HowMany(len(r.CriticalPath), "task", "tasks"))
+	if r.PathSeconds > 0 {
+		fmt.Fprintf(b, ", %s", explain.Roughly(model.Duration(r.PathSeconds)))
+	}
+	b.WriteString(")\n")
+	if len(r.UnknownTypes) > 0 {
+		fmt.Fprintf(b, "  No runtime is known of: %s\n", enumerate(r.UnknownTypes, len(r.UnknownTypes)))
+	}
+	if r.ExpectedEnd != nil {
+		fmt.Fprintf(b, "  Expected end: %s (in %s)\n", pytext.ISOFormat(*r.ExpectedEnd), explain.Roughly(r.ExpectedEnd.Sub(now)))
+	}
+}
+
+func stepTexts(steps []Step) []string {
+	texts := make([]string, len(steps))
+	for i, s := range steps {
+		state := string(s.State)
+		if s.ByHand {
+			state = "to be released by hand"
+		}
+		texts[i] = fmt.Sprintf("%s (task %d, %s)", s.Name, s.Task, state)
+	}
+	return texts
+}
+
+func describeDependency(d db.Dependency) string {
+	name := ""
+	if d.Name != "" {
+		name = fmt.Sprintf("%s of graph %d, ", d.Name, d.Graph)
+	}
+	return fmt.Sprintf("task %d (%s%s)", d.ID, name, d.Status)
+}
+
+// enumerate joins the first texts of total ones.
+func enumerate(texts []string, total int) string {
+	const most = 10
+	texts = texts[:min(most, len(texts))]
+	text := strings.Join(texts, ", ")
+	if total > len(texts) {
+		text += fmt.Sprintf(" and %d more", total-len(texts))
+	}
+	return text
+}
+
+func HowMany(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
+}
+
+func progressBar(done, whole int) string {
+	const width = 30
+	full := width * done / max(1, whole)
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}
+
+type Size struct {
+	Tasks        int `json:"tasks"`
+	Dependencies int `json:"dependencies"`
+	Ready        int `json:"ready"` // tasks without dependencies
+}
+
+func SizeOf(g db.NewGraph) Size {
+	size := Size{Tasks: len(g.Tasks)}
+	for _, t := range g.Tasks {
+		n := len(t.DependsOn) + len(t.Existing)
+		size.Dependencies += n
+		if n == 0 {
+			size.Ready++
+		}
+	}
+	return size
+}
+
+func (s Size) String() string {
+	return fmt.Sprintf("%s, %s, %d to run at once", HowMany(s.Tasks, "task", "tasks"), HowMany(s.Dependencies, "dependency", "dependencies"), s.Ready)
+}

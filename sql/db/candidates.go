@@ -1,0 +1,135 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Candidates (scheduler_go.candidates) are a copy of what visit policies select and
+// order by: one row per enabled listed origin, with an index in the order of each
+// policy, so that picking the next n origins reads about n rows, whatever the size of
+// the peer's tables.
+//
+//	peer's tables ──trigger──► candidate_changes ──drain──► candidates ◄──► parked
+//	 (any writer)               (which origins)   (one at a time)    due / cooling down
+//
+// A trigger notes which origin changed, in the transaction that changed it. Draining
+// removes notes and reads the origins anew, under an advisory lock, in one snapshot. So
+// in every snapshot a candidate is right, or its origin is among the noted changes; a
+// grab reads both, and is always exact (candidates_grab.go). With more than
+// maxPendingChanges notes for the visit type, grabs use the general query instead, at
+// the peer's cost, until enough of them are drained.
+//
+// A candidate that was not due when it was looked at is parked: kept out of the policies'
+// indexes, which would otherwise start with everything that is cooling down. That is a
+// hint only: grabs look at parked candidates too, by their due date.
+const (
+	// drainBatch is how many changes are drained in one transaction, and how many
+	// candidates unparked: a few hundred milliseconds.
+	drainBatch = 5000
+
+	// maxPendingChanges is how many changes of a visit type a grab reads itself. More
+	// would cost more than reading the peer's tables.
+	maxPendingChanges = 10_000
+
+	// grabDrains is from how many pending changes on a real grab drains twice as many
+	// first, so that where nothing else drains, grabs alone keep up with their marks.
+	grabDrains = 5000
+)
+
+// Kept is what one call of KeepCandidates did.
+type Kept struct {
+	Drained int64 // changes
+	More    bool  // there is more to do at once
+}
+
+// KeepCandidates does a part of the work that keeps candidates up to date:
+// draining, unparking, and building them where they are not built (a table was
+// truncated). It does nothing while another process is doing it.
+func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
+	var kept Kept
+	phase := phaseReady
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		locked, err := tx.q.TryLockCandidates(ctx)
+		if err != nil || !locked {
+			return err
+		}
+		build, err := tx.q.BuildPhase(ctx)
+		if err != nil {
+			return err
+		}
+		if phase = build.Phase; phase == phaseReady {
+			kept, err = tx.keepCandidates(ctx)
+		}
+		return err
+	})
+	if err == nil && phase != phaseReady {
+		kept.More = true
+		_, err = buildStep(ctx, s.pool)
+	}
+	return kept, failed(err, "keep candidates up to date")
+}
+
+// keepCandidates drains a batch of each visit type and unparks one. The lock is
+// held.
+func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, err error) {
+	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
+	if err != nil {
+		return kept, err
+	}
+	for _, visitType := range visitTypes {
+		n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: drainBatch})
+		if err != nil {
+			return kept, err
+		}
+		kept.Drained += n
+		kept.More = kept.More || n == drainBatch
+	}
+	n, err := tx.q.UnparkCandidates(ctx, drainBatch)
+	kept.More = kept.More || n == drainBatch
+	return kept, err
+}
+
+// VacuumCandidateChanges vacuums the table of changes, which is read past the remains
+// of drained ones. Without the privilege, it does nothing.
+func (s CandidateStore) VacuumCandidateChanges(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, "vacuum scheduler_go.candidate_changes")
+	return err
+}
+
+// CandidateBacklog counts the changes that are not drained yet, up to limit.
+func (s CandidateStore) CandidateBacklog(ctx context.Context, limit int64) (int64, error) {
+	return s.q.CandidateBacklog(ctx, limit)
+}
+
+// drainPending drains some changes of a visit type if there are many.
+func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
+	pending, err := tx.q.PendingChanges(ctx, queries.PendingChangesParams{VisitType: visitType, Bound: grabDrains})
+	if err != nil || pending < grabDrains {
+		return err
+	}
+	if err := tx.q.LockCandidates(ctx); err != nil {
+		return err
+	}
+	ready, err := tx.q.CandidatesReady(ctx)
+	if err == nil && ready {
+		_, err = tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: 2 * grabDrains})
+	}
+	return err
+}
+
+// CandidateGroups counts the enabled listed origins of a visit type without a known last
+// update (the design's group A), and those with one (group B). The counts are kept as
+// candidates change, so undrained changes are missing; they are 0 during a build.
+func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, with int64, err error) {
+	group, err := firstOrZero(tx.q.CandidateGroups(ctx, visitType))
+	return group.WithoutUpdate, group.WithUpdate, err
+}
+
+// NextDue returns from when on more candidates of a visit type may be picked than at a
+// moment that is not in the past; zero: never. Pending changes may tell otherwise.
+func (a CandidateQueries) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
+	return firstOrZero(a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at}))
+}

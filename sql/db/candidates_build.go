@@ -1,0 +1,200 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// The phases of the build of candidates. Each step is a short transaction that records
+// how far it came, so an interrupted build resumes, and others work meanwhile; what they
+// change is noted, and drained when the build is done. Truncating a table restarts it.
+//
+//	empty ──► rows (copied along the key, a part at a time) ──► indexes ──► ready
+//	  ▲                                                                      │
+//	  └───────────────── truncate of a table of the peer's ──────────────────┘
+const (
+	phaseEmpty   = "empty"
+	phaseRows    = "rows"
+	phaseIndexes = "indexes"
+	phaseReady   = "ready"
+)
+
+const (
+	copyBatch     = 50_000          // candidates copied in one step, about a second
+	progressEvery = 5 * time.Second // between log messages of a build
+)
+
+// candidateIndexes are the statements that create the indexes of candidates, once the
+// rows are there; each does nothing if its index exists.
+func candidateIndexes(byLister bool) []string {
+	indexes := []string{
+		// A hash is a quarter of the size of the URLs, and no order is needed.
+		"create index if not exists candidates_url_idx on scheduler_go.candidates using hash (url)",
+		"create index if not exists candidates_parked_idx on scheduler_go.candidates (visit_type, due) where parked",
+	}
+	indexes = append(indexes, policyIndexes("candidates_", "visit_type")...)
+	if byLister {
+		indexes = append(indexes, listerIndexes()...)
+	}
+	return indexes
+}
+
+// listerIndexes are those in the order of each policy by lister, for queues that groups
+// of listers share.
+func listerIndexes() []string { return policyIndexes("candidates_lister_", "visit_type, lister_id") }
+
+func policyIndexes(prefix, key string) []string {
+	var indexes []string
+	for _, p := range model.Policies {
+		where := strings.Join(append([]string{"not parked"}, p.SQL()...), " and ")
+		indexes = append(indexes, strings.ReplaceAll(fmt.Sprintf("create index if not exists %s%s_idx on scheduler_go.candidates (%s, %s) where %s",
+			prefix, p.Index, key, p.OrderBy, where), "c.", ""))
+	}
+	return indexes
+}
+
+// beginner is a connection or a pool.
+type beginner interface {
+	querier
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// errBuildAnew rolls back a step during which a table was truncated.
+var errBuildAnew = errors.New("a table was emptied meanwhile")
+
+// buildStep does one step of the build and returns the phase it found.
+func buildStep(ctx context.Context, db beginner) (queries.BuildPhaseRow, error) {
+	var build queries.BuildPhaseRow
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		q := queries.New(tx)
+		if err := q.LockCandidates(ctx); err != nil {
+			return err
+		}
+		var err error
+		if build, err = q.BuildPhase(ctx); err != nil {
+			return err
+		}
+		switch build.Phase {
+		case phaseEmpty:
+			return startBuild(ctx, tx, q)
+		case phaseRows:
+			copied, err := q.CopyCandidates(ctx, copyBatch)
+			if err == nil && copied < 0 {
+				return errBuildAnew
+			}
+			return err
+		case phaseIndexes:
+			return indexStep(ctx, tx, q, candidateIndexes(build.ByLister))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errBuildAnew) {
+		return build, fmt.Errorf("build candidates (%s): %w", build.Phase, err)
+	}
+	return build, nil
+}
+
+// candidateIndexNames lists the indexes of candidates that meet a condition.
+func candidateIndexNames(ctx context.Context, db querier, condition string) ([]string, error) {
+	return collect[string](ctx, db, `select indexrelid::regclass::text from pg_index
+		where indrelid = 'scheduler_go.candidates'::regclass and `+condition)
+}
+
+func startBuild(ctx context.Context, tx pgx.Tx, q *queries.Queries) error {
+	indexes, err := candidateIndexNames(ctx, tx, "true")
+	if err != nil {
+		return err
+	}
+	statements := []string{"truncate scheduler_go.candidates"}
+	for _, index := range indexes {
+		statements = append(statements, "drop index "+index)
+	}
+	if _, err := tx.Exec(ctx, strings.Join(statements, "; ")); err != nil {
+		return err
+	}
+	return q.StartBuild(ctx)
+}
+
+// indexStep creates the next missing index, or finishes the build.
+func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []string) error {
+	made, err := candidateIndexNames(ctx, tx, "true")
+	if err != nil {
+		return err
+	}
+	if len(made) < len(statements) {
+		_, err := tx.Exec(ctx, "set local search_path = scheduler_go; set local maintenance_work_mem = '256MB'; "+statements[len(made)])
+		return err
+	}
+	if _, err := tx.Exec(ctx, "analyze scheduler_go.candidates"); err != nil {
+		return err
+	}
+	finished, err := q.FinishBuild(ctx)
+	if err == nil && finished == 0 {
+		return errBuildAnew
+	}
+	return err
+}
+
+// buildCandidates builds candidates to the end, if they are not built, and logs its
+// progress.
+func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
+	var total int64
+	began, told := time.Now(), time.Now()
+	for steps := 0; ; steps++ {
+		build, err := buildStep(ctx, db)
+		if err != nil {
+			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
+		}
+		if build.Phase == phaseReady {
+			if steps > 0 {
+				log.Info("candidates are built", "rows", build.Rows, "took", time.Since(began).Round(time.Millisecond))
+			}
+			return nil
+		}
+		if time.Since(told) < progressEvery {
+			continue
+		}
+		told = time.Now()
+		if total == 0 {
+			err := db.QueryRow(ctx, "select greatest(reltuples, 0)::bigint from pg_class where oid = 'listed_origins'::regclass").Scan(&total)
+			if err != nil {
+				return err
+			}
+		}
+		log.Info("building candidates", "phase", build.Phase, "rows", build.Rows, "of_about", total)
+	}
+}
+
+// buildListerIndexes creates the indexes by lister of candidates that are built
+// already, concurrently. What an interrupted run left half-made is dropped first.
+func buildListerIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
+	invalid, err := candidateIndexNames(ctx, conn, "not indisvalid")
+	if err != nil {
+		return err
+	}
+	for _, index := range invalid {
+		if _, err := conn.Exec(ctx, "drop index concurrently "+index); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	all := listerIndexes()
+	for i, statement := range all {
+		log.Info("building the indexes of candidates by lister", "index", i+1, "of", len(all))
+		statement = strings.Replace(statement, "create index if", "create index concurrently if", 1)
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("build the indexes of candidates by lister: %w; what is done stays done: run it again to go on", err)
+		}
+	}
+	log.Info("candidates have indexes by lister", "took", time.Since(began).Round(time.Millisecond))
+	return queries.New(conn).KeepListerIndexes(ctx)
+}

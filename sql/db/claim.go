@@ -1,0 +1,186 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// ReadyTaskTypes lists the types that have a task to run at now, of those without
+// priority or of those with any.
+func (s TaskQueries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
+	return s.q.ReadyTaskTypes(ctx, queries.ReadyTaskTypesParams{Now: now, WithPriority: withPriority})
+}
+
+// TaskClaim says which tasks ClaimTasks takes and where their messages go.
+type TaskClaim struct {
+	Type         model.TaskType
+	Queue        string
+	WithPriority bool // tasks of any priority, highest first, instead of those without
+	Now          time.Time
+
+	Max    int            // how many, if Groups is nil
+	Groups []TaskGroup    // to claim for; may be nil
+	By     model.ShareKey // by which tasks are grouped
+
+	// Unrouted makes ClaimTasks return the messages instead of writing them to the
+	// ledger as outgoing.
+	Unrouted bool
+}
+
+// TaskGroup is a group of tasks to claim.
+type TaskGroup struct {
+	Name  string
+	Count int     // how many are asked for
+	Cost  float64 // expected of each, in seconds
+}
+
+// ClaimTasks marks up to c.Max ready tasks as scheduled, or as many of each group as are
+// asked for, with a run each, as the Python runner does (its runs have no metadata yet).
+// The longest ready come first; with priority, the highest. It returns the number of
+// tasks of each group (of all, without groups), and their messages if c.Unrouted.
+func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) ([]int, []Work, error) {
+	rows, err := tx.tx.Query(ctx, c.statement(), c.arguments())
+	if err != nil {
+		return nil, nil, err
+	}
+	taken := make([]int, max(1, len(c.Groups)))
+	var work []Work
+	var place, n int
+	w := Work{Home: c.Queue, TaskName: c.Type.BackendName, Urgent: c.WithPriority, Claimed: c.Now}
+	columns := []any{&place, &n}
+	if c.Unrouted {
+		columns = append(columns, &w.TaskID, &w.Args, &w.Kwargs, &w.Tried)
+	}
+	_, err = pgx.ForEachRow(rows, columns, func() error {
+		taken[place] += n
+		if c.Unrouted {
+			if c.Groups != nil {
+				w.Share = Share{Shared: true, Group: c.Groups[place].Name, Cost: c.Groups[place].Cost}
+			}
+			work = append(work, w)
+			w.Args, w.Kwargs = nil, nil
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)
+	}
+	return taken, work, nil
+}
+
+// statement puts the claim together, from fixed parts.
+func (c TaskClaim) statement() string {
+	ready, order := "priority is null", "next_run"
+	if c.WithPriority {
+		ready, order = "priority is not null", "priority, next_run" // the enum task_priority is declared high, normal, low
+	}
+	if c.Groups != nil && c.By != model.ShareByTaskType { // there the type is the group
+		ready += " and " + taskGroup(c.By) + " = w.name"
+	}
+	kept, keptValues := "", "" // work of groups stays in the ledger
+	if c.Groups != nil {
+		kept, keptValues = ", home, since, share_group, cost", ", @queue, @now, name, cost"
+	}
+	const arguments = `coalesce(arguments -> 'args', '[]')::text::json, coalesce(arguments -> 'kwargs', '{}')::text::json`
+	write, result := `, messages as (
+	insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed`+kept+`)
+	select backend_id, @queue, @task_name, `+arguments+`, @urgent, @now`+keptValues+`
+	from claimed order by `+order+`
+)`, `place - 1, count(*) from claimed group by place`
+	if c.Unrouted {
+		write, result = "", `place - 1, 1, backend_id, `+arguments+`,
+	coalesce((select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = claimed.id order by r.scheduled desc limit 1), false)
+from claimed order by `+order
+	}
+	return `
+with wanted as (
+	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[]) with ordinality w (name, count, cost, place)
+), ready as (
+	select t.id, w.name, w.cost, w.place from wanted w cross join lateral (
+		select id from task
+		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
+		order by ` + order + `
+		limit w.count
+		for update skip locked
+	) t
+), claimed as (
+	update task set status = 'next_run_scheduled'
+	from ready where task.id = ready.id
+	returning task.id, task.next_run, task.priority, task.arguments, ready.name, ready.cost, ready.place, gen_random_uuid() as backend_id
+), runs as (
+	insert into task_run (task, backend_id, scheduled, status)
+	select id, backend_id::text, @now, 'scheduled' from claimed order by ` + order + `
+)` + write + `
+select ` + result
+}
+
+func (c TaskClaim) arguments() pgx.NamedArgs {
+	groups := c.Groups
+	if groups == nil {
+		groups = []TaskGroup{{Count: c.Max}}
+	}
+	names, counts, costs := make([]string, len(groups)), make([]int32, len(groups)), make([]float64, len(groups))
+	for i, g := range groups {
+		names[i], counts[i], costs[i] = g.Name, int32(g.Count), g.Cost
+	}
+	return pgx.NamedArgs{
+		"type": c.Type.Type, "task_name": c.Type.BackendName, "queue": c.Queue, "urgent": c.WithPriority, "now": c.Now,
+		"names": names, "counts": counts, "costs": costs,
+	}
+}
+
+// taskGroup is the SQL expression of a task's group, which shares_indexes.go indexes. The
+// only input in it is a name of letters, digits and _.
+func taskGroup(by model.ShareKey) string {
+	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }
+	switch by {
+	case model.ShareByLister:
+		return kwarg("lister_name")
+	case model.ShareByListerInstance:
+		return "(" + kwarg("lister_name") + " || '/' || " + kwarg("lister_instance_name") + ")"
+	}
+	name, _ := by.Kwarg()
+	return kwarg(name)
+}
+
+// ReadyTaskGroups lists the groups that have a task of c.Type without priority to run at
+// c.Now.
+func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
+	group := taskGroup(by)
+	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
+	rows, err := tx.tx.Query(ctx, `
+with recursive groups as (
+	(select `+group+` as name from task where `+waiting+` order by 1 limit 1)
+	union all
+	select (select `+group+` from task where `+waiting+` and `+group+` > groups.name order by 1 limit 1)
+	from groups where name is not null
+)
+select name from groups
+where name is not null and exists (select from task where `+waiting+` and `+group+` = name and next_run <= @now)`,
+		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now})
+	if err != nil {
+		return nil, err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return names, failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
+}
+
+// countReadyTasks counts the ready tasks of a group, up to a bound.
+func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string) (n int, err error) {
+	inGroup := "true"
+	if by != model.ShareByTaskType {
+		inGroup = taskGroup(by) + " = @group"
+	}
+	err = tx.tx.QueryRow(ctx, `select count(*) from (
+	select from task
+	where type = @type and status = 'next_run_not_scheduled' and priority is null and next_run <= @now and `+inGroup+`
+	limit @bound) ready`,
+		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "group": group, "bound": maxWaiting}).Scan(&n)
+	return n, err
+}

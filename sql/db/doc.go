@@ -1,0 +1,59 @@
+// Package db is the scheduler's database: its schema, its migrations, and the
+// Store, whose methods read and write it.
+//
+// # Two schemas
+//
+// The schema public is that of the Python swh.scheduler ("the peer") at version 38
+// ([PeerVersion]). The peer may work on the same database at the same time, so we write
+// what it would write and change none of its objects. On an empty database [Migrate]
+// creates them from the files in base/.
+//
+// Our additions are in the schema scheduler_go, created by the files in
+// migrations/; upgrade/ leads there from an earlier version. [DropOwn] removes them. The
+// peer reads and writes nothing there, but triggers on its tables note there what it
+// changes (candidates.go, graphs.go).
+//
+// # Queries
+//
+// Queries are in queries/, one file per subject, and compiled to Go by sqlc ("sqlc
+// generate"). The methods in the file of the same name convert their rows to the types
+// of internal/model. The peer's tables are found by the search path; our names are
+// always qualified.
+//
+// # Transactions and locks
+//
+// A method of Store is one transaction. [Store.InTx] joins several methods of Tx.
+// Read committed is enough: whoever changes a row on what it read has locked it first.
+// Locks are taken in this order, so that our programs cannot deadlock:
+//
+//  1. the advisory lock of a queue ([Tx.LockQueues]), of a visit type, of candidates,
+//     of graphs
+//  2. rows of task_run by id, then sent rows of work by task id
+//  3. rows of task by id (claims and the drain of graphs skip locked ones), each before
+//     its row of graph_tasks
+//  4. rows of origin_visit_stats by URL and visit type, then rows of work in a backlog
+//     (and, by the journal client, sent ones, which it keeps from being requeued)
+//  5. rows of listed_origins by lister, URL and visit type
+//  6. outgoing rows of work (deliveries skip locked ones)
+//
+// Runs come before tasks because ending a run fires the trigger that moves its task on.
+// The peer takes no advisory lock and locks rows in no fixed order: a deadlock with it
+// is an ordinary error, which the caller retries.
+//
+// # Failures
+//
+// [Open] fails only for an unusable DSN. Any other error may be one of the connection;
+// pgx reconnects at the next call, so daemons log it and retry. [Store.CheckVersion]
+// reports whether the database is one this program can work with. No error contains a
+// password.
+//
+// # Poolers
+//
+// Behind PgBouncer in transaction mode, add default_query_exec_mode=exec to the DSN.
+// Migrations need a direct connection: their lock belongs to the session.
+//
+// # Time
+//
+// Times are UTC, in microseconds. Intervals become time.Duration as in the peer's
+// driver: a year is 365 days, a month 30, a day 24 hours.
+package db

@@ -1,0 +1,156 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Graphs are tasks that wait for tasks. Who waits for whom are rows of graph_edges,
+// never changed once written, so that neither the end of a task nor a release updates a
+// row that many transactions update.
+//
+//	task ──trigger──► graph_changes ──spread──► graph_checks ──settle──► task
+//	(any writer)      (which ended)             (whom to look at)        (released, or never run)
+//
+// A waiting task has status next_run_not_scheduled and a next run in the year 9999: no
+// runner starts it, ours or the peer's, and every client can read it. (The peer's
+// archiver takes status disabled for a task that is done with; the peer's clients can't
+// read a next run at infinity.)
+//
+// # What is noted
+//
+// A waiting task watches one dependency that has not ended, the one of the highest
+// number, which likely ends last (as SAT solvers watch literals). The trigger on the end
+// of a task notes it only if it is watched. When the watched one has ended, the task
+// looks for another to watch, from there downwards: each edge is passed about once. When
+// none is left, all of them are checked in one snapshot, and the task is released. A
+// failure of a task with dependents is always noted, and so is its reopening.
+//
+// # Why no last release is lost
+//
+// Two transactions may end the last two dependencies at once, neither seeing the other.
+// So one drain at a time (an advisory lock) decides afterwards. It share-locks the row
+// of the dependency to watch until it commits: who ends that task later waits for the
+// commit and then sees that it is watched; who is ending it now holds the row, so the
+// drain, which never waits, skips it, to another dependency or to the next round.
+// Submitting a graph locks the existing tasks that it depends on in the same way.
+//
+// A round is one transaction: it happened or is still to be done, and a task that is no
+// longer waiting is not released again.
+//
+// # Failures
+//
+// A task that can never run is disabled, with the reason in graph_tasks; the same
+// trigger notes that for its dependents, a bounded part in each round. If the dependency
+// is open again (task respawn), those that failed by it wait again.
+
+// Bounds of one round of the drain.
+const (
+	drainChanges    = 500
+	drainEdges      = 20_000
+	drainGraphTasks = 1000
+	forgetTasks     = 5000
+)
+
+// GraphRound is what one round of the drain did.
+type GraphRound struct {
+	Released int64 // tasks that may run now
+	Failed   int64 // tasks that never will
+	More     bool  // there is more to do at once
+	Waits    bool  // there is more to do once other transactions have ended
+}
+
+// DrainGraphs does one round for graphs: it releases tasks whose dependencies have ended,
+// and disables those that can never run. While another process is draining, it does
+// nothing and sets Waits.
+func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
+	var round GraphRound
+	pending, err := s.q.GraphsPending(ctx, now)
+	if err == nil && pending {
+		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			locked, err := tx.q.TryLockGraphs(ctx)
+			if err == nil && locked {
+				round, err = tx.drainGraphs(ctx, now)
+			} else {
+				round.Waits = true
+			}
+			return err
+		})
+	}
+	return round, failed(err, "release tasks of graphs")
+}
+
+// drainGraphs does a round in steps, as what one step disables is a change for the next.
+// The lock is held.
+func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
+	var round GraphRound
+	for lookedAt := int64(0); ; {
+		overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: drainGraphTasks})
+		if err != nil {
+			return round, err
+		}
+		changes, err := tx.q.SpreadGraphChanges(ctx, queries.SpreadGraphChangesParams{MaxChanges: drainChanges, MaxEdges: drainEdges})
+		if err != nil {
+			return round, err
+		}
+		step, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxTasks: drainGraphTasks, MaxEdges: drainEdges, At: now})
+		if err != nil {
+			return round, err
+		}
+		round.Released += step.Released
+		round.Failed += step.Failed
+		round.Waits = step.PutOff > 0
+		done := overdue + changes + step.LookedAt - step.PutOff
+		round.More = overdue+changes > 0 || step.LookedAt > step.PutOff
+		if lookedAt += done; !round.More || lookedAt >= drainGraphTasks {
+			break
+		}
+	}
+	if round.Released > 0 {
+		return round, tx.q.NotifyGraphs(ctx)
+	}
+	return round, nil
+}
+
+// MendGraphs queues a check of the waiting tasks that nothing would wake: whose
+// dependencies ended while triggers were off, or were truncated with their table. It
+// also forgets graphs without tasks. It reads all waiting tasks.
+func (s GraphStore) MendGraphs(ctx context.Context) error {
+	for more := true; more; {
+		more = false
+		err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			locked, err := tx.q.TryLockGraphs(ctx)
+			if err != nil || !locked {
+				return err
+			}
+			if _, err := tx.q.CheckForgotten(ctx); err != nil {
+				return err
+			}
+			more, err = tx.forgetGraph(ctx)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("look after graphs: %w", err)
+		}
+	}
+	return nil
+}
+
+// forgetGraph deletes a part of a graph without tasks, and reports whether there was one.
+func (tx *Tx) forgetGraph(ctx context.Context) (bool, error) {
+	empty, err := tx.q.EmptyGraph(ctx)
+	if err != nil || empty == 0 {
+		return false, err
+	}
+	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: empty, MaxTasks: forgetTasks})
+	if err != nil || n == forgetTasks {
+		return true, err
+	}
+	if err := tx.q.ForgetGone(ctx); err != nil {
+		return false, err
+	}
+	return true, tx.q.ForgetGraph(ctx, empty)
+}

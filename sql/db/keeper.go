@@ -1,0 +1,55 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// keeperRetry is how long after a failure a job is tried again, if its period is longer.
+const keeperRetry = time.Minute
+
+// Keep does a job if its last run began a period ago, by the database's clock, and no
+// other process is doing it. do is cancelled after timeout; after twice that time others
+// may take over from a process that died. It reports whether the job was done.
+//
+// do returns what it did, in words for operators, which are kept in the job's row. An
+// error of do is kept there and returned.
+func (s KeeperQueries) Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
+	if err := s.q.AddKeeperJob(ctx, job); err != nil {
+		return false, fmt.Errorf("add job: %w", err)
+	}
+	began, err := s.q.TakeKeeperJob(ctx, queries.TakeKeeperJobParams{
+		Job: job, Lease: 2 * timeout.Seconds(), Period: period.Seconds(), AfterFailure: min(period, keeperRetry).Seconds(),
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("take job: %w", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	result, jobErr := do(bounded)
+	cancel()
+	if jobErr != nil {
+		result = jobErr.Error()
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // also if the process stops
+	defer cancel()
+	err = s.q.EndKeeperJob(ending, queries.EndKeeperJobParams{Job: job, Began: began, Result: result, Failed: jobErr != nil})
+	if err != nil {
+		return true, errors.Join(jobErr, fmt.Errorf("note how the job went: %w", err))
+	}
+	return true, jobErr
+}
+
+// KeeperJobs lists the jobs by name, and how the last run of each went.
+func (a KeeperQueries) KeeperJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
+	jobs, err := a.q.KeeperJobs(ctx)
+	return jobs, failed(err, "list maintenance jobs")
+}

@@ -1,0 +1,142 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// RecordListedOrigins writes what a lister found: new origins are added, existing ones
+// get everything anew, so that one that was disabled can be enabled again. They were
+// seen now, or with keepLastSeen at their LastSeen. FirstSeen is set by the database. If
+// an origin occurs several times, the last one counts. It returns each once, as it is in
+// the database, in the order of the call, or model.ErrUnknownLister.
+func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
+	if len(origins) == 0 {
+		return nil, nil
+	}
+	type key struct {
+		lister         uuid.UUID
+		url, visitType string
+	}
+	order := make(map[key]int, len(origins))
+	unique := make([]model.ListedOrigin, 0, len(origins))
+	for _, o := range origins {
+		key := key{o.ListerID, o.URL, o.VisitType}
+		if at, found := order[key]; found {
+			unique[at] = o
+			continue
+		}
+		order[key] = len(unique)
+		unique = append(unique, o)
+	}
+	document, err := encodeListedOrigins(unique, keepLastSeen)
+	if err != nil {
+		return nil, fmt.Errorf("record listed origins: %w", err)
+	}
+	rows, err := a.q.RecordListedOrigins(ctx, document)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "listed_origins_lister_id_fkey" {
+		return nil, fmt.Errorf("record listed origins: %w: %s", model.ErrUnknownLister, pgErr.Detail)
+	}
+	slices.SortFunc(rows, func(a, b queries.ListedOrigin) int {
+		return order[key{a.ListerID, a.URL, a.VisitType}] - order[key{b.ListerID, b.URL, b.VisitType}]
+	})
+	return list(rows, failed(err, "record %d listed origins", len(unique)), listedOriginOf)
+}
+
+func listedOriginOf(row queries.ListedOrigin) model.ListedOrigin { return model.ListedOrigin(row) }
+
+// encodeListedOrigins writes origins as the JSON list that the query reads.
+func encodeListedOrigins(origins []model.ListedOrigin, keepLastSeen bool) (json.RawMessage, error) {
+	type row struct {
+		ListerID  uuid.UUID       `json:"lister_id"`
+		URL       string          `json:"url"`
+		VisitType string          `json:"visit_type"`
+		Arguments json.RawMessage `json:"extra_loader_arguments"`
+		Enabled   bool            `json:"enabled"`
+		// nil is the time of the transaction
+		LastSeen      *time.Time `json:"last_seen"`
+		LastUpdate    *time.Time `json:"last_update"`
+		IsFork        *bool      `json:"is_fork"`
+		ForkedFromURL *string    `json:"forked_from_url"`
+	}
+	rows := make([]row, len(origins))
+	for i, o := range origins {
+		rows[i] = row{
+			ListerID: o.ListerID, URL: o.URL, VisitType: o.VisitType,
+			Arguments: orEmptyObject(o.ExtraLoaderArguments), Enabled: o.Enabled,
+			LastUpdate: inMicroseconds(o.LastUpdate), IsFork: o.IsFork, ForkedFromURL: o.ForkedFromURL,
+		}
+		if keepLastSeen {
+			rows[i].LastSeen = inMicroseconds(&o.LastSeen)
+		}
+	}
+	return encodeRows(rows)
+}
+
+// ListedOriginFilter selects origins; an empty field does not matter.
+type ListedOriginFilter struct {
+	ListerID uuid.NullUUID
+	URLs     []string
+	Enabled  *bool
+	After    *ListedOriginToken
+	Limit    int // 0: the peer's 1000
+}
+
+// ListedOriginToken is where a page ended.
+type ListedOriginToken struct {
+	ListerID uuid.UUID
+	URL      string
+}
+
+// ListedOrigins reads a page of origins, by lister and URL, and where the next
+// one starts (nil after the last). A page can be somewhat longer than the limit:
+// a URL comes with all its visit types (the peer loses those that the limit cuts
+// off).
+func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) ([]model.ListedOrigin, *ListedOriginToken, error) {
+	if f.Limit == 0 {
+		f.Limit = 1000
+	}
+	params := queries.ListedOriginsParams{
+		ListerID: f.ListerID, Urls: orNull(f.URLs), Enabled: f.Enabled, MaxOrigins: int64(f.Limit),
+	}
+	if f.After != nil {
+		params.AfterLister = uuid.NullUUID{UUID: f.After.ListerID, Valid: true}
+		params.AfterURL = f.After.URL
+	}
+	rows, err := a.q.ListedOrigins(ctx, params)
+	origins, err := list(rows, failed(err, "read listed origins"), listedOriginOf)
+	if err != nil || len(origins) < f.Limit {
+		return origins, nil, err
+	}
+	last := origins[len(origins)-1]
+	return origins, &ListedOriginToken{ListerID: last.ListerID, URL: last.URL}, nil
+}
+
+// EnabledVisitTypes lists the visit types that have enabled origins, sorted. It reads
+// all origins.
+func (a OriginQueries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
+	visitTypes, err := a.q.EnabledVisitTypes(ctx)
+	return visitTypes, failed(err, "read the visit types of listed origins")
+}
+
+// Standing is what the metrics count of a lister's origin.
+type Standing = queries.StandingsRow
+
+// Standings returns the standings of some URLs, of all listers and visit types.
+func (a OriginQueries) Standings(ctx context.Context, urls []string) ([]Standing, error) {
+	if len(urls) == 0 {
+		return nil, nil
+	}
+	rows, err := a.q.Standings(ctx, urls)
+	return rows, failed(err, "read how %d origins stand", len(urls))
+}

@@ -1,0 +1,108 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+func listerOf(row queries.Lister) model.Lister { return model.Lister(row) }
+
+// ListerByID finds a lister by its identifier, or returns model.ErrUnknownLister.
+func (a ListerQueries) ListerByID(ctx context.Context, id uuid.UUID) (model.Lister, error) {
+	row, err := a.q.ListerByID(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return model.Lister{}, fmt.Errorf("%w: id %s", model.ErrUnknownLister, id)
+	}
+	return listerOf(row), failed(err, "read lister %s", id)
+}
+
+// Lister finds a lister by its name and that of its instance ("" where it has
+// none), or returns model.ErrUnknownLister.
+func (a ListerQueries) Lister(ctx context.Context, name, instance string) (model.Lister, error) {
+	row, err := a.q.ListerByName(ctx, queries.ListerByNameParams{Name: name, InstanceName: instance})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return model.Lister{}, fmt.Errorf("%w: %q, instance %q", model.ErrUnknownLister, name, instance)
+	}
+	return listerOf(row), failed(err, "read lister %q, instance %q", name, instance)
+}
+
+// Listers lists all listers.
+func (a ListerQueries) Listers(ctx context.Context) ([]model.Lister, error) {
+	rows, err := a.q.Listers(ctx)
+	return list(rows, failed(err, "read listers"), listerOf)
+}
+
+// ListersByID returns the existing listers of these identifiers.
+func (a ListerQueries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error) {
+	rows, err := a.q.ListersByID(ctx, ids)
+	return list(rows, failed(err, "read listers"), listerOf)
+}
+
+// VisitListers lists the listers that have origins of a visit type to visit. It sets
+// their ID, Name and InstanceName.
+func (a ListerQueries) VisitListers(ctx context.Context, visitType string) ([]model.Lister, error) {
+	rows, err := a.q.GroupedListers(ctx, visitType)
+	return list(rows, err, func(r queries.GroupedListersRow) model.Lister {
+		return model.Lister{ID: r.ID, Name: r.Name, InstanceName: r.InstanceName}
+	})
+}
+
+// GetOrCreateLister finds a lister, or adds it. firstVisitsQueuePrefix is the prefix of
+// the queues of a new lister's first visits (nil: none); an existing one keeps its own.
+func (a ListerQueries) GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error) {
+	found, err := a.Lister(ctx, name, instance)
+	if !errors.Is(err, model.ErrUnknownLister) {
+		return found, err
+	}
+	err = a.q.CreateLister(ctx, queries.CreateListerParams{
+		Name: name, InstanceName: instance, FirstVisitsQueuePrefix: firstVisitsQueuePrefix,
+	})
+	if err != nil {
+		return model.Lister{}, fmt.Errorf("create lister %q, instance %q: %w", name, instance, err)
+	}
+	// Read again, because somebody else may have created it first.
+	return a.Lister(ctx, name, instance)
+}
+
+// UpdateLister writes a lister, except its identifier and date of creation, and
+// returns it as it is then. l.Updated is when it was last written as far as the
+// caller knows; model.ErrStaleData if somebody wrote it since, or it is gone.
+func (a ListerQueries) UpdateLister(ctx context.Context, l model.Lister) (model.Lister, error) {
+	row, err := a.q.UpdateLister(ctx, queries.UpdateListerParams{
+		ID: l.ID, WasUpdated: l.Updated, Name: l.Name, InstanceName: l.InstanceName, CurrentState: orEmptyObject(l.CurrentState),
+		LastListingFinishedAt: l.LastListingFinishedAt, FirstVisitsQueuePrefix: l.FirstVisitsQueuePrefix, FirstVisitsScheduledAt: l.FirstVisitsScheduledAt,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return model.Lister{}, fmt.Errorf("%w: lister %s was written since it was read", model.ErrStaleData, l.ID)
+	}
+	return listerOf(row), failed(err, "update lister %s", l.ID)
+}
+
+// ListersWithFirstVisits lists the listers that have finished a listing, have a
+// queue prefix for first visits, and whose first visits are not all scheduled.
+func (a ListerQueries) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
+	rows, err := a.q.ListersWithFirstVisits(ctx)
+	return list(rows, failed(err, "read the listers with first visits to schedule"), listerOf)
+}
+
+// ListedVisitTypes lists the visit types of a lister's origins.
+func (a ListerQueries) ListedVisitTypes(ctx context.Context, lister uuid.UUID) ([]string, error) {
+	types, err := a.q.ListedVisitTypes(ctx, lister)
+	return types, failed(err, "read the visit types of lister %s", lister)
+}
+
+// FinishFirstVisits records at now that all first visits of a lister are scheduled. It
+// returns false, and changes nothing, if some enabled origin has not been scheduled
+// since the listing ended, or the lister has changed since l was read.
+func (a ListerQueries) FinishFirstVisits(ctx context.Context, l model.Lister, now time.Time) (bool, error) {
+	n, err := a.q.FinishFirstVisits(ctx, queries.FinishFirstVisitsParams{Now: now, ID: l.ID, Updated: l.Updated})
+	return n > 0, failed(err, "finish the first visits of lister %s", l.ID)
+}

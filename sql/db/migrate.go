@@ -1,0 +1,369 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+
+	"swh-scheduler/internal/model"
+	schema "swh-scheduler/sql"
+)
+
+// MigrateOptions configure Migrate.
+type MigrateOptions struct {
+	DryRun bool                    // change nothing, report what would be done
+	Logger *slog.Logger            // logs each step; may be nil
+	Shares map[string]model.Shares // by task type: their indexes are created too
+}
+
+// MigrateReport says what Migrate did, or would do in a dry run.
+type MigrateReport struct {
+	Database    string   // which one, without password
+	CreatedBase bool     // it was empty and got the peer's schema
+	Applied     []string // our migrations, by file name
+}
+
+// Nothing reports whether there was nothing to do.
+func (r MigrateReport) Nothing() bool { return !r.CreatedBase && len(r.Applied) == 0 }
+
+// migrateLock is the key of the advisory lock that lets one migration run at a
+// time: the letters "swhsched" as a number.
+const migrateLock = 0x7377687363686564
+
+// lockPoll is how often a waiting migration tries the lock. It polls because waiting in
+// the server would block a concurrent index build of the migration that has the lock.
+const lockPoll = 200 * time.Millisecond
+
+// The migrations of the program before this one, up to number upgradeFrom, were others.
+// upgradeFile leads from there to where those up to upgradeTo do.
+const (
+	upgradeFrom = 80
+	upgradeTo   = 190
+	upgradeFile = "upgrade/80.sql"
+)
+
+// commentOn finds the statements of a migration that comment on objects.
+var commentOn = regexp.MustCompile(`(?ms)^comment on .*?;$`)
+
+// A migration that creates a trigger briefly locks a table of the peer's. While it waits
+// for a transaction that writes there, all later writers wait too; so it gives up before
+// PostgreSQL looks for deadlocks (deadlock_timeout, 1 s) and may kill one of them, and
+// lets them pass before it tries again.
+const (
+	lockTimeout      = "500ms"
+	lockRetry        = time.Second
+	lockNotAvailable = "55P03" // SQLSTATE
+)
+
+// Migrate makes a database usable: an empty one gets the peer's schema, and then any one
+// our own objects in the schema scheduler_go. Nothing that the peer relies on is changed.
+// On a database that is ready it does nothing; an unknown one it leaves alone
+// (ErrUnsupported). Concurrent calls wait for each other.
+//
+// The peer's schema is created in one transaction and each migration in another, so that
+// one that fails can be run again once the cause is gone. Candidates (candidates.go) are
+// built while others work; an interrupted build is resumed by the next run.
+//
+// It needs a direct connection: behind a pooler that shares connections between
+// transactions (PgBouncer), the lock would not hold.
+func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, error) {
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	var report MigrateReport
+	err := withConn(ctx, dsn, func(conn *pgx.Conn) error {
+		if !o.DryRun {
+			unlock, err := lockMigrations(ctx, conn, log)
+			if err != nil {
+				return err
+			}
+			defer unlock()
+		}
+		status, err := inspect(ctx, conn, redacted(conn.Config()))
+		report.Database = status.Database
+		if err != nil {
+			return err
+		}
+		if o.DryRun {
+			report.CreatedBase, report.Applied = status.Empty(), status.Pending
+			return nil
+		}
+		if status.Empty() {
+			log.Info("creating the schema", "version", PeerVersion)
+			if err := createBase(ctx, conn); err != nil {
+				return err
+			}
+			report.CreatedBase = true
+		}
+		if len(status.Pending) > 0 {
+			if report.Applied, err = applyMigrations(ctx, conn, status.Pending, log); err != nil {
+				return err
+			}
+		}
+		if err := buildCandidates(ctx, conn, log); err != nil {
+			return err
+		}
+		return buildForShares(ctx, conn, o.Shares, log)
+	})
+	return report, err
+}
+
+// MigrateStatus reads what a database holds and changes nothing. It returns
+// ErrUnsupported for a database that Migrate would leave alone.
+func MigrateStatus(ctx context.Context, dsn string) (status Status, err error) {
+	err = withConn(ctx, dsn, func(conn *pgx.Conn) (err error) {
+		status, err = inspect(ctx, conn, redacted(conn.Config()))
+		return err
+	})
+	return status, err
+}
+
+// DropOwn goes back to the peer alone: it drops the schema scheduler_go, and our triggers
+// and indexes on the peer's tables. Outgoing messages and backlogs are lost: let the
+// daemons deliver them first. The peer's tables keep their rows.
+func DropOwn(ctx context.Context, dsn string) error {
+	return withConn(ctx, dsn, func(conn *pgx.Conn) error {
+		unlock, err := lockMigrations(ctx, conn, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := dropOwnIndexes(ctx, conn); err != nil {
+			return fmt.Errorf("drop our indexes on the peer's tables: %w", err)
+		}
+		_, err = conn.Exec(ctx, "drop schema if exists scheduler_go cascade")
+		return failed(err, "drop the schema scheduler_go")
+	})
+}
+
+// withConn runs do on a connection of its own.
+func withConn(ctx context.Context, dsn string, do func(*pgx.Conn) error) error {
+	config, err := poolConfig(dsn, Options{Command: "migrate"})
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return do(conn)
+}
+
+// lockMigrations waits until no other migration runs. The lock also ends with the
+// connection.
+func lockMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (unlock func(), err error) {
+	poll := time.NewTicker(lockPoll)
+	defer poll.Stop()
+	for waiting := false; ; waiting = true {
+		var locked bool
+		if err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(migrateLock)).Scan(&locked); err != nil {
+			return nil, fmt.Errorf("lock migrations: %w", err)
+		}
+		if locked {
+			return func() {
+				_, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock($1)", int64(migrateLock))
+			}, nil
+		}
+		if !waiting {
+			log.Info("waiting for another migration to end")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another migration to end: %w", ctx.Err())
+		case <-poll.C:
+		}
+	}
+}
+
+// createBase creates the peer's schema in an empty database, as its "swh db init-admin"
+// and "swh db init" would.
+func createBase(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `create extension if not exists "uuid-ossp" with schema public`); err != nil {
+			return fmt.Errorf(`create the extension "uuid-ossp": %w; it comes with PostgreSQL's contrib package, and `+
+				`takes a superuser, or since PostgreSQL 13 the right to create in the database: have one run `+
+				`create extension "uuid-ossp" there, then try again`, err)
+		}
+		if _, err := tx.Exec(ctx, "set local search_path = public"); err != nil {
+			return err
+		}
+		files, err := fs.Glob(schema.Base, "base/*.sql")
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			text, err := schema.Base.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, string(text)); err != nil {
+				return fmt.Errorf("create the schema (%s): %w", path.Base(file), err)
+			}
+		}
+		// These texts are the peer's: its tools read them.
+		_, err = tx.Exec(ctx, fmt.Sprintf(`
+			insert into dbversion (version, release, description) values (%d, now(), 'DB initialization');
+			insert into dbmodule (dbmodule) values ('%s')`, PeerVersion, peerModule))
+		return failed(err, "write the schema version")
+	})
+}
+
+// applyMigrations applies our migrations that the database lacks.
+func applyMigrations(ctx context.Context, conn *pgx.Conn, pending []string, log *slog.Logger) ([]string, error) {
+	_, err := conn.Exec(ctx, `
+		create schema if not exists scheduler_go;
+		comment on schema scheduler_go is 'What the Go swh-scheduler adds; may be dropped to go back to the Python one'`)
+	if err != nil {
+		return nil, fmt.Errorf("create the schema scheduler_go (the role needs the right to create in the database): %w", err)
+	}
+
+	var applied []string
+	if slices.Contains(pending, upgradeFile) {
+		began := time.Now()
+		err := untilLocked(ctx, log, func() error {
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return upgrade(ctx, tx) })
+		})
+		if err != nil {
+			return nil, fmt.Errorf("apply %s: %w", upgradeFile, err)
+		}
+		log.Info("applied migration", "migration", upgradeFile, "took", time.Since(began))
+		applied = append(applied, upgradeFile)
+	}
+
+	config := conn.Config()
+	config.RuntimeParams["lock_timeout"] = lockTimeout
+	db := stdlib.OpenDB(*config)
+	defer func() { _ = db.Close() }()
+	store, err := database.NewStore(goose.DialectPostgres, "scheduler_go.migrations")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := fs.Sub(schema.Migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	provider, err := goose.NewProvider(goose.DialectCustom, db, dir,
+		goose.WithStore(store), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+
+	for {
+		var result *goose.MigrationResult
+		err := untilLocked(ctx, log, func() (err error) {
+			result, err = provider.UpByOne(ctx)
+			return err
+		})
+		if errors.Is(err, goose.ErrNoNextVersion) {
+			return applied, nil
+		}
+		if err != nil {
+			return applied, fmt.Errorf("apply migrations: %w", err)
+		}
+		name := path.Base(result.Source.Path)
+		log.Info("applied migration", "migration", name, "took", result.Duration)
+		applied = append(applied, name)
+	}
+}
+
+// upgrade brings a database from version upgradeFrom to upgradeTo: it makes what is new
+// there and takes over what was in its place; comments are those of the migrations.
+func upgrade(ctx context.Context, tx pgx.Tx) error {
+	script := []string{
+		"set local lock_timeout = '" + lockTimeout + "';",
+		migrationText("migrations/00100_work.sql"), migrationText("migrations/00190_keeper.sql"), migrationText(upgradeFile),
+		"set local lock_timeout = '5s';", // a comment holds up no writers, and a vacuum gives way to it after deadlock_timeout
+	}
+	for _, name := range migrationNames() {
+		if migrationVersion(name) <= upgradeTo {
+			script = append(script, commentOn.FindAllString(migrationText("migrations/"+name), -1)...)
+		}
+	}
+	_, err := tx.Exec(ctx, strings.Join(script, "\n"))
+	return err
+}
+
+// untilLocked does again what gives up waiting for a lock.
+func untilLocked(ctx context.Context, log *slog.Logger, do func() error) error {
+	for waiting := false; ; waiting = true {
+		err := do()
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || pg.Code != lockNotAvailable {
+			return err
+		}
+		if !waiting {
+			log.Info("waiting for a table that others write to", "error", pg.Message)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a table that others write to: %w", ctx.Err())
+		case <-time.After(lockRetry):
+		}
+	}
+}
+
+// migrationNames returns the file names of our migrations, by number.
+func migrationNames() []string {
+	files, err := fs.Glob(schema.Migrations, "migrations/*.sql")
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	for i, file := range files {
+		files[i] = path.Base(file)
+	}
+	return files // sorted: the numbers have leading zeros
+}
+
+// migrationText is the text of an embedded file.
+func migrationText(file string) string {
+	text, err := schema.Migrations.ReadFile(file)
+	if err != nil {
+		panic(err) // the file is misnamed
+	}
+	return string(text)
+}
+
+// migrationVersion is the number at the start of a migration's file name.
+func migrationVersion(name string) int64 {
+	number, _, _ := strings.Cut(name, "_")
+	version, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		panic(err) // the embedded file is misnamed
+	}
+	return version
+}
+
+// Fingerprint identifies what Migrate makes of an empty database, so that an outdated
+// template of it can be recognised.
+func Fingerprint() string {
+	sum := sha256.New()
+	io.WriteString(sum, strings.Join(candidateIndexes(true), ";"))
+	for _, files := range []fs.ReadFileFS{schema.Base, schema.Migrations} {
+		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
+			if entry.IsDir() {
+				return nil
+			}
+			text, err := files.ReadFile(name)
+			fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
+			return err
+		})
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}

@@ -1,0 +1,473 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// An empty database becomes usable, and a second run has nothing to do.
+func TestMigrateEmpty(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	store := open(t, dsn)
+	if err := store.CheckVersion(t.Context()); !errors.Is(err, db.ErrNotMigrated) || !strings.Contains(err.Error(), "swh-scheduler migrate") {
+		t.Errorf("before: %v, want ErrNotMigrated and what to run", err)
+	}
+	planned := migrate(t, dsn, db.MigrateOptions{DryRun: true})
+	if status := status(t, dsn); !status.Empty() || status.Ready() {
+		t.Errorf("a dry run left %+v, want an empty database", status)
+	}
+
+	done := migrate(t, dsn, db.MigrateOptions{Logger: testLog(t)})
+	if !done.CreatedBase || len(done.Applied) == 0 {
+		t.Errorf("the first run did %+v, want the schema and migrations", done)
+	}
+	if diff := cmp.Diff(done, planned); diff != "" {
+		t.Errorf("the dry run announced something else (-done +announced):\n%s", diff)
+	}
+	if again := migrate(t, dsn, db.MigrateOptions{}); !again.Nothing() {
+		t.Errorf("the second run did %+v, want nothing", again)
+	}
+	if status := status(t, dsn); !status.Ready() || status.PeerVersion != db.PeerVersion {
+		t.Errorf("after: %+v, want a ready database", status)
+	}
+	if err := store.CheckVersion(t.Context()); err != nil {
+		t.Errorf("after: %v", err)
+	}
+}
+
+// An extension that an administrator made before does not make a database
+// count as not empty: that is how it is done where the role may not.
+func TestMigrateAfterInitAdmin(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	execute(t, dsn, `create extension "uuid-ossp"`)
+	if done := migrate(t, dsn, db.MigrateOptions{}); !done.CreatedBase {
+		t.Errorf("did %+v, want the schema made", done)
+	}
+}
+
+// A role without the rights is told what is missing.
+func TestMigrateWithoutRights(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	role := "poor_" + dsn[strings.LastIndex(dsn, "_")+1:]
+	execute(t, dsn, "create role "+role+" login")
+	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
+	poor := dsn + "?user=" + role
+
+	_, err := db.Migrate(t.Context(), poor, db.MigrateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "uuid-ossp") || !strings.Contains(err.Error(), "superuser") {
+		t.Errorf("empty database: %v, want which extension and who can create it", err)
+	}
+	migrateOwnOnly := testenv.PeerDatabase(t)
+	execute(t, migrateOwnOnly, "grant select on all tables in schema public to "+role)
+	t.Cleanup(func() { execute(t, migrateOwnOnly, "drop owned by "+role) })
+	_, err = db.Migrate(t.Context(), migrateOwnOnly+"?user="+role, db.MigrateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "schema scheduler_go") || !strings.Contains(err.Error(), "right to create") {
+		t.Errorf("the peer's database: %v, want which schema and which right", err)
+	}
+}
+
+// A database of the peer's gets our objects, and keeps its own, rows and all,
+// as they were; dropping ours leads back to where it was.
+func TestMigratePeersDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	conn := connect(t, dsn)
+	if _, err := conn.Exec(t.Context(), samples); err != nil {
+		t.Fatal(err)
+	}
+	objects, rows := catalogue(t, conn), contents(t, dsn)
+	unchanged := func(when string) {
+		t.Helper()
+		if diff := cmp.Diff(objects, catalogue(t, conn)); diff != "" {
+			t.Errorf("%s, the schema public changed:\n%s", when, diff)
+		}
+		if diff := cmp.Diff(rows, contents(t, dsn)); diff != "" {
+			t.Errorf("%s, rows changed:\n%s", when, diff)
+		}
+	}
+
+	done := migrate(t, dsn, db.MigrateOptions{})
+	if done.CreatedBase || len(done.Applied) == 0 {
+		t.Errorf("did %+v, want migrations only", done)
+	}
+	unchanged("after migrate")
+	if again := migrate(t, dsn, db.MigrateOptions{}); !again.Nothing() {
+		t.Errorf("the second run did %+v, want nothing", again)
+	}
+
+	if err := db.DropOwn(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	unchanged("after going back")
+	if left := texts(t, conn, "select nspname from pg_namespace where nspname = 'scheduler_go'"); len(left) > 0 {
+		t.Error("going back left the schema scheduler_go")
+	}
+	if left := texts(t, conn, "select tgname from pg_trigger where not tgisinternal"); len(left) != 1 {
+		t.Errorf("going back left the triggers %v, want the peer's one", left)
+	}
+	if err := db.DropOwn(t.Context(), dsn); err != nil {
+		t.Errorf("going back twice: %v", err)
+	}
+	types := startPeer(t, dsn).must(t, "get_task_types", nil).([]any)
+	if len(types) != 1 {
+		t.Errorf("after going back, the peer finds task types %v, want the sample", types)
+	}
+	migrate(t, dsn, db.MigrateOptions{})
+	unchanged("after migrate again")
+}
+
+// A transaction that writes to a table of the peer's and stays open holds up
+// migrate, but not those who write there after it.
+func TestMigrateLetsWritersPass(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	if _, err := connect(t, dsn).Exec(t.Context(), samples); err != nil {
+		t.Fatal(err)
+	}
+	const write = "update listed_origins set last_seen = now(); update task set priority = priority; update origin_visit_stats set last_visit = last_visit"
+	long, err := connect(t, dsn).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := long.Exec(t.Context(), "lock table listed_origins, task, origin_visit_stats in row exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	waiting, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		log := slog.New(slog.NewTextHandler(onText{"waiting for a table", waiting}, nil))
+		_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Logger: log})
+		done <- err
+	}()
+	select {
+	case <-waiting:
+	case err := <-done:
+		t.Fatalf("migrated (%v) beside a transaction that writes", err)
+	}
+	others := connect(t, dsn)
+	for began := time.Now(); time.Since(began) < 3*time.Second; {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := others.Exec(ctx, write)
+		cancel()
+		if err != nil {
+			t.Fatalf("another writer waited: %v", err)
+		}
+	}
+	if err := long.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if status, err := db.MigrateStatus(t.Context(), dsn); err != nil || !status.Ready() {
+		t.Errorf("status %+v, %v", status, err)
+	}
+}
+
+// onText closes seen when a line with text is written.
+type onText struct {
+	text string
+	seen chan struct{}
+}
+
+func (o onText) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), o.text) {
+		close(o.seen) // it is written once
+	}
+	return len(line), nil
+}
+
+// A database that an older peer made names its module in a shorter form.
+func TestMigrateOldModuleName(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	execute(t, dsn, "update dbmodule set dbmodule = 'scheduler'")
+	if done := migrate(t, dsn, db.MigrateOptions{}); done.CreatedBase || done.Nothing() {
+		t.Errorf("did %+v, want migrations only", done)
+	}
+	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// samples is a row or more in each of the peer's tables.
+const samples = `
+	insert into task_type (type, description, backend_name, default_interval) values ('t', 'd', 'b', '1 month 2 days');
+	insert into task (type, arguments, next_run, status, current_interval)
+	  values ('t', '{"args": [], "kwargs": {}}', '2020-01-01', 'next_run_not_scheduled', '1 day');
+	insert into task_run (task, backend_id, metadata) select id, 'x', '{}' from task;
+	insert into listers (name, instance_name, current_state, updated) values ('l', 'i', '{}', '2020-01-01');
+	insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+	  select id, 'https://example.org/' || n, 'git', '{}', true, '2020-01-01' from listers, generate_series(1, 10) n;
+	insert into origin_visit_stats (url, visit_type, last_visit_status) values ('https://example.org/1', 'git', 'failed');
+	insert into visit_scheduler_queue_position values ('git', 7);
+	insert into scheduler_metrics (lister_id, visit_type, last_update) select id, 'git', '2020-01-01' from listers;`
+
+// What migrate does not know, it leaves alone, and says what it found, what it
+// supports and what to do.
+func TestMigrateRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string // to a database of the peer's, or to an empty one
+		empty  bool
+		says   []string
+	}{
+		"older": {
+			change: "update dbversion set version = 37",
+			says:   []string{"version 37", "only version 38", "swh db upgrade"},
+		},
+		"newer": {
+			change: "insert into dbversion values (39, now(), 'upgraded')",
+			says:   []string{"version 39", "only version 38", "newer swh-scheduler"},
+		},
+		"no version": {
+			change: "delete from dbversion",
+			says:   []string{"not known", "only version 38", "swh db init"},
+		},
+		"no table dbversion": {
+			change: "drop table dbversion",
+			says:   []string{"no table dbversion", "not empty", "table dbmodule", "empty database"},
+		},
+		"another module": {
+			change: "update dbmodule set dbmodule = 'storage:postgresql'",
+			says:   []string{`"storage:postgresql"`, `"scheduler:postgresql"`, "another database"},
+		},
+		"no module": {
+			change: "drop table dbmodule",
+			says:   []string{"no table dbmodule"},
+		},
+		"tables missing": {
+			change: "drop table scheduler_metrics cascade; drop table task_run cascade",
+			says:   []string{"version 38", "task_run, scheduler_metrics"},
+		},
+		"something else": {
+			empty: true, change: "create table invoice (id int)",
+			says: []string{"not empty", "table invoice", "empty database"},
+		},
+		"functions only": {
+			empty: true, change: "create function f() returns int language sql as 'select 1'",
+			says: []string{"not empty", "function f"},
+		},
+		"ours without the peer's": {
+			empty: true, change: "create schema scheduler_go",
+			says: []string{"scheduler_go", "drop that schema"},
+		},
+		"ours of a program too old": {
+			change: `create schema scheduler_go;
+				create table scheduler_go.migrations (version_id bigint, is_applied boolean);
+				insert into scheduler_go.migrations values (0, true), (72, true), (73, true)`,
+			says: []string{"older swh-scheduler", "migration 73", "only 80", "the version before this one first"},
+		},
+		"ours of a newer program": {
+			change: `create schema scheduler_go;
+				create table scheduler_go.migrations (version_id bigint, is_applied boolean);
+				insert into scheduler_go.migrations values (0, true), (4711, true)`,
+			says: []string{"newer swh-scheduler", "migration 4711"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var dsn string
+			if c.empty {
+				dsn = testenv.Postgres(t)
+			} else {
+				dsn = testenv.PeerDatabase(t)
+			}
+			execute(t, dsn, c.change)
+			conn := connect(t, dsn)
+			before, schemas := catalogue(t, conn), texts(t, conn, "select nspname from pg_namespace order by 1")
+
+			_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
+			_, dryErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{DryRun: true})
+			_, statusErr := db.MigrateStatus(t.Context(), dsn)
+			for by, err := range map[string]error{
+				"migrate": migrateErr, "dry run": dryErr, "status": statusErr,
+				"start of a daemon": open(t, dsn).CheckVersion(t.Context()),
+			} {
+				if !errors.Is(err, db.ErrUnsupported) {
+					t.Errorf("%s: %v, want ErrUnsupported", by, err)
+					continue
+				}
+				for _, text := range c.says {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("%s: %v, want it to say %q", by, err, text)
+					}
+				}
+			}
+
+			if diff := cmp.Diff(before, catalogue(t, conn)); diff != "" {
+				t.Errorf("the schema public changed:\n%s", diff)
+			}
+			if diff := cmp.Diff(schemas, texts(t, conn, "select nspname from pg_namespace order by 1")); diff != "" {
+				t.Errorf("schemas changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Daemons on several machines may each migrate at start: one does, the others
+// wait and find it done.
+func TestMigrateConcurrently(t *testing.T) {
+	t.Parallel()
+	for name, dsn := range map[string]string{
+		"empty": testenv.Postgres(t), "the peer's": testenv.PeerDatabase(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			reports := make([]db.MigrateReport, 6)
+			g, ctx := errgroup.WithContext(t.Context())
+			for i := range reports {
+				g.Go(func() (err error) {
+					reports[i], err = db.Migrate(ctx, dsn, db.MigrateOptions{})
+					return err
+				})
+			}
+			if err := g.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			busy := 0
+			for _, r := range reports {
+				if !r.Nothing() {
+					busy++
+				}
+			}
+			if busy != 1 {
+				t.Errorf("%d of the runs did something, want 1", busy)
+			}
+		})
+	}
+}
+
+// A run that waits for another one can be cancelled.
+func TestMigrateWaitsUntilCancelled(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	other := connect(t, dsn)
+	if _, err := other.Exec(t.Context(), "select pg_advisory_lock(x'7377687363686564'::bigint)"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := &onMessage{text: "waiting for another migration", do: cancel}
+	_, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(waiting)})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it cancelled", err)
+	}
+	if status := status(t, dsn); !status.Empty() {
+		t.Errorf("it left %+v, want an empty database", status)
+	}
+}
+
+// onMessage is a log handler that does something at a certain message.
+type onMessage struct {
+	text string
+	do   func()
+}
+
+func (h *onMessage) Enabled(context.Context, slog.Level) bool { return true }
+func (h *onMessage) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *onMessage) WithGroup(string) slog.Handler            { return h }
+func (h *onMessage) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, h.text) {
+		h.do()
+	}
+	return nil
+}
+
+// The peer's own commands see a database at their version, with nothing to do.
+func TestPeersCommandsOnOurDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	migrate(t, dsn, db.MigrateOptions{})
+	before := catalogue(t, connect(t, dsn))
+
+	config := filepath.Join(t.TempDir(), "config.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "scheduler: {cls: postgresql, db: %q}\n", dsn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
+	for _, c := range []struct{ command, says string }{
+		{"version", "version: 38"},
+		{"upgrade", "No migration needed"},
+		{"init", "exists at version 38"},
+	} {
+		cmd := exec.CommandContext(t.Context(), swh, "db", c.command, "scheduler")
+		cmd.Env = append(cmd.Environ(), "LC_ALL=C.UTF-8", "SWH_CONFIG_FILENAME="+config)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.says) {
+			t.Errorf("swh db %s: %v, want %q in:\n%s", c.command, err, c.says, out)
+		}
+	}
+	if diff := cmp.Diff(before, catalogue(t, connect(t, dsn))); diff != "" {
+		t.Errorf("the peer's commands changed the schema:\n%s", diff)
+	}
+}
+
+func migrate(t *testing.T, dsn string, o db.MigrateOptions) db.MigrateReport {
+	t.Helper()
+	report, err := db.Migrate(t.Context(), dsn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func status(t *testing.T, dsn string) db.Status {
+	t.Helper()
+	s, err := db.MigrateStatus(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func open(t *testing.T, dsn string) *db.Store {
+	t.Helper()
+	store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// execute runs statements on a connection of their own.
+func execute(t *testing.T, dsn, statements string) {
+	t.Helper()
+	conn := connect(t, dsn)
+	if _, err := conn.Exec(context.WithoutCancel(t.Context()), statements); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents is every row of the peer's tables.
+func contents(t *testing.T, dsn string) map[string][]string {
+	t.Helper()
+	conn := connect(t, dsn)
+	rows := map[string][]string{}
+	for _, table := range []string{
+		"task_type", "task", "task_run", "listers", "listed_origins", "origin_visit_stats",
+		"visit_scheduler_queue_position", "scheduler_metrics", "dbversion", "dbmodule",
+	} {
+		rows[table] = texts(t, conn, "select * from "+table+" order by "+table)
+	}
+	return rows
+}

@@ -1,0 +1,61 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// LightFigures are figures for monitoring that take a few steps along indexes.
+type LightFigures struct {
+	Outgoing  []queries.OutgoingByQueueRow
+	Ready     []queries.OldestReadyRow
+	Origins   []queries.OriginCountsRow
+	Positions []queries.VisitSchedulerQueuePosition
+	Active    []queries.ActiveOriginsRow
+}
+
+// LightFigures takes figures as of now.
+func (s MonitorStore) LightFigures(ctx context.Context, now time.Time) (f LightFigures, err error) {
+	if f.Outgoing, err = s.q.OutgoingByQueue(ctx); err != nil {
+		return f, failed(err, "look at outgoing messages")
+	}
+	if f.Ready, err = s.q.OldestReady(ctx, now); err != nil {
+		return f, failed(err, "look at ready tasks")
+	}
+	if f.Origins, err = s.q.OriginCounts(ctx); err != nil {
+		return f, failed(err, "read the counts of origins")
+	}
+	if f.Positions, err = s.q.VisitQueuePositions(ctx); err != nil {
+		return f, failed(err, "read queue positions")
+	}
+	f.Active, err = s.q.ActiveOrigins(ctx)
+	return f, failed(err, "read the counts of active origins")
+}
+
+// HeavyFigures are figures for monitoring that read whole tables.
+type HeavyFigures struct {
+	Pools      []queries.PoolCountsRow
+	Unanswered int64 // runs of which nothing was heard
+}
+
+// HeavyFigures takes heavy figures, with the runs unheard of since unansweredSince, and
+// counts the active origins that LightFigures returns. taken is false if another process
+// is doing so.
+func (s MonitorStore) HeavyFigures(ctx context.Context, unansweredSince time.Time) (f HeavyFigures, taken bool, err error) {
+	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if taken, err = tx.q.TryLockMonitor(ctx); err != nil || !taken {
+			return err
+		}
+		if f.Pools, err = tx.q.PoolCounts(ctx); err != nil {
+			return err
+		}
+		if f.Unanswered, err = tx.q.UnansweredRuns(ctx, &unansweredSince); err != nil {
+			return err
+		}
+		// Last, as listers wait for the rows that it locks.
+		return tx.q.CountActiveOrigins(ctx, maxPendingChanges)
+	})
+	return f, taken && err == nil, failed(err, "count origins and runs")
+}

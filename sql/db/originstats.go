@@ -1,0 +1,127 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// UpsertVisitStats writes stats as given; what is nil or empty stays as it is. If an
+// origin occurs several times, each is written over the one before.
+func (a OriginQueries) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
+	if len(stats) == 0 {
+		return nil
+	}
+	order := make(map[model.OriginKey]int, len(stats))
+	unique := make([]model.VisitStats, 0, len(stats))
+	for _, s := range stats {
+		key := model.OriginKey{URL: s.URL, VisitType: s.VisitType}
+		if at, found := order[key]; found {
+			unique[at] = overwrite(unique[at], s)
+			continue
+		}
+		order[key] = len(unique)
+		unique = append(unique, s)
+	}
+	document, err := encodeVisitStats(unique)
+	if err == nil {
+		err = a.q.UpsertOriginStats(ctx, document)
+	}
+	return failed(err, "write the visit stats of %d origins", len(unique))
+}
+
+// overwrite does what the statement does to a row.
+func overwrite(old, s model.VisitStats) model.VisitStats {
+	s.LastSuccessful = cmp.Or(s.LastSuccessful, old.LastSuccessful)
+	s.LastVisit = cmp.Or(s.LastVisit, old.LastVisit)
+	s.LastVisitStatus = cmp.Or(s.LastVisitStatus, old.LastVisitStatus)
+	s.LastScheduled = cmp.Or(s.LastScheduled, old.LastScheduled)
+	s.NextVisitQueuePosition = cmp.Or(s.NextVisitQueuePosition, old.NextVisitQueuePosition)
+	if s.LastSnapshot == nil {
+		s.LastSnapshot = old.LastSnapshot
+	}
+	return s
+}
+
+// encodeVisitStats writes stats as the JSON list that the query reads.
+func encodeVisitStats(stats []model.VisitStats) (json.RawMessage, error) {
+	type row struct {
+		URL                    string             `json:"url"`
+		VisitType              string             `json:"visit_type"`
+		LastSuccessful         *time.Time         `json:"last_successful"`
+		LastVisit              *time.Time         `json:"last_visit"`
+		LastVisitStatus        *model.VisitStatus `json:"last_visit_status"`
+		LastScheduled          *time.Time         `json:"last_scheduled"`
+		LastSnapshot           *string            `json:"last_snapshot"` // hexadecimal
+		NextVisitQueuePosition *int64             `json:"next_visit_queue_position"`
+		NextPositionOffset     int32              `json:"next_position_offset"`
+		SuccessiveVisits       int32              `json:"successive_visits"`
+	}
+	rows := make([]row, len(stats))
+	for i, s := range stats {
+		rows[i] = row{
+			s.URL, s.VisitType, inMicroseconds(s.LastSuccessful), inMicroseconds(s.LastVisit), nullable(s.LastVisitStatus),
+			inMicroseconds(s.LastScheduled), nil, s.NextVisitQueuePosition, s.NextPositionOffset, s.SuccessiveVisits,
+		}
+		if s.LastSnapshot != nil {
+			rows[i].LastSnapshot = new(hex.EncodeToString(s.LastSnapshot))
+		}
+	}
+	return encodeRows(rows)
+}
+
+// VisitStats returns the stats of those of the origins that have some, in the order
+// of the call.
+func (a OriginQueries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error) {
+	var params queries.OriginStatsParams
+	for _, key := range keys {
+		params.Urls = append(params.Urls, key.URL)
+		params.VisitTypes = append(params.VisitTypes, key.VisitType)
+	}
+	rows, err := a.q.OriginStats(ctx, params)
+	return list(rows, failed(err, "read visit stats"), func(r queries.OriginVisitStat) model.VisitStats {
+		return model.VisitStats{
+			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit, LastVisitStatus: orZero(r.LastVisitStatus),
+			LastScheduled: r.LastScheduled, LastSnapshot: r.LastSnapshot, NextVisitQueuePosition: r.NextVisitQueuePosition,
+			NextPositionOffset: r.NextPositionOffset, SuccessiveVisits: r.SuccessiveVisits,
+		}
+	})
+}
+
+// VisitQueuePosition is how far the queue of a visit type has been worked through.
+type VisitQueuePosition = queries.VisitSchedulerQueuePosition
+
+// VisitQueuePositions returns those of all visit types that have one.
+func (a OriginQueries) VisitQueuePositions(ctx context.Context) ([]VisitQueuePosition, error) {
+	rows, err := a.q.VisitQueuePositions(ctx)
+	return rows, failed(err, "read queue positions")
+}
+
+// SetVisitQueuePosition writes how far the queue of a visit type has been worked
+// through; it may go back.
+func (a OriginQueries) SetVisitQueuePosition(ctx context.Context, p VisitQueuePosition) error {
+	return failed(a.q.SetVisitQueuePosition(ctx, queries.SetVisitQueuePositionParams(p)), "set the queue position of %q", p.VisitType)
+}
+
+func metricsOf(row queries.SchedulerMetric) model.Metrics { return model.Metrics(row) }
+
+// UpdateMetrics counts the origins of a lister, or of all, and returns the
+// counts. They are dated now, or with the transaction's time if that is zero.
+func (a OriginQueries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {
+	rows, err := a.q.UpdateMetrics(ctx, queries.UpdateMetricsParams{Lister: lister, Now: nullableTime(now)})
+	return list(rows, failed(err, "update metrics"), metricsOf)
+}
+
+// Metrics returns the counts as they were last made, of a lister or all, of a visit
+// type or ("") all.
+func (a OriginQueries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {
+	rows, err := a.q.Metrics(ctx, queries.MetricsParams{Lister: lister, VisitType: nullable(visitType)})
+	return list(rows, failed(err, "read metrics"), metricsOf)
+}

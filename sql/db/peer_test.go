@@ -1,0 +1,230 @@
+package db_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+)
+
+// peer is the peer's Python backend on a database, in a process of its own.
+type peer struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startPeer(t *testing.T, dsn string) *peer {
+	t.Helper()
+	cmd := exec.Command(testenv.Python(t), "-W", "ignore", "testdata/peer.py", dsn)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := &limitedLog{}
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close() // it ends when it has nothing more to read
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the peer ended: %v\n%s", err, stderr.text)
+		}
+	})
+	return &peer{in: stdin, out: bufio.NewReader(stdout)}
+}
+
+type limitedLog struct{ text []byte }
+
+func (l *limitedLog) Write(p []byte) (int, error) {
+	if len(l.text) < 1<<16 {
+		l.text = append(l.text, p...)
+	}
+	return len(p), nil
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// call calls a method of the backend. The error is the class of the exception
+// ("" if there was none).
+func (p *peer) call(t fataler, method string, kwargs map[string]any) (result any, class string) {
+	t.Helper()
+	if kwargs == nil {
+		kwargs = map[string]any{}
+	}
+	line, err := json.Marshal(map[string]any{"method": method, "kwargs": kwargs})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	if _, err := p.in.Write(append(line, '\n')); err != nil {
+		t.Fatalf("call the peer: %v", err)
+	}
+	line, err = p.out.ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("read the peer's answer: %v", err)
+	}
+	var answer struct {
+		Result any
+		Error  string
+	}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return answer.Result, answer.Error
+}
+
+// must is call for what cannot fail.
+func (p *peer) must(t fataler, method string, kwargs map[string]any) any {
+	t.Helper()
+	result, class := p.call(t, method, kwargs)
+	if class != "" {
+		t.Fatalf("%s(%v): %s", method, kwargs, class)
+	}
+	return result
+}
+
+// The functions below write our values as testdata/peer.py reads them (tagged)
+// or answers them (plain).
+
+func tagged(kind string, value any) any { return map[string]any{"$": kind, "v": value} }
+
+func taggedTime(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return tagged("datetime", plainTime(t))
+}
+
+func taggedDuration(d *time.Duration) any {
+	if d == nil {
+		return nil
+	}
+	return tagged("timedelta", d.Microseconds())
+}
+
+func plainTime(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000+00:00")
+}
+
+func plainDuration(d *time.Duration) any {
+	if d == nil {
+		return nil
+	}
+	return d.Microseconds()
+}
+
+func plainJSON(text json.RawMessage) any {
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return fmt.Sprintf("no JSON: %s", text)
+	}
+	return value
+}
+
+func orNil[T ~string](value T) any {
+	if value == "" {
+		return nil
+	}
+	return value
+}
+
+func plainTaskType(t model.TaskType) any {
+	return map[string]any{
+		"type": t.Type, "description": t.Description, "backend_name": t.BackendName,
+		"default_interval": plainDuration(t.DefaultInterval), "min_interval": plainDuration(t.MinInterval),
+		"max_interval": plainDuration(t.MaxInterval), "backoff_factor": t.BackoffFactor,
+		"max_queue_length": t.MaxQueueLength, "num_retries": t.NumRetries, "retry_delay": plainDuration(t.RetryDelay),
+	}
+}
+
+func taggedTaskType(t model.TaskType) any {
+	fields := plainTaskType(t).(map[string]any)
+	fields["default_interval"] = taggedDuration(t.DefaultInterval)
+	fields["min_interval"] = taggedDuration(t.MinInterval)
+	fields["max_interval"] = taggedDuration(t.MaxInterval)
+	fields["retry_delay"] = taggedDuration(t.RetryDelay)
+	if t.BackoffFactor != nil { // JSON writes 1.0 as 1
+		fields["backoff_factor"] = tagged("float", *t.BackoffFactor)
+	}
+	return tagged("TaskType", fields)
+}
+
+func plainTask(t model.Task) any {
+	return map[string]any{
+		"id": t.ID, "type": t.Type, "next_run": plainTime(&t.NextRun), "status": t.Status, "policy": t.Policy,
+		"arguments":    map[string]any{"args": plainJSON(t.Arguments.Args), "kwargs": plainJSON(t.Arguments.Kwargs)},
+		"retries_left": t.RetriesLeft, "current_interval": plainDuration(t.CurrentInterval), "priority": orNil(t.Priority),
+	}
+}
+
+func plainLister(l model.Lister) any {
+	return map[string]any{
+		"id": l.ID.String(), "name": l.Name, "instance_name": l.InstanceName, "current_state": plainJSON(l.CurrentState),
+		"created": plainTime(&l.Created), "updated": plainTime(&l.Updated),
+		"last_listing_finished_at":  plainTime(l.LastListingFinishedAt),
+		"first_visits_queue_prefix": l.FirstVisitsQueuePrefix,
+		"first_visits_scheduled_at": plainTime(l.FirstVisitsScheduledAt),
+	}
+}
+
+func plainListedOrigin(o model.ListedOrigin) any {
+	return map[string]any{
+		"lister_id": o.ListerID.String(), "url": o.URL, "visit_type": o.VisitType,
+		"extra_loader_arguments": plainJSON(o.ExtraLoaderArguments), "enabled": o.Enabled,
+		"first_seen": plainTime(&o.FirstSeen), "last_seen": plainTime(&o.LastSeen),
+		"last_update": plainTime(o.LastUpdate), "is_fork": o.IsFork, "forked_from_url": o.ForkedFromURL,
+	}
+}
+
+func taggedListedOrigin(o model.ListedOrigin) any {
+	fields := plainListedOrigin(o).(map[string]any)
+	fields["lister_id"] = taggedUUID(o.ListerID)
+	fields["first_seen"] = nil
+	fields["last_seen"] = taggedTime(&o.LastSeen)
+	fields["last_update"] = taggedTime(o.LastUpdate)
+	return tagged("ListedOrigin", fields)
+}
+
+func taggedUUID(id uuid.UUID) any { return tagged("uuid", id.String()) }
+
+// plainList turns a list of ours into what JSON makes of it, as the peer's
+// answers are, so that the two can be compared.
+func plainList[T any](t fataler, list []T, plain func(T) any) []any {
+	t.Helper()
+	values := make([]any, len(list))
+	for i, v := range list {
+		values[i] = plain(v)
+	}
+	return asJSON(t, values).([]any)
+}
+
+func asJSON(t fataler, value any) any {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var out any
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return out
+}

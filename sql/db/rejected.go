@@ -1,0 +1,70 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// How many rejected events and rejected journal records are kept, the newest ones.
+const (
+	rejectedEventsKept = 5000
+	maxRejectedRecords = 10_000
+)
+
+// RejectedEvent is an event that was set aside.
+type RejectedEvent struct {
+	BackendID string
+	Received  time.Time
+	Event     string // for an operator to read
+	SQLState  string // of PostgreSQL's refusal, or empty
+	Reason    string
+}
+
+// RejectEvents sets events aside that cannot be applied, the newest few thousand, for
+// operators to read. Events of runs that are not in task_run are ignored. It returns a
+// *RefusedError if PostgreSQL refuses one of them.
+func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent) error {
+	if len(events) == 0 {
+		return nil
+	}
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		return inOrder(ctx, arrays(events, tx.q.RejectEvents, func(p *queries.RejectEventsParams, e RejectedEvent) {
+			p.Received = append(p.Received, e.Received)
+			p.BackendIds = append(p.BackendIds, e.BackendID)
+			p.Events = append(p.Events, e.Event)
+			p.Sqlstates = append(p.Sqlstates, e.SQLState)
+			p.Reasons = append(p.Reasons, e.Reason)
+		}), func(ctx context.Context) error { return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept) })
+	})
+	return refused(failed(err, "keep %d rejected events", len(events)))
+}
+
+// RejectedRecord is a journal record that was set aside.
+type RejectedRecord struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Kind      string // one of a few words
+	Detail    string // for people
+}
+
+// RejectRecords notes where records are that were set aside, the latest 10,000.
+// A record noted before stays as it was.
+func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	records = records[max(0, len(records)-maxRejectedRecords):]
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		return inOrder(ctx, arrays(records, tx.q.InsertRejectedRecords, func(p *queries.InsertRejectedRecordsParams, r RejectedRecord) {
+			p.Topics = append(p.Topics, r.Topic)
+			p.Partitions = append(p.Partitions, r.Partition)
+			p.RecordOffsets = append(p.RecordOffsets, r.Offset)
+			p.Kinds = append(p.Kinds, r.Kind)
+			p.Details = append(p.Details, r.Detail)
+		}), func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
+	})
+	return failed(err, "set %d journal records aside", len(records))
+}

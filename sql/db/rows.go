@@ -1,0 +1,150 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// failed adds to an error what was attempted. nil stays nil.
+func failed(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+// list converts the result of a query, whose error it passes on.
+func list[R, T any](rows []R, err error, convert func(R) T) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	converted := make([]T, len(rows))
+	for i, row := range rows {
+		converted[i] = convert(row)
+	}
+	return converted, nil
+}
+
+// first returns the only row of a query, or nil if there is none.
+func first[R, T any](rows []R, err error, convert func(R) T) (*T, error) {
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return new(convert(rows[0])), nil
+}
+
+// A step is a statement that is ready to run.
+type step func(context.Context) error
+
+// arrays prepares a statement whose parameters P are arrays: add appends one row to
+// them. Without rows the statement is not run.
+func arrays[R, P any](rows []R, run func(context.Context, P) error, add func(*P, R)) step {
+	return func(ctx context.Context) error {
+		if len(rows) == 0 {
+			return nil
+		}
+		var p P
+		for _, r := range rows {
+			add(&p, r)
+		}
+		return run(ctx, p)
+	}
+}
+
+// keys prepares a statement on a list of keys, which is not run if the list is empty.
+func keys[K any](keys []K, run func(context.Context, []K) error) step {
+	return func(ctx context.Context) error {
+		if len(keys) == 0 {
+			return nil
+		}
+		return run(ctx, keys)
+	}
+}
+
+// inOrder runs steps until one fails.
+func inOrder(ctx context.Context, steps ...step) error {
+	for _, run := range steps {
+		if err := run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encodeRows writes rows as a JSON list, without HTML escapes.
+func encodeRows(rows any) (json.RawMessage, error) {
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(rows)
+	return document.Bytes(), err
+}
+
+func orEmptyObject(text json.RawMessage) json.RawMessage {
+	if len(text) == 0 {
+		return json.RawMessage("{}")
+	}
+	return text
+}
+
+// inMicroseconds truncates a time as the database driver does; PostgreSQL would round
+// one that it reads from text.
+func inMicroseconds(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC().Truncate(time.Microsecond))
+}
+
+// nullable turns a zero value that means "none" into NULL.
+func nullable[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+func nullableTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func orNull[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// orZero is the value, or the zero value for NULL.
+func orZero[T any](value *T) (v T) {
+	if value != nil {
+		v = *value
+	}
+	return v
+}
+
+// firstOrZero returns the first row of a query, or the zero value if there is none.
+func firstOrZero[T any](rows []T, err error) (T, error) {
+	if err != nil || len(rows) == 0 {
+		var zero T
+		return zero, err
+	}
+	return rows[0], nil
+}
+
+// textsOf turns a list of enum values into texts, which pgx can send without knowing
+// the enum. An empty list is NULL.
+func textsOf[T ~string](values []T) []string {
+	var texts []string
+	for _, v := range values {
+		texts = append(texts, string(v))
+	}
+	return texts
+}

@@ -1,0 +1,378 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Heard says what a batch of events is about.
+type Heard struct {
+	BackendIDs []string    // Celery's task ids
+	TaskIDs    []uuid.UUID // those that started or ended, and may be in the ledger
+	Starts     bool        // it contains starts
+}
+
+// HeardRun is a row of task_run that events are about, locked.
+type HeardRun struct {
+	ID, Task  int64
+	BackendID string
+	Status    model.RunStatus
+	HasError  bool       // its metadata has an error text
+	Newest    *SeenStart // the newest start heard of; only if Heard.Starts
+}
+
+// Open reports whether the run has not ended.
+func (r HeardRun) Open() bool {
+	return r.Status == model.RunScheduled || r.Status == model.RunStarted
+}
+
+// SeenStart orders the starts of a run: Celery starts it again when it retries it.
+type SeenStart struct {
+	EventTime float64 // the worker's clock, seconds since 1970 UTC
+	Worker    string  // breaks ties
+}
+
+// HeardWork is a row of the ledger that events are about, locked: sent or settled.
+type HeardWork struct {
+	TaskID   uuid.UUID
+	Settled  bool
+	Home     string
+	Claimed  time.Time
+	Started  *float64 // worker's clock, seconds since 1970 UTC; nil for settled work whose wait is not recorded
+	TimedOut int      // on how many lanes
+	Share    Share    // Cost of settled work is what the group was charged
+	Lane     WorkLane
+}
+
+// Settlement is what a batch of events changes in the database.
+type Settlement struct {
+	SeenStarts []SeenStartOf
+	Begun      []RunBegin    // open runs that started
+	LateStarts []RunBegin    // of runs that had ended
+	Ended      [][]RunEnding // open runs, in waves: at most one run of a task in each
+	Errors     []RunError    // of failed runs that have none
+	Durations  []RunDuration
+	Requeued   []RunRequeue // open runs that continue under another task id
+
+	WorkBegun    []WorkBegin
+	WorkGone     []uuid.UUID
+	WorkSettled  []WorkSettle
+	WorkRequeued []WorkRequeue
+	TimedOut     []VisitTimeout // visits among WorkRequeued
+
+	Charges  Charges
+	Records  LaneRecords
+	Memories map[int64]WorkMemory
+	Counts   map[SketchCount]float64
+	Heard    time.Time     // the last end in Counts
+	HalfLife time.Duration // of the counts
+}
+
+// Changes of one run or one message. Metadata is merged into the run's.
+type (
+	SeenStartOf struct {
+		Run   int64
+		Start SeenStart
+		Heard time.Time
+	}
+	RunBegin struct {
+		Run      int64
+		At       time.Time
+		Metadata RunMetadata
+	}
+	RunEnding struct {
+		Run, Task int64
+		Started   *time.Time // nil leaves it as it is
+		At        time.Time
+		Status    model.RunStatus
+		Metadata  RunMetadata
+	}
+	RunError struct {
+		Run   int64
+		Error string
+	}
+	RunDuration struct {
+		Run     int64
+		Seconds float64
+		Heard   time.Time
+	}
+	RunRequeue struct {
+		Run      int64
+		NewID    uuid.UUID
+		LaneName string
+	}
+	WorkBegin struct {
+		TaskID  uuid.UUID
+		Started float64
+	}
+	WorkSettle struct {
+		TaskID  uuid.UUID
+		Heard   time.Time
+		Started float64  // 0 if its start was not heard
+		Charged *float64 // not nil if its group's charge will be corrected
+		Teaches bool     // how long it took is not known yet
+	}
+	WorkRequeue struct {
+		TaskID, NewID uuid.UUID
+		Heard         time.Time
+	}
+	VisitTimeout struct {
+		URL, VisitType string
+		Claimed        time.Time
+		TimedOut       float64 // the worker's clock, seconds since 1970 UTC
+		Heard          time.Time
+	}
+	WorkMemory struct {
+		Seconds, Behind float64
+		AtLeast         bool
+		Heard           time.Time
+	}
+	SketchCount struct {
+		Set string
+		SketchKey
+		Bucket int16
+	}
+)
+
+// RunMetadata is what a start and an end add to a run's metadata. As in the Python
+// scheduler, a start whose event names no worker writes null.
+type RunMetadata struct {
+	Starts bool
+	Worker *string // of the start
+	Error  *string // of the end; nil for none
+}
+
+// JSON returns the object.
+func (m RunMetadata) JSON() string {
+	object := make(map[string]*string, 2)
+	if m.Starts {
+		object["worker"] = m.Worker
+	}
+	if m.Error != nil {
+		object["error"] = m.Error
+	}
+	text, _ := json.Marshal(object) // strings and nulls always marshal
+	return string(text)
+}
+
+// Settle loads and locks what a batch of events is about, lets decide compute what
+// becomes of it, and writes that, all in one transaction. Unknown runs and work are not
+// passed to decide. A transaction that lost a race for locks is retried, so decide may be
+// called several times.
+//
+// Locks are taken in this order, so that two listeners, or a listener and the Python one
+// (which locks one run, then its task), never deadlock: runs by id, work by task id,
+// tasks by id, rows of our other tables; only then runs and tasks are updated.
+//
+// It returns a *RefusedError if PostgreSQL refuses a value.
+func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
+	return refused(retryLostRaces(func() error {
+		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			runs, err := tx.lockRuns(ctx, heard)
+			if err != nil {
+				return err
+			}
+			var rows []queries.LockWorkRow
+			if len(heard.TaskIDs) > 0 {
+				if rows, err = tx.q.LockWork(ctx, heard.TaskIDs); err != nil {
+					return err
+				}
+			}
+			work, _ := list(rows, nil, heardWorkOf)
+			return tx.writeSettlement(ctx, decide(runs, work))
+		})
+	}))
+}
+
+func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
+	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
+	runs, err := list(rows, err, func(r queries.LockRunsRow) HeardRun {
+		// The backend id is not null: the run was found by its value.
+		return HeardRun{ID: r.ID, Task: r.Task, BackendID: *r.BackendID, Status: r.Status, HasError: r.HasError}
+	})
+	if len(runs) == 0 || !heard.Starts {
+		return runs, err
+	}
+	byID := make(map[int64]*HeardRun, len(runs))
+	for i := range runs {
+		byID[runs[i].ID] = &runs[i]
+	}
+	// After the locks: another listener may have written some before it released them.
+	starts, err := tx.q.NewestStarts(ctx, slices.Collect(maps.Keys(byID)))
+	for _, s := range starts {
+		byID[s.Run].Newest = &SeenStart{EventTime: s.EventTime, Worker: s.Worker}
+	}
+	return runs, err
+}
+
+func heardWorkOf(r queries.LockWorkRow) HeardWork {
+	w := HeardWork{
+		TaskID: r.TaskID, Settled: r.State == "settled", Home: r.Queue, Claimed: r.Claimed, Started: r.Started, TimedOut: int(r.TimedOut),
+	}
+	if r.Home != nil {
+		w.Home = *r.Home
+	}
+	if r.ShareGroup != nil {
+		w.Share = Share{Shared: true, Group: *r.ShareGroup, Cost: *r.Cost}
+	}
+	if r.LaneSet != nil {
+		w.Lane = WorkLane{
+			Set: *r.LaneSet, Number: int(*r.Lane), Name: orZero(r.LaneName), Left: int(r.LanesLeft), SoftLimit: model.Duration(orZero(r.SoftLimit)),
+			Below: orZero(r.Below), URL: orZero(r.URL), VisitType: orZero(r.VisitType),
+			LaneFeatures: LaneFeatures{Key: *r.Memory, Lister: *r.Lister, First: *r.First, Behind: *r.Behind},
+		}
+	}
+	return w
+}
+
+// writeSettlement runs one statement for each kind of change that there is.
+func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
+	var tasks []int64
+	for _, wave := range s.Ended {
+		for _, r := range wave {
+			tasks = append(tasks, r.Task)
+		}
+	}
+	return inOrder(ctx, slices.Concat([]step{keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s))...)
+}
+
+// settleRuns writes what becomes of runs.
+func (tx *Tx) settleRuns(s Settlement) []step {
+	begin := func(p *queries.StartRunsParams, r RunBegin) {
+		p.Runs = append(p.Runs, r.Run)
+		p.Started = append(p.Started, r.At)
+		p.Metadata = append(p.Metadata, r.Metadata.JSON())
+	}
+	fillStarts := func(ctx context.Context, p queries.StartRunsParams) error {
+		return tx.q.FillStarts(ctx, queries.FillStartsParams(p))
+	}
+	steps := []step{
+		arrays(s.SeenStarts, tx.q.RecordStarts, func(p *queries.RecordStartsParams, r SeenStartOf) {
+			p.Runs = append(p.Runs, r.Run)
+			p.EventTimes = append(p.EventTimes, r.Start.EventTime)
+			p.Workers = append(p.Workers, r.Start.Worker)
+			p.Heard = append(p.Heard, r.Heard)
+		}),
+		arrays(s.Begun, tx.q.StartRuns, begin),
+		arrays(s.LateStarts, fillStarts, begin),
+	}
+	// Runs of one task end one statement after another, because each moves the task on
+	// from where the one before left it, and the order within a statement is
+	// PostgreSQL's choice.
+	for _, wave := range s.Ended {
+		steps = append(steps, arrays(wave, tx.q.EndRuns, func(p *queries.EndRunsParams, r RunEnding) {
+			p.Runs = append(p.Runs, r.Run)
+			p.Starts = append(p.Starts, r.Started != nil)
+			p.Started = append(p.Started, *cmp.Or(r.Started, &r.At))
+			p.Ended = append(p.Ended, r.At)
+			p.Statuses = append(p.Statuses, string(r.Status))
+			p.Metadata = append(p.Metadata, r.Metadata.JSON())
+		}))
+	}
+	return append(steps,
+		arrays(s.Errors, tx.q.FillErrors, func(p *queries.FillErrorsParams, r RunError) {
+			p.Runs = append(p.Runs, r.Run)
+			p.Metadata = append(p.Metadata, RunMetadata{Error: &r.Error}.JSON())
+		}),
+		arrays(s.Requeued, tx.q.MoveRuns, func(p *queries.MoveRunsParams, r RunRequeue) {
+			p.Runs = append(p.Runs, r.Run)
+			p.NewIds = append(p.NewIds, r.NewID)
+			p.LaneNames = append(p.LaneNames, r.LaneName)
+		}),
+		arrays(s.Durations, tx.q.RecordDurations, func(p *queries.RecordDurationsParams, r RunDuration) {
+			p.Runs = append(p.Runs, r.Run)
+			p.Runtimes = append(p.Runtimes, r.Seconds)
+			p.Heard = append(p.Heard, r.Heard)
+		}))
+}
+
+// settleWork writes what becomes of work, and wakes the senders of requeued work.
+func (tx *Tx) settleWork(s Settlement) []step {
+	var requeued []uuid.UUID
+	for _, w := range s.WorkRequeued {
+		requeued = append(requeued, w.TaskID)
+	}
+	notify := func(ctx context.Context, _ []uuid.UUID) error {
+		_, err := tx.tx.Exec(ctx, "notify scheduler_go_lanes")
+		return err
+	}
+	return []step{
+		arrays(s.WorkBegun, tx.q.StartWork, func(p *queries.StartWorkParams, w WorkBegin) {
+			p.TaskIds = append(p.TaskIds, w.TaskID)
+			p.Started = append(p.Started, w.Started)
+		}),
+		keys(s.WorkGone, tx.q.DropWork),
+		arrays(s.WorkSettled, tx.q.SettleWork, func(p *queries.SettleWorkParams, w WorkSettle) {
+			p.TaskIds = append(p.TaskIds, w.TaskID)
+			p.Settled = append(p.Settled, w.Heard)
+			p.Started = append(p.Started, w.Started)
+			p.Charges = append(p.Charges, w.Charged != nil)
+			p.Charged = append(p.Charged, orZero(w.Charged))
+			p.Teaches = append(p.Teaches, w.Teaches)
+		}),
+		arrays(s.WorkRequeued, tx.q.RequeueWork, func(p *queries.RequeueWorkParams, w WorkRequeue) {
+			p.TaskIds = append(p.TaskIds, w.TaskID)
+			p.NewIds = append(p.NewIds, w.NewID)
+			p.Heard = append(p.Heard, w.Heard)
+		}),
+		arrays(s.TimedOut, tx.q.RecordTimeouts, func(p *queries.RecordTimeoutsParams, v VisitTimeout) {
+			p.Urls = append(p.Urls, v.URL)
+			p.VisitTypes = append(p.VisitTypes, v.VisitType)
+			p.Claimed = append(p.Claimed, v.Claimed)
+			p.TimedOut = append(p.TimedOut, v.TimedOut)
+			p.Heard = append(p.Heard, v.Heard)
+		}),
+		keys(requeued, tx.q.ForgetHeldVisits), // the failed visits of these tries were time-outs
+		keys(requeued, notify),
+		tx.chargeShares(s.Charges),
+	}
+}
+
+// learn writes how long work of lanes took.
+func (tx *Tx) learn(s Settlement) []step {
+	count := func(ctx context.Context, p queries.CountWorkParams) error {
+		p.Now, p.HalfLife = s.Heard, s.HalfLife.Seconds()
+		return tx.q.CountWork(ctx, p)
+	}
+	return []step{
+		arrays(slices.Collect(maps.Keys(s.Memories)), tx.q.RememberWork, func(p *queries.RememberWorkParams, key int64) {
+			m := s.Memories[key]
+			p.Memories = append(p.Memories, key)
+			p.Seconds = append(p.Seconds, float32(m.Seconds))
+			p.AtLeast = append(p.AtLeast, m.AtLeast)
+			p.Behind = append(p.Behind, float32(m.Behind))
+			p.Recorded = append(p.Recorded, m.Heard)
+		}),
+		arrays(slices.Collect(maps.Keys(s.Counts)), count, func(p *queries.CountWorkParams, key SketchCount) {
+			p.LaneSets = append(p.LaneSets, key.Set)
+			p.Listers = append(p.Listers, key.Lister)
+			p.Firsts = append(p.Firsts, key.First)
+			p.Buckets = append(p.Buckets, key.Bucket)
+			p.Weights = append(p.Weights, s.Counts[key])
+		}),
+		tx.recordLanes(s.Records),
+	}
+}
+
+// How long starts and durations of runs are kept.
+const (
+	runStartsKept    = 2 * 24 * time.Hour  // repeats of a run's events come within minutes, or after an outage
+	runDurationsKept = 14 * 24 * time.Hour // enough to see what a task type takes lately
+)
+
+// ForgetRuns deletes the starts and the durations of runs that are too old to matter.
+func (s RunQueries) ForgetRuns(ctx context.Context, now time.Time) error {
+	if err := s.q.ForgetStarts(ctx, now.Add(-runStartsKept)); err != nil {
+		return failed(err, "forget old starts of runs")
+	}
+	return failed(s.q.ForgetDurations(ctx, now.Add(-runDurationsKept)), "forget old durations of runs")
+}

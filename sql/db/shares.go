@@ -1,0 +1,238 @@
+package db
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// ShareState is the state of a group of a queue. Amounts of work are in seconds. Used,
+// Pieces and Forgone are halved after each half-life.
+type ShareState struct {
+	Group   string
+	Used    float64 // work that ended
+	Pieces  float64 // visits or runs that ended
+	Forgone float64 // what it did not use while it had nothing to do
+	Busy    bool    // the last claim left some of its work waiting
+
+	InFlight     int     // visits or runs that are claimed and not known to have ended
+	Started      int     // those that are known to have started
+	InFlightLoad float64 // their cost
+}
+
+const (
+	shareHistoryKept = 3 * time.Hour
+	forgottenAfter   = 20 // half-lives for which a group without work is remembered
+)
+
+// Shares adds up what was charged to the groups of a queue since the last claim,
+// and returns the states as of now. The queue's lock is held.
+func (tx *Tx) Shares(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
+	states, err := tx.ShareStates(ctx, queue, now, halfLife)
+	if err != nil {
+		return nil, err
+	}
+	charges, err := tx.q.TakeCharges(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range charges {
+		s := state(states, c.ShareGroup)
+		left := remaining(now.Sub(c.Heard), halfLife)
+		s.Used += c.Seconds * left
+		s.Pieces += float64(c.Pieces) * left
+	}
+	if len(charges) > 0 {
+		err = tx.q.ForgetShareHistory(ctx, queries.ForgetShareHistoryParams{Queue: queue, Before: now.Add(-shareHistoryKept)})
+	}
+	return states, err
+}
+
+// ShareStates returns the states of the groups of a queue as of now. What was charged
+// since the last claim is not counted as used yet.
+func (a ShareQueries) ShareStates(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
+	known, err := a.q.GroupsOfQueue(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[string]*ShareState, len(known))
+	for _, k := range known {
+		s := state(states, k.ShareGroup)
+		left := remaining(now.Sub(k.AsOf), halfLife)
+		s.Used, s.Pieces, s.Forgone, s.Busy = k.Used*left, k.Pieces*left, k.Forgone*left, k.Busy
+	}
+	underway, err := a.q.InFlightByGroup(ctx, queries.InFlightByGroupParams{Queue: &queue, Now: now})
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range underway {
+		s := state(states, u.ShareGroup)
+		s.InFlight, s.Started, s.InFlightLoad = int(u.Pieces), int(u.Started), u.Load
+	}
+	return states, nil
+}
+
+func state(states map[string]*ShareState, group string) *ShareState {
+	s := states[group]
+	if s == nil {
+		s = &ShareState{Group: group}
+		states[group] = s
+	}
+	return s
+}
+
+// remaining is the part of an amount that still counts after a time.
+func remaining(after, halfLife time.Duration) float64 {
+	return math.Exp2(-max(0, after.Seconds()) / halfLife.Seconds())
+}
+
+// SaveShares writes the states, and forgets groups that have been without work for long.
+// The queue's lock is held.
+func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, states map[string]*ShareState) error {
+	p := queries.SaveSharesParams{Queue: queue, AsOf: now}
+	var forget []string
+	negligible := math.Exp2(-forgottenAfter)
+	for _, s := range states {
+		if !s.Busy && s.InFlight == 0 && s.Used+s.Forgone+s.Pieces < negligible {
+			forget = append(forget, s.Group)
+			continue
+		}
+		p.Groups = append(p.Groups, s.Group)
+		p.Used = append(p.Used, s.Used)
+		p.Pieces = append(p.Pieces, s.Pieces)
+		p.Forgone = append(p.Forgone, s.Forgone)
+		p.Busy = append(p.Busy, s.Busy)
+	}
+	return inOrder(ctx,
+		keys(forget, func(ctx context.Context, groups []string) error {
+			return tx.q.ForgetShares(ctx, queries.ForgetSharesParams{Queue: queue, Groups: groups})
+		}),
+		func(ctx context.Context) error { return tx.q.SaveShares(ctx, p) })
+}
+
+// ShareUse is what a group used over some time.
+type ShareUse struct {
+	Seconds float64
+	Pieces  int
+}
+
+// ShareHistory returns what the groups of a queue used since a moment, at most three
+// hours ago, in whole minutes.
+func (a ShareQueries) ShareHistory(ctx context.Context, queue string, since time.Time) (map[string]ShareUse, error) {
+	rows, err := a.q.ShareHistory(ctx, queries.ShareHistoryParams{Queue: queue, Since: since})
+	if err != nil {
+		return nil, err
+	}
+	used := make(map[string]ShareUse, len(rows))
+	for _, r := range rows {
+		used[r.ShareGroup] = ShareUse{Seconds: r.Seconds, Pieces: int(r.Pieces)}
+	}
+	return used, nil
+}
+
+// Charges sums the ended work of groups.
+type Charges map[groupOfQueue]*charge
+
+type groupOfQueue struct{ queue, group string }
+
+type charge struct {
+	seconds float64
+	pieces  int
+	heard   time.Time
+}
+
+// Add charges a group of a queue with seconds of work of some ended messages.
+func (c Charges) Add(queue, group string, seconds float64, pieces int, heard time.Time) {
+	key := groupOfQueue{queue, group}
+	if c[key] == nil {
+		c[key] = &charge{}
+	}
+	c[key].seconds += seconds
+	c[key].pieces += pieces
+	if heard.After(c[key].heard) {
+		c[key].heard = heard
+	}
+}
+
+// Each calls do with each group's charge.
+func (c Charges) Each(do func(queue, group string, seconds float64, pieces int)) {
+	for key, charge := range c {
+		do(key.queue, key.group, charge.seconds, charge.pieces)
+	}
+}
+
+func (tx *Tx) chargeShares(charges Charges) step {
+	return arrays(slices.Collect(maps.Keys(charges)), tx.q.ChargeShares, func(p *queries.ChargeSharesParams, g groupOfQueue) {
+		p.Queues = append(p.Queues, g.queue)
+		p.Groups = append(p.Groups, g.group)
+		p.Heard = append(p.Heard, charges[g].heard)
+		p.Seconds = append(p.Seconds, charges[g].seconds)
+		p.Pieces = append(p.Pieces, int32(charges[g].pieces))
+	})
+}
+
+// maxWaiting bounds what WaitingByGroup counts of a group.
+const maxWaiting = 10_000
+
+// WaitingByGroup counts what could be claimed for the queue of a task type now, by
+// group, up to 10,000 of each: ready tasks without priority, and for a loader's type
+// origins to visit.
+func (s ShareStore) WaitingByGroup(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time) (map[string]int, error) {
+	waiting := make(map[string]int)
+	if visitType, ok := model.LoadedVisitType(tt.Type); ok && by.OfVisits() {
+		listers, err := ListerQueries{s.q}.VisitListers(ctx, visitType)
+		if err != nil {
+			return nil, err
+		}
+		groups := make(map[string][]uuid.UUID)
+		for _, l := range listers {
+			group := model.ListerGroup(by, l)
+			groups[group] = append(groups[group], l.ID)
+		}
+		for group, ids := range groups {
+			n, err := s.q.WaitingVisits(ctx, queries.WaitingVisitsParams{VisitType: visitType, Listers: ids, Now: now, Bound: maxWaiting})
+			if err != nil {
+				return nil, err
+			}
+			waiting[group] += int(n)
+		}
+	}
+	return waiting, s.waitingTasks(ctx, tt, by, now, waiting)
+}
+
+// waitingTasks adds the ready tasks of a type, or if types are the groups, of all types of
+// its queue.
+func (s ShareStore) waitingTasks(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, waiting map[string]int) error {
+	return s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		types := []model.TaskType{tt}
+		if by == model.ShareByTaskType {
+			if types, err = tx.TaskTypes(ctx); err != nil {
+				return err
+			}
+			types = slices.DeleteFunc(types, func(other model.TaskType) bool { return other.Queue() != tt.Queue() })
+		}
+		for _, tt := range types {
+			claim, groups := TaskClaim{Type: tt, Now: now}, []string{tt.Type}
+			if by != model.ShareByTaskType {
+				if groups, err = tx.ReadyTaskGroups(ctx, claim, by); err != nil {
+					return err
+				}
+			}
+			for _, group := range groups {
+				n, err := tx.countReadyTasks(ctx, claim, by, group)
+				if err != nil {
+					return err
+				}
+				waiting[group] = min(waiting[group]+n, maxWaiting)
+			}
+		}
+		return nil
+	})
+}

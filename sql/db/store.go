@@ -1,0 +1,176 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Options configure a Store.
+type Options struct {
+	// Command is the running subcommand: application_name is "swh-scheduler <command>",
+	// unless the DSN sets it.
+	Command string
+	// MaxConns bounds the pool; 0 is the peer's default of 10. A pool_max_conns in the
+	// DSN wins.
+	MaxConns int32
+}
+
+// A Store is the scheduler's database, on a pool of connections. It is safe for
+// concurrent use. Its methods are those of the types that it embeds, by subject, so that
+// a caller can take one of these.
+type Store struct {
+	transactor
+	TaskStore
+	RunQueries
+	ListerQueries
+	OriginQueries
+	VisitStore
+	CandidateStore
+	WorkStore
+	LaneQueries
+	ShareStore
+	GraphStore
+	ArchiveQueries
+	ExplainQueries
+	KeeperQueries
+	MonitorStore
+	RejectedStore
+}
+
+// A Tx is a transaction of the Store, with all its methods that are one statement and
+// those that only make sense in a transaction. It is not safe for concurrent use.
+type Tx struct {
+	TaskQueries
+	RunQueries
+	ListerQueries
+	OriginQueries
+	CandidateQueries
+	WorkQueries
+	LaneQueries
+	ShareQueries
+	GraphQueries
+	q  *queries.Queries
+	tx pgx.Tx
+}
+
+// Methods by subject. Those of a type …Queries are one statement each, in a transaction
+// or not; those of a type …Store run their own transactions.
+type (
+	TaskQueries      struct{ q *queries.Queries } // task types and tasks
+	RunQueries       struct{ q *queries.Queries } // runs of tasks
+	ListerQueries    struct{ q *queries.Queries }
+	OriginQueries    struct{ q *queries.Queries } // listed origins, their visit stats, and counts of them
+	CandidateQueries struct{ q *queries.Queries }
+	WorkQueries      struct{ q *queries.Queries } // the ledger
+	LaneQueries      struct{ q *queries.Queries }
+	ShareQueries     struct{ q *queries.Queries }
+	GraphQueries     struct{ q *queries.Queries }
+	ArchiveQueries   struct{ q *queries.Queries }
+	ExplainQueries   struct{ q *queries.Queries }
+	KeeperQueries    struct{ q *queries.Queries } // maintenance jobs
+	monitorQueries   struct{ q *queries.Queries }
+	visitQueries     struct{ q *queries.Queries }
+
+	TaskStore struct {
+		transactor
+		TaskQueries
+	}
+	CandidateStore struct {
+		transactor
+		CandidateQueries
+	}
+	VisitStore struct { // what the journal says of visits
+		transactor
+		visitQueries
+	}
+	WorkStore struct {
+		transactor
+		WorkQueries
+	}
+	ShareStore struct {
+		transactor
+		ShareQueries
+	}
+	GraphStore struct {
+		transactor
+		GraphQueries
+	}
+	MonitorStore struct {
+		transactor
+		monitorQueries
+	}
+	RejectedStore struct{ transactor } // events and records that were set aside
+)
+
+// transactor runs transactions on a pool.
+type transactor struct{ pool *pgxpool.Pool }
+
+// Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
+// connection is made when it is needed, so a database that is away is an error
+// of the first call (usually CheckVersion), which can be retried.
+func Open(_ context.Context, dsn string, o Options) (*Store, error) {
+	config, err := poolConfig(dsn, o)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConnIdleTime = 5 * time.Minute
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		types := conn.TypeMap()
+		scanTimesAsUTC(types)
+		// For the modes without prepared statements, where the server doesn't tell
+		// a parameter's type.
+		types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
+		return nil
+	}
+	// The pool outlives the context of this call: it lives until Close.
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", redacted(config.ConnConfig), err)
+	}
+	q, t := queries.New(pool), transactor{pool}
+	return &Store{
+		t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
+		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
+		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t},
+	}, nil
+}
+
+// scanTimesAsUTC makes pgx read every timestamptz in UTC instead of the local zone.
+func scanTimesAsUTC(types *pgtype.Map) {
+	utc := &pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID,
+		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	}
+	types.RegisterType(utc)
+	types.RegisterType(&pgtype.Type{
+		Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID,
+		Codec: &pgtype.ArrayCodec{ElementType: utc},
+	})
+}
+
+// Close closes the pool, waiting for connections in use to be released.
+func (s *Store) Close() { s.pool.Close() }
+
+// Pool returns the pool itself, for what has no method here.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// InTx runs do in a transaction (read committed), which is committed if do returns nil
+// and rolled back otherwise. It never retries. After an error of the commit it may be
+// unknown whether the transaction took place (the connection was lost).
+func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) error) error {
+	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		q := queries.New(tx)
+		return do(ctx, &Tx{
+			TaskQueries{q}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
+			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx,
+		})
+	})
+}

@@ -1,0 +1,148 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A transaction is kept whole or not at all: an error, a panic or a context that
+// ends leaves nothing of it.
+func TestInTx(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	names := func() string {
+		t.Helper()
+		types, err := store.TaskTypes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, taskType := range types {
+			names = append(names, taskType.Type)
+		}
+		return strings.Join(names, " ")
+	}
+	create := func(ctx context.Context, tx *db.Tx, name string) {
+		t.Helper()
+		if err := tx.CreateTaskType(ctx, model.TaskType{Type: name}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.TaskType(ctx, name); err != nil {
+			t.Errorf("in the transaction: %v", err)
+		}
+	}
+
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		create(ctx, tx, "kept")
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wrong := errors.New("wrong")
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		create(ctx, tx, "failed")
+		return wrong
+	}); !errors.Is(err, wrong) {
+		t.Errorf("got %v, want the error of the function", err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			create(ctx, tx, "panicked")
+			panic("wrong")
+		})
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		create(ctx, tx, "cancelled")
+		cancel()
+		return ctx.Err()
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it cancelled", err)
+	}
+	if got := names(); got != "kept" {
+		t.Errorf("the database holds %q, want %q", got, "kept")
+	}
+}
+
+// Times are read in UTC, to the microsecond, whatever the zones of the machine
+// and the server are.
+func TestTimesAreUTC(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	execute(t, dsn, "alter database "+dsn[strings.LastIndex(dsn, "/")+1:]+" set timezone to 'Australia/Lord_Howe'")
+	store := open(t, dsn)
+	if err := store.CreateTaskType(t.Context(), model.TaskType{Type: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	next := time.Date(2024, 3, 31, 2, 30, 0, 123_456_789, time.FixedZone("", 3*60*60+30*60))
+	tasks, err := store.CreateTasks(t.Context(), []db.NewTask{{Type: "t", Policy: model.Oneshot, NextRun: next}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tasks[0].NextRun; !got.Equal(next.Truncate(time.Microsecond)) || got.Location() != time.UTC {
+		t.Errorf("%v read as %v", next, got)
+	}
+	var list []time.Time
+	if err := store.Pool().QueryRow(t.Context(), "select array[now()]").Scan(&list); err != nil {
+		t.Fatal(err)
+	}
+	if list[0].Location() != time.UTC {
+		t.Errorf("in a list: %v", list[0])
+	}
+}
+
+// A server that is away is an error of the first call, which names it; the same
+// store works once it is back.
+func TestServerAway(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.Proxy(t, u.Host)
+	u.Host = proxy.Addr
+	proxy.Cut()
+	store := open(t, u.String())
+	err = store.CheckVersion(t.Context())
+	if err == nil || errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported) {
+		t.Errorf("away: %v, want an error of the connection", err)
+	}
+	if host, _, _ := net.SplitHostPort(u.Host); !strings.Contains(err.Error(), host) {
+		t.Errorf("away: %v does not say where", err)
+	}
+	proxy.Restore()
+	if err := store.CheckVersion(t.Context()); err != nil {
+		t.Errorf("back: %v", err)
+	}
+	// Connections that broke while they were idle are replaced.
+	proxy.Cut()
+	proxy.Restore()
+	deadline := time.Now().Add(time.Minute)
+	for store.CheckVersion(t.Context()) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the store did not recover")
+		}
+	}
+}
+
+func mustExec(t testing.TB, store *db.Store, query string, args ...any) {
+	t.Helper()
+	if _, err := store.Pool().Exec(t.Context(), query, args...); err != nil {
+		t.Fatal(err)
+	}
+}

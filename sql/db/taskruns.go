@@ -1,0 +1,103 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+func runOf(row queries.TaskRun) model.TaskRun { return model.TaskRun(row) }
+
+// ScheduleTaskRun records that a run of a task was sent under a Celery task id.
+func (a RunQueries) ScheduleTaskRun(ctx context.Context, task int64, backendID string, metadata json.RawMessage, at time.Time) (model.TaskRun, error) {
+	row, err := a.q.ScheduleTaskRun(ctx, queries.ScheduleTaskRunParams{
+		Task: task, BackendID: &backendID, Scheduled: &at, Metadata: orEmptyObject(metadata),
+	})
+	return runOf(row), failed(err, "note a run of task %d", task)
+}
+
+// ScheduleTaskRuns records that runs were sent, all or none. Of each it takes
+// Task, BackendID, Scheduled and Metadata.
+func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	type row struct {
+		Task      int64           `json:"task"`
+		BackendID *string         `json:"backend_id"`
+		Scheduled *time.Time      `json:"scheduled"`
+		Metadata  json.RawMessage `json:"metadata,omitempty"`
+	}
+	rows := make([]row, len(runs))
+	for i, r := range runs {
+		rows[i] = row{r.Task, r.BackendID, inMicroseconds(r.Scheduled), r.Metadata}
+	}
+	document, err := encodeRows(rows)
+	if err == nil {
+		err = a.q.ScheduleTaskRuns(ctx, document)
+	}
+	return failed(err, "note %d runs of tasks", len(runs))
+}
+
+// StartTaskRun records that a worker started a run, and returns it; nil if there is no
+// such run. metadata is merged into the run's. As with the peer, the order of calls is
+// not checked: a run that ended is open again.
+func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
+	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
+		BackendID: backendID, Metadata: orEmptyObject(metadata), Started: &at,
+	})
+	return first(rows, failed(err, "note the start of run %q", backendID), runOf)
+}
+
+// EndTaskRun records how a run ended, and returns it; nil if there is no such run.
+// Its task moves on at each call, as with the peer.
+func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
+	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
+		BackendID: backendID, Status: status, Metadata: orEmptyObject(metadata), Ended: &at,
+	})
+	return first(rows, failed(err, "note the end of run %q", backendID), runOf)
+}
+
+// TaskRuns returns the runs of some tasks, by number; at most limit of them, or all
+// if it is 0.
+func (a RunQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error) {
+	rows, err := a.q.TaskRuns(ctx, queries.TaskRunsParams{Tasks: tasks, MaxRuns: nullable(int64(limit))})
+	return list(rows, failed(err, "read runs of tasks"), runOf)
+}
+
+// maxSilentRuns bounds one sweep; the next one takes the rest.
+const maxSilentRuns = 10000
+
+// SilentRun is a run that has not ended and of which nothing was heard for long. Its
+// status is scheduled or started.
+type SilentRun = queries.SilentRunsRow
+
+// SilentRuns lists runs that were scheduled or started before the moment given
+// for their task type and have not ended, while their tasks wait for them.
+// Those whose messages are still outgoing or in a backlog are not silent. It reads all
+// of task_run, and returns 10,000 at most.
+func (a RunQueries) SilentRuns(ctx context.Context, before map[string]time.Time) ([]SilentRun, error) {
+	p := queries.SilentRunsParams{MaxRuns: maxSilentRuns}
+	for taskType, moment := range before {
+		p.Types = append(p.Types, taskType)
+		p.Before = append(p.Before, moment)
+	}
+	rows, err := a.q.SilentRuns(ctx, p)
+	return rows, failed(err, "look for silent runs")
+}
+
+// LoseRuns ends runs as lost at now, except those of which something was heard
+// since they were listed, and returns how many it ended. Their tasks are
+// retried as after a failure.
+func (a RunQueries) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (int, error) {
+	p := queries.LoseRunsParams{Now: now}
+	for _, r := range runs {
+		p.Ids = append(p.Ids, r.ID)
+		p.Statuses = append(p.Statuses, string(r.Status))
+	}
+	n, err := a.q.LoseRuns(ctx, p)
+	return int(n), failed(err, "end lost runs")
+}

@@ -1,0 +1,256 @@
+package db
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// NewTask is a task to create.
+type NewTask struct {
+	Type        string
+	Arguments   model.TaskArguments // nil: none
+	NextRun     time.Time
+	Status      model.TaskStatus // "" is next_run_not_scheduled
+	Policy      model.TaskPolicy // "" is recurring
+	RetriesLeft *int64           // nil: as many as its type says
+	Priority    model.TaskPriority
+}
+
+// CreateTasks creates tasks, all or none, and returns them as they are in the
+// database. Like the peer, it skips a recurring task if one with the same type,
+// arguments, priority and status exists, and a one-shot task if one for the same time
+// exists too; of these, it returns those for the same time. Their interval is the
+// default of their type. It returns model.ErrUnknownTaskType if a type does not exist.
+func (s TaskStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []model.Task, err error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		created, err = tx.CreateTasks(ctx, tasks)
+		return err
+	})
+	if sqlstateClass(err) == "23" { // a broken constraint
+		err = s.explainViolation(ctx, tasks, err)
+	}
+	return created, err
+}
+
+// CreateTasks does what Store.CreateTasks does, as part of a transaction, which may
+// call it once. An unknown type is a broken constraint to it.
+func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	document, err := encodeNewTasks(tasks)
+	if err != nil {
+		return nil, err
+	}
+	var rows []queries.Task
+	err = inOrder(ctx, tx.q.MakeTaskTable,
+		func(ctx context.Context) error { return tx.q.FillTaskTable(ctx, document) },
+		func(ctx context.Context) (err error) {
+			rows, err = tx.q.CreateTasksFromTable(ctx)
+			return err
+		})
+	return tasksOf(rows, failed(err, "create tasks"))
+}
+
+// explainViolation returns what is wrong with tasks that the database refused: an
+// unknown type breaks whichever rule comes first.
+func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
+	known, err := s.TaskTypes(ctx)
+	if err != nil {
+		return cause
+	}
+	for _, task := range tasks {
+		i := slices.IndexFunc(known, func(t model.TaskType) bool { return t.Type == task.Type })
+		switch {
+		case i < 0:
+			return fmt.Errorf("create tasks: %w: %q", model.ErrUnknownTaskType, task.Type)
+		case known[i].DefaultInterval == nil && task.Policy != model.Oneshot:
+			return fmt.Errorf("create tasks: task type %q has no default interval, which recurring tasks need: %w", task.Type, cause)
+		}
+	}
+	return cause
+}
+
+// encodeNewTasks writes tasks as the JSON list that FillTaskTable reads.
+func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
+	type row struct {
+		Type        string             `json:"type"`
+		Arguments   json.RawMessage    `json:"arguments"`
+		NextRun     *time.Time         `json:"next_run"`
+		Status      model.TaskStatus   `json:"status"`
+		Policy      model.TaskPolicy   `json:"policy"`
+		RetriesLeft *int64             `json:"retries_left"`
+		Priority    model.TaskPriority `json:"priority,omitempty"`
+	}
+	rows := make([]row, len(tasks))
+	for i, t := range tasks {
+		arguments, err := encodeArguments(t.Arguments)
+		if err != nil {
+			return nil, fmt.Errorf("create task %d (%s): %w", i+1, t.Type, err)
+		}
+		rows[i] = row{
+			t.Type, arguments, inMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring),
+			t.RetriesLeft, t.Priority,
+		}
+	}
+	document, err := encodeRows(rows)
+	return document, failed(err, "create tasks")
+}
+
+// encodeArguments joins arguments to the object in the column task.arguments.
+// Their texts are kept: a number of 70 bits stays one.
+func encodeArguments(a model.TaskArguments) (json.RawMessage, error) {
+	args, err := textOf(a.Args, "[]", "positional arguments", "list")
+	if err != nil {
+		return nil, err
+	}
+	kwargs, err := textOf(a.Kwargs, "{}", "keyword arguments", "object")
+	return fmt.Appendf(nil, `{"args":%s,"kwargs":%s}`, args, kwargs), err
+}
+
+// textOf checks that a JSON text is of the same kind as empty, which stands in
+// for none.
+func textOf(text json.RawMessage, empty, what, kind string) (json.RawMessage, error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return json.RawMessage(empty), nil
+	}
+	if text[0] != empty[0] || !json.Valid(text) {
+		return nil, fmt.Errorf("%s are not a JSON %s", what, kind)
+	}
+	return text, nil
+}
+
+// Tasks returns the existing tasks of these numbers, by number.
+func (a TaskQueries) Tasks(ctx context.Context, ids []int64) ([]model.Task, error) {
+	rows, err := a.q.TasksByID(ctx, ids)
+	return tasksOf(rows, failed(err, "read tasks"))
+}
+
+// TaskFilter says which tasks to search; an empty field does not matter.
+type TaskFilter struct {
+	IDs        []int64
+	Types      []string
+	Statuses   []model.TaskStatus
+	Priorities []model.TaskPriority
+	Policy     model.TaskPolicy
+	Before     time.Time // next run then or before
+	After      time.Time // next run then or after
+	Limit      int       // 0: all
+}
+
+// SearchTasks finds tasks, by number.
+func (a TaskQueries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Task, error) {
+	rows, err := a.q.SearchTasks(ctx, queries.SearchTasksParams{
+		Ids: orNull(f.IDs), Types: orNull(f.Types), Statuses: textsOf(f.Statuses), Priorities: textsOf(f.Priorities),
+		Policy: nullable(string(f.Policy)), Before: nullableTime(f.Before), After: nullableTime(f.After), MaxTasks: nullable(int64(f.Limit)),
+	})
+	return tasksOf(rows, failed(err, "search tasks"))
+}
+
+// NextReady returns when the next task of a type, without priority, becomes ready after
+// a moment; zero if none is waiting.
+func (a TaskQueries) NextReady(ctx context.Context, taskType string, at time.Time) (time.Time, error) {
+	return firstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at}))
+}
+
+// PeekReadyTasks returns the tasks of a type, without priority, that are to run at
+// now, those waiting longest first; at most limit of them, or all if it is 0.
+// Nothing is changed.
+func (a TaskQueries) PeekReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+	return a.readyTasks(ctx, taskType, now, limit, false)
+}
+
+// PeekReadyPriorityTasks is PeekReadyTasks for tasks with any priority.
+func (a TaskQueries) PeekReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+	return a.readyTasks(ctx, taskType, now, limit, true)
+}
+
+func (a TaskQueries) readyTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
+	rows, err := a.q.ReadyTasks(ctx, queries.ReadyTasksParams{
+		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: nullable(int64(limit)),
+	})
+	return tasksOf(rows, failed(err, "read ready tasks of type %q", taskType))
+}
+
+// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns
+// them, those waiting longest first. It is for callers that send them themselves: no
+// messages are written. Concurrent grabs take different tasks.
+func (a TaskQueries) GrabReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+	return a.grabTasks(ctx, taskType, now, limit, false)
+}
+
+// GrabReadyPriorityTasks is GrabReadyTasks for tasks with any priority.
+func (a TaskQueries) GrabReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+	return a.grabTasks(ctx, taskType, now, limit, true)
+}
+
+func (a TaskQueries) grabTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
+	rows, err := a.q.GrabReadyTasks(ctx, queries.GrabReadyTasksParams{
+		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: nullable(int64(limit)),
+	})
+	slices.SortFunc(rows, func(a, b queries.Task) int {
+		return cmp.Or(a.NextRun.Compare(b.NextRun), cmp.Compare(a.ID, b.ID))
+	})
+	return tasksOf(rows, failed(err, "grab ready tasks of type %q", taskType))
+}
+
+// StatusChange sets the status of tasks by hand.
+type StatusChange struct {
+	IDs     []int64
+	Status  model.TaskStatus
+	NextRun time.Time // zero: unchanged
+	OnlyDue bool      // leaves out tasks that are completed or not yet due at Now
+	Now     time.Time
+}
+
+// SetTaskStatus sets the status of tasks by hand; unknown numbers are ignored.
+func (a TaskQueries) SetTaskStatus(ctx context.Context, c StatusChange) (err error) {
+	if len(c.IDs) == 0 {
+		return nil
+	}
+	next := nullableTime(c.NextRun)
+	if c.OnlyDue {
+		err = a.q.SetDueTaskStatus(ctx, queries.SetDueTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: next, Now: c.Now})
+	} else {
+		err = a.q.SetTaskStatus(ctx, queries.SetTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: next})
+	}
+	return failed(err, "set the status of %d tasks to %s", len(c.IDs), c.Status)
+}
+
+func tasksOf(rows []queries.Task, err error) ([]model.Task, error) {
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]model.Task, len(rows))
+	for i, row := range rows {
+		arguments, err := decodeArguments(row.Arguments)
+		if err != nil {
+			return nil, fmt.Errorf("task %d: %w", row.ID, err)
+		}
+		tasks[i] = model.Task{
+			ID: row.ID, Type: row.Type, Arguments: arguments, NextRun: row.NextRun, CurrentInterval: durationOf(row.CurrentInterval),
+			Status: row.Status, Policy: row.Policy, RetriesLeft: row.RetriesLeft, Priority: orZero(row.Priority),
+		}
+	}
+	return tasks, nil
+}
+
+// decodeArguments reads the column task.arguments; a missing key is an empty
+// list or object, as for the peer.
+func decodeArguments(column json.RawMessage) (model.TaskArguments, error) {
+	a := model.TaskArguments{Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")}
+	err := json.Unmarshal(column, &a)
+	return a, failed(err, "its arguments are not an object with args and kwargs")
+}

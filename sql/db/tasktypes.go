@@ -1,0 +1,47 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// TaskTypes lists all task types, by name.
+func (a TaskQueries) TaskTypes(ctx context.Context) ([]model.TaskType, error) {
+	rows, err := a.q.TaskTypes(ctx)
+	return list(rows, failed(err, "read task types"), taskTypeOf)
+}
+
+// TaskType returns the task type of that name, or model.ErrUnknownTaskType.
+func (a TaskQueries) TaskType(ctx context.Context, name string) (model.TaskType, error) {
+	row, err := a.q.TaskType(ctx, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return model.TaskType{}, fmt.Errorf("%w: %q", model.ErrUnknownTaskType, name)
+	}
+	return taskTypeOf(row), failed(err, "read task type %q", name)
+}
+
+// CreateTaskType adds a task type. An existing one of that name stays as it is, without
+// an error: services register their types at each start, and operators tune them
+// afterwards.
+func (a TaskQueries) CreateTaskType(ctx context.Context, t model.TaskType) error {
+	err := a.q.CreateTaskType(ctx, queries.CreateTaskTypeParams{
+		Type: t.Type, Description: t.Description, BackendName: t.BackendName,
+		DefaultInterval: intervalOf(t.DefaultInterval), MinInterval: intervalOf(t.MinInterval), MaxInterval: intervalOf(t.MaxInterval),
+		BackoffFactor: t.BackoffFactor, MaxQueueLength: t.MaxQueueLength, NumRetries: t.NumRetries, RetryDelay: intervalOf(t.RetryDelay),
+	})
+	return failed(err, "create task type %q", t.Type)
+}
+
+func taskTypeOf(row queries.TaskType) model.TaskType {
+	return model.TaskType{
+		Type: row.Type, Description: row.Description, BackendName: row.BackendName,
+		DefaultInterval: durationOf(row.DefaultInterval), MinInterval: durationOf(row.MinInterval), MaxInterval: durationOf(row.MaxInterval),
+		BackoffFactor: row.BackoffFactor, MaxQueueLength: row.MaxQueueLength, NumRetries: row.NumRetries, RetryDelay: durationOf(row.RetryDelay),
+	}
+}

@@ -1,0 +1,202 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PeerVersion is the version of the peer's schema that this program works with, and
+// creates in an empty database.
+const PeerVersion = 38
+
+// peerModule is what the peer writes to dbmodule; an older peer wrote the short form.
+const (
+	peerModule      = "scheduler:postgresql"
+	peerModuleShort = "scheduler"
+)
+
+var peerTables = []string{
+	"task_type", "task", "task_run", "listers", "listed_origins", "origin_visit_stats", "visit_scheduler_queue_position", "scheduler_metrics",
+}
+
+var (
+	// ErrNotMigrated marks a database that "swh-scheduler migrate" makes usable.
+	ErrNotMigrated = errors.New(`the database is not ready for this program: run "swh-scheduler migrate"`)
+	// ErrUnsupported marks a database that is not a scheduler's, or has an unknown schema
+	// version.
+	ErrUnsupported = errors.New("the database is not supported")
+)
+
+// Status is what a database holds.
+type Status struct {
+	Database    string   // which one, without password
+	PeerVersion int      // version of the peer's schema; 0 where the database is empty
+	Applied     []string // our migrations, by file name, in the order of their numbers
+	Pending     []string // what "migrate" would apply
+}
+
+// Empty reports whether the database holds nothing yet, not even the peer's schema.
+func (s Status) Empty() bool { return s.PeerVersion == 0 }
+
+// Ready reports whether there is nothing to migrate.
+func (s Status) Ready() bool { return !s.Empty() && len(s.Pending) == 0 }
+
+// CheckVersion checks that this program can work with the database; daemons call it at
+// start. The error is ErrNotMigrated, ErrUnsupported, or one of the connection.
+func (s *Store) CheckVersion(ctx context.Context) error {
+	status, err := inspect(ctx, s.pool, redacted(s.pool.Config().ConnConfig))
+	if err != nil {
+		return err
+	}
+	switch {
+	case status.Empty():
+		return fmt.Errorf("%w (%s is empty)", ErrNotMigrated, status.Database)
+	case !status.Ready():
+		return fmt.Errorf("%w (%s lacks %s)", ErrNotMigrated, status.Database, strings.Join(status.Pending, ", "))
+	}
+	return nil
+}
+
+// querier is a connection, a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// inspect reads what a database holds and changes nothing. It returns ErrUnsupported for
+// one that must be left alone.
+func inspect(ctx context.Context, db querier, name string) (Status, error) {
+	status := Status{Database: name}
+	unsupported := func(format string, args ...any) (Status, error) {
+		return status, fmt.Errorf("%w: %s %s", ErrUnsupported, name, fmt.Sprintf(format, args...))
+	}
+
+	var hasVersion, hasModule, hasOwn bool
+	err := db.QueryRow(ctx, `
+		select to_regclass('public.dbversion') is not null,
+		       to_regclass('public.dbmodule') is not null,
+		       to_regnamespace('scheduler_go') is not null`).Scan(&hasVersion, &hasModule, &hasOwn)
+	if err != nil {
+		return status, fmt.Errorf("inspect database: %w", err)
+	}
+
+	if !hasVersion {
+		found, err := publicObjects(ctx, db)
+		if err != nil {
+			return status, err
+		}
+		if len(found) > 0 {
+			return unsupported("has no table dbversion and is not empty (it holds %s): use an empty database, "+
+				"or one that the peer made", strings.Join(found, ", "))
+		}
+		if hasOwn {
+			return unsupported("has the schema scheduler_go but none of the peer's tables: " +
+				"restore them, or drop that schema to start anew")
+		}
+		status.Pending = migrationNames()
+		return status, nil
+	}
+
+	if status.PeerVersion, err = firstOrZero(collect[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
+		return status, fmt.Errorf("read the schema version: %w", err)
+	}
+	switch {
+	case status.PeerVersion == 0:
+		return unsupported("has an empty table dbversion, so its schema version is not known, and only version %d "+
+			`is supported: finish its set-up with the peer's "swh db init scheduler"`, PeerVersion)
+	case status.PeerVersion < PeerVersion:
+		return unsupported("has schema version %d, and only version %d is supported: upgrade it with the peer's "+
+			`"swh db upgrade scheduler", then try again`, status.PeerVersion, PeerVersion)
+	case status.PeerVersion > PeerVersion:
+		return unsupported("has schema version %d, and only version %d is supported: "+
+			"install a newer swh-scheduler", status.PeerVersion, PeerVersion)
+	case !hasModule:
+		return unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
+			"use a database that the peer made, or an empty one", status.PeerVersion)
+	}
+	modules, err := collect[string](ctx, db, `select coalesce(dbmodule, '') from public.dbmodule`)
+	if err != nil {
+		return status, fmt.Errorf("read the database's module: %w", err)
+	}
+	module := strings.Join(modules, "")
+	if module != peerModule && module != peerModuleShort {
+		return unsupported("belongs to the module %q, not to %q: use another database", module, peerModule)
+	}
+	missing, err := collect[string](ctx, db, `select t from unnest($1::text[]) as t where to_regclass('public.' || t) is null`, peerTables)
+	if err != nil {
+		return status, fmt.Errorf("look for the peer's tables: %w", err)
+	}
+	if len(missing) > 0 {
+		return unsupported("says it has schema version %d but lacks %s: restore it, or use another database",
+			status.PeerVersion, strings.Join(missing, ", "))
+	}
+	return inspectOwn(ctx, db, status)
+}
+
+// inspectOwn compares our migrations in the database with those of this program.
+func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) {
+	applied, err := collect[int64](ctx, db, `select version_id from scheduler_go.migrations where is_applied and version_id > 0`)
+	if sqlstate(err) == "42P01" { // undefined table
+		err = nil
+	}
+	if err != nil {
+		return status, fmt.Errorf("read which migrations were applied: %w", err)
+	}
+	names, upgraded := migrationNames(), int64(0)
+	switch newest := slices.Max(append(applied, 0)); {
+	case newest == upgradeFrom:
+		status.Pending, applied, upgraded = []string{upgradeFile}, nil, upgradeTo
+	case newest > 0 && newest < migrationVersion(names[0]):
+		return status, fmt.Errorf("%w: %s was migrated by an older swh-scheduler, to migration %d, and only %d can be upgraded: "+
+			`run "swh-scheduler migrate" of the version before this one first, or drop the schema scheduler_go, `+
+			"which loses the work that waits there", ErrUnsupported, status.Database, newest, upgradeFrom)
+	}
+	for _, name := range names {
+		version := migrationVersion(name)
+		if slices.Contains(applied, version) {
+			status.Applied = append(status.Applied, name)
+			applied = slices.DeleteFunc(applied, func(v int64) bool { return v == version })
+		} else if version > upgraded {
+			status.Pending = append(status.Pending, name)
+		}
+	}
+	if len(applied) > 0 {
+		return status, fmt.Errorf("%w: %s was migrated by a newer swh-scheduler (migration %d is not known here): "+
+			"install that version", ErrUnsupported, status.Database, slices.Max(applied))
+	}
+	return status, nil
+}
+
+// publicObjects names a few objects of the schema public that belong to no extension.
+func publicObjects(ctx context.Context, db querier) ([]string, error) {
+	names, err := collect[string](ctx, db, `
+		with objects as (
+		  select 'pg_class'::regclass as catalogue, oid, 1 as rank, 'table ' || relname as name
+		    from pg_class where relnamespace = to_regnamespace('public') and relkind in ('r', 'p', 'v', 'm', 'f')
+		  union all
+		  select 'pg_type'::regclass, oid, 2, 'type ' || typname
+		    from pg_type where typnamespace = to_regnamespace('public') and typtype in ('e', 'd', 'r')
+		  union all
+		  select 'pg_proc'::regclass, oid, 3, 'function ' || proname
+		    from pg_proc where pronamespace = to_regnamespace('public')
+		)
+		select name from objects
+		 where not exists (
+		   select from pg_depend
+		    where classid = objects.catalogue and objid = objects.oid and deptype = 'e')
+		 order by rank, name limit 5`)
+	return names, failed(err, "look whether the database is empty")
+}
+
+func collect[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}

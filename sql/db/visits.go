@@ -1,0 +1,280 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+)
+
+// GrabNextVisits picks up to count origins to visit next at the moment now, in
+// the order of the filter's policy, and unless dryRun marks them as scheduled.
+//
+// It is the peer's grab_next_visits: the same conditions, order and side effects
+// (last_scheduled never moves back; policies by visit target move the visit type's
+// queue position forward). An origin listed by several listers can occur once for
+// each. Grabs of one visit type wait for each other, so they never return the same
+// origin twice.
+//
+// With the default cooldowns and no other filter, its cost depends on count, not
+// on the number of origins (see candidates.go). Any other grab reads the peer's
+// tables as the peer does, with the same result.
+func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
+	visits, err := tx.grab(ctx, &grabQuery{args: pgx.NamedArgs{"count": count}}, f, now, dryRun)
+	return list(visits, failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
+		func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
+}
+
+// VisitGroup is a group of listers and how many of its origins are asked for.
+type VisitGroup struct {
+	Listers []uuid.UUID
+	Count   int
+}
+
+// GrabbedVisit is an origin, with the index of its group among those asked for.
+type GrabbedVisit struct {
+	Group  int
+	Origin model.ListedOrigin
+}
+
+// GrabGroupedVisits does what GrabNextVisits does, for each group as many origins as
+// are asked for, in the policy's order within the group, and marks them as scheduled. A
+// lister belongs to one group at most.
+//
+// With the default cooldowns and no other filter, and the indexes of Migrate for shares
+// by lister, its cost depends on how many are asked for.
+func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
+	var listers []uuid.UUID
+	var places, counts []int32
+	for i, g := range groups {
+		for _, l := range g.Listers {
+			listers = append(listers, l)
+			places = append(places, int32(i))
+			counts = append(counts, int32(g.Count))
+		}
+	}
+	q := &grabQuery{grouped: true, args: pgx.NamedArgs{"listers": listers, "places": places, "counts": counts}}
+	visits, err := tx.grab(ctx, q, f, now, false)
+	return visits, failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+}
+
+func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) ([]GrabbedVisit, error) {
+	q.args["visit_type"], q.args["now"] = f.VisitType, now
+	if !dryRun {
+		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
+			return nil, err
+		}
+		q.effects = append(q.effects, markScheduled)
+		if p := f.Policy.Policy(); p != nil && p.ByTarget {
+			q.effects = append(q.effects, moveQueuePosition)
+		}
+	}
+	if KnownToCandidates(f) {
+		visits, usable, err := tx.grabCandidates(ctx, q, f, dryRun)
+		if err != nil || usable {
+			return visits, err
+		}
+	}
+	if err := q.selectFromTables(ctx, tx, f, now); err != nil {
+		return nil, err
+	}
+	visits, _, err := tx.runGrab(ctx, q)
+	return visits, err
+}
+
+// grabQuery is a grab being put together. Every value goes through args: no SQL
+// is made from input.
+type grabQuery struct {
+	grouped  bool
+	selected string   // CTEs: usable, which has a row if the others can be used, and selected, what to return in order
+	effects  []string // data-modifying CTEs after it
+	args     pgx.NamedArgs
+
+	// Parts of selected where it reads the peer's tables.
+	from    string
+	where   []string
+	orderBy string
+}
+
+const markScheduled = `marked as (
+	insert into origin_visit_stats as ovs (url, visit_type, last_scheduled)
+	select distinct url, visit_type, @now::timestamptz from selected order by url, visit_type -- locks in order
+	on conflict (url, visit_type) do update
+	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
+)`
+
+const moveQueuePosition = `moved as (
+	insert into visit_scheduler_queue_position as p (visit_type, position)
+	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected group by visit_type
+	on conflict (visit_type) do update set position = greatest(p.position, excluded.position)
+)`
+
+// runGrab runs a grab. It returns what was selected, and whether the CTEs could be
+// used: if not, nothing was selected, and so nothing marked.
+func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	place := "0"
+	if q.grouped {
+		place = "lo.place"
+	}
+	// Without origins there is one row all the same, for usable.
+	rows, err := tx.tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
+select u.usable, `+place+`, `+listedOriginColumns+`
+from (select exists (select from usable) as usable) u left join selected lo on true`, q.args)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var v GrabbedVisit
+		o := &v.Origin
+		fields := []any{&usable, &v.Group, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
+			&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
+		found := rows.RawValues()[2] != nil // each origin has a lister
+		if !found {
+			clear(fields[1:])
+		}
+		if err := rows.Scan(fields...); err != nil {
+			return nil, false, err
+		}
+		if found {
+			visits = append(visits, v)
+		}
+	}
+	return visits, usable, rows.Err()
+}
+
+// listedOriginColumns are in the order of runGrab's fields.
+const listedOriginColumns = `lo.lister_id, lo.url, lo.visit_type, lo.extra_loader_arguments,
+	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
+
+// wanted is a CTE with the index of its group and how many of it are asked for, by
+// lister.
+const wanted = `wanted as materialized (
+	select * from unnest(@listers::uuid[], @places::integer[], @counts::integer[]) w (lister_id, place, count)
+)`
+
+// originFacts joins a row c to each row lo of listed_origins, with the columns of
+// candidates that policies use. Only policies that order by the lag need our schema, which
+// computes it.
+func originFacts(orderBy string) string {
+	lag := "interval '0'"
+	if strings.Contains(orderBy, "c.lag") {
+		lag = "scheduler_go.lag_behind(lo.last_update, ovs.last_successful)"
+	}
+	return `left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
+	cross join lateral (select lo.last_update, lo.first_seen, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
+		ovs.last_snapshot is not null as loaded, coalesce(ovs.last_visit_status = 'successful', false) as successful,
+		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag) c`
+}
+
+// selectFromTables selects from the peer's tables what the filter says.
+func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
+	q.from = "listed_origins lo"
+	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
+	q.args["enabled"] = !f.Disabled
+	if f.TableSample > 0 {
+		q.from = "listed_origins lo tablesample system (@tablesample)"
+		q.args["tablesample"] = f.TableSample
+	}
+	q.cooldowns(f.Cooldowns, now)
+	if err := q.policy(ctx, tx, f); err != nil {
+		return err
+	}
+	q.listers(f)
+	where := strings.Join(q.where, "\n\t  and ")
+	if q.grouped {
+		q.selected = `usable as (select), ` + wanted + `, selected as materialized (
+	select * from (
+		select ` + listedOriginColumns + `, ovs.next_visit_queue_position, w.place, w.count,
+		       row_number() over (partition by w.place order by ` + q.orderBy + `) as turn
+		from ` + q.from + `
+		join wanted w on w.lister_id = lo.lister_id
+		` + originFacts(q.orderBy) + `
+		where ` + where + `
+	) lo where turn <= count
+	order by place, turn
+)`
+		return nil
+	}
+	q.selected = `usable as (select), selected as materialized (
+	select ` + listedOriginColumns + `, ovs.next_visit_queue_position
+	from ` + q.from + `
+	` + originFacts(q.orderBy) + `
+	where ` + where + `
+	order by ` + q.orderBy + `
+	limit @count
+)`
+	return nil
+}
+
+// cooldowns leaves out origins that were scheduled or visited too recently. They
+// are measured in hours, not in days: no daylight saving.
+func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
+	for _, rule := range []struct {
+		name      string
+		cooldown  time.Duration
+		condition string
+	}{
+		{"absolute", c.Absolute, "(ovs.last_scheduled is null or ovs.last_scheduled < @absolute)"},
+		// Scheduled and no result since: it is waiting in a queue, unless that was so
+		// long ago that it must have been lost.
+		{"scheduled", c.Scheduled, "(ovs.last_scheduled is null or ovs.last_scheduled < greatest(@scheduled, ovs.last_visit))"},
+		{"failed", c.Failed, "(ovs.last_visit_status is distinct from 'failed' or ovs.last_visit < @failed)"},
+		{"not_found", c.NotFound, "(ovs.last_visit_status is distinct from 'not_found' or ovs.last_visit < @not_found)"},
+	} {
+		if rule.cooldown != 0 {
+			q.where = append(q.where, rule.condition)
+			q.args[rule.name] = now.Add(-rule.cooldown)
+		}
+	}
+}
+
+// policy adds what the policy selects and orders by.
+func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) error {
+	if p := f.Policy.Policy(); p != nil {
+		q.where = append(q.where, p.SQL()...)
+		q.orderBy = p.OrderBy
+		return nil
+	}
+	if f.Policy != model.FirstVisitsAfterListing {
+		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
+	}
+	var lister model.Lister
+	var err error
+	switch {
+	case f.ListerID.Valid:
+		lister, err = tx.ListerByID(ctx, f.ListerID.UUID)
+	case f.ListerName != "":
+		lister, err = tx.Lister(ctx, f.ListerName, f.ListerInstanceName)
+	default:
+		err = fmt.Errorf("policy %q needs a lister: its id, or its name and instance name", f.Policy)
+	}
+	q.where = append(q.where, "(ovs.last_scheduled is null or ovs.last_scheduled < @listed)")
+	q.args["listed"] = lister.LastListingFinishedAt // null: only those never scheduled
+	q.orderBy = "c.last_scheduled nulls first"
+	return err
+}
+
+func (q *grabQuery) listers(f model.VisitFilter) {
+	if f.ListerID.Valid {
+		q.where = append(q.where, "lo.lister_id = @lister_id")
+		q.args["lister_id"] = f.ListerID.UUID
+	}
+	if f.ListerName == "" && f.ListerInstanceName == "" {
+		return
+	}
+	q.from += " join listers l on l.id = lo.lister_id"
+	if f.ListerName != "" {
+		q.where = append(q.where, "l.name = @lister_name")
+		q.args["lister_name"] = f.ListerName
+	}
+	if f.ListerInstanceName != "" {
+		q.where = append(q.where, "l.instance_name = @lister_instance_name")
+		q.args["lister_instance_name"] = f.ListerInstanceName
+	}
+}

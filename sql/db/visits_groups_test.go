@@ -1,0 +1,147 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/db"
+)
+
+var errUndo = errors.New("undone")
+
+// grabGrouped grabs for groups and undoes it: what each group got.
+func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []db.VisitGroup) [][]picked {
+	t.Helper()
+	got := make([][]picked, len(groups))
+	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		visits, err := tx.GrabGroupedVisits(ctx, f, w.now, groups)
+		for _, v := range visits {
+			got[v.Group] = append(got[v.Group], picked{v.Origin.ListerID, v.Origin.URL})
+		}
+		return errors.Join(err, errUndo)
+	})
+	if !errors.Is(err, errUndo) {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// A group gets what a grab with its lister in the filter gets: from candidates with
+// changes pending, parked or overdue, and from the peer's tables alike.
+func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: map[string]model.Shares{
+		"load-git": {By: model.ShareByLister},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	r := seed.Rand(t)
+	given := 0
+	for i := range 120 {
+		if r.IntN(3) == 0 {
+			keep(t, w.store)
+		}
+		w.change(t, r, r.IntN(30))
+		f := w.plain(r, plainPolicies[i%len(plainPolicies)])
+		if i%4 == 3 {
+			f.Cooldowns.Failed = 90 * time.Second // not what candidates know
+		}
+		// github has two instances (the first and the last), gitlab has one.
+		counts := []int{r.IntN(30), r.IntN(30)}
+		got := w.grabGrouped(t, f, []db.VisitGroup{
+			{Listers: []uuid.UUID{w.listers[0].ID, w.listers[2].ID}, Count: counts[0]},
+			{Listers: []uuid.UUID{w.listers[1].ID}, Count: counts[1]},
+		})
+		for group, name := range []string{"github", "gitlab"} {
+			one := f
+			one.ListerName = name
+			want := w.sortKeys(t, one, w.grab(t, one, counts[group], true))
+			if diff := cmp.Diff(want, w.sortKeys(t, f, got[group])); diff != "" {
+				t.Fatalf("%+v, %d of %s (-filtered +grouped):\n%s", f, counts[group], name, diff)
+			}
+			given += len(want)
+		}
+	}
+	if given < 100 {
+		t.Errorf("only %d origins were compared", given)
+	}
+}
+
+// What a grouped grab takes is marked as the peer marks it.
+func TestGroupedGrabMarks(t *testing.T) {
+	t.Parallel()
+	for _, cooldown := range []time.Duration{model.DefaultCooldowns.Failed, time.Minute} { // by both ways
+		w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+		f := model.VisitFilter{VisitType: "git", Policy: model.OriginsWithoutLastUpdate, Cooldowns: model.DefaultCooldowns}
+		f.Cooldowns.Failed = cooldown
+		marked := func() (n int) {
+			t.Helper()
+			if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from origin_visit_stats where last_scheduled = $1", w.now).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := marked()
+		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			visits, err := tx.GrabGroupedVisits(ctx, f, w.now, []db.VisitGroup{{Listers: []uuid.UUID{w.listers[1].ID}, Count: 5}})
+			if err == nil && len(visits) != 5 {
+				t.Errorf("%d visits", len(visits))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := marked() - before; n != 5 {
+			t.Errorf("%d marked", n)
+		}
+	}
+}
+
+// Without what shares need, a daemon says what to do; migrate makes it, on a
+// database in use, and makes anew what an interrupted run left; DropOwn leaves
+// nothing of it.
+func TestWhatSharesNeed(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	shares := map[string]model.Shares{
+		"load-git":   {By: model.ShareByListerInstance},
+		"index-text": {By: "kwargs.Owner"},
+		"index-more": {By: model.ShareByTaskType},
+	}
+	if err := store.CheckShares(t.Context(), shares); err == nil || err.Error() != "the database lacks indexes that the configuration's shares need: "+
+		"run swh-scheduler migrate with this configuration (others can go on meanwhile)" {
+		t.Errorf("got %v", err)
+	}
+	for range 2 {
+		migrate(t, dsn, db.MigrateOptions{Shares: shares})
+		if err := store.CheckShares(t.Context(), shares); err != nil {
+			t.Error(err)
+		}
+		// As if the next run had been interrupted.
+		if _, err := store.Pool().Exec(t.Context(), `update pg_index set indisvalid = false
+			where indexrelid = 'public."scheduler_go_task_by_kwargs_Owner"'::regclass`); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.CheckShares(t.Context(), shares); err == nil {
+			t.Error("an index that is not valid is taken as made")
+		}
+	}
+	if err := db.DropOwn(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := store.Pool().QueryRow(t.Context(), "select count(*) from pg_class where relname like 'scheduler_go%'").Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d of our relations left, %v", left, err)
+	}
+}

@@ -1,0 +1,230 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// KnownVisits is what the database knows of some origins.
+type KnownVisits struct {
+	// Stats has an element for each origin with a row, without LastScheduled, which may
+	// change while the rows are locked for the journal.
+	Stats          []model.VisitStats
+	LastFailures   map[model.OriginKey]time.Time // VisitChanges.LastFailures, as recorded
+	QueuePositions map[string]int64              // by visit type
+	// Laned has the work of those origins that was sent and is requeued if it times out;
+	// TimedOut when that last happened.
+	Laned    map[model.OriginKey][]LanedVisit
+	TimedOut map[model.OriginKey]LastTimeout
+}
+
+// LanedVisit is a visit underway on lanes. It neither ends nor moves until the
+// transaction that reads it ends.
+type LanedVisit struct {
+	TaskID uuid.UUID // Celery's id of the present try
+	Since  time.Time // when that was sent
+}
+
+// LastTimeout is a visit that timed out on a lane and was requeued.
+type LastTimeout struct {
+	Claimed  time.Time
+	TimedOut time.Time // by the worker's clock
+}
+
+// HeldVisit is a failed visit that does not count yet.
+type HeldVisit struct {
+	model.OriginKey
+	TaskID uuid.UUID // of the try that it may be of
+	Date   time.Time
+}
+
+// VisitChanges is what some visits change.
+type VisitChanges struct {
+	Stats        []*model.VisitStats           // of the origins asked for, each once, LastVisit set
+	LastFailures map[model.OriginKey]time.Time // of origins among Stats, where LastVisit does not tell
+	DisabledURLs []string                      // origins to disable until a lister sees them again
+	Held         []HeldVisit                   // failed visits to keep back
+	Counted      []HeldVisit                   // those kept back that count now
+}
+
+// updateTries bounds how often UpdateVisitStats tries a transaction that met
+// another one. Two members with the same new origins meet once; daemons that
+// schedule visits lock rows in an order of their own and may deadlock with it.
+const updateTries = 10
+
+var errStatsAppeared = errors.New("another member inserted stats of the same origins")
+
+// UpdateVisitStats locks the stats of the given origins, lets change decide what becomes
+// of them, and writes that, all in one transaction. It neither reads nor writes when the
+// origins were last scheduled. change may be called several times (the transaction is
+// retried if it met another one) and must not keep its argument.
+//
+// For an error of the values see RefusedError. After any other error it may be unknown
+// whether the transaction took place.
+func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(KnownVisits) VisitChanges) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	var err error
+	for range updateTries {
+		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			// A plan that was kept from when the table was small, or made for a
+			// batch of a few, would compare every key with every row.
+			if _, err := tx.tx.Exec(ctx, "set local plan_cache_mode = force_custom_plan"); err != nil {
+				return err
+			}
+			known, err := tx.lockVisits(ctx, keys)
+			if err != nil {
+				return err
+			}
+			return tx.writeVisits(ctx, known.Stats, change(known))
+		})
+		if !errors.Is(err, errStatsAppeared) && !lostLockRace(err) {
+			break
+		}
+	}
+	return refused(failed(err, "update the visit stats of %d origins", len(keys)))
+}
+
+func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {
+	var arg queries.LockVisitStatsParams
+	for _, key := range keys {
+		arg.Urls = append(arg.Urls, key.URL)
+		arg.VisitTypes = append(arg.VisitTypes, key.VisitType)
+	}
+	rows, err := tx.q.LockVisitStats(ctx, arg)
+	if err != nil {
+		return KnownVisits{}, err
+	}
+	positions, err := tx.q.VisitSurroundings(ctx)
+	if err != nil {
+		return KnownVisits{}, err
+	}
+	failures, err := tx.q.VisitFailures(ctx, queries.VisitFailuresParams(arg))
+	if err != nil {
+		return KnownVisits{}, err
+	}
+	known := KnownVisits{LastFailures: make(map[model.OriginKey]time.Time), QueuePositions: make(map[string]int64)}
+	for _, r := range rows {
+		known.Stats = append(known.Stats, model.VisitStats{
+			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit,
+			LastVisitStatus: model.VisitStatus(r.LastVisitStatus), LastSnapshot: r.LastSnapshot, NextVisitQueuePosition: r.NextVisitQueuePosition,
+			NextPositionOffset: r.NextPositionOffset, SuccessiveVisits: r.SuccessiveVisits,
+		})
+	}
+	for _, f := range failures {
+		known.LastFailures[model.OriginKey{URL: f.URL, VisitType: f.VisitType}] = f.LastFailure
+	}
+	lanes := false
+	for _, p := range positions {
+		if p.VisitType != nil {
+			known.QueuePositions[*p.VisitType] = *p.Position
+		}
+		lanes = p.Lanes
+	}
+	if lanes {
+		err = tx.lockLanedVisits(ctx, arg, &known)
+	}
+	return known, err
+}
+
+// lockLanedVisits reads the visits on lanes, then the timed-out ones: a visit that times
+// out meanwhile is found in one of the two.
+func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsParams, known *KnownVisits) error {
+	laned, err := tx.q.LanedVisits(ctx, queries.LanedVisitsParams(arg))
+	if err != nil {
+		return err
+	}
+	timeouts, err := tx.q.VisitTimeouts(ctx, queries.VisitTimeoutsParams(arg))
+	if err != nil {
+		return err
+	}
+	known.Laned = make(map[model.OriginKey][]LanedVisit)
+	known.TimedOut = make(map[model.OriginKey]LastTimeout)
+	for _, l := range laned {
+		key := model.OriginKey{URL: l.URL, VisitType: l.VisitType}
+		known.Laned[key] = append(known.Laned[key], LanedVisit{TaskID: l.TaskID, Since: l.Since})
+	}
+	for _, o := range timeouts {
+		known.TimedOut[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = LastTimeout{Claimed: o.Claimed, TimedOut: model.UnixTime(o.TimedOut)}
+	}
+	return nil
+}
+
+// writeVisits updates the rows of known and inserts the others, in the order of
+// their keys: every member waits for another in the same order.
+func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes VisitChanges) error {
+	hasRow := make(map[model.OriginKey]bool, len(known))
+	for _, s := range known {
+		hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = true
+	}
+	var old, fresh []*model.VisitStats
+	for _, s := range changes.Stats {
+		if hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] {
+			old = append(old, s)
+		} else {
+			fresh = append(fresh, s)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b *model.VisitStats) int {
+		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.VisitType, b.VisitType))
+	})
+	insert := func(ctx context.Context, p queries.UpdateVisitStatsParams) error {
+		inserted, err := tx.q.InsertVisitStats(ctx, queries.InsertVisitStatsParams(p))
+		if err == nil && inserted < int64(len(fresh)) {
+			err = errStatsAppeared
+		}
+		return err
+	}
+	return inOrder(ctx,
+		arrays(old, tx.q.UpdateVisitStats, addStats),
+		arrays(fresh, insert, addStats),
+		arrays(slices.Collect(maps.Keys(changes.LastFailures)), tx.q.RecordVisitFailures, func(p *queries.RecordVisitFailuresParams, key model.OriginKey) {
+			p.Urls = append(p.Urls, key.URL)
+			p.VisitTypes = append(p.VisitTypes, key.VisitType)
+			p.LastFailure = append(p.LastFailure, changes.LastFailures[key])
+		}),
+		arrays(changes.Held, tx.q.HoldVisits, func(p *queries.HoldVisitsParams, h HeldVisit) {
+			p.TaskIds = append(p.TaskIds, h.TaskID)
+			p.Urls = append(p.Urls, h.URL)
+			p.VisitTypes = append(p.VisitTypes, h.VisitType)
+			p.Dates = append(p.Dates, h.Date)
+		}),
+		arrays(changes.Counted, tx.q.DropHeldVisits, func(p *queries.DropHeldVisitsParams, h HeldVisit) {
+			p.Urls = append(p.Urls, h.URL)
+			p.VisitTypes = append(p.VisitTypes, h.VisitType)
+			p.Dates = append(p.Dates, h.Date)
+		}),
+		keys(changes.DisabledURLs, tx.q.DisableListedOrigins))
+}
+
+func addStats(p *queries.UpdateVisitStatsParams, s *model.VisitStats) {
+	p.Urls = append(p.Urls, s.URL)
+	p.VisitTypes = append(p.VisitTypes, s.VisitType)
+	p.Succeeded = append(p.Succeeded, s.LastSuccessful != nil)
+	p.LastSuccessful = append(p.LastSuccessful, orZero(s.LastSuccessful))
+	p.LastVisit = append(p.LastVisit, *s.LastVisit)
+	p.LastVisitStatus = append(p.LastVisitStatus, string(s.LastVisitStatus))
+	p.LastSnapshot = append(p.LastSnapshot, s.LastSnapshot)
+	p.NextVisitQueuePosition = append(p.NextVisitQueuePosition, *s.NextVisitQueuePosition)
+	p.NextPositionOffset = append(p.NextPositionOffset, s.NextPositionOffset)
+	p.SuccessiveVisits = append(p.SuccessiveVisits, s.SuccessiveVisits)
+}
+
+// ReleasedVisits lists up to limit failed visits that were kept back, whose try has
+// ended and was not requeued: they count.
+func (s VisitStore) ReleasedVisits(ctx context.Context, limit int) ([]HeldVisit, error) {
+	rows, err := s.q.ReleasedVisits(ctx, int32(limit))
+	return list(rows, failed(err, "list failed visits that were kept back"), func(r queries.ReleasedVisitsRow) HeldVisit {
+		return HeldVisit{OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Date: r.Date}
+	})
+}

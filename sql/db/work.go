@@ -1,0 +1,270 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// deliveriesKept is how long confirmed deliveries are kept: well above the age that the
+// broker's own statistics can have.
+const deliveriesKept = time.Minute
+
+// Work is a row of the ledger: one message, from its claim until nothing more can be
+// heard of it. docs/architecture.md has its states. A claim creates it; zero values mean
+// none.
+type Work struct {
+	TaskID   uuid.UUID     // Celery's task id
+	RootID   uuid.NullUUID // Celery's task id of the first try; null if this is it
+	Queue    string        // routing key; "" in a backlog
+	Home     string        // the queue that it was claimed for
+	TaskName string
+	Args     json.RawMessage
+	Kwargs   json.RawMessage
+	Urgent   bool      // sent before what is not urgent
+	Claimed  time.Time // claimer's clock
+
+	Share Share
+	Lane  WorkLane
+
+	Tried    bool  // the last run of its task failed; not stored
+	Attempts int32 // how often the broker refused it; not written by AddWork
+}
+
+// Share is the group of a message and its expected cost; the zero value is no group.
+type Share struct {
+	Shared bool
+	Group  string
+	Cost   float64 // seconds
+}
+
+// WorkLane is the lane of a message; the zero value is none.
+type WorkLane struct {
+	Set     string // key of the lane set in the configuration; "" without lanes
+	Number  int    // in the set, from 0
+	Backlog bool   // it waits for a slot of the lane
+	Name    string // the lane's; "" in a backlog
+	Left    int    // how many lanes come after it
+
+	// SoftLimit is when the worker raises SoftTimeLimitExceeded in the task, HardLimit
+	// when it kills it, both from its start; 0: the worker's own limit.
+	SoftLimit, HardLimit time.Duration
+
+	Below     float64 // soft limit in seconds of the lane that it was predicted to outlast; 0 if none
+	VisitType string  // of the origin that it visits
+	URL       string
+	LaneFeatures
+}
+
+// kept reports whether the row is needed until its end is heard.
+func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" }
+
+// LockQueues takes the advisory locks of some queues until the transaction ends. Every
+// claim for a queue takes its lock, so what it counts as free stays free until it commits.
+func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
+	return tx.q.LockQueues(ctx, slices.Sorted(slices.Values(queues)))
+}
+
+// QueueLedger is what the ledger knows of a queue.
+type QueueLedger struct {
+	Outgoing int // messages
+	Recent   int // messages confirmed by the broker since a moment
+}
+
+// QueueLedgers returns what the ledger knows of some queues, in their order. since
+// must be less than a minute ago: what was confirmed is not kept for longer.
+func (a WorkQueries) QueueLedgers(ctx context.Context, since time.Time, names ...string) ([]QueueLedger, error) {
+	rows, err := a.q.QueueLedgers(ctx, queries.QueueLedgersParams{Queues: names, Since: since})
+	return list(rows, err, func(r queries.QueueLedgersRow) QueueLedger {
+		return QueueLedger{Outgoing: int(r.Outgoing), Recent: int(r.Recent)}
+	})
+}
+
+// OutgoingDue counts the messages that are due to be sent at now: the urgent ones, or
+// the others.
+func (a WorkQueries) OutgoingDue(ctx context.Context, now time.Time, urgent bool) (int, error) {
+	n, err := a.q.OutgoingDue(ctx, queries.OutgoingDueParams{Urgent: urgent, Now: now})
+	return int(n), err
+}
+
+// Outgoing is a message that a deliverer has locked.
+type Outgoing struct {
+	Work
+	Kept bool // it stays in the ledger once it is sent
+}
+
+// NextOutgoing locks up to limit messages that are due at now and that no other
+// transaction holds: urgent ones first, then oldest first.
+func (tx *Tx) NextOutgoing(ctx context.Context, now time.Time, limit int) ([]Outgoing, error) {
+	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Now: now, MaxRows: int32(limit)})
+	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
+		return Outgoing{Kept: r.Kept, Work: Work{
+			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
+			Claimed: r.Claimed, Attempts: r.Attempts,
+			Lane: WorkLane{SoftLimit: model.Duration(orZero(r.SoftLimit)), HardLimit: model.Duration(orZero(r.HardLimit))},
+		}}
+	})
+}
+
+// TakeOutgoing removes all messages of a queue, in the order they were written, and
+// returns their TaskID and Kwargs. It replaces a broker in simulations.
+func (tx *Tx) TakeOutgoing(ctx context.Context, queue string) ([]Work, error) {
+	rows, err := tx.q.TakeOutgoing(ctx, queue)
+	return list(rows, err, func(r queries.TakeOutgoingRow) Work { return Work{TaskID: r.TaskID, Queue: queue, Kwargs: r.Kwargs} })
+}
+
+// Confirm records that the broker has confirmed some messages: those that are kept
+// become sent, the others leave the ledger.
+func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing, now time.Time) error {
+	if len(confirmed) == 0 {
+		return nil
+	}
+	var kept, gone []uuid.UUID
+	perQueue := make(map[string]int32)
+	for _, m := range confirmed {
+		perQueue[m.Queue]++
+		if m.Kept {
+			kept = append(kept, m.TaskID)
+		} else {
+			gone = append(gone, m.TaskID)
+		}
+	}
+	p := queries.RecordDeliveriesParams{DeliveredAt: now, ForgetBefore: now.Add(-deliveriesKept)}
+	for queue, n := range perQueue {
+		p.Queues = append(p.Queues, queue)
+		p.Messages = append(p.Messages, n)
+	}
+	return inOrder(ctx, keys(gone, tx.q.DropWork), keys(kept, tx.q.MarkSent),
+		func(ctx context.Context) error { return tx.q.RecordDeliveries(ctx, p) })
+}
+
+// Postpone delays a message that the broker refused, and records the reason.
+func (tx *Tx) Postpone(ctx context.Context, id uuid.UUID, reason string, until time.Time) error {
+	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskID: id, Reason: reason, NotBefore: until})
+}
+
+// AddWork writes work that was claimed, in its order.
+func (tx *Tx) AddWork(ctx context.Context, work []Work) error {
+	var plain []queries.AddWorkParams
+	var kept []queries.AddKeptWorkParams
+	for i := range work {
+		if w := &work[i]; w.kept() {
+			kept = append(kept, w.params())
+		} else {
+			plain = append(plain, queries.AddWorkParams{
+				TaskID: w.TaskID, Queue: w.Queue, TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed,
+			})
+		}
+	}
+	if len(plain) > 0 {
+		if _, err := tx.q.AddWork(ctx, plain); err != nil {
+			return failed(err, "write %d messages", len(plain))
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	_, err := tx.q.AddKeptWork(ctx, kept)
+	return failed(err, "write %d messages", len(kept))
+}
+
+func (w *Work) params() queries.AddKeptWorkParams {
+	p := queries.AddKeptWorkParams{
+		TaskID: w.TaskID, State: "outgoing", Queue: w.Queue, Home: &w.Home,
+		TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed, Since: &w.Claimed,
+	}
+	if w.Share.Shared {
+		p.ShareGroup, p.Cost = &w.Share.Group, &w.Share.Cost
+	}
+	l := &w.Lane
+	if l.Set == "" {
+		return p
+	}
+	if l.Backlog {
+		p.State, p.Queue = "backlog", w.Home
+	}
+	p.LaneSet, p.Lane, p.LaneName, p.LanesLeft = &l.Set, new(int16(l.Number)), nullable(l.Name), int16(l.Left)
+	p.SoftLimit, p.HardLimit, p.Below = nullable(l.SoftLimit.Seconds()), nullable(l.HardLimit.Seconds()), nullable(l.Below)
+	p.Memory, p.Lister, p.First, p.Behind = &l.Key, &l.Lister, &l.First, &l.Behind
+	if l.URL != "" && l.VisitType != "" {
+		p.URL, p.VisitType = &l.URL, &l.VisitType
+	}
+	return p
+}
+
+// QueuesWithSent lists the queues with sent work in the ledger, whether or not they are
+// still configured.
+func (a WorkQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
+	names, err := a.q.QueuesWithSent(ctx)
+	return names, failed(err, "list the queues with work that was sent")
+}
+
+// GiveUpWork gives up sent work of a queue whose end will not be heard: what started and
+// whose limit ended before unheardBefore; what was sent before lostBefore; and of what
+// was sent before unheardBefore and is not known to have started, the oldest beyond
+// waiting, which is how many messages can still be in the queue. Groups are charged the
+// expected cost. It returns the number of messages by lane set.
+func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, now, unheardBefore, lostBefore time.Time) (map[string]int, error) {
+	givenUp := make(map[string]int)
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
+			Queue: queue, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore,
+		})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		ids := make([]uuid.UUID, len(rows))
+		charges, records := make(Charges), make(LaneRecords)
+		for i, r := range rows {
+			ids[i] = r.TaskID
+			if r.ShareGroup != nil {
+				charges.Add(r.Home, *r.ShareGroup, *r.Cost, 1, now)
+			}
+			if r.LaneSet != nil {
+				records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, now, 1)
+			}
+			givenUp[orZero(r.LaneSet)]++
+		}
+		return inOrder(ctx, keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
+	})
+	return givenUp, failed(err, "give up work of queue %q", queue)
+}
+
+// ForgetSettled deletes settled work that ended before a moment.
+func (a WorkQueries) ForgetSettled(ctx context.Context, before time.Time) error {
+	return failed(a.q.ForgetSettled(ctx, &before), "forget work that has ended")
+}
+
+// PutOff says why a run's message was postponed.
+type PutOff struct {
+	Attempts int32  // how often the broker refused it
+	Reason   string // the last time
+	Again    time.Time
+}
+
+// PutOffMessages finds the postponed messages of these runs, by the runs' numbers.
+func (a WorkQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (map[int64]PutOff, error) {
+	byID := make(map[string]int64, len(runs))
+	var ids []uuid.UUID
+	for _, r := range runs {
+		if id, err := uuid.Parse(orZero(r.BackendID)); err == nil { // otherwise not one of ours
+			ids = append(ids, id)
+			byID[id.String()] = r.ID
+		}
+	}
+	rows, err := a.q.PutOffMessages(ctx, ids)
+	if err != nil {
+		return nil, failed(err, "look for messages put off")
+	}
+	putOff := make(map[int64]PutOff, len(rows))
+	for _, row := range rows {
+		putOff[byID[row.BackendID]] = PutOff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
+	}
+	return putOff, nil
+}

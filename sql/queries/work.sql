@@ -1,0 +1,139 @@
+-- The ledger of work, and recent deliveries.
+
+-- LockQueues takes the advisory locks of queues, in the order given, which must be sorted.
+-- name: LockQueues :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))
+from unnest(@queues::text[]) queue;
+
+-- QueueLedgers counts the outgoing messages of each queue, and those that the broker
+-- confirmed since a moment: its statistics may not show them yet.
+-- name: QueueLedgers :many
+select q.queue::text as queue,
+  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue) as outgoing,
+  (select coalesce(sum(d.messages), 0) from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= @since)::bigint as recent
+from (select unnest(@queues::text[]) as queue, generate_subscripts(@queues::text[], 1) as place) q
+order by q.place;
+
+-- OutgoingDue counts the outgoing messages that are due, urgent ones or the others.
+-- name: OutgoingDue :one
+select count(*) from scheduler_go.work where state = 'outgoing' and urgent = @urgent and not_before <= @now;
+
+-- NextOutgoing locks the next messages to send, urgent ones first, and skips rows that
+-- another deliverer or a listener has locked. The lock is compatible with the key share
+-- locks of the journal client.
+-- name: NextOutgoing :many
+select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
+       (share_group is not null or lane_set is not null)::boolean as kept
+from scheduler_go.work
+where state = 'outgoing' and not_before <= @now
+order by urgent desc, place
+limit @max_rows
+for no key update skip locked;
+
+-- TakeOutgoing removes all outgoing messages of a queue that is not a broker's.
+-- name: TakeOutgoing :many
+with taken as (
+  delete from scheduler_go.work where state = 'outgoing' and queue = @queue
+  returning place, task_id, kwargs
+)
+select task_id, kwargs from taken order by place;
+
+-- name: DropWork :exec
+delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
+
+-- name: MarkSent :exec
+update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]);
+
+-- PostponeWork delays a message that the broker refused.
+-- name: PostponeWork :exec
+update scheduler_go.work
+set attempts = attempts + 1, last_error = @reason::text, not_before = @not_before
+where task_id = @task_id;
+
+-- RecordDeliveries writes what one batch delivered to each queue, and deletes old rows.
+-- name: RecordDeliveries :exec
+with forgotten as (
+  delete from scheduler_go.deliveries old
+  where old.queue = any(@queues::text[]) and old.delivered_at < @forget_before
+)
+insert into scheduler_go.deliveries (queue, delivered_at, messages)
+select unnest(@queues::text[]), @delivered_at, unnest(@messages::integer[]);
+
+-- AddWork writes work without groups and lanes.
+-- name: AddWork :copyfrom
+insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed)
+values ($1, $2, $3, $4, $5, $6, $7);
+
+-- AddKeptWork writes work that is kept until its end is heard.
+-- name: AddKeptWork :copyfrom
+insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost,
+  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25);
+
+-- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
+-- of all listeners.
+-- name: LockWork :many
+select task_id, state, queue, home, claimed, started, share_group, cost,
+       lane_set, lane, lane_name, lanes_left, soft_limit, timed_out, below, memory, lister, first, behind, visit_type, url
+from scheduler_go.work
+where task_id = any(@task_ids::uuid[]) and state <> 'backlog'
+order by task_id
+for update;
+
+-- StartWork records when work started; Celery starts it again when it retries it.
+-- name: StartWork :exec
+update scheduler_go.work w
+set started = o.started
+from (select unnest(@task_ids::uuid[]) as task_id, unnest(@started::double precision[]) as started) o
+where w.task_id = o.task_id;
+
+-- SettleWork keeps ended work whose runtime is still to be heard: with what its group was
+-- charged, to correct that; with its lane set, to learn from it. started is 0 if the start
+-- was not heard.
+-- name: SettleWork :exec
+update scheduler_go.work w
+set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
+    share_group = case when o.charges then w.share_group end, cost = case when o.charges then o.charged else w.cost end,
+    lane_set = case when o.teaches then w.lane_set end
+from (select unnest(@task_ids::uuid[]) as task_id, unnest(@settled::timestamptz[]) as settled, unnest(@started::double precision[]) as started,
+             unnest(@charges::boolean[]) as charges, unnest(@charged::double precision[]) as charged, unnest(@teaches::boolean[]) as teaches) o
+where w.task_id = o.task_id;
+
+-- RequeueWork puts work that timed out into the backlog of the next lane.
+-- name: RequeueWork :exec
+update scheduler_go.work w
+set task_id = o.new_id, root_id = coalesce(w.root_id, w.task_id), state = 'backlog', lane = w.lane + 1, timed_out = w.timed_out + 1,
+    since = o.heard, started = null, below = null, attempts = 0, last_error = null, not_before = '-infinity'
+from (select unnest(@task_ids::uuid[]) as task_id, unnest(@new_ids::uuid[]) as new_id, unnest(@heard::timestamptz[]) as heard) o
+where w.task_id = o.task_id;
+
+-- ForgetSettled deletes old settled work.
+-- name: ForgetSettled :exec
+delete from scheduler_go.work where state = 'settled' and settled < @before;
+
+-- QueuesWithSent lists the queues with sent work.
+-- name: QueuesWithSent :many
+select distinct queue from scheduler_go.work where state = 'sent' order by 1;
+
+-- UnheardWork locks sent work of a queue whose end will not be heard: what started and is
+-- long past its limit, what is very old, and, of what is not known to have started, the
+-- oldest beyond what can still be in the queue or on the way there.
+-- name: UnheardWork :many
+with sent as (
+  select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
+  from scheduler_go.work w
+  where w.queue = @queue and w.state in ('outgoing', 'sent')
+)
+select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.lane_set, w.lane_name
+from scheduler_go.work w join sent s on s.task_id = w.task_id
+where w.state = 'sent' and (w.since < @lost_before::timestamptz
+   or w.started is null and s.place > @waiting::bigint and w.since < @unheard_before::timestamptz
+   or w.started + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision)
+order by w.task_id
+for update of w;
+
+-- PutOffMessages lists the postponed messages of runs.
+-- name: PutOffMessages :many
+select task_id::text as backend_id, attempts, coalesce(last_error, '')::text as reason, not_before
+from scheduler_go.work
+where state = 'outgoing' and attempts > 0 and task_id = any(@backend_ids::uuid[]);

@@ -1,0 +1,13 @@
+// Package schema has the SQL files: the Python scheduler's tables and our migrations.
+// Package sql/db applies them.
+package schema
+
+import "embed"
+
+var (
+	//go:embed base/*.sql
+	Base embed.FS // makes the Python scheduler's tables in an empty database
+
+	//go:embed migrations/*.sql upgrade/*.sql
+	Migrations embed.FS // of goose, by number; and what leads to them from those before
+)

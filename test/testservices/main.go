@@ -1,0 +1,113 @@
+// Command testservices runs private PostgreSQL, RabbitMQ and Kafka servers for
+// tests (see package services), in one of two ways:
+//
+//	testservices COMMAND [ARGUMENT...]
+//
+// runs the command with the SWH_TEST_… variables that say where the servers
+// are, stops them after it, and exits as it did.
+//
+//	testservices -serve
+//
+// prints those variables, one a line and then an empty line, and keeps the
+// servers until its standard input ends.
+//
+// SWH_TEST_SERVICES=docker or =local chooses how to run them. Services that the
+// environment names already are used as they are.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"swh-scheduler/internal/services"
+	"swh-scheduler/test/docker"
+)
+
+func main() {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	code, err := run(log, os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testservices:", err)
+	}
+	os.Exit(code)
+}
+
+// run returns the exit code.
+func run(log *slog.Logger, args []string) (int, error) {
+	if len(args) == 0 {
+		return 2, errors.New("usage: testservices -serve | testservices COMMAND [ARGUMENT...]")
+	}
+	// Ctrl-C reaches the command by itself; what it does about it decides when
+	// the servers are stopped.
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx := interrupted
+	if args[0] == "-serve" {
+		// Whoever reads our output may be gone, which must not end us before
+		// the servers are stopped.
+		signal.Ignore(syscall.SIGPIPE)
+		ctx = untilEnd(interrupted, os.Stdin)
+	}
+	s, err := services.Start(ctx, services.Options{
+		Provider: services.Provider(os.Getenv("SWH_TEST_SERVICES")),
+		Given:    services.FromEnvironment(),
+		Docker:   docker.Connect,
+		Log:      log,
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer s.Stop()
+	if args[0] == "-serve" {
+		return serve(ctx, s)
+	}
+	return execute(interrupted, s, args)
+}
+
+// untilEnd returns a context that ends with the input too.
+func untilEnd(ctx context.Context, input io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, input)
+	}()
+	return ctx
+}
+
+func serve(ctx context.Context, s *services.Services) (int, error) {
+	var lines bytes.Buffer
+	for _, variable := range s.Environ() {
+		fmt.Fprintln(&lines, variable)
+	}
+	fmt.Fprintln(&lines)
+	if _, err := os.Stdout.Write(lines.Bytes()); err != nil {
+		return 1, err
+	}
+	<-ctx.Done()
+	return 0, nil
+}
+
+func execute(interrupted context.Context, s *services.Services, args []string) (int, error) {
+	cmd := exec.CommandContext(interrupted, args[0], args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Env = append(os.Environ(), s.Environ()...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	var failed *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &failed) && failed.Exited():
+		return failed.ExitCode(), nil
+	default:
+		return 1, err
+	}
+}
