@@ -19,10 +19,10 @@ const benchRuns = 2
 // filling the database takes (fill-s).
 func BenchmarkRun(b *testing.B) {
 	for _, s := range []setting{
-		{OriginScheduler, model.OldestScheduledFirst, 3000, 12, DefaultWorkers},
-		{OriginScheduler, model.OldestScheduledFirst, 20_000, 24, DefaultWorkers},
-		{OriginScheduler, model.NeverVisitedOldestUpdateFirst, 20_000, 6, DefaultWorkers},
-		{TaskScheduler, "", 9500, 24, DefaultWorkers},
+		{OriginScheduler, model.OldestScheduledFirst, 3000, 12, DefaultWorkers, ""},
+		{OriginScheduler, model.OldestScheduledFirst, 20_000, 24, DefaultWorkers, ""},
+		{OriginScheduler, model.NeverVisitedOldestUpdateFirst, 20_000, 6, DefaultWorkers, ""},
+		{TaskScheduler, "", 9500, 24, DefaultWorkers, ""},
 	} {
 		name := fmt.Sprintf("%s/origins=%d/hours=%g", s.kind, s.origins, s.hours)
 		if s.policy != "" {

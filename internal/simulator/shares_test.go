@@ -25,7 +25,7 @@ func TestShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := openStore(t, dsn)
-	s := setting{OriginScheduler, model.OldestScheduledFirst, 18_000, 8, 600}
+	s := setting{OriginScheduler, model.OldestScheduledFirst, 18_000, 8, 600, ""}
 	options := s.options(t, store, time.Now())
 	options.Shares, options.Listers, options.Log = shares, ListersOf(shares), slog.New(slog.DiscardHandler)
 	if err := Fill(t.Context(), store, options.Listers, s.origins, time.Now(), nil); err != nil {
@@ -60,7 +60,7 @@ func TestSharesOfNothing(t *testing.T) {
 		"shares are of load-git, and what is simulated is of the visit types test-git": {"load-git": {By: model.ShareByLister, Default: 1}},
 		"visits can only be shared by lister or lister_instance":                       {"load-test-git": {By: "kwargs.url", Default: 1}},
 	} {
-		options := setting{OriginScheduler, model.OldestScheduledFirst, 0, 1, 1}.options(t, store, time.Now())
+		options := setting{OriginScheduler, model.OldestScheduledFirst, 0, 1, 1, ""}.options(t, store, time.Now())
 		options.Shares = shares
 		if _, err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -18,6 +18,9 @@ func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, start, nil); err != nil {
 		t.Fatal(err)
 	}
+	if s.after != "" {
+		execute(t, store, s.after)
+	}
 	return store
 }
 
@@ -25,7 +28,7 @@ func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 // listed, visited, fail until they are disabled, and are listed again.
 func TestCensus(t *testing.T) {
 	t.Parallel()
-	setting := setting{OriginScheduler, model.OldestScheduledFirst, 300, 18, 400}
+	setting := setting{OriginScheduler, model.OldestScheduledFirst, 300, 18, 400, ""}
 	store := setting.fill(t, time.Now())
 	// One more failure disables these.
 	execute(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_scheduled, last_visit_status, successive_visits)

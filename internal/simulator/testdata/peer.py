@@ -3,9 +3,10 @@
 peer.py model                       reads a list of [url, seconds since 1970] as JSON,
                                     and says what the peer's model makes of each
 peer.py run DSN SCHEDULER POLICY ORIGINS RUNTIME WORKERS START
-                                    fills the database DSN, simulates from START (seconds
-                                    since 1970) on, and prints the totals and how long
-                                    the simulation took, as JSON
+                                    fills the database DSN, runs the statement that it reads
+                                    as JSON (or null), simulates from START (seconds since
+                                    1970) on, and prints the totals and how long the
+                                    simulation took, as JSON
 
 The peer's workers are of the visit type git and its origins of the type test-git, so
 that it visits nothing; here its workers are of test-git.
@@ -57,6 +58,9 @@ def run(dsn, kind, policy, origins, runtime, workers, start):
     with contextlib.redirect_stdout(sys.stderr):
         began = time.monotonic()
         simulator.fill_test_data(scheduler, num_origins=int(origins))
+        if statement := json.load(sys.stdin):
+            with scheduler.get_db() as db, db.transaction() as cur:
+                cur.execute(statement)
         filled = time.monotonic()
         report = simulator.run(
             scheduler, scheduler_type=kind, policy=policy if kind == "origin_scheduler" else None, runtime=float(runtime))
