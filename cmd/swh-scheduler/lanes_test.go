@@ -256,7 +256,7 @@ func TestLanesOnRealWorkers(t *testing.T) {
 	expected := r.visitsToKnow()
 	for deadline := time.Now().Add(patience); r.count("origin_visit_stats where last_visit is not null") < expected; pause(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d visits are known, want %d", r.count("origin_visit_stats where last_visit is not null"), expected)
+			t.Fatalf("%d visits are known, want %d\n%s", r.count("origin_visit_stats where last_visit is not null"), expected, r.unknownVisits())
 		}
 	}
 	r.checkTries()
@@ -273,6 +273,18 @@ func (r *laneRoom) visitsToKnow() (n int) {
 		}
 	}
 	return n + 2 // of the graph
+}
+
+// unknownVisits tells of the work of which no visit is known.
+func (r *laneRoom) unknownVisits() string {
+	r.t.Helper()
+	var text strings.Builder
+	for url, tries := range r.triesOf() {
+		if r.count("origin_visit_stats where last_visit is not null and url = $1", url) == 0 {
+			fmt.Fprintf(&text, "%s: tries %+v\n", url, tries)
+		}
+	}
+	return text.String()
 }
 
 // checkTries fails unless each piece of work was tried in the lanes that it should.

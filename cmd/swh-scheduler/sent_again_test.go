@@ -57,6 +57,7 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
 		}
 	}
 	for _, p := range daemons {
+		s.settled(p)
 		// xmax is the transaction that has locked a row last.
 		rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text from scheduler_go.work o join pg_stat_activity a on a.backend_xid = o.xmax
 			where o.state = 'outgoing' and a.datname = current_database() and a.application_name = $1`, p.name)
@@ -79,6 +80,19 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
 		s.hits++
 	}
 	return inHand
+}
+
+// settled waits until PostgreSQL has done what a stopped daemon has asked for: until
+// then it may lock more rows, and tell the daemon of them.
+func (s *sentAgain) settled(p *process) {
+	s.t.Helper()
+	s.await("PostgreSQL has answered "+p.name, func() (idle bool) {
+		if err := s.conn.QueryRow(s.t.Context(), `select not exists (select from pg_stat_activity where datname = current_database()
+			and application_name = $1 and state = 'active' and coalesce(wait_event_type, '') not in ('Lock', 'Client'))`, p.name).Scan(&idle); err != nil {
+			s.t.Fatal(err)
+		}
+		return idle
+	})
 }
 
 // kill kills daemons, and returns how many messages they had in hand.
