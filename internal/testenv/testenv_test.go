@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,6 +166,51 @@ func TestProxyCutsAndRestores(t *testing.T) {
 	}
 }
 
+// On a silent proxy nothing comes and nothing ends; new connections speak, unless they
+// are silenced, too.
+func TestProxyFallsSilent(t *testing.T) {
+	t.Parallel()
+	proxy := Proxy(t, echoServer(t))
+	speaks := func(conn net.Conn, wait time.Duration) bool {
+		t.Helper()
+		if _, err := conn.Write([]byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(wait))
+		_, err := io.ReadFull(conn, make([]byte, 4))
+		var timeout net.Error
+		if err != nil && !(errors.As(err, &timeout) && timeout.Timeout()) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", proxy.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	old := dial()
+	if !speaks(old, 10*time.Second) {
+		t.Fatal("silent before it should be")
+	}
+	proxy.Silence(false)
+	if speaks(old, 100*time.Millisecond) || !speaks(dial(), 10*time.Second) {
+		t.Error("open connections speak, or new ones are silent")
+	}
+	proxy.Silence(true)
+	if speaks(dial(), 100*time.Millisecond) {
+		t.Error("a new connection speaks")
+	}
+	proxy.Restore()
+	if !speaks(dial(), 10*time.Second) {
+		t.Error("silent after it was restored")
+	}
+}
+
 // A proxy to a broker holds messages on their way there, which a cut loses, and the
 // broker's confirms, which come when they are released.
 func TestBrokerProxyHolds(t *testing.T) {
@@ -245,22 +291,23 @@ func echoServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
+	var conns sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
-		<-done
+		conns.Wait()
 	})
-	go func() {
-		defer close(done)
+	conns.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			_, _ = io.Copy(conn, conn)
-			_ = conn.Close()
+			conns.Go(func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			})
 		}
-	}()
+	})
 	return listener.Addr().String()
 }
 

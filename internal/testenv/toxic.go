@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -19,9 +20,10 @@ type Toxic struct {
 	t      testing.TB
 
 	mu       sync.Mutex
-	hold     *hold        // nil unless frames are held
-	listener net.Listener // nil while cut
-	conns    map[net.Conn]struct{}
+	hold     *hold                     // nil unless frames are held
+	listener net.Listener              // nil while cut
+	silent   bool                      // whether new connections are silent
+	conns    map[net.Conn]*atomic.Bool // whether they are silent
 	wg       sync.WaitGroup
 }
 
@@ -39,7 +41,7 @@ func BrokerProxy(t testing.TB, target string) *Toxic {
 
 func proxy(t testing.TB, x *Toxic) *Toxic {
 	t.Helper()
-	x.Addr, x.t, x.conns = "127.0.0.1:0", t, make(map[net.Conn]struct{})
+	x.Addr, x.t, x.conns = "127.0.0.1:0", t, make(map[net.Conn]*atomic.Bool)
 	x.Restore()
 	t.Cleanup(func() {
 		x.Cut()
@@ -67,11 +69,24 @@ func (x *Toxic) Cut() {
 	}
 }
 
-// Restore lets connections through again.
+// Silence swallows what open connections carry from now on, their end included, as a
+// host does that lost its power: neither side hears anything of the other. With
+// alsoNew, new connections are accepted and swallowed, too, until Restore.
+func (x *Toxic) Silence(alsoNew bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.silent = alsoNew
+	for _, silent := range x.conns {
+		silent.Store(true)
+	}
+}
+
+// Restore lets new connections through again.
 func (x *Toxic) Restore() {
 	x.t.Helper()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.silent = false
 	if x.listener != nil {
 		return
 	}
@@ -110,7 +125,9 @@ func (x *Toxic) forward(listener net.Listener, client net.Conn) {
 		x.mu.Unlock()
 		return
 	}
-	x.conns[client], x.conns[server] = struct{}{}, struct{}{}
+	silent := new(atomic.Bool)
+	silent.Store(x.silent)
+	x.conns[client], x.conns[server] = silent, silent
 	x.mu.Unlock()
 	defer func() {
 		x.mu.Lock()
@@ -120,19 +137,22 @@ func (x *Toxic) forward(listener net.Listener, client net.Conn) {
 	}()
 
 	var pipes sync.WaitGroup
-	pipes.Go(func() { x.pipe(server, client, true) })
-	pipes.Go(func() { x.pipe(client, server, false) })
+	pipes.Go(func() { x.pipe(server, client, silent, true) })
+	pipes.Go(func() { x.pipe(client, server, silent, false) })
 	pipes.Wait()
 }
 
 // pipe copies until src ends, then tells dst that no more will come; after a
 // failed read or write both are of no more use.
-func (x *Toxic) pipe(dst, src net.Conn, fromClient bool) {
+func (x *Toxic) pipe(dst, src net.Conn, silent *atomic.Bool, fromClient bool) {
 	var err error
-	if x.amqp {
-		err = x.copyFrames(dst, src, fromClient)
+	if out := (mute{dst, silent}); x.amqp {
+		err = x.copyFrames(out, src, fromClient)
 	} else {
-		_, err = io.Copy(dst, src)
+		_, err = io.Copy(out, src)
+	}
+	if silent.Load() {
+		return // the other side is not told
 	}
 	if err != nil {
 		_ = dst.Close()
@@ -142,4 +162,17 @@ func (x *Toxic) pipe(dst, src net.Conn, fromClient bool) {
 	if tcp, ok := dst.(*net.TCPConn); ok {
 		_ = tcp.CloseWrite()
 	}
+}
+
+// mute swallows what is written to it while it is silent.
+type mute struct {
+	io.Writer
+	silent *atomic.Bool
+}
+
+func (m mute) Write(p []byte) (int, error) {
+	if m.silent.Load() {
+		return len(p), nil
+	}
+	return m.Writer.Write(p)
 }
