@@ -1,12 +1,17 @@
 package testenv
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Toxic is a TCP proxy in front of a service, to break the network with.
@@ -41,7 +46,8 @@ func BrokerProxy(t testing.TB, target string) *Toxic {
 
 func proxy(t testing.TB, x *Toxic) *Toxic {
 	t.Helper()
-	x.Addr, x.t, x.conns = "127.0.0.1:0", t, make(map[net.Conn]*atomic.Bool)
+	x.t, x.conns = t, make(map[net.Conn]*atomic.Bool)
+	x.Addr = reservePort(t)
 	x.Restore()
 	t.Cleanup(func() {
 		x.Cut()
@@ -90,11 +96,11 @@ func (x *Toxic) Restore() {
 	if x.listener != nil {
 		return
 	}
-	listener, err := net.Listen("tcp", x.Addr)
+	listener, err := sharing.Listen(context.Background(), "tcp", x.Addr)
 	if err != nil {
 		x.t.Fatalf("testenv: proxy to %s: %v", x.target, err)
 	}
-	x.listener, x.Addr = listener, listener.Addr().String()
+	x.listener = listener
 	x.wg.Go(func() { x.accept(listener) })
 }
 
@@ -162,6 +168,33 @@ func (x *Toxic) pipe(dst, src net.Conn, silent *atomic.Bool, fromClient bool) {
 	if tcp, ok := dst.(*net.TCPConn); ok {
 		_ = tcp.CloseWrite()
 	}
+}
+
+// sharing makes listeners for a port that is reserved.
+var sharing = net.ListenConfig{Control: func(_, _ string, socket syscall.RawConn) (err error) {
+	failed := socket.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+	return errors.Join(failed, err)
+}}
+
+// reservePort keeps others from taking a port, until the test ends, while nothing listens
+// to it. It returns its address.
+func reservePort(t testing.TB) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	var bound unix.Sockaddr
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err == nil {
+		if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err == nil {
+			bound, err = unix.Getsockname(fd)
+		}
+	}
+	if err != nil {
+		t.Fatalf("testenv: reserve a port: %v", err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }
 
 // mute swallows what is written to it while it is silent.
