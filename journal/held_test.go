@@ -21,6 +21,11 @@ func TestHoldBack(t *testing.T) {
 	later := []db.LanedVisit{{Since: noon.Add(2 * time.Hour)}}
 	over := &db.LastTimeout{Claimed: noon.Add(-time.Minute), TimedOut: noon.Add(500 * time.Millisecond)}
 	success := success(0, snapshotA)
+	failedAt := func(date time.Time) Visit {
+		v := failure(0)
+		v.Date = date
+		return v
+	}
 	for name, tc := range map[string]struct {
 		visit      Visit
 		laned      []db.LanedVisit
@@ -34,6 +39,8 @@ func TestHoldBack(t *testing.T) {
 		"of the later of two":               {visit: failure(0), laned: append(later, express...), back: true, held: true},
 		"of a try whose time was over":      {visit: failure(0), over: over, back: true},
 		"after the try whose time was over": {visit: failure(1), over: over},
+		"at its very end":                   {visit: failedAt(over.TimedOut), over: over, back: true},
+		"of the next try, right after it":   {visit: failedAt(over.TimedOut.Add(50 * time.Millisecond)), over: over},
 		"long before the try that was over": {visit: failure(-1), over: over},
 		"of the next try, of three lanes":   {visit: failure(1), laned: express, over: over, back: true, held: true},
 		"a success":                         {visit: success, laned: express, over: over},

@@ -199,8 +199,8 @@ func (t *tally) holdBack(v Visit) bool {
 		return false
 	}
 	// The loader writes that it failed before the worker reports the time-out; both
-	// by the clock of one machine.
-	if o, ok := t.known.TimedOut[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.TimedOut.Add(time.Second)) {
+	// by the clock of one machine. The next try may begin, and fail, right after that.
+	if o, ok := t.known.TimedOut[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.TimedOut) {
 		return true
 	}
 	for _, l := range t.known.Laned[v.OriginKey] {
