@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -26,8 +27,7 @@ var (
 	// harmlessKeys only tune a connection; they are dropped.
 	harmlessKeys = []string{
 		"client_encoding", "fallback_application_name", "load_balance_hosts", "sslcompression",
-		"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
-		"tcp_user_timeout", "gsslib", "gssdelegation",
+		"gsslib", "gssdelegation",
 	}
 	// unsupportedKeys would make a connection safer, or a different one: dropping them
 	// silently would be wrong.
@@ -62,9 +62,15 @@ func poolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, badDSN(parseCause(err))
 	}
+	dialer, err := sockets(config.ConnConfig.RuntimeParams)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.DialFunc = dialer.DialContext
 	if err := checkKeys(config.ConnConfig); err != nil {
 		return nil, err
 	}
+	config.ConnConfig.OnPgError = keepAfter
 
 	params := config.ConnConfig.RuntimeParams
 	if params["application_name"] == "" {
@@ -80,6 +86,13 @@ func poolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 		config.MaxConns = cmp.Or(o.MaxConns, 10) // the peer's max_pool_conns
 	}
 	return config, nil
+}
+
+// keepAfter reports whether a connection can be used after an error. One to a server that
+// has become a standby can't: the primary is elsewhere.
+func keepAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+	const readOnly = "25006"
+	return !strings.EqualFold(err.Severity, "FATAL") && err.Code != readOnly
 }
 
 // checkKeys refuses keys that libpq does not know or that pgx cannot honour,

@@ -57,6 +57,8 @@ func TestBadDSN(t *testing.T) {
 		{"postgresql://u:zzsecret@h/d?sslcrl=/x", "sslcrl is not supported"},
 		{"postgresql://u:zzsecret@h/d?gssencmode=require", "gssencmode is not supported"},
 		{"postgresql://u:zzsecret@h/d?connect_timeout=soon", "connect_timeout"},
+		{"postgresql://u:zzsecret@h/d?keepalives_idle=soon", "keepalives_idle must be a number"},
+		{"postgresql://u:zzsecret@h/d?tcp_user_timeout=-1", "tcp_user_timeout must be a number"},
 		{"postgresql://u:zzsecret@h/d?target_session_attrs=x", "target_session_attrs"},
 		{"postgresql://u:zzsecret@h/d?default_query_exec_mode=x", "default_query_exec_mode"},
 		{"postgresql://u:zzsecret@h/d?pool_max_conns=x", "pool_max_conns"},

@@ -1,6 +1,12 @@
 package db
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // ListenGraphs calls wake each time tasks of graphs may have to be released, or
 // have been, until ctx ends or the connection is lost. It keeps one connection of
@@ -33,10 +39,36 @@ func (s *Store) listen(ctx context.Context, statements string, wake func()) (err
 	if _, err := conn.Exec(ctx, statements); err != nil {
 		return err
 	}
+	s.watch.listens(conn.PgConn())
+	wake() // for what came before
 	for {
-		wake() // the first time for what came before
-		if _, err := conn.WaitForNotification(ctx); err != nil {
+		switch err := waitForNotification(ctx, conn); {
+		case err == nil:
+			wake()
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			if err := ping(ctx, conn); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
 	}
+}
+
+// listenPing is how often a connection that hears nothing is asked whether it is alive,
+// and how long it may take to say so: nobody would notice otherwise that it has fallen
+// silent.
+const listenPing = 15 * time.Second
+
+func waitForNotification(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, listenPing)
+	defer cancel()
+	_, err := conn.WaitForNotification(ctx)
+	return err
+}
+
+func ping(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, listenPing)
+	defer cancel()
+	return conn.Ping(ctx)
 }

@@ -65,7 +65,7 @@ func IsAway(err error) bool {
 		case "08", "53", "57": // connection; resources; shut down or killed by an administrator
 			return true
 		}
-		return false
+		return sqlstate(err) == "25P03" // idle in a transaction for too long
 	}
 	_, network := errors.AsType[net.Error](err)
 	_, connect := errors.AsType[*pgconn.ConnectError](err)

@@ -21,12 +21,16 @@ type Options struct {
 	// MaxConns bounds the pool; 0 is the peer's default of 10. A pool_max_conns in the
 	// DSN wins.
 	MaxConns int32
+
+	vigilance vigilance // vigilant, unless a test sets it
 }
 
 // A Store is the scheduler's database, on a pool of connections. It is safe for
 // concurrent use. Its methods are those of the types that it embeds, by subject, so that
 // a caller can take one of these.
 type Store struct {
+	watch     *watch
+	stopWatch context.CancelFunc
 	transactor
 	TaskStore
 	RunQueries
@@ -122,22 +126,32 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 		return nil, err
 	}
 	config.MaxConnIdleTime = 5 * time.Minute
-	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+	watch := &watch{vigilance: o.vigilance, config: config.ConnConfig.Copy(), conns: make(map[*watchedConn]struct{})}
+	if watch.vigilance == (vigilance{}) {
+		watch.vigilance = vigilant
+	}
+	config.ConnConfig.DialFunc = watch.dialing(config.ConnConfig.DialFunc)
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		types := conn.TypeMap()
 		scanTimesAsUTC(types)
 		// For the modes without prepared statements, where the server doesn't tell
 		// a parameter's type.
 		types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
-		return nil
+		backend, err := prepareSession(ctx, conn)
+		watch.setBackend(conn.PgConn(), backend)
+		return err
 	}
 	// The pool outlives the context of this call: it lives until Close.
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", redacted(config.ConnConfig), err)
 	}
+	watch.pool = pool
+	watching, stop := context.WithCancel(context.Background())
+	go watch.run(watching)
 	q, t := queries.New(pool), transactor{pool}
 	return &Store{
-		t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
+		watch, stop, t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
 		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t},
 	}, nil
@@ -157,7 +171,10 @@ func scanTimesAsUTC(types *pgtype.Map) {
 }
 
 // Close closes the pool, waiting for connections in use to be released.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.pool.Close()
+	s.stopWatch()
+}
 
 // Pool returns the pool itself, for what has no method here.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
