@@ -46,6 +46,7 @@ type Source interface {
 
 // Store is what the listener needs of the database.
 type Store interface {
+	Now() time.Time
 	// ApplyOutcomes writes all outcomes or none, and may be called again with
 	// the same ones. A *db.RefusedError says that one of them is at fault, any
 	// other error that the database is.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -145,6 +146,8 @@ func TestRefusedEvents(t *testing.T) {
 
 // nothing is a store that takes everything.
 type nothing struct{ outcomes int }
+
+func (*nothing) Now() time.Time { return time.Now() }
 
 func (n *nothing) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
 	n.outcomes += len(o)

@@ -16,7 +16,7 @@ const maxUUID = 255
 
 // read adds what a message says to a batch.
 func (l *Listener) read(b *batch, d celery.Delivery) {
-	heard := time.Now()
+	heard := l.Store.Now()
 	b.messages++
 	b.bytes += len(d.Body)
 	b.last = d

@@ -26,6 +26,7 @@ const (
 
 // Store is the database of the scheduler, besides its claims.
 type Store interface {
+	Now() time.Time
 	Candidates
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
@@ -67,7 +68,7 @@ type Scheduler struct {
 // New makes a Scheduler; its counters are registered on o.Reg.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		Options: o, now: time.Now, splay: func() time.Duration { return rand.N(splayMax) },
+		Options: o, now: o.Store.Now, splay: func() time.Duration { return rand.N(splayMax) },
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type and policy.",
 		}, []string{"visit_type", "policy"}),

@@ -19,6 +19,7 @@ import (
 
 // FirstVisitsStore is the database of FirstVisits, besides its claims.
 type FirstVisitsStore interface {
+	Now() time.Time
 	ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error)
 	ListedVisitTypes(ctx context.Context, lister uuid.UUID) ([]string, error)
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
@@ -48,7 +49,7 @@ type FirstVisits struct {
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
 func NewFirstVisits(o FirstVisitsOptions) *FirstVisits {
 	return &FirstVisits{
-		FirstVisitsOptions: o, now: time.Now,
+		FirstVisitsOptions: o, now: o.Store.Now,
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
 		}, []string{"visit_type"}),

@@ -20,6 +20,7 @@ const lostPeriod = 10 * time.Minute
 
 // LostStore is the database of LostRuns.
 type LostStore interface {
+	Now() time.Time
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	SilentRuns(ctx context.Context, before map[string]time.Time) ([]db.SilentRun, error)
 	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
@@ -53,7 +54,7 @@ type LostRuns struct {
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
 func NewLostRuns(o LostOptions) *LostRuns {
 	return &LostRuns{
-		LostOptions: o, now: time.Now,
+		LostOptions: o, now: o.Store.Now,
 		lost: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_lost_runs_total", Help: "Runs given up because nothing was heard of them, by task type.",
 		}, []string{"task_type"}),

@@ -21,6 +21,7 @@ import (
 
 // Store is the database of a runner, besides its claims.
 type Store interface {
+	Now() time.Time
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
 	OutgoingDue(ctx context.Context, now time.Time, urgent bool) (int, error)
@@ -64,7 +65,7 @@ type Runner struct {
 func New(o Options) *Runner {
 	reg := promauto.With(o.Reg)
 	return &Runner{
-		Options: o, now: time.Now,
+		Options: o, now: o.Store.Now,
 		claimed: reg.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
 		}, []string{"task_type"}),

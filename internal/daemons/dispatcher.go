@@ -73,10 +73,10 @@ func (d *dispatcher) close() error { return errors.Join(d.publisher.Close(), d.i
 func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component {
 	k := keep.Keeper{Store: store, Log: o.Log, Jobs: append(others, mendGraphs(store), keep.Job{
 		Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
-			if err := store.ForgetRuns(ctx, time.Now()); err != nil {
+			if err := store.ForgetRuns(ctx, store.Now()); err != nil {
 				return "", err
 			}
-			return "", store.ForgetLanes(ctx, time.Now())
+			return "", store.ForgetLanes(ctx, store.Now())
 		},
 	})}
 	return service.Component{Name: "keeper", Run: k.Run}

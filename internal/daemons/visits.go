@@ -98,7 +98,7 @@ func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
 		shared = false // groups share only the type's own queue
 	}
 	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		now := time.Now()
+		now := tx.Now()
 		origins, err := tx.GrabNextVisits(ctx, v.Filter, now, free, false)
 		if err != nil {
 			return dispatch.Claimed{}, err
@@ -115,14 +115,14 @@ func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
 }
 
 func (s outboxSender) Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error) {
-	return s.claim(ctx, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+	return s.claim(ctx, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		work := make([]db.Work, min(free, len(all)))
 		for i := range work {
 			id, err := uuid.Parse(all[i].ID)
 			if err != nil {
 				return dispatch.Claimed{}, err
 			}
-			work[i] = db.Work{TaskID: id, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: time.Now()}
+			work[i] = db.Work{TaskID: id, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: tx.Now()}
 		}
 		return dispatch.Claimed{Work: work}, nil
 	})

@@ -62,7 +62,7 @@ type Deliverer struct {
 // NewDeliverer makes a Deliverer; its counters are registered on reg.
 func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
 	return &Deliverer{
-		store: store, publisher: publisher, log: log, wake: make(chan struct{}, 1), now: time.Now,
+		store: store, publisher: publisher, log: log, wake: make(chan struct{}, 1), now: store.Now,
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
 			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unconfirmed (sent again).",

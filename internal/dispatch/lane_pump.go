@@ -68,8 +68,10 @@ func (p *LanePump) Run(ctx context.Context) error {
 		listener.Go(func() { service.Listen(ctx, p.Log, p.Listen, wake) })
 	}
 	return (&service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, p.RunOnce(ctx, time.Now()) },
-		Period:  pumpPeriod, Wake: wake,
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			return service.Result{}, p.RunOnce(ctx, p.Store.Now())
+		},
+		Period: pumpPeriod, Wake: wake,
 		Service: service.NewService(p.Log, "what sending to lanes needs"),
 	}).Run(ctx)
 }

@@ -40,7 +40,7 @@ type Maintenance struct {
 // Jobs returns the jobs for a Keeper.
 func (m *Maintenance) Jobs() []keep.Job {
 	job := func(name string, do func(ctx context.Context, now time.Time) (string, error)) keep.Job {
-		return keep.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, time.Now()) }}
+		return keep.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, m.Store.Now()) }}
 	}
 	return []keep.Job{job("unheard work", m.GiveUp), job("removed lanes", m.Release)}
 }

@@ -46,8 +46,10 @@ func NewShareGauges(store *db.Store, queues []SharedQueue, log *slog.Logger, reg
 // Run measures every minute until ctx ends.
 func (g *ShareGauges) Run(ctx context.Context) error {
 	return (&service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, g.RunOnce(ctx, time.Now()) },
-		Period:  measurePeriod, Jitter: true,
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			return service.Result{}, g.RunOnce(ctx, g.store.Now())
+		},
+		Period: measurePeriod, Jitter: true,
 		Service: service.NewService(g.log, "what measuring shares needs"),
 	}).Run(ctx)
 }

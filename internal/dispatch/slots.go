@@ -80,12 +80,16 @@ func newSlotMetrics() slotMetrics {
 // Register registers the metrics of claims.
 func (s *Slots) Register(reg prometheus.Registerer) {
 	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.seconds)
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "swh_scheduler_clock_ahead_seconds",
+		Help: "How far this host's clock is ahead of the database's; beyond 5 s, either way, nothing is claimed.",
+	}, func() float64 { return s.store.ClockAhead().Seconds() })
 }
 
 // NewSlots makes a Slots. claimed, usually a Deliverer's Wake, is called after each claim
 // with outgoing messages.
 func NewSlots(store *db.Store, lengths QueueLengths, claimed func()) *Slots {
-	return &Slots{store: store, lengths: lengths, claimed: claimed, now: time.Now, metrics: newSlotMetrics()}
+	return &Slots{store: store, lengths: lengths, claimed: claimed, now: store.Now, metrics: newSlotMetrics()}
 }
 
 // Claim counts the free slots of a queue, calls claim with that number, routes what it

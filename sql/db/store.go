@@ -22,6 +22,9 @@ type Options struct {
 	// DSN wins.
 	MaxConns int32
 
+	// HostTime is the host's clock; nil is time.Now.
+	HostTime func() time.Time
+
 	vigilance vigilance // vigilant, unless a test sets it
 }
 
@@ -61,8 +64,9 @@ type Tx struct {
 	LaneQueries
 	ShareQueries
 	GraphQueries
-	q  *queries.Queries
-	tx pgx.Tx
+	q     *queries.Queries
+	tx    pgx.Tx
+	clock *clock
 }
 
 // Methods by subject. Those of a type …Queries are one statement each, in a transaction
@@ -115,7 +119,10 @@ type (
 )
 
 // transactor runs transactions on a pool.
-type transactor struct{ pool *pgxpool.Pool }
+type transactor struct {
+	pool  *pgxpool.Pool
+	clock *clock
+}
 
 // Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
 // connection is made when it is needed, so a database that is away is an error
@@ -149,7 +156,11 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	watch.pool = pool
 	watching, stop := context.WithCancel(context.Background())
 	go watch.run(watching)
-	q, t := queries.New(pool), transactor{pool}
+	clock := &clock{host: o.HostTime}
+	if clock.host == nil {
+		clock.host = time.Now
+	}
+	q, t := queries.New(pool), transactor{pool, clock}
 	return &Store{
 		watch, stop, t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
@@ -187,7 +198,7 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 		q := queries.New(tx)
 		return do(ctx, &Tx{
 			TaskQueries{q}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
-			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx,
+			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock,
 		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -53,6 +54,11 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var now time.Time
+	if err := s.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	s.clock.set(now)
 	switch {
 	case status.Empty():
 		return fmt.Errorf("%w (%s is empty)", ErrNotMigrated, status.Database)

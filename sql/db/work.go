@@ -67,8 +67,14 @@ func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" }
 
 // LockQueues takes the advisory locks of some queues until the transaction ends. Every
 // claim for a queue takes its lock, so what it counts as free stays free until it commits.
+// On a host whose clock is wrong it returns a ClockError.
 func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
-	return tx.q.LockQueues(ctx, slices.Sorted(slices.Values(queues)))
+	locked, err := tx.q.LockQueues(ctx, slices.Sorted(slices.Values(queues)))
+	if err != nil {
+		return err
+	}
+	tx.clock.set(locked[len(locked)-1])
+	return tx.clock.check()
 }
 
 // QueueLedger is what the ledger knows of a queue.

@@ -70,17 +70,33 @@ func (q *Queries) ForgetSettled(ctx context.Context, before *time.Time) error {
 	return err
 }
 
-const lockQueues = `-- name: LockQueues :exec
+const lockQueues = `-- name: LockQueues :many
 
-select pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))
+select case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
 from unnest($1::text[]) queue
 `
 
 // The ledger of work, and recent deliveries.
-// LockQueues takes the advisory locks of queues, in the order given, which must be sorted.
-func (q *Queries) LockQueues(ctx context.Context, queues []string) error {
-	_, err := q.db.Exec(ctx, lockQueues, queues)
-	return err
+// LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
+// returns when it got each.
+func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, lockQueues, queues)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var locked time.Time
+		if err := rows.Scan(&locked); err != nil {
+			return nil, err
+		}
+		items = append(items, locked)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockWork = `-- name: LockWork :many

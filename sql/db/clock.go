@@ -1,0 +1,71 @@
+package db
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ClockTolerance is how far a host's clock may be from the database's for claims.
+const ClockTolerance = 5 * time.Second
+
+// ClockError says that this host's clock is further from the database's than
+// ClockTolerance.
+type ClockError struct {
+	Ahead time.Duration // of the database's clock; negative if it is behind
+}
+
+func (e *ClockError) Error() string {
+	ahead := "ahead of"
+	if e.Ahead < 0 {
+		ahead = "behind"
+	}
+	return fmt.Sprintf("the clock of this host is %s %s the database's: nothing is claimed until they differ by less than %s (set both by NTP)",
+		e.Ahead.Abs().Round(time.Millisecond), ahead, ClockTolerance)
+}
+
+// clock tells the database's time, by which all processes go, whatever their hosts' clocks
+// say and however these jump. Between two answers of the database it goes by the monotonic
+// clock.
+type clock struct {
+	host func() time.Time // this host's time
+
+	m               sync.Mutex
+	database, local time.Time // the same moment; local has a monotonic reading
+}
+
+// set notes the database's time.
+func (c *clock) set(now time.Time) {
+	c.m.Lock()
+	defer c.m.Unlock()
+	c.database, c.local = now, time.Now()
+}
+
+// now returns the host's time until the database has told its own.
+func (c *clock) now() time.Time {
+	c.m.Lock()
+	defer c.m.Unlock()
+	if c.database.IsZero() {
+		return c.host()
+	}
+	return c.database.Add(time.Since(c.local))
+}
+
+// ahead returns how far the host's clock is ahead of the database's.
+func (c *clock) ahead() time.Duration { return c.host().Round(0).Sub(c.now()) } // Round drops the monotonic reading
+
+func (c *clock) check() error {
+	if d := c.ahead(); d.Abs() > ClockTolerance {
+		return &ClockError{Ahead: d}
+	}
+	return nil
+}
+
+// Now returns the time by the database's clock, as of the last claim or CheckVersion.
+func (s *Store) Now() time.Time { return s.clock.now() }
+
+// Now is Store.Now.
+func (tx *Tx) Now() time.Time { return tx.clock.now() }
+
+// ClockAhead returns how far this host's clock is ahead of the database's.
+func (s *Store) ClockAhead() time.Duration { return s.clock.ahead() }
