@@ -93,7 +93,6 @@ func mendGraphs(store *db.Store) keep.Job {
 func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []service.Component {
 	m := dispatch.Maintenance{
 		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log,
-		Queues: o.lanedQueues(store),
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
 			tt, err := store.TaskType(ctx, strings.TrimPrefix(laneSet, priorityPrefix))
 			return homeQueue(laneSet, tt), err

@@ -117,6 +117,12 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) ([
 			o.warnOfName("lanes are configured for a task type that is not there", name, names)
 		}
 	}
+	// Before work may come into their backlogs.
+	if err := o.patiently(ctx, store, func(ctx context.Context) error {
+		return store.SeeLaneSets(ctx, slices.Collect(maps.Keys(o.Config.Lanes)), store.Now())
+	}); err != nil {
+		return nil, err
+	}
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
 		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.ListenLanes,
 		Queues: o.lanedQueues(store),

@@ -76,7 +76,8 @@ func (p *LanePump) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// RunOnce sends what there are slots for, and once a minute measures.
+// RunOnce sends what there are slots for. Once a minute it measures, and records that
+// this process has the lanes.
 func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	queues, err := p.Queues(ctx)
 	if err != nil {
@@ -91,9 +92,12 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	if now.Sub(p.measured) < measurePeriod {
 		return errors.Join(failed...)
 	}
+	var sets []string
 	for _, q := range queues {
+		sets = append(sets, q.Lanes.Name)
 		failed = append(failed, p.measure(ctx, q.Lanes, now))
 	}
+	failed = append(failed, p.Store.SeeLaneSets(ctx, sets, now))
 	err = errors.Join(failed...)
 	if err == nil {
 		p.measured = now

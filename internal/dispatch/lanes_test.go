@@ -432,14 +432,15 @@ func (l *laned) maintain(now time.Time, queues ...dispatch.Queue) {
 	laned := func(context.Context) ([]dispatch.Queue, error) { return queues, nil }
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{Store: l.store, Slots: l.slots, Log: log, Reg: prometheus.NewRegistry(), Queues: laned})
 	m := dispatch.Maintenance{
-		Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: log, Queues: laned,
+		Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: log,
 		Home: func(context.Context, string) (dispatch.Queue, error) {
 			return dispatch.Queue{Name: l.q.Name, Limit: new(int64(2))}, nil
 		},
 	}
+	pumped := pump.RunOnce(l.t.Context(), now)
 	_, giveUp := m.GiveUp(l.t.Context(), now)
 	_, release := m.Release(l.t.Context(), now)
-	if err := errors.Join(pump.RunOnce(l.t.Context(), now), giveUp, release); err != nil {
+	if err := errors.Join(pumped, giveUp, release); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -466,6 +467,37 @@ func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 	l.maintain(l.now, q)
 	if diff := cmp.Diff([]int{4, 5}, numbers(l.outboxOf("express:"+lanedQueue))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// While a configuration changes, some processes have lanes that others don't: these leave
+// the backlogs alone, until no process has the lanes any more.
+func TestLanesOfOtherProcessesStay(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(2, 2)...)
+	l.exec(`insert into scheduler_go.lane_memory select hashtextextended('load-git https://forge.example/' || n, 0), 500, 0, false, 0, now() from generate_series(0, 9) n`)
+	for range 3 {
+		l.claim(4)
+	}
+	waiting := func() int { return l.count("scheduler_go.work where state = 'backlog'") }
+	before := waiting()
+	if before == 0 {
+		t.Fatal("nothing waits")
+	}
+	l.maintain(l.now, l.q)
+	if before = waiting(); before == 0 {
+		t.Fatal("nothing waits any more")
+	}
+	l.sent()
+	for minute := range 4 {
+		l.maintain(l.now.Add(time.Duration(minute) * time.Minute))
+		if n := waiting(); n != before {
+			t.Fatalf("%d minutes later %d of %d are left in the backlog", minute, n, before)
+		}
+	}
+	l.maintain(l.now.Add(6 * time.Minute))
+	if n := waiting(); n >= before {
+		t.Errorf("%d of %d are left in the backlog of lanes that nobody has", n, before)
 	}
 }
 

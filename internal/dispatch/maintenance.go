@@ -21,6 +21,9 @@ const (
 	// lostAfter is when sent work counts as lost in any case: by default, a visit may be
 	// scheduled again then.
 	lostAfter = 7 * 24 * time.Hour
+	// removedAfter is when a lane set counts as removed that no process has in its
+	// configuration any more: some may have another while it changes.
+	removedAfter = 5 * time.Minute
 )
 
 // Maintenance ends work that nothing else would end: events are sent once, and a worker
@@ -31,8 +34,6 @@ type Maintenance struct {
 	Lengths QueueLengths
 	Log     *slog.Logger
 
-	// Queues returns the queues that have lanes now.
-	Queues func(ctx context.Context) ([]Queue, error)
 	// Home returns where the work of a removed lane set goes.
 	Home func(ctx context.Context, laneSet string) (Queue, error)
 }
@@ -73,24 +74,13 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 // Release sends the backlogs of removed lane sets to the queues that they would have gone
 // to without lanes, as far as there are slots.
 func (m *Maintenance) Release(ctx context.Context, now time.Time) (string, error) {
-	sets, err := m.Store.BackloggedLaneSets(ctx)
-	if err != nil || len(sets) == 0 {
-		return "", err
-	}
-	queues, err := m.Queues(ctx)
+	sets, err := m.Store.RemovedLaneSets(ctx, now.Add(-removedAfter))
 	if err != nil {
 		return "", err
-	}
-	configured := make(map[string]bool)
-	for _, q := range queues {
-		configured[q.Lanes.Name] = true
 	}
 	total := 0
 	var failed []error
 	for _, set := range sets {
-		if configured[set] {
-			continue
-		}
 		home, err := m.Home(ctx, set)
 		if errors.Is(err, model.ErrUnknownTaskType) {
 			m.Log.Warn("lanes of an unknown task type have a backlog", "lanes", set)

@@ -97,10 +97,16 @@ func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, 
 	return failed(err, "send the backlog of lane %q", lane.Name)
 }
 
-// BackloggedLaneSets lists the lane sets with a backlog.
-func (a LaneQueries) BackloggedLaneSets(ctx context.Context) ([]string, error) {
-	sets, err := a.q.BackloggedLaneSets(ctx)
-	return sets, failed(err, "list the lane sets in which work waits")
+// SeeLaneSets records that a process has lane sets in its configuration.
+func (a LaneQueries) SeeLaneSets(ctx context.Context, sets []string, now time.Time) error {
+	return failed(a.q.SeeLaneSets(ctx, queries.SeeLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
+}
+
+// RemovedLaneSets lists the lane sets with a backlog that no process has had in its
+// configuration since a moment.
+func (a LaneQueries) RemovedLaneSets(ctx context.Context, since time.Time) ([]string, error) {
+	sets, err := a.q.RemovedLaneSets(ctx, since)
+	return sets, failed(err, "list the lane sets that were removed")
 }
 
 // SendWithoutLanes sends the first count messages of the backlog of a set that was

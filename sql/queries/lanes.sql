@@ -69,15 +69,24 @@ set state = 'outgoing', place = next.place, queue = @queue, since = @now,
     lane_set = null, lane = null, lane_name = null, lanes_left = 0, soft_limit = null, hard_limit = null, url = null
 from next where w.task_id = next.task_id;
 
--- BackloggedLaneSets lists the lane sets with a backlog.
--- name: BackloggedLaneSets :many
+-- SeeLaneSets records that a process has lane sets in its configuration.
+-- name: SeeLaneSets :exec
+insert into scheduler_go.configured_lanes as c (lane_set, seen)
+select lane_set, @now::timestamptz from unnest(@lane_sets::text[]) lane_set order by lane_set
+on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen);
+
+-- RemovedLaneSets lists the lane sets with a backlog that no process has had in its
+-- configuration since a moment.
+-- name: RemovedLaneSets :many
 with recursive sets as (
   (select lane_set from scheduler_go.work where state = 'backlog' order by lane_set limit 1)
   union all
   select (select w.lane_set from scheduler_go.work w where w.state = 'backlog' and w.lane_set > sets.lane_set order by w.lane_set limit 1)
   from sets where lane_set is not null
 )
-select lane_set::text from sets where lane_set is not null;
+select lane_set::text from sets
+where lane_set is not null and not exists (
+  select from scheduler_go.configured_lanes c where c.lane_set = sets.lane_set and c.seen >= @since::timestamptz);
 
 -- LaneSketches returns the sketches of some listers, decayed to now.
 -- name: LaneSketches :many

@@ -12,37 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const backloggedLaneSets = `-- name: BackloggedLaneSets :many
-with recursive sets as (
-  (select lane_set from scheduler_go.work where state = 'backlog' order by lane_set limit 1)
-  union all
-  select (select w.lane_set from scheduler_go.work w where w.state = 'backlog' and w.lane_set > sets.lane_set order by w.lane_set limit 1)
-  from sets where lane_set is not null
-)
-select lane_set::text from sets where lane_set is not null
-`
-
-// BackloggedLaneSets lists the lane sets with a backlog.
-func (q *Queries) BackloggedLaneSets(ctx context.Context) ([]string, error) {
-	rows, err := q.db.Query(ctx, backloggedLaneSets)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var lane_set string
-		if err := rows.Scan(&lane_set); err != nil {
-			return nil, err
-		}
-		items = append(items, lane_set)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const backlogs = `-- name: Backlogs :many
 select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting
 from scheduler_go.work
@@ -592,6 +561,57 @@ func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) erro
 		arg.Behind,
 		arg.Recorded,
 	)
+	return err
+}
+
+const removedLaneSets = `-- name: RemovedLaneSets :many
+with recursive sets as (
+  (select lane_set from scheduler_go.work where state = 'backlog' order by lane_set limit 1)
+  union all
+  select (select w.lane_set from scheduler_go.work w where w.state = 'backlog' and w.lane_set > sets.lane_set order by w.lane_set limit 1)
+  from sets where lane_set is not null
+)
+select lane_set::text from sets
+where lane_set is not null and not exists (
+  select from scheduler_go.configured_lanes c where c.lane_set = sets.lane_set and c.seen >= $1::timestamptz)
+`
+
+// RemovedLaneSets lists the lane sets with a backlog that no process has had in its
+// configuration since a moment.
+func (q *Queries) RemovedLaneSets(ctx context.Context, since time.Time) ([]string, error) {
+	rows, err := q.db.Query(ctx, removedLaneSets, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var lane_set string
+		if err := rows.Scan(&lane_set); err != nil {
+			return nil, err
+		}
+		items = append(items, lane_set)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const seeLaneSets = `-- name: SeeLaneSets :exec
+insert into scheduler_go.configured_lanes as c (lane_set, seen)
+select lane_set, $1::timestamptz from unnest($2::text[]) lane_set order by lane_set
+on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen)
+`
+
+type SeeLaneSetsParams struct {
+	Now      time.Time
+	LaneSets []string
+}
+
+// SeeLaneSets records that a process has lane sets in its configuration.
+func (q *Queries) SeeLaneSets(ctx context.Context, arg SeeLaneSetsParams) error {
+	_, err := q.db.Exec(ctx, seeLaneSets, arg.Now, arg.LaneSets)
 	return err
 }
 
