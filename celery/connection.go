@@ -40,6 +40,7 @@ func (c *connection) killAfter(ctx context.Context) (stop func() bool) {
 const closeTimeout = 2 * time.Second
 
 func (c *connection) close() {
+	c.socket.held.end()
 	if err := c.CloseDeadline(time.Now().Add(closeTimeout)); err != nil {
 		c.kill()
 	}
@@ -51,6 +52,7 @@ type dialer struct {
 	broker  Broker
 	options ConnectionOptions
 	maxBody uint64
+	maxHeld uint64 // bytes of bodies in memory; 0: no limit
 	current int
 	backoff service.Backoff // the caller resets it on success
 }
@@ -102,6 +104,9 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 		raw = secure
 	}
 	socket := newFramedConn(raw, d.maxBody)
+	if d.maxHeld > 0 {
+		socket.held = newHeld(d.maxHeld)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	sasl := amqp.Authentication(&amqp.PlainAuth{Username: n.user, Password: n.password})
 	if n.external {

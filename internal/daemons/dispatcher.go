@@ -3,6 +3,8 @@ package daemons
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -71,16 +73,39 @@ func (d *dispatcher) close() error { return errors.Join(d.publisher.Close(), d.i
 // keeper returns a component that runs the maintenance jobs which need only the database,
 // and others.
 func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component {
-	k := keep.Keeper{Store: store, Log: o.Log, Jobs: append(others, mendGraphs(store), keep.Job{
-		Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
-			if err := store.ForgetRuns(ctx, store.Now()); err != nil {
-				return "", err
-			}
-			return "", store.ForgetLanes(ctx, store.Now())
-		},
-	})}
+	k := keep.Keeper{Store: store, Log: o.Log, Jobs: append(others, mendGraphs(store), forgetNotes(store, o.Log), boundChanges(store, o.Log))}
 	return service.Component{Name: "keeper", Run: k.Run}
 }
+
+// forgetNotes deletes what is too old to be of use.
+func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
+	return keep.Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
+		now := store.Now()
+		if err := errors.Join(store.ForgetRuns(ctx, now), store.ForgetLanes(ctx, now), store.ForgetDeliveries(ctx, now.Add(-time.Hour))); err != nil {
+			return "", err
+		}
+		n, err := store.ForgetRejected(ctx, now)
+		if n == 0 || err != nil {
+			return "", err
+		}
+		log.Info("forgot what was set aside long ago", "rows", n)
+		return fmt.Sprintf("%d rows that were set aside forgotten", n), nil
+	}}
+}
+
+// boundChanges drains the changes of candidates where no daemon of visits does.
+func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
+	return keep.Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		bounded, err := store.BoundChanges(ctx, db.MaxCandidateChanges, boundTime)
+		if bounded.GivenUp {
+			log.Warn("candidates are given up: too many changes of origins were not drained; schedule-recurrent and migrate build them anew", "deleted", bounded.Deleted)
+		}
+		return bounded.String(), err
+	}}
+}
+
+// boundTime is how long boundChanges works at most, well below keep.DefaultTimeout.
+const boundTime = 15 * time.Second
 
 // mendGraphs releases waiting tasks of graphs whose wake-up was lost.
 func mendGraphs(store *db.Store) keep.Job {

@@ -142,9 +142,16 @@ func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, claim ClaimF
 // free counts the free slots of a queue whose lock is held.
 func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue) (int, error) {
 	if q.Limit == nil || *q.Limit <= 0 {
+		// Without the broker's count, outgoing messages bound it: while they can't be
+		// delivered, nothing more is claimed.
+		ledgers, err := tx.QueueLedgers(ctx, s.now(), q.Name)
+		if err != nil {
+			return 0, err
+		}
+		free := freeSlots(MaxClaim, ledgers[0].Outgoing)
 		s.metrics.limit.WithLabelValues(q.Name).Set(0)
-		s.metrics.free.WithLabelValues(q.Name).Set(MaxClaim)
-		return MaxClaim, nil
+		s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
+		return free, nil
 	}
 	held, err := s.held(ctx, tx, q.Name)
 	if err != nil {

@@ -46,7 +46,8 @@ type Monitor struct {
 	known, enabled, never, pending   *prometheus.GaugeVec
 	position, drift                  *prometheus.GaugeVec
 	pools, active                    *prometheus.GaugeVec
-	unanswered                       prometheus.Gauge
+	setAside                         *prometheus.GaugeVec
+	unanswered, changes              prometheus.Gauge
 }
 
 // New makes a Monitor; its metrics are registered on reg.
@@ -72,6 +73,10 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.unanswered = f.NewGauge(prometheus.GaugeOpts{
 		Name: "swh_scheduler_unanswered_runs", Help: "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.",
 	})
+	m.changes = f.NewGauge(prometheus.GaugeOpts{
+		Name: "swh_scheduler_candidate_changes", Help: "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.",
+	})
+	m.setAside = vec("swh_scheduler_set_aside", "Events and journal records that were set aside and are kept, by kind: events, records.", "kind")
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; 0 before there are any.",
 	}, func() float64 {
@@ -140,6 +145,9 @@ func (m *Monitor) setLight(f db.LightFigures, now time.Time) {
 		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
+	m.changes.Set(float64(f.CandidateChanges))
+	m.setAside.WithLabelValues("events").Set(float64(f.SetAside.Events))
+	m.setAside.WithLabelValues("records").Set(float64(f.SetAside.Records))
 	for _, a := range f.Active {
 		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
 	}

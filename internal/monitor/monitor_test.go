@@ -92,12 +92,24 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%g runs unanswered", got)
 	}
 
+	want("set aside", m.setAside, 0, "events")
+	want("set aside", m.setAside, 0, "records")
+	if got := testutil.ToFloat64(m.changes); got != 0 {
+		t.Errorf("%g changes of candidates, all are drained", got)
+	}
+
+	exec("insert into origin_visit_stats (url, visit_type) select 'https://y/' || n, 'git' from generate_series(1, 7) n")
+	exec("insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '', '', '', '')")
 	exec("delete from scheduler_go.work")
 	exec("update task_run set status = 'lost'")
 	now = now.Add(time.Minute)
 	run()
 	if n := testutil.CollectAndCount(m.outbox); n != 0 {
 		t.Errorf("%d queues of an empty outbox", n)
+	}
+	want("set aside", m.setAside, 1, "events")
+	if got := testutil.ToFloat64(m.changes); got != 7 {
+		t.Errorf("%g changes of candidates, want 7", got)
 	}
 	if got := testutil.ToFloat64(m.unanswered); got != 1 {
 		t.Error("whole tables are read every time")

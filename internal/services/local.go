@@ -40,7 +40,24 @@ func (l *local) environ(more ...string) []string {
 	}, more...)
 }
 
-func (l *local) startPostgres(ctx context.Context) (string, error) {
+// StartPostgres starts a PostgreSQL of this machine's own programs with further settings
+// ("name=value"), for tests that a server shared with others can't serve. It returns the
+// URL of its superuser. stop ends it.
+func StartPostgres(ctx context.Context, log *slog.Logger, settings ...string) (url string, stop func(), err error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return "", nil, err
+	}
+	if url, err = l.postgres(ctx, settings...); err != nil {
+		l.stop()
+		return "", nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return url, l.stop, nil
+}
+
+func (l *local) startPostgres(ctx context.Context) (string, error) { return l.postgres(ctx) }
+
+func (l *local) postgres(ctx context.Context, settings ...string) (string, error) {
 	const versions = "/usr/lib/postgresql/*/bin"
 	initdb, err := findProgram("initdb", versions)
 	if err != nil {
@@ -70,8 +87,8 @@ func (l *local) startPostgres(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 
-	cmd := exec.Command(postgres, append([]string{"-D", data}, postgresSettings(
-		fmt.Sprintf("port=%d", ports[0]), "listen_addresses=127.0.0.1", "unix_socket_directories=")...)...)
+	cmd := exec.Command(postgres, append([]string{"-D", data}, postgresSettings(append(settings,
+		fmt.Sprintf("port=%d", ports[0]), "listen_addresses=127.0.0.1", "unix_socket_directories=")...)...)...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = l.environ(), data, owner
 	p, err := l.start(l.log, "postgresql", cmd)
 	if err != nil {

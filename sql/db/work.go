@@ -242,6 +242,12 @@ func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, no
 	return givenUp, failed(err, "give up work of queue %q", queue)
 }
 
+// ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
+// minute ago or more: younger ones are counted.
+func (a WorkQueries) ForgetDeliveries(ctx context.Context, before time.Time) error {
+	return failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
+}
+
 // ForgetSettled deletes settled work that ended before a moment.
 func (a WorkQueries) ForgetSettled(ctx context.Context, before time.Time) error {
 	return failed(a.q.ForgetSettled(ctx, &before), "forget work that has ended")

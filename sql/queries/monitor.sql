@@ -8,6 +8,10 @@ from scheduler_go.work
 where state = 'outgoing'
 group by queue;
 
+-- CountSetAside counts the events and journal records that were set aside.
+-- name: CountSetAside :one
+select (select count(*) from scheduler_go.rejected_events) as events, (select count(*) from scheduler_go.rejected_records) as records;
+
 -- OldestReady returns since when the longest ready task waits, by type and priority, of the
 -- ten thousand longest ready of each type.
 -- name: OldestReady :many

@@ -60,6 +60,10 @@ with forgotten as (
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
 select unnest(@queues::text[]), @delivered_at, unnest(@messages::integer[]);
 
+-- ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
+-- name: ForgetDeliveries :exec
+delete from scheduler_go.deliveries where delivered_at < @before;
+
 -- AddWork writes work without groups and lanes.
 -- name: AddWork :copyfrom
 insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed)

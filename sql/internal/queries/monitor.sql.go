@@ -68,6 +68,23 @@ func (q *Queries) CountActiveOrigins(ctx context.Context, mostChanges int64) err
 	return err
 }
 
+const countSetAside = `-- name: CountSetAside :one
+select (select count(*) from scheduler_go.rejected_events) as events, (select count(*) from scheduler_go.rejected_records) as records
+`
+
+type CountSetAsideRow struct {
+	Events  int64
+	Records int64
+}
+
+// CountSetAside counts the events and journal records that were set aside.
+func (q *Queries) CountSetAside(ctx context.Context) (CountSetAsideRow, error) {
+	row := q.db.QueryRow(ctx, countSetAside)
+	var i CountSetAsideRow
+	err := row.Scan(&i.Events, &i.Records)
+	return i, err
+}
+
 const oldestReady = `-- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, min(ready.next_run)::timestamptz as oldest, count(*) as tasks
 from task_type tt

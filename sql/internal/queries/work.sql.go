@@ -60,6 +60,16 @@ func (q *Queries) DropWork(ctx context.Context, taskIds []uuid.UUID) error {
 	return err
 }
 
+const forgetDeliveries = `-- name: ForgetDeliveries :exec
+delete from scheduler_go.deliveries where delivered_at < $1
+`
+
+// ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
+func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetDeliveries, before)
+	return err
+}
+
 const forgetSettled = `-- name: ForgetSettled :exec
 delete from scheduler_go.work where state = 'settled' and settled < $1
 `
