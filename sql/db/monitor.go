@@ -14,6 +14,7 @@ type LightFigures struct {
 	Origins   []queries.OriginCountsRow
 	Positions []queries.VisitSchedulerQueuePosition
 	Active    []queries.ActiveOriginsRow
+	SetAside  queries.CountSetAsideRow
 }
 
 // LightFigures takes figures as of now.
@@ -30,8 +31,11 @@ func (s MonitorStore) LightFigures(ctx context.Context, now time.Time) (f LightF
 	if f.Positions, err = s.q.VisitQueuePositions(ctx); err != nil {
 		return f, failed(err, "read queue positions")
 	}
-	f.Active, err = s.q.ActiveOrigins(ctx)
-	return f, failed(err, "read the counts of active origins")
+	if f.Active, err = s.q.ActiveOrigins(ctx); err != nil {
+		return f, failed(err, "read the counts of active origins")
+	}
+	f.SetAside, err = s.q.CountSetAside(ctx, maxCounted)
+	return f, failed(err, "count what is set aside")
 }
 
 // HeavyFigures are figures for monitoring that read whole tables.

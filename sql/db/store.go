@@ -57,8 +57,9 @@ type Tx struct {
 	LaneQueries
 	ShareQueries
 	GraphQueries
-	q  *queries.Queries
-	tx pgx.Tx
+	q      *queries.Queries
+	tx     pgx.Tx
+	drains *drainSizes
 }
 
 // Methods by subject. Those of a type …Queries are one statement each, in a transaction
@@ -111,7 +112,10 @@ type (
 )
 
 // transactor runs transactions on a pool.
-type transactor struct{ pool *pgxpool.Pool }
+type transactor struct {
+	pool   *pgxpool.Pool
+	drains *drainSizes
+}
 
 // Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
 // connection is made when it is needed, so a database that is away is an error
@@ -135,7 +139,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", redacted(config.ConnConfig), err)
 	}
-	q, t := queries.New(pool), transactor{pool}
+	q, t := queries.New(pool), transactor{pool, new(drainSizes)}
 	return &Store{
 		t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
@@ -170,7 +174,7 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 		q := queries.New(tx)
 		return do(ctx, &Tx{
 			TaskQueries{q}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
-			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx,
+			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.drains,
 		})
 	})
 }

@@ -69,7 +69,7 @@ func (q *Queries) CountActiveOrigins(ctx context.Context, mostChanges int64) err
 }
 
 const oldestReady = `-- name: OldestReady :many
-select tt.type, coalesce(ready.priority::text, '')::text as priority, min(ready.next_run)::timestamptz as oldest, count(*) as tasks
+select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from task_type tt
 cross join lateral (
   select t.priority, t.next_run from task t
