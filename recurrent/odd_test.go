@@ -159,3 +159,24 @@ func TestManyOddOriginsFillNoRound(t *testing.T) {
 		t.Errorf("%s of 30 visits were claimed", n[0])
 	}
 }
+
+// A claim of visits that times out claims less the next time.
+func TestClaimThatTimesOutIsHalved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(t, "good", 100, true)
+	w.keep(t)
+	w.exec(t, `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$`)
+	w.exec(t, "create trigger slow before insert or update on origin_visit_stats for each row execute function slow()")
+	w.exec(t, `do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
+	w.store.Pool().Reset() // new connections
+	r := w.round(t, weighted(map[model.VisitPolicy]float64{model.NeverVisitedOldestUpdateFirst: 1}))
+	for range 12 {
+		if _, err := r.runOnce(t.Context()); err != nil {
+			t.Log(err)
+		}
+	}
+	if n := w.texts(t, "select lpad(count(*)::text, 3) from scheduler_go.work"); n[0] < " 50" {
+		t.Errorf("%s of 100 visits were claimed in 12 rounds", n[0])
+	}
+}
