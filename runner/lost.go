@@ -44,11 +44,13 @@ type LostOptions struct {
 //
 // A run is lost when nothing was heard of it for the given time, and either a worker had
 // started it, or its message is neither outgoing nor in its queue, which is empty. The
-// listener ignores a result that comes after all: a run ends once.
+// listener ignores a result that comes after all: a run ends once. Runs that PostgreSQL
+// refuses to end are logged, and hold up no other.
 type LostRuns struct {
 	LostOptions
 	now  func() time.Time
 	lost *prometheus.CounterVec
+	size db.BatchSize
 }
 
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
@@ -100,12 +102,21 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if err != nil || len(lost) == 0 {
 		return 0, err
 	}
-	n, err := l.Store.LoseRuns(ctx, lost, l.now())
-	if err != nil {
-		return 0, err
-	}
-	for _, run := range lost {
-		l.lost.WithLabelValues(run.TaskType).Inc()
+	n := 0
+	_, err = l.size.Write(0, len(lost), func(first, end int) error {
+		ended, err := l.Store.LoseRuns(ctx, lost[first:end], l.now())
+		if err == nil {
+			n += ended
+			for _, run := range lost[first:end] {
+				l.lost.WithLabelValues(run.TaskType).Inc()
+			}
+		}
+		return err
+	}, func(i int, err *db.RefusedError) {
+		l.Log.Error("a run of which nothing was heard can't be given up; its task stays scheduled", "run", lost[i].ID, "task_type", lost[i].TaskType, "error", err)
+	})
+	if err != nil || n == 0 {
+		return n, err
 	}
 	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
 	return n, nil

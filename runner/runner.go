@@ -59,13 +59,14 @@ type Runner struct {
 	now                func() time.Time
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
+	sizes              claimSizes
 }
 
 // New makes a Runner; its counters are registered on o.Reg.
 func New(o Options) *Runner {
 	reg := promauto.With(o.Reg)
 	return &Runner{
-		Options: o, now: o.Store.Now,
+		Options: o, now: o.Store.Now, sizes: make(claimSizes),
 		claimed: reg.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
 		}, []string{"task_type"}),
@@ -184,15 +185,22 @@ func (r *Runner) wanted(name string) bool {
 		slices.ContainsFunc(r.TaskTypePatterns, func(prefix string) bool { return strings.HasPrefix(name, prefix) }))
 }
 
-// claim fills the free slots of a job's queue.
+// claim fills the free slots of a job's queue. After one that timed out it claims half as
+// many.
 func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	var claimed map[string]int // by type
+	size, asked := r.sizes.of(j.queue.Name), 0
 	n, err := r.Slots.Claim(ctx, j.queue, func(ctx context.Context, tx *db.Tx, free int) (got dispatch.Claimed, err error) {
 		if free > 0 && (r.WithPriority || worthRefilling(free, j.queue.Limit)) {
-			claimed, got, err = r.claimFree(ctx, tx, j, free)
+			asked = size.Of(free)
+			claimed, got, err = r.claimFree(ctx, tx, j, asked)
 		}
 		return got, err
 	})
+	if err == nil {
+		asked = n
+	}
+	size.Note(asked, err)
 	for taskType, n := range claimed {
 		if err == nil && n > 0 {
 			r.claimed.WithLabelValues(taskType).Add(float64(n))
@@ -200,6 +208,16 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// claimSizes are the sizes of claims, by queue.
+type claimSizes map[string]*db.BatchSize
+
+func (s claimSizes) of(queue string) *db.BatchSize {
+	if s[queue] == nil {
+		s[queue] = new(db.BatchSize)
+	}
+	return s[queue]
 }
 
 // claimFree claims as many tasks as there are free slots, and returns their number by

@@ -73,7 +73,8 @@ func (d *dispatcher) close() error { return errors.Join(d.publisher.Close(), d.i
 // keeper returns a component that runs the maintenance jobs which need only the database,
 // and others.
 func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component {
-	k := keep.Keeper{Store: store, Log: o.Log, Jobs: append(others, mendGraphs(store), forgetNotes(store, o.Log), boundChanges(store, o.Log))}
+	jobs := append(others, mendGraphs(store), setAside(store, o.Log), forgetNotes(store, o.Log), boundChanges(store, o.Log))
+	k := keep.Keeper{Store: store, Log: o.Log, Jobs: jobs}
 	return service.Component{Name: "keeper", Run: k.Run}
 }
 
@@ -111,6 +112,24 @@ const boundTime = 15 * time.Second
 func mendGraphs(store *db.Store) keep.Job {
 	return keep.Job{Name: "graphs", Period: 10 * time.Minute, Do: func(ctx context.Context) (string, error) {
 		return "", store.MendGraphs(ctx)
+	}}
+}
+
+// setAside has tasks and origins that were set aside tried again when they changed, and logs
+// new ones, each once.
+func setAside(store *db.Store, log *slog.Logger) keep.Job {
+	return keep.Job{Name: "set aside", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		tasks, origins, err := store.TellSetAside(ctx)
+		for _, t := range tasks {
+			log.Warn("task set aside: it can't be sent", "task", t.Task, "reason", t.Reason)
+		}
+		for _, o := range origins {
+			log.Warn("origin set aside: it can't be sent", "origin", o.URL, "visit_type", o.VisitType, "reason", o.Reason)
+		}
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d tasks and %d origins were set aside", len(tasks), len(origins)), store.RetrySetAside(ctx)
 	}}
 }
 

@@ -98,10 +98,15 @@ func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, claim ClaimF
 		}
 	}
 	idle, _ := s.idle.Load(l.Name)
+	sends, _ := s.sends.LoadOrStore(l.Name, new(db.BatchSize))
+	size := sends.(*db.BatchSize)
 	for _, move := range route(l, states, idle != true, taken.Work, expected) {
-		sent += move.Count + move.fresh
-		if move.Count > 0 {
-			if err := tx.SendBacklog(ctx, l.Name, move.From, move.To, move.Count, l.Lanes[move.To], l.left(move.To), s.now()); err != nil {
+		n := size.Of(move.Count) // the rest when it is looked at next
+		sent += n + move.fresh
+		if n > 0 {
+			err := tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
+			size.Note(n, err)
+			if err != nil {
 				return 0, 0, err
 			}
 		}

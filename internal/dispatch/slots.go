@@ -52,6 +52,7 @@ type Slots struct {
 	now     func() time.Time
 	metrics slotMetrics
 	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
+	sends   sync.Map // by name of the lane set: the *db.BatchSize in which its backlogs are sent
 }
 
 // slotMetrics show the last claim for each queue.

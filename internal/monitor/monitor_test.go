@@ -260,3 +260,26 @@ func TestScrapedWhileTaken(t *testing.T) {
 		t.Errorf("age %g a second or more after the last figures", got)
 	}
 }
+
+// A task that has been ready for ever holds up no figures, and what is set aside is counted.
+func TestOddRowsAmongFigures(t *testing.T) {
+	t.Parallel()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	for _, statement := range []string{
+		"insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')",
+		`insert into task (type, arguments, next_run, current_interval, status) values ('a', '{}', '-infinity', '1 day', 'next_run_not_scheduled')`,
+		"insert into scheduler_go.set_aside_tasks (task, arguments, reason) values (1, '', 'x')",
+	} {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := store.LightFigures(t.Context(), time.Now())
+	if err != nil || len(f.Ready) != 1 || f.Ready[0].Oldest.Year() != 1970 || f.SetAside.Tasks != 1 || f.SetAside.Origins != 0 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}

@@ -94,7 +94,7 @@ func TestForgetRejected(t *testing.T) {
 		t.Errorf("%d forgotten, %v; want 3", n, err)
 	}
 	light, err := store.LightFigures(t.Context(), time.Now())
-	if err != nil || light.SetAside.Events != 2 || light.SetAside.Records != 2 {
-		t.Errorf("%+v are left, %v; want 2 and 2", light.SetAside, err)
+	if err != nil || light.Rejected.Events != 2 || light.Rejected.Records != 2 {
+		t.Errorf("%+v are left, %v; want 2 and 2", light.Rejected, err)
 	}
 }

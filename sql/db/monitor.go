@@ -15,6 +15,7 @@ type LightFigures struct {
 	Positions []queries.VisitSchedulerQueuePosition
 	Active    []queries.ActiveOriginsRow
 	SetAside  queries.CountSetAsideRow
+	Rejected  queries.CountRejectedRow
 
 	// CandidateChanges counts the changes that candidates don't show yet, up to
 	// MaxCandidateChanges.
@@ -38,8 +39,11 @@ func (s MonitorStore) LightFigures(ctx context.Context, now time.Time) (f LightF
 	if f.Active, err = s.q.ActiveOrigins(ctx); err != nil {
 		return f, failed(err, "read the counts of active origins")
 	}
-	if f.SetAside, err = s.q.CountSetAside(ctx); err != nil {
-		return f, failed(err, "count what was set aside")
+	if f.SetAside, err = s.q.CountSetAside(ctx, maxCounted); err != nil {
+		return f, failed(err, "count what is set aside")
+	}
+	if f.Rejected, err = s.q.CountRejected(ctx); err != nil {
+		return f, failed(err, "count the rejected events and records")
 	}
 	f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges)
 	return f, failed(err, "count the changes of candidates")
