@@ -1,0 +1,224 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// rabbitMQNodes are the installed server's programs, and the port mapper of its nodes.
+type rabbitMQNodes struct {
+	*local
+	server, ctl string
+	epmdPort    string
+}
+
+// newRabbitMQNodes finds the programs and starts the port mapper: Erlang would start one as
+// a daemon that outlives the servers.
+func (l *local) newRabbitMQNodes(ctx context.Context) (*rabbitMQNodes, error) {
+	// Not those in PATH: Debian's wrapper changes the user and the directories.
+	server, err := findProgram("rabbitmq-server", "/usr/lib/rabbitmq/bin")
+	if err != nil {
+		return nil, err
+	}
+	epmd, err := findProgram("epmd", "/usr/lib/erlang/bin")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	n := &rabbitMQNodes{local: l, server: server, ctl: filepath.Join(filepath.Dir(server), "rabbitmqctl"), epmdPort: strconv.Itoa(ports[0])}
+	mapper := exec.Command(epmd, "-port", n.epmdPort, "-address", "127.0.0.1")
+	mapper.Env, mapper.Dir = n.environ(), l.dir
+	p, err := l.start(l.log, "epmd", mapper)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.explain(waitReady(ctx, p.died, listening(ports[0]))); err != nil {
+		return nil, fmt.Errorf("epmd: %w", err)
+	}
+	return n, nil
+}
+
+// RabbitMQNode is one server, alone or of a cluster.
+type RabbitMQNode struct {
+	URL, ManagementURL string
+
+	nodes   *rabbitMQNodes
+	dir     string
+	name    string // Erlang's, before the @
+	environ []string
+	starts  int // also part of the log's name
+	process *process
+}
+
+// newNode writes the settings of a node.
+func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
+	amqpPorts, err := freePorts(1, managementOffset)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	port := amqpPorts[0]
+	n := &RabbitMQNode{nodes: r, name: fmt.Sprintf("swh%d", port)}
+	n.dir = filepath.Join(r.dir, "rabbitmq-"+n.name)
+	n.URL, n.ManagementURL = rabbitMQURLs(port)
+	if err := os.MkdirAll(filepath.Join(n.dir, "conf.d"), 0o755); err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf("listeners.tcp.1 = %s\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n",
+		address(port), port+managementOffset)
+	for name, content := range map[string]string{
+		"rabbitmq.conf":   config,
+		"enabled_plugins": "[rabbitmq_management].\n",
+	} {
+		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(content), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	n.environ = r.local.environ(
+		"ERL_EPMD_PORT="+r.epmdPort,
+		"ERL_EPMD_ADDRESS=127.0.0.1",
+		"RABBITMQ_CONF_ENV_FILE=/dev/null", // not the system's
+		"RABBITMQ_CONFIG_FILE="+filepath.Join(n.dir, "rabbitmq.conf"),
+		"RABBITMQ_CONFIG_FILES="+filepath.Join(n.dir, "conf.d"),
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+filepath.Join(n.dir, "advanced.config"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(n.dir, "enabled_plugins"),
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(n.dir, "mnesia"),
+		"RABBITMQ_PID_FILE="+filepath.Join(n.dir, "pid"),
+		"RABBITMQ_LOG_BASE="+n.dir,
+		"RABBITMQ_LOGS=-",
+		"RABBITMQ_NODENAME="+n.erlangName(),
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", ports[0]),
+	)
+	return n, nil
+}
+
+func (n *RabbitMQNode) erlangName() string { return n.name + "@localhost" }
+
+// Start starts the server, with the data of its last start, and returns when it is ready.
+func (n *RabbitMQNode) Start(ctx context.Context) error {
+	cmd := exec.Command(n.nodes.server)
+	cmd.Env, cmd.Dir = n.environ, n.dir
+	n.starts++
+	p, err := n.nodes.start(n.nodes.log, fmt.Sprintf("%s-%d", n.name, n.starts), cmd)
+	if err != nil {
+		return err
+	}
+	n.process = p
+	return p.explain(waitReady(ctx, p.died, rabbitMQReady(n.URL, n.ManagementURL)))
+}
+
+// Kill ends the server at once (SIGKILL), and returns when it is gone.
+func (n *RabbitMQNode) Kill() error {
+	err := n.signal(syscall.SIGKILL)
+	<-n.process.died
+	return err
+}
+
+// Pause stops the server where it is (SIGSTOP), with its connections open; Resume lets it
+// go on.
+func (n *RabbitMQNode) Pause() error  { return n.signal(syscall.SIGSTOP) }
+func (n *RabbitMQNode) Resume() error { return n.signal(syscall.SIGCONT) }
+
+func (n *RabbitMQNode) signal(s syscall.Signal) error { return syscall.Kill(-n.process.pid, s) }
+
+// Ctl runs rabbitmqctl on the node and returns what it prints.
+func (n *RabbitMQNode) Ctl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, n.nodes.ctl, append([]string{"--quiet", "--node", n.erlangName()}, args...)...)
+	cmd.Env, cmd.Dir = n.environ, n.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("rabbitmqctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+func (l *local) startRabbitMQ(ctx context.Context) (url, managementURL string, err error) {
+	nodes, err := l.newRabbitMQNodes(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	n, err := nodes.newNode()
+	if err != nil {
+		return "", "", err
+	}
+	return n.URL, n.ManagementURL, n.Start(ctx)
+}
+
+// RabbitMQCluster is a cluster of installed servers, on this machine.
+type RabbitMQCluster struct {
+	Nodes []*RabbitMQNode
+	local *local
+}
+
+// StartRabbitMQCluster starts a cluster of so many nodes and returns when all of them know
+// each other.
+func StartRabbitMQCluster(ctx context.Context, log *slog.Logger, size int) (*RabbitMQCluster, error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return nil, err
+	}
+	c := &RabbitMQCluster{local: l}
+	if err := c.start(ctx, size); err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("start a RabbitMQ cluster: %w", err)
+	}
+	return c, nil
+}
+
+// Stop ends the servers and removes their data.
+func (c *RabbitMQCluster) Stop() { c.local.stop() }
+
+func (c *RabbitMQCluster) start(ctx context.Context, size int) error {
+	nodes, err := c.local.newRabbitMQNodes(ctx)
+	if err != nil {
+		return err
+	}
+	members := "cluster_formation.peer_discovery_backend = classic_config\n"
+	for i := range size {
+		n, err := nodes.newNode()
+		if err != nil {
+			return err
+		}
+		c.Nodes = append(c.Nodes, n)
+		members += fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s\n", i+1, n.erlangName())
+	}
+	for _, n := range c.Nodes {
+		if err := os.WriteFile(filepath.Join(n.dir, "conf.d", "cluster.conf"), []byte(members), 0o644); err != nil {
+			return err
+		}
+	}
+	// The others join the first.
+	if err := c.Nodes[0].Start(ctx); err != nil {
+		return err
+	}
+	others, starting := errgroup.WithContext(ctx)
+	for _, n := range c.Nodes[1:] {
+		others.Go(func() error { return n.Start(starting) })
+	}
+	if err := others.Wait(); err != nil {
+		return err
+	}
+	_, err = c.Nodes[0].Ctl(ctx, "await_online_nodes", strconv.Itoa(size))
+	return err
+}
+
+// rabbitMQURLs returns the URLs of a new server, which knows one user.
+func rabbitMQURLs(port int) (url, managementURL string) {
+	return fmt.Sprintf("amqp://guest:guest@%s/", address(port)),
+		fmt.Sprintf("http://guest:guest@%s/", address(port+managementOffset))
+}

@@ -1,0 +1,100 @@
+package testenv
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/services"
+)
+
+// BrokerCluster is a RabbitMQ cluster of the test's own, with the virtual host "/".
+type BrokerCluster struct {
+	Nodes []*BrokerNode
+}
+
+// BrokerNode is a server of a cluster.
+type BrokerNode struct {
+	Broker
+	t    testing.TB
+	node *services.RabbitMQNode
+}
+
+// RabbitMQCluster starts a cluster of the installed servers, which end with the test. It
+// takes some ten seconds.
+func RabbitMQCluster(t testing.TB, nodes int) *BrokerCluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
+	defer cancel()
+	cluster, err := services.StartRabbitMQCluster(ctx, slog.New(slog.DiscardHandler), nodes)
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	t.Cleanup(cluster.Stop)
+	c := new(BrokerCluster)
+	for _, n := range cluster.Nodes {
+		c.Nodes = append(c.Nodes, &BrokerNode{Broker: Broker{URL: n.URL, ManagementURL: n.ManagementURL}, t: t, node: n})
+	}
+	return c
+}
+
+// URL lists the nodes as a client tries them, the first one first.
+func (c *BrokerCluster) URL() string {
+	urls := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		urls[i] = n.URL
+	}
+	return strings.Join(urls, ";")
+}
+
+// Declare makes a durable queue on the node: a classic one lives there only.
+func (n *BrokerNode) Declare(queue string, arguments amqp.Table) {
+	n.t.Helper()
+	conn, err := amqp.Dial(n.URL)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err == nil {
+		_, err = ch.QueueDeclare(queue, true, false, false, false, arguments)
+	}
+	if err != nil {
+		n.t.Fatalf("testenv: declare queue %q: %v", queue, err)
+	}
+}
+
+// Kill ends the node as a power cut does, and returns when it is gone.
+func (n *BrokerNode) Kill() { n.check(n.node.Kill()) }
+
+// Start starts it again, with its data, and returns when it serves.
+func (n *BrokerNode) Start() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
+	defer cancel()
+	n.check(n.node.Start(ctx))
+}
+
+// Pause stops the node's process with its connections open; Resume lets it go on.
+func (n *BrokerNode) Pause()  { n.check(n.node.Pause()) }
+func (n *BrokerNode) Resume() { n.check(n.node.Resume()) }
+
+// Ctl runs rabbitmqctl on the node and returns what it prints.
+func (n *BrokerNode) Ctl(args ...string) string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	out, err := n.node.Ctl(ctx, args...)
+	n.check(err)
+	return out
+}
+
+func (n *BrokerNode) check(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("testenv: %v", err)
+	}
+}
