@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
@@ -60,6 +61,9 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 	return (&service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			_, err := f.RunOnce(ctx)
+			if celery.IsOfQueue(err) {
+				err = nil // no outage: the other queues go on
+			}
 			return service.Result{}, err
 		},
 		Period:  f.Period,
@@ -93,18 +97,25 @@ func (f *FirstVisits) lister(ctx context.Context, lister model.Lister) (int, err
 		return 0, err
 	}
 	total := 0
+	var failed []error
 	for _, visitType := range visitTypes {
 		n, err := f.claim(ctx, lister, visitType)
-		if err != nil {
+		total += n
+		if err != nil && !celery.IsOfQueue(err) {
 			return total, err
 		}
-		total += n
+		if err != nil {
+			failed = append(failed, err)
+		}
 	}
 	done, err := f.Store.FinishFirstVisits(ctx, lister, f.now())
 	if done {
 		f.Log.Info("all first visits are scheduled", "lister", lister.Name, "instance", lister.InstanceName)
 	}
-	return total, err
+	if err != nil {
+		failed = append(failed, err)
+	}
+	return total, errors.Join(failed...)
 }
 
 // claim fills the free slots of one queue for first visits.
