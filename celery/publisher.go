@@ -27,12 +27,15 @@ type PublisherOptions struct {
 	MaxMessageSize int
 
 	// ConfirmTimeout is how long messages in flight may still be confirmed
-	// after the context has ended. Default: 5 s.
+	// after the context was cancelled. Default: 5 s.
 	ConfirmTimeout time.Duration
 
 	// MaxWait bounds how long one call waits for a broker that can't be reached
 	// or that blocks publishers. Default: until the context ends.
 	MaxWait time.Duration
+
+	// QueueTimeout is how long a queue may take to answer DeclareQueue. Default: 2 s.
+	QueueTimeout time.Duration
 }
 
 var (
@@ -68,6 +71,24 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("the broker refused a message for queue %q: the queue is full or can't store it", e.Queue)
 }
 
+// UnansweredError reports that the broker hasn't answered for a message within the time
+// allowed, on a connection that lives: it may still do so. It is an ErrUnconfirmed.
+type UnansweredError struct {
+	err      error
+	answered chan struct{}
+	result   error // once answered
+}
+
+func (e *UnansweredError) Error() string { return e.err.Error() }
+func (e *UnansweredError) Unwrap() error { return e.err }
+
+// Answered is closed when the broker has answered, or can't any more because the
+// connection was lost.
+func (e *UnansweredError) Answered() <-chan struct{} { return e.answered }
+
+// Result returns what Publish would have returned; only once it is answered.
+func (e *UnansweredError) Result() error { return e.result }
+
 // IsPermanent reports whether sending a message again would fail in the same
 // way: its queue doesn't exist, or it can't be encoded.
 func IsPermanent(err error) bool {
@@ -88,6 +109,8 @@ type Publisher struct {
 	tasks    sync.WaitGroup // goroutines that end with a session; started by calls
 	callsM   sync.Mutex
 	isClosed bool
+
+	questions questions
 
 	connecting mutex
 	dialer     dialer // guarded by connecting
@@ -113,6 +136,7 @@ func NewPublisher(b Broker, o PublisherOptions) *Publisher {
 		dialer:     newDialer(b, o.ConnectionOptions),
 		encoder:    newEncoder(o.MaxMessageSize),
 	}
+	p.questions = questions{timeout: cmp.Or(o.QueueTimeout, queueTimeout), tasks: &p.tasks}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	return p
 }
@@ -233,7 +257,8 @@ type inFlight struct {
 // Publish sends messages in order and waits for the broker's answers. The
 // result has one element per message: nil if the broker has it, else one of the
 // errors that the package comment lists. The queues must exist: see
-// [Publisher.DeclareQueue].
+// [Publisher.DeclareQueue]. What is not answered by the context's deadline, or within
+// ConfirmTimeout after it was cancelled, is an UnansweredError.
 func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
 	c := publishCall{p: p, msgs: msgs, errs: make([]error, len(msgs))}
 	caller, end, err := p.begin(ctx)
@@ -394,35 +419,41 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	}
 	c.settled++
 	c.errs[f.index] = f.result(&c.msgs[f.index])
+	f.session.release()
 	return true
 }
 
-// drain settles what is left, for at most ConfirmTimeout after the context's end.
+// drain settles what is left until the context's deadline, or for at most ConfirmTimeout
+// after it was cancelled.
 func (c *publishCall) drain(ctx context.Context) {
 	for c.settled < len(c.flying) && c.settle(ctx) {
 	}
 	if c.settled == len(c.flying) {
 		return
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.p.options.ConfirmTimeout)
-	defer cancel()
-	for c.settled < len(c.flying) && c.settle(grace) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.p.options.ConfirmTimeout)
+		defer cancel()
+		for c.settled < len(c.flying) && c.settle(grace) {
+		}
 	}
 	for _, f := range c.flying[c.settled:] {
 		m := &c.msgs[f.index]
-		c.errs[f.index] = failure(ErrUnconfirmed, m, context.Cause(ctx))
-		// The slot is free again, and a return forgotten, once the answer comes.
+		e := &UnansweredError{err: failure(ErrUnconfirmed, m, context.Cause(ctx)), answered: make(chan struct{})}
+		c.errs[f.index] = e
+		// Others may have its slot: a queue that doesn't answer must not hold up the rest.
+		f.session.release()
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
-			_ = f.result(m)
+			e.result = f.result(m)
+			close(e.answered)
 		})
 	}
 }
 
-// result interprets an answer that has come, and gives back the slot.
+// result interprets an answer that has come.
 func (f *inFlight) result(m *TaskMessage) error {
 	returned := f.session.takeReturn(f.key)
-	f.session.release()
 	switch {
 	case returned != nil:
 		return returned

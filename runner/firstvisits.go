@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
@@ -62,6 +63,9 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 	return (&service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			_, err := f.RunOnce(ctx)
+			if celery.IsOfQueue(err) {
+				err = nil // no outage: the other queues go on
+			}
 			return service.Result{}, err
 		},
 		Period:  f.Period,
@@ -98,10 +102,10 @@ func (f *FirstVisits) lister(ctx context.Context, lister model.Lister) (int, err
 	var failed []error
 	for _, visitType := range visitTypes {
 		n, err := f.claim(ctx, lister, visitType)
+		total += n
 		if err != nil {
 			failed = append(failed, fmt.Errorf("visit type %q: %w", visitType, err))
 		}
-		total += n
 	}
 	if failed != nil {
 		return total, errors.Join(failed...)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/runner"
@@ -151,4 +152,8 @@ func TestOddRunHoldsUpNoLostRun(t *testing.T) {
 	}
 }
 
-type noLengths struct{ dispatch.QueueLengths }
+type noLengths struct{}
+
+func (noLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
+	return celery.QueueLength{}, nil
+}

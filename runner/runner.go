@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
@@ -95,6 +96,9 @@ func (r *Runner) Run(ctx context.Context) error {
 				return service.Result{Next: deliveryWait}, errors.Join(graphErr, err)
 			}
 			n, err := r.RunOnce(ctx)
+			if celery.IsOfQueue(err) {
+				err = nil // no outage: the other queues go on
+			}
 			result.Again = result.Again || n > 0
 			return result, errors.Join(graphErr, err)
 		},
@@ -105,7 +109,8 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 // Drain releases tasks of graphs and claims until nothing is ready that has a free slot,
-// and returns the number of tasks. What it claims must be delivered meanwhile.
+// and returns the number of tasks. What it claims must be delivered meanwhile. Queues that
+// can't be asked are an error, once the others are full.
 func (r *Runner) Drain(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -124,7 +129,7 @@ func (r *Runner) Drain(ctx context.Context) (int, error) {
 		}
 		n, err := r.RunOnce(ctx)
 		total += n
-		if err != nil || n == 0 && !result.Again {
+		if err != nil && !celery.IsOfQueue(err) || n == 0 && !result.Again {
 			return total, err
 		}
 	}

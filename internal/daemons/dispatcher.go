@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/monitor"
@@ -34,23 +35,32 @@ func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	d := &dispatcher{
 		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log}),
-		inspector: celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL),
-			celery.InspectorOptions{ConnectionOptions: connection, Logger: o.Log}),
+		inspector: o.newInspector(broker, connection),
 	}
 	d.deliverer = dispatch.NewDeliverer(store, d.publisher, o.Log, o.Metrics)
 	d.deliverer.Tracer = o.tracer
 	d.slots = dispatch.NewSlots(store, d.inspector, d.deliverer.Wake)
+	d.slots.Log = o.Log
 	d.slots.Register(o.Metrics)
 	d.monitor = monitor.New(store, o.Log, o.Metrics)
 	return d, nil
 }
+
+func (o *Options) newInspector(broker celery.Broker, connection celery.ConnectionOptions) *celery.QueueInspector {
+	return celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
+		ConnectionOptions: connection, Logger: o.Log, StatsAge: o.Config.RabbitMQ.StatsAge,
+	})
+}
+
+// Deliveries are kept for longer than the broker's figures may be old.
+const _ = uint(db.DeliveriesKept - config.MaxStatsAge - time.Minute)
 
 // firstContact waits for the broker, without which the daemon is not ready.
 func (d *dispatcher) firstContact(ctx context.Context) error {
 	met := service.HealthOf(ctx).Expect("RabbitMQ")
 	var backoff service.Backoff
 	for {
-		if _, err := d.inspector.Length(ctx, "celery", 0); err == nil {
+		if _, err := d.inspector.Length(ctx, "celery", 0); err == nil || celery.IsOfQueue(err) {
 			met()
 			<-ctx.Done()
 			return nil

@@ -51,7 +51,7 @@ func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Send
 	direct := directSender{
 		backend:   b.(backend.Remote),
 		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, MaxWait: publishWait}),
-		inspector: celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{ConnectionOptions: connection, Logger: o.Log}),
+		inspector: o.newInspector(broker, connection),
 	}
 	return direct, func() error { return errors.Join(direct.publisher.Close(), direct.inspector.Close()) }, nil
 }

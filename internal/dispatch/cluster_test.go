@@ -1,0 +1,106 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+)
+
+// newClusterBench is a bench whose broker is a cluster of two nodes, to the first of which
+// it connects.
+func newClusterBench(t *testing.T) (*bench, *testenv.BrokerCluster) {
+	t.Helper()
+	cluster := testenv.RabbitMQCluster(t, 2)
+	b := &bench{dsn: testenv.Database(t), broker: cluster.Nodes[0].Broker}
+	b.store = b.openStore(t)
+	address, err := celery.ParseBroker(cluster.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.publisher = celery.NewPublisher(address, celery.PublisherOptions{})
+	t.Cleanup(func() { _ = b.publisher.Close() })
+	b.inspector = celery.NewQueueInspector(address, b.broker.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = b.inspector.Close() })
+	return b, cluster
+}
+
+// start runs a deliverer until stop is called.
+func (b *bench) start(t *testing.T) (d *dispatch.Deliverer, stop func()) {
+	d = b.deliverer(t, b.publisher)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(stop)
+	return d, stop
+}
+
+// ready counts the messages of a queue on a node.
+func ready(t *testing.T, ch *amqp.Channel, queue string) int {
+	t.Helper()
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.Messages
+}
+
+// While the node of one queue is dead, or stands still, and another queue has no majority,
+// the other queues get their messages without a long pause; when the node is back, so do
+// these, once each.
+func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]struct{ begin, end func(n *testenv.BrokerNode) }{
+		"killed":  {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start},
+		"stopped": {(*testenv.BrokerNode).Pause, (*testenv.BrokerNode).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, cluster := newClusterBench(t)
+			alive, dying := cluster.Nodes[0], cluster.Nodes[1]
+			alive.Declare("alive", nil)
+			dying.Declare("dead", nil)
+			alive.Declare("quorum", amqp.Table{"x-queue-type": "quorum"}) // of two: without the other it has no majority
+			ch := b.channel(t)
+			for _, queue := range []string{"dead", "quorum", "alive"} {
+				b.enqueue(t, queue, 1)
+			}
+			d, _ := b.start(t)
+			eventually(t, func() bool { return b.outbox(t) == 0 })
+
+			fault.begin(dying)
+			var longest time.Duration
+			const rounds, each = 30, 200
+			for i := range rounds {
+				for _, queue := range []string{"dead", "quorum", "alive"} {
+					b.enqueue(t, queue, each)
+				}
+				d.Wake()
+				began := time.Now()
+				eventually(t, func() bool { return ready(t, ch, "alive") == 1+(i+1)*each })
+				longest = max(longest, time.Since(began))
+			}
+			t.Logf("%d messages beside a dead queue, the longest pause %s", rounds*each, longest.Round(time.Millisecond))
+			if longest > 5*time.Second {
+				t.Errorf("the other queue waited for %s", longest)
+			}
+
+			fault.end(dying)
+			began := time.Now()
+			eventually(t, func() bool { return b.outbox(t) == 0 })
+			t.Logf("all delivered %s after the node's return", time.Since(began).Round(time.Millisecond))
+			for _, queue := range []string{"dead", "quorum"} {
+				if got := b.received(t, queue); len(got) != 1+rounds*each || len(set(got)) != len(got) {
+					t.Errorf("queue %q: %d messages, %d different, want %d", queue, len(got), len(set(got)), 1+rounds*each)
+				}
+			}
+		})
+	}
+}
