@@ -89,7 +89,9 @@ func TestMemoryLimits(t *testing.T) {
 		Services map[string]struct {
 			Command     []string
 			Environment map[string]string
-			Deploy      struct{ Resources struct{ Limits struct{ Memory string } } }
+			Deploy      struct {
+				Resources struct{ Limits struct{ Memory string } }
+			}
 		}
 	}
 	readYAML(t, "docker/compose.yml", &compose)
