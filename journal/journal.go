@@ -31,6 +31,8 @@ const (
 const (
 	minBatchLimit = 20_000                 // records taken at once when they are at hand
 	maxBatchBytes = 32 << 20               // of values; one fetch may go beyond
+	maxFetchBytes = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
+	maxFetches    = 4                      // on their way or waiting, of all brokers
 	gatherWait    = 50 * time.Millisecond  // for more records after the first
 	idleWait      = 500 * time.Millisecond // for a first record, before looking around
 )

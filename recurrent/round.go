@@ -57,7 +57,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 
 // tooFull reports whether too little of the queue is free for a refill.
 func tooFull(free int, limit *int64) bool {
-	return limit != nil && float64(free) < float64(*limit)*minSlotsRatio
+	return free == 0 || limit != nil && float64(free) < float64(*limit)*minSlotsRatio
 }
 
 // claim picks up to free origins, divided between the groups of listers if they share
