@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
