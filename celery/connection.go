@@ -30,6 +30,14 @@ type connection struct {
 // kill closes the socket at once, which frees whoever is stuck in it.
 func (c *connection) kill() { _ = c.socket.Close() }
 
+// reset closes the socket at once, with what either side has not read of it.
+func (c *connection) reset() {
+	if tcp, ok := c.socket.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.kill()
+}
+
 // killAfter closes the socket when ctx ends, unless stop is called before. The
 // library's calls take no context; this is what ends them.
 func (c *connection) killAfter(ctx context.Context) (stop func() bool) {

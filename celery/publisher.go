@@ -118,6 +118,10 @@ type Publisher struct {
 
 	sessionM sync.Mutex
 	session  *publishSession
+	retired  map[*publishSession]bool
+
+	suspects    *suspects
+	forSuspects *Publisher // with connections of its own
 
 	encodeM sync.Mutex // also keeps encoding and sending of one message together
 	encoder *encoder
@@ -125,6 +129,14 @@ type Publisher struct {
 
 // NewPublisher makes a publisher. It connects when it is first used.
 func NewPublisher(b Broker, o PublisherOptions) *Publisher {
+	p := newPublisher(b, o)
+	p.forSuspects = newPublisher(b, o)
+	p.suspects = new(suspects)
+	p.forSuspects.suspects = p.suspects
+	return p
+}
+
+func newPublisher(b Broker, o PublisherOptions) *Publisher {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1000)
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 16<<20)
@@ -145,11 +157,19 @@ func NewPublisher(b Broker, o PublisherOptions) *Publisher {
 // confirmed, and closes the connection. Calls that are still sending get
 // ErrNotSent for the rest.
 func (p *Publisher) Close() error {
+	if p.forSuspects != nil {
+		_ = p.forSuspects.Close()
+	}
 	p.callsM.Lock()
 	p.isClosed = true
 	p.callsM.Unlock()
 	p.close()
 	p.calls.Wait()
+	p.sessionM.Lock()
+	for s := range p.retired {
+		s.conn.close()
+	}
+	p.sessionM.Unlock()
 	if s := p.current(); s != nil {
 		s.conn.close()
 	}
@@ -254,42 +274,81 @@ type inFlight struct {
 	key     returnKey
 }
 
-// Publish sends messages in order and waits for the broker's answers. The
+// Publish sends the messages of each queue in order and waits for the broker's answers. A
+// queue that does not answer gets few messages until it does, so that it doesn't hold up
+// the others; what is not sent for it by the context's deadline is a QueueDownError. The
 // result has one element per message: nil if the broker has it, else one of the
 // errors that the package comment lists. The queues must exist: see
 // [Publisher.DeclareQueue]. What is not answered by the context's deadline, or within
 // ConfirmTimeout after it was cancelled, is an UnansweredError.
 func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
-	c := publishCall{p: p, msgs: msgs, errs: make([]error, len(msgs))}
-	caller, end, err := p.begin(ctx)
-	if err != nil {
-		c.unsent(0, err)
-		return c.errs
+	errs := make([]error, len(msgs))
+	calls := make(map[string]*publishCall)
+	for i := range msgs {
+		c := calls[msgs[i].Queue]
+		if c == nil {
+			c = &publishCall{p: p, msgs: msgs, errs: errs, suspect: p.suspects.has(msgs[i].Queue)}
+			calls[msgs[i].Queue] = c
+		}
+		c.todo = append(c.todo, i)
 	}
-	defer end()
-	defer c.guard(caller)()
-	c.send(caller)
-	c.drain(caller)
-	return c.errs
+	var sending sync.WaitGroup
+	for _, c := range calls {
+		sending.Go(func() { c.do(ctx) })
+	}
+	sending.Wait()
+	return errs
 }
 
-// publishCall is one call of Publish.
+func (c *publishCall) do(ctx context.Context) {
+	if c.suspect {
+		c.p = c.p.forSuspects
+		if err := c.p.Connect(ctx); err != nil {
+			c.unsent(0, err)
+			return
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, suspectTime)
+		defer cancel()
+	}
+	caller, end, err := c.p.begin(ctx)
+	if err != nil {
+		c.unsent(0, err)
+		return
+	}
+	defer end()
+	defer c.p.guard(caller)()
+	c.send(caller)
+	c.drain(caller)
+}
+
+// A queue that did not answer is asked over a connection of its own kind, where it can hold
+// up only others like it: RabbitMQ's channel waits for seconds for a quorum queue without a
+// majority, and then blocks its whole connection.
+const (
+	suspectWindow = 30          // how many messages of one call it may leave unanswered
+	suspectTime   = time.Second // how long a call waits for it
+)
+
+// publishCall is the part of a call of Publish that is for one queue.
 type publishCall struct {
 	p       *Publisher
-	msgs    []TaskMessage
+	msgs    []TaskMessage // of the whole call
 	errs    []error
+	todo    []int      // which of them are for this queue
+	suspect bool       // the queue didn't answer the last time
 	flying  []inFlight // in the order sent
 	settled int        // how many of flying have their result
 }
 
 // guard frees a call that is stuck in a socket which the broker doesn't read,
 // some time after its context has ended.
-func (c *publishCall) guard(ctx context.Context) (release func()) {
+func (p *Publisher) guard(ctx context.Context) (release func()) {
 	done, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
 		// The extra second lets the orderly way, drain, come first.
-		if service.Sleep(done, c.p.options.ConfirmTimeout+time.Second) == nil {
-			if s := c.p.current(); s != nil {
+		if service.Sleep(done, p.options.ConfirmTimeout+time.Second) == nil {
+			if s := p.current(); s != nil {
 				s.conn.kill()
 			}
 		}
@@ -300,9 +359,13 @@ func (c *publishCall) guard(ctx context.Context) (release func()) {
 	}
 }
 
-func (c *publishCall) unsent(from int, err error) {
-	for i := from; i < len(c.msgs); i++ {
-		c.errs[i] = failure(ErrNotSent, &c.msgs[i], err)
+// unsent sets the result of what is to be done, but for the first done messages.
+func (c *publishCall) unsent(done int, err error) {
+	_, down := errors.AsType[*QueueDownError](err)
+	for _, i := range c.todo[done:] {
+		if c.errs[i] = err; !down {
+			c.errs[i] = failure(ErrNotSent, &c.msgs[i], err)
+		}
 	}
 }
 
@@ -311,11 +374,11 @@ func failure(kind error, m *TaskMessage, cause error) error {
 }
 
 func (c *publishCall) send(ctx context.Context) {
-	for i := range c.msgs {
+	for done, i := range c.todo {
 		for {
 			s, err := c.acquire(ctx)
 			if err != nil {
-				c.unsent(i, err)
+				c.unsent(done, err)
 				return
 			}
 			again, err := c.sendOne(s, i)
@@ -331,6 +394,14 @@ func (c *publishCall) send(ctx context.Context) {
 func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if c.suspect && len(c.flying)-c.settled >= suspectWindow {
+		if f := c.flying[c.settled]; !c.settle(ctx) {
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || f.session.isBlocked() {
+				return nil, context.Cause(ctx)
+			}
+			return nil, &QueueDownError{f.key.queue, fmt.Sprintf("%d messages are not answered for", suspectWindow)}
+		}
 	}
 	if s := c.p.current(); s != nil && s.alive() && !s.isBlocked() {
 		select {
@@ -389,6 +460,7 @@ func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) 
 	c.p.encodeM.Unlock()
 	switch {
 	case err == nil:
+		s.unanswered.Add(1)
 		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, m.Queue}})
 		return false, nil
 	case errors.Is(err, amqp.ErrClosed):
@@ -420,6 +492,10 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	c.settled++
 	c.errs[f.index] = f.result(&c.msgs[f.index])
 	f.session.release()
+	if c.errs[f.index] == nil {
+		c.p.suspects.clear(f.key.queue)
+		f.session.confirmed.Store(time.Now().UnixNano())
+	}
 	return true
 }
 
@@ -441,11 +517,16 @@ func (c *publishCall) drain(ctx context.Context) {
 		m := &c.msgs[f.index]
 		e := &UnansweredError{err: failure(ErrUnconfirmed, m, context.Cause(ctx)), answered: make(chan struct{})}
 		c.errs[f.index] = e
-		// Others may have its slot: a queue that doesn't answer must not hold up the rest.
+		// Others may have its slot, and go on over another connection: a queue that
+		// doesn't answer must not hold up the rest.
 		f.session.release()
+		c.p.suspects.add(m.Queue)
+		c.p.retire(f.session)
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
-			e.result = f.result(m)
+			if e.result = f.result(m); e.result == nil {
+				c.p.suspects.clear(m.Queue)
+			}
 			close(e.answered)
 		})
 	}
@@ -454,6 +535,7 @@ func (c *publishCall) drain(ctx context.Context) {
 // result interprets an answer that has come.
 func (f *inFlight) result(m *TaskMessage) error {
 	returned := f.session.takeReturn(f.key)
+	f.session.unanswered.Add(-1)
 	switch {
 	case returned != nil:
 		return returned

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -14,6 +15,9 @@ import (
 type publishSession struct {
 	conn    *connection
 	channel *amqp.Channel
+
+	unanswered atomic.Int64 // messages
+	confirmed  atomic.Int64 // when the last confirmation came, in nanoseconds since 1970
 
 	slots chan struct{} // one token a message in flight that somebody waits for
 

@@ -91,8 +91,13 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 		}
 	}
 	var late []uuid.UUID
+	silent := make(map[string]bool)
 	for _, u := range b.unanswered {
 		late = append(late, u.row.TaskID)
+		if !silent[u.row.Queue] {
+			silent[u.row.Queue] = true
+			b.putOff.silent(u.row.Queue, b.now())
+		}
 	}
 	if err := tx.Lease(ctx, late, leaseTime); err != nil {
 		return err

@@ -30,7 +30,7 @@ const (
 	// deliverTimeout bounds one batch, so that neither a broker nor a queue that doesn't
 	// answer keeps a transaction open or holds up other queues. Rows that are unanswered
 	// by then are leased (putOff).
-	deliverTimeout = 4 * time.Second
+	deliverTimeout = 3 * time.Second
 
 	idlePoll = 2 * time.Second // how often an idle Deliverer looks for rows of others
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 )
 
 // putOff has the queues that a Deliverer sends nothing to for now: those that failed, until
-// their time has come, and those with unanswered messages, until these are answered.
+// their time has come, and those that did not answer more than once, until they do.
 type putOff struct {
 	m          sync.Mutex
 	failed     map[string]*failure
@@ -34,6 +35,10 @@ type putOff struct {
 type failure struct {
 	delay time.Duration
 	until time.Time
+
+	// silences counts how often it did not answer. The first time another queue may be the
+	// cause, on the same connection.
+	silences int
 }
 
 // unanswered is a message that the broker may still confirm: it was sent on a connection
@@ -75,14 +80,28 @@ func (p *putOff) queues(now time.Time) []string {
 			skip = append(skip, queue)
 		}
 	}
-	seen := make(map[string]bool)
 	for _, u := range p.unanswered {
-		if !seen[u.row.Queue] {
-			seen[u.row.Queue] = true
+		if f := p.failed[u.row.Queue]; f != nil && f.silences > 1 && !slices.Contains(skip, u.row.Queue) {
 			skip = append(skip, u.row.Queue)
 		}
 	}
 	return skip
+}
+
+// silent notes that a queue did not answer. It is tried again once, then left alone until
+// it answers, or its connection is lost.
+func (p *putOff) silent(queue string, now time.Time) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	f := p.failed[queue]
+	if f == nil {
+		f = &failure{until: now}
+		p.failed[queue] = f
+	}
+	if f.silences++; f.silences > 1 {
+		f.delay = min(max(2*f.delay, firstPutOff), longestPutOff)
+		f.until = now.Add(f.delay)
+	}
 }
 
 // fail puts off a queue. It returns for how long, and whether that is longer than before.
@@ -97,7 +116,7 @@ func (p *putOff) fail(queue string, now time.Time) (delay time.Duration, longer 
 	case now.Before(f.until):
 		return f.until.Sub(now), false // another batch was first
 	case f.delay < longestPutOff:
-		f.delay, longer = min(2*f.delay, longestPutOff), true
+		f.delay, longer = min(max(2*f.delay, firstPutOff), longestPutOff), true
 	}
 	f.until = now.Add(f.delay)
 	return f.delay, longer

@@ -3,6 +3,9 @@ package dispatch_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +118,58 @@ func TestNothingIsGivenUpOfAQueueThatCannotBeAsked(t *testing.T) {
 	if locked, _ := left(); locked != 0 {
 		t.Errorf("%d left", locked)
 	}
+}
+
+// A management API that doesn't answer holds no lock: while one claim waits for it, others
+// for the same queue go on.
+func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-answer
+	}))
+	defer silent.Close()
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	address, err := celery.ParseBroker(b.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := celery.NewQueueInspector(address, silent.URL, celery.InspectorOptions{Timeout: time.Minute})
+	t.Cleanup(func() { _ = waiting.Close() })
+	claim := func(lengths dispatch.QueueLengths) (int, error) {
+		return dispatch.NewSlots(b.store, lengths, func() {}).Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(10))},
+			func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+				rows, _ := messages("q", min(free, 5))
+				return dispatch.Claimed{Work: rows}, nil
+			})
+	}
+	var first sync.WaitGroup
+	first.Go(func() {
+		if n, err := claim(waiting); n != 5 || err != nil {
+			t.Errorf("%d claimed without figures, %v", n, err)
+		}
+	})
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if n, err := claim(b.inspector); n != 5 || err != nil {
+			t.Errorf("%d claimed, %v", n, err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		t.Error("a claim waits for another one's figures")
+	}
+	release()
+	first.Wait()
+	<-done
 }
 
 // sent writes work of a group that was sent to a queue.
