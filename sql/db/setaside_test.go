@@ -125,6 +125,20 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 	}
 }
 
+// If PostgreSQL refuses all of many origins, the fault is not theirs: none is set aside.
+func TestAllRefusedAreNotSetAside(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	listN(t, store, 300)
+	refuseCandidates(t, store, "new.url")
+	if kept, err := store.KeepCandidates(t.Context()); err == nil {
+		t.Errorf("the drain went well: %+v", kept)
+	}
+	if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 0 {
+		t.Errorf("%d origins are set aside", n[0])
+	}
+}
+
 // A task that PostgreSQL refuses to release holds up no other task of a graph; it is set
 // aside, and tried again with the next look for forgotten tasks.
 func TestOddTaskStopsNoGraph(t *testing.T) {
