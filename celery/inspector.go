@@ -111,7 +111,7 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 // have gone from ready to unacknowledged than were ready or came since, and are not ready
 // now; and no consumer holds more than its prefetch limit. (Only what others published and
 // consumers fetched since can escape.) If the figures know nothing, the unacknowledged
-// messages are unknown.
+// messages are unknown: recent stands for them, or none if there is no consumer.
 //
 // A QueueDownError or QueueAccessError is of this queue alone.
 func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures QueueFigures, recent int) (QueueLength, error) {
@@ -127,7 +127,10 @@ func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures 
 	}
 	length := QueueLength{Exists: true, Ready: now.Messages}
 	if !figures.known {
-		length.Unacknowledged, length.Unknown = recent, true
+		length.Unknown = true
+		if now.Consumers > 0 {
+			length.Unacknowledged = recent
+		}
 		return length, nil
 	}
 	past := figures.stats

@@ -13,7 +13,7 @@ import (
 func TestUnlimitedQueueIsBoundedByWhatIsOutgoing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	slots := dispatch.NewSlots(b.store, nil, func() {}) // the broker is not asked
+	slots := dispatch.NewSlots(b.store, b.inspector, func() {})
 	claim := func() int {
 		t.Helper()
 		n, err := slots.Claim(t.Context(), dispatch.Queue{Name: "q"}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
