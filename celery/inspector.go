@@ -32,7 +32,7 @@ type QueueLength struct {
 	Unacknowledged int // handed to a consumer; an upper bound, unless Unknown
 
 	// Unknown: the management API doesn't tell what is unacknowledged. Unacknowledged is
-	// then what was published of late, and no bound of anything.
+	// then an estimate, by what was published of late, and no bound of anything.
 	Unknown bool
 }
 
@@ -41,7 +41,8 @@ func (l QueueLength) Messages() int { return l.Ready + l.Unacknowledged }
 
 // QueueFigures are what the management API says of a queue. The zero value knows nothing.
 type QueueFigures struct {
-	known    bool
+	answered bool      // the API knows the queue
+	known    bool      // and tells its counts
 	asked    time.Time // before the question
 	age      time.Duration
 	stats    queueStats
@@ -88,10 +89,13 @@ func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *Queu
 func (q *QueueInspector) Figures(ctx context.Context, queue string) QueueFigures {
 	f := QueueFigures{asked: time.Now(), age: q.statsAge, prefetch: -1}
 	stats, err := q.management.queue(ctx, queue)
-	if err != nil || !stats.known() {
+	if err != nil {
 		return f
 	}
-	f.known, f.stats = true, stats
+	f.answered, f.known, f.stats = true, stats.known(), stats
+	if !f.known { // as of a new queue, in which there was nothing before
+		f.stats.Ready, f.stats.Unacknowledged = new(0), new(0)
+	}
 	if limit, known := q.management.prefetch(ctx, stats, q.statsAge); known {
 		f.prefetch = limit
 	}
@@ -111,7 +115,7 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 // have gone from ready to unacknowledged than were ready or came since, and are not ready
 // now; and no consumer holds more than its prefetch limit. (Only what others published and
 // consumers fetched since can escape.) If the figures know nothing, the unacknowledged
-// messages are unknown: recent stands for them, or none if there is no consumer.
+// messages are unknown.
 //
 // A QueueDownError or QueueAccessError is of this queue alone.
 func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures QueueFigures, recent int) (QueueLength, error) {
@@ -122,15 +126,13 @@ func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures 
 	if !found {
 		return QueueLength{}, nil
 	}
-	if figures.known && figures.stats.down() {
+	if figures.stats.down() {
 		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, &QueueDownError{queue, "its state is " + figures.stats.State})
 	}
 	length := QueueLength{Exists: true, Ready: now.Messages}
-	if !figures.known {
-		length.Unknown = true
-		if now.Consumers > 0 {
-			length.Unacknowledged = recent
-		}
+	length.Unknown = !figures.known
+	if !figures.answered {
+		length.Unacknowledged = recent
 		return length, nil
 	}
 	past := figures.stats

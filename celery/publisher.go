@@ -494,7 +494,6 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	f.session.release()
 	if c.errs[f.index] == nil {
 		c.p.suspects.clear(f.key.queue)
-		f.session.confirmed.Store(time.Now().UnixNano())
 	}
 	return true
 }
@@ -521,12 +520,14 @@ func (c *publishCall) drain(ctx context.Context) {
 		// doesn't answer must not hold up the rest.
 		f.session.release()
 		c.p.suspects.add(m.Queue)
+		f.session.late(m.Queue, 1)
 		c.p.retire(f.session)
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
 			if e.result = f.result(m); e.result == nil {
 				c.p.suspects.clear(m.Queue)
 			}
+			f.session.late(m.Queue, -1)
 			close(e.answered)
 		})
 	}

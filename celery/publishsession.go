@@ -17,7 +17,6 @@ type publishSession struct {
 	channel *amqp.Channel
 
 	unanswered atomic.Int64 // messages
-	confirmed  atomic.Int64 // when the last confirmation came, in nanoseconds since 1970
 
 	slots chan struct{} // one token a message in flight that somebody waits for
 
@@ -31,7 +30,8 @@ type publishSession struct {
 
 	m         sync.Mutex
 	returned  map[returnKey][]*ReturnedError
-	unblocked chan struct{} // closed when unblocked; nil while not blocked
+	lateBy    map[string]int // unanswered messages that nobody waits for, by queue
+	unblocked chan struct{}  // closed when unblocked; nil while not blocked
 }
 
 // returnKey tells what a returned message was; returns carry no delivery tag.

@@ -9,14 +9,14 @@ const (
 	// maxRetired bounds the connections that are open for late answers only.
 	maxRetired = 4
 
-	// retiredTime is how long such a connection is kept, if the broker answers on another
-	// one. A queue that doesn't answer may block a connection, with messages for other
-	// queues in it, for as long as it is down.
+	// retiredTime is how long such a connection is kept, if messages for queues that answer
+	// on another one are stuck in it: the queue that doesn't answer blocks it for as long
+	// as it is down.
 	retiredTime = 10 * time.Second
 )
 
 // retire has a session send no more. Its connection stays open for the answers to what was
-// sent, unless the broker answers on another one only. A session that the broker blocks,
+// sent, unless it holds up queues that answer elsewhere. A session that the broker blocks,
 // as it does in an alarm, stays in use: so would any other be.
 func (p *Publisher) retire(s *publishSession) {
 	p.sessionM.Lock()
@@ -39,17 +39,16 @@ func (p *Publisher) retire(s *publishSession) {
 }
 
 // awaitRetired closes a session's connection when all it sent is answered, and resets it
-// when it doesn't answer while another one does.
+// when it holds up queues that answer elsewhere.
 func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for s.open() {
-		current := p.current()
 		switch {
 		case s.unanswered.Load() == 0:
 			s.conn.close()
-		case time.Since(since) > retiredTime && current != s && current.confirmed.Load() > since.UnixNano() && !s.isBlocked():
-			p.log.Warn("a connection to the broker still doesn't answer, and another does; closing it", "unanswered", s.unanswered.Load())
+		case time.Since(since) > retiredTime && s.holdsUp(p.suspects) && !s.isBlocked():
+			p.log.Warn("a connection to the broker still doesn't answer, and holds up queues that do; closing it", "unanswered", s.unanswered.Load())
 			s.conn.reset()
 		}
 		select {
@@ -58,6 +57,30 @@ func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 			return
 		}
 	}
+}
+
+// late counts an unanswered message of a queue that nobody waits for, or its answer (-1).
+func (s *publishSession) late(queue string, more int) {
+	s.m.Lock()
+	defer s.m.Unlock()
+	if s.lateBy == nil {
+		s.lateBy = make(map[string]int)
+	}
+	if s.lateBy[queue] += more; s.lateBy[queue] == 0 {
+		delete(s.lateBy, queue)
+	}
+}
+
+// holdsUp reports whether a message for a queue that is no suspect any more is unanswered.
+func (s *publishSession) holdsUp(suspects *suspects) bool {
+	s.m.Lock()
+	defer s.m.Unlock()
+	for queue := range s.lateBy {
+		if !suspects.has(queue) {
+			return true
+		}
+	}
+	return false
 }
 
 // suspects are queues that did not answer.

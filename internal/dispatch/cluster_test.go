@@ -62,11 +62,13 @@ func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 		arguments  amqp.Table // of the queue
 		home       int        // of the nodes
 		longest    time.Duration
+		repeated   int // at most
 	}{
-		"killed":  {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, nil, 1, 5 * time.Second},
-		"stopped": {(*testenv.BrokerNode).Pause, (*testenv.BrokerNode).Resume, nil, 1, 5 * time.Second},
-		// RabbitMQ itself waits for five seconds with what comes behind.
-		"no majority": {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, amqp.Table{"x-queue-type": "quorum"}, 0, 8 * time.Second},
+		"killed":  {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, nil, 1, 5 * time.Second, 0},
+		"stopped": {(*testenv.BrokerNode).Pause, (*testenv.BrokerNode).Resume, nil, 1, 5 * time.Second, 0},
+		// RabbitMQ itself waits for five seconds with what comes behind. If that holds up
+		// others for longer, their connection is reset.
+		"no majority": {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, amqp.Table{"x-queue-type": "quorum"}, 0, 8 * time.Second, 2 * dispatch.DeliverBatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, cluster := newClusterBench(t)
@@ -100,7 +102,7 @@ func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 			eventually(t, func() bool { return b.outbox(t) == 0 })
 			t.Logf("all delivered %s after the node's return", time.Since(began).Round(time.Millisecond))
 			for _, queue := range []string{"dead", "alive"} {
-				if got := b.received(t, queue); len(got) != 1+rounds*each || len(set(got)) != len(got) {
+				if got := b.received(t, queue); len(set(got)) != 1+rounds*each || len(got) > len(set(got))+fault.repeated {
 					t.Errorf("queue %q: %d messages, %d different, want %d", queue, len(got), len(set(got)), 1+rounds*each)
 				}
 			}

@@ -92,8 +92,8 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%g runs unanswered", got)
 	}
 
-	want("set aside", m.setAside, 0, "events")
-	want("set aside", m.setAside, 0, "records")
+	want("rejected", m.rejected, 0, "event")
+	want("rejected", m.rejected, 0, "record")
 	if got := testutil.ToFloat64(m.changes); got != 0 {
 		t.Errorf("%g changes of candidates, all are drained", got)
 	}
@@ -107,7 +107,7 @@ func TestFigures(t *testing.T) {
 	if n := testutil.CollectAndCount(m.outbox); n != 0 {
 		t.Errorf("%d queues of an empty outbox", n)
 	}
-	want("set aside", m.setAside, 1, "events")
+	want("rejected", m.rejected, 1, "event")
 	if got := testutil.ToFloat64(m.changes); got != 7 {
 		t.Errorf("%g changes of candidates, want 7", got)
 	}
