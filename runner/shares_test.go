@@ -138,15 +138,10 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 	if n := underway(); n != 100 {
 		t.Errorf("%d of 100 underway a minute later: their events may be on the way", n)
 	}
-	// Once the management API has counted the new queue: until then they may be with workers.
-	for deadline := time.Now().Add(time.Minute); ; {
-		look(time.Hour)
-		n := underway()
-		if n == 0 {
-			break
-		}
+	// Not before the management API has counts of the queue, which is new.
+	for deadline := time.Now().Add(time.Minute); underway() != 0; look(time.Hour) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d underway after an hour of silence", n)
+			t.Fatalf("%d underway after an hour of silence", underway())
 		}
 	}
 	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {

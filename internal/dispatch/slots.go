@@ -292,7 +292,9 @@ func countMessages(ctx context.Context, l ledger, lengths QueueLengths, figures 
 			if err != nil {
 				return nil, err
 			}
-			length.Unacknowledged = max(length.Unacknowledged, sent-length.Ready)
+			if sent > ledgers[i].Recent { // else the queue may be new
+				length.Unacknowledged = max(length.Unacknowledged, sent-length.Ready)
+			}
 		}
 		counts[i] = messageCount{QueueLength: length, outgoing: ledgers[i].Outgoing}
 	}
