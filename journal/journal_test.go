@@ -124,8 +124,8 @@ type failingStore struct {
 	crash func()
 }
 
-func (s failingStore) RejectRecords(ctx context.Context, records []db.RejectedRecord) error {
-	err := s.Store.RejectRecords(ctx, records)
+func (s failingStore) UpdateVisitStats(ctx context.Context, origins []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+	err := s.Store.UpdateVisitStats(ctx, origins, change)
 	s.crash()
 	return errors.Join(err, errors.New("crashed"))
 }

@@ -76,7 +76,7 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 	for command, metric := range map[string]string{
 		"start-runner --period 1":              "swh_scheduler_monitor_age_seconds",
 		"start-runner-first-visits --period 1": "swh_scheduler_monitor_age_seconds",
-		"schedule-recurrent":                   "swh_scheduler_recurrent_candidates_backlog",
+		"schedule-recurrent":                   "swh_scheduler_candidate_changes",
 		"start-listener":                       "swh_scheduler_listener_workers_online",
 		"journal-client":                       "swh_scheduler_journal_batch_seconds",
 		"rpc-serve --port 0":                   "swh_scheduler_rpc_call_seconds",

@@ -120,6 +120,7 @@ func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
 		       false
 		from pg_trigger join pg_proc on pg_proc.oid = tgfoid
 		where pronamespace = to_regnamespace('scheduler_go') and not tgisinternal
+		  and (select relnamespace from pg_class where oid = tgrelid) <> pronamespace -- those go with the schema
 		group by tgrelid order by tgrelid::regclass::text`)
 	if err != nil {
 		return nil, fmt.Errorf("list our triggers: %w", err)

@@ -81,7 +81,13 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 			return visits, err
 		}
 	}
-	if err := q.selectFromTables(ctx, tx, f, now); err != nil {
+	migrated := true
+	if dryRun { // which also answers on a database that was not migrated
+		if err := tx.tx.QueryRow(ctx, "select to_regclass('scheduler_go.set_aside_origins') is not null").Scan(&migrated); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.selectFromTables(ctx, tx, f, now, migrated); err != nil {
 		return nil, err
 	}
 	visits, _, err := tx.runGrab(ctx, q)
@@ -205,10 +211,16 @@ func originFacts(orderBy string) string {
 const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
 		where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type)`
 
-// selectFromTables selects from the peer's tables what the filter says.
-func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
+// selectFromTables selects from the Python scheduler's tables what the filter says. If the
+// database was not migrated, it doesn't know what can't be sent.
+func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time, migrated bool) error {
 	q.from = "listed_origins lo"
-	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type", notSetAside}
+	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
+	columns := listedOriginColumns + ", null::text as odd"
+	if migrated {
+		q.where = append(q.where, notSetAside)
+		columns = selectedColumns
+	}
 	q.args["enabled"] = !f.Disabled
 	if f.TableSample > 0 {
 		q.from = "listed_origins lo tablesample system (@tablesample)"
@@ -223,7 +235,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	if q.grouped {
 		q.selected = `usable as (select), ` + wanted + `, selected as materialized (
 	select * from (
-		select ` + selectedColumns + `, ovs.next_visit_queue_position, w.place, w.count,
+		select ` + columns + `, ovs.next_visit_queue_position, w.place, w.count,
 		       row_number() over (partition by w.place order by ` + q.orderBy + `) as turn
 		from ` + q.from + `
 		join wanted w on w.lister_id = lo.lister_id
@@ -235,7 +247,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 		return nil
 	}
 	q.selected = `usable as (select), selected as materialized (
-	select ` + selectedColumns + `, ovs.next_visit_queue_position
+	select ` + columns + `, ovs.next_visit_queue_position
 	from ` + q.from + `
 	` + originFacts(q.orderBy) + `
 	where ` + where + `
