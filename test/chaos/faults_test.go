@@ -55,12 +55,12 @@ var faults = []fault{
 		return d.name, harm{daemons: []*daemon{d}}, cut(d.database)
 	}},
 	{"broker connections of a daemon silent", "daemon", 0, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		d := c.anyDaemon(r)
+		d := c.anyDaemon(r, "start-", "schedule-")
 		silence(d.broker...)
 		return d.name, harm{daemons: []*daemon{d}}, nothing
 	}},
 	{"broker cut off from a daemon", "daemon", 10 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		d := c.anyDaemon(r)
+		d := c.anyDaemon(r, "start-", "schedule-")
 		return d.name, harm{daemons: []*daemon{d}}, cut(d.broker)
 	}},
 	{"management API swallows", "rabbitmq", 30 * time.Second, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
@@ -91,7 +91,7 @@ var faults = []fault{
 	}},
 	{"RabbitMQ disk alarm", "rabbitmq", 30 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		n := c.broker.Nodes[r.IntN(len(c.broker.Nodes))]
-		n.Ctl("set_disk_free_limit", "100TB")
+		n.Ctl("set_disk_free_limit", "100000GB")
 		return "all", harm{c.daemons, all}, func() { n.Ctl("set_disk_free_limit", "50MB") }
 	}},
 	{"PostgreSQL primary killed, standby promoted", "postgres", 0, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
@@ -129,7 +129,15 @@ var faults = []fault{
 
 func nothing() {}
 
-func (c *cluster) anyDaemon(r *rand.Rand) *daemon { return c.daemons[r.IntN(len(c.daemons))] }
+// anyDaemon draws one of the daemons, or of those whose names begin in one of these ways.
+func (c *cluster) anyDaemon(r *rand.Rand, names ...string) *daemon {
+	for {
+		d := c.daemons[r.IntN(len(c.daemons))]
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(d.name, name) }) {
+			return d
+		}
+	}
+}
 
 func (c *cluster) named(command string) (found []*daemon) {
 	for _, d := range c.daemons {
