@@ -254,11 +254,3 @@ func (n node) tlsConfig() (*tls.Config, error) {
 	}
 	return c, nil
 }
-
-// node returns an address by number, the zero node if there is none.
-func (b Broker) node(i int) (n node) {
-	if i < len(b.nodes) {
-		n = b.nodes[i]
-	}
-	return n
-}

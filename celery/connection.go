@@ -30,6 +30,14 @@ type connection struct {
 // kill closes the socket at once, which frees whoever is stuck in it.
 func (c *connection) kill() { _ = c.socket.Close() }
 
+// reset closes the socket at once, with what either side has not read of it.
+func (c *connection) reset() {
+	if tcp, ok := c.socket.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.kill()
+}
+
 // killAfter closes the socket when ctx ends, unless stop is called before. The
 // library's calls take no context; this is what ends them.
 func (c *connection) killAfter(ctx context.Context) (stop func() bool) {
@@ -40,6 +48,7 @@ func (c *connection) killAfter(ctx context.Context) (stop func() bool) {
 const closeTimeout = 2 * time.Second
 
 func (c *connection) close() {
+	c.socket.held.end()
 	if err := c.CloseDeadline(time.Now().Add(closeTimeout)); err != nil {
 		c.kill()
 	}
@@ -51,6 +60,7 @@ type dialer struct {
 	broker  Broker
 	options ConnectionOptions
 	maxBody uint64
+	maxHeld uint64 // bytes of bodies in memory; 0: no limit
 	current int
 	backoff service.Backoff // the caller resets it on success
 }
@@ -102,6 +112,9 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 		raw = secure
 	}
 	socket := newFramedConn(raw, d.maxBody)
+	if d.maxHeld > 0 {
+		socket.held = newHeld(d.maxHeld)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	sasl := amqp.Authentication(&amqp.PlainAuth{Username: n.user, Password: n.password})
 	if n.external {

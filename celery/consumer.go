@@ -32,6 +32,10 @@ type ConsumerOptions struct {
 	Prefetch int       // how many deliveries may be unacknowledged; default: 1,000
 	Reading  func()    // called each time the queue begins to be read; may be nil
 
+	// MaxBytes is how many bytes of bodies may be in memory and unacknowledged: above it,
+	// the socket is not read. One message alone may be larger. Default: 32 MiB.
+	MaxBytes int
+
 	// MaxMessageSize is the largest body in bytes that is delivered whole.
 	// Default: 4 MiB.
 	MaxMessageSize int
@@ -70,7 +74,7 @@ func NewConsumer(b Broker, o ConsumerOptions) *Consumer {
 	o.Prefetch = cmp.Or(o.Prefetch, 1000)
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 4<<20)
 	c := &Consumer{options: o, log: o.Logger, dialer: newDialer(b, o.ConnectionOptions)}
-	c.dialer.maxBody = uint64(o.MaxMessageSize)
+	c.dialer.maxBody, c.dialer.maxHeld = uint64(o.MaxMessageSize), uint64(cmp.Or(o.MaxBytes, 32<<20))
 	return c
 }
 
@@ -205,6 +209,7 @@ func (c *Consumer) stop(s *consumeSession, deliveries <-chan amqp.Delivery) {
 	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	defer s.conn.killAfter(timeout)()
+	s.conn.socket.held.end()
 	var drained sync.WaitGroup // the library's goroutine waits for a reader
 	drained.Go(func() {
 		for range deliveries {
@@ -245,6 +250,7 @@ func (c *Consumer) delivery(s *consumeSession, d *amqp.Delivery) Delivery {
 		session:     s,
 		tag:         d.DeliveryTag,
 	}
+	s.conn.socket.held.handOver(d.DeliveryTag, uint64(len(d.Body)))
 	if limit := c.options.MaxMessageSize; len(out.Body) > limit {
 		out.Body, out.Oversized = out.Body[:limit], true
 	}
@@ -264,6 +270,7 @@ func (c *Consumer) AckUpTo(d Delivery) error {
 	if err := current.channel.Ack(d.tag, true); err != nil && !current.channel.IsClosed() {
 		return fmt.Errorf("acknowledging deliveries of queue %q: %w", c.options.Queue, err)
 	}
+	current.conn.socket.held.release(d.tag)
 	return nil
 }
 

@@ -14,14 +14,19 @@
 //	rejected     *RejectedError        the broker refused it (a queue that is full and rejects)
 //	impossible   *EncodingError        it can't be encoded, or is too large; it never will be sent
 //	not sent     errors.Is ErrNotSent  nothing was written; sending it again is safe
-//	unconfirmed  errors.Is ErrUnconfirmed  written, but the connection was lost or the time ran
-//	             out before the broker answered; sending it again may make a second copy
+//	queue down   *QueueDownError       not sent, as its queue doesn't answer for those before it
+//	unanswered   *UnansweredError      written, and the broker may still answer: see there
+//	unconfirmed  errors.Is ErrUnconfirmed  written, but the connection was lost before the broker
+//	             answered; sending it again may make a second copy. Also an UnansweredError
 //
 // A lost connection is made again with growing, jittered pauses, trying the
 // broker's URLs in turn. Messages in flight are then unconfirmed; those not yet
 // sent go out over the next connection. While the broker blocks publishers (a
 // memory or disk alarm), they wait. Cancelling the context stops further sending
 // at once; messages in flight have a bounded time to be confirmed.
+//
+// One queue that doesn't answer can block a whole connection. So a connection with
+// unanswered messages is kept for their answers only, and the others go on over a new one.
 //
 // A message's time limits travel in its header timelimit, hard and soft, in
 // seconds or fractions of them. Workers of the prefork pool enforce both; a limit
@@ -38,7 +43,8 @@
 // # Measuring
 //
 // A [QueueInspector] returns an upper bound of a queue's length that is exact
-// whenever it can be: see [QueueInspector.Length].
+// whenever it can be: see [QueueInspector.LengthSince]. A queue that can't be asked is an
+// error of this queue ([IsOfQueue]), never an empty one.
 //
 // # Remote control
 //

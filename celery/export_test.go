@@ -47,3 +47,8 @@ func (b Broker) ManagementURL() string {
 	}
 	return u.String()
 }
+
+var (
+	OfQueue   = ofQueue
+	IsMissing = isMissing
+)

@@ -8,13 +8,16 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 )
 
-// framedConn sits between the AMQP library and the socket and closes two gaps.
+// framedConn sits between the AMQP library and the socket and closes three gaps.
 // The library leaves out a priority of 0, which Celery always sends: framedConn
 // adds it to outgoing content headers. And the library gathers deliveries of any
 // size in memory: framedConn cuts incoming bodies one byte above a limit, so that
-// the consumer sees that they were too long.
+// the consumer sees that they were too long. And the library reads on as fast as the
+// broker sends: framedConn stops reading while too many bytes are in hand. The broker
+// closes a connection that is not read for some 15 seconds, and delivers again.
 
 const (
 	frameHeader    = 2
@@ -25,6 +28,9 @@ const (
 	// maxFrame is what the client asks for when the connection is tuned, and
 	// RabbitMQ's own default.
 	maxFrame = 128 << 10
+
+	// afterWait is how long the rest of a frame may take after its header waited for room.
+	afterWait = 30 * time.Second
 
 	flagContentType     = 1 << 15
 	flagContentEncoding = 1 << 14
@@ -48,6 +54,7 @@ type framedConn struct {
 	left     map[uint16]uint64 // body bytes still let through, by channel
 	frame    []byte            // reused
 	unserved []byte            // the part of frame not yet handed over
+	held     *held             // nil: no limit
 }
 
 func newFramedConn(conn net.Conn, maxBody uint64) *framedConn {
@@ -59,6 +66,7 @@ func newFramedConn(conn net.Conn, maxBody uint64) *framedConn {
 }
 
 func (c *framedConn) Close() (err error) {
+	c.held.end()
 	c.closeOnce.Do(func() { err = c.Conn.Close() })
 	return err
 }
@@ -166,6 +174,10 @@ func (c *framedConn) nextFrame() error {
 		body := c.frame[frameHeaderLen+4:]
 		c.left[channel] = min(binary.BigEndian.Uint64(body), c.maxBody+1)
 		binary.BigEndian.PutUint64(body, c.left[channel])
+		if c.held.take(c.left[channel]) {
+			// The library's deadline may be over, and it sets the next one after this frame.
+			return c.Conn.SetReadDeadline(time.Now().Add(afterWait))
+		}
 	case frameBody:
 		left := c.left[channel]
 		c.left[channel] -= min(left, uint64(size))

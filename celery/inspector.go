@@ -5,45 +5,67 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// StatsAge is how old the management API's figures may be: RabbitMQ collects them
-// every 5 s by default, and on a busy machine a whole turn late.
+// StatsAge is how old the management API's figures may be by default: RabbitMQ collects
+// them every 5 s, and on a busy machine a whole turn late.
 const StatsAge = 12 * time.Second
 
 // InspectorOptions may be left zero.
 type InspectorOptions struct {
 	ConnectionOptions
 
-	Logger  *slog.Logger  // default: slog.Default()
-	Timeout time.Duration // of each request to the management API; default: 5 s
+	Logger       *slog.Logger  // default: slog.Default()
+	Timeout      time.Duration // of each request to the management API; default: 5 s
+	QueueTimeout time.Duration // of each question to the broker about a queue; default: 2 s
+	StatsAge     time.Duration // how old the management API's figures may be; default: StatsAge
 }
 
 // QueueLength is how many messages a queue holds.
 type QueueLength struct {
 	Exists         bool
 	Ready          int // waiting for a consumer; exact
-	Unacknowledged int // handed to a consumer; an upper bound
+	Unacknowledged int // handed to a consumer; an upper bound, unless Unknown
+
+	// Unknown: the management API doesn't tell what is unacknowledged. Unacknowledged is
+	// then an estimate, by what was published of late, and no bound of anything.
+	Unknown bool
 }
 
 // Messages returns what counts against a queue's limit.
 func (l QueueLength) Messages() int { return l.Ready + l.Unacknowledged }
 
+// QueueFigures are what the management API says of a queue. The zero value knows nothing.
+type QueueFigures struct {
+	answered bool      // the API knows the queue
+	known    bool      // and tells its counts
+	asked    time.Time // before the question
+	age      time.Duration
+	stats    queueStats
+	prefetch int // of all its consumers; -1 if it isn't known or has no bound
+}
+
+// Since returns the moment of which the figures may be at the earliest: what was published
+// later they may not count.
+func (f QueueFigures) Since() time.Time { return f.asked.Add(-f.age) }
+
 // QueueInspector measures queues. It is safe for concurrent use; measurements
 // are made one after the other.
 type QueueInspector struct {
 	log        *slog.Logger
+	statsAge   time.Duration
 	management *management
+	questions  questions
+	tasks      sync.WaitGroup
 
 	busy    mutex // guards the rest
 	dialer  dialer
 	conn    *connection
 	channel *amqp.Channel
-	missing bool // whether the management API's absence has been logged
 }
 
 // NewQueueInspector makes an inspector. managementURL is the root of RabbitMQ's
@@ -51,78 +73,75 @@ type QueueInspector struct {
 // means http(s) on the broker's host, at its port + 10,000.
 func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *QueueInspector {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
-	return &QueueInspector{
-		log: o.Logger,
-		management: &management{
-			url: managementURL,
-			client: &http.Client{
-				Timeout:   o.Timeout,
-				Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second},
-			},
-		},
-		busy:   newMutex(),
-		dialer: newDialer(b, o.ConnectionOptions),
+	q := &QueueInspector{
+		log:        o.Logger,
+		statsAge:   cmp.Or(o.StatsAge, StatsAge),
+		management: newManagement(b, managementURL, cmp.Or(o.Timeout, 5*time.Second), o.Logger),
+		busy:       newMutex(),
+		dialer:     newDialer(b, o.ConnectionOptions),
 	}
+	q.questions = questions{timeout: cmp.Or(o.QueueTimeout, queueTimeout), tasks: &q.tasks}
+	return q
 }
 
-// Length measures a queue. recent is how many messages the caller knows to
-// have been confirmed on it within the last StatsAge.
-//
-// The broker itself counts the ready messages, now. The count of unacknowledged
-// ones comes from the management API and is up to StatsAge old, so it is raised
-// to an upper bound: since then, no more messages can have gone from ready to
-// unacknowledged than were ready or came since, and are not ready now; and no
-// consumer holds more than its prefetch limit. (Only what others published and
-// consumers fetched within StatsAge can escape.)
-//
-// Without the management API, recent stands for the unacknowledged messages;
-// that is logged once.
+// Figures asks the management API about a queue. Without an answer the figures know
+// nothing; that is logged once.
+func (q *QueueInspector) Figures(ctx context.Context, queue string) QueueFigures {
+	f := QueueFigures{asked: time.Now(), age: q.statsAge, prefetch: -1}
+	stats, err := q.management.queue(ctx, queue)
+	if err != nil {
+		return f
+	}
+	f.answered, f.known, f.stats = true, stats.known(), stats
+	if !f.known { // as of a new queue, in which there was nothing before
+		f.stats.Ready, f.stats.Unacknowledged = new(0), new(0)
+	}
+	if limit, known := q.management.prefetch(ctx, stats, q.statsAge); known {
+		f.prefetch = limit
+	}
+	return f
+}
+
+// Length measures a queue by figures that it asks for first: see LengthSince.
 func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (QueueLength, error) {
-	length, err := q.length(ctx, queue, recent)
+	return q.LengthSince(ctx, queue, q.Figures(ctx, queue), recent)
+}
+
+// LengthSince measures a queue. recent is how many messages the caller knows to have been
+// confirmed on it since figures.Since.
+//
+// The broker itself counts the ready messages, now. The count of unacknowledged ones comes
+// from the figures, so it is raised to an upper bound: since then, no more messages can
+// have gone from ready to unacknowledged than were ready or came since, and are not ready
+// now; and no consumer holds more than its prefetch limit. (Only what others published and
+// consumers fetched since can escape.) If the figures know nothing, the unacknowledged
+// messages are unknown.
+//
+// A QueueDownError or QueueAccessError is of this queue alone.
+func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures QueueFigures, recent int) (QueueLength, error) {
+	found, now, err := q.now(ctx, queue)
 	if err != nil {
 		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, err)
 	}
-	return length, nil
-}
-
-func (q *QueueInspector) length(ctx context.Context, queue string, recent int) (length QueueLength, err error) {
-	if err := q.busy.lock(ctx); err != nil {
-		return length, err
+	if !found {
+		return QueueLength{}, nil
 	}
-	defer q.busy.unlock()
-	// The figures of the past come first: whatever moves between the two
-	// questions then counts as having moved since.
-	node := q.dialer.broker.node(q.dialer.current)
-	past, pastErr := q.management.queue(ctx, node, queue)
-	found, now, err := q.now(ctx, queue)
-	if err != nil || !found {
-		return length, err
+	if figures.stats.down() {
+		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, &QueueDownError{queue, "its state is " + figures.stats.State})
 	}
-	length = QueueLength{Exists: true, Ready: now.Messages}
-	if pastErr != nil {
-		if ctx.Err() != nil {
-			return length, pastErr
-		}
-		if !q.missing {
-			q.missing = true
-			q.log.Warn("the management API doesn't answer; messages that workers hold unacknowledged are not counted, so queues may exceed their limits by that many", "error", pastErr)
-		}
+	length := QueueLength{Exists: true, Ready: now.Messages}
+	length.Unknown = !figures.known
+	if !figures.answered {
 		length.Unacknowledged = recent
 		return length, nil
 	}
-	if q.missing {
-		q.missing = false
-		q.log.Info("the management API answers again")
-	}
-	moved := max(0, past.Ready+recent-now.Messages)
-	length.Unacknowledged = past.Unacknowledged + moved
+	past := figures.stats
+	moved := max(0, *past.Ready+recent-now.Messages)
+	length.Unacknowledged = *past.Unacknowledged + moved
 	// The limits count only if they are those of all consumers there are now.
-	if moved > 0 && len(past.Consumers) >= now.Consumers {
-		if limit, known := q.management.prefetch(ctx, node, past); known {
-			// What was counted is counted, even if its consumer has left.
-			length.Unacknowledged = min(length.Unacknowledged, max(limit, past.Unacknowledged))
-		}
+	if moved > 0 && len(past.Consumers) >= now.Consumers && figures.prefetch >= 0 {
+		// What was counted is counted, even if its consumer has left.
+		length.Unacknowledged = min(length.Unacknowledged, max(figures.prefetch, *past.Unacknowledged))
 	}
 	return length, nil
 }
@@ -130,6 +149,10 @@ func (q *QueueInspector) length(ctx context.Context, queue string, recent int) (
 // now asks the broker, over a connection that is kept, for the number of ready
 // messages and of consumers.
 func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, state amqp.Queue, err error) {
+	if err := q.busy.lock(ctx); err != nil {
+		return false, state, err
+	}
+	defer q.busy.unlock()
 	if q.conn == nil || q.conn.IsClosed() {
 		if q.conn, err = q.dialer.dial(ctx); err != nil {
 			return false, state, err
@@ -142,21 +165,38 @@ func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, sta
 			return false, state, err
 		}
 	}
-	state, err = q.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if hasCode(err, amqp.NotFound) {
+	channel := q.channel
+	var answer amqp.Queue
+	late := make(chan struct{})
+	err = q.questions.ask(ctx, queue, func() (err error) {
+		answer, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		select {
+		case <-late:
+			_ = channel.Close()
+		default:
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return true, answer, nil
+	case isMissing(err):
 		return false, state, nil // this has closed the channel
 	}
-	return err == nil, state, err
+	close(late)
+	q.channel = nil
+	return false, state, err
 }
 
 // Close closes the connections.
 func (q *QueueInspector) Close() error {
 	_ = q.busy.lock(context.Background())
 	defer q.busy.unlock()
-	q.management.client.CloseIdleConnections()
+	q.management.close()
 	if q.conn != nil {
 		q.conn.close()
 		q.conn = nil
 	}
+	q.tasks.Wait()
 	return nil
 }

@@ -55,6 +55,12 @@ func hold(t testing.TB, brokerURL, queue string, n int, global bool) (*amqp.Chan
 	return ch, deliveries
 }
 
+// isNew reports whether a queue holds three messages, published of late, that nobody reads,
+// as far as can be known: the management API has no counts of a queue at first.
+func isNew(l celery.QueueLength) bool {
+	return l == celery.QueueLength{Exists: true, Ready: 3} || l == celery.QueueLength{Exists: true, Ready: 3, Unknown: true}
+}
+
 // A missing queue, an empty one, and one whose messages nobody reads are
 // counted exactly, whatever the names are.
 func TestLengthWithoutConsumers(t *testing.T) {
@@ -68,7 +74,7 @@ func TestLengthWithoutConsumers(t *testing.T) {
 		}
 		declare(t, ch, queue, nil)
 		fill(t, ch, queue, 3)
-		if l := length(t, q, queue, 3); l != (celery.QueueLength{Exists: true, Ready: 3}) {
+		if l := length(t, q, queue, 3); !isNew(l) {
 			t.Errorf("queue %q: %+v", queue, l)
 		}
 	}
@@ -216,8 +222,8 @@ func TestLengthWithAWorker(t *testing.T) {
 	})
 }
 
-// Without the management API the ready messages are still exact, what was
-// published of late stands for the others, and what that costs is said once.
+// Without the management API the ready messages are still exact, the others are
+// unknown, and what that costs is said once.
 func TestLengthWithoutManagement(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -239,7 +245,7 @@ func TestLengthWithoutManagement(t *testing.T) {
 		var log lockedBuffer
 		q := inspector(t, broker(t, env.URL), url, celery.InspectorOptions{Logger: textLogger(&log), Timeout: 50 * time.Millisecond})
 		for range 3 {
-			if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5}, length(t, q, "queue", 5)); diff != "" {
+			if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5, Unknown: true}, length(t, q, "queue", 5)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
@@ -312,7 +318,7 @@ func TestOddVirtualHost(t *testing.T) {
 	}
 	var log lockedBuffer
 	q := inspector(t, b, env.ManagementURL, celery.InspectorOptions{Logger: textLogger(&log)})
-	if l := length(t, q, "queue", 3); l != (celery.QueueLength{Exists: true, Ready: 3}) || log.String() != "" {
+	if l := length(t, q, "queue", 3); !isNew(l) || log.String() != "" {
 		t.Errorf("%+v\n%s", l, &log)
 	}
 }

@@ -6,29 +6,72 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"swh-scheduler/internal/service"
 )
 
-// management queries RabbitMQ's management API.
+// management queries RabbitMQ's management API, one request at a time.
+//
+// Once it has not answered, further requests fail at once, and it is tried in the
+// background until it answers: a port whose packets are swallowed costs one time-out.
 type management struct {
-	url    string // empty: derived from the broker's node
-	client *http.Client
+	url     string // empty: derived from the broker's nodes
+	client  *http.Client
+	nodes   []node
+	timeout time.Duration
+	log     *slog.Logger
 
+	closed context.Context // ends with close
+	end    context.CancelFunc
+	trying sync.WaitGroup
+
+	asking     mutex          // guards the rest
+	current    int            // of nodes: the one that answered last
+	silent     error          // why requests fail at once; nil while it answers
+	missing    bool           // whether its absence has been logged
 	channels   map[string]int // global prefetch limits by channel name
 	channelsAt time.Time
 }
 
-// queueStats is what the management API says of a queue. A new queue has no counts
-// yet.
+func newManagement(b Broker, root string, timeout time.Duration, log *slog.Logger) *management {
+	m := &management{
+		url: root, nodes: b.nodes, timeout: timeout, log: log, asking: newMutex(),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second}},
+	}
+	m.closed, m.end = context.WithCancel(context.Background())
+	return m
+}
+
+func (m *management) close() {
+	m.end()
+	m.trying.Wait()
+	m.client.CloseIdleConnections()
+}
+
+// queueStats is what the management API says of a queue. A new queue has no counts yet,
+// and none has if the broker doesn't collect statistics.
 type queueStats struct {
-	Ready          int           `json:"messages_ready"`
-	Unacknowledged int           `json:"messages_unacknowledged"`
+	Ready          *int          `json:"messages_ready"`
+	Unacknowledged *int          `json:"messages_unacknowledged"`
+	State          string        `json:"state"`
 	Consumers      []queueReader `json:"consumer_details"`
+}
+
+func (s queueStats) known() bool { return s.Ready != nil && s.Unacknowledged != nil }
+
+// down reports whether the queue is known not to work. Of a quorum queue without a leader
+// the broker itself says that it is empty.
+func (s queueStats) down() bool {
+	return slices.Contains([]string{"down", "minority", "crashed", "stopped", "terminated"}, s.State)
 }
 
 type queueReader struct {
@@ -51,25 +94,42 @@ func (d *channelDetail) UnmarshalJSON(text []byte) error {
 
 var errNotFound = errors.New("not found")
 
-// queue returns zero statistics for a queue that the API doesn't know (yet).
-func (m *management) queue(ctx context.Context, n node, queue string) (queueStats, error) {
+// queue returns zero counts for a queue that the API doesn't know (yet).
+func (m *management) queue(ctx context.Context, queue string) (queueStats, error) {
+	if err := m.asking.lock(ctx); err != nil {
+		return queueStats{}, err
+	}
+	defer m.asking.unlock()
 	var stats queueStats
-	err := m.get(ctx, n, &stats, nil, "queues", n.vhost, queue)
-	if errors.Is(err, errNotFound) {
-		return queueStats{}, nil
+	err := m.get(ctx, &stats, nil, "queues", vhostInPath, queue)
+	switch {
+	case errors.Is(err, errNotFound):
+		stats, err = queueStats{Ready: new(0), Unacknowledged: new(0)}, nil
+	case err == nil && stats.known() && (min(*stats.Ready, *stats.Unacknowledged) < 0 || max(*stats.Ready, *stats.Unacknowledged) > maxMessages):
+		err = fmt.Errorf("management API: queue %q holds %d + %d messages, which cannot be", queue, *stats.Ready, *stats.Unacknowledged)
 	}
-	if err == nil && (min(stats.Ready, stats.Unacknowledged) < 0 || max(stats.Ready, stats.Unacknowledged) > maxMessages) {
-		err = fmt.Errorf("management API: queue %q holds %d + %d messages, which cannot be", queue, stats.Ready, stats.Unacknowledged)
-	}
+	m.report(ctx, err)
 	return stats, err
+}
+
+// report logs once that the API doesn't answer, and once that it does again.
+func (m *management) report(ctx context.Context, err error) {
+	switch {
+	case err != nil && !m.missing && ctx.Err() == nil:
+		m.missing = true
+		m.log.Warn("the management API doesn't answer; how many messages workers hold unacknowledged is unknown, so queues may exceed their limits by that many", "error", err)
+	case err == nil && m.missing:
+		m.missing = false
+		m.log.Info("the management API answers again")
+	}
 }
 
 // maxMessages is more than any queue holds; counts up to it can be added.
 const maxMessages = 1 << 53
 
 // prefetch returns how many messages the consumers may hold, unless one of them
-// has no limit or one that isn't known.
-func (m *management) prefetch(ctx context.Context, n node, q queueStats) (limit int, known bool) {
+// has no limit or one that isn't known. Limits of whole channels may be as old as age.
+func (m *management) prefetch(ctx context.Context, q queueStats, age time.Duration) (limit int, known bool) {
 	shared := map[string]bool{}
 	for _, c := range q.Consumers {
 		channel, held := c.Channel.Name, int(c.Prefetch)
@@ -78,7 +138,7 @@ func (m *management) prefetch(ctx context.Context, n node, q queueStats) (limit 
 		}
 		if held == 0 { // Celery limits the whole channel, except where quorum queues are used
 			shared[channel] = true
-			if held = m.globalPrefetch(ctx, n, channel); held == 0 {
+			if held = m.globalPrefetch(ctx, channel, age); held == 0 {
 				return 0, false
 			}
 		}
@@ -89,9 +149,13 @@ func (m *management) prefetch(ctx context.Context, n node, q queueStats) (limit 
 
 // globalPrefetch returns a channel's own limit, 0 if there is none or it isn't
 // known. It asks for all channels at once, as there may be hundreds.
-func (m *management) globalPrefetch(ctx context.Context, n node, channel string) int {
+func (m *management) globalPrefetch(ctx context.Context, channel string, most time.Duration) int {
+	if m.asking.lock(ctx) != nil {
+		return 0
+	}
+	defer m.asking.unlock()
 	age := time.Since(m.channelsAt)
-	if limit, ok := m.channels[channel]; channel == "" || ok && age < StatsAge || m.channels != nil && age < time.Second {
+	if limit, ok := m.channels[channel]; channel == "" || ok && age < most || m.channels != nil && age < time.Second {
 		return limit
 	}
 	var all []struct {
@@ -99,7 +163,7 @@ func (m *management) globalPrefetch(ctx context.Context, n node, channel string)
 		Global uint16 `json:"global_prefetch_count"`
 	}
 	m.channels, m.channelsAt = map[string]int{}, time.Now()
-	if m.get(ctx, n, &all, url.Values{"columns": {"name,global_prefetch_count"}}, "vhosts", n.vhost, "channels") == nil {
+	if m.get(ctx, &all, url.Values{"columns": {"name,global_prefetch_count"}}, "vhosts", vhostInPath, "channels") == nil {
 		for _, c := range all {
 			m.channels[c.Name] = int(c.Global)
 		}
@@ -110,12 +174,82 @@ func (m *management) globalPrefetch(ctx context.Context, n node, channel string)
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 20
 
-func (m *management) get(ctx context.Context, n node, into any, query url.Values, path ...string) error {
+// vhostInPath stands for the virtual host in a path.
+const vhostInPath = "\x00"
+
+// get asks one node after the other, the one that answered last first, within the
+// time-out. If none answers, it is tried in the background from then on. The caller
+// holds asking.
+func (m *management) get(ctx context.Context, into any, query url.Values, path ...string) error {
+	if m.silent != nil {
+		return m.silent
+	}
+	err := m.getAny(ctx, &m.current, into, query, path...)
+	if isSilence(err) && ctx.Err() == nil {
+		m.silent = err
+		m.trying.Go(m.awaitAnswer)
+	}
+	return err
+}
+
+// getAny asks one node after the other, from current on, until one answers.
+func (m *management) getAny(ctx context.Context, current *int, into any, query url.Values, path ...string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	for range max(1, len(m.nodes)) {
+		var n node
+		if len(m.nodes) > 0 {
+			n = m.nodes[*current]
+		}
+		err = m.getFrom(ctx, n, into, query, path...)
+		if !isSilence(err) {
+			return err
+		}
+		if len(m.nodes) > 0 {
+			*current = (*current + 1) % len(m.nodes)
+		}
+		if m.url != "" || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// isSilence reports whether a request had no answer at all.
+func isSilence(err error) bool {
+	_, failed := errors.AsType[*url.Error](err)
+	return failed || errors.Is(err, context.DeadlineExceeded)
+}
+
+// awaitAnswer asks, after growing pauses, until the API answers anything.
+func (m *management) awaitAnswer() {
+	backoff := service.Backoff{Min: time.Second}
+	_ = m.asking.lock(context.Background())
+	current := m.current
+	m.asking.unlock()
+	for backoff.Wait(m.closed) == nil {
+		var vhost struct{}
+		err := m.getAny(m.closed, &current, &vhost, nil, "vhosts", vhostInPath)
+		if isSilence(err) {
+			continue
+		}
+		_ = m.asking.lock(context.Background())
+		m.silent, m.current = nil, current
+		m.asking.unlock()
+		return
+	}
+}
+
+func (m *management) getFrom(ctx context.Context, n node, into any, query url.Values, path ...string) error {
 	base, err := m.base(n)
 	if err != nil {
 		return err
 	}
+	path = slices.Clone(path)
 	for i, p := range path {
+		if p == vhostInPath {
+			p = n.vhost
+		}
 		path[i] = url.PathEscape(p)
 	}
 	// Opaque pieces: a virtual host named "/" must stay "%2F".
@@ -184,14 +318,12 @@ func (m *management) trust(n node, secure bool) error {
 // CheckManagement asks the management API once whether it knows the broker's
 // virtual host; one of the broker's addresses must do.
 func (q *QueueInspector) CheckManagement(ctx context.Context) error {
-	if err := q.busy.lock(ctx); err != nil {
-		return err
-	}
-	defer q.busy.unlock()
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(q.management.nodes))*q.management.timeout)
+	defer cancel()
 	var problems []error
-	for _, n := range q.dialer.broker.nodes {
+	for _, n := range q.management.nodes {
 		var vhost struct{ Name string }
-		err := q.management.get(ctx, n, &vhost, nil, "vhosts", n.vhost)
+		err := q.management.getFrom(ctx, n, &vhost, nil, "vhosts", vhostInPath)
 		switch {
 		case err == nil:
 			return nil

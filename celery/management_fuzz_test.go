@@ -2,9 +2,11 @@ package celery
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 type answering func() *http.Response
@@ -32,23 +34,27 @@ func FuzzManagementAnswers(f *testing.F) {
 			return
 		}
 		answers := []string{queue, channels}
-		m := &management{client: &http.Client{Transport: answering(func() *http.Response {
+		m := newManagement(b, "", time.Minute, slog.New(slog.DiscardHandler))
+		defer m.close()
+		m.client.Transport = answering(func() *http.Response {
 			body := answers[0]
 			answers = answers[1:]
 			return &http.Response{StatusCode: status, Status: "status", Body: io.NopCloser(strings.NewReader(body))}
-		})}}
-		n := b.node(0)
-		stats, err := m.queue(t.Context(), n, "q")
+		})
+		stats, err := m.queue(t.Context(), "q")
 		if err != nil {
 			if strings.Contains(err.Error(), "hunter2hunter2") {
 				t.Errorf("the password shows: %v", err)
 			}
 			return
 		}
-		if stats.Ready < 0 || stats.Unacknowledged < 0 || stats.Ready+stats.Unacknowledged < 0 {
+		if !stats.known() {
+			return
+		}
+		if *stats.Ready < 0 || *stats.Unacknowledged < 0 || *stats.Ready+*stats.Unacknowledged < 0 {
 			t.Errorf("%q: %+v", queue, stats)
 		}
-		if limit, known := m.prefetch(t.Context(), n, stats); limit < 0 || known && limit > len(stats.Consumers)<<16 {
+		if limit, known := m.prefetch(t.Context(), stats, StatsAge); limit < 0 || known && limit > len(stats.Consumers)<<16 {
 			t.Errorf("%q and %q: limit %d", queue, channels, limit)
 		}
 	})

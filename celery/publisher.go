@@ -27,12 +27,15 @@ type PublisherOptions struct {
 	MaxMessageSize int
 
 	// ConfirmTimeout is how long messages in flight may still be confirmed
-	// after the context has ended. Default: 5 s.
+	// after the context was cancelled. Default: 5 s.
 	ConfirmTimeout time.Duration
 
 	// MaxWait bounds how long one call waits for a broker that can't be reached
 	// or that blocks publishers. Default: until the context ends.
 	MaxWait time.Duration
+
+	// QueueTimeout is how long a queue may take to answer DeclareQueue. Default: 2 s.
+	QueueTimeout time.Duration
 }
 
 var (
@@ -68,6 +71,24 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("the broker refused a message for queue %q: the queue is full or can't store it", e.Queue)
 }
 
+// UnansweredError reports that the broker hasn't answered for a message within the time
+// allowed, on a connection that lives: it may still do so. It is an ErrUnconfirmed.
+type UnansweredError struct {
+	err      error
+	answered chan struct{}
+	result   error // once answered
+}
+
+func (e *UnansweredError) Error() string { return e.err.Error() }
+func (e *UnansweredError) Unwrap() error { return e.err }
+
+// Answered is closed when the broker has answered, or can't any more because the
+// connection was lost.
+func (e *UnansweredError) Answered() <-chan struct{} { return e.answered }
+
+// Result returns what Publish would have returned; only once it is answered.
+func (e *UnansweredError) Result() error { return e.result }
+
 // IsPermanent reports whether sending a message again would fail in the same
 // way: its queue doesn't exist, or it can't be encoded.
 func IsPermanent(err error) bool {
@@ -89,12 +110,18 @@ type Publisher struct {
 	callsM   sync.Mutex
 	isClosed bool
 
+	questions questions
+
 	connecting mutex
 	dialer     dialer // guarded by connecting
 	down       bool   // whether an outage has been logged; guarded by connecting
 
 	sessionM sync.Mutex
 	session  *publishSession
+	retired  map[*publishSession]bool
+
+	suspects    *suspects
+	forSuspects *Publisher // with connections of its own
 
 	encodeM sync.Mutex // also keeps encoding and sending of one message together
 	encoder *encoder
@@ -102,6 +129,14 @@ type Publisher struct {
 
 // NewPublisher makes a publisher. It connects when it is first used.
 func NewPublisher(b Broker, o PublisherOptions) *Publisher {
+	p := newPublisher(b, o)
+	p.forSuspects = newPublisher(b, o)
+	p.suspects = new(suspects)
+	p.forSuspects.suspects = p.suspects
+	return p
+}
+
+func newPublisher(b Broker, o PublisherOptions) *Publisher {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1000)
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 16<<20)
@@ -113,6 +148,7 @@ func NewPublisher(b Broker, o PublisherOptions) *Publisher {
 		dialer:     newDialer(b, o.ConnectionOptions),
 		encoder:    newEncoder(o.MaxMessageSize),
 	}
+	p.questions = questions{timeout: cmp.Or(o.QueueTimeout, queueTimeout), tasks: &p.tasks}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	return p
 }
@@ -121,11 +157,19 @@ func NewPublisher(b Broker, o PublisherOptions) *Publisher {
 // confirmed, and closes the connection. Calls that are still sending get
 // ErrNotSent for the rest.
 func (p *Publisher) Close() error {
+	if p.forSuspects != nil {
+		_ = p.forSuspects.Close()
+	}
 	p.callsM.Lock()
 	p.isClosed = true
 	p.callsM.Unlock()
 	p.close()
 	p.calls.Wait()
+	p.sessionM.Lock()
+	for s := range p.retired {
+		s.conn.close()
+	}
+	p.sessionM.Unlock()
 	if s := p.current(); s != nil {
 		s.conn.close()
 	}
@@ -230,41 +274,81 @@ type inFlight struct {
 	key     returnKey
 }
 
-// Publish sends messages in order and waits for the broker's answers. The
+// Publish sends the messages of each queue in order and waits for the broker's answers. A
+// queue that does not answer gets few messages until it does, so that it doesn't hold up
+// the others; what is not sent for it by the context's deadline is a QueueDownError. The
 // result has one element per message: nil if the broker has it, else one of the
 // errors that the package comment lists. The queues must exist: see
-// [Publisher.DeclareQueue].
+// [Publisher.DeclareQueue]. What is not answered by the context's deadline, or within
+// ConfirmTimeout after it was cancelled, is an UnansweredError.
 func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
-	c := publishCall{p: p, msgs: msgs, errs: make([]error, len(msgs))}
-	caller, end, err := p.begin(ctx)
-	if err != nil {
-		c.unsent(0, err)
-		return c.errs
+	errs := make([]error, len(msgs))
+	calls := make(map[string]*publishCall)
+	for i := range msgs {
+		c := calls[msgs[i].Queue]
+		if c == nil {
+			c = &publishCall{p: p, msgs: msgs, errs: errs, suspect: p.suspects.has(msgs[i].Queue)}
+			calls[msgs[i].Queue] = c
+		}
+		c.todo = append(c.todo, i)
 	}
-	defer end()
-	defer c.guard(caller)()
-	c.send(caller)
-	c.drain(caller)
-	return c.errs
+	var sending sync.WaitGroup
+	for _, c := range calls {
+		sending.Go(func() { c.do(ctx) })
+	}
+	sending.Wait()
+	return errs
 }
 
-// publishCall is one call of Publish.
+func (c *publishCall) do(ctx context.Context) {
+	if c.suspect {
+		c.p = c.p.forSuspects
+		if err := c.p.Connect(ctx); err != nil {
+			c.unsent(0, err)
+			return
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, suspectTime)
+		defer cancel()
+	}
+	caller, end, err := c.p.begin(ctx)
+	if err != nil {
+		c.unsent(0, err)
+		return
+	}
+	defer end()
+	defer c.p.guard(caller)()
+	c.send(caller)
+	c.drain(caller)
+}
+
+// A queue that did not answer is asked over a connection of its own kind, where it can hold
+// up only others like it: RabbitMQ's channel waits for seconds for a quorum queue without a
+// majority, and then blocks its whole connection.
+const (
+	suspectWindow = 30          // how many messages of one call it may leave unanswered
+	suspectTime   = time.Second // how long a call waits for it
+)
+
+// publishCall is the part of a call of Publish that is for one queue.
 type publishCall struct {
 	p       *Publisher
-	msgs    []TaskMessage
+	msgs    []TaskMessage // of the whole call
 	errs    []error
+	todo    []int      // which of them are for this queue
+	suspect bool       // the queue didn't answer the last time
 	flying  []inFlight // in the order sent
 	settled int        // how many of flying have their result
 }
 
 // guard frees a call that is stuck in a socket which the broker doesn't read,
 // some time after its context has ended.
-func (c *publishCall) guard(ctx context.Context) (release func()) {
+func (p *Publisher) guard(ctx context.Context) (release func()) {
 	done, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
 		// The extra second lets the orderly way, drain, come first.
-		if service.Sleep(done, c.p.options.ConfirmTimeout+time.Second) == nil {
-			if s := c.p.current(); s != nil {
+		if service.Sleep(done, p.options.ConfirmTimeout+time.Second) == nil {
+			if s := p.current(); s != nil {
 				s.conn.kill()
 			}
 		}
@@ -275,9 +359,13 @@ func (c *publishCall) guard(ctx context.Context) (release func()) {
 	}
 }
 
-func (c *publishCall) unsent(from int, err error) {
-	for i := from; i < len(c.msgs); i++ {
-		c.errs[i] = failure(ErrNotSent, &c.msgs[i], err)
+// unsent sets the result of what is to be done, but for the first done messages.
+func (c *publishCall) unsent(done int, err error) {
+	_, down := errors.AsType[*QueueDownError](err)
+	for _, i := range c.todo[done:] {
+		if c.errs[i] = err; !down {
+			c.errs[i] = failure(ErrNotSent, &c.msgs[i], err)
+		}
 	}
 }
 
@@ -286,11 +374,11 @@ func failure(kind error, m *TaskMessage, cause error) error {
 }
 
 func (c *publishCall) send(ctx context.Context) {
-	for i := range c.msgs {
+	for done, i := range c.todo {
 		for {
 			s, err := c.acquire(ctx)
 			if err != nil {
-				c.unsent(i, err)
+				c.unsent(done, err)
 				return
 			}
 			again, err := c.sendOne(s, i)
@@ -306,6 +394,14 @@ func (c *publishCall) send(ctx context.Context) {
 func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if c.suspect && len(c.flying)-c.settled >= suspectWindow {
+		if f := c.flying[c.settled]; !c.settle(ctx) {
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || f.session.isBlocked() {
+				return nil, context.Cause(ctx)
+			}
+			return nil, &QueueDownError{f.key.queue, fmt.Sprintf("%d messages are not answered for", suspectWindow)}
+		}
 	}
 	if s := c.p.current(); s != nil && s.alive() && !s.isBlocked() {
 		select {
@@ -364,6 +460,7 @@ func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) 
 	c.p.encodeM.Unlock()
 	switch {
 	case err == nil:
+		s.unanswered.Add(1)
 		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, m.Queue}})
 		return false, nil
 	case errors.Is(err, amqp.ErrClosed):
@@ -394,35 +491,52 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	}
 	c.settled++
 	c.errs[f.index] = f.result(&c.msgs[f.index])
+	f.session.release()
+	if c.errs[f.index] == nil {
+		c.p.suspects.clear(f.key.queue)
+	}
 	return true
 }
 
-// drain settles what is left, for at most ConfirmTimeout after the context's end.
+// drain settles what is left until the context's deadline, or for at most ConfirmTimeout
+// after it was cancelled.
 func (c *publishCall) drain(ctx context.Context) {
 	for c.settled < len(c.flying) && c.settle(ctx) {
 	}
 	if c.settled == len(c.flying) {
 		return
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.p.options.ConfirmTimeout)
-	defer cancel()
-	for c.settled < len(c.flying) && c.settle(grace) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.p.options.ConfirmTimeout)
+		defer cancel()
+		for c.settled < len(c.flying) && c.settle(grace) {
+		}
 	}
 	for _, f := range c.flying[c.settled:] {
 		m := &c.msgs[f.index]
-		c.errs[f.index] = failure(ErrUnconfirmed, m, context.Cause(ctx))
-		// The slot is free again, and a return forgotten, once the answer comes.
+		e := &UnansweredError{err: failure(ErrUnconfirmed, m, context.Cause(ctx)), answered: make(chan struct{})}
+		c.errs[f.index] = e
+		// Others may have its slot, and go on over another connection: a queue that
+		// doesn't answer must not hold up the rest.
+		f.session.release()
+		c.p.suspects.add(m.Queue)
+		f.session.late(m.Queue, 1)
+		c.p.retire(f.session)
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
-			_ = f.result(m)
+			if e.result = f.result(m); e.result == nil {
+				c.p.suspects.clear(m.Queue)
+			}
+			f.session.late(m.Queue, -1)
+			close(e.answered)
 		})
 	}
 }
 
-// result interprets an answer that has come, and gives back the slot.
+// result interprets an answer that has come.
 func (f *inFlight) result(m *TaskMessage) error {
 	returned := f.session.takeReturn(f.key)
-	f.session.release()
+	f.session.unanswered.Add(-1)
 	switch {
 	case returned != nil:
 		return returned

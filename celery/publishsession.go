@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -14,7 +16,9 @@ type publishSession struct {
 	conn    *connection
 	channel *amqp.Channel
 
-	slots chan struct{} // one token a message in flight
+	unanswered atomic.Int64 // messages
+
+	slots chan struct{} // one token a message in flight that somebody waits for
 
 	closed  chan *amqp.Error // of the connection
 	failed  chan *amqp.Error // of the channel
@@ -26,7 +30,8 @@ type publishSession struct {
 
 	m         sync.Mutex
 	returned  map[returnKey][]*ReturnedError
-	unblocked chan struct{} // closed when unblocked; nil while not blocked
+	lateBy    map[string]int // unanswered messages that nobody waits for, by queue
+	unblocked chan struct{}  // closed when unblocked; nil while not blocked
 }
 
 // returnKey tells what a returned message was; returns carry no delivery tag.
@@ -45,9 +50,10 @@ func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int) *pub
 		failed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
 		blocks:   conn.NotifyBlocked(make(chan amqp.Blocking, 8)),
 		// The broker sends a return before its confirmation, and the library's
-		// reader hands both over in that order. There can't be more returns than
-		// messages in flight, so the reader never waits here, and a message's
-		// return is in the buffer when its confirmation is seen.
+		// reader hands both over in that order: a message's return is in the buffer
+		// when its confirmation is seen. There can't be more returns than messages in
+		// flight, so the reader hardly ever waits here; watch empties the buffer
+		// where many messages were unanswered.
 		returns: ch.NotifyReturn(make(chan amqp.Return, maxInFlight)),
 	}
 }
@@ -65,11 +71,7 @@ func (s *publishSession) release() { <-s.slots }
 func (s *publishSession) takeReturn(k returnKey) error {
 	s.m.Lock()
 	defer s.m.Unlock()
-	for range len(s.returns) {
-		r := <-s.returns
-		key := returnKey{r.CorrelationId, r.RoutingKey}
-		s.returned[key] = append(s.returned[key], &ReturnedError{Queue: r.RoutingKey, Code: r.ReplyCode, Reason: r.ReplyText})
-	}
+	s.keepReturns()
 	found := s.returned[k]
 	switch len(found) {
 	case 0:
@@ -80,6 +82,16 @@ func (s *publishSession) takeReturn(k returnKey) error {
 		s.returned[k] = found[1:]
 	}
 	return found[0]
+}
+
+// keepReturns empties the buffer of returns. m is locked, so that what was taken from the
+// buffer is in the map for whoever looks for it.
+func (s *publishSession) keepReturns() {
+	for range len(s.returns) {
+		r := <-s.returns
+		key := returnKey{r.CorrelationId, r.RoutingKey}
+		s.returned[key] = append(s.returned[key], &ReturnedError{Queue: r.RoutingKey, Code: r.ReplyCode, Reason: r.ReplyText})
+	}
 }
 
 func (s *publishSession) isBlocked() bool {
@@ -133,8 +145,14 @@ func (s *publishSession) watch(log *slog.Logger) {
 			log.Info("the broker takes messages again")
 		}
 	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for {
 		select {
+		case <-tick.C:
+			s.m.Lock()
+			s.keepReturns()
+			s.m.Unlock()
 		case b, ok := <-s.blocks:
 			if ok {
 				report(b.Active, b.Reason)

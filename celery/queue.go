@@ -2,7 +2,6 @@ package celery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -11,7 +10,8 @@ import (
 // DeclareQueue makes sure that a queue exists. One that exists is used as it
 // is, whatever its type and arguments. Otherwise it is made as Celery makes
 // it: a durable direct exchange of the same name, a durable queue, and a
-// binding with that name as its key.
+// binding with that name as its key. A QueueDownError or QueueAccessError is of this queue
+// alone.
 func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
 	if err := p.declareQueue(ctx, queue); err != nil {
 		return fmt.Errorf("declaring queue %q: %w", queue, err)
@@ -29,16 +29,7 @@ func (p *Publisher) declareQueue(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	// The library's calls take no context, and the connection is shared: a call
-	// that takes too long is left to end with the connection.
-	done := make(chan error, 1)
-	p.tasks.Go(func() { done <- declareQueue(s.conn.Connection, queue) })
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	return err
+	return p.questions.ask(ctx, queue, func() error { return declareQueue(s.conn.Connection, queue) })
 }
 
 // declareQueue asks first, because declaring a queue with other arguments than
@@ -79,7 +70,7 @@ func inspectQueue(conn *amqp.Connection, queue string) (found bool, ready int, e
 		ready = q.Messages
 		return err
 	})
-	if hasCode(err, amqp.NotFound) {
+	if isMissing(err) {
 		return false, 0, nil
 	}
 	return err == nil, ready, err
@@ -92,9 +83,4 @@ func onChannel(conn *amqp.Connection, f func(*amqp.Channel) error) error {
 	}
 	defer func() { _ = ch.Close() }()
 	return f(ch)
-}
-
-func hasCode(err error, code int) bool {
-	e, ok := errors.AsType[*amqp.Error](err)
-	return ok && e.Code == code
 }

@@ -21,8 +21,11 @@ type batch struct {
 	undecoded []db.RejectedRecord
 
 	// The results of write.
+	split   []*batch // its parts
+	written int      // of a part: so many visits are written, or refused
 	applied int
 	refused []db.RejectedRecord
+	kept    int // so many rejected records are written
 }
 
 const (
@@ -48,37 +51,54 @@ func (b *batch) parts() []*batch {
 	return parts
 }
 
-// write writes the batch to the database. It can be called again after an error,
-// whatever of the batch was written before: visits that were applied are ignored
-// the second time.
-func (b *batch) write(ctx context.Context, store Store, rules Rules) error {
-	parts := b.parts()
+// write writes the batch to the database, in transactions of that size at most. After an
+// error it can be called again, and goes on where it was. A visit that was applied
+// although that is not known is ignored the second time.
+func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.BatchSize) error {
+	if b.split == nil {
+		b.split = b.parts()
+	}
 	writers, partsCtx := errgroup.WithContext(ctx)
-	for _, p := range parts {
-		writers.Go(func() error { return p.writeAll(partsCtx, store, rules) })
+	for _, p := range b.split {
+		writers.Go(func() error { return p.writeAll(partsCtx, store, rules, size) })
 	}
 	if err := writers.Wait(); err != nil {
 		return err
 	}
 	b.applied, b.refused = 0, nil
-	for _, p := range parts {
+	for _, p := range b.split {
 		b.applied += p.applied
 		b.refused = append(b.refused, p.refused...)
 	}
-	return store.RejectRecords(ctx, slices.Concat(b.undecoded, b.refused))
+	rejected := slices.Concat(b.undecoded, b.refused)
+	var err error
+	b.kept, err = size.Write(b.kept, len(rejected), func(first, end int) error {
+		return within(ctx, func(ctx context.Context) error { return store.RejectRecords(ctx, rejected[first:end]) })
+	}, nil)
+	return err
 }
 
-// writeAll writes the visits, but for those with a value that PostgreSQL refuses.
-func (b *batch) writeAll(ctx context.Context, store Store, rules Rules) error {
-	return db.Bisect(0, len(b.visits), func(first, end int) error {
-		applied, err := rules.Write(ctx, store, b.visits[first:end])
-		if err == nil {
-			b.applied += applied
-		}
-		return err
+// writeAll writes the visits of a part, but for those with a value that PostgreSQL refuses.
+func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db.BatchSize) (err error) {
+	b.written, err = size.Write(b.written, len(b.visits), func(first, end int) error {
+		return within(ctx, func(ctx context.Context) error {
+			applied, err := rules.Write(ctx, store, b.visits[first:end])
+			if err == nil {
+				b.applied += applied
+			}
+			return err
+		})
 	}, func(i int, err *db.RefusedError) {
 		b.refused = append(b.refused, rejection(b.from[i], reject(KindRefused, "%s", err)))
 	})
+	return err
+}
+
+// within bounds one transaction.
+func within(ctx context.Context, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return write(ctx)
 }
 
 // Write applies visits, in their order, to the stats of their origins, in one

@@ -62,6 +62,9 @@ func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, 
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.HeartbeatInterval(defaultHeartbeat),
 		kgo.FetchMaxWait(500 * time.Millisecond),
+		// The client's own would be 50 MiB of each broker.
+		kgo.FetchMaxBytes(maxFetchBytes),
+		kgo.MaxConcurrentFetches(maxFetches),
 	}
 	own := []kgo.Opt{
 		// The marks of transactions take offsets too: without them the end of a

@@ -20,8 +20,10 @@ const (
 func (c *Client) countHeld(ctx context.Context) {
 	loop := service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
-			n, err := countReleased(ctx, c.o.Store, c.o.Rules)
-			return service.Result{Again: n == maxHeld}, err
+			most := c.heldSize.Of(maxHeld)
+			n, err := countReleased(ctx, c.o.Store, c.o.Rules, most)
+			c.heldSize.Note(n, err)
+			return service.Result{Again: n == most}, err
 		},
 		Period: heldPeriod, Jitter: true,
 		Service: c.databaseState,
@@ -29,9 +31,10 @@ func (c *Client) countHeld(ctx context.Context) {
 	_ = loop.Run(ctx)
 }
 
-// countReleased counts some failed visits that were kept back, and returns how many.
-func countReleased(ctx context.Context, store Store, rules Rules) (int, error) {
-	released, err := store.ReleasedVisits(ctx, maxHeld)
+// countReleased counts up to most failed visits that were kept back, in a transaction of
+// its own, and returns how many it tried.
+func countReleased(ctx context.Context, store Store, rules Rules, most int) (int, error) {
+	released, err := store.ReleasedVisits(ctx, most)
 	if err != nil || len(released) == 0 {
 		return 0, err
 	}

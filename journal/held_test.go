@@ -86,10 +86,10 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	execute(t, s.dsn, "delete from scheduler_go.work")
 	s.produce(0, visitOf(1, 0, failed))
 	s.run(s.options())
-	if n, err := countReleased(t.Context(), s.store, noFudge); err != nil || n > 1 {
+	if n, err := countReleased(t.Context(), s.store, noFudge, maxHeld); err != nil || n > 1 {
 		t.Fatal(n, err)
 	}
-	if n, err := countReleased(t.Context(), s.store, noFudge); err != nil || n != 0 {
+	if n, err := countReleased(t.Context(), s.store, noFudge, maxHeld); err != nil || n != 0 {
 		t.Errorf("%d count twice, %v", n, err)
 	}
 	want := []string{"https://example.org/0000 failed", "https://example.org/0002 successful", "https://example.org/0003 failed"}

@@ -31,12 +31,15 @@ const (
 const (
 	minBatchLimit = 20_000                 // records taken at once when they are at hand
 	maxBatchBytes = 32 << 20               // of values; one fetch may go beyond
+	maxFetchBytes = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
+	maxFetches    = 4                      // on their way or waiting, of all brokers
 	gatherWait    = 50 * time.Millisecond  // for more records after the first
 	idleWait      = 500 * time.Millisecond // for a first record, before looking around
 )
 
 const (
 	applyTimeout  = 5 * time.Minute  // of one try of a batch
+	writeTimeout  = time.Minute      // of one transaction of it
 	commitTimeout = 30 * time.Second // of the commit of its offsets
 	askTimeout    = 10 * time.Second // of a request to Kafka
 	lagInterval   = 15 * time.Second // between looks at the ends of partitions
@@ -113,6 +116,8 @@ type Client struct {
 
 	restartAfter time.Duration // of nothing to read; a test has no time for it
 	processed    int64
+	size         db.BatchSize // of transactions
+	heldSize     db.BatchSize // of those that count held visits
 }
 
 // New checks the options. Warnings name consumer settings that are not honoured;
@@ -347,7 +352,7 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	var backoff service.Backoff
 	for {
 		tryCtx, cancel := context.WithTimeout(work, applyTimeout)
-		err := b.write(tryCtx, c.o.Store, c.o.Rules)
+		err := b.write(tryCtx, c.o.Store, c.o.Rules, &c.size)
 		cancel()
 		if err == nil {
 			c.databaseState.OK()

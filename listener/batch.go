@@ -26,6 +26,9 @@ type batch struct {
 	bytes    int
 	messages int
 	last     celery.Delivery // acknowledging it acknowledges all
+
+	applied int // so many outcomes are written, or among rejected
+	kept    int // so many of rejected are written
 }
 
 func (b *batch) full() bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,6 +70,7 @@ type Listener struct {
 	metrics    *metrics
 	complaints service.Seldom
 	workers    *workers
+	size       db.BatchSize // of transactions
 }
 
 // New makes a Listener that does nothing before Run. Its metrics are registered
@@ -80,7 +80,7 @@ func New(o Options) *Listener {
 	return &Listener{
 		Options:  o,
 		database: service.NewService(o.Log, "database"),
-		metrics:  newMetrics(o.Registerer, w),
+		metrics:  newMetrics(o.Registerer, w, o.Store.Now),
 		workers:  w,
 	}
 }
@@ -175,42 +175,38 @@ func (l *Listener) trace(outcomes []settle.Outcome) {
 	}
 }
 
-// apply writes a batch. On an error it may be called again with the same one.
-func (l *Listener) apply(ctx context.Context, b *batch) error {
+// apply writes a batch. After an error it may be called again with the same one, and goes
+// on where it was.
+func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	started := time.Now()
-	todo := &batch{rejected: slices.Clip(b.rejected)}
-	err := db.Bisect(0, len(b.outcomes), func(first, end int) error {
+	b.applied, err = l.size.Write(b.applied, len(b.outcomes), func(first, end int) error {
 		return within(ctx, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
 	}, func(i int, refused *db.RefusedError) {
 		l.complain(Refused, refused.Error())
-		todo.reject(b.outcomes[i], describe(b.outcomes[i]), refused.SQLState, refused.Error())
+		b.reject(b.outcomes[i], describe(b.outcomes[i]), refused.SQLState, refused.Error())
 	})
 	if err != nil {
 		return err
 	}
-	if len(todo.rejected) > 0 {
-		if err := l.setAside(ctx, todo.rejected); err != nil {
-			return err
-		}
+	if err := l.setAside(ctx, b); err != nil {
+		return err
 	}
 	l.metrics.batchSize.Observe(float64(b.events))
 	l.metrics.batchTime.Observe(time.Since(started).Seconds())
 	return nil
 }
 
-// setAside keeps events that can't be applied. What the table refuses as well is
-// only in the log.
-func (l *Listener) setAside(ctx context.Context, events []db.RejectedEvent) error {
-	err := within(ctx, func(ctx context.Context) error { return l.Store.RejectEvents(ctx, events) })
-	_, refused := errors.AsType[*db.RefusedError](err)
-	switch {
-	case refused:
-		l.Log.Error("rejected events not kept", "events", len(events), "error", err)
-	case err != nil:
-		return err
-	}
-	l.metrics.rejected.Add(float64(len(events)))
-	return nil
+// setAside keeps the events of a batch that can't be applied. What the table refuses as
+// well is only in the log.
+func (l *Listener) setAside(ctx context.Context, b *batch) (err error) {
+	before := b.kept
+	b.kept, err = l.size.Write(b.kept, len(b.rejected), func(first, end int) error {
+		return within(ctx, func(ctx context.Context) error { return l.Store.RejectEvents(ctx, b.rejected[first:end]) })
+	}, func(i int, refused *db.RefusedError) {
+		l.Log.Error("a rejected event is not kept", "task_id", b.rejected[i].BackendID, "error", refused)
+	})
+	l.metrics.rejected.Add(float64(b.kept - before))
+	return err
 }
 
 // within bounds one transaction: a server that vanishes without closing its

@@ -24,12 +24,12 @@ type metrics struct {
 	lag            prometheus.Gauge
 }
 
-func newMetrics(r prometheus.Registerer, w *workers) *metrics {
+func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metrics {
 	f := promauto.With(r)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_workers_online",
 		Help: "Celery workers that were heard of in the last minute and have not gone offline.",
-	}, func() float64 { return float64(w.online(time.Now())) })
+	}, func() float64 { return float64(w.online(now())) })
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: "swh_scheduler_listener_" + name, Help: help}
 	}

@@ -32,7 +32,7 @@
 // keeper beside the loops drains the changes in the background, rebuilds the copy after
 // a truncate, and unparks origins whose cooldown has ended. Rounds are exact whether it
 // keeps up or not; above 10,000 pending changes of a visit type
-// (swh_scheduler_recurrent_candidates_backlog) they take as long as the peer's.
+// (swh_scheduler_candidate_changes) they take as long as the peer's.
 //
 // # Failures
 //

@@ -17,25 +17,31 @@ type round struct {
 	visitType string
 	policies  []model.WeightedPolicy
 	log       *slog.Logger
+	size      db.BatchSize // of claims
 }
 
 // runOnce fills the free slots of the visit type's queue and returns how long to wait
-// before the next round, without splay.
+// before the next round, without splay. After a claim that timed out it claims half as many.
 func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	// Read anew each time: the limit may have changed.
 	tt, err := r.Store.TaskType(ctx, model.LoaderTaskType(r.visitType))
 	if err != nil {
 		return 0, err
 	}
-	full := false
+	full, asked := false, 0
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
 			return dispatch.Claimed{}, nil
 		}
-		work, err := r.claim(ctx, tx, tt, free)
+		asked = r.size.Of(free)
+		work, err := r.claim(ctx, tx, tt, asked)
 		return dispatch.Claimed{Work: work}, err
 	})
+	if err == nil {
+		asked = n
+	}
+	r.size.Note(asked, err)
 	switch {
 	case err != nil:
 		return 0, err
@@ -51,7 +57,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 
 // tooFull reports whether too little of the queue is free for a refill.
 func tooFull(free int, limit *int64) bool {
-	return limit != nil && float64(free) < float64(*limit)*minSlotsRatio
+	return free == 0 || limit != nil && float64(free) < float64(*limit)*minSlotsRatio
 }
 
 // claim picks up to free origins, divided between the groups of listers if they share

@@ -11,7 +11,7 @@ import (
 )
 
 // A queue of which a twentieth is free is refilled, one with less is not (the Python
-// scheduler's rule); one without a limit always is.
+// scheduler's rule); one without a limit is, unless too much is outgoing for it.
 func TestTooFull(t *testing.T) {
 	for name, tc := range map[string]struct {
 		free  int
@@ -23,6 +23,9 @@ func TestTooFull(t *testing.T) {
 		"full":                  {0, new(int64(1000)), true},
 		"one of a tiny queue":   {1, new(int64(20)), false},
 		"no limit":              {10000, nil, false},
+		"no limit, some left":   {1, nil, false},
+		"no limit, none left":   {0, nil, true},
+		"0 is no limit":         {0, new(int64(0)), true},
 	} {
 		if got := tooFull(tc.free, tc.limit); got != tc.want {
 			t.Errorf("%s: %v", name, got)

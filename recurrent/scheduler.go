@@ -59,10 +59,9 @@ type Options struct {
 // Scheduler runs one loop a visit type, and a keeper of candidates beside them.
 type Scheduler struct {
 	Options
-	now     func() time.Time
-	splay   func() time.Duration
-	visits  *prometheus.CounterVec
-	backlog prometheus.Gauge
+	now    func() time.Time
+	splay  func() time.Duration
+	visits *prometheus.CounterVec
 }
 
 // New makes a Scheduler; its counters are registered on o.Reg.
@@ -72,10 +71,6 @@ func New(o Options) *Scheduler {
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type and policy.",
 		}, []string{"visit_type", "policy"}),
-		backlog: promauto.With(o.Reg).NewGauge(prometheus.GaugeOpts{
-			Name: "swh_scheduler_recurrent_candidates_backlog",
-			Help: "Changes of origins that candidates do not show yet; above 10,000 of a visit type, its grabs read the tables themselves.",
-		}),
 	}
 }
 
@@ -87,7 +82,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
 	var loops errgroup.Group
-	keeping := service.Loop{RunOnce: newKeeper(s).runOnce, Period: keepPeriod, Service: service.NewService(s.Log, "what keeping candidates needs")}
+	keeping := service.Loop{RunOnce: (&keeper{candidates: s.Store}).runOnce, Period: keepPeriod, Service: service.NewService(s.Log, "what keeping candidates needs")}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	for _, visitType := range visitTypes {
 		loops.Go(func() error { return s.loop(visitType).Run(ctx) })

@@ -297,9 +297,9 @@ func TestRoundThatFailsMarksNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.list(t, "plain", 5, false)
-	w.exec(t, "update listed_origins set extra_loader_arguments = '[]'") // no object: no message can be made
+	w.exec(t, "alter table scheduler_go.work add check (task_name = '')") // no message can be written
 	if _, err := w.round(t, evenly).runOnce(t.Context()); err == nil {
-		t.Error("no error for arguments that are no object")
+		t.Error("no error for messages that can't be written")
 	}
 	if n := len(w.scheduled(t)); n != 0 {
 		t.Errorf("%d origins are marked without a message", n)

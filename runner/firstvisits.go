@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
@@ -44,12 +45,13 @@ type FirstVisits struct {
 	FirstVisitsOptions
 	now    func() time.Time
 	visits *prometheus.CounterVec
+	sizes  claimSizes
 }
 
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
 func NewFirstVisits(o FirstVisitsOptions) *FirstVisits {
 	return &FirstVisits{
-		FirstVisitsOptions: o, now: o.Store.Now,
+		FirstVisitsOptions: o, now: o.Store.Now, sizes: make(claimSizes),
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
 		}, []string{"visit_type"}),
@@ -61,6 +63,9 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 	return (&service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			_, err := f.RunOnce(ctx)
+			if celery.IsOfQueue(err) {
+				err = nil // no outage: the other queues go on
+			}
 			return service.Result{}, err
 		},
 		Period:  f.Period,
@@ -94,12 +99,16 @@ func (f *FirstVisits) lister(ctx context.Context, lister model.Lister) (int, err
 		return 0, err
 	}
 	total := 0
+	var failed []error
 	for _, visitType := range visitTypes {
 		n, err := f.claim(ctx, lister, visitType)
-		if err != nil {
-			return total, err
-		}
 		total += n
+		if err != nil {
+			failed = append(failed, fmt.Errorf("visit type %q: %w", visitType, err))
+		}
+	}
+	if failed != nil {
+		return total, errors.Join(failed...)
 	}
 	done, err := f.Store.FinishFirstVisits(ctx, lister, f.now())
 	if done {
@@ -108,25 +117,32 @@ func (f *FirstVisits) lister(ctx context.Context, lister model.Lister) (int, err
 	return total, err
 }
 
-// claim fills the free slots of one queue for first visits.
+// claim fills the free slots of one queue for first visits. After one that timed out it
+// claims half as many.
 func (f *FirstVisits) claim(ctx context.Context, lister model.Lister, visitType string) (int, error) {
 	tt, err := f.Store.TaskType(ctx, model.LoaderTaskType(visitType))
 	if err != nil {
 		return 0, err
 	}
 	queue := dispatch.Queue{Name: *lister.FirstVisitsQueuePrefix + ":" + tt.BackendName, Limit: tt.MaxQueueLength}
+	size, asked := f.sizes.of(queue.Name), 0
 	n, err := f.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		now := f.now()
+		asked = size.Of(free)
 		// No cooldowns: these origins are new, or new again.
 		origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{
 			VisitType: visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: lister.ID, Valid: true},
-		}, now, free, false)
+		}, now, asked, false)
 		if err != nil {
 			return dispatch.Claimed{}, err
 		}
 		work, err := dispatch.VisitWork(ctx, tx, queue.Name, tt.BackendName, dispatch.Visits(origins), now)
 		return dispatch.Claimed{Work: work}, err
 	})
+	if err == nil {
+		asked = n
+	}
+	size.Note(asked, err)
 	if n > 0 {
 		f.visits.WithLabelValues(visitType).Add(float64(n))
 		f.Log.Info("first visits claimed", "lister", lister.Name, "instance", lister.InstanceName, "queue", queue.Name, "visits", n)

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -29,9 +30,11 @@ type LostStore interface {
 // LostOptions configure a LostRuns.
 type LostOptions struct {
 	Store   LostStore
-	Lengths dispatch.QueueLengths
-	Log     *slog.Logger
-	Reg     prometheus.Registerer
+	Lengths interface {
+		Length(ctx context.Context, queue string, recent int) (celery.QueueLength, error)
+	}
+	Log *slog.Logger
+	Reg prometheus.Registerer
 
 	// After is how long a run may be silent, by task type; "default" is for the other
 	// types. Without it their runs are never given up.
@@ -43,12 +46,16 @@ type LostOptions struct {
 // never sets it.
 //
 // A run is lost when nothing was heard of it for the given time, and either a worker had
-// started it, or its message is neither outgoing nor in its queue, which is empty. The
-// listener ignores a result that comes after all: a run ends once.
+// started it, or its message is neither outgoing nor in its queue, which is empty. While
+// its queue can't be asked, no run is lost, nor, while it is unknown how many messages
+// workers hold, one that was not started. The listener ignores a result that comes after
+// all: a run ends once. Runs that PostgreSQL refuses to end are logged, and hold up no
+// other.
 type LostRuns struct {
 	LostOptions
 	now  func() time.Time
 	lost *prometheus.CounterVec
+	size db.BatchSize
 }
 
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
@@ -72,7 +79,8 @@ func (l *LostRuns) Job() keep.Job {
 	}}
 }
 
-// RunOnce gives up the runs that are lost now, and returns their number.
+// RunOnce gives up the runs that are lost now, and returns their number. It goes on with the
+// other queues where one can't be asked, and returns that error.
 func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	types, err := l.Store.TaskTypes(ctx)
 	if err != nil {
@@ -93,43 +101,56 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if len(before) == 0 {
 		return 0, nil
 	}
-	lost, err := l.Store.SilentRuns(ctx, before)
-	if err == nil {
-		lost, err = l.gone(ctx, lost, byName)
-	}
-	if err != nil || len(lost) == 0 {
-		return 0, err
-	}
-	n, err := l.Store.LoseRuns(ctx, lost, l.now())
+	silent, err := l.Store.SilentRuns(ctx, before)
 	if err != nil {
 		return 0, err
 	}
-	for _, run := range lost {
-		l.lost.WithLabelValues(run.TaskType).Inc()
-	}
-	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
-	return n, nil
-}
-
-// gone returns the silent runs that cannot be in their queue.
-func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[string]model.TaskType) ([]db.SilentRun, error) {
-	var gone []db.SilentRun
-	empty := make(map[string]bool) // by queue
-	for _, run := range silent {
-		if run.Status == model.RunScheduled {
-			queue := queueOf(types[run.TaskType], run.WithPriority)
-			if _, asked := empty[queue]; !asked {
-				length, err := l.Lengths.Length(ctx, queue, 0)
-				if err != nil {
-					return nil, err
-				}
-				empty[queue] = length.Messages() == 0
-			}
-			if !empty[queue] {
-				continue
+	lost, askErr := l.gone(ctx, silent, byName)
+	n := 0
+	_, err = l.size.Write(0, len(lost), func(first, end int) error {
+		ended, err := l.Store.LoseRuns(ctx, lost[first:end], l.now())
+		if err == nil {
+			n += ended
+			for _, run := range lost[first:end] {
+				l.lost.WithLabelValues(run.TaskType).Inc()
 			}
 		}
-		gone = append(gone, run)
+		return err
+	}, func(i int, err *db.RefusedError) {
+		l.Log.Error("a run of which nothing was heard can't be given up; its task stays scheduled", "run", lost[i].ID, "task_type", lost[i].TaskType, "error", err)
+	})
+	if err = errors.Join(askErr, err); n == 0 {
+		return 0, err
 	}
-	return gone, nil
+	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
+	return n, err
+}
+
+// gone returns the silent runs that cannot be in their queue, and the errors of queues that
+// can't be asked.
+func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[string]model.TaskType) ([]db.SilentRun, error) {
+	type answer struct{ lost, empty bool } // which runs of the queue are gone: started ones, any
+	answers := make(map[string]answer)
+	var gone []db.SilentRun
+	var failed []error
+	for _, run := range silent {
+		queue := queueOf(types[run.TaskType], run.WithPriority)
+		a, asked := answers[queue]
+		if !asked {
+			length, err := l.Lengths.Length(ctx, queue, 0)
+			switch {
+			case celery.IsOfQueue(err):
+				failed = append(failed, err)
+			case err != nil:
+				return nil, err
+			default:
+				a = answer{lost: true, empty: !length.Unknown && length.Messages() == 0}
+			}
+			answers[queue] = a
+		}
+		if a.empty || a.lost && run.Status != model.RunScheduled {
+			gone = append(gone, run)
+		}
+	}
+	return gone, errors.Join(failed...)
 }

@@ -117,6 +117,70 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 	}
 }
 
+// While a queue can't be asked, its runs are not lost, however old and whether or not they
+// started; those of other types are. While it is unknown what workers hold, none is that may
+// be waiting.
+func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
+	t.Parallel()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if _, err := store.Pool().Exec(t.Context(), `
+		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a'), ('b', '', 'swh.b') returning type),
+		     t as (insert into task (type, arguments, next_run, status, policy)
+		           select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt, generate_series(1, 2) returning id, type)
+		insert into task_run (task, backend_id, scheduled, started, status)
+		select id, gen_random_uuid()::text, now() - interval '1 year', case when started then now() - interval '1 year' end, (case when started then 'started' else 'scheduled' end)::task_run_status
+		from (select id, row_number() over (partition by type order by id) = 1 as started from t) x`); err != nil {
+		t.Fatal(err)
+	}
+	mq := testenv.RabbitMQ(t)
+	conn, err := amqp.Dial(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("swh.a", true, false, true, false, nil); err != nil { // for this connection only
+		t.Fatal(err)
+	}
+	address, err := celery.ParseBroker(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := func(managementURL string) (int, error) {
+		inspector := celery.NewQueueInspector(address, managementURL, celery.InspectorOptions{})
+		defer inspector.Close()
+		return runner.NewLostRuns(runner.LostOptions{
+			Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+			After: map[string]time.Duration{"default": time.Hour},
+		}).RunOnce(t.Context())
+	}
+	if n, err := lost(mq.ManagementURL); n != 2 || !celery.IsOfQueue(err) {
+		t.Errorf("%d runs lost, %v, want the two of the other queue", n, err)
+	}
+	if _, err := ch.QueueDelete("swh.a", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("swh.a", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := lost("http://127.0.0.1:1"); n != 1 || err != nil {
+		t.Errorf("%d runs lost without the management API, %v, want the started one", n, err)
+	}
+	// The API has no counts of a queue at first.
+	for n, deadline := 0, time.Now().Add(time.Minute); n != 1; {
+		if n, err = lost(mq.ManagementURL); err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d runs lost, %v, want the last one", n, err)
+		}
+	}
+}
+
 // Nothing is given up unless it is asked for.
 func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	t.Parallel()

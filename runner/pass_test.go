@@ -22,6 +22,8 @@ type graphStore struct {
 	drains int
 }
 
+func (*graphStore) Now() time.Time { return time.Now() }
+
 func (s *graphStore) DrainGraphs(context.Context, time.Time) (db.GraphRound, error) {
 	s.drains++
 	round := s.rounds[0]

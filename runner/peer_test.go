@@ -301,9 +301,15 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 	exec(`insert into task (type, arguments, next_run, current_interval, status)
 		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 25000)`)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	address, err := celery.ParseBroker(w.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{Logger: log})
+	t.Cleanup(func() { _ = inspector.Close() })
 	r := runner.New(runner.Options{
 		Store: w.store, Log: log, Reg: prometheus.NewRegistry(), Period: time.Hour,
-		Slots: dispatch.NewSlots(w.store, nil, func() {}), // no limit: the broker isn't asked
+		Slots: dispatch.NewSlots(w.store, inspector, func() {}),
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
@@ -59,13 +60,14 @@ type Runner struct {
 	now                func() time.Time
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
+	sizes              claimSizes
 }
 
 // New makes a Runner; its counters are registered on o.Reg.
 func New(o Options) *Runner {
 	reg := promauto.With(o.Reg)
 	return &Runner{
-		Options: o, now: o.Store.Now,
+		Options: o, now: o.Store.Now, sizes: make(claimSizes),
 		claimed: reg.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
 		}, []string{"task_type"}),
@@ -94,6 +96,9 @@ func (r *Runner) Run(ctx context.Context) error {
 				return service.Result{Next: deliveryWait}, errors.Join(graphErr, err)
 			}
 			n, err := r.RunOnce(ctx)
+			if celery.IsOfQueue(err) {
+				err = nil // no outage: the other queues go on
+			}
 			result.Again = result.Again || n > 0
 			return result, errors.Join(graphErr, err)
 		},
@@ -104,7 +109,8 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 // Drain releases tasks of graphs and claims until nothing is ready that has a free slot,
-// and returns the number of tasks. What it claims must be delivered meanwhile.
+// and returns the number of tasks. What it claims must be delivered meanwhile. Queues that
+// can't be asked are an error, once the others are full.
 func (r *Runner) Drain(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -123,7 +129,7 @@ func (r *Runner) Drain(ctx context.Context) (int, error) {
 		}
 		n, err := r.RunOnce(ctx)
 		total += n
-		if err != nil || n == 0 && !result.Again {
+		if err != nil && !celery.IsOfQueue(err) || n == 0 && !result.Again {
 			return total, err
 		}
 	}
@@ -184,15 +190,22 @@ func (r *Runner) wanted(name string) bool {
 		slices.ContainsFunc(r.TaskTypePatterns, func(prefix string) bool { return strings.HasPrefix(name, prefix) }))
 }
 
-// claim fills the free slots of a job's queue.
+// claim fills the free slots of a job's queue. After one that timed out it claims half as
+// many.
 func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	var claimed map[string]int // by type
+	size, asked := r.sizes.of(j.queue.Name), 0
 	n, err := r.Slots.Claim(ctx, j.queue, func(ctx context.Context, tx *db.Tx, free int) (got dispatch.Claimed, err error) {
 		if free > 0 && (r.WithPriority || worthRefilling(free, j.queue.Limit)) {
-			claimed, got, err = r.claimFree(ctx, tx, j, free)
+			asked = size.Of(free)
+			claimed, got, err = r.claimFree(ctx, tx, j, asked)
 		}
 		return got, err
 	})
+	if err == nil {
+		asked = n
+	}
+	size.Note(asked, err)
 	for taskType, n := range claimed {
 		if err == nil && n > 0 {
 			r.claimed.WithLabelValues(taskType).Add(float64(n))
@@ -200,6 +213,16 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// claimSizes are the sizes of claims, by queue.
+type claimSizes map[string]*db.BatchSize
+
+func (s claimSizes) of(queue string) *db.BatchSize {
+	if s[queue] == nil {
+		s[queue] = new(db.BatchSize)
+	}
+	return s[queue]
 }
 
 // claimFree claims as many tasks as there are free slots, and returns their number by

@@ -265,7 +265,9 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	r.startPeersJournalClient()
 	peers, _ = stoppablePythonServer(t, "scheduler", dsn)
 	r.work("the peer's again", 30, peers)
-	r.exec("drop schema scheduler_go cascade")
+	if removed := ours(t, "--database", dsn, "migrate", "--remove"); removed.code != 0 {
+		t.Errorf("migrate --remove: %+v", removed)
+	}
 	r.work("the peer's, with nothing of ours left", 30, peers)
 
 	// The peer marks origins before it sends them.

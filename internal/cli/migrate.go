@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,23 +13,43 @@ import (
 )
 
 func newMigrate(a *command.App) *cobra.Command {
-	var dryRun, status bool
+	var dryRun, status, remove, yes bool
 	cmd := &cobra.Command{
 		Use:   "migrate [OPTIONS]",
 		Short: "Makes the database ready for this program",
 		Long: `Makes the database ready for this program. An empty database gets the whole schema,
 which the Python components can use too; one made by them gets an additional schema,
-scheduler_go, and is otherwise left unchanged. A second run changes nothing.`,
+scheduler_go, and is otherwise left unchanged. A second run changes nothing.
+
+With --remove it removes that schema, and our triggers and indexes on the tables of the
+Python components, which keep their rows and can go on meanwhile. It refuses while work
+would be lost, unless --yes is given.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, and change nothing")
 	cmd.Flags().BoolVar(&status, "status", false, "print what the database has, and change nothing")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove what this program added")
+	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "status")
+	cmd.MarkFlagsMutuallyExclusive("remove", "status")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		dsn, err := a.DSN(cmd)
 		if err != nil {
 			return err
 		}
+		if yes && !remove {
+			return command.Usagef(cmd, "--yes needs --remove")
+		}
 		return a.WithStore(cmd, func(ctx context.Context, _ *db.Store) error {
+			if remove {
+				removal, err := db.Remove(ctx, dsn, db.RemoveOptions{DryRun: dryRun, Lose: yes, Logger: a.Log})
+				if errors.Is(err, db.ErrWouldLose) {
+					return fmt.Errorf("%w; stop the daemons after they have delivered it, or add --yes", err)
+				}
+				if err != nil {
+					return err
+				}
+				return a.Print(describeRemoval(removal, dryRun))
+			}
 			if status {
 				s, err := db.MigrateStatus(ctx, dsn)
 				if err != nil {
@@ -58,6 +79,25 @@ func describeStatus(s db.Status) string {
 	}
 	for _, name := range s.Pending {
 		fmt.Fprintf(&b, "  lacks %s\n", name)
+	}
+	return b.String()
+}
+
+func describeRemoval(r db.Removal, dryRun bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n", r.Database)
+	removed, lost := "removed", "lost"
+	if dryRun {
+		removed, lost = "would be removed", "would be lost"
+	}
+	if len(r.Removed) == 0 {
+		fmt.Fprintln(&b, "  nothing to remove")
+	}
+	for _, what := range r.Removed {
+		fmt.Fprintf(&b, "  %s: %s\n", what, removed)
+	}
+	for _, what := range r.Lost {
+		fmt.Fprintf(&b, "  %s: %s\n", lost, what)
 	}
 	return b.String()
 }

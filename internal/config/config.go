@@ -73,8 +73,14 @@ type Scheduler struct {
 // Celery is the address of the broker: an AMQP URL, or several joined by ; for failover.
 type Celery struct{ TaskBroker Secret }
 
-// RabbitMQ is the root of the management API; "" for http on the broker's port + 10000.
-type RabbitMQ struct{ ManagementURL Secret }
+type RabbitMQ struct {
+	ManagementURL Secret        // root of the management API; "" for http on the broker's port + 10000
+	StatsAge      time.Duration // how old the management API's figures may be
+}
+
+// MaxStatsAge bounds RabbitMQ.StatsAge. Deliveries are kept for a minute longer
+// (db.DeliveriesKept): a claim may wait for its queue's lock.
+const MaxStatsAge = 4 * time.Minute
 
 type Journal struct {
 	Brokers          []string `yaml:"brokers,omitempty" json:"brokers,omitempty"` // host:port
@@ -106,7 +112,8 @@ const DefaultMaxBodySize = 64 << 20
 // Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
-		Celery: Celery{TaskBroker: "amqp://guest@localhost//"}, // the peer's
+		Celery:   Celery{TaskBroker: "amqp://guest@localhost//"}, // the peer's
+		RabbitMQ: RabbitMQ{StatsAge: celery.StatsAge},
 		Journal: Journal{
 			Prefix: "swh.journal.objects", BatchSize: 200,
 			AutoOffsetReset: "earliest", OnEOF: "continue", ConsumerSettings: Settings{},

@@ -49,7 +49,7 @@ celery:
   broker_transport_options: {confirm_publish: true}
   task_modules: []
   sentry_settings_for_celery_tasks: {swh: {dsn: x}}
-rabbitmq: {management_url: "http://swh:s3cret@mq.example:15672"}
+rabbitmq: {management_url: "http://swh:s3cret@mq.example:15672", stats_age: 1 min}
 journal:
   cls: kafka
   brokers: [k1:9092, "k2:9092, k3:9092"]
@@ -106,7 +106,7 @@ func TestLoad(t *testing.T) {
 	want.File = path
 	want.Scheduler = Scheduler{Cls: Postgres, DB: "host=db.example dbname=scheduler user=swh password=s3cret", MaxPoolConns: 20}
 	want.Celery.TaskBroker = "amqp://swh:s3cret@mq.example:5672//;amqps://swh:s3cret@mq2.example//"
-	want.RabbitMQ.ManagementURL = "http://swh:s3cret@mq.example:15672"
+	want.RabbitMQ = RabbitMQ{ManagementURL: "http://swh:s3cret@mq.example:15672", StatsAge: time.Minute}
 	want.Journal = Journal{
 		Brokers: []string{"k1:9092", "k2:9092", "k3:9092"}, GroupID: "swh.scheduler", Prefix: "swh.journal.objects",
 		BatchSize: 1000, AutoOffsetReset: "latest", OnEOF: "stop", StopAfterObjects: 5,

@@ -120,7 +120,10 @@ func (c *Config) read(root value) {
 			v.section(map[string]func(value){"task_broker": func(v value) { c.Celery.TaskBroker = Secret(v.text()) }}, othersKeys("celery"))
 		},
 		"rabbitmq": func(v value) {
-			v.section(map[string]func(value){"management_url": func(v value) { c.RabbitMQ.ManagementURL = Secret(v.text()) }}, nil)
+			v.section(map[string]func(value){
+				"management_url": func(v value) { c.RabbitMQ.ManagementURL = Secret(v.text()) },
+				"stats_age":      func(v value) { c.RabbitMQ.StatsAge = statsAge(v) },
+			}, nil)
 		},
 		"journal":                      c.Journal.read,
 		"rpc_serve":                    c.RPCServe.read,
@@ -147,6 +150,15 @@ func metricsAddr(v value) (addr string) {
 		}
 	}
 	return addr
+}
+
+func statsAge(v value) time.Duration {
+	const expected = "a duration from 1 second to 4 minutes"
+	age := v.duration(expected)
+	if age != 0 && (age < time.Second || age > MaxStatsAge) {
+		v.fail(expected)
+	}
+	return age
 }
 
 func lostAfter(v value) map[string]time.Duration {

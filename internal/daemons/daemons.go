@@ -87,7 +87,7 @@ func (j *Journal) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}}, nil
+		return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}, j.keeper(store)}, nil
 	})
 }
 
@@ -136,6 +136,6 @@ func (r *RPC) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		return []service.Component{{Name: "RPC server", Run: server.Run}}, nil
+		return []service.Component{{Name: "RPC server", Run: server.Run}, r.keeper(store)}, nil
 	})
 }

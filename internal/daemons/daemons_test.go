@@ -76,3 +76,47 @@ func TestRunnerOnceInProcess(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Any daemon drains the changes of candidates, so that they do not grow where no daemon
+// schedules visits.
+func TestAnyDaemonDrainsChanges(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(o daemons.Options) func(context.Context) error{
+		"start-listener": func(o daemons.Options) func(context.Context) error { return (&daemons.Listener{Options: o}).Run },
+		"rpc-serve": func(o daemons.Options) func(context.Context) error {
+			return (&daemons.RPC{Options: o, Address: "127.0.0.1:0"}).Run
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, name)
+			store, err := o.OpenStore(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if _, err := store.Pool().Exec(t.Context(), "insert into origin_visit_stats (url, visit_type) select 'https://example.org/' || n, 'git' from generate_series(1, 1000) n"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- run(o)(ctx) }()
+			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				n, err := store.CandidateBacklog(t.Context(), 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n == 0 {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%d changes are left after 30 s", n)
+				}
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -3,10 +3,13 @@ package daemons
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/monitor"
@@ -32,23 +35,32 @@ func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	d := &dispatcher{
 		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log}),
-		inspector: celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL),
-			celery.InspectorOptions{ConnectionOptions: connection, Logger: o.Log}),
+		inspector: o.newInspector(broker, connection),
 	}
 	d.deliverer = dispatch.NewDeliverer(store, d.publisher, o.Log, o.Metrics)
 	d.deliverer.Tracer = o.tracer
 	d.slots = dispatch.NewSlots(store, d.inspector, d.deliverer.Wake)
+	d.slots.Log = o.Log
 	d.slots.Register(o.Metrics)
 	d.monitor = monitor.New(store, o.Log, o.Metrics)
 	return d, nil
 }
+
+func (o *Options) newInspector(broker celery.Broker, connection celery.ConnectionOptions) *celery.QueueInspector {
+	return celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
+		ConnectionOptions: connection, Logger: o.Log, StatsAge: o.Config.RabbitMQ.StatsAge,
+	})
+}
+
+// Deliveries are kept for longer than the broker's figures may be old.
+const _ = uint(db.DeliveriesKept - config.MaxStatsAge - time.Minute)
 
 // firstContact waits for the broker, without which the daemon is not ready.
 func (d *dispatcher) firstContact(ctx context.Context) error {
 	met := service.HealthOf(ctx).Expect("RabbitMQ")
 	var backoff service.Backoff
 	for {
-		if _, err := d.inspector.Length(ctx, "celery", 0); err == nil {
+		if _, err := d.inspector.Length(ctx, "celery", 0); err == nil || celery.IsOfQueue(err) {
 			met()
 			<-ctx.Done()
 			return nil
@@ -71,21 +83,63 @@ func (d *dispatcher) close() error { return errors.Join(d.publisher.Close(), d.i
 // keeper returns a component that runs the maintenance jobs which need only the database,
 // and others.
 func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component {
-	k := keep.Keeper{Store: store, Log: o.Log, Jobs: append(others, mendGraphs(store), keep.Job{
-		Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
-			if err := store.ForgetRuns(ctx, store.Now()); err != nil {
-				return "", err
-			}
-			return "", store.ForgetLanes(ctx, store.Now())
-		},
-	})}
+	jobs := append(others, mendGraphs(store), setAside(store, o.Log), forgetNotes(store, o.Log), boundChanges(store, o.Log))
+	k := keep.Keeper{Store: store, Log: o.Log, Jobs: jobs}
 	return service.Component{Name: "keeper", Run: k.Run}
 }
+
+// forgetNotes deletes what is too old to be of use.
+func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
+	return keep.Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
+		now := store.Now()
+		if err := errors.Join(store.ForgetRuns(ctx, now), store.ForgetLanes(ctx, now), store.ForgetDeliveries(ctx, now.Add(-time.Hour))); err != nil {
+			return "", err
+		}
+		n, err := store.ForgetRejected(ctx, now)
+		if n == 0 || err != nil {
+			return "", err
+		}
+		log.Info("forgot what was set aside long ago", "rows", n)
+		return fmt.Sprintf("%d rows that were set aside forgotten", n), nil
+	}}
+}
+
+// boundChanges drains the changes of candidates where no daemon of visits does.
+func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
+	return keep.Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		bounded, err := store.BoundChanges(ctx, db.MaxCandidateChanges, boundTime)
+		if bounded.GivenUp {
+			log.Warn("candidates are given up: too many changes of origins were not drained; schedule-recurrent and migrate build them anew", "deleted", bounded.Deleted)
+		}
+		return bounded.String(), err
+	}}
+}
+
+// boundTime is how long boundChanges works at most, well below keep.DefaultTimeout.
+const boundTime = 15 * time.Second
 
 // mendGraphs releases waiting tasks of graphs whose wake-up was lost.
 func mendGraphs(store *db.Store) keep.Job {
 	return keep.Job{Name: "graphs", Period: 10 * time.Minute, Do: func(ctx context.Context) (string, error) {
 		return "", store.MendGraphs(ctx)
+	}}
+}
+
+// setAside has tasks and origins that were set aside tried again when they changed, and logs
+// new ones, each once.
+func setAside(store *db.Store, log *slog.Logger) keep.Job {
+	return keep.Job{Name: "set aside", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		tasks, origins, err := store.TellSetAside(ctx)
+		for _, t := range tasks {
+			log.Warn("task set aside: it can't be sent", "task", t.Task, "reason", t.Reason)
+		}
+		for _, o := range origins {
+			log.Warn("origin set aside: it can't be sent", "origin", o.URL, "visit_type", o.VisitType, "reason", o.Reason)
+		}
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d tasks and %d origins were set aside", len(tasks), len(origins)), store.RetrySetAside(ctx)
 	}}
 }
 

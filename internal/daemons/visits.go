@@ -51,7 +51,7 @@ func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Send
 	direct := directSender{
 		backend:   b.(backend.Remote),
 		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, MaxWait: publishWait}),
-		inspector: celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{ConnectionOptions: connection, Logger: o.Log}),
+		inspector: o.newInspector(broker, connection),
 	}
 	return direct, func() error { return errors.Join(direct.publisher.Close(), direct.inspector.Close()) }, nil
 }
@@ -135,14 +135,15 @@ type directSender struct {
 	inspector *celery.QueueInspector
 }
 
-// free counts the free slots of a queue.
+// free counts the free slots of a queue. One that can't be asked has none, whatever its
+// limit.
 func (s directSender) free(ctx context.Context, queue string, limit int64) (int, error) {
-	if limit <= 0 {
-		return dispatch.MaxClaim, nil
-	}
 	length, err := s.inspector.Length(ctx, queue, 0)
 	if err != nil {
 		return 0, fmt.Errorf("count the free slots of queue %q: %w", queue, err)
+	}
+	if limit <= 0 {
+		return dispatch.MaxClaim, nil
 	}
 	return int(max(0, min(limit-int64(length.Messages()), dispatch.MaxClaim))), nil
 }

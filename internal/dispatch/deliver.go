@@ -3,8 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,9 +27,10 @@ const (
 	// and its own commits.
 	parallelBatches = 2
 
-	// deliverTimeout bounds one batch, so that a broker that has stopped taking messages
-	// doesn't keep a transaction open. Rows without an outcome by then are sent again.
-	deliverTimeout = 15 * time.Second
+	// deliverTimeout bounds one batch, so that neither a broker nor a queue that doesn't
+	// answer keeps a transaction open or holds up other queues. Rows that are unanswered
+	// by then are leased (putOff).
+	deliverTimeout = 3 * time.Second
 
 	idlePoll = 2 * time.Second // how often an idle Deliverer looks for rows of others
 
@@ -53,6 +54,8 @@ type Deliverer struct {
 	wake      chan struct{}
 	now       func() time.Time
 	messages  *prometheus.CounterVec
+	putOff    *putOff
+	settling  sync.Mutex
 
 	// Tracer, if not nil, makes a span from each message's claim to the broker, and
 	// propagates it to the worker.
@@ -62,10 +65,10 @@ type Deliverer struct {
 // NewDeliverer makes a Deliverer; its counters are registered on reg.
 func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
 	return &Deliverer{
-		store: store, publisher: publisher, log: log, wake: make(chan struct{}, 1), now: store.Now,
+		store: store, publisher: publisher, log: log, wake: make(chan struct{}, 1), now: store.Now, putOff: newPutOff(),
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
-			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unconfirmed (sent again).",
+			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
 		}, []string{"queue", "result"}),
 	}
 }
@@ -100,6 +103,9 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	defer cancel()
 	if _, err := d.Drain(last); err != nil {
 		d.log.Warn("stopped before all messages were sent; the rest is sent at the next start", "error", err)
+	}
+	if err := d.awaitAnswers(last); err != nil {
+		d.log.Warn("stopped", "error", err)
 	}
 	return nil
 }
@@ -142,6 +148,11 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 	for last := false; ; {
 		n, err := d.Drain(ctx)
 		total.add(n)
+		if err == nil && last {
+			waiting, cancel := context.WithTimeout(ctx, StopBound)
+			defer cancel()
+			err = d.awaitAnswers(waiting)
+		}
 		if err != nil || last {
 			return total, err
 		}
@@ -173,11 +184,13 @@ func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, er
 	if err := ctx.Err(); err != nil {
 		return Delivered{}, err
 	}
-	var done Delivered
-	var unconfirmed error
+	if err := d.settleAnswers(context.WithoutCancel(ctx)); err != nil {
+		return Delivered{}, err
+	}
+	b := batch{Deliverer: d}
 	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
 		turn.read.Lock()
-		rows, err := tx.NextOutgoing(commit, d.now(), DeliverBatch)
+		rows, err := tx.NextOutgoing(commit, DeliverBatch, d.putOff.queues(d.now()))
 		turn.send.Lock()
 		turn.read.Unlock()
 		var outcomes []error
@@ -188,51 +201,31 @@ func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, er
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		done.taken = len(rows)
-		confirmed := make([]db.Outgoing, 0, len(rows))
-		for i, err := range outcomes {
-			row := rows[i]
-			switch {
-			case err == nil:
-				confirmed = append(confirmed, row)
-				d.messages.WithLabelValues(row.Queue, "confirmed").Inc()
-			case refused(err):
-				if err := d.putOff(commit, tx, row, err); err != nil {
-					return err
-				}
-				done.Refused++
-			default:
-				unconfirmed = err
-				d.messages.WithLabelValues(row.Queue, "unconfirmed").Inc()
-			}
-		}
-		done.Confirmed = len(confirmed)
-		return tx.Confirm(commit, confirmed, d.now())
+		b.sort(rows, outcomes)
+		return b.write(commit, tx)
 	})
 	if err != nil {
+		d.unwritten(b)
 		return Delivered{}, err
 	}
-	return done, unconfirmed
+	d.wait(b.unanswered)
+	return b.delivered, b.outage
 }
 
 // publish declares the rows' queues and sends the rows, within deliverTimeout. If a
-// queue cannot be declared, only its own rows fail.
+// queue cannot be declared, only its own rows fail. Rows of queues that were put off
+// since they were read are left alone.
 func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
 	defer cancel()
 	outcomes := make([]error, len(rows))
-	declared := make(map[string]error)
+	declared := d.declare(ctx, rows)
 	messages := make([]celery.TaskMessage, 0, len(rows))
 	sent := make([]int, 0, len(rows))
 	spans := make([]tracing.Sending, 0, len(rows))
 	for i, row := range rows {
-		err, known := declared[row.Queue]
-		if !known {
-			err = d.publisher.DeclareQueue(ctx, row.Queue)
-			declared[row.Queue] = err
-		}
-		if err != nil {
-			outcomes[i] = fmt.Errorf("declare queue %q: %w", row.Queue, err)
+		if err := declared[row.Queue]; err != nil {
+			outcomes[i] = err
 			continue
 		}
 		id := row.TaskID.String()
@@ -254,24 +247,37 @@ func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
 	return outcomes
 }
 
-// refused reports whether the broker refused this message. Any other error is an outage
-// and concerns all messages.
-func refused(err error) bool {
-	_, rejected := errors.AsType[*celery.RejectedError](err)
-	return rejected || celery.IsPermanent(err)
+// errPutOff is the outcome of a row whose queue was put off since it was read.
+var errPutOff = errors.New("its queue is put off")
+
+// declare declares the queues of rows, all at once, and returns the error of each.
+func (d *Deliverer) declare(ctx context.Context, rows []db.Outgoing) map[string]error {
+	declared := make(map[string]error)
+	for _, row := range rows {
+		declared[row.Queue] = nil
+	}
+	for _, queue := range d.putOff.queues(d.now()) {
+		if _, ok := declared[queue]; ok {
+			declared[queue] = errPutOff
+		}
+	}
+	var m sync.Mutex
+	var asking sync.WaitGroup
+	for queue, err := range maps.Clone(declared) {
+		if err == nil {
+			asking.Go(func() {
+				err := d.publisher.DeclareQueue(ctx, queue)
+				m.Lock()
+				defer m.Unlock()
+				declared[queue] = err
+			})
+		}
+	}
+	asking.Wait()
+	return declared
 }
 
-// putOff postpones a refused message and logs the reason.
-func (d *Deliverer) putOff(ctx context.Context, tx *db.Tx, row db.Outgoing, reason error) error {
-	delay := retryDelay(row.Attempts)
-	d.log.Error("message refused; it will be tried again",
-		"task_id", row.TaskID, "task", row.TaskName, "queue", row.Queue,
-		"attempt", row.Attempts+1, "again_in", delay, "reason", reason)
-	d.messages.WithLabelValues(row.Queue, "refused").Inc()
-	return tx.Postpone(ctx, row.TaskID, reason.Error(), d.now().Add(delay))
-}
-
-// retryDelay returns the delay after the (attempts+1)-th refusal: half a minute, doubled
+// retryDelay returns the delay after the (attempts+1)-th refusal of a message: half a minute, doubled
 // each time, an hour at most.
 func retryDelay(attempts int32) time.Duration {
 	const first, longest = 30 * time.Second, time.Hour

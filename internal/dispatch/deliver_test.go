@@ -3,15 +3,17 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
 )
 
-// A queue that the broker does not let us declare keeps its own messages in the
-// outbox, for the next try; those of other queues are sent.
+// A queue that the broker does not let us declare is put off with its messages; those of
+// other queues are sent.
 func TestQueueThatCannotBeDeclaredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -20,15 +22,65 @@ func TestQueueThatCannotBeDeclaredHoldsUpNoOther(t *testing.T) {
 	want := b.enqueue(t, "good", 10)
 	kept = append(kept, b.enqueue(t, reserved, 2)...)
 	done, err := b.deliverer(t, b.publisher).Drain(t.Context())
-	if err == nil || done.Confirmed != 10 || done.Refused != 0 {
-		t.Fatalf("%+v, %v, want 10 confirmed and the refusal", done, err)
+	if err != nil || done.Confirmed != 10 || done.Refused != 3 {
+		t.Fatalf("%+v, %v, want 10 confirmed and 3 refused", done, err)
 	}
 	assertSame(t, b.received(t, "good"), want)
 	var left []string
-	if err := b.store.Pool().QueryRow(t.Context(), `select array_agg(task_id::text order by place) from scheduler_go.work`).Scan(&left); err != nil {
+	if err := b.store.Pool().QueryRow(t.Context(), `select array_agg(task_id::text order by place) from scheduler_go.work
+		where attempts = 1 and last_error like '%amq.reserved%' and not_before > now()`).Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	assertSame(t, left, kept)
+}
+
+// countingCalls counts what the deliverer does to the broker.
+type countingCalls struct {
+	*celery.Publisher
+	messages atomic.Int64
+}
+
+func (p *countingCalls) Publish(ctx context.Context, m []celery.TaskMessage) []error {
+	p.messages.Add(int64(len(m)))
+	return p.Publisher.Publish(ctx, m)
+}
+
+// Of thousands of messages for a queue that rejects them, a pass tries two batches at most,
+// and sends all of the other queues; when there is room again, all get there.
+func TestRejectingQueueIsPutOffWhole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ch := b.channel(t)
+	if _, err := ch.QueueDeclare("full", true, false, false, false, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"}); err != nil {
+		t.Fatal(err)
+	}
+	full := b.enqueue(t, "full", 3000)
+	want := b.enqueue(t, "good", 1000)
+	p := &countingCalls{Publisher: b.publisher}
+	d := b.deliverer(t, p)
+	done, err := d.Drain(t.Context())
+	if err != nil || done.Confirmed != 1001 {
+		t.Fatalf("%+v, %v, want 1001 confirmed", done, err)
+	}
+	if n := p.messages.Load(); n > 1000+2*dispatch.DeliverBatch {
+		t.Errorf("%d messages tried, of which 1000 are for the good queue", n)
+	}
+	assertSame(t, b.received(t, "good"), want)
+	if _, err := ch.QueueDelete("full", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	eventually(t, func() bool { return b.outbox(t) == 0 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	// The first one went with the queue.
+	if got := b.received(t, "full"); len(got) != len(full)-1 || len(set(got)) != len(got) {
+		t.Errorf("%d messages, %d different, want %d", len(got), len(set(got)), len(full)-1)
+	}
 }
 
 // A deliverer that is told to stop when the broker has just confirmed a batch still

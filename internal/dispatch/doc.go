@@ -26,8 +26,12 @@
 //   - Killed, or the connection lost, between the broker's confirms and the commit: that
 //     batch, and the one being sent, are sent again with the same ids, except messages
 //     whose end is heard before. At most twice DeliverBatch messages per Deliverer.
-//   - Unroutable, too large, not serialisable: the message is put off with its reason
-//     and retried, each time after twice the delay; the others go on.
+//   - Not confirmed in time, on a connection that lives: the messages are leased, and not
+//     sent again until the broker answers or the connection is lost.
+//   - Too large, not serialisable: the message is put off with its reason and retried,
+//     each time after twice the delay; the others go on.
+//   - A queue that can't be declared, rejects or doesn't answer: it is put off, with all
+//     its messages, and tried again, each time after twice the delay.
 //   - PostgreSQL or the broker away: retried with back-off, logged once.
 //
 // # Exact slots

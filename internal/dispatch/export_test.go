@@ -2,5 +2,5 @@ package dispatch
 
 import "time"
 
-// SetNow replaces the clock of slots.
-func (s *Slots) SetNow(now func() time.Time) { s.now = now }
+// SetNow replaces the clock of a Deliverer.
+func (d *Deliverer) SetNow(now func() time.Time) { d.now = now }

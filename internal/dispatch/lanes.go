@@ -2,9 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -66,12 +68,12 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 
 // claimLanes claims for a queue with lanes. It returns how many messages were claimed and
 // how many sent.
-func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, claim ClaimFunc) (claimed, sent int, err error) {
+func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures, claim ClaimFunc) (claimed, sent int, err error) {
 	l := q.Lanes
 	if err := tx.LockQueues(ctx, l.Queues()...); err != nil {
 		return 0, 0, err
 	}
-	states, err := s.laneStates(ctx, tx, l)
+	states, err := s.laneStates(ctx, tx, l, figures)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -98,10 +100,15 @@ func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, claim ClaimF
 		}
 	}
 	idle, _ := s.idle.Load(l.Name)
+	sends, _ := s.sends.LoadOrStore(l.Name, new(db.BatchSize))
+	size := sends.(*db.BatchSize)
 	for _, move := range route(l, states, idle != true, taken.Work, expected) {
-		sent += move.Count + move.fresh
-		if move.Count > 0 {
-			if err := tx.SendBacklog(ctx, l.Name, move.From, move.To, move.Count, l.Lanes[move.To], l.left(move.To), s.now()); err != nil {
+		n := size.Of(move.Count) // the rest when it is looked at next
+		sent += n + move.fresh
+		if n > 0 {
+			err := tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
+			size.Note(n, err)
+			if err != nil {
 				return 0, 0, err
 			}
 		}
@@ -110,24 +117,34 @@ func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, claim ClaimF
 }
 
 // laneStates counts the messages in the lanes' queues and backlogs. The queues' locks
-// are held.
-func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet) ([]lanes.State, error) {
+// are held. A lane whose queue can't be asked counts as full: it gets nothing, and neither
+// lends nor borrows slots. If none can be asked, that is an error of theirs.
+func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures map[string]celery.QueueFigures) ([]lanes.State, error) {
 	backlogs, err := tx.Backlogs(ctx, l.Name, len(l.Lanes))
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.held(ctx, tx, l.Queues()...)
+	counts, err := s.count(ctx, tx, figures, l.Queues()...)
 	if err != nil {
 		return nil, err
 	}
 	states := make([]lanes.State, len(l.Lanes))
+	var failed []error
 	for i, lane := range l.Lanes {
-		s.metrics.limit.WithLabelValues(lane.Queue).Set(float64(lane.Slots))
-		s.metrics.free.WithLabelValues(lane.Queue).Set(float64(max(0, lane.Slots-held[i])))
-		states[i] = lanes.State{
+		state := lanes.State{
 			Slots: lane.Slots, Min: lane.MinSlots, Max: lane.MaxSlots,
-			Held: held[i], TimedOut: backlogs[i].TimedOut, Waiting: backlogs[i].Waiting,
+			Held: counts[i].total(), TimedOut: backlogs[i].TimedOut, Waiting: backlogs[i].Waiting,
 		}
+		if err := counts[i].err; err != nil {
+			failed = append(failed, err)
+			state.Held, state.Max = lane.Slots, lane.Slots
+		}
+		s.metrics.limit.WithLabelValues(lane.Queue).Set(float64(lane.Slots))
+		s.metrics.free.WithLabelValues(lane.Queue).Set(float64(max(0, lane.Slots-state.Held)))
+		states[i] = state
+	}
+	if len(failed) == len(states) {
+		return nil, errors.Join(failed...)
 	}
 	return states, nil
 }

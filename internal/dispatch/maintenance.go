@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -47,28 +49,51 @@ func (m *Maintenance) Jobs() []keep.Job {
 }
 
 // GiveUp gives up sent work whose end will not be heard, also of queues that no longer
-// have lanes or shares, and deletes settled work.
+// have lanes or shares, and deletes settled work. It goes on with the other queues where
+// one can't be asked, and returns that error.
 func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error) {
 	queues, err := m.Store.QueuesWithSent(ctx)
 	if err != nil {
 		return "", err
 	}
 	total := 0
+	var failed []error
 	for _, queue := range queues {
-		counts, err := countMessages(ctx, m.Store, m.Lengths, now, queue)
+		n, err := m.giveUp(ctx, queue, now)
+		total += n
 		if err != nil {
-			return "", err
+			failed = append(failed, err)
 		}
-		givenUp, err := m.Store.GiveUpWork(ctx, queue, counts[0].total(), now, now.Add(-unheardAfter), now.Add(-lostAfter))
-		if err != nil {
-			return "", err
-		}
-		for set, n := range givenUp {
-			m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", n)
-			total += n
+		if err != nil && !celery.IsOfQueue(err) {
+			return count(total, "%d messages given up"), errors.Join(failed...)
 		}
 	}
-	return count(total, "%d messages given up"), m.Store.ForgetSettled(ctx, now.Add(-unheardAfter))
+	failed = append(failed, m.Store.ForgetSettled(ctx, now.Add(-unheardAfter)))
+	return count(total, "%d messages given up"), errors.Join(failed...)
+}
+
+// giveUp gives up work of one queue, and nothing if that can't be asked. While it is
+// unknown how many messages workers hold, any may be in the queue.
+func (m *Maintenance) giveUp(ctx context.Context, queue string, now time.Time) (int, error) {
+	figures := map[string]celery.QueueFigures{queue: m.Lengths.Figures(ctx, queue)}
+	counts, err := countMessages(ctx, m.Store, m.Lengths, figures, queue)
+	if err == nil {
+		err = counts[0].err
+	}
+	if err != nil {
+		return 0, err
+	}
+	waiting := counts[0].total()
+	if counts[0].Unknown {
+		waiting = math.MaxInt
+	}
+	givenUp, err := m.Store.GiveUpWork(ctx, queue, waiting, now, now.Add(-unheardAfter), now.Add(-lostAfter))
+	total := 0
+	for set, n := range givenUp {
+		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", n)
+		total += n
+	}
+	return total, err
 }
 
 // Release sends the backlogs of removed lane sets to the queues that they would have gone

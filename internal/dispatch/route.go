@@ -122,13 +122,24 @@ func textArgument(raw json.RawMessage) string {
 	return string(raw)
 }
 
+// maxIndexed is the length up to which the ledger's indexes take a text, in bytes. Names
+// of listers and URLs of origins are shorter.
+const maxIndexed = 2000
+
 // origin reads the lister's name and the URL of a message's keyword arguments, "" for
-// missing ones.
+// missing ones and for those too long for an index.
 func origin(w *db.Work) (lister, url string) {
 	var kwargs struct {
 		Lister json.RawMessage `json:"lister_name"`
 		URL    json.RawMessage `json:"url"`
 	}
 	_ = json.Unmarshal(w.Kwargs, &kwargs) // other than objects have neither
-	return textArgument(kwargs.Lister), textArgument(kwargs.URL)
+	lister, url = textArgument(kwargs.Lister), textArgument(kwargs.URL)
+	if len(lister) > maxIndexed {
+		lister = ""
+	}
+	if len(url) > maxIndexed {
+		url = ""
+	}
+	return lister, url
 }

@@ -2,7 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,9 +42,12 @@ type ClaimFunc = func(ctx context.Context, tx *db.Tx, free int) (Claimed, error)
 
 // QueueLengths counts the messages at the broker.
 type QueueLengths interface {
-	// Length counts those of a queue. recent is how many were confirmed within
-	// celery.StatsAge: the broker's own statistics may not show them yet.
-	Length(ctx context.Context, queue string, recent int) (celery.QueueLength, error)
+	// Figures returns what the broker's statistics say of a queue, if anything. It may
+	// take seconds, so no lock is held.
+	Figures(ctx context.Context, queue string) celery.QueueFigures
+	// LengthSince counts the messages of a queue. recent is how many were confirmed since
+	// figures.Since, which the figures may not count.
+	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
 }
 
 // Slots runs claims within the free slots of queues.
@@ -52,12 +58,17 @@ type Slots struct {
 	now     func() time.Time
 	metrics slotMetrics
 	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
+	sends   sync.Map // by name of the lane set: the *db.BatchSize in which its backlogs are sent
+	failing sync.Map // queues that can't be asked
+
+	// Log, if not nil, says when a queue can't be asked, and when it can again.
+	Log *slog.Logger
 }
 
 // slotMetrics show the last claim for each queue.
 type slotMetrics struct {
-	messages, limit, free *prometheus.GaugeVec
-	seconds               *prometheus.HistogramVec
+	messages, limit, free, known *prometheus.GaugeVec
+	seconds                      *prometheus.HistogramVec
 }
 
 // newGauge makes gauges with labels and registers them, unless reg is nil.
@@ -70,6 +81,7 @@ func newSlotMetrics() slotMetrics {
 		messages: newGauge(nil, "swh_scheduler_queue_messages", "Messages of a queue at the last claim for it: ready and unacknowledged at the broker, and outgoing.", "queue", "state"),
 		limit:    newGauge(nil, "swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
 		free:     newGauge(nil, "swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
+		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue was told how many messages workers hold unacknowledged (1), or had to estimate it (0).", "queue"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "swh_scheduler_claim_seconds", Help: "Time of a claim, from the queue's lock to its commit: counting slots, taking work, writing it to the ledger.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -79,7 +91,7 @@ func newSlotMetrics() slotMetrics {
 
 // Register registers the metrics of claims.
 func (s *Slots) Register(reg prometheus.Registerer) {
-	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.seconds)
+	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.known, s.metrics.seconds)
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_clock_ahead_seconds",
 		Help: "How far this host's clock is ahead of the database's; beyond 5 s, either way, nothing is claimed.",
@@ -92,6 +104,25 @@ func NewSlots(store *db.Store, lengths QueueLengths, claimed func()) *Slots {
 	return &Slots{store: store, lengths: lengths, claimed: claimed, now: store.Now, metrics: newSlotMetrics()}
 }
 
+// figures asks for the statistics of the queues that a claim counts, before it takes their
+// locks.
+func (s *Slots) figures(ctx context.Context, q Queue) map[string]celery.QueueFigures {
+	var queues []string
+	if q.Lanes != nil {
+		queues = q.Lanes.Queues()
+	} else if q.limited() {
+		queues = []string{q.Name}
+	}
+	figures := make(map[string]celery.QueueFigures, len(queues))
+	for _, queue := range queues {
+		figures[queue] = s.lengths.Figures(ctx, queue)
+	}
+	return figures
+}
+
+// limited reports whether the queue has a limit.
+func (q Queue) limited() bool { return q.Limit != nil && *q.Limit > 0 }
+
 // Claim counts the free slots of a queue, calls claim with that number, routes what it
 // took, writes that to the ledger, and returns the number of messages. All of it is one
 // transaction under the queue's lock, so the count stays valid until the commit. claim
@@ -99,14 +130,19 @@ func NewSlots(store *db.Store, lengths QueueLengths, claimed func()) *Slots {
 //
 // For a queue with lanes, claimed messages may wait in the backlogs, and backlogs are
 // sent as far as there are slots. With a nil claim only the latter is done.
+//
+// If the queue can't be asked, nothing is claimed for it, whatever its limit, and
+// celery.IsOfQueue holds for the error. Lanes whose queues can't be asked get nothing; the
+// others go on.
 func (s *Slots) Claim(ctx context.Context, q Queue, claim ClaimFunc) (int, error) {
+	figures := s.figures(ctx, q)
 	began := s.now()
 	var claimed, sent int
 	err := s.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if q.Lanes != nil {
-			claimed, sent, err = s.claimLanes(ctx, tx, q, claim)
+			claimed, sent, err = s.claimLanes(ctx, tx, q, figures, claim)
 		} else {
-			claimed, err = s.claimPlain(ctx, tx, q, claim)
+			claimed, err = s.claimPlain(ctx, tx, q, figures, claim)
 			sent = claimed
 		}
 		return err
@@ -121,11 +157,11 @@ func (s *Slots) Claim(ctx context.Context, q Queue, claim ClaimFunc) (int, error
 	return claimed, nil
 }
 
-func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, claim ClaimFunc) (int, error) {
+func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures, claim ClaimFunc) (int, error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return 0, err
 	}
-	free, err := s.free(ctx, tx, q)
+	free, err := s.free(ctx, tx, q, figures)
 	if err != nil {
 		return 0, fmt.Errorf("count the free slots of queue %q: %w", q.Name, err)
 	}
@@ -140,62 +176,127 @@ func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, claim ClaimF
 }
 
 // free counts the free slots of a queue whose lock is held.
-func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue) (int, error) {
-	if q.Limit == nil || *q.Limit <= 0 {
+func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures) (int, error) {
+	if !q.limited() {
+		_, err := s.lengths.LengthSince(ctx, q.Name, celery.QueueFigures{}, 0)
+		s.tell(q.Name, err)
+		if err != nil {
+			return 0, err
+		}
+		// Without the broker's count, outgoing messages bound it: while they can't be
+		// delivered, nothing more is claimed.
+		ledgers, err := tx.QueueLedgers(ctx, s.now(), q.Name)
+		if err != nil {
+			return 0, err
+		}
+		free := freeSlots(MaxClaim, ledgers[0].Outgoing)
 		s.metrics.limit.WithLabelValues(q.Name).Set(0)
-		s.metrics.free.WithLabelValues(q.Name).Set(MaxClaim)
-		return MaxClaim, nil
+		s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
+		return free, nil
 	}
-	held, err := s.held(ctx, tx, q.Name)
+	counts, err := s.count(ctx, tx, figures, q.Name)
+	if err == nil {
+		err = counts[0].err
+	}
 	if err != nil {
 		return 0, err
 	}
-	free := freeSlots(*q.Limit, held[0])
+	free := freeSlots(*q.Limit, counts[0].total())
 	s.metrics.limit.WithLabelValues(q.Name).Set(float64(*q.Limit))
 	s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
 	return free, nil
 }
 
-// held counts the messages of some queues, including outgoing ones.
-func (s *Slots) held(ctx context.Context, tx *db.Tx, queues ...string) ([]int, error) {
-	counts, err := countMessages(ctx, tx, s.lengths, s.now(), queues...)
+// count counts the messages of some queues, including outgoing ones.
+func (s *Slots) count(ctx context.Context, tx *db.Tx, figures map[string]celery.QueueFigures, queues ...string) ([]messageCount, error) {
+	counts, err := countMessages(ctx, tx, s.lengths, figures, queues...)
 	if err != nil {
 		return nil, err
 	}
-	held := make([]int, len(counts))
 	for i, c := range counts {
-		held[i] = c.total()
+		s.tell(queues[i], c.err)
+		if c.err != nil {
+			continue
+		}
 		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged, "outbox": c.outgoing} {
 			s.metrics.messages.WithLabelValues(queues[i], state).Set(float64(n))
 		}
+		known := 1.0
+		if c.Unknown {
+			known = 0
+		}
+		s.metrics.known.WithLabelValues(queues[i]).Set(known)
 	}
-	return held, nil
+	return counts, nil
 }
 
-// messageCount is an upper bound of the messages of a queue.
+// tell logs once that a queue can't be asked, and once that it can again.
+func (s *Slots) tell(queue string, err error) {
+	if s.Log == nil {
+		return
+	}
+	if err == nil {
+		if _, failing := s.failing.LoadAndDelete(queue); failing {
+			s.Log.Info("the queue answers again", "queue", queue)
+		}
+		return
+	}
+	if _, failing := s.failing.Swap(queue, true); !failing {
+		s.Log.Warn("nothing is claimed for a queue: it can't be asked", "queue", queue, "error", err)
+	}
+}
+
+// messageCount is an upper bound of the messages of a queue, unless Unknown.
 type messageCount struct {
 	celery.QueueLength
 	outgoing int
+	err      error // of this queue alone: nothing else is known
 }
 
 func (c messageCount) total() int { return c.outgoing + c.Messages() }
 
-// countMessages counts the messages of some queues, in their order. The ledger is read
-// before the broker is asked: see the package comment.
-func countMessages(ctx context.Context, ledger interface {
+// ledger is what is asked of the ledger, in a transaction or not.
+type ledger interface {
 	QueueLedgers(ctx context.Context, since time.Time, names ...string) ([]db.QueueLedger, error)
-}, lengths QueueLengths, now time.Time, queues ...string) ([]messageCount, error) {
-	ledgers, err := ledger.QueueLedgers(ctx, now.Add(-celery.StatsAge), queues...)
+	SentMessages(ctx context.Context, queue string) (int, error)
+}
+
+// countMessages counts the messages of some queues, in their order. The figures are older
+// than the caller's locks, and the ledger is read before the broker is asked: see the
+// package comment. What is unacknowledged and unknown is estimated by the ledger: what was
+// delivered of late, and what was sent and is not known to have ended.
+func countMessages(ctx context.Context, l ledger, lengths QueueLengths, figures map[string]celery.QueueFigures, queues ...string) ([]messageCount, error) {
+	since := time.Now()
+	for _, queue := range queues {
+		since = slices.MinFunc([]time.Time{since, figures[queue].Since()}, time.Time.Compare)
+	}
+	if time.Since(since) > db.DeliveriesKept {
+		return nil, errors.New("the locks of the queues took so long that the figures are too old")
+	}
+	ledgers, err := l.QueueLedgers(ctx, since, queues...)
 	if err != nil {
 		return nil, err
 	}
 	counts := make([]messageCount, len(queues))
 	for i, queue := range queues {
-		length, err := lengths.Length(ctx, queue, ledgers[i].Recent)
-		if err != nil {
-			return nil, fmt.Errorf("queue %q: %w", queue, err)
+		length, err := lengths.LengthSince(ctx, queue, figures[queue], ledgers[i].Recent)
+		switch {
+		case celery.IsOfQueue(err):
+			counts[i].err = err
+			continue
+		case err != nil:
+			return nil, err
 		}
-		counts[i] = messageCount{length, ledgers[i].Outgoing}
+		if length.Unknown {
+			sent, err := l.SentMessages(ctx, queue)
+			if err != nil {
+				return nil, err
+			}
+			if sent > ledgers[i].Recent { // else the queue may be new
+				length.Unacknowledged = max(length.Unacknowledged, sent-length.Ready)
+			}
+		}
+		counts[i] = messageCount{QueueLength: length, outgoing: ledgers[i].Outgoing}
 	}
 	return counts, nil
 }

@@ -9,6 +9,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -114,6 +115,14 @@ func (e *Explanation) describeLane(p db.LanePlace) {
 	if p.TimedOut > 0 {
 		e.because("It timed out on %d lanes before.", p.TimedOut)
 	}
+}
+
+// isSetAside explains what can't be sent.
+func (e *Explanation) isSetAside(s db.SetAside) {
+	e.Summary = fmt.Sprintf("It is set aside since %s: it can't be sent.", e.at(s.Since))
+	e.When = &s.Until
+	e.because("The reason: %s.", strings.TrimRight(s.Reason, "."))
+	e.because("It is tried again within a minute after that changes, and at %s.", e.at(s.Until))
 }
 
 // describeCapacity adds how full the lanes of a lane set are, or without one the queue.

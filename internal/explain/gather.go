@@ -63,7 +63,7 @@ const serviceWait = 5 * time.Second
 func (x *Gatherer) Task(ctx context.Context, id int64) (Explanation, error) {
 	tasks, err := x.Store.Tasks(ctx, []int64{id})
 	if err != nil {
-		return Explanation{}, err
+		return x.unreadableTask(ctx, id, err)
 	}
 	if len(tasks) == 0 {
 		return Explanation{}, fmt.Errorf("there is no task %d", id)
@@ -75,6 +75,7 @@ func (x *Gatherer) Task(ctx context.Context, id int64) (Explanation, error) {
 		func() (err error) { t.LastRun, t.Message, err = x.lastRun(ctx, id); return err },
 		func() (err error) { t.Ahead, err = x.Store.TasksAhead(ctx, id, x.Now, mostAhead); return err },
 		func() (err error) { t.Graph, err = x.Store.GraphTask(ctx, id); return err },
+		func() (err error) { t.SetAside, err = x.Store.SetAsideTask(ctx, id); return err },
 		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
 		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, "start-runner"); return err },
 	} {
@@ -136,10 +137,25 @@ func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db
 	return &last, message, err
 }
 
+// unreadableTask explains a task that can't be read, if it is set aside.
+func (x *Gatherer) unreadableTask(ctx context.Context, id int64, cause error) (Explanation, error) {
+	aside, err := x.Store.SetAsideTask(ctx, id)
+	if err != nil || aside == nil {
+		return Explanation{}, errors.Join(cause, err)
+	}
+	e := Explanation{Subject: fmt.Sprintf("Task %d", id), now: x.Now, zone: x.Zone}
+	e.isSetAside(*aside)
+	return e, nil
+}
+
 // Origins explains an origin for each lister and visit type.
 func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explanation, error) {
-	listed, _, err := x.Store.ListedOrigins(ctx, db.ListedOriginFilter{URLs: []string{url}})
+	aside, err := x.Store.SetAsideOrigins(ctx, url)
 	if err != nil {
+		return nil, err
+	}
+	listed, _, err := x.Store.ListedOrigins(ctx, db.ListedOriginFilter{URLs: []string{url}})
+	if err != nil && len(aside) == 0 {
 		return nil, err
 	}
 	schedulers, err := x.Store.ConnectedPrograms(ctx, "schedule-recurrent")
@@ -147,6 +163,15 @@ func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explan
 		return nil, err
 	}
 	var all []Explanation
+	known := make(map[string]bool) // what is set aside, by subject
+	for _, s := range aside {
+		if visitType == "" || s.VisitType == visitType {
+			e := Explanation{Subject: originSubject(url, s.VisitType, model.Lister{Name: s.Lister, InstanceName: s.InstanceName}), now: x.Now, zone: x.Zone}
+			e.isSetAside(s.SetAside)
+			all = append(all, e)
+			known[e.Subject] = true
+		}
+	}
 	for _, l := range listed {
 		if visitType != "" && l.VisitType != visitType {
 			continue
@@ -155,7 +180,9 @@ func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explan
 		if err := x.originFacts(ctx, &o); err != nil {
 			return nil, err
 		}
-		all = append(all, o.Explain(x.Now, x.Zone))
+		if e := o.Explain(x.Now, x.Zone); !known[e.Subject] {
+			all = append(all, e)
+		}
 	}
 	if len(all) > 0 {
 		return all, nil

@@ -76,7 +76,7 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Origin %s (%s)", o.URL, o.VisitType)
 	if o.Listed != nil {
-		e.Subject += fmt.Sprintf(", listed by %s", listerName(o.Lister))
+		e.Subject = originSubject(o.URL, o.VisitType, o.Lister)
 	}
 	switch {
 	case o.Message != nil:
@@ -106,6 +106,10 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 		o.byPolicies(e)
 	}
 	return *e
+}
+
+func originSubject(url, visitType string, l model.Lister) string {
+	return fmt.Sprintf("Origin %s (%s), listed by %s", url, visitType, listerName(l))
 }
 
 func listerName(l model.Lister) string {

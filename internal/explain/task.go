@@ -22,6 +22,7 @@ type Task struct {
 
 	AheadLimit int             // where counting Ahead stopped
 	Graph      *db.GraphTask   // nil: it is in none
+	SetAside   *db.SetAside    // nil: it isn't
 	WaitsFor   []db.Dependency // of the graph
 	LostAfter  time.Duration   // 0: silent runs are not given up
 	Runners    int             // connections of start-runner
@@ -36,6 +37,9 @@ func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Task %d (%s, %s)", t.Task.ID, t.Task.Type, t.Task.Policy)
 	switch {
+	case t.SetAside != nil && t.Task.Status == model.TaskNotScheduled:
+		e.isSetAside(*t.SetAside)
+		t.describeLastRun(e)
 	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == db.GraphWaiting:
 		t.waitsInGraph(e)
 	case t.Graph != nil && !t.Graph.State.Open() && t.Task.Status == model.TaskDisabled:

@@ -45,8 +45,9 @@ type Monitor struct {
 	readyAge, ready                  *prometheus.GaugeVec
 	known, enabled, never, pending   *prometheus.GaugeVec
 	position, drift                  *prometheus.GaugeVec
-	pools, active                    *prometheus.GaugeVec
-	unanswered                       prometheus.Gauge
+	pools, active, setAside          *prometheus.GaugeVec
+	rejected                         *prometheus.GaugeVec
+	unanswered, changes              prometheus.Gauge
 }
 
 // New makes a Monitor; its metrics are registered on reg.
@@ -69,9 +70,14 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
+	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = f.NewGauge(prometheus.GaugeOpts{
 		Name: "swh_scheduler_unanswered_runs", Help: "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.",
 	})
+	m.changes = f.NewGauge(prometheus.GaugeOpts{
+		Name: "swh_scheduler_candidate_changes", Help: "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.",
+	})
+	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; 0 before there are any.",
 	}, func() float64 {
@@ -140,6 +146,11 @@ func (m *Monitor) setLight(f db.LightFigures, now time.Time) {
 		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
+	m.changes.Set(float64(f.CandidateChanges))
+	m.setAside.WithLabelValues("task").Set(float64(f.SetAside.Tasks))
+	m.setAside.WithLabelValues("origin").Set(float64(f.SetAside.Origins))
+	m.rejected.WithLabelValues("event").Set(float64(f.Rejected.Events))
+	m.rejected.WithLabelValues("record").Set(float64(f.Rejected.Records))
 	for _, a := range f.Active {
 		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
 	}

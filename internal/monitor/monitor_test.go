@@ -92,12 +92,24 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%g runs unanswered", got)
 	}
 
+	want("rejected", m.rejected, 0, "event")
+	want("rejected", m.rejected, 0, "record")
+	if got := testutil.ToFloat64(m.changes); got != 0 {
+		t.Errorf("%g changes of candidates, all are drained", got)
+	}
+
+	exec("insert into origin_visit_stats (url, visit_type) select 'https://y/' || n, 'git' from generate_series(1, 7) n")
+	exec("insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '', '', '', '')")
 	exec("delete from scheduler_go.work")
 	exec("update task_run set status = 'lost'")
 	now = now.Add(time.Minute)
 	run()
 	if n := testutil.CollectAndCount(m.outbox); n != 0 {
 		t.Errorf("%d queues of an empty outbox", n)
+	}
+	want("rejected", m.rejected, 1, "event")
+	if got := testutil.ToFloat64(m.changes); got != 7 {
+		t.Errorf("%g changes of candidates, want 7", got)
 	}
 	if got := testutil.ToFloat64(m.unanswered); got != 1 {
 		t.Error("whole tables are read every time")
@@ -246,5 +258,28 @@ func TestScrapedWhileTaken(t *testing.T) {
 	taking.Wait()
 	if got := age(); got < 1 {
 		t.Errorf("age %g a second or more after the last figures", got)
+	}
+}
+
+// A task that has been ready for ever holds up no figures, and what is set aside is counted.
+func TestOddRowsAmongFigures(t *testing.T) {
+	t.Parallel()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	for _, statement := range []string{
+		"insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')",
+		`insert into task (type, arguments, next_run, current_interval, status) values ('a', '{}', '-infinity', '1 day', 'next_run_not_scheduled')`,
+		"insert into scheduler_go.set_aside_tasks (task, arguments, reason) values (1, '', 'x')",
+	} {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := store.LightFigures(t.Context(), time.Now())
+	if err != nil || len(f.Ready) != 1 || f.Ready[0].Oldest.Year() != 1970 || f.SetAside.Tasks != 1 || f.SetAside.Origins != 0 {
+		t.Errorf("%+v, %v", f, err)
 	}
 }

@@ -14,37 +14,57 @@ import (
 
 // readBody reads a request's body into buf, and decompresses it if it is declared
 // compressed. A body that is larger than maximum, before or after, is refused as
-// soon as that shows.
-func readBody(r *http.Request, buf []byte, maximum int64) ([]byte, error) {
+// soon as that shows. A large one waits for room, which release gives back.
+func readBody(r *http.Request, buf []byte, maximum int64, room room) (_ []byte, release func(), err error) {
 	if r.ContentLength > maximum {
-		return nil, errTooLarge()
+		return nil, nil, errTooLarge()
 	}
+	size := maximum // at most
 	body := io.Reader(r.Body)
 	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
-		if r.ContentLength > 0 {
-			buf = slices.Grow(buf, int(min(r.ContentLength, 1<<20)))
+		if r.ContentLength >= 0 {
+			size = r.ContentLength
 		}
 	case "gzip", "x-gzip":
 		// Its own size is bounded too: zeros between members are skipped.
 		reader, err := gzip.NewReader(http.MaxBytesReader(nil, r.Body, maximum))
 		if err != nil {
-			return nil, bodyError(err)
+			return nil, nil, bodyError(err)
 		}
 		defer func() { _ = reader.Close() }()
 		body = reader
 	default:
-		return nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The request's Content-Encoding is not supported; gzip is.")
+		return nil, nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The request's Content-Encoding is not supported; gzip is.")
 	}
-	read := bytes.NewBuffer(buf)
-	_, err := read.ReadFrom(io.LimitReader(body, maximum+1))
+	reserved := int64(0)
+	release = func() { room.Release(reserved) }
+	limited := io.LimitReader(body, maximum+1)
+	read := bytes.NewBuffer(slices.Grow(buf, int(min(size, smallBody)+bytes.MinRead)))
+	if _, err = read.ReadFrom(io.LimitReader(limited, smallBody)); err == nil && read.Len() == smallBody && size > smallBody {
+		if err := room.reserve(r.Context(), size); err != nil {
+			return nil, nil, err
+		}
+		reserved = size
+		if r.ContentLength == size {
+			read.Grow(int(size) - smallBody + bytes.MinRead)
+		}
+		_, err = read.ReadFrom(limited)
+	}
 	switch {
 	case int64(read.Len()) > maximum:
-		return nil, errTooLarge()
+		err = errTooLarge()
 	case err != nil:
-		return nil, bodyError(err)
+		err = bodyError(err)
+	default:
+		if actual := int64(read.Len()); reserved > actual {
+			room.Release(reserved - actual)
+			reserved = actual
+		}
+		return read.Bytes(), release, nil
 	}
-	return read.Bytes(), nil
+	release()
+	return nil, nil, err
 }
 
 func errTooLarge() error {

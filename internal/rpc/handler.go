@@ -41,6 +41,9 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 		out = encodeException(x, nil)
 		body, _ = out.finish()
 	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
+	}
 	respond(w, r, status, out.contentType(), body)
 	s.metrics.observe(ep, status, time.Since(began))
 }
@@ -66,9 +69,11 @@ func (s *Server) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder,
 	}
 	body := buffers.Get().(*[]byte)
 	defer putBuffer(body)
-	if *body, err = readBody(r, (*body)[:0], s.MaxBody); err != nil {
+	var release func()
+	if *body, release, err = readBody(r, (*body)[:0], s.MaxBody, s.room); err != nil {
 		return nil, err
 	}
+	defer release()
 	args, err := arguments(ep, r.Header.Get("Content-Type"), *body)
 	if err != nil {
 		return nil, err

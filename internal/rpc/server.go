@@ -40,13 +40,16 @@ type Options struct {
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
 	TLS         *tls.Config // nil: HTTP without TLS
-	MaxBody     int64       // 0: DefaultMaxBody
+	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
+
+	roomWait time.Duration // 0: defaultRoomWait
 }
 
 // Server is the RPC server.
 type Server struct {
 	Options
 	metrics  *metrics
+	room     room
 	handler  http.Handler
 	stopping atomic.Bool
 	listener net.Listener
@@ -63,7 +66,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry)}
+	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.handler = s.routes()
 	return s, nil
 }

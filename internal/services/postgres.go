@@ -93,7 +93,24 @@ func postgresSettings(more ...string) []string {
 	return args
 }
 
-func (l *local) startPostgres(ctx context.Context) (string, error) {
+// StartPostgres starts a PostgreSQL of this machine's own programs with further settings
+// ("name=value"), for tests that a server shared with others can't serve. It returns the
+// URL of its superuser. stop ends it.
+func StartPostgres(ctx context.Context, log *slog.Logger, settings ...string) (url string, stop func(), err error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return "", nil, err
+	}
+	if url, err = l.postgres(ctx, settings...); err != nil {
+		l.stop()
+		return "", nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return url, l.stop, nil
+}
+
+func (l *local) startPostgres(ctx context.Context) (string, error) { return l.postgres(ctx) }
+
+func (l *local) postgres(ctx context.Context, settings ...string) (string, error) {
 	s, err := l.newPostgres("postgresql")
 	if err != nil {
 		return "", err
@@ -101,7 +118,7 @@ func (l *local) startPostgres(ctx context.Context) (string, error) {
 	if err := s.init(ctx); err != nil {
 		return "", err
 	}
-	return s.URL, s.start(ctx, "full_page_writes=off")
+	return s.URL, s.start(ctx, append(settings, "full_page_writes=off")...)
 }
 
 // Kill ends the server with all its processes at once (SIGKILL), and returns when it is

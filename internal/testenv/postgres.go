@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/services"
 )
 
 // setupTimeout bounds each step of making or dropping something on a server:
@@ -22,6 +25,19 @@ func Postgres(t testing.TB) string {
 	t.Helper()
 	// template0 allows no connections, so copying it never finds it in use.
 	return databaseFrom(t, "template0")
+}
+
+// PostgresServer returns the URL of an empty database on a server of the test's own with
+// further settings ("name=value"). It is of this machine's programs, and stopped when the
+// test ends.
+func PostgresServer(t testing.TB, settings ...string) string {
+	t.Helper()
+	url, stop, err := services.StartPostgres(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), settings...)
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	t.Cleanup(stop)
+	return url
 }
 
 // databaseFrom makes a database that is a copy of template.

@@ -1,7 +1,10 @@
 package db
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"swh-scheduler/sql/internal/queries"
@@ -45,11 +48,16 @@ type Kept struct {
 	More    bool  // there is more to do at once
 }
 
+// drainSizes are the sizes of the batches of drains.
+type drainSizes struct{ changes, parked, copied, graphs BatchSize }
+
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
-// truncated). It does nothing while another process is doing it.
+// truncated). It does nothing while another process is doing it. A batch that times out
+// is an error, but what went well stays done, and the next call takes half as many.
 func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 	var kept Kept
+	var late error
 	phase := phaseReady
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		locked, err := tx.q.TryLockCandidates(ctx)
@@ -61,35 +69,90 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 			return err
 		}
 		if phase = build.Phase; phase == phaseReady {
-			kept, err = tx.keepCandidates(ctx)
+			kept, late, err = tx.keepCandidates(ctx)
 		}
 		return err
 	})
 	if err == nil && phase != phaseReady {
 		kept.More = true
-		_, err = buildStep(ctx, s.pool)
+		_, err = buildStep(ctx, s.pool, &s.drains.copied)
 	}
-	return kept, failed(err, "keep candidates up to date")
+	return kept, failed(errors.Join(err, late), "keep candidates up to date")
 }
 
-// keepCandidates drains a batch of each visit type and unparks one. The lock is
-// held.
-func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, err error) {
+// keepCandidates drains a batch of each visit type and unparks one. The lock is held.
+// late has the batches that timed out, which hold up no other.
+func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
 	if err != nil {
-		return kept, err
+		return kept, nil, err
 	}
 	for _, visitType := range visitTypes {
-		n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: drainBatch})
-		if err != nil {
-			return kept, err
+		n, more, err := tx.drain(ctx, visitType, drainBatch)
+		if TimedOut(err) {
+			late = errors.Join(late, err)
+		} else if err != nil {
+			return kept, late, err
 		}
 		kept.Drained += n
-		kept.More = kept.More || n == drainBatch
+		kept.More = kept.More || more
 	}
-	n, err := tx.q.UnparkCandidates(ctx, drainBatch)
-	kept.More = kept.More || n == drainBatch
-	return kept, err
+	most := tx.drains.parked.Of(drainBatch)
+	err = tx.savepoint(ctx, func() error {
+		n, err := tx.q.UnparkCandidates(ctx, int64(most))
+		kept.More = kept.More || n == int64(most)
+		return err
+	})
+	tx.drains.parked.Note(most, err)
+	if TimedOut(err) {
+		late, err = errors.Join(late, err), nil
+	}
+	return kept, late, err
+}
+
+// allRefused is how many origins PostgreSQL may refuse in one drain without taking any: if
+// there are more, the fault is not theirs.
+const allRefused = 100
+
+// drain drains up to most changes of a visit type and reports whether there may be more.
+// An origin that PostgreSQL refuses is set aside. The lock is held. After a time-out the
+// transaction can go on, without the changes.
+func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
+	most = tx.drains.changes.Of(most)
+	var unwritten error
+	aside := 0
+	err = Bisect(0, most, func(first, end int) error {
+		if unwritten != nil {
+			return unwritten
+		}
+		return refused(tx.savepoint(ctx, func() error {
+			n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: int64(end - first)})
+			drained += n
+			return err
+		}))
+	}, func(_ int, err *RefusedError) {
+		more = true
+		if aside++; drained == 0 && aside > allRefused {
+			unwritten = fmt.Errorf("more than %d origins, and none taken: %v", allRefused, err)
+		} else if unwritten == nil {
+			unwritten = tx.setNextAside(ctx, visitType, err)
+		}
+	})
+	tx.drains.changes.Note(most, err)
+	return drained, more || drained == int64(most), failed(cmp.Or(unwritten, err), "drain changes of visit type %q", visitType)
+}
+
+// setNextAside sets the origin aside whose change is drained next. That is a change, too,
+// by which its candidates go.
+func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *RefusedError) error {
+	url, err := tx.q.NextCandidateChange(ctx, visitType)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.q.DropCandidateChanges(ctx, queries.DropCandidateChangesParams{VisitType: visitType, URL: url}); err != nil {
+		return err
+	}
+	return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: url, VisitType: visitType})
 }
 
 // VacuumCandidateChanges vacuums the table of changes, which is read past the remains
@@ -115,7 +178,10 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	}
 	ready, err := tx.q.CandidatesReady(ctx)
 	if err == nil && ready {
-		_, err = tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: 2 * grabDrains})
+		// Not the grab's concern if it times out: with many changes it reads the tables.
+		if _, _, err = tx.drain(ctx, visitType, 2*grabDrains); TimedOut(err) && ctx.Err() == nil {
+			err = nil
+		}
 	}
 	return err
 }

@@ -71,9 +71,11 @@ type beginner interface {
 // errBuildAnew rolls back a step during which a table was truncated.
 var errBuildAnew = errors.New("a table was emptied meanwhile")
 
-// buildStep does one step of the build and returns the phase it found.
-func buildStep(ctx context.Context, db beginner) (queries.BuildPhaseRow, error) {
+// buildStep does one step of the build, copying as many rows as size allows, and returns
+// the phase it found.
+func buildStep(ctx context.Context, db beginner, size *BatchSize) (queries.BuildPhaseRow, error) {
 	var build queries.BuildPhaseRow
+	rows := size.Of(copyBatch)
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		q := queries.New(tx)
 		if err := q.LockCandidates(ctx); err != nil {
@@ -87,7 +89,7 @@ func buildStep(ctx context.Context, db beginner) (queries.BuildPhaseRow, error) 
 		case phaseEmpty:
 			return startBuild(ctx, tx, q)
 		case phaseRows:
-			copied, err := q.CopyCandidates(ctx, copyBatch)
+			copied, err := q.CopyCandidates(ctx, int64(rows))
 			if err == nil && copied < 0 {
 				return errBuildAnew
 			}
@@ -97,6 +99,9 @@ func buildStep(ctx context.Context, db beginner) (queries.BuildPhaseRow, error) 
 		}
 		return nil
 	})
+	if build.Phase == phaseRows {
+		size.Note(rows, err)
+	}
 	if err != nil && !errors.Is(err, errBuildAnew) {
 		return build, fmt.Errorf("build candidates (%s): %w", build.Phase, err)
 	}
@@ -149,8 +154,13 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []
 func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 	var total int64
 	began, told := time.Now(), time.Now()
+	var size BatchSize
 	for steps := 0; ; steps++ {
-		build, err := buildStep(ctx, db)
+		rows := size.Of(copyBatch)
+		build, err := buildStep(ctx, db, &size)
+		if TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
+			continue // with half as many
+		}
 		if err != nil {
 			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
 		}

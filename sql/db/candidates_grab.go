@@ -84,7 +84,7 @@ func selectedFromCandidates(p *model.Policy) string {
 	` + arm("pending join scheduler_go.candidates_now c on c.url = pending.url") + `
 	) c order by ` + p.OrderBy + ` limit @count
 ), selected as materialized (
-	select ` + listedOriginColumns + `, c.queue_position as next_visit_queue_position
+	select ` + selectedColumns + `, c.queue_position as next_visit_queue_position
 	from first c join listed_origins lo
 	  on lo.lister_id = c.lister_id and lo.url = c.url and lo.visit_type = c.visit_type
 	order by ` + p.OrderBy + `
@@ -112,7 +112,7 @@ func groupedFromCandidates(p *model.Policy) string {
 		) c
 	) c where turn <= count
 ), selected as materialized (
-	select ` + listedOriginColumns + `, c.queue_position as next_visit_queue_position, c.place
+	select ` + selectedColumns + `, c.queue_position as next_visit_queue_position, c.place
 	from first c join listed_origins lo
 	  on lo.lister_id = c.lister_id and lo.url = c.url and lo.visit_type = c.visit_type
 	order by c.place, c.turn

@@ -3,8 +3,10 @@ package db
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
@@ -42,36 +44,64 @@ type TaskGroup struct {
 
 // ClaimTasks marks up to c.Max ready tasks as scheduled, or as many of each group as are
 // asked for, with a run each, as the Python runner does (its runs have no metadata yet).
-// The longest ready come first; with priority, the highest. It returns the number of
-// tasks of each group (of all, without groups), and their messages if c.Unrouted.
-func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) ([]int, []Work, error) {
-	rows, err := tx.tx.Query(ctx, c.statement(), c.arguments())
-	if err != nil {
-		return nil, nil, err
+// The longest ready come first; with priority, the highest. Tasks that cannot be sent as
+// they are (scheduler_go.odd_task) are set aside instead, and others taken. It returns the
+// number of tasks of each group (of all, without groups), and their messages if
+// c.Unrouted.
+func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
+	groups := c.Groups
+	if groups == nil {
+		groups = []TaskGroup{{Count: c.Max}}
 	}
-	taken := make([]int, max(1, len(c.Groups)))
-	var work []Work
+	groups = slices.Clone(groups)
+	taken = make([]int, len(groups))
+	for range oddRounds {
+		got, odd, err := tx.claimTasks(ctx, c, groups, &work)
+		if err != nil {
+			return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)
+		}
+		for i, n := range got {
+			taken[i] += n
+			groups[i].Count -= n
+		}
+		if odd == 0 {
+			break
+		}
+	}
+	return taken, work, nil
+}
+
+// claimTasks runs the claim once. It adds the messages to work, and returns the number of
+// tasks of each group and of those that it set aside.
+func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
+	rows, err := tx.tx.Query(ctx, c.statement(), c.arguments(groups))
+	if err != nil {
+		return nil, 0, err
+	}
+	taken = make([]int, len(groups))
 	var place, n int
+	var id uuid.NullUUID
 	w := Work{Home: c.Queue, TaskName: c.Type.BackendName, Urgent: c.WithPriority, Claimed: c.Now}
-	columns := []any{&place, &n}
+	columns := []any{&odd, &place, &n}
 	if c.Unrouted {
-		columns = append(columns, &w.TaskID, &w.Args, &w.Kwargs, &w.Tried)
+		columns = append(columns, &id, &w.Args, &w.Kwargs, &w.Tried)
 	}
 	_, err = pgx.ForEachRow(rows, columns, func() error {
-		taken[place] += n
+		if n == 0 { // nothing was claimed
+			return nil
+		}
+		taken[place-1] += n
 		if c.Unrouted {
+			w.TaskID = id.UUID
 			if c.Groups != nil {
-				w.Share = Share{Shared: true, Group: c.Groups[place].Name, Cost: c.Groups[place].Cost}
+				w.Share = Share{Shared: true, Group: groups[place-1].Name, Cost: groups[place-1].Cost}
 			}
-			work = append(work, w)
+			*work = append(*work, w)
 			w.Args, w.Kwargs = nil, nil
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)
-	}
-	return taken, work, nil
+	return taken, odd, err
 }
 
 // statement puts the claim together, from fixed parts.
@@ -92,26 +122,34 @@ func (c TaskClaim) statement() string {
 	insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed`+kept+`)
 	select backend_id, @queue, @task_name, `+arguments+`, @urgent, @now`+keptValues+`
 	from claimed order by `+order+`
-)`, `place - 1, count(*) from claimed group by place`
+)`, `odd, coalesce(place, 0), count(id) from counted left join claimed on true group by odd, place`
 	if c.Unrouted {
-		write, result = "", `place - 1, 1, backend_id, `+arguments+`,
+		write, result = "", `odd, coalesce(place, 0), case when id is null then 0 else 1 end, backend_id, `+arguments+`,
 	coalesce((select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = claimed.id order by r.scheduled desc limit 1), false)
-from claimed order by `+order
+from counted left join claimed on true order by `+order
 	}
 	return `
 with wanted as (
 	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[]) with ordinality w (name, count, cost, place)
 ), ready as (
-	select t.id, w.name, w.cost, w.place from wanted w cross join lateral (
-		select id from task
+	select t.id, t.odd, w.name, w.cost, w.place from wanted w cross join lateral (
+		select id, scheduler_go.odd_task(arguments) as odd from task
 		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
+		  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
 		order by ` + order + `
 		limit w.count
 		for update skip locked
 	) t
+), aside as (
+	insert into scheduler_go.set_aside_tasks (task, arguments, reason)
+	select id, (select md5(arguments::text) from task where task.id = ready.id), odd from ready where odd is not null
+	on conflict do nothing
+	returning task
+), counted as (
+	select count(*) as odd from aside
 ), claimed as (
 	update task set status = 'next_run_scheduled'
-	from ready where task.id = ready.id
+	from ready where task.id = ready.id and ready.odd is null
 	returning task.id, task.next_run, task.priority, task.arguments, ready.name, ready.cost, ready.place, gen_random_uuid() as backend_id
 ), runs as (
 	insert into task_run (task, backend_id, scheduled, status)
@@ -120,11 +158,7 @@ with wanted as (
 select ` + result
 }
 
-func (c TaskClaim) arguments() pgx.NamedArgs {
-	groups := c.Groups
-	if groups == nil {
-		groups = []TaskGroup{{Count: c.Max}}
-	}
+func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	names, counts, costs := make([]string, len(groups)), make([]int32, len(groups)), make([]float64, len(groups))
 	for i, g := range groups {
 		names[i], counts[i], costs[i] = g.Name, int32(g.Count), g.Cost

@@ -29,9 +29,10 @@ func messages(t interface{ Context() context.Context }, dsn string) []string {
 		return append(texts, err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err))
 	}
 	defer store.Close()
+	_, removeErr := db.Remove(t.Context(), dsn, db.RemoveOptions{})
 	for _, err := range []error{
 		store.CheckVersion(t.Context()),
-		db.DropOwn(t.Context(), dsn),
+		removeErr,
 	} {
 		texts = append(texts, err.Error(), fmt.Sprintf("%+v", err))
 	}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,11 +66,12 @@ type GraphRound struct {
 
 // DrainGraphs does one round for graphs: it releases tasks whose dependencies have ended,
 // and disables those that can never run. While another process is draining, it does
-// nothing and sets Waits.
+// nothing and sets Waits. A round that times out is undone, and the next is half as large.
 func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
 	var round GraphRound
 	pending, err := s.q.GraphsPending(ctx, now)
 	if err == nil && pending {
+		tasks := s.drains.graphs.Of(drainGraphTasks)
 		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 			locked, err := tx.q.TryLockGraphs(ctx)
 			if err == nil && locked {
@@ -79,6 +81,9 @@ func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound,
 			}
 			return err
 		})
+		if !round.Waits {
+			s.drains.graphs.Note(tasks, err)
+		}
 	}
 	return round, failed(err, "release tasks of graphs")
 }
@@ -87,16 +92,18 @@ func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound,
 // The lock is held.
 func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
 	var round GraphRound
+	tasks := tx.drains.graphs.Of(drainGraphTasks)
+	part := func(whole int) int64 { return int64(max(1, whole*tasks/drainGraphTasks)) }
 	for lookedAt := int64(0); ; {
-		overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: drainGraphTasks})
+		overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: int32(tasks)})
 		if err != nil {
 			return round, err
 		}
-		changes, err := tx.q.SpreadGraphChanges(ctx, queries.SpreadGraphChangesParams{MaxChanges: drainChanges, MaxEdges: drainEdges})
+		changes, err := tx.q.SpreadGraphChanges(ctx, queries.SpreadGraphChangesParams{MaxChanges: part(drainChanges), MaxEdges: part(drainEdges)})
 		if err != nil {
 			return round, err
 		}
-		step, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxTasks: drainGraphTasks, MaxEdges: drainEdges, At: now})
+		step, err := tx.settleGraphTasks(ctx, tasks, part(drainEdges), now)
 		if err != nil {
 			return round, err
 		}
@@ -105,7 +112,7 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 		round.Waits = step.PutOff > 0
 		done := overdue + changes + step.LookedAt - step.PutOff
 		round.More = overdue+changes > 0 || step.LookedAt > step.PutOff
-		if lookedAt += done; !round.More || lookedAt >= drainGraphTasks {
+		if lookedAt += done; !round.More || lookedAt >= int64(tasks) {
 			break
 		}
 	}
@@ -113,6 +120,28 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 		return round, tx.q.NotifyGraphs(ctx)
 	}
 	return round, nil
+}
+
+// settleGraphTasks does up to so many queued checks. A task that PostgreSQL refuses to
+// change is set aside.
+func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
+	var unwritten error
+	err = Bisect(0, tasks, func(first, end int) error {
+		return refused(tx.savepoint(ctx, func() error {
+			step, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxTasks: int64(end - first), MaxEdges: edges, At: now})
+			done.LookedAt += step.LookedAt
+			done.Released += step.Released
+			done.Failed += step.Failed
+			done.PutOff += step.PutOff
+			return err
+		}))
+	}, func(_ int, err *RefusedError) {
+		done.LookedAt++
+		if unwritten == nil {
+			unwritten = tx.q.SetGraphTaskAside(ctx, err.Error())
+		}
+	})
+	return done, errors.Join(err, unwritten)
 }
 
 // MendGraphs queues a check of the waiting tasks that nothing would wake: whose

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -63,16 +62,6 @@ const (
 // commentOn finds the statements of a migration that comment on objects.
 var commentOn = regexp.MustCompile(`(?ms)^comment on .*?;$`)
 
-// A migration that creates a trigger briefly locks a table of the peer's. While it waits
-// for a transaction that writes there, all later writers wait too; so it gives up before
-// PostgreSQL looks for deadlocks (deadlock_timeout, 1 s) and may kill one of them, and
-// lets them pass before it tries again.
-const (
-	lockTimeout      = "500ms"
-	lockRetry        = time.Second
-	lockNotAvailable = "55P03" // SQLSTATE
-)
-
 // Migrate makes a database usable: an empty one gets the peer's schema, and then any one
 // our own objects in the schema scheduler_go. Nothing that the peer relies on is changed.
 // On a database that is ready it does nothing; an unknown one it leaves alone
@@ -112,7 +101,11 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 			report.CreatedBase = true
 		}
 		if len(status.Pending) > 0 {
-			if report.Applied, err = applyMigrations(ctx, conn, status.Pending, log); err != nil {
+			err := withLocker(ctx, conn, log, func(l *locker) (err error) {
+				report.Applied, err = applyMigrations(ctx, conn, l, status.Pending)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -132,24 +125,6 @@ func MigrateStatus(ctx context.Context, dsn string) (status Status, err error) {
 		return err
 	})
 	return status, err
-}
-
-// DropOwn goes back to the peer alone: it drops the schema scheduler_go, and our triggers
-// and indexes on the peer's tables. Outgoing messages and backlogs are lost: let the
-// daemons deliver them first. The peer's tables keep their rows.
-func DropOwn(ctx context.Context, dsn string) error {
-	return withConn(ctx, dsn, func(conn *pgx.Conn) error {
-		unlock, err := lockMigrations(ctx, conn, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if err := dropOwnIndexes(ctx, conn); err != nil {
-			return fmt.Errorf("drop our indexes on the peer's tables: %w", err)
-		}
-		_, err = conn.Exec(ctx, "drop schema if exists scheduler_go cascade")
-		return failed(err, "drop the schema scheduler_go")
-	})
 }
 
 // withConn runs do on a connection of its own.
@@ -226,7 +201,7 @@ func createBase(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // applyMigrations applies our migrations that the database lacks.
-func applyMigrations(ctx context.Context, conn *pgx.Conn, pending []string, log *slog.Logger) ([]string, error) {
+func applyMigrations(ctx context.Context, conn *pgx.Conn, l *locker, pending []string) ([]string, error) {
 	_, err := conn.Exec(ctx, `
 		create schema if not exists scheduler_go;
 		comment on schema scheduler_go is 'What the Go swh-scheduler adds; may be dropped to go back to the Python one'`)
@@ -237,20 +212,23 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, pending []string, log 
 	var applied []string
 	if slices.Contains(pending, upgradeFile) {
 		began := time.Now()
-		err := untilLocked(ctx, log, func() error {
-			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return upgrade(ctx, tx) })
-		})
+		err := l.inTx(ctx, conn, "apply "+upgradeFile, upgrade)
 		if err != nil {
-			return nil, fmt.Errorf("apply %s: %w", upgradeFile, err)
+			return nil, err
 		}
-		log.Info("applied migration", "migration", upgradeFile, "took", time.Since(began))
+		l.log.Info("applied migration", "migration", upgradeFile, "took", time.Since(began))
 		applied = append(applied, upgradeFile)
 	}
 
 	config := conn.Config()
-	config.RuntimeParams["lock_timeout"] = lockTimeout
+	config.RuntimeParams["lock_timeout"] = l.timeout
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1)
+	var pid uint32
+	if err := db.QueryRowContext(ctx, "select pg_backend_pid()").Scan(&pid); err != nil {
+		return applied, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
 	store, err := database.NewStore(goose.DialectPostgres, "scheduler_go.migrations")
 	if err != nil {
 		return nil, err
@@ -267,7 +245,7 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, pending []string, log 
 
 	for {
 		var result *goose.MigrationResult
-		err := untilLocked(ctx, log, func() (err error) {
+		err := l.try(ctx, pid, "apply "+nextOf(pending, applied), func() (err error) {
 			result, err = provider.UpByOne(ctx)
 			return err
 		})
@@ -275,21 +253,29 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, pending []string, log 
 			return applied, nil
 		}
 		if err != nil {
-			return applied, fmt.Errorf("apply migrations: %w", err)
+			return applied, err
 		}
 		name := path.Base(result.Source.Path)
-		log.Info("applied migration", "migration", name, "took", result.Duration)
+		l.log.Info("applied migration", "migration", name, "took", result.Duration)
 		applied = append(applied, name)
 	}
+}
+
+// nextOf returns the first pending migration that is not applied; "migrations" if all are.
+func nextOf(pending, applied []string) string {
+	for _, name := range pending {
+		if !slices.Contains(applied, name) {
+			return name
+		}
+	}
+	return "migrations"
 }
 
 // upgrade brings a database from version upgradeFrom to upgradeTo: it makes what is new
 // there and takes over what was in its place; comments are those of the migrations.
 func upgrade(ctx context.Context, tx pgx.Tx) error {
 	script := []string{
-		"set local lock_timeout = '" + lockTimeout + "';",
 		migrationText("migrations/00100_work.sql"), migrationText("migrations/00190_keeper.sql"), migrationText(upgradeFile),
-		"set local lock_timeout = '5s';", // a comment holds up no writers, and a vacuum gives way to it after deadlock_timeout
 	}
 	for _, name := range migrationNames() {
 		if migrationVersion(name) <= upgradeTo {
@@ -298,25 +284,6 @@ func upgrade(ctx context.Context, tx pgx.Tx) error {
 	}
 	_, err := tx.Exec(ctx, strings.Join(script, "\n"))
 	return err
-}
-
-// untilLocked does again what gives up waiting for a lock.
-func untilLocked(ctx context.Context, log *slog.Logger, do func() error) error {
-	for waiting := false; ; waiting = true {
-		err := do()
-		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || pg.Code != lockNotAvailable {
-			return err
-		}
-		if !waiting {
-			log.Info("waiting for a table that others write to", "error", pg.Message)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for a table that others write to: %w", ctx.Err())
-		case <-time.After(lockRetry):
-		}
-	}
 }
 
 // migrationNames returns the file names of our migrations, by number.

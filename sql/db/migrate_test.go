@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,8 +117,20 @@ func TestMigratePeersDatabase(t *testing.T) {
 		t.Errorf("the second run did %+v, want nothing", again)
 	}
 
-	if err := db.DropOwn(t.Context(), dsn); err != nil {
-		t.Fatal(err)
+	remove := func(o db.RemoveOptions) db.Removal {
+		t.Helper()
+		r, err := db.Remove(t.Context(), dsn, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	planned := remove(db.RemoveOptions{DryRun: true})
+	if status(t, dsn); len(planned.Removed) != 5 {
+		t.Errorf("removal is planned as %q, want the triggers of four tables, and the schema", planned.Removed)
+	}
+	if removed := remove(db.RemoveOptions{Logger: testLog(t)}); !cmp.Equal(removed, planned) {
+		t.Errorf("removed %+v, planned was %+v", removed, planned)
 	}
 	unchanged("after going back")
 	if left := texts(t, conn, "select nspname from pg_namespace where nspname = 'scheduler_go'"); len(left) > 0 {
@@ -126,8 +139,8 @@ func TestMigratePeersDatabase(t *testing.T) {
 	if left := texts(t, conn, "select tgname from pg_trigger where not tgisinternal"); len(left) != 1 {
 		t.Errorf("going back left the triggers %v, want the peer's one", left)
 	}
-	if err := db.DropOwn(t.Context(), dsn); err != nil {
-		t.Errorf("going back twice: %v", err)
+	if again := remove(db.RemoveOptions{}); len(again.Removed) != 0 {
+		t.Errorf("going back twice removed %q", again.Removed)
 	}
 	types := startPeer(t, dsn).must(t, "get_task_types", nil).([]any)
 	if len(types) != 1 {
@@ -155,7 +168,7 @@ func TestMigrateLetsWritersPass(t *testing.T) {
 	}
 	waiting, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		log := slog.New(slog.NewTextHandler(onText{"waiting for a table", waiting}, nil))
+		log := slog.New(slog.NewTextHandler(&onText{text: "waiting for a table", seen: waiting}, nil))
 		_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Logger: log})
 		done <- err
 	}()
@@ -184,15 +197,16 @@ func TestMigrateLetsWritersPass(t *testing.T) {
 	}
 }
 
-// onText closes seen when a line with text is written.
+// onText closes seen when the first line with text is written.
 type onText struct {
 	text string
 	seen chan struct{}
+	once sync.Once
 }
 
-func (o onText) Write(line []byte) (int, error) {
+func (o *onText) Write(line []byte) (int, error) {
 	if strings.Contains(string(line), o.text) {
-		close(o.seen) // it is written once
+		o.once.Do(func() { close(o.seen) })
 	}
 	return len(line), nil
 }

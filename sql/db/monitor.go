@@ -14,6 +14,12 @@ type LightFigures struct {
 	Origins   []queries.OriginCountsRow
 	Positions []queries.VisitSchedulerQueuePosition
 	Active    []queries.ActiveOriginsRow
+	SetAside  queries.CountSetAsideRow
+	Rejected  queries.CountRejectedRow
+
+	// CandidateChanges counts the changes that candidates don't show yet, up to
+	// MaxCandidateChanges.
+	CandidateChanges int64
 }
 
 // LightFigures takes figures as of now.
@@ -30,8 +36,17 @@ func (s MonitorStore) LightFigures(ctx context.Context, now time.Time) (f LightF
 	if f.Positions, err = s.q.VisitQueuePositions(ctx); err != nil {
 		return f, failed(err, "read queue positions")
 	}
-	f.Active, err = s.q.ActiveOrigins(ctx)
-	return f, failed(err, "read the counts of active origins")
+	if f.Active, err = s.q.ActiveOrigins(ctx); err != nil {
+		return f, failed(err, "read the counts of active origins")
+	}
+	if f.SetAside, err = s.q.CountSetAside(ctx, maxCounted); err != nil {
+		return f, failed(err, "count what is set aside")
+	}
+	if f.Rejected, err = s.q.CountRejected(ctx); err != nil {
+		return f, failed(err, "count the rejected events and records")
+	}
+	f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges)
+	return f, failed(err, "count the changes of candidates")
 }
 
 // HeavyFigures are figures for monitoring that read whole tables.

@@ -36,7 +36,7 @@ func needOf(shares map[string]model.Shares) (need sharesNeed) {
 const ownIndexPrefix = "scheduler_go_"
 
 // taskGroupIndex is the name of the index on ready tasks by group. It is in the peer's
-// schema; DropOwn drops it.
+// schema; Remove drops it.
 func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
 }
@@ -104,21 +104,6 @@ func (s ShareStore) CheckShares(ctx context.Context, shares map[string]model.Sha
 	if missing.byLister || len(missing.tasks) > 0 {
 		return fmt.Errorf("the database lacks indexes that the configuration's shares need: " +
 			"run swh-scheduler migrate with this configuration (others can go on meanwhile)")
-	}
-	return nil
-}
-
-// dropOwnIndexes drops the indexes of buildForShares on the peer's tables.
-func dropOwnIndexes(ctx context.Context, conn *pgx.Conn) error {
-	names, err := collect[string](ctx, conn, `select relname from pg_index join pg_class on pg_class.oid = indexrelid
-		where indrelid = to_regclass('public.task') and starts_with(relname, $1)`, ownIndexPrefix)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, err := conn.Exec(ctx, "drop index "+pgx.Identifier{"public", name}.Sanitize()); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -64,9 +64,10 @@ type Tx struct {
 	LaneQueries
 	ShareQueries
 	GraphQueries
-	q     *queries.Queries
-	tx    pgx.Tx
-	clock *clock
+	q      *queries.Queries
+	tx     pgx.Tx
+	clock  *clock
+	drains *drainSizes
 }
 
 // Methods by subject. Those of a type …Queries are one statement each, in a transaction
@@ -120,8 +121,9 @@ type (
 
 // transactor runs transactions on a pool.
 type transactor struct {
-	pool  *pgxpool.Pool
-	clock *clock
+	pool   *pgxpool.Pool
+	clock  *clock
+	drains *drainSizes
 }
 
 // Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
@@ -160,7 +162,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if clock.host == nil {
 		clock.host = time.Now
 	}
-	q, t := queries.New(pool), transactor{pool, clock}
+	q, t := queries.New(pool), transactor{pool, clock, new(drainSizes)}
 	return &Store{
 		watch, stop, t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
@@ -198,7 +200,7 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 		q := queries.New(tx)
 		return do(ctx, &Tx{
 			TaskQueries{q}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
-			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock,
+			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains,
 		})
 	})
 }

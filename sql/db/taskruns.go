@@ -91,7 +91,7 @@ func (a RunQueries) SilentRuns(ctx context.Context, before map[string]time.Time)
 
 // LoseRuns ends runs as lost at now, except those of which something was heard
 // since they were listed, and returns how many it ended. Their tasks are
-// retried as after a failure.
+// retried as after a failure. It returns a *RefusedError if PostgreSQL refuses a value.
 func (a RunQueries) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (int, error) {
 	p := queries.LoseRunsParams{Now: now}
 	for _, r := range runs {
@@ -99,5 +99,5 @@ func (a RunQueries) LoseRuns(ctx context.Context, runs []SilentRun, now time.Tim
 		p.Statuses = append(p.Statuses, string(r.Status))
 	}
 	n, err := a.q.LoseRuns(ctx, p)
-	return int(n), failed(err, "end lost runs")
+	return int(n), refused(failed(err, "end lost runs"))
 }

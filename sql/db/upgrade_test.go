@@ -15,7 +15,9 @@ import (
 )
 
 // since190 are the migrations after those that the upgrade stands for.
-var since190 = []string{"00230_configured_lanes.sql"}
+var since190 = []string{
+	"00210_set_aside.sql", "00220_candidates_listed_origins.sql", "00221_candidates_visit_stats.sql", "00230_configured_lanes.sql",
+}
 
 // version80 is a database of the peer's with our tables as the program before made them.
 func version80(t *testing.T) string {
@@ -125,7 +127,7 @@ func TestUpgradeKeepsWorkInEveryState(t *testing.T) {
 		<-waiting
 		written <- writer.Commit(t.Context())
 	}()
-	migrate(t, dsn, db.MigrateOptions{Logger: slog.New(slog.NewTextHandler(onText{"waiting for a table", waiting}, nil))})
+	migrate(t, dsn, db.MigrateOptions{Logger: slog.New(slog.NewTextHandler(&onText{text: "waiting for a table", seen: waiting}, nil))})
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}

@@ -171,6 +171,10 @@ func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) 
 			status.Pending = append(status.Pending, name)
 		}
 	}
+	if slices.Contains(applied, removalBegun) {
+		return status, fmt.Errorf("%w: %s: the removal of the schema scheduler_go has begun and not ended: "+
+			`run "swh-scheduler migrate --remove" to end it`, ErrUnsupported, status.Database)
+	}
 	if len(applied) > 0 {
 		return status, fmt.Errorf("%w: %s was migrated by a newer swh-scheduler (migration %d is not known here): "+
 			"install that version", ErrUnsupported, status.Database, slices.Max(applied))

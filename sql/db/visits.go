@@ -19,7 +19,8 @@ import (
 // (last_scheduled never moves back; policies by visit target move the visit type's
 // queue position forward). An origin listed by several listers can occur once for
 // each. Grabs of one visit type wait for each other, so they never return the same
-// origin twice.
+// origin twice. An origin that cannot be sent as it is (scheduler_go.odd_origin) is left
+// out, and unless dryRun set aside.
 //
 // With the default cooldowns and no other filter, its cost depends on count, not
 // on the number of origins (see candidates.go). Any other grab reads the peer's
@@ -69,7 +70,7 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 			return nil, err
 		}
-		q.effects = append(q.effects, markScheduled)
+		q.effects = append(q.effects, setOddAside, markScheduled)
 		if p := f.Policy.Policy(); p != nil && p.ByTarget {
 			q.effects = append(q.effects, moveQueuePosition)
 		}
@@ -101,56 +102,83 @@ type grabQuery struct {
 	orderBy string
 }
 
+// setOddAside sets aside what cannot be sent. If there is anything, nothing else is done:
+// the grab is run again, for others in its place.
+const setOddAside = `odd as (
+	insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason)
+	select distinct lister_id, url, visit_type, scheduler_go.origin_content(extra_loader_arguments, first_seen, last_seen, last_update), odd
+	from selected where odd is not null
+	on conflict do nothing
+)`
+
+const noneOdd = "not exists (select from selected where odd is not null)"
+
 const markScheduled = `marked as (
 	insert into origin_visit_stats as ovs (url, visit_type, last_scheduled)
-	select distinct url, visit_type, @now::timestamptz from selected order by url, visit_type -- locks in order
+	select distinct url, visit_type, @now::timestamptz from selected where ` + noneOdd + ` order by url, visit_type -- locks in order
 	on conflict (url, visit_type) do update
 	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
 )`
 
 const moveQueuePosition = `moved as (
 	insert into visit_scheduler_queue_position as p (visit_type, position)
-	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected group by visit_type
+	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected where ` + noneOdd + ` group by visit_type
 	on conflict (visit_type) do update set position = greatest(p.position, excluded.position)
 )`
 
-// runGrab runs a grab. It returns what was selected, and whether the CTEs could be
-// used: if not, nothing was selected, and so nothing marked.
+// runGrab runs a grab, again for others as long as it set some aside. It returns what was
+// selected, and whether the CTEs could be used: if not, nothing was selected, and so
+// nothing marked.
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	for range oddRounds {
+		var odd int
+		if visits, odd, usable, err = tx.runGrabOnce(ctx, q); err != nil || odd == 0 || len(q.effects) == 0 {
+			return visits, usable, err
+		}
+	}
+	return nil, usable, nil
+}
+
+func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	place := "0"
 	if q.grouped {
 		place = "lo.place"
 	}
-	// Without origins there is one row all the same, for usable.
+	// Without origins there is one row all the same, for usable and odd.
 	rows, err := tx.tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
-select u.usable, `+place+`, `+listedOriginColumns+`
-from (select exists (select from usable) as usable) u left join selected lo on true`, q.args)
+select u.usable, u.odd, `+place+`, `+listedOriginColumns+`
+from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
+left join selected lo on lo.odd is null`, q.args)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, false, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var v GrabbedVisit
 		o := &v.Origin
-		fields := []any{&usable, &v.Group, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
+		fields := []any{&usable, &odd, &v.Group, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
 			&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
-		found := rows.RawValues()[2] != nil // each origin has a lister
+		found := rows.RawValues()[3] != nil // each origin has a lister
 		if !found {
-			clear(fields[1:])
+			clear(fields[2:])
 		}
 		if err := rows.Scan(fields...); err != nil {
-			return nil, false, err
+			return nil, 0, false, err
 		}
 		if found {
 			visits = append(visits, v)
 		}
 	}
-	return visits, usable, rows.Err()
+	return visits, odd, usable, rows.Err()
 }
 
 // listedOriginColumns are in the order of runGrab's fields.
 const listedOriginColumns = `lo.lister_id, lo.url, lo.visit_type, lo.extra_loader_arguments,
 	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
+
+// selectedColumns are those of selected, with why an origin cannot be sent.
+const selectedColumns = listedOriginColumns + `,
+	scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) as odd`
 
 // wanted is a CTE with the index of its group and how many of it are asked for, by
 // lister.
@@ -172,10 +200,15 @@ func originFacts(orderBy string) string {
 		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag) c`
 }
 
+// notSetAside leaves out what is set aside. It is a join: a look-up for each of all origins
+// would cost more.
+const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
+		where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type)`
+
 // selectFromTables selects from the peer's tables what the filter says.
 func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
 	q.from = "listed_origins lo"
-	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
+	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type", notSetAside}
 	q.args["enabled"] = !f.Disabled
 	if f.TableSample > 0 {
 		q.from = "listed_origins lo tablesample system (@tablesample)"
@@ -190,7 +223,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	if q.grouped {
 		q.selected = `usable as (select), ` + wanted + `, selected as materialized (
 	select * from (
-		select ` + listedOriginColumns + `, ovs.next_visit_queue_position, w.place, w.count,
+		select ` + selectedColumns + `, ovs.next_visit_queue_position, w.place, w.count,
 		       row_number() over (partition by w.place order by ` + q.orderBy + `) as turn
 		from ` + q.from + `
 		join wanted w on w.lister_id = lo.lister_id
@@ -202,7 +235,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 		return nil
 	}
 	q.selected = `usable as (select), selected as materialized (
-	select ` + listedOriginColumns + `, ovs.next_visit_queue_position
+	select ` + selectedColumns + `, ovs.next_visit_queue_position
 	from ` + q.from + `
 	` + originFacts(q.orderBy) + `
 	where ` + where + `

@@ -108,7 +108,7 @@ func TestGroupedGrabMarks(t *testing.T) {
 }
 
 // Without what shares need, a daemon says what to do; migrate makes it, on a
-// database in use, and makes anew what an interrupted run left; DropOwn leaves
+// database in use, and makes anew what an interrupted run left; Remove leaves
 // nothing of it.
 func TestWhatSharesNeed(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestWhatSharesNeed(t *testing.T) {
 			t.Error("an index that is not valid is taken as made")
 		}
 	}
-	if err := db.DropOwn(t.Context(), dsn); err != nil {
+	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil { // the connection of store
 		t.Fatal(err)
 	}
 	var left int

@@ -12,9 +12,9 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// deliveriesKept is how long confirmed deliveries are kept: well above the age that the
+// DeliveriesKept is how long confirmed deliveries are kept: well above the age that the
 // broker's own statistics can have.
-const deliveriesKept = time.Minute
+const DeliveriesKept = 5 * time.Minute
 
 // Work is a row of the ledger: one message, from its claim until nothing more can be
 // heard of it. docs/architecture.md has its states. A claim creates it; zero values mean
@@ -84,7 +84,7 @@ type QueueLedger struct {
 }
 
 // QueueLedgers returns what the ledger knows of some queues, in their order. since
-// must be less than a minute ago: what was confirmed is not kept for longer.
+// must be less than DeliveriesKept ago.
 func (a WorkQueries) QueueLedgers(ctx context.Context, since time.Time, names ...string) ([]QueueLedger, error) {
 	rows, err := a.q.QueueLedgers(ctx, queries.QueueLedgersParams{Queues: names, Since: since})
 	return list(rows, err, func(r queries.QueueLedgersRow) QueueLedger {
@@ -92,8 +92,15 @@ func (a WorkQueries) QueueLedgers(ctx context.Context, since time.Time, names ..
 	})
 }
 
+// SentMessages counts the work of a queue that was sent and is not known to have ended. Only
+// work of groups and lanes is kept that long.
+func (a WorkQueries) SentMessages(ctx context.Context, queue string) (int, error) {
+	n, err := a.q.SentMessages(ctx, queue)
+	return int(n), err
+}
+
 // OutgoingDue counts the messages that are due to be sent at now: the urgent ones, or
-// the others.
+// the others. Queues that are put off don't count.
 func (a WorkQueries) OutgoingDue(ctx context.Context, now time.Time, urgent bool) (int, error) {
 	n, err := a.q.OutgoingDue(ctx, queries.OutgoingDueParams{Urgent: urgent, Now: now})
 	return int(n), err
@@ -105,10 +112,11 @@ type Outgoing struct {
 	Kept bool // it stays in the ledger once it is sent
 }
 
-// NextOutgoing locks up to limit messages that are due at now and that no other
-// transaction holds: urgent ones first, then oldest first.
-func (tx *Tx) NextOutgoing(ctx context.Context, now time.Time, limit int) ([]Outgoing, error) {
-	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Now: now, MaxRows: int32(limit)})
+// NextOutgoing locks up to limit messages that are due by the database's clock, that no
+// other transaction holds and that are not for the queues to skip: urgent ones first, then
+// oldest first.
+func (tx *Tx) NextOutgoing(ctx context.Context, limit int, skip []string) ([]Outgoing, error) {
+	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Skip: skip, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Work: Work{
 			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
@@ -141,7 +149,7 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing, now time.Time) 
 			gone = append(gone, m.TaskID)
 		}
 	}
-	p := queries.RecordDeliveriesParams{DeliveredAt: now, ForgetBefore: now.Add(-deliveriesKept)}
+	p := queries.RecordDeliveriesParams{DeliveredAt: now, ForgetBefore: now.Add(-DeliveriesKept)}
 	for queue, n := range perQueue {
 		p.Queues = append(p.Queues, queue)
 		p.Messages = append(p.Messages, n)
@@ -150,9 +158,18 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing, now time.Time) 
 		func(ctx context.Context) error { return tx.q.RecordDeliveries(ctx, p) })
 }
 
-// Postpone delays a message that the broker refused, and records the reason.
-func (tx *Tx) Postpone(ctx context.Context, id uuid.UUID, reason string, until time.Time) error {
-	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskID: id, Reason: reason, NotBefore: until})
+// Postpone delays messages that the broker refused, and records the reason.
+func (tx *Tx) Postpone(ctx context.Context, ids []uuid.UUID, reason string, delay time.Duration) error {
+	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskIds: ids, Reason: reason, Seconds: delay.Seconds()})
+}
+
+// Lease keeps outgoing messages from being sent for some time, by the database's clock; 0
+// frees them.
+func (tx *Tx) Lease(ctx context.Context, ids []uuid.UUID, duration time.Duration) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return tx.q.LeaseOutgoing(ctx, queries.LeaseOutgoingParams{TaskIds: ids, Seconds: duration.Seconds()})
 }
 
 // AddWork writes work that was claimed, in its order.
@@ -240,6 +257,12 @@ func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, no
 		return inOrder(ctx, keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
 	})
 	return givenUp, failed(err, "give up work of queue %q", queue)
+}
+
+// ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
+// minute ago or more: younger ones are counted.
+func (a WorkQueries) ForgetDeliveries(ctx context.Context, before time.Time) error {
+	return failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
 }
 
 // ForgetSettled deletes settled work that ended before a moment.

@@ -124,7 +124,7 @@ comment on column scheduler_go.candidate_build.rows is 'How many candidates were
 comment on column scheduler_go.candidate_build.after_lister is 'Lister of the last one copied; with after_url and after_visit_type, its key';
 comment on column scheduler_go.candidate_build.by_lister is 'Whether candidates have indexes by lister too, for queues that groups of listers share';
 
--- The triggers only note which origins changed. What became of them is read
+-- The triggers (00220, 00221) only note which origins changed. What became of them is read
 -- later, by one reader that sees the changes of all transactions: a trigger sees
 -- those of its own only, and would miss what is done beside it.
 
@@ -153,42 +153,6 @@ $$;
 -- +goose StatementEnd
 comment on function scheduler_go.note_candidate() is 'Notes that an origin''s candidates may be out of date';
 comment on function scheduler_go.rebuild_candidates() is 'Starts the build of candidates anew after a table was emptied';
-
-create trigger scheduler_go_candidate_insert after insert on listed_origins
-for each row when (new.enabled)
-execute function scheduler_go.note_candidate();
-
-create trigger scheduler_go_candidate_update after update on listed_origins
-for each row when (
-  (old.enabled or new.enabled)
-  and (old.lister_id, old.url, old.visit_type, old.enabled, old.first_seen, old.last_update)
-    is distinct from (new.lister_id, new.url, new.visit_type, new.enabled, new.first_seen, new.last_update))
-execute function scheduler_go.note_candidate();
-
-create trigger scheduler_go_candidate_delete after delete on listed_origins
-for each row when (old.enabled)
-execute function scheduler_go.note_candidate();
-
-create trigger scheduler_go_candidate_truncate after truncate on listed_origins
-execute function scheduler_go.rebuild_candidates();
-
-create trigger scheduler_go_candidate_insert after insert on origin_visit_stats
-for each row execute function scheduler_go.note_candidate();
-
-create trigger scheduler_go_candidate_update after update on origin_visit_stats
-for each row when (
-  (old.url, old.visit_type, old.last_successful, old.last_visit, old.last_visit_status,
-   old.last_scheduled, old.last_snapshot is null, old.next_visit_queue_position)
-  is distinct from
-  (new.url, new.visit_type, new.last_successful, new.last_visit, new.last_visit_status,
-   new.last_scheduled, new.last_snapshot is null, new.next_visit_queue_position))
-execute function scheduler_go.note_candidate();
-
-create trigger scheduler_go_candidate_delete after delete on origin_visit_stats
-for each row execute function scheduler_go.note_candidate();
-
-create trigger scheduler_go_candidate_truncate after truncate on origin_visit_stats
-execute function scheduler_go.rebuild_candidates();
 
 -- +goose StatementBegin
 create function scheduler_go.drain_candidates(for_visit_type text, max_changes bigint) returns bigint

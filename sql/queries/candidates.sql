@@ -84,6 +84,19 @@ with counted as (
 )
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
 
+-- GiveUpCandidates disables candidates until they are built anew.
+-- name: GiveUpCandidates :exec
+update scheduler_go.candidate_build set phase = 'empty' where phase <> 'empty';
+
+-- ChangePages counts the pages of the table of changes.
+-- name: ChangePages :one
+select (pg_relation_size('scheduler_go.candidate_changes') / current_setting('block_size')::bigint)::bigint;
+
+-- DropChanges deletes the changes on some pages, and returns their number.
+-- name: DropChanges :execrows
+delete from scheduler_go.candidate_changes
+where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid;
+
 -- KeepListerIndexes makes later builds create the indexes by lister too.
 -- name: KeepListerIndexes :exec
 update scheduler_go.candidate_build set by_lister = true;

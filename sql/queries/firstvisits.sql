@@ -15,7 +15,7 @@ order by last_listing_finished_at, id;
 select distinct visit_type from listed_origins where lister_id = @lister_id order by visit_type;
 
 -- FinishFirstVisits notes that all first visits of a lister are scheduled, if
--- they are and the lister hasn't changed since it was read.
+-- they are, but for those set aside, and the lister hasn't changed since it was read.
 -- name: FinishFirstVisits :execrows
 update listers l
 set first_visits_scheduled_at = @now::timestamptz, updated = now()
@@ -25,4 +25,5 @@ where l.id = @id and l.updated = @updated
     left join origin_visit_stats ovs using (url, visit_type)
     where lo.lister_id = l.id and lo.enabled
       and (ovs.last_scheduled is null or ovs.last_scheduled < l.last_listing_finished_at)
+      and not exists (select from scheduler_go.set_aside_origins s where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type)
   );

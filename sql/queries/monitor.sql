@@ -8,10 +8,14 @@ from scheduler_go.work
 where state = 'outgoing'
 group by queue;
 
+-- CountRejected counts the events and journal records that were set aside.
+-- name: CountRejected :one
+select (select count(*) from scheduler_go.rejected_events) as events, (select count(*) from scheduler_go.rejected_records) as records;
+
 -- OldestReady returns since when the longest ready task waits, by type and priority, of the
 -- ten thousand longest ready of each type.
 -- name: OldestReady :many
-select tt.type, coalesce(ready.priority::text, '')::text as priority, min(ready.next_run)::timestamptz as oldest, count(*) as tasks
+select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from task_type tt
 cross join lateral (
   select t.priority, t.next_run from task t

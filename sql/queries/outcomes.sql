@@ -106,6 +106,10 @@ from (select unnest(@received::timestamptz[]) as received,
              unnest(@reasons::text[]) as reason) e
 where exists (select from public.task_run r where r.backend_id = e.backend_id);
 
+-- ForgetOldRejectedEvents deletes events that were set aside before a moment.
+-- name: ForgetOldRejectedEvents :execrows
+delete from scheduler_go.rejected_events where received < @before;
+
 -- ForgetRejectedEvents keeps the newest rows only.
 -- name: ForgetRejectedEvents :exec
 delete from scheduler_go.rejected_events

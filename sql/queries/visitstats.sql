@@ -98,6 +98,10 @@ select unnest(@topics::text[]), unnest(@partitions::integer[]), unnest(@record_o
        unnest(@kinds::text[]), unnest(@details::text[])
 on conflict (topic, partition, record_offset) do nothing;
 
+-- ForgetOldRejectedRecords deletes records that were set aside before a moment.
+-- name: ForgetOldRejectedRecords :execrows
+delete from scheduler_go.rejected_records where rejected_at < @before;
+
 -- name: TrimRejectedRecords :exec
 -- Keeps the latest ones only.
 delete from scheduler_go.rejected_records

@@ -15,18 +15,25 @@ select q.queue::text as queue,
 from (select unnest(@queues::text[]) as queue, generate_subscripts(@queues::text[], 1) as place) q
 order by q.place;
 
--- OutgoingDue counts the outgoing messages that are due, urgent ones or the others.
--- name: OutgoingDue :one
-select count(*) from scheduler_go.work where state = 'outgoing' and urgent = @urgent and not_before <= @now;
+-- SentMessages counts the sent work of a queue.
+-- name: SentMessages :one
+select count(*) from scheduler_go.work where state = 'sent' and queue = @queue::text;
 
--- NextOutgoing locks the next messages to send, urgent ones first, and skips rows that
--- another deliverer or a listener has locked. The lock is compatible with the key share
--- locks of the journal client.
+-- OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
+-- those of queues that can't be sent to now: some of their messages wait.
+-- name: OutgoingDue :one
+select count(*) from scheduler_go.work due
+where due.state = 'outgoing' and due.urgent = @urgent and due.not_before <= @now
+  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > @now);
+
+-- NextOutgoing locks the next messages to send, urgent ones first. It skips some queues, and
+-- rows that another deliverer or a listener has locked. The lock is compatible with the key
+-- share locks of the journal client.
 -- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null)::boolean as kept
 from scheduler_go.work
-where state = 'outgoing' and not_before <= @now
+where state = 'outgoing' and not_before <= statement_timestamp() and queue <> all(@skip::text[])
 order by urgent desc, place
 limit @max_rows
 for no key update skip locked;
@@ -43,13 +50,19 @@ select task_id, kwargs from taken order by place;
 delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 
 -- name: MarkSent :exec
-update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]);
+update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]) and state = 'outgoing';
 
--- PostponeWork delays a message that the broker refused.
+-- PostponeWork delays messages that the broker refused.
 -- name: PostponeWork :exec
 update scheduler_go.work
-set attempts = attempts + 1, last_error = @reason::text, not_before = @not_before
-where task_id = @task_id;
+set attempts = attempts + 1, last_error = @reason::text, not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
+where task_id = any(@task_ids::uuid[]) and state = 'outgoing';
+
+-- LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
+-- name: LeaseOutgoing :exec
+update scheduler_go.work
+set not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
+where task_id = any(@task_ids::uuid[]) and state = 'outgoing';
 
 -- RecordDeliveries writes what one batch delivered to each queue, and deletes old rows.
 -- name: RecordDeliveries :exec
@@ -59,6 +72,10 @@ with forgotten as (
 )
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
 select unnest(@queues::text[]), @delivered_at, unnest(@messages::integer[]);
+
+-- ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
+-- name: ForgetDeliveries :exec
+delete from scheduler_go.deliveries where delivered_at < @before;
 
 -- AddWork writes work without groups and lanes.
 -- name: AddWork :copyfrom

@@ -54,7 +54,8 @@ type configView struct {
 		TaskBroker string `yaml:"task_broker" json:"task_broker"`
 	} `yaml:"celery" json:"celery"`
 	RabbitMQ struct {
-		ManagementURL string `yaml:"management_url,omitempty" json:"management_url,omitempty"`
+		ManagementURL string  `yaml:"management_url,omitempty" json:"management_url,omitempty"`
+		StatsAge      float64 `yaml:"stats_age" json:"stats_age"`
 	} `yaml:"rabbitmq" json:"rabbitmq"`
 	Journal                   config.Journal          `yaml:"journal" json:"journal"`
 	RPCServe                  config.RPCServe         `yaml:"rpc_serve" json:"rpc_serve"`
@@ -112,6 +113,7 @@ func viewConfig(c *config.Config) configView {
 		v.Celery.TaskBroker = broker.String()
 	}
 	v.RabbitMQ.ManagementURL = shownURL(c.RabbitMQ.ManagementURL)
+	v.RabbitMQ.StatsAge = c.RabbitMQ.StatsAge.Seconds()
 	for visitType, policies := range c.SchedulingPolicy {
 		for _, p := range policies {
 			f := p.Filter.Cooldowns

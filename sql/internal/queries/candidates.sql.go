@@ -85,6 +85,18 @@ func (q *Queries) CandidatesReady(ctx context.Context) (bool, error) {
 	return column_1, err
 }
 
+const changePages = `-- name: ChangePages :one
+select (pg_relation_size('scheduler_go.candidate_changes') / current_setting('block_size')::bigint)::bigint
+`
+
+// ChangePages counts the pages of the table of changes.
+func (q *Queries) ChangePages(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, changePages)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const changedVisitTypes = `-- name: ChangedVisitTypes :many
 with recursive t as (
   select (select min(visit_type) from scheduler_go.candidate_changes) as visit_type
@@ -146,6 +158,25 @@ func (q *Queries) DrainCandidates(ctx context.Context, arg DrainCandidatesParams
 	return drain_candidates, err
 }
 
+const dropChanges = `-- name: DropChanges :execrows
+delete from scheduler_go.candidate_changes
+where ctid >= format('(%s,0)', $1::bigint)::tid and ctid < format('(%s,0)', $2::bigint)::tid
+`
+
+type DropChangesParams struct {
+	FirstPage int64
+	EndPage   int64
+}
+
+// DropChanges deletes the changes on some pages, and returns their number.
+func (q *Queries) DropChanges(ctx context.Context, arg DropChangesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropChanges, arg.FirstPage, arg.EndPage)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const finishBuild = `-- name: FinishBuild :execrows
 with counted as (
   insert into scheduler_go.candidate_groups (visit_type, without_update, with_update)
@@ -162,6 +193,16 @@ func (q *Queries) FinishBuild(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const giveUpCandidates = `-- name: GiveUpCandidates :exec
+update scheduler_go.candidate_build set phase = 'empty' where phase <> 'empty'
+`
+
+// GiveUpCandidates disables candidates until they are built anew.
+func (q *Queries) GiveUpCandidates(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, giveUpCandidates)
+	return err
 }
 
 const keepListerIndexes = `-- name: KeepListerIndexes :exec

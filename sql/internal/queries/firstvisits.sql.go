@@ -21,6 +21,7 @@ where l.id = $2 and l.updated = $3
     left join origin_visit_stats ovs using (url, visit_type)
     where lo.lister_id = l.id and lo.enabled
       and (ovs.last_scheduled is null or ovs.last_scheduled < l.last_listing_finished_at)
+      and not exists (select from scheduler_go.set_aside_origins s where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type)
   )
 `
 
@@ -31,7 +32,7 @@ type FinishFirstVisitsParams struct {
 }
 
 // FinishFirstVisits notes that all first visits of a lister are scheduled, if
-// they are and the lister hasn't changed since it was read.
+// they are, but for those set aside, and the lister hasn't changed since it was read.
 func (q *Queries) FinishFirstVisits(ctx context.Context, arg FinishFirstVisitsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, finishFirstVisits, arg.Now, arg.ID, arg.Updated)
 	if err != nil {

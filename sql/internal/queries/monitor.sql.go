@@ -68,8 +68,25 @@ func (q *Queries) CountActiveOrigins(ctx context.Context, mostChanges int64) err
 	return err
 }
 
+const countRejected = `-- name: CountRejected :one
+select (select count(*) from scheduler_go.rejected_events) as events, (select count(*) from scheduler_go.rejected_records) as records
+`
+
+type CountRejectedRow struct {
+	Events  int64
+	Records int64
+}
+
+// CountRejected counts the events and journal records that were set aside.
+func (q *Queries) CountRejected(ctx context.Context) (CountRejectedRow, error) {
+	row := q.db.QueryRow(ctx, countRejected)
+	var i CountRejectedRow
+	err := row.Scan(&i.Events, &i.Records)
+	return i, err
+}
+
 const oldestReady = `-- name: OldestReady :many
-select tt.type, coalesce(ready.priority::text, '')::text as priority, min(ready.next_run)::timestamptz as oldest, count(*) as tasks
+select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from task_type tt
 cross join lateral (
   select t.priority, t.next_run from task t

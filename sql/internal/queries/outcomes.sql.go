@@ -104,6 +104,19 @@ func (q *Queries) ForgetDurations(ctx context.Context, before time.Time) error {
 	return err
 }
 
+const forgetOldRejectedEvents = `-- name: ForgetOldRejectedEvents :execrows
+delete from scheduler_go.rejected_events where received < $1
+`
+
+// ForgetOldRejectedEvents deletes events that were set aside before a moment.
+func (q *Queries) ForgetOldRejectedEvents(ctx context.Context, before time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetOldRejectedEvents, before)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const forgetRejectedEvents = `-- name: ForgetRejectedEvents :exec
 delete from scheduler_go.rejected_events
 where id <= (select max(id) from scheduler_go.rejected_events) - $1::bigint

@@ -28,6 +28,19 @@ func (q *Queries) DisableListedOrigins(ctx context.Context, urls []string) error
 	return err
 }
 
+const forgetOldRejectedRecords = `-- name: ForgetOldRejectedRecords :execrows
+delete from scheduler_go.rejected_records where rejected_at < $1
+`
+
+// ForgetOldRejectedRecords deletes records that were set aside before a moment.
+func (q *Queries) ForgetOldRejectedRecords(ctx context.Context, before time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetOldRejectedRecords, before)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const insertRejectedRecords = `-- name: InsertRejectedRecords :exec
 insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail)
 select unnest($1::text[]), unnest($2::integer[]), unnest($3::bigint[]),

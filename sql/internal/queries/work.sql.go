@@ -60,6 +60,16 @@ func (q *Queries) DropWork(ctx context.Context, taskIds []uuid.UUID) error {
 	return err
 }
 
+const forgetDeliveries = `-- name: ForgetDeliveries :exec
+delete from scheduler_go.deliveries where delivered_at < $1
+`
+
+// ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
+func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetDeliveries, before)
+	return err
+}
+
 const forgetSettled = `-- name: ForgetSettled :exec
 delete from scheduler_go.work where state = 'settled' and settled < $1
 `
@@ -67,6 +77,23 @@ delete from scheduler_go.work where state = 'settled' and settled < $1
 // ForgetSettled deletes old settled work.
 func (q *Queries) ForgetSettled(ctx context.Context, before *time.Time) error {
 	_, err := q.db.Exec(ctx, forgetSettled, before)
+	return err
+}
+
+const leaseOutgoing = `-- name: LeaseOutgoing :exec
+update scheduler_go.work
+set not_before = statement_timestamp() + make_interval(secs => $1::double precision)
+where task_id = any($2::uuid[]) and state = 'outgoing'
+`
+
+type LeaseOutgoingParams struct {
+	Seconds float64
+	TaskIds []uuid.UUID
+}
+
+// LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
+func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) error {
+	_, err := q.db.Exec(ctx, leaseOutgoing, arg.Seconds, arg.TaskIds)
 	return err
 }
 
@@ -177,7 +204,7 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 }
 
 const markSent = `-- name: MarkSent :exec
-update scheduler_go.work set state = 'sent' where task_id = any($1::uuid[])
+update scheduler_go.work set state = 'sent' where task_id = any($1::uuid[]) and state = 'outgoing'
 `
 
 func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
@@ -189,14 +216,14 @@ const nextOutgoing = `-- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null)::boolean as kept
 from scheduler_go.work
-where state = 'outgoing' and not_before <= $1
+where state = 'outgoing' and not_before <= statement_timestamp() and queue <> all($1::text[])
 order by urgent desc, place
 limit $2
 for no key update skip locked
 `
 
 type NextOutgoingParams struct {
-	Now     time.Time
+	Skip    []string
 	MaxRows int32
 }
 
@@ -214,11 +241,11 @@ type NextOutgoingRow struct {
 	Kept      bool
 }
 
-// NextOutgoing locks the next messages to send, urgent ones first, and skips rows that
-// another deliverer or a listener has locked. The lock is compatible with the key share
-// locks of the journal client.
+// NextOutgoing locks the next messages to send, urgent ones first. It skips some queues, and
+// rows that another deliverer or a listener has locked. The lock is compatible with the key
+// share locks of the journal client.
 func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]NextOutgoingRow, error) {
-	rows, err := q.db.Query(ctx, nextOutgoing, arg.Now, arg.MaxRows)
+	rows, err := q.db.Query(ctx, nextOutgoing, arg.Skip, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +277,9 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 }
 
 const outgoingDue = `-- name: OutgoingDue :one
-select count(*) from scheduler_go.work where state = 'outgoing' and urgent = $1 and not_before <= $2
+select count(*) from scheduler_go.work due
+where due.state = 'outgoing' and due.urgent = $1 and due.not_before <= $2
+  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > $2)
 `
 
 type OutgoingDueParams struct {
@@ -258,7 +287,8 @@ type OutgoingDueParams struct {
 	Now    time.Time
 }
 
-// OutgoingDue counts the outgoing messages that are due, urgent ones or the others.
+// OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
+// those of queues that can't be sent to now: some of their messages wait.
 func (q *Queries) OutgoingDue(ctx context.Context, arg OutgoingDueParams) (int64, error) {
 	row := q.db.QueryRow(ctx, outgoingDue, arg.Urgent, arg.Now)
 	var count int64
@@ -268,19 +298,19 @@ func (q *Queries) OutgoingDue(ctx context.Context, arg OutgoingDueParams) (int64
 
 const postponeWork = `-- name: PostponeWork :exec
 update scheduler_go.work
-set attempts = attempts + 1, last_error = $1::text, not_before = $2
-where task_id = $3
+set attempts = attempts + 1, last_error = $1::text, not_before = statement_timestamp() + make_interval(secs => $2::double precision)
+where task_id = any($3::uuid[]) and state = 'outgoing'
 `
 
 type PostponeWorkParams struct {
-	Reason    string
-	NotBefore time.Time
-	TaskID    uuid.UUID
+	Reason  string
+	Seconds float64
+	TaskIds []uuid.UUID
 }
 
-// PostponeWork delays a message that the broker refused.
+// PostponeWork delays messages that the broker refused.
 func (q *Queries) PostponeWork(ctx context.Context, arg PostponeWorkParams) error {
-	_, err := q.db.Exec(ctx, postponeWork, arg.Reason, arg.NotBefore, arg.TaskID)
+	_, err := q.db.Exec(ctx, postponeWork, arg.Reason, arg.Seconds, arg.TaskIds)
 	return err
 }
 
@@ -434,6 +464,18 @@ type RequeueWorkParams struct {
 func (q *Queries) RequeueWork(ctx context.Context, arg RequeueWorkParams) error {
 	_, err := q.db.Exec(ctx, requeueWork, arg.TaskIds, arg.NewIds, arg.Heard)
 	return err
+}
+
+const sentMessages = `-- name: SentMessages :one
+select count(*) from scheduler_go.work where state = 'sent' and queue = $1::text
+`
+
+// SentMessages counts the sent work of a queue.
+func (q *Queries) SentMessages(ctx context.Context, queue string) (int64, error) {
+	row := q.db.QueryRow(ctx, sentMessages, queue)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const settleWork = `-- name: SettleWork :exec

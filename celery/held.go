@@ -1,0 +1,75 @@
+package celery
+
+import "sync"
+
+// held bounds the bytes of deliveries that are in memory, from the moment that they are
+// read from the socket until they are acknowledged. A nil held bounds nothing.
+type held struct {
+	limit uint64
+
+	mu         sync.Mutex
+	changed    *sync.Cond
+	bytes      uint64
+	deliveries []heldDelivery // those handed over, in order
+	ended      bool
+}
+
+type heldDelivery struct{ tag, size uint64 }
+
+func newHeld(limit uint64) *held {
+	h := &held{limit: limit}
+	h.changed = sync.NewCond(&h.mu)
+	return h
+}
+
+// take waits until there is room for a body, which there always is for one alone, or
+// until end. It reports whether it waited.
+func (h *held) take(size uint64) (waited bool) {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for !h.ended && h.bytes > 0 && h.bytes+size > h.limit {
+		waited = true
+		h.changed.Wait()
+	}
+	h.bytes += size
+	return waited
+}
+
+// handOver notes the tag of a delivery whose body was taken.
+func (h *held) handOver(tag, size uint64) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deliveries = append(h.deliveries, heldDelivery{tag, size})
+}
+
+// release makes room: the deliveries up to tag are acknowledged.
+func (h *held) release(tag uint64) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for ; n < len(h.deliveries) && h.deliveries[n].tag <= tag; n++ {
+		h.bytes -= h.deliveries[n].size
+	}
+	h.deliveries = append(h.deliveries[:0], h.deliveries[n:]...)
+	h.changed.Broadcast()
+}
+
+// end lets everything through, so that the connection can close in order.
+func (h *held) end() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	h.changed.Broadcast()
+}

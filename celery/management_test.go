@@ -1,0 +1,105 @@
+package celery_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// A management port whose packets are swallowed costs one time-out, not one a queue; when
+// it answers again, so do measurements, without anybody waiting for it.
+func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	const queues, timeout = 30, time.Second
+	for i := range queues {
+		declare(t, ch, fmt.Sprintf("q%d", i), nil)
+	}
+	proxy := testenv.Proxy(t, hostPort(t, env.ManagementURL))
+	q := inspector(t, broker(t, env.URL), withHost(t, env.ManagementURL, proxy.Addr), celery.InspectorOptions{Timeout: timeout})
+	proxy.Silence(true)
+	began := time.Now()
+	for i := range queues {
+		if l := length(t, q, fmt.Sprintf("q%d", i), 4); l != (celery.QueueLength{Exists: true, Unacknowledged: 4, Unknown: true}) {
+			t.Fatalf("%+v", l)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("%d queues took %s", queues, took)
+	if took > 5*timeout {
+		t.Errorf("%d queues took %s, with a time-out of %s", queues, took, timeout)
+	}
+	proxy.Cut() // what hangs on the swallowing port
+	proxy.Restore()
+	eventually(t, "the figures are back", func() error {
+		if l := length(t, q, "q0", 0); l.Unknown {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+}
+
+// Without both counts, what is unacknowledged is unknown, not zero.
+func TestMissingCountsAreUnknown(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 2)
+	for body, unknown := range map[string]bool{
+		`{"name": "queue", "state": "running"}`:                  true,
+		`{"messages_ready": 2}`:                                  true,
+		`{"messages_unacknowledged": 2}`:                         true,
+		`{"messages_ready": 2, "messages_unacknowledged": null}`: true,
+		`{"messages_ready": 2, "messages_unacknowledged": 7}`:    false,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		q := inspector(t, broker(t, env.URL), server.URL, celery.InspectorOptions{})
+		want := celery.QueueLength{Exists: true, Ready: 2, Unacknowledged: 7}
+		if unknown {
+			want = celery.QueueLength{Exists: true, Ready: 2, Unknown: true} // nobody consumes
+			if l := length(t, q, "queue", 3); l != want {
+				t.Errorf("%s: %+v, want %+v", body, l, want)
+			}
+		} else if l := length(t, q, "queue", 0); l != want {
+			t.Errorf("%s: %+v, want %+v", body, l, want)
+		}
+		_ = q.Close()
+		server.Close()
+	}
+}
+
+// A broker whose statistics are disabled answers without counts.
+func TestDisabledStatisticsAreUnknown(t *testing.T) {
+	t.Parallel()
+	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
+	ch := channel(t, node.URL)
+	declare(t, ch, "queue", nil)
+	fill(t, ch, "queue", 5)
+	if _, deliveries := hold(t, node.URL, "queue", 5, false); (<-deliveries).Body == nil {
+		t.Fatal("no delivery")
+	}
+	q := inspector(t, broker(t, node.URL), node.ManagementURL, celery.InspectorOptions{})
+	eventually(t, "the length is known", func() error {
+		if l := length(t, q, "queue", 0); l.Unknown || l.Unacknowledged != 5 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	for _, disable := range []string{
+		"application:set_env(rabbitmq_management, disable_management_stats, true)",
+		"application:set_env(rabbitmq_management, disable_management_stats, false), application:set_env(rabbitmq_management_agent, disable_metrics_collector, true)",
+	} {
+		node.Ctl("eval", disable+".")
+		if l := length(t, q, "queue", 0); !l.Unknown {
+			t.Errorf("%s: %+v", strings.SplitN(disable, ",", 3)[1], l)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package celery
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// QueueDownError reports that a queue can't be asked now: its node is down or doesn't
+// answer, it has no majority, or another connection has it for itself. Nothing is known
+// of what it holds. Other queues are not affected.
+type QueueDownError struct{ Queue, Reason string }
+
+func (e *QueueDownError) Error() string {
+	return fmt.Sprintf("queue %q can't be asked: %s", e.Queue, e.Reason)
+}
+
+// QueueAccessError reports that the broker's user may not ask for or declare a queue. Other
+// queues are not affected.
+type QueueAccessError struct{ Queue, Reason string }
+
+func (e *QueueAccessError) Error() string {
+	return fmt.Sprintf("the broker refuses queue %q: %s", e.Queue, e.Reason)
+}
+
+// IsOfQueue reports whether an error, or each of those joined in it, concerns single queues
+// only, and says nothing of others: QueueDownError, QueueAccessError, RejectedError,
+// ReturnedError.
+func IsOfQueue(err error) bool {
+	switch e := err.(type) {
+	case *QueueDownError, *QueueAccessError, *RejectedError, *ReturnedError:
+		return true
+	case interface{ Unwrap() error }:
+		return IsOfQueue(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		for _, err := range all {
+			if !IsOfQueue(err) {
+				return false
+			}
+		}
+		return len(all) > 0
+	}
+	return false
+}
+
+// ofQueue gives an answer to a question about a queue its type. RabbitMQ says 404 also of
+// a queue whose node is down or doesn't answer in time.
+func ofQueue(queue string, err error) error {
+	e, ok := errors.AsType[*amqp.Error](err)
+	if !ok || isMissing(err) {
+		return err
+	}
+	switch e.Code {
+	case amqp.NotFound, amqp.ResourceLocked, amqp.PreconditionFailed:
+		return &QueueDownError{queue, e.Reason}
+	case amqp.AccessRefused:
+		return &QueueAccessError{queue, e.Reason}
+	}
+	return err
+}
+
+// isMissing reports whether the broker says that there is no such queue or exchange.
+func isMissing(err error) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == amqp.NotFound &&
+		(strings.HasPrefix(e.Reason, "NOT_FOUND - no queue ") || strings.HasPrefix(e.Reason, "NOT_FOUND - no exchange "))
+}
+
+func hasCode(err error, code int) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == code
+}

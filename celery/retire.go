@@ -1,0 +1,111 @@
+package celery
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// maxRetired bounds the connections that are open for late answers only.
+	maxRetired = 4
+
+	// retiredTime is how long such a connection is kept, if messages for queues that answer
+	// on another one are stuck in it: the queue that doesn't answer blocks it for as long
+	// as it is down.
+	retiredTime = 10 * time.Second
+)
+
+// retire has a session send no more. Its connection stays open for the answers to what was
+// sent, unless it holds up queues that answer elsewhere. A session that the broker blocks,
+// as it does in an alarm, stays in use: so would any other be.
+func (p *Publisher) retire(s *publishSession) {
+	p.sessionM.Lock()
+	defer p.sessionM.Unlock()
+	if p.retired[s] || len(p.retired) >= maxRetired || s.isBlocked() || !s.alive() {
+		return
+	}
+	if p.retired == nil {
+		p.retired = make(map[*publishSession]bool)
+	}
+	p.retired[s] = true
+	s.end()
+	p.log.Warn("a connection to the broker doesn't answer; taking another one")
+	p.tasks.Go(func() {
+		p.awaitRetired(s, time.Now())
+		p.sessionM.Lock()
+		delete(p.retired, s)
+		p.sessionM.Unlock()
+	})
+}
+
+// awaitRetired closes a session's connection when all it sent is answered, and resets it
+// when it holds up queues that answer elsewhere.
+func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for s.open() {
+		switch {
+		case s.unanswered.Load() == 0:
+			s.conn.close()
+		case time.Since(since) > retiredTime && s.holdsUp(p.suspects) && !s.isBlocked():
+			p.log.Warn("a connection to the broker still doesn't answer, and holds up queues that do; closing it", "unanswered", s.unanswered.Load())
+			s.conn.reset()
+		}
+		select {
+		case <-tick.C:
+		case <-p.ctx.Done(): // Close closes it
+			return
+		}
+	}
+}
+
+// late counts an unanswered message of a queue that nobody waits for, or its answer (-1).
+func (s *publishSession) late(queue string, more int) {
+	s.m.Lock()
+	defer s.m.Unlock()
+	if s.lateBy == nil {
+		s.lateBy = make(map[string]int)
+	}
+	if s.lateBy[queue] += more; s.lateBy[queue] == 0 {
+		delete(s.lateBy, queue)
+	}
+}
+
+// holdsUp reports whether a message for a queue that is no suspect any more is unanswered.
+func (s *publishSession) holdsUp(suspects *suspects) bool {
+	s.m.Lock()
+	defer s.m.Unlock()
+	for queue := range s.lateBy {
+		if !suspects.has(queue) {
+			return true
+		}
+	}
+	return false
+}
+
+// suspects are queues that did not answer.
+type suspects struct {
+	m     sync.Mutex
+	names map[string]bool
+}
+
+func (s *suspects) has(queue string) bool {
+	s.m.Lock()
+	defer s.m.Unlock()
+	return s.names[queue]
+}
+
+func (s *suspects) add(queue string) {
+	s.m.Lock()
+	defer s.m.Unlock()
+	if s.names == nil {
+		s.names = make(map[string]bool)
+	}
+	s.names[queue] = true
+}
+
+func (s *suspects) clear(queue string) {
+	s.m.Lock()
+	defer s.m.Unlock()
+	delete(s.names, queue)
+}

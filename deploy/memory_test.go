@@ -1,0 +1,117 @@
+package deploy_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Go's garbage collector knows of the memory that each shipped daemon is held to: its own
+// limit (GOMEMLIMIT) is 75 to 85 % of that, so that it works harder before the system ends
+// the process.
+func TestMemoryLimits(t *testing.T) {
+	t.Parallel()
+	check := func(where, soft, hard string) {
+		t.Helper()
+		if s, h := mebibytes(t, soft), mebibytes(t, hard); s < 0.75*h || s > 0.85*h {
+			t.Errorf("%s: GOMEMLIMIT is %q, with a limit of %q", where, soft, hard)
+		}
+	}
+
+	unit, err := os.ReadFile("systemd/swh-scheduler@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(name string) string {
+		m := regexp.MustCompile("(?m)^" + name + "=(.*)$").FindSubmatch(unit)
+		if m == nil {
+			return ""
+		}
+		return string(m[1])
+	}
+	check("systemd", value("Environment=GOMEMLIMIT"), value("MemoryMax"))
+	if high := mebibytes(t, value("MemoryHigh")); high <= mebibytes(t, value("Environment=GOMEMLIMIT")) || high >= mebibytes(t, value("MemoryMax")) {
+		t.Errorf("systemd: MemoryHigh is not between GOMEMLIMIT and MemoryMax")
+	}
+
+	files, err := filepath.Glob("kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	containers := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for documents := yaml.NewDecoder(bytes.NewReader(text)); ; {
+			var d struct {
+				Spec struct {
+					Template struct {
+						Spec struct {
+							Containers []struct {
+								Env       []struct{ Name, Value string }
+								Resources struct{ Limits struct{ Memory string } }
+							}
+						}
+					}
+				}
+			}
+			if documents.Decode(&d) != nil {
+				break
+			}
+			for _, c := range d.Spec.Template.Spec.Containers {
+				if c.Resources.Limits.Memory == "" {
+					continue
+				}
+				containers++
+				soft := ""
+				for _, e := range c.Env {
+					if e.Name == "GOMEMLIMIT" {
+						soft = e.Value
+					}
+				}
+				check(file, soft, c.Resources.Limits.Memory)
+			}
+		}
+	}
+	if containers != 8 {
+		t.Errorf("%d containers have a limit, want 8", containers)
+	}
+
+	var compose struct {
+		Services map[string]struct {
+			Command     []string
+			Environment map[string]string
+			Deploy      struct {
+				Resources struct{ Limits struct{ Memory string } }
+			}
+		}
+	}
+	readYAML(t, "docker/compose.yml", &compose)
+	for _, name := range []string{"runner", "runner-priority", "runner-first-visits", "listener", "recurrent", "journal-client", "rpc"} {
+		s := compose.Services[name]
+		check("compose, "+name, s.Environment["GOMEMLIMIT"], s.Deploy.Resources.Limits.Memory)
+	}
+}
+
+// mebibytes reads a size as Go, systemd, Kubernetes or Compose writes it; 0 if there is
+// none.
+func mebibytes(t *testing.T, size string) float64 {
+	t.Helper()
+	number := strings.TrimRight(size, "MiB")
+	if number == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || number == size {
+		t.Fatalf("%q is no size in mebibytes", size)
+	}
+	return n
+}

@@ -1,0 +1,200 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/sql/db"
+)
+
+// batch is what became of some messages, to be written in one transaction.
+type batch struct {
+	*Deliverer
+	delivered  Delivered
+	confirmed  []db.Outgoing
+	unanswered []unanswered
+	lost       []uuid.UUID        // may be sent again at once
+	refused    []refusal          // by what is wrong with them
+	failed     map[string]refusal // by queue: it can't take any messages now
+	outage     error              // concerns all messages
+}
+
+// refusal is why messages were not taken.
+type refusal struct {
+	rows   []db.Outgoing
+	reason error
+}
+
+// sort sorts messages by their outcomes.
+func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
+	b.delivered.taken = len(rows)
+	b.failed = make(map[string]refusal)
+	for i, err := range outcomes {
+		row := rows[i]
+		result := "unconfirmed"
+		switch late, isLate := errors.AsType[*celery.UnansweredError](err); {
+		case err == nil:
+			result = "confirmed"
+			b.confirmed = append(b.confirmed, row)
+		case errors.Is(err, errPutOff):
+			continue
+		case isLate:
+			result = "unanswered"
+			b.unanswered = append(b.unanswered, unanswered{row, late, b.now()})
+		case celery.IsOfQueue(err):
+			result = "refused"
+			b.failed[row.Queue] = refusal{append(b.failed[row.Queue].rows, row), err}
+		case celery.IsPermanent(err):
+			result = "refused"
+			b.refused = append(b.refused, refusal{[]db.Outgoing{row}, err})
+		default:
+			b.lost = append(b.lost, row.TaskID)
+			b.outage = err
+		}
+		b.messages.WithLabelValues(row.Queue, result).Inc()
+	}
+	b.delivered.Confirmed = len(b.confirmed)
+}
+
+// write records the outcomes. Rows that are to be sent again stay as they are.
+func (b *batch) write(ctx context.Context, tx *db.Tx) error {
+	for _, row := range b.confirmed {
+		if b.putOff.works(row.Queue) {
+			b.log.Info("the queue takes messages again", "queue", row.Queue)
+		}
+	}
+	for _, queue := range slices.Sorted(maps.Keys(b.failed)) {
+		r := b.failed[queue]
+		delay, longer := b.putOff.fail(queue, b.now())
+		if longer {
+			b.log.Error("queue put off: it takes no messages; the others go on", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
+		}
+		if err := b.postpone(ctx, tx, r, delay); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.refused {
+		row := r.rows[0]
+		delay := retryDelay(row.Attempts)
+		b.log.Error("message refused; it will be tried again",
+			"task_id", row.TaskID, "task", row.TaskName, "queue", row.Queue,
+			"attempt", row.Attempts+1, "again_in", delay, "reason", r.reason)
+		if err := b.postpone(ctx, tx, r, delay); err != nil {
+			return err
+		}
+	}
+	var late []uuid.UUID
+	silent := make(map[string]bool)
+	for _, u := range b.unanswered {
+		late = append(late, u.row.TaskID)
+		if !silent[u.row.Queue] {
+			silent[u.row.Queue] = true
+			b.putOff.silent(u.row.Queue, b.now())
+		}
+	}
+	if err := tx.Lease(ctx, late, leaseTime); err != nil {
+		return err
+	}
+	return tx.Confirm(ctx, b.confirmed, b.now())
+}
+
+func (b *batch) postpone(ctx context.Context, tx *db.Tx, r refusal, delay time.Duration) error {
+	ids := make([]uuid.UUID, len(r.rows))
+	for i, row := range r.rows {
+		ids[i] = row.TaskID
+	}
+	b.delivered.Refused += len(ids)
+	return tx.Postpone(ctx, ids, r.reason.Error(), delay)
+}
+
+// wait keeps the leases of unanswered messages, and wakes the Deliverer when they are
+// answered.
+func (d *Deliverer) wait(rows []unanswered) {
+	if len(rows) == 0 {
+		return
+	}
+	d.log.Warn("messages sent and not answered for; they are not sent again while their connection lives", "messages", len(rows), "queue", rows[0].row.Queue)
+	d.putOff.wait(rows)
+	go func() {
+		for _, u := range rows {
+			<-u.answer.Answered()
+		}
+		d.Wake()
+	}()
+}
+
+// unwritten remembers what became of messages although it could not be written: what the
+// broker has, or may have, is not sent again by this process.
+func (d *Deliverer) unwritten(b batch) {
+	var rows []unanswered
+	for _, row := range b.confirmed {
+		rows = append(rows, unanswered{row: row, answer: confirmed{}})
+	}
+	for _, u := range b.unanswered {
+		rows = append(rows, unanswered{row: u.row, answer: u.answer})
+	}
+	d.putOff.wait(rows)
+}
+
+// settleAnswers writes what became of messages that were answered late, and renews the
+// leases of the others. What was lost with its connection is freed.
+func (d *Deliverer) settleAnswers(ctx context.Context) error {
+	if !d.settling.TryLock() {
+		return nil
+	}
+	defer d.settling.Unlock()
+	now := d.now()
+	answered, renew := d.putOff.answers(now)
+	if len(answered)+len(renew) == 0 {
+		return nil
+	}
+	b := batch{Deliverer: d}
+	rows, outcomes := make([]db.Outgoing, len(answered)), make([]error, len(answered))
+	for i, u := range answered {
+		rows[i], outcomes[i] = u.row, u.answer.Result()
+	}
+	b.sort(rows, outcomes)
+	err := d.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := errors.Join(tx.Lease(ctx, b.lost, 0), tx.Lease(ctx, renew, leaseTime)); err != nil {
+			return err
+		}
+		return b.write(ctx, tx)
+	})
+	if err != nil {
+		return fmt.Errorf("write the answers for %d messages: %w", len(rows), err)
+	}
+	d.putOff.settled(answered, renew, now)
+	if len(rows) > 0 {
+		d.log.Info("messages answered for late", "confirmed", len(b.confirmed), "sent_again", len(b.lost), "refused", b.delivered.Refused)
+	}
+	return nil
+}
+
+// awaitAnswers waits until no message is unanswered. What still is when ctx ends stays
+// leased for at most leaseTime.
+func (d *Deliverer) awaitAnswers(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if err := d.settleAnswers(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		n := d.putOff.waiting()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-d.wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the broker has not answered for %d messages: what it hasn't got is sent again in a minute", n)
+		}
+	}
+}

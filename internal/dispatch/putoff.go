@@ -1,0 +1,180 @@
+package dispatch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/sql/db"
+)
+
+const (
+	// A queue that fails is put off for firstPutOff, and twice as long each time that it
+	// fails again, up to longestPutOff.
+	firstPutOff   = time.Second
+	longestPutOff = 15 * time.Second
+
+	// leaseTime is how long, by the database's clock, an unanswered message is kept from
+	// being sent by anyone. Its lease is renewed after leaseRenewal. If this process dies,
+	// the lease ends.
+	leaseTime    = time.Minute
+	leaseRenewal = 15 * time.Second
+)
+
+// putOff has the queues that a Deliverer sends nothing to for now: those that failed, until
+// their time has come, and those that did not answer more than once, until they do.
+type putOff struct {
+	m          sync.Mutex
+	failed     map[string]*failure
+	unanswered map[uuid.UUID]*unanswered
+}
+
+// failure is that of a queue.
+type failure struct {
+	delay time.Duration
+	until time.Time
+
+	// silences counts how often it did not answer. The first time another queue may be the
+	// cause, on the same connection.
+	silences int
+}
+
+// unanswered is a message that the broker may still confirm: it was sent on a connection
+// that lives. Or it was confirmed, and that could not be written.
+type unanswered struct {
+	row    db.Outgoing
+	answer answer
+	leased time.Time // when the lease was last written
+}
+
+// answer is a celery.UnansweredError, or confirmed.
+type answer interface {
+	Answered() <-chan struct{}
+	Result() error
+}
+
+// confirmed is the answer that the broker has a message.
+type confirmed struct{}
+
+func (confirmed) Answered() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (confirmed) Result() error { return nil }
+
+func newPutOff() *putOff {
+	return &putOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered)}
+}
+
+// queues returns those to skip at now; never nil.
+func (p *putOff) queues(now time.Time) []string {
+	p.m.Lock()
+	defer p.m.Unlock()
+	skip := []string{}
+	for queue, f := range p.failed {
+		if now.Before(f.until) {
+			skip = append(skip, queue)
+		}
+	}
+	for _, u := range p.unanswered {
+		if f := p.failed[u.row.Queue]; f != nil && f.silences > 1 && !slices.Contains(skip, u.row.Queue) {
+			skip = append(skip, u.row.Queue)
+		}
+	}
+	return skip
+}
+
+// silent notes that a queue did not answer. It is tried again once, then left alone until
+// it answers, or its connection is lost.
+func (p *putOff) silent(queue string, now time.Time) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	f := p.failed[queue]
+	if f == nil {
+		f = &failure{until: now}
+		p.failed[queue] = f
+	}
+	if f.silences++; f.silences > 1 {
+		f.delay = min(max(2*f.delay, firstPutOff), longestPutOff)
+		f.until = now.Add(f.delay)
+	}
+}
+
+// fail puts off a queue. It returns for how long, and whether that is longer than before.
+func (p *putOff) fail(queue string, now time.Time) (delay time.Duration, longer bool) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	f := p.failed[queue]
+	switch {
+	case f == nil:
+		f, longer = &failure{delay: firstPutOff}, true
+		p.failed[queue] = f
+	case now.Before(f.until):
+		return f.until.Sub(now), false // another batch was first
+	case f.delay < longestPutOff:
+		f.delay, longer = min(max(2*f.delay, firstPutOff), longestPutOff), true
+	}
+	f.until = now.Add(f.delay)
+	return f.delay, longer
+}
+
+// works ends the failure of a queue, and reports whether there was one.
+func (p *putOff) works(queue string) bool {
+	p.m.Lock()
+	defer p.m.Unlock()
+	_, failed := p.failed[queue]
+	delete(p.failed, queue)
+	return failed
+}
+
+// wait adds unanswered messages.
+func (p *putOff) wait(rows []unanswered) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	for _, u := range rows {
+		p.unanswered[u.row.TaskID] = &u
+	}
+}
+
+// answers returns the messages that were answered meanwhile, and the others whose leases
+// are to be renewed at now.
+func (p *putOff) answers(now time.Time) (answered []*unanswered, renew []uuid.UUID) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	for id, u := range p.unanswered {
+		select {
+		case <-u.answer.Answered():
+			answered = append(answered, u)
+		default:
+			if now.Sub(u.leased) >= leaseRenewal {
+				renew = append(renew, id)
+			}
+		}
+	}
+	return answered, renew
+}
+
+// settled forgets answered messages, and notes that leases were renewed at now.
+func (p *putOff) settled(answered []*unanswered, renewed []uuid.UUID, now time.Time) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	for _, u := range answered {
+		delete(p.unanswered, u.row.TaskID)
+	}
+	for _, id := range renewed {
+		if u := p.unanswered[id]; u != nil {
+			u.leased = now
+		}
+	}
+}
+
+// waiting returns how many messages are unanswered.
+func (p *putOff) waiting() int {
+	p.m.Lock()
+	defer p.m.Unlock()
+	return len(p.unanswered)
+}

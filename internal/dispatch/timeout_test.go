@@ -1,0 +1,27 @@
+package dispatch_test
+
+import (
+	"testing"
+
+	"swh-scheduler/sql/db"
+)
+
+// A backlog is sent in parts if all of it at once times out.
+func TestBacklogThatTimesOutIsHalved(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(100, 100)...)
+	l.exec(`insert into scheduler_go.work (task_id, state, lane_set, lane, since, claimed, task_name, args, kwargs, queue, home, memory, lister, first, behind)
+		select gen_random_uuid(), 'backlog', 'load-git', 0, now(), now(), 'x', '[]', '{}', $1, $1, 0, '', false, 0 from generate_series(1, 80)`, lanedQueue)
+	l.exec(`create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$`)
+	l.exec("create trigger slow before update on scheduler_go.work for each row execute function slow()")
+	l.exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
+	l.store.Pool().Reset() // new connections
+	for range 6 {
+		if _, err := l.slots.Claim(t.Context(), l.q, nil); err != nil && !db.TimedOut(err) {
+			t.Fatal(err)
+		}
+	}
+	if n := l.count("scheduler_go.work where state = 'outgoing'"); n != 80 {
+		t.Errorf("%d of 80 were sent", n)
+	}
+}

@@ -1,0 +1,151 @@
+package dispatch_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+)
+
+// held is a deliverer whose broker's answers are held.
+type held struct {
+	*bench
+	t     *testing.T
+	proxy *testenv.Toxic
+	d     *dispatch.Deliverer
+	clock atomic.Int64 // seconds that the deliverer's clock is ahead
+	ids   []string     // of the messages that were sent
+}
+
+// newHeld sends n messages, at most a batch, and waits until they are leased, as they were
+// not answered for.
+func newHeld(t *testing.T, n int) *held {
+	h := &held{bench: newBench(t), t: t}
+	h.proxy = testenv.BrokerProxy(t, hostPort(t, h.broker.URL))
+	address, err := celery.ParseBroker(withHost(t, h.broker.URL, h.proxy.Addr) + "?heartbeat=0") // the broker's, a minute: heartbeats are held, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := celery.NewPublisher(address, celery.PublisherOptions{MaxWait: time.Second})
+	t.Cleanup(func() { _ = slow.Close() })
+	h.d = h.deliverer(t, slow)
+	h.d.SetNow(func() time.Time { return time.Now().Add(time.Duration(h.clock.Load()) * time.Second) })
+	reached := h.proxy.Hold(testenv.Confirms, 0)
+	h.ids = h.enqueue(t, "q", n)
+	if _, err := h.d.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	if n := h.leased(); n != len(h.ids) {
+		t.Fatalf("%d of %d messages are leased", n, len(h.ids))
+	}
+	return h
+}
+
+// leased counts the messages that nobody may send for more than half a minute.
+func (h *held) leased() (n int) {
+	h.t.Helper()
+	if err := h.store.Pool().QueryRow(h.t.Context(), `select count(*) from scheduler_go.work
+		where state = 'outgoing' and not_before > now() + interval '30 s'`).Scan(&n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// drainBoth has this deliverer and another process send what they may.
+func (h *held) drainBoth() {
+	h.t.Helper()
+	var all sync.WaitGroup
+	for _, d := range []*dispatch.Deliverer{h.d, h.deliverer(h.t, h.publisher)} {
+		all.Go(func() {
+			if _, err := d.Drain(h.t.Context()); err != nil {
+				h.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Messages whose confirmation may still come are not sent a second time, by nobody, however
+// long that takes; meanwhile other queues get theirs. When it comes, they are done.
+func TestUnansweredMessagesAreSentOnce(t *testing.T) {
+	t.Parallel()
+	h := newHeld(t, 200)
+	for range 3 {
+		h.drainBoth()
+		h.exec(t, "update scheduler_go.work set not_before = now() + interval '1 s'") // the lease runs out
+		h.clock.Add(20)
+		h.drainBoth()
+		if n := h.leased(); n != len(h.ids) {
+			t.Fatalf("%d of %d leases were renewed", n, len(h.ids))
+		}
+	}
+	h.proxy.Release()
+	eventually(t, func() bool {
+		h.drainBoth()
+		return h.outbox(t) == 0
+	})
+	assertSame(t, h.received(t, "q"), h.ids)
+}
+
+// When the connection is lost, the confirmations can't come any more: the messages are
+// sent again, at once, with the same ids, and each at most once.
+func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
+	t.Parallel()
+	h := newHeld(t, 200)
+	h.proxy.Cut()
+	h.proxy.Restore()
+	eventually(t, func() bool {
+		_, _ = h.d.Drain(t.Context())
+		return h.outbox(t) == 0
+	})
+	got := h.received(t, "q")
+	if len(set(got)) != len(h.ids) || len(got) > 2*len(h.ids) {
+		t.Errorf("%d messages, %d different, want %d", len(got), len(set(got)), len(h.ids))
+	}
+	t.Logf("%d of %d repeated", len(got)-len(h.ids), len(h.ids))
+}
+
+func (b *bench) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := b.store.Pool().Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While the broker has a memory alarm it blocks publishers, with messages in their sockets.
+// When the alarm is over, each message is in its queue once.
+func TestAlarmRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
+	b := &bench{dsn: testenv.Database(t), broker: node.Broker}
+	b.store = b.openStore(t)
+	address, err := celery.ParseBroker(node.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.publisher = celery.NewPublisher(address, celery.PublisherOptions{})
+	t.Cleanup(func() { _ = b.publisher.Close() })
+	d, stop := b.start(t)
+	want := b.enqueue(t, "q", 2000)
+	d.Wake()
+	node.Ctl("set_vm_memory_high_watermark", "0.0001")
+	want = append(want, b.enqueue(t, "q", 2000)...)
+	d.Wake()
+	eventually(t, func() bool {
+		var open int
+		err := b.store.Pool().QueryRow(t.Context(), `select count(*) from scheduler_go.work where not_before > now()`).Scan(&open)
+		return err == nil && open > 0
+	})
+	node.Ctl("set_vm_memory_high_watermark", "0.9")
+	eventually(t, func() bool { return b.outbox(t) == 0 })
+	stop()
+	got := b.received(t, "q")
+	if len(got) != len(want) || len(set(got)) != len(want) {
+		t.Errorf("%d messages, %d different, want %d", len(got), len(set(got)), len(want))
+	}
+}

@@ -1,0 +1,188 @@
+package dispatch_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/sql/db"
+)
+
+// lock takes a queue for another connection, so that it can't be asked, until unlock.
+func (b *bench) lock(t *testing.T, queue string) (unlock func()) {
+	t.Helper()
+	ch := b.channel(t)
+	if _, err := ch.QueueDeclare(queue, true, false, true, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Nothing is claimed for a queue that can't be asked, whether it has a limit or not; other
+// queues go on, and so does this one when it answers.
+func TestNothingIsClaimedForAQueueThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	unlock := b.lock(t, "locked")
+	slots := dispatch.NewSlots(b.store, b.inspector, func() {})
+	claim := func(q dispatch.Queue) (int, error) {
+		return slots.Claim(t.Context(), q, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+			rows, _ := messages(q.Name, min(free, 5))
+			return dispatch.Claimed{Work: rows}, nil
+		})
+	}
+	limited, unlimited := dispatch.Queue{Name: "locked", Limit: new(int64(10))}, dispatch.Queue{Name: "locked"}
+	for _, q := range []dispatch.Queue{limited, unlimited} {
+		if n, err := claim(q); n != 0 || !celery.IsOfQueue(err) {
+			t.Errorf("%d claimed, %v", n, err)
+		}
+	}
+	if n, err := claim(dispatch.Queue{Name: "other", Limit: new(int64(10))}); n != 5 || err != nil {
+		t.Errorf("%d claimed for the other queue, %v", n, err)
+	}
+	unlock()
+	for _, q := range []dispatch.Queue{limited, unlimited} {
+		if n, err := claim(q); n != 5 || err != nil {
+			t.Errorf("%d claimed, %v", n, err)
+		}
+	}
+}
+
+// A lane whose queue can't be asked gets nothing, and the other lane goes on: with its own
+// work, and with what waits before it.
+func TestLaneThatCannotBeAskedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for _, locked := range []string{"express:" + lanedQueue, lanedQueue} {
+		l := newLaned(t, two(20, 10)...)
+		unlock := l.lock(t, locked)
+		l.claim(100)
+		express, slow := len(l.outboxOf("express:"+lanedQueue)), len(l.outboxOf(lanedQueue))
+		switch {
+		case locked == lanedQueue && (express != 20 || slow != 0):
+			t.Errorf("without the slow lane: %d and %d sent, want 20 and 0", express, slow)
+		case locked != lanedQueue && (express != 0 || slow != 10):
+			t.Errorf("without the express lane: %d and %d sent, want 0 and 10", express, slow)
+		}
+		unlock()
+	}
+	l := newLaned(t, two(20, 10)...)
+	l.lock(t, lanedQueue)
+	l.lock(t, "express:"+lanedQueue)
+	if n, err := l.slots.Claim(t.Context(), l.q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+		t.Error("claimed")
+		return dispatch.Claimed{}, nil
+	}); n != 0 || !celery.IsOfQueue(err) {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// Work of a queue that can't be asked is not given up, however old it is; that of other
+// queues is, and its own when the queue answers.
+func TestNothingIsGivenUpOfAQueueThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	unlock := b.lock(t, "a locked one") // the first in order
+	const each = 3
+	sent(t, b, "a locked one", each)
+	sent(t, b, "other", each)
+	m := dispatch.Maintenance{Store: b.store, Lengths: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	left := func() (locked, other int) {
+		t.Helper()
+		if err := b.store.Pool().QueryRow(t.Context(), `select count(*) filter (where queue <> 'other'), count(*) filter (where queue = 'other')
+			from scheduler_go.work where state = 'sent'`).Scan(&locked, &other); err != nil {
+			t.Fatal(err)
+		}
+		return locked, other
+	}
+	later := time.Now().Add(30 * 24 * time.Hour)
+	if _, err := m.GiveUp(t.Context(), later); !celery.IsOfQueue(err) {
+		t.Error(err)
+	}
+	if locked, other := left(); locked != each || other != 0 {
+		t.Errorf("%d and %d left, want %d and 0", locked, other, each)
+	}
+	unlock()
+	if _, err := m.GiveUp(t.Context(), later); err != nil {
+		t.Error(err)
+	}
+	if locked, _ := left(); locked != 0 {
+		t.Errorf("%d left", locked)
+	}
+}
+
+// A management API that doesn't answer holds no lock: while one claim waits for it, others
+// for the same queue go on.
+func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-answer
+	}))
+	defer silent.Close()
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	address, err := celery.ParseBroker(b.broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := celery.NewQueueInspector(address, silent.URL, celery.InspectorOptions{Timeout: time.Minute})
+	t.Cleanup(func() { _ = waiting.Close() })
+	claim := func(lengths dispatch.QueueLengths) (int, error) {
+		return dispatch.NewSlots(b.store, lengths, func() {}).Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(10))},
+			func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+				rows, _ := messages("q", min(free, 5))
+				return dispatch.Claimed{Work: rows}, nil
+			})
+	}
+	var first sync.WaitGroup
+	first.Go(func() {
+		if n, err := claim(waiting); n != 5 || err != nil {
+			t.Errorf("%d claimed without figures, %v", n, err)
+		}
+	})
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if n, err := claim(b.inspector); n != 5 || err != nil {
+			t.Errorf("%d claimed, %v", n, err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		t.Error("a claim waits for another one's figures")
+	}
+	release()
+	first.Wait()
+	<-done
+}
+
+// sent writes work of a group that was sent to a queue.
+func sent(t *testing.T, b *bench, queue string, n int) {
+	t.Helper()
+	rows, _ := messages(queue, n)
+	for i := range rows {
+		rows[i].Home, rows[i].Claimed, rows[i].Share = queue, time.Now(), db.Share{Shared: true, Group: "g", Cost: 1}
+	}
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, rows) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.Pool().Exec(t.Context(), "update scheduler_go.work set state = 'sent' where queue = $1", queue); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// Large calls share the room for bodies: one that doesn't fit beside those in hand waits
+// for them, is told to come again if that takes too long, and small calls pass meanwhile.
+func TestLargeCallsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	body := bytes.Repeat([]byte{' '}, most/2+1) // two of them are too many
+	copy(body, "{}")
+	dsn := testenv.Database(t)
+	start := func(wait time.Duration) (url string, send func() (*http.Response, error), hold *io.PipeWriter, held chan int) {
+		t.Helper()
+		url = serve(t, dsn, func(o *Options) { o.MaxBody, o.roomWait = most, wait }) + "/task_type/get_all"
+		reader, hold := io.Pipe()
+		held = make(chan int, 1)
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength = int64(len(body))
+		request.Header.Set("Content-Type", mimeJSON)
+		go func() {
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				held <- 0
+				return
+			}
+			_ = response.Body.Close()
+			held <- response.StatusCode
+		}()
+		// It has room once more is read of it than what needs none, and than buffers hold.
+		if _, err := hold.Write(body[:len(body)-1]); err != nil {
+			t.Fatal(err)
+		}
+		return url, func() (*http.Response, error) {
+			response, _, err := tryPost(context.Background(), url, mimeJSON, body)
+			return response, err
+		}, hold, held
+	}
+	end := func(hold *io.PipeWriter, held chan int) {
+		t.Helper()
+		if _, err := hold.Write(body[len(body)-1:]); err != nil {
+			t.Fatal(err)
+		}
+		_ = hold.Close()
+		if status := <-held; status != http.StatusOK {
+			t.Errorf("the first large call: %d", status)
+		}
+	}
+
+	url, send, hold, held := start(50 * time.Millisecond)
+	var response *http.Response
+	for deadline := time.Now().Add(10 * time.Second); ; { // the first may not have been read yet
+		var err error
+		if response, err = send(); err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode == http.StatusServiceUnavailable || time.Now().After(deadline) {
+			break
+		}
+	}
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("a second large call: %s, Retry-After %q", response.Status, response.Header.Get("Retry-After"))
+	}
+	small, _ := post(t, url, mimeJSON, []byte("{}"))
+	if small.StatusCode != http.StatusOK {
+		t.Errorf("a small call beside: %s", small.Status)
+	}
+	end(hold, held)
+	if response, err := send(); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("a large call after: %v, %v", response, err)
+	}
+
+	_, send, hold, held = start(time.Minute)
+	second := make(chan string, 1)
+	go func() {
+		response, err := send()
+		if err != nil {
+			second <- err.Error()
+			return
+		}
+		second <- response.Status
+	}()
+	end(hold, held)
+	if status := <-second; !strings.HasPrefix(status, "200") {
+		t.Errorf("a large call that waited: %s", status)
+	}
+}
+
+// A compressed body needs room for what it may become, and then for what it is.
+func TestCompressedCallsNeedRoom(t *testing.T) {
+	t.Parallel()
+	r := newRoom(1<<20, time.Millisecond)
+	if err := r.reserve(t.Context(), 1<<20-smallBody-1); err != nil {
+		t.Fatal(err)
+	}
+	plain := bytes.Repeat([]byte{' '}, smallBody+1)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(compress(nil, plain)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Encoding", "gzip")
+	if _, _, err := readBody(request, nil, 1<<20, r); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
+		t.Errorf("%v, want no room", err)
+	}
+	r.Release(1<<20 - smallBody - 1)
+	request.Body = io.NopCloser(bytes.NewReader(compress(nil, plain)))
+	body, release, err := readBody(request, nil, 1<<20, r)
+	if err != nil || len(body) != len(plain) {
+		t.Fatalf("%d bytes, %v", len(body), err)
+	}
+	if err := r.reserve(t.Context(), 1<<20-int64(len(plain))); err != nil {
+		t.Errorf("beside a body that is read: %v", err)
+	}
+	if r.TryAcquire(1) {
+		t.Error("the body that was read holds no room")
+	}
+	release()
+	if !r.TryAcquire(int64(len(plain))) {
+		t.Error("the room was not given back")
+	}
+}

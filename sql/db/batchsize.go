@@ -1,0 +1,66 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// BatchSize bounds the batches of one loop by what PostgreSQL can take. A batch that
+// times out (the server's statement_timeout or lock_timeout, or a deadline of ours) is
+// halved at its next try, instead of being repeated whole for ever. While batches as large
+// as the bound succeed, it grows, by an eighth each time. A time-out says nothing about a
+// single item: that is tried again.
+//
+// The zero value has no bound yet. It is safe for concurrent use.
+type BatchSize struct{ bound atomic.Int64 } // 0: none
+
+// Of returns how many of n items to try in one batch.
+func (b *BatchSize) Of(n int) int {
+	if bound := int(b.bound.Load()); bound > 0 {
+		return min(n, bound)
+	}
+	return n
+}
+
+// Note learns from how a batch of n items ended; none is no batch.
+func (b *BatchSize) Note(n int, err error) {
+	bound := b.bound.Load()
+	switch {
+	case n == 0:
+	case TimedOut(err):
+		b.bound.CompareAndSwap(bound, int64(max(n/2, 1)))
+	case err == nil && bound > 0 && int64(n) >= bound:
+		b.bound.CompareAndSwap(bound, bound+bound/8+1)
+	}
+}
+
+// Write writes items from done up to end as Bisect does, in batches of this size, and
+// returns up to which item it has written or set aside all, also with an error.
+func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAside func(i int, err *RefusedError)) (int, error) {
+	for done < end {
+		n := b.Of(end - done)
+		err := Bisect(done, done+n, func(first, end int) error {
+			err := write(first, end)
+			if err == nil {
+				done = end
+			}
+			return err
+		}, func(i int, err *RefusedError) {
+			setAside(i, err)
+			done = i + 1
+		})
+		b.Note(n, err)
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// TimedOut reports whether a time limit ended a transaction: statement_timeout (or somebody
+// who cancelled it), lock_timeout, or a deadline of ours.
+func TimedOut(err error) bool {
+	state := sqlstate(err)
+	return state == "57014" || state == "55P03" || errors.Is(err, context.DeadlineExceeded)
+}

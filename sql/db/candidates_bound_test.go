@@ -1,0 +1,100 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
+)
+
+// Changes that nothing drains are drained by whoever runs.
+func TestBoundChangesDrains(t *testing.T) {
+	t.Parallel()
+	store := open(t, candidatesOf(t, 2000, 10))
+	b, err := store.BoundChanges(t.Context(), 1_000_000, time.Minute)
+	if err != nil || b.Drained != 22_000 || b.GivenUp || b.Deleted != 0 {
+		t.Errorf("%+v, %v; want 22,000 changes drained", b, err)
+	}
+	checkCandidates(t, store)
+}
+
+// candidatesOf makes a database whose origins were listed, and then changed some times;
+// nothing drained that.
+func candidatesOf(t *testing.T, origins, changes int) (dsn string) {
+	t.Helper()
+	dsn = testenv.Database(t)
+	execute(t, dsn, fmt.Sprintf(`insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select (select id from listers), 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, %d) n`, origins))
+	for n := range changes {
+		execute(t, dsn, fmt.Sprintf("update listed_origins set last_update = timestamptz '2026-01-01' + %d * interval '1 day'", n))
+	}
+	return dsn
+}
+
+// Beyond the limit candidates are given up and the changes deleted, while others write
+// and a transaction that has changed origins is open; grabs go on as the Python scheduler's
+// do; what is changed after that is right when candidates are built anew.
+func TestBoundChangesGivesUp(t *testing.T) {
+	t.Parallel()
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	r := seed.Rand(t)
+	keep(t, w.store)
+	w.change(t, r, 200)
+	writer, err := w.store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.Exec(t.Context(), "update listed_origins set last_update = '2020-02-02' where url like '%1'"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.store.BoundChanges(t.Context(), 10, time.Minute)
+	if err != nil || !b.GivenUp || b.Deleted < 11 || b.Drained != 0 {
+		t.Errorf("%+v, %v; want candidates given up", b, err)
+	}
+	if err := writer.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same := func(when string) {
+		t.Helper()
+		for _, policy := range plainPolicies {
+			f := w.plain(r, policy)
+			theirs, ours := w.sortKeys(t, f, peer.grab(t, f, w.now, 50, true)), w.sortKeys(t, f, w.grab(t, f, 50, true))
+			if diff := cmp.Diff(theirs, ours); diff != "" {
+				t.Fatalf("%s, %+v (-peer +ours):\n%s", when, f, diff)
+			}
+		}
+	}
+	same("given up")
+	w.change(t, r, 30)
+	// Nobody builds them: the changes stay few.
+	if b, err = w.store.BoundChanges(t.Context(), 1000, time.Minute); err != nil || b.GivenUp || b.Deleted == 0 {
+		t.Errorf("again: %+v, %v; want the changes deleted", b, err)
+	}
+	same("given up again")
+	keep(t, w.store)
+	checkCandidates(t, w.store)
+	same("built anew")
+}
+
+// What was set aside is forgotten after 90 days.
+func TestForgetRejected(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	execute(t, dsn, `insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
+		select now() - days * interval '1 day', '', '', '', '' from unnest(array[0, 89, 91]) days;
+		insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail, rejected_at)
+		select '', 0, days, '', '', now() - days * interval '1 day' from unnest(array[0, 89, 91, 400]) days`)
+	store := open(t, dsn)
+	if n, err := store.ForgetRejected(t.Context(), time.Now()); n != 3 || err != nil {
+		t.Errorf("%d forgotten, %v; want 3", n, err)
+	}
+	light, err := store.LightFigures(t.Context(), time.Now())
+	if err != nil || light.Rejected.Events != 2 || light.Rejected.Records != 2 {
+		t.Errorf("%+v are left, %v; want 2 and 2", light.Rejected, err)
+	}
+}

@@ -1,0 +1,217 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// Migrations get the lock of a table on which an autovacuum works for as long as they
+// wait: PostgreSQL cancels it, once others have waited for it for deadlock_timeout.
+func TestMigrateCancelsAutovacuum(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PostgresServer(t, "autovacuum_naptime=1s", "deadlock_timeout=2s")
+	migrate(t, dsn, db.MigrateOptions{})
+	conn := connect(t, dsn)
+	for _, statement := range []string{
+		"drop schema scheduler_go cascade", samples,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		 select id, 'https://example.org/big/' || n, 'git', '{}', true, '2020-01-01' from listers, generate_series(1, 100000) n`,
+		// A page takes 100 ms, so that the vacuum outlasts the test.
+		`alter table listed_origins set (autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1,
+		 autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0)`,
+		"delete from listed_origins where url < 'https://example.org/big/5'",
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "autovacuum works on listed_origins", func() bool {
+		return len(texts(t, conn, "select 'yes' from pg_stat_progress_vacuum where relid = 'listed_origins'::regclass")) > 0
+	})
+
+	var log strings.Builder
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+		t.Errorf("beside an autovacuum: %v\n%s", err, &log)
+	}
+}
+
+// While Migrate or Remove waits for one of the Python scheduler's tables, it holds no lock
+// on another that writers would wait for, and it says which table it waits for and who
+// holds it.
+func TestOneTableLockedAtATime(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(ctx context.Context, dsn string, log *slog.Logger) error{
+		"migrate": func(ctx context.Context, dsn string, log *slog.Logger) error {
+			_, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: log})
+			return err
+		},
+		"remove": func(ctx context.Context, dsn string, log *slog.Logger) error {
+			_, err := db.Remove(ctx, dsn, db.RemoveOptions{Logger: log})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.PeerDatabase(t)
+			if name == "remove" {
+				migrate(t, dsn, db.MigrateOptions{})
+			}
+			holder, conn := connect(t, dsn+"?application_name=lister"), connect(t, dsn)
+			tx, err := holder.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), "lock table origin_visit_stats in row exclusive mode"); err != nil {
+				t.Fatal(err)
+			}
+			message, done := make(chan string, 100), make(chan error, 1)
+			go func() { done <- do(t.Context(), dsn, slog.New(slog.NewTextHandler(lines(message), nil))) }()
+			for waited := 0; waited < 2; {
+				select {
+				case line := <-message:
+					if strings.Contains(line, "waiting for a table") {
+						waited++
+						if !strings.Contains(line, "table origin_visit_stats, held by lister of role postgres (process ") {
+							t.Errorf("it doesn't say what it waits for: %s", line)
+						}
+					}
+				case err := <-done:
+					t.Fatalf("done (%v) beside a transaction that writes", err)
+				case <-time.After(5 * time.Millisecond): // looks often, as it waits for 1.5 s
+				}
+				for _, both := range texts(t, conn, `select h.relation::regclass, h.mode from pg_locks w join pg_locks h on h.pid = w.pid
+					where not w.granted and w.relation = 'origin_visit_stats'::regclass and w.database = (select oid from pg_database where datname = current_database())
+					  and h.granted and h.mode <> 'AccessShareLock' and h.relation <> w.relation
+					  and h.relation in (select oid from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r')`) {
+					t.Fatalf("it holds %s while it waits for origin_visit_stats", both)
+				}
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// lines is a writer that sends what is written.
+type lines chan<- string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// Nothing is removed while work would be lost, unless that is asked for.
+func TestRemoveRefusesToLoseWork(t *testing.T) {
+	t.Parallel()
+	for says, change := range map[string]string{
+		"2 messages are claimed and not sent: their tasks and origins count as scheduled": `
+			insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
+			select gen_random_uuid(), 'q', 't', '[]', '{}' from generate_series(1, 2)`,
+		"1 messages of shares and lanes are underway": `
+			insert into scheduler_go.work (task_id, state, queue, home, share_group, cost, task_name, args, kwargs)
+			values (gen_random_uuid(), 'sent', 'q', 'q', 'g', 1, 't', '[]', '{}')`,
+		"1 tasks of graphs wait for others": `
+			insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies) select id, 1, 'n', false, 1 from task;
+			update task set next_run = scheduler_go.never()`,
+		"1 failed visits are held back": "insert into scheduler_go.held_visits values (gen_random_uuid(), 'u', 'git', now())",
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.PeerDatabase(t)
+			migrate(t, dsn, db.MigrateOptions{})
+			execute(t, dsn, samples+change)
+			before := catalogueOf(t, connect(t, dsn), "scheduler_go")
+			_, err := db.Remove(t.Context(), dsn, db.RemoveOptions{})
+			if !errors.Is(err, db.ErrWouldLose) || !strings.Contains(err.Error(), says) {
+				t.Fatalf("got %v, want it refused, with %q", err, says)
+			}
+			if after := catalogueOf(t, connect(t, dsn), "scheduler_go"); len(after) != len(before) || !status(t, dsn).Ready() {
+				t.Errorf("refused, but %d objects are left of %d, %+v", len(after), len(before), status(t, dsn))
+			}
+			r, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true})
+			if err != nil || len(r.Lost) != 1 || !strings.Contains(r.Lost[0], says) {
+				t.Errorf("with Lose: %+v, %v", r, err)
+			}
+		})
+	}
+
+	t.Run("daemons", func(t *testing.T) {
+		t.Parallel()
+		dsn := testenv.Database(t)
+		store := open(t, dsn)
+		if err := store.CheckVersion(t.Context()); err != nil { // which connects
+			t.Fatal(err)
+		}
+		if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{}); !errors.Is(err, db.ErrWouldLose) || !strings.Contains(err.Error(), "connections of this program are open") {
+			t.Errorf("beside a daemon: %v, want it refused", err)
+		}
+	})
+}
+
+// A removal that is interrupted between two tables leaves a database that our daemons
+// refuse, as triggers are missing, and goes on when it is run again.
+func TestRemoveGoesOn(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	conn := connect(t, dsn)
+	objects := catalogue(t, conn)
+	migrate(t, dsn, db.MigrateOptions{})
+	tx, err := connect(t, dsn).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "lock table origin_visit_stats in row exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = db.Remove(ctx, dsn, db.RemoveOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "table origin_visit_stats, held by") {
+		t.Errorf("interrupted: %v, want what it waited for", err)
+	}
+	left := texts(t, conn, "select distinct tgrelid::regclass::text from pg_trigger where tgname like 'scheduler_go%' order by 1")
+	if strings.Join(left, " ") != "(origin_visit_stats) (task)" {
+		t.Errorf("triggers are left on %v, want those removed that come before origin_visit_stats", left)
+	}
+	_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
+	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": open(t, dsn).CheckVersion(t.Context())} {
+		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), "swh-scheduler migrate --remove") {
+			t.Errorf("%s: %v, want the database refused", by, err)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+		t.Fatal(err)
+	}
+	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil { // the connection that CheckVersion left
+		t.Error(err)
+	}
+	if diff := cmp.Diff(objects, catalogue(t, conn)); diff != "" {
+		t.Errorf("the schema public changed:\n%s", diff)
+	}
+}
+
+// until waits until something holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,191 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrWouldLose marks a database from which Remove removes nothing, as that would lose work.
+var ErrWouldLose = errors.New("removing the schema scheduler_go would lose work")
+
+// removalBegun is noted among the migrations when a removal begins. Every version of this
+// program then refuses the database, until the removal has ended.
+const removalBegun = 999_999
+
+// RemoveOptions configure Remove.
+type RemoveOptions struct {
+	DryRun bool         // change nothing, report what would be removed and lost
+	Lose   bool         // remove although work is lost
+	Logger *slog.Logger // logs each step; may be nil
+}
+
+// Removal says what Remove removed and what was lost with it, or would be in a dry run.
+type Removal struct {
+	Database string   // which one, without password
+	Removed  []string // in words; empty if there was nothing of ours
+	Lost     []string // in words
+}
+
+// Remove goes back to the Python scheduler alone. It drops our triggers on its tables, one
+// table at a time, then our indexes there, then the schema scheduler_go. Its tables keep
+// their rows. While a step waits for a lock, writers wait behind it for deadlock_timeout
+// and half a second at most; then they pass, and the step is tried again.
+//
+// It returns ErrWouldLose, and changes nothing, if work would be lost and o.Lose is not
+// set. One that was interrupted goes on when it is called again. Concurrent calls of
+// Migrate and Remove wait for each other.
+func Remove(ctx context.Context, dsn string, o RemoveOptions) (Removal, error) {
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	var r Removal
+	err := withConn(ctx, dsn, func(conn *pgx.Conn) error {
+		r.Database = redacted(conn.Config())
+		if o.DryRun {
+			return r.plan(ctx, conn)
+		}
+		unlock, err := lockMigrations(ctx, conn, log)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return withLocker(ctx, conn, log, func(l *locker) error { return r.remove(ctx, conn, l, o.Lose) })
+	})
+	return r, err
+}
+
+// plan finds out what remove would do.
+func (r *Removal) plan(ctx context.Context, conn *pgx.Conn) error {
+	steps, err := removalSteps(ctx, conn)
+	for _, s := range steps {
+		r.Removed = append(r.Removed, s.What)
+	}
+	if err == nil && len(steps) > 0 {
+		r.Lost, err = lostByRemoval(ctx, conn)
+	}
+	return err
+}
+
+func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bool) error {
+	steps, err := removalSteps(ctx, conn)
+	if err != nil || len(steps) == 0 {
+		return err
+	}
+	err = l.inTx(ctx, conn, "begin the removal", func(ctx context.Context, tx pgx.Tx) error {
+		if r.Lost, err = lostByRemoval(ctx, tx); err != nil {
+			return err
+		}
+		if len(r.Lost) > 0 && !lose {
+			return fmt.Errorf("%w of %s: %s", ErrWouldLose, r.Database, strings.Join(r.Lost, "; "))
+		}
+		return noteRemoval(ctx, tx)
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range steps {
+		do := func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, s.SQL)
+			return err
+		}
+		if s.Concurrently {
+			err = l.alone(ctx, conn, "remove "+s.What, s.SQL)
+		} else {
+			err = l.inTx(ctx, conn, "remove "+s.What, do)
+		}
+		if err != nil {
+			return fmt.Errorf("%w; what is removed stays removed: run it again to go on", err)
+		}
+		l.log.Info("removed", "what", s.What)
+		r.Removed = append(r.Removed, s.What)
+	}
+	return nil
+}
+
+// removalStep is a statement of a removal.
+type removalStep struct {
+	What, SQL    string
+	Concurrently bool // it can't be in a transaction
+}
+
+// removalSteps returns what removes everything of ours, in order.
+func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
+	steps, err := rowsOf[removalStep](ctx, db, `
+		select 'the triggers of table ' || tgrelid::regclass,
+		       string_agg(format('drop trigger if exists %I on %s', tgname, tgrelid::regclass), '; '),
+		       false
+		from pg_trigger join pg_proc on pg_proc.oid = tgfoid
+		where pronamespace = to_regnamespace('scheduler_go') and not tgisinternal
+		group by tgrelid order by tgrelid::regclass::text`)
+	if err != nil {
+		return nil, fmt.Errorf("list our triggers: %w", err)
+	}
+	indexes, err := rowsOf[removalStep](ctx, db, `
+		select 'the index ' || i.relname, format('drop index concurrently if exists %I.%I', n.nspname, i.relname), true
+		from pg_index x join pg_class i on i.oid = x.indexrelid join pg_namespace n on n.oid = i.relnamespace
+		where x.indrelid = to_regclass('public.task') and starts_with(i.relname, $1) order by i.relname`, ownIndexPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("list our indexes: %w", err)
+	}
+	schema, err := rowsOf[removalStep](ctx, db, `
+		select 'the schema scheduler_go', 'drop schema scheduler_go cascade', false where to_regnamespace('scheduler_go') is not null`)
+	if err != nil {
+		return nil, fmt.Errorf("look for the schema scheduler_go: %w", err)
+	}
+	return append(append(steps, indexes...), schema...), nil
+}
+
+func rowsOf[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// lostByRemoval returns, in words, what is lost with the schema scheduler_go.
+func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
+	var known bool
+	if err := db.QueryRow(ctx, "select to_regclass('scheduler_go.work') is not null and to_regclass('scheduler_go.graph_tasks') is not null").Scan(&known); err != nil {
+		return nil, err
+	}
+	if !known {
+		lost, err := collect[string](ctx, db, `select 'what an older swh-scheduler has in the schema scheduler_go'
+			where exists (select from pg_class where relnamespace = to_regnamespace('scheduler_go') and relkind = 'r' and relname <> 'migrations')`)
+		return lost, failed(err, "look for what would be lost")
+	}
+	lost, err := collect[string](ctx, db, `
+		select format(words, n) from (
+		  select 1, count(*), '%s messages are claimed and not sent: their tasks and origins count as scheduled, and would not run'
+		  from scheduler_go.work where state in ('backlog', 'outgoing')
+		  union all
+		  select 2, count(*), '%s messages of shares and lanes are underway: those that time out would not be tried on the next lane'
+		  from scheduler_go.work where state = 'sent'
+		  union all
+		  select 3, count(*), '%s tasks of graphs wait for others: nothing would start them'
+		  from scheduler_go.graph_states where state = 'waiting'
+		  union all
+		  select 4, count(*), '%s failed visits are held back by the journal client: they would not be recorded'
+		  from scheduler_go.held_visits
+		  union all
+		  select 5, count(*), '%s connections of this program are open: its daemons would fail'
+		  from pg_stat_activity
+		  where datname = current_database() and application_name like 'swh-scheduler %' and application_name <> current_setting('application_name')
+		) lost(place, n, words) where n > 0 order by place`)
+	return lost, failed(err, "look for what would be lost")
+}
+
+// noteRemoval has this program's daemons refuse the database from now on.
+func noteRemoval(ctx context.Context, tx pgx.Tx) error {
+	migrated, err := collect[bool](ctx, tx, "select true where to_regclass('scheduler_go.migrations') is not null")
+	if err != nil || len(migrated) == 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, `insert into scheduler_go.migrations (version_id, is_applied)
+		select $1, true where not exists (select from scheduler_go.migrations where version_id = $1)`, removalBegun)
+	return err
+}

@@ -1,0 +1,79 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Tasks and origins that cannot be sent as they are (scheduler_go.odd_task, odd_origin),
+// or that PostgreSQL refuses in the drain of candidates or graphs, are set aside in the
+// tables set_aside_tasks and set_aside_origins, with the reason: claims pass them by, and
+// the others go on. They are tried again when they change, and after a day at most.
+const (
+	// oddRounds bounds how often one claim looks on for others instead of those that it
+	// set aside. The next one goes on from there.
+	oddRounds = 10
+
+	// maxTold bounds how many of them are logged at once.
+	maxTold = 100
+
+	// maxCounted is up to which number they are counted.
+	maxCounted = 100_000
+)
+
+// SetAside says why a task or an origin is set aside.
+type SetAside struct {
+	Reason string
+	Since  time.Time
+	Until  time.Time // when it is tried again, changed or not
+}
+
+// SetAsideTask returns why a task is set aside; nil if it isn't.
+func (a ExplainQueries) SetAsideTask(ctx context.Context, task int64) (*SetAside, error) {
+	rows, err := a.q.SetAsideTask(ctx, task)
+	return first(rows, failed(err, "look whether task %d is set aside", task), func(r queries.SetAsideTaskRow) SetAside { return SetAside(r) })
+}
+
+// SetAsideOrigin is an origin of a lister that is set aside.
+type SetAsideOrigin struct {
+	VisitType            string
+	Lister, InstanceName string
+	SetAside
+}
+
+// SetAsideOrigins returns those with a URL.
+func (a ExplainQueries) SetAsideOrigins(ctx context.Context, url string) ([]SetAsideOrigin, error) {
+	rows, err := a.q.SetAsideOrigins(ctx, url)
+	return list(rows, failed(err, "look whether %s is set aside", url), func(r queries.SetAsideOriginsRow) SetAsideOrigin {
+		return SetAsideOrigin{r.VisitType, r.Lister, r.InstanceName, SetAside{r.Reason, r.Since, r.Until}}
+	})
+}
+
+// RetrySetAside has tasks and origins tried again that changed or whose time is over.
+func (s CandidateStore) RetrySetAside(ctx context.Context) error {
+	return failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
+}
+
+// TellSetAside returns some of the tasks and origins that were set aside, each once.
+func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellTasksRow, origins []queries.TellOriginsRow, err error) {
+	if tasks, err = s.q.TellTasks(ctx, maxTold); err == nil {
+		origins, err = s.q.TellOrigins(ctx, maxTold)
+	}
+	return tasks, origins, failed(err, "list what was set aside")
+}
+
+// savepoint does a part of the transaction, all or nothing: after an error the
+// transaction goes on as if it had not been tried.
+func (tx *Tx) savepoint(ctx context.Context, do func() error) error {
+	inner, err := tx.tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return errors.Join(err, inner.Rollback(ctx))
+	}
+	return inner.Commit(ctx)
+}

@@ -1,0 +1,221 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// listN lists origins of a lister, numbered from 1.
+func listN(t *testing.T, store *db.Store, n int) {
+	t.Helper()
+	for _, statement := range []string{
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())`,
+		fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		 select '00000000-0000-0000-0000-000000000001', 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, %d) n`, n),
+	} {
+		run(t, store, statement)
+	}
+}
+
+func run(t *testing.T, store *db.Store, statement string, args ...any) {
+	t.Helper()
+	if _, err := store.Pool().Exec(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// refuseCandidates has PostgreSQL refuse candidates of some origins, as it does where a
+// date is out of range.
+func refuseCandidates(t *testing.T, store *db.Store, urls string) {
+	t.Helper()
+	run(t, store, `create or replace function refuse_some() returns trigger language plpgsql as $$
+		begin
+			if new.url in (`+urls+`) then
+				raise sqlstate '22008' using message = 'interval out of range';
+			end if;
+			return new;
+		end $$`)
+	run(t, store, "drop trigger if exists refuse_some on scheduler_go.candidates")
+	run(t, store, "create trigger refuse_some before insert on scheduler_go.candidates for each row execute function refuse_some()")
+}
+
+// drainAll drains until there is no more to do.
+func drainAll(t *testing.T, store *db.Store) {
+	t.Helper()
+	for range 1000 {
+		kept, err := store.KeepCandidates(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !kept.More {
+			return
+		}
+	}
+	t.Fatal("the drain doesn't end")
+}
+
+// Origins that PostgreSQL refuses to make candidates stop neither the drain nor the grabs
+// that drain: they are set aside, and no candidates, until they are tried again.
+func TestOddOriginsStopNoDrain(t *testing.T) {
+	t.Parallel()
+	for name, drain := range map[string]func(t *testing.T, store *db.Store){
+		"drain": drainAll,
+		"grab": func(t *testing.T, store *db.Store) {
+			for range 2 {
+				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+					_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(), 1, false)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			drainAll(t, store)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := open(t, testenv.Database(t))
+			listN(t, store, 6000)
+			run(t, store, "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/7'") // two changes of one
+			refuseCandidates(t, store, "'https://example.org/1', 'https://example.org/7', 'https://example.org/6000'")
+			drain(t, store)
+			aside := query[string](t, store, "select url || ' ' || reason from scheduler_go.set_aside_origins order by url")
+			var want []string
+			for _, n := range []int{1, 6000, 7} {
+				want = append(want, fmt.Sprintf("https://example.org/%d refused by PostgreSQL: ERROR: interval out of range (SQLSTATE 22008)", n))
+			}
+			if diff := cmp.Diff(want, aside); diff != "" {
+				t.Fatalf("set aside (-want +got):\n%s", diff)
+			}
+			checkCandidates(t, store)
+			if n := query[int64](t, store, "select count(*) from scheduler_go.candidates"); n[0] != 5997 {
+				t.Errorf("%d candidates, want 5997", n[0])
+			}
+			// What is refused at a later change is a candidate no more: what it was is outdated.
+			refuseCandidates(t, store, "'https://example.org/8'")
+			run(t, store, "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/8'")
+			drainAll(t, store)
+			checkCandidates(t, store)
+			run(t, store, "drop trigger refuse_some on scheduler_go.candidates")
+			if err := store.RetrySetAside(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 4 {
+				t.Errorf("%d of 4 stay set aside: neither did they change, nor is their time over", n[0])
+			}
+			run(t, store, "update scheduler_go.set_aside_origins set until = now()")
+			if err := store.RetrySetAside(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			drainAll(t, store)
+			checkCandidates(t, store)
+			if n := query[int64](t, store, "select count(*) from scheduler_go.candidates"); n[0] != 6000 {
+				t.Errorf("%d candidates, want 6000", n[0])
+			}
+		})
+	}
+}
+
+// If PostgreSQL refuses all of many origins, the fault is not theirs: none is set aside.
+func TestAllRefusedAreNotSetAside(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	listN(t, store, 300)
+	refuseCandidates(t, store, "new.url")
+	if kept, err := store.KeepCandidates(t.Context()); err == nil {
+		t.Errorf("the drain went well: %+v", kept)
+	}
+	if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 0 {
+		t.Errorf("%d origins are set aside", n[0])
+	}
+}
+
+// A task that PostgreSQL refuses to release holds up no other task of a graph; it is set
+// aside, and tried again with the next look for forgotten tasks.
+func TestOddTaskStopsNoGraph(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
+	const n = 40
+	run(t, store, `insert into task (id, type, arguments, next_run, status, policy)
+		select n, 't', '{}', case n when 1 then now() else scheduler_go.never() end, 'next_run_not_scheduled', 'oneshot' from generate_series(1, $1::int) n`, n)
+	run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
+	run(t, store, `insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, watch)
+		select n, 1, n::text, false, case n when 1 then 0 else 1 end, case n when 1 then null else 1 end from generate_series(1, $1::int) n`, n)
+	run(t, store, "insert into scheduler_go.graph_edges select n, 1 from generate_series(2, $1::int) n", n)
+	run(t, store, `create function refuse_some() returns trigger language plpgsql as $$
+		begin
+			if new.id in (2, 17, 40) then
+				raise sqlstate '22008' using message = 'timestamp out of range';
+			end if;
+			return new;
+		end $$`)
+	run(t, store, "create trigger refuse_some before update on task for each row execute function refuse_some()")
+	drain := func() (released int64) {
+		t.Helper()
+		for range 100 {
+			round, err := store.DrainGraphs(t.Context(), time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			released += round.Released
+			if !round.More {
+				return released
+			}
+		}
+		t.Fatal("the drain doesn't end")
+		return 0
+	}
+	run(t, store, "update task set status = 'completed' where id = 1")
+	if got := drain(); got != n-4 {
+		t.Errorf("%d of %d tasks were released", got, n-4)
+	}
+	aside := query[int64](t, store, "select task from scheduler_go.set_aside_tasks where reason like '%timestamp out of range%' order by task")
+	if !slices.Equal(aside, []int64{2, 17, 40}) {
+		t.Errorf("tasks %v are set aside", aside)
+	}
+	run(t, store, "drop trigger refuse_some on task")
+	if err := store.MendGraphs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(); got != 3 {
+		t.Errorf("%d of 3 tasks were released later", got)
+	}
+}
+
+// What is set aside is told of once, and gone with what it is about.
+func TestSetAsideIsToldOnce(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	listN(t, store, 3)
+	run(t, store, "update listed_origins set extra_loader_arguments = '[]'")
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 5, false)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{3, 0} {
+		_, origins, err := store.TellSetAside(t.Context())
+		if err != nil || len(origins) != want {
+			t.Errorf("look %d: told of %v, %v", i, origins, err)
+		}
+	}
+	run(t, store, "delete from listed_origins where url like '%1'")
+	run(t, store, "update listed_origins set last_seen = now() + interval '1 day'") // as any listing
+	if err := store.RetrySetAside(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 2 {
+		t.Errorf("%d are set aside, want 2", n[0])
+	}
+}
