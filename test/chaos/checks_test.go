@@ -30,11 +30,8 @@ type executions struct {
 	ids          map[message]int // how often begun, not counting what the broker delivered again
 }
 
-func (c *cluster) executions() (map[string]*executions, error) {
-	text, err := os.ReadFile(c.notes)
-	if err != nil {
-		return nil, err
-	}
+// readNotes returns the executions that workers noted, by key.
+func readNotes(text []byte) (map[string]*executions, error) {
 	found := map[string]*executions{}
 	for line := range bytes.Lines(text) {
 		var x execution
@@ -81,9 +78,13 @@ func (v *verdict) fault(format string, args ...any) {
 	v.wrong = append(v.wrong, fmt.Sprintf(format, args...))
 }
 
-// judge compares what is in the database, what workers did, and what was added.
-func (c *cluster) judge(ctx context.Context, added []string) (v verdict, err error) {
-	done, err := c.executions()
+// verdict reads what there is and judges it.
+func (c *cluster) verdict(ctx context.Context, added []string) (v verdict, err error) {
+	text, err := os.ReadFile(c.notes)
+	if err != nil {
+		return v, err
+	}
+	done, err := readNotes(text)
 	if err != nil {
 		return v, err
 	}
@@ -95,7 +96,15 @@ func (c *cluster) judge(ctx context.Context, added []string) (v verdict, err err
 	if err != nil {
 		return v, err
 	}
-	v.work, v.repeatsIn = len(all), map[string]int{}
+	v = judge(all, done, added)
+	left, err := c.left(ctx, v.lost)
+	v.wrong = append(v.wrong, left...)
+	return v, err
+}
+
+// judge compares what is in the database, what workers did, and what was added.
+func judge(all []work, done map[string]*executions, added []string) verdict {
+	v := verdict{work: len(all), repeatsIn: map[string]int{}}
 	known, stuck := map[string]bool{}, map[int64]bool{} // graphs of which a task was lost
 	for _, k := range all {
 		known[k.Key] = true
@@ -138,9 +147,7 @@ func (c *cluster) judge(ctx context.Context, added []string) (v verdict, err err
 			v.fault("%s was run and is not in the database", key)
 		}
 	}
-	left, err := c.left(ctx, v.lost)
-	v.wrong = append(v.wrong, left...)
-	return v, err
+	return v
 }
 
 // left is what the tables of work still hold beyond that of lost executions.
@@ -173,7 +180,7 @@ func (c *cluster) settle(added []string, patience time.Duration) verdict {
 			continue
 		}
 		var err error
-		if v, err = c.judge(c.t.Context(), added); err != nil {
+		if v, err = c.verdict(c.t.Context(), added); err != nil {
 			c.t.Fatal(err)
 		}
 		if len(v.wrong) == 0 || time.Now().After(deadline) {
@@ -193,6 +200,13 @@ func (w *watcher) check(v verdict, faults map[string]int) {
 			break
 		}
 		t.Error(wrong)
+	}
+	most := 0
+	for _, worker := range w.c.workers {
+		most += (worker.runs - 1) * concurrency
+	}
+	if v.lost > most {
+		t.Errorf("%d executions began and none ended; workers that ended ran %d at most", v.lost, most)
 	}
 	hits := 0
 	for _, n := range faults {

@@ -93,6 +93,7 @@ type child struct {
 
 	cmd  *exec.Cmd
 	from time.Time     // of the start
+	runs int           // starts so far
 	pid  atomic.Int64  // of the present process
 	done chan struct{} // closed when it has ended
 }
@@ -114,6 +115,7 @@ func (c *child) start() {
 	done := make(chan struct{})
 	c.done = done
 	c.from = time.Now()
+	c.runs++
 	c.pid.Store(int64(c.cmd.Process.Pid))
 	go func(cmd *exec.Cmd) {
 		_ = cmd.Wait()
@@ -261,6 +263,9 @@ func (c *cluster) addDaemon(args []string) {
 	c.t.Cleanup(d.kill)
 }
 
+// concurrency is how many tasks a worker runs at once.
+const concurrency = 6
+
 // addWorker starts a Celery worker of the queues of a kind: with Celery, one whose home is
 // away keeps a worker from all of its queues.
 func (c *cluster) addWorker(n int, kind string) {
@@ -285,7 +290,7 @@ func (c *cluster) addWorker(n int, kind string) {
 	w := &child{
 		t: c.t, name: name, log: filepath.Join(c.dir, fmt.Sprintf("worker-%d.log", n+1)), dir: module,
 		argv: []string{testenv.Python(c.t), "-m", "celery", "--app", "chaosworker", "worker", "--hostname", fmt.Sprintf("w%d@chaos", n+1),
-			"--queues", strings.Join(names, ","), "--concurrency", "6", "--loglevel", "warning", "--without-mingle", "--without-gossip"},
+			"--queues", strings.Join(names, ","), "--concurrency", fmt.Sprint(concurrency), "--loglevel", "warning", "--without-mingle", "--without-gossip"},
 		env: []string{"TEST_BROKER=" + strings.Join(urls, ";"), "TEST_QUEUES=" + string(list), "TEST_NOTES=" + c.notes,
 			"TEST_TOPIC=chaos.origin_visit_status", "TEST_KAFKA=" + strings.Join(c.kafka.Brokers, ","), "PYTHONDONTWRITEBYTECODE=1"},
 	}
