@@ -97,7 +97,7 @@ func (c *cluster) verdict(ctx context.Context, added []string) (v verdict, err e
 		return v, err
 	}
 	v = judge(all, done, added)
-	left, err := c.left(ctx, v.lost)
+	left, err := c.left(ctx)
 	v.wrong = append(v.wrong, left...)
 	return v, err
 }
@@ -150,13 +150,23 @@ func judge(all []work, done map[string]*executions, added []string) verdict {
 	return v
 }
 
-// left is what the tables of work still hold beyond that of lost executions.
-func (c *cluster) left(ctx context.Context, lost int) (wrong []string, err error) {
+// mostLost is how many tasks the workers that ended ran at most: their executions, or the
+// events of their ends, may be lost.
+func (c *cluster) mostLost() (n int) {
+	for _, w := range c.workers {
+		n += (w.runs - 1) * concurrency
+	}
+	return n
+}
+
+// left is what the tables of work still hold beyond what workers lost.
+func (c *cluster) left(ctx context.Context) (wrong []string, err error) {
+	lost := c.mostLost()
 	var outgoing, backlog, sent, changes int
 	err = c.pool.QueryRow(ctx, `select count(*) filter (where state = 'outgoing'), count(*) filter (where state = 'backlog'), count(*) filter (where state = 'sent'),
 		(select count(*) from scheduler_go.candidate_changes) from scheduler_go.work`).Scan(&outgoing, &backlog, &sent, &changes)
 	if outgoing > 0 || backlog > 0 || sent > lost {
-		wrong = append(wrong, fmt.Sprintf("the ledger holds %d outgoing messages, %d in backlogs, %d sent; %d executions were lost", outgoing, backlog, sent, lost))
+		wrong = append(wrong, fmt.Sprintf("the ledger holds %d outgoing messages, %d in backlogs, %d sent; workers lost %d at most", outgoing, backlog, sent, lost))
 	}
 	if changes > 100 {
 		wrong = append(wrong, fmt.Sprintf("%d changes of candidates are left", changes))
@@ -201,11 +211,7 @@ func (w *watcher) check(v verdict, faults map[string]int) {
 		}
 		t.Error(wrong)
 	}
-	most := 0
-	for _, worker := range w.c.workers {
-		most += (worker.runs - 1) * concurrency
-	}
-	if v.lost > most {
+	if most := w.c.mostLost(); v.lost > most {
 		t.Errorf("%d executions began and none ended; workers that ended ran %d at most", v.lost, most)
 	}
 	hits := 0
