@@ -30,6 +30,12 @@ FUZZTIME ?= 10s
 # What `make deploy-check` tests of this module; .ci/run does that with all the rest.
 DEPLOY ?= ./deploy
 
+# How long faults fall in `make chaos`, the seed they are drawn from (another one each
+# time if it is empty), and the file for its report.
+CHAOS  ?= 10m
+SEED   ?=
+REPORT ?=
+
 # What `make test-debian` tests on.
 RELEASE ?= trixie
 
@@ -41,7 +47,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test test-debian fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test chaos test-debian fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +60,11 @@ test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 ifeq ($(PACKAGES),./...)
 	@$(ALL) go test -C test $(TESTFLAGS) ./... # needs no services
 endif
+
+chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, REPORT)
+	@mkdir -p bin/chaos
+	@$(ALL) env CHAOS=$(CHAOS) SWH_TEST_SEED=$(SEED) REPORT=$(abspath $(REPORT)) \
+		go test -C test -count=1 -timeout=24h -v -run '^TestChaos$$' -artifacts -outputdir=$(CURDIR)/bin/chaos ./chaos
 
 fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
 	@$(ALL) env FUZZTIME=$(FUZZTIME) .ci/fuzz $(FUZZ)

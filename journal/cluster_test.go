@@ -18,7 +18,7 @@ import (
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	const password = `pass "word" \ 1`
-	c := testenv.KafkaCluster(t, map[string]string{"journal": "plain-password"})
+	c := testenv.KafkaCluster(t, 2, map[string]string{"journal": "plain-password"})
 	t.Run("SASL", func(t *testing.T) { testSASL(t, c, password) })
 	t.Run("the coordinator moves", func(t *testing.T) { testCoordinatorMove(t, c) })
 	t.Run("brokers are killed", func(t *testing.T) { testBrokersKilled(t, c) })
@@ -163,6 +163,39 @@ func testBrokersKilled(t *testing.T, c *services.KafkaCluster) {
 				ends, err := s.admin.ListEndOffsets(ctx, s.topic)
 				return err == nil && ends.Error() == nil, nil
 			})
+		}
+	}
+	s.checkDays(origins, days)
+}
+
+// Of three brokers with replicated topics any one may die, also the group's coordinator:
+// the journal client goes on without it, skips nothing and applies nothing twice.
+func TestBrokerOfThreeDies(t *testing.T) {
+	t.Parallel()
+	const origins, days = 20, 20
+	dead := 0
+	c := testenv.KafkaCluster(t, 3, nil)
+	s := newStreamAt(t, c.Brokers, 2, 3)
+	o := s.options()
+	o.OnEOF = EOFContinue
+	s.start(o)
+	s.start(o)
+	for day := range days {
+		for partition := range int32(2) {
+			var values [][]byte
+			for origin := int(partition); origin < origins; origin += 2 {
+				values = append(values, visitOf(origin, day, nil))
+			}
+			s.produce(partition, values...)
+		}
+		switch day {
+		case days / 4, days * 3 / 4: // the coordinator, which is another one then
+			dead = int(s.admin.FindGroupCoordinators(t.Context(), s.prefix)[s.prefix].NodeID) - 1
+			c.KillNode(dead)
+		case days / 2:
+			if err := c.StartNode(t.Context(), dead); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	s.checkDays(origins, days)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 )
 
 // kafkaNode is one server of a Kafka cluster.
@@ -72,7 +73,7 @@ func (n *kafkaNode) start() (*process, error) {
 	return n.process, err
 }
 
-// KafkaCluster is a Kafka of two nodes for tests that do harm to it. Clients reach
+// KafkaCluster is a Kafka of some nodes for tests that do harm to it. Clients reach
 // each node without authentication, and with one (SASL without TLS).
 type KafkaCluster struct {
 	Brokers     []string // host:port of each node
@@ -81,28 +82,34 @@ type KafkaCluster struct {
 	nodes []*kafkaNode
 }
 
-// StartKafkaCluster starts a cluster of this machine's own programs. The users and
+// StartKafkaCluster starts a cluster of this machine's own programs. An odd number of its
+// nodes vote: of two one, of three all. With three or more, topics are replicated unless
+// they are made otherwise: three times, two of them in step. The users and
 // their passwords are for the mechanism PLAIN; those for SCRAM are made by an
 // administrator (any client of Brokers). Stop must be called.
-func StartKafkaCluster(ctx context.Context, log *slog.Logger, users map[string]string) (*KafkaCluster, error) {
+func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users map[string]string) (*KafkaCluster, error) {
 	l, err := newLocal(log)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(5)
+	ports, err := freePorts(3 * size)
 	if err != nil {
 		l.stop()
 		return nil, err
 	}
-	controller := address(ports[4])
+	controllers := ports[2*size:][:size-1+size%2]
+	voters := make([]string, len(controllers))
+	for i, port := range controllers {
+		voters[i] = fmt.Sprintf("%d@%s", i+1, address(port))
+	}
 	var plain strings.Builder
 	for user, password := range users {
 		fmt.Fprintf(&plain, " user_%s=%q", user, password)
 	}
 	c, id := &KafkaCluster{}, uuid.NewString()
-	for i := range 2 {
+	for i := range size {
 		broker, sasl := address(ports[2*i]), address(ports[2*i+1])
-		settings := kafkaSettings(broker, broker, controller)
+		settings := kafkaSettings(broker, broker, "")
 		const jaas = "listener.name.sasl."
 		maps.Copy(settings, map[string]string{
 			"node.id":                               fmt.Sprint(i + 1),
@@ -115,9 +122,17 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, users map[string]s
 			jaas + "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
 			jaas + "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
 			"broker.session.timeout.ms":             "3000",
+			"controller.quorum.voters":              strings.Join(voters, ","),
 		})
-		if i == 0 {
-			settings["listeners"] += ",CONTROLLER://" + controller
+		if size >= 3 {
+			maps.Copy(settings, map[string]string{
+				"default.replication.factor":       "3",
+				"min.insync.replicas":              "2",
+				"offsets.topic.replication.factor": "3",
+			})
+		}
+		if i < len(controllers) {
+			settings["listeners"] += ",CONTROLLER://" + address(controllers[i])
 		} else {
 			settings["process.roles"] = "broker"
 		}
@@ -129,11 +144,13 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, users map[string]s
 			return nil, err
 		}
 	}
+	starting, ctx := errgroup.WithContext(ctx)
 	for i := range c.nodes {
-		if err := c.StartNode(ctx, i); err != nil {
-			l.stop()
-			return nil, fmt.Errorf("start Kafka: %w", err)
-		}
+		starting.Go(func() error { return c.StartNode(ctx, i) })
+	}
+	if err := starting.Wait(); err != nil {
+		l.stop()
+		return nil, fmt.Errorf("start Kafka: %w", err)
 	}
 	return c, nil
 }

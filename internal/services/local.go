@@ -2,12 +2,9 @@ package services
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -38,75 +35,6 @@ func (l *local) environ(more ...string) []string {
 		"HOME=" + l.dir,
 		"LC_ALL=C.UTF-8",
 	}, more...)
-}
-
-// StartPostgres starts a PostgreSQL of this machine's own programs with further settings
-// ("name=value"), for tests that a server shared with others can't serve. It returns the
-// URL of its superuser. stop ends it.
-func StartPostgres(ctx context.Context, log *slog.Logger, settings ...string) (url string, stop func(), err error) {
-	l, err := newLocal(log)
-	if err != nil {
-		return "", nil, err
-	}
-	if url, err = l.postgres(ctx, settings...); err != nil {
-		l.stop()
-		return "", nil, fmt.Errorf("start PostgreSQL: %w", err)
-	}
-	return url, l.stop, nil
-}
-
-func (l *local) startPostgres(ctx context.Context) (string, error) { return l.postgres(ctx) }
-
-func (l *local) postgres(ctx context.Context, settings ...string) (string, error) {
-	const versions = "/usr/lib/postgresql/*/bin"
-	initdb, err := findProgram("initdb", versions)
-	if err != nil {
-		return "", err
-	}
-	postgres, err := findProgram("postgres", filepath.Dir(initdb))
-	if err != nil {
-		return "", err
-	}
-	ports, err := freePorts(1)
-	if err != nil {
-		return "", err
-	}
-	data := filepath.Join(l.dir, "postgresql")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return "", err
-	}
-	owner, err := unprivileged(data)
-	if err != nil {
-		return "", err
-	}
-
-	create := exec.CommandContext(ctx, initdb, "--pgdata", data, "--username", "postgres",
-		"--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync")
-	create.Env, create.Dir, create.SysProcAttr = l.environ(), data, owner
-	if out, err := create.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("initdb: %w\n%s", err, out)
-	}
-
-	cmd := exec.Command(postgres, append([]string{"-D", data}, postgresSettings(append(settings,
-		fmt.Sprintf("port=%d", ports[0]), "listen_addresses=127.0.0.1", "unix_socket_directories=")...)...)...)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = l.environ(), data, owner
-	p, err := l.start(l.log, "postgresql", cmd)
-	if err != nil {
-		return "", err
-	}
-	url := fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0]))
-	return url, p.explain(waitReady(ctx, p.died, postgresReady(url)))
-}
-
-// postgresSettings are those of every test server: room for the connections of
-// packages tested side by side, no care for durability.
-func postgresSettings(more ...string) []string {
-	var args []string
-	for _, setting := range append(more, "fsync=off", "full_page_writes=off",
-		"max_connections=400", "max_locks_per_transaction=256") {
-		args = append(args, "-c", setting)
-	}
-	return args
 }
 
 // unprivileged gives dir to a user that PostgreSQL agrees to run as, which root

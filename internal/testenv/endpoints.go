@@ -46,12 +46,12 @@ type startedServices struct {
 // which it could stop them, and so that none of their goroutines shows up in
 // the leak checks of the packages under test.
 var startOnce = sync.OnceValues(func() (*startedServices, error) {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "swh-scheduler").Output()
+	root, err := moduleRoot()
 	if err != nil {
-		return nil, fmt.Errorf("look for the module of testservices: %w", err)
+		return nil, err
 	}
 	cmd := exec.Command("go", "run", "./testservices", "-serve")
-	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "test")
+	cmd.Dir = filepath.Join(root, "test")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

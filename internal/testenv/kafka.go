@@ -103,10 +103,10 @@ func onKafka(t testing.TB, f func(ctx context.Context, admin *kadm.Client) error
 }
 
 // KafkaCluster returns a cluster of the test's own, to do harm to. It is made of
-// this machine's programs, and stopped when the test ends.
-func KafkaCluster(t testing.TB, users map[string]string) *services.KafkaCluster {
+// this machine's programs, and stopped when the test ends. Of three nodes any one may die.
+func KafkaCluster(t testing.TB, nodes int, users map[string]string) *services.KafkaCluster {
 	t.Helper()
-	c, err := services.StartKafkaCluster(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), users)
+	c, err := services.StartKafkaCluster(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), nodes, users)
 	if err != nil {
 		t.Fatalf("testenv: start a Kafka cluster: %v", err)
 	}

@@ -11,14 +11,28 @@ import (
 // ends it, with exit code 66.
 const ProgramEnv = "GORACE=halt_on_error=1"
 
-// BuildProgram builds swh-scheduler at path, with the race detector if the test has
+// BuildProgram builds swh-scheduler at path (absolute), with the race detector if the test has
 // it.
 func BuildProgram(path string) error {
-	args := slices.Concat([]string{"build"}, raceFlags, []string{"-o", path, "swh-scheduler/cmd/swh-scheduler"})
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	args := slices.Concat([]string{"build", "-C", root}, raceFlags, []string{"-o", path, "swh-scheduler/cmd/swh-scheduler"})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %q: %w\n%s", args, err, out)
 	}
 	return nil
+}
+
+// moduleRoot returns the directory of the scheduler's module, whatever module the test is
+// of.
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "swh-scheduler").Output()
+	if err != nil {
+		return "", fmt.Errorf("look for the scheduler's module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Crash returns what a program's standard error says of a data race, a panic or a

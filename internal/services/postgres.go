@@ -1,0 +1,269 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresServer is one server, alone or of a pair.
+type PostgresServer struct {
+	URL string // of the superuser, database postgres
+
+	local   *local
+	bin     string // directory of the programs
+	port    int
+	name    string
+	data    string
+	owner   *syscall.SysProcAttr
+	process *process
+	starts  int // also part of the names of the log and of the data's directory
+}
+
+func (l *local) newPostgres(name string) (*PostgresServer, error) {
+	initdb, err := findProgram("initdb", "/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	return &PostgresServer{
+		URL:   fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0])),
+		local: l, bin: filepath.Dir(initdb), port: ports[0], name: name,
+	}, nil
+}
+
+// create makes the server's data by a program that is given the new directory.
+func (s *PostgresServer) create(ctx context.Context, program string, args ...string) error {
+	s.starts++
+	s.data = filepath.Join(s.local.dir, fmt.Sprintf("%s-%d", s.name, s.starts))
+	if err := os.Mkdir(s.data, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if s.owner, err = unprivileged(s.data); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), append(args, "--pgdata", s.data, "--no-sync")...)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.local.environ(), s.data, s.owner
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out)
+	}
+	return nil
+}
+
+func (s *PostgresServer) init(ctx context.Context) error {
+	return s.create(ctx, "initdb", "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8")
+}
+
+// start starts the server on the data that create made, and returns when it is ready.
+func (s *PostgresServer) start(ctx context.Context, settings ...string) error {
+	args := append([]string{"-D", s.data}, postgresSettings(append(settings,
+		fmt.Sprintf("port=%d", s.port), "listen_addresses=127.0.0.1", "unix_socket_directories=")...)...)
+	cmd := exec.Command(filepath.Join(s.bin, "postgres"), args...)
+	// Not the one of create: it is part of that command.
+	owner := *s.owner
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.local.environ(), s.data, &owner
+	p, err := s.local.start(s.local.log, fmt.Sprintf("%s-%d", s.name, s.starts), cmd)
+	if err != nil {
+		return err
+	}
+	s.process = p
+	return p.explain(waitReady(ctx, p.died, postgresReady(s.URL)))
+}
+
+// postgresSettings are those of every test server: room for the connections of
+// packages tested side by side, no care for durability.
+func postgresSettings(more ...string) []string {
+	var args []string
+	for _, setting := range append(more, "fsync=off", "max_connections=400", "max_locks_per_transaction=256") {
+		args = append(args, "-c", setting)
+	}
+	return args
+}
+
+// StartPostgres starts a PostgreSQL of this machine's own programs with further settings
+// ("name=value"), for tests that a server shared with others can't serve. It returns the
+// URL of its superuser. stop ends it.
+func StartPostgres(ctx context.Context, log *slog.Logger, settings ...string) (url string, stop func(), err error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return "", nil, err
+	}
+	if url, err = l.postgres(ctx, settings...); err != nil {
+		l.stop()
+		return "", nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return url, l.stop, nil
+}
+
+func (l *local) startPostgres(ctx context.Context) (string, error) { return l.postgres(ctx) }
+
+func (l *local) postgres(ctx context.Context, settings ...string) (string, error) {
+	s, err := l.newPostgres("postgresql")
+	if err != nil {
+		return "", err
+	}
+	if err := s.init(ctx); err != nil {
+		return "", err
+	}
+	return s.URL, s.start(ctx, append(settings, "full_page_writes=off")...)
+}
+
+// Kill ends the server with all its processes at once (SIGKILL), and returns when it is
+// gone.
+func (s *PostgresServer) Kill() error {
+	err := s.signal(syscall.SIGKILL)
+	<-s.process.died
+	return err
+}
+
+// Pause stops the server's processes where they are (SIGSTOP), with their connections
+// open; Resume lets them go on.
+func (s *PostgresServer) Pause() error  { return s.signal(syscall.SIGSTOP) }
+func (s *PostgresServer) Resume() error { return s.signal(syscall.SIGCONT) }
+
+// signal signals the server first, so that it starts no more processes, and then its
+// processes, each of which leads a group of its own.
+func (s *PostgresServer) signal(sig syscall.Signal) error {
+	pid := s.process.pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err == nil {
+		err = syscall.Kill(pid, sig)
+	}
+	// One that was started between is left to end by itself, as its parent is gone.
+	for child := range strings.FieldsSeq(string(children)) {
+		if id, convErr := strconv.Atoi(child); convErr == nil {
+			_ = syscall.Kill(id, sig) // it may have ended
+		}
+	}
+	return err
+}
+
+// exec runs a statement as the superuser.
+func (s *PostgresServer) exec(ctx context.Context, statements ...string) error {
+	conn, err := pgx.Connect(ctx, s.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// PostgresPair is a primary with a standby that confirms every commit (streaming,
+// synchronous). The data survive the death of a server, not that of the machine.
+type PostgresPair struct {
+	Servers [2]*PostgresServer
+
+	primary int
+	local   *local
+}
+
+// StartPostgresPair starts a pair of installed servers, on this machine. Stop must be
+// called.
+func StartPostgresPair(ctx context.Context, log *slog.Logger) (*PostgresPair, error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return nil, err
+	}
+	p := &PostgresPair{local: l}
+	if err := p.start(ctx); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("start a PostgreSQL pair: %w", err)
+	}
+	return p, nil
+}
+
+func (p *PostgresPair) start(ctx context.Context) (err error) {
+	for i := range p.Servers {
+		if p.Servers[i], err = p.local.newPostgres(fmt.Sprint("postgresql-", i+1)); err != nil {
+			return err
+		}
+	}
+	if err := p.Primary().init(ctx); err != nil {
+		return err
+	}
+	if err := p.Primary().start(ctx, pairSettings...); err != nil {
+		return err
+	}
+	return p.Rejoin(ctx)
+}
+
+// pairSettings keep what a standby may still have to read, and nothing a backup would
+// have to wait for.
+var pairSettings = []string{"wal_keep_size=1GB", "hot_standby=on"}
+
+// Primary returns the server that takes writes, or took them last.
+func (p *PostgresPair) Primary() *PostgresServer { return p.Servers[p.primary] }
+
+// Standby returns the other one.
+func (p *PostgresPair) Standby() *PostgresServer { return p.Servers[1-p.primary] }
+
+// Promote makes the standby the primary, alone: it confirms commits by itself. The old
+// primary must be dead.
+func (p *PostgresPair) Promote(ctx context.Context) error {
+	err := p.Standby().exec(ctx, "select pg_promote(true, 60)", "alter system reset synchronous_standby_names", "select pg_reload_conf()")
+	if err == nil {
+		p.primary = 1 - p.primary
+	}
+	return err
+}
+
+// Rejoin makes the dead server a standby, from a new copy of the primary's data, and
+// returns when the primary waits for its confirmations.
+func (p *PostgresPair) Rejoin(ctx context.Context) error {
+	standby, primary := p.Standby(), p.Primary()
+	if standby.data != "" {
+		_ = os.RemoveAll(standby.data)
+	}
+	if err := standby.create(ctx, "pg_basebackup", "--dbname", primary.URL, "--write-recovery-conf", "--wal-method", "stream", "--checkpoint", "fast"); err != nil {
+		return err
+	}
+	if err := standby.start(ctx, pairSettings...); err != nil {
+		return err
+	}
+	if err := primary.exec(ctx, "alter system set synchronous_standby_names = '*'", "select pg_reload_conf()"); err != nil {
+		return err
+	}
+	return waitReady(ctx, standby.process.died, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, primary.URL)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		var synchronous bool
+		if err := conn.QueryRow(ctx, "select exists (select from pg_stat_replication where sync_state = 'sync')").Scan(&synchronous); err != nil {
+			return err
+		}
+		if !synchronous {
+			return errors.New("the standby is not synchronous")
+		}
+		return nil
+	})
+}
+
+// Stop ends the servers and removes their data.
+func (p *PostgresPair) Stop() {
+	for _, s := range p.Servers {
+		if s != nil && s.process != nil {
+			_ = s.Resume() // the reaper doesn't reach stopped processes
+		}
+	}
+	p.local.stop()
+}

@@ -1,0 +1,83 @@
+package testenv
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"testing"
+
+	"swh-scheduler/internal/services"
+)
+
+// DatabasePair is a PostgreSQL of the test's own: a primary and a synchronous standby.
+type DatabasePair struct {
+	t    testing.TB
+	pair *services.PostgresPair
+}
+
+// PostgresPair starts the installed servers, which end with the test. It takes some
+// five seconds.
+func PostgresPair(t testing.TB) *DatabasePair {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
+	defer cancel()
+	pair, err := services.StartPostgresPair(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	t.Cleanup(pair.Stop)
+	return &DatabasePair{t: t, pair: pair}
+}
+
+// DSN names both servers, of which clients take the primary. ways, if given, are host:port
+// of proxies to the first and the second.
+func (p *DatabasePair) DSN(ways ...string) string {
+	hosts := p.Hosts()
+	if len(ways) > 0 {
+		hosts = ways
+	}
+	return "postgresql://postgres@" + hosts[0] + "," + hosts[1] + "/postgres?target_session_attrs=read-write&connect_timeout=5"
+}
+
+// Hosts are host:port of the servers.
+func (p *DatabasePair) Hosts() []string {
+	var hosts []string
+	for _, s := range p.pair.Servers {
+		u, err := url.Parse(s.URL)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		hosts = append(hosts, u.Host)
+	}
+	return hosts
+}
+
+// Kill ends the primary as a power cut does, and returns when it is gone.
+func (p *DatabasePair) Kill() { p.check(p.pair.Primary().Kill()) }
+
+// Pause stops the primary's processes with their connections open; Resume lets them go on.
+func (p *DatabasePair) Pause()  { p.check(p.pair.Primary().Pause()) }
+func (p *DatabasePair) Resume() { p.check(p.pair.Primary().Resume()) }
+
+// Promote makes the standby the primary, after Kill, and returns when it takes writes.
+func (p *DatabasePair) Promote() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	p.check(p.pair.Promote(ctx))
+}
+
+// Rejoin makes the killed server the standby, and returns when commits wait for it.
+func (p *DatabasePair) Rejoin() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
+	defer cancel()
+	p.check(p.pair.Rejoin(ctx))
+}
+
+func (p *DatabasePair) check(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatalf("testenv: %v", err)
+	}
+}
