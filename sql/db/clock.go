@@ -34,11 +34,20 @@ type clock struct {
 	database, local time.Time // the same moment; local has a monotonic reading
 }
 
-// set notes the database's time.
-func (c *clock) set(now time.Time) {
+// set notes the database's time: a statement that it got at asked it answered at now, and
+// the answer is here since a moment ago; all in all that took so long. The time is now, or
+// later by what the network took; within that the host's clock decides.
+func (c *clock) set(asked, now time.Time, took time.Duration) {
+	host := c.host().Round(0)
+	if latest := now.Add(took - now.Sub(asked)); host.After(latest) {
+		host = latest
+	}
+	if host.Before(now) {
+		host = now
+	}
 	c.m.Lock()
 	defer c.m.Unlock()
-	c.database, c.local = now, time.Now()
+	c.database, c.local = host, time.Now()
 }
 
 // now returns the host's time until the database has told its own.

@@ -54,11 +54,12 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var now time.Time
-	if err := s.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil {
+	began := time.Now()
+	var asked, now time.Time
+	if err := s.pool.QueryRow(ctx, "select statement_timestamp(), clock_timestamp()").Scan(&asked, &now); err != nil {
 		return err
 	}
-	s.clock.set(now)
+	s.clock.set(asked, now, time.Since(began))
 	switch {
 	case status.Empty():
 		return fmt.Errorf("%w (%s is empty)", ErrNotMigrated, status.Database)

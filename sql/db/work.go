@@ -69,11 +69,13 @@ func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" }
 // claim for a queue takes its lock, so what it counts as free stays free until it commits.
 // On a host whose clock is wrong it returns a ClockError.
 func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
-	locked, err := tx.q.LockQueues(ctx, slices.Sorted(slices.Values(queues)))
+	began := time.Now()
+	locks, err := tx.q.LockQueues(ctx, slices.Sorted(slices.Values(queues)))
 	if err != nil {
 		return err
 	}
-	tx.clock.set(locked[len(locked)-1])
+	last := locks[len(locks)-1]
+	tx.clock.set(last.Asked, last.Locked, time.Since(began))
 	return tx.clock.check()
 }
 

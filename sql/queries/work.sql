@@ -1,9 +1,10 @@
 -- The ledger of work, and recent deliveries.
 
 -- LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
--- returns when it got each.
+-- returns when it was asked, and when it got each.
 -- name: LockQueues :many
-select case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
+select statement_timestamp()::timestamptz as asked,
+       case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
 from unnest(@queues::text[]) queue;
 
 -- QueueLedgers counts the outgoing messages of each queue, and those that the broker

@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"testing"
@@ -33,8 +32,7 @@ func TestChaos(t *testing.T) {
 		t.Skip("only `make chaos` runs this: it sets CHAOS to a duration")
 	}
 	runtime.LockOSThread() // children die with the thread that started them
-	drawn := seed.Of(t)
-	random := rand.New(rand.NewPCG(drawn, 0))
+	drawn, random := seed.Of(t), seed.Rand(t)
 	c := newCluster(t, t.ArtifactDir())
 	c.awaitReady(newWatcher(c))
 	w := newWatcher(c)

@@ -99,26 +99,32 @@ func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) er
 
 const lockQueues = `-- name: LockQueues :many
 
-select case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
+select statement_timestamp()::timestamptz as asked,
+       case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
 from unnest($1::text[]) queue
 `
 
+type LockQueuesRow struct {
+	Asked  time.Time
+	Locked time.Time
+}
+
 // The ledger of work, and recent deliveries.
 // LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
-// returns when it got each.
-func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]time.Time, error) {
+// returns when it was asked, and when it got each.
+func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueuesRow, error) {
 	rows, err := q.db.Query(ctx, lockQueues, queues)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []time.Time
+	var items []LockQueuesRow
 	for rows.Next() {
-		var locked time.Time
-		if err := rows.Scan(&locked); err != nil {
+		var i LockQueuesRow
+		if err := rows.Scan(&i.Asked, &i.Locked); err != nil {
 			return nil, err
 		}
-		items = append(items, locked)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
