@@ -38,7 +38,7 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 		says  string // "" if it claims
 	}{
 		{ahead: 0},
-		{ahead: 3 * time.Minute, says: "the clock of this host is 3m0"},
+		{ahead: 3 * time.Minute, says: "the clock of this host is 3m0s ahead of"},
 		{ahead: 4 * time.Second}, {ahead: -4 * time.Second},
 		{ahead: -time.Hour, says: "behind the database's"},
 		{ahead: 0},

@@ -21,7 +21,7 @@ func (e *ClockError) Error() string {
 		ahead = "behind"
 	}
 	return fmt.Sprintf("the clock of this host is %s %s the database's: nothing is claimed until they differ by less than %s (set both by NTP)",
-		e.Ahead.Abs().Round(time.Millisecond), ahead, ClockTolerance)
+		e.Ahead.Abs().Round(100*time.Millisecond), ahead, ClockTolerance)
 }
 
 // clock tells the database's time, by which all processes go, whatever their hosts' clocks
