@@ -54,6 +54,7 @@ func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 	go func() {
 		response, err := http.Post(s.url+"/task_type/get_all", mimeMsgpack, strings.NewReader("\x80"))
 		if err != nil {
+			t.Log(err)
 			s.answer <- 0
 			return
 		}
