@@ -172,7 +172,7 @@ func bind(conn *amqp.Connection, queue string, b Binding) error {
 	err := onChannel(conn, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(b.Exchange, b.Kind, true, false, false, false, nil)
 	})
-	if hasCode(err, amqp.NotFound) {
+	if isMissing(err) {
 		err = onChannel(conn, func(ch *amqp.Channel) error {
 			return ch.ExchangeDeclare(b.Exchange, b.Kind, true, false, false, false, nil)
 		})
