@@ -19,8 +19,8 @@ import (
 const inHandAtMost = 500
 
 // sentAgain disturbs daemons while they deliver, and keeps account of what may be sent
-// again for it: the rows of the outbox that they had locked, which they may have sent
-// and have not deleted.
+// again for it: the outgoing rows that they had locked or leased, which they may have
+// sent and not written down as confirmed.
 type sentAgain struct {
 	t    *testing.T
 	conn *pgx.Conn // not through a proxy
@@ -47,52 +47,60 @@ func (s *sentAgain) start(args ...string) *process {
 	return p
 }
 
-// freeze stops daemons where they are and notes which rows each has locked. It returns
+// lookAgain is for how long rows in hand are looked for once daemons are stopped:
+// PostgreSQL may only then get what they asked for, and lock more rows for them.
+const lookAgain = 300 * time.Millisecond
+
+// freeze stops daemons where they are and notes which rows they have in hand. It returns
 // how many these are.
 func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
 	s.t.Helper()
+	var names []string
 	for _, p := range daemons {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			s.t.Fatal(err)
 		}
+		names = append(names, p.name)
 	}
-	for _, p := range daemons {
-		s.settled(p)
-		// xmax is the transaction that has locked a row last.
-		rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text from scheduler_go.work o join pg_stat_activity a on a.backend_xid = o.xmax
-			where o.state = 'outgoing' and a.datname = current_database() and a.application_name = $1`, p.name)
+	locked, all := map[string]map[string]bool{}, map[string]bool{}
+	stopped := time.Now()
+	s.await("PostgreSQL has answered the stopped daemons", func() bool {
+		// xmax is the transaction that has locked a row last. A leased row is locked by none.
+		rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text, coalesce(a.application_name, '') from scheduler_go.work o
+			left join pg_stat_activity a on a.backend_xid = o.xmax and a.datname = current_database()
+			where o.state = 'outgoing' and (a.application_name = any($1) or o.not_before > now() and o.last_error is null)`, names)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
+		var id, daemon string
+		if _, err := pgx.ForEachRow(rows, []any{&id, &daemon}, func() error {
+			if locked[daemon] == nil {
+				locked[daemon] = map[string]bool{}
+			}
+			locked[daemon][id], all[id] = true, true
+			return nil
+		}); err != nil {
 			s.t.Fatal(err)
 		}
-		if len(ids) > inHandAtMost {
-			s.t.Errorf("%q had %d messages in hand, want %d at most", p.cmd.Args, len(ids), inHandAtMost)
+		var answered bool
+		if err := s.conn.QueryRow(s.t.Context(), `select not exists (select from pg_stat_activity where datname = current_database()
+			and application_name = any($1) and state = 'active' and coalesce(wait_event_type, '') not in ('Lock', 'Client'))`, names).Scan(&answered); err != nil {
+			s.t.Fatal(err)
 		}
-		for _, id := range ids {
-			s.rows[id]++
+		return answered && time.Since(stopped) > lookAgain
+	})
+	for _, name := range names {
+		if n := len(locked[name]); n > inHandAtMost {
+			s.t.Errorf("%s had %d messages in hand, want %d at most", name, n, inHandAtMost)
 		}
-		inHand += len(ids)
 	}
-	if inHand > 0 {
+	for id := range all {
+		s.rows[id]++
+	}
+	if len(all) > 0 {
 		s.hits++
 	}
-	return inHand
-}
-
-// settled waits until PostgreSQL has done what a stopped daemon has asked for: until
-// then it may lock more rows, and tell the daemon of them.
-func (s *sentAgain) settled(p *process) {
-	s.t.Helper()
-	s.await("PostgreSQL has answered "+p.name, func() (idle bool) {
-		if err := s.conn.QueryRow(s.t.Context(), `select not exists (select from pg_stat_activity where datname = current_database()
-			and application_name = $1 and state = 'active' and coalesce(wait_event_type, '') not in ('Lock', 'Client'))`, p.name).Scan(&idle); err != nil {
-			s.t.Fatal(err)
-		}
-		return idle
-	})
+	return len(all)
 }
 
 // kill kills daemons, and returns how many messages they had in hand.
