@@ -48,8 +48,8 @@ type Kept struct {
 	More    bool  // there is more to do at once
 }
 
-// drainSizes are the sizes of the batches of drains.
-type drainSizes struct{ changes, parked, copied, graphs BatchSize }
+// drainSizes are the sizes of the batches of drains and of maintenance.
+type drainSizes struct{ changes, parked, copied, graphs, unheard, settled BatchSize }
 
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
