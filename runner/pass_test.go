@@ -33,7 +33,7 @@ func (s *graphStore) DrainGraphs(context.Context, time.Time) (db.GraphRound, err
 	return round, nil
 }
 
-func (s *graphStore) OutgoingDue(context.Context, time.Time, bool) (int, error) { return 0, nil }
+func (s *graphStore) OutgoingDue(context.Context, bool) (int, error) { return 0, nil }
 func (s *graphStore) ReadyTaskTypes(context.Context, time.Time, bool) ([]string, error) {
 	return nil, nil
 }

@@ -25,7 +25,7 @@ type Store interface {
 	Now() time.Time
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
-	OutgoingDue(ctx context.Context, now time.Time, urgent bool) (int, error)
+	OutgoingDue(ctx context.Context, urgent bool) (int, error)
 	DrainGraphs(ctx context.Context, now time.Time) (db.GraphRound, error)
 }
 
@@ -141,7 +141,7 @@ const deliveryWait = 100 * time.Millisecond
 // tooManyOutgoing reports whether so many messages are outgoing that claiming more would
 // mark tasks as scheduled long before they are sent.
 func (r *Runner) tooManyOutgoing(ctx context.Context) (bool, error) {
-	n, err := r.Store.OutgoingDue(ctx, r.now(), r.WithPriority)
+	n, err := r.Store.OutgoingDue(ctx, r.WithPriority)
 	return n >= dispatch.MaxClaim, err
 }
 

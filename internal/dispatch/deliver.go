@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,9 @@ const (
 	deliverTimeout = 3 * time.Second
 
 	idlePoll = 2 * time.Second // how often an idle Deliverer looks for rows of others
+
+	// roundTime bounds a round of Run, as a loop whose round doesn't end counts as stuck.
+	roundTime = time.Minute
 
 	// StopBound is how long Run goes on delivering after it was told to stop. What is
 	// left then waits for the next start.
@@ -87,10 +91,10 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	reachable := true
 	loop := service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
-			done, err := d.Drain(ctx)
+			done, more, err := d.round(ctx, time.After(roundTime))
 			// A round cut short by ctx doesn't show an outage.
 			reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
-			return service.Result{}, err
+			return service.Result{Again: more}, err
 		},
 		Period:  idlePoll,
 		Wake:    d.wake,
@@ -113,10 +117,18 @@ func (d *Deliverer) Run(ctx context.Context) error {
 // Drain delivers until no row is due and unlocked, in their order. It returns what
 // became of the rows it took, and the errors.
 func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
+	done, _, err := d.round(ctx, nil)
+	return done, err
+}
+
+// round is Drain, but begins no batch once it is over. Then it reports that there may be
+// more.
+func (d *Deliverer) round(ctx context.Context, over <-chan time.Time) (sum Delivered, more bool, err error) {
 	var turn turn
 	var batches sync.WaitGroup
 	var total [parallelBatches]Delivered
 	var errs [parallelBatches]error
+	var ended atomic.Bool
 	for i := range parallelBatches {
 		batches.Go(func() {
 			for {
@@ -126,15 +138,22 @@ func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 					errs[i] = err
 					return
 				}
+				select {
+				case <-over:
+					ended.Store(true)
+				default:
+				}
+				if ended.Load() {
+					return
+				}
 			}
 		})
 	}
 	batches.Wait()
-	var sum Delivered
 	for _, t := range total {
 		sum.add(t)
 	}
-	return sum, errors.Join(errs[:]...)
+	return sum, ended.Load(), errors.Join(errs[:]...)
 }
 
 // turn keeps batches in order: one that was read first is sent first. read is released

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -146,4 +147,44 @@ func TestUnconfirmedMessagesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	assertSame(t, b.received(t, "q"), want)
+}
+
+// endlessPublisher takes all messages, and has as many written as it takes, for a while.
+type endlessPublisher struct {
+	t       *testing.T
+	b       *bench
+	left    atomic.Int64 // batches to write
+	written atomic.Int64 // messages
+	taken   atomic.Int64
+}
+
+func (*endlessPublisher) DeclareQueue(context.Context, string) error { return nil }
+
+func (p *endlessPublisher) Publish(_ context.Context, m []celery.TaskMessage) []error {
+	p.taken.Add(int64(len(m)))
+	if p.left.Add(-1) >= 0 {
+		p.written.Add(int64(len(p.b.enqueue(p.t, "q", dispatch.DeliverBatch))))
+	}
+	return make([]error, len(m))
+}
+
+// Where messages come as fast as they are sent, a round ends when its time is over, as a
+// loop whose round doesn't end counts as stuck. The next round goes on from there.
+func TestRoundEndsUnderConstantSupply(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const batches = 12
+	p := &endlessPublisher{t: t, b: b}
+	p.left.Store(batches)
+	p.written.Add(int64(len(b.enqueue(t, "q", 2*dispatch.DeliverBatch))))
+	d := b.deliverer(t, p)
+	over := make(chan time.Time, 1)
+	over <- time.Time{}
+	done, more, err := d.Round(t.Context(), over)
+	if err != nil || !more || p.left.Load() < 0 {
+		t.Fatalf("%+v, more: %t, %v: the round ended when nothing was left", done, more, err)
+	}
+	if _, more, err := d.Round(t.Context(), nil); err != nil || more || p.taken.Load() != p.written.Load() || b.outbox(t) != 0 {
+		t.Errorf("%v, more: %t: %d of %d messages were taken", err, more, p.taken.Load(), p.written.Load())
+	}
 }

@@ -1,6 +1,14 @@
 package dispatch
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // SetNow replaces the clock of a Deliverer.
 func (d *Deliverer) SetNow(now func() time.Time) { d.now = now }
+
+// Round does a round of Run.
+func (d *Deliverer) Round(ctx context.Context, over <-chan time.Time) (Delivered, bool, error) {
+	return d.round(ctx, over)
+}

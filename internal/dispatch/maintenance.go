@@ -64,7 +64,7 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 		if err != nil {
 			failed = append(failed, err)
 		}
-		if err != nil && !celery.IsOfQueue(err) {
+		if err != nil && !celery.IsOfQueue(err) && !db.TimedOut(err) {
 			return count(total, "%d messages given up"), errors.Join(failed...)
 		}
 	}
@@ -72,28 +72,38 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 	return count(total, "%d messages given up"), errors.Join(failed...)
 }
 
-// giveUp gives up work of one queue, and nothing if that can't be asked. While it is
-// unknown how many messages workers hold, any may be in the queue.
-func (m *Maintenance) giveUp(ctx context.Context, queue string, now time.Time) (int, error) {
+// giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
+// for each, as they come and go.
+func (m *Maintenance) giveUp(ctx context.Context, queue string, now time.Time) (total int, err error) {
+	for more := true; more && err == nil; {
+		var n int
+		n, more, err = m.giveUpSome(ctx, queue, now)
+		total += n
+	}
+	return total, err
+}
+
+// giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
+// While it is unknown how many messages workers hold, any may be in the queue.
+func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now time.Time) (n int, more bool, err error) {
 	figures := map[string]celery.QueueFigures{queue: m.Lengths.Figures(ctx, queue)}
 	counts, err := countMessages(ctx, m.Store, m.Lengths, figures, queue)
 	if err == nil {
 		err = counts[0].err
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	waiting := counts[0].total()
 	if counts[0].Unknown {
 		waiting = math.MaxInt
 	}
-	givenUp, err := m.Store.GiveUpWork(ctx, queue, waiting, now, now.Add(-unheardAfter), now.Add(-lostAfter))
-	total := 0
-	for set, n := range givenUp {
-		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", n)
-		total += n
+	givenUp, more, err := m.Store.GiveUpWork(ctx, queue, waiting, now, now.Add(-unheardAfter), now.Add(-lostAfter))
+	for set, of := range givenUp {
+		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
+		n += of
 	}
-	return total, err
+	return n, more, err
 }
 
 // Release sends the backlogs of removed lane sets to the queues that they would have gone

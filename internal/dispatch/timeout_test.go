@@ -1,8 +1,11 @@
 package dispatch_test
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/sql/db"
 )
 
@@ -23,5 +26,39 @@ func TestBacklogThatTimesOutIsHalved(t *testing.T) {
 	}
 	if n := l.count("scheduler_go.work where state = 'outgoing'"); n != 80 {
 		t.Errorf("%d of 80 were sent", n)
+	}
+}
+
+// Work that is given up or forgotten goes in parts if all of it at once times out.
+func TestGivingUpThatTimesOutIsHalved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := b.store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent(t, b, "settled", 100)
+	exec("update scheduler_go.work set state = 'settled', settled = now()")
+	sent(t, b, "given up", 100)
+	exec(`create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return old; end $$`)
+	exec("create trigger slow before delete on scheduler_go.work for each row execute function slow()")
+	exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
+	b.store.Pool().Reset() // new connections
+	m := dispatch.Maintenance{Store: b.store, Lengths: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	later := time.Now().Add(30 * 24 * time.Hour)
+	for round := range 30 {
+		_, err := m.GiveUp(t.Context(), later)
+		if err == nil {
+			break
+		}
+		if !db.TimedOut(err) || round == 29 {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+	var left int
+	if err := b.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work").Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d messages are left (%v)", left, err)
 	}
 }

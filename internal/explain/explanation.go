@@ -125,6 +125,21 @@ func (e *Explanation) isSetAside(s db.SetAside) {
 	e.because("It is tried again within a minute after that changes, and at %s.", e.at(s.Until))
 }
 
+// hasInfinite explains what has dates that this program can't read.
+func (e *Explanation) hasInfinite(dates []db.InfiniteDate) {
+	e.Summary = "It has infinite dates, so no more can be told of it."
+	for _, d := range dates {
+		switch {
+		case d.What != "task.next_run":
+			e.because("%s is %s.", d.What, d.Value)
+		case d.Value == "infinity":
+			e.because("%s is infinity: the task is never ready, and nothing sends it.", d.What)
+		default:
+			e.because("%s is -infinity: the task is ready, before all others.", d.What)
+		}
+	}
+}
+
 // describeCapacity adds how full the lanes of a lane set are, or without one the queue.
 func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, by model.ShareKey, taskType string) {
 	if laneSet != "" {

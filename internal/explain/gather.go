@@ -61,9 +61,17 @@ const serviceWait = 5 * time.Second
 
 // Task explains a task.
 func (x *Gatherer) Task(ctx context.Context, id int64) (Explanation, error) {
-	tasks, err := x.Store.Tasks(ctx, []int64{id})
+	e, err := x.task(ctx, id)
 	if err != nil {
 		return x.unreadableTask(ctx, id, err)
+	}
+	return e, nil
+}
+
+func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
+	tasks, err := x.Store.Tasks(ctx, []int64{id})
+	if err != nil {
+		return Explanation{}, err
 	}
 	if len(tasks) == 0 {
 		return Explanation{}, fmt.Errorf("there is no task %d", id)
@@ -137,19 +145,49 @@ func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db
 	return &last, message, err
 }
 
-// unreadableTask explains a task that can't be read, if it is set aside.
+// unreadableTask explains a task that can't be read, if it is set aside or has infinite
+// dates. Otherwise it returns the cause.
 func (x *Gatherer) unreadableTask(ctx context.Context, id int64, cause error) (Explanation, error) {
+	e := Explanation{Subject: fmt.Sprintf("Task %d", id), now: x.Now, zone: x.Zone}
 	aside, err := x.Store.SetAsideTask(ctx, id)
-	if err != nil || aside == nil {
+	if err != nil {
 		return Explanation{}, errors.Join(cause, err)
 	}
-	e := Explanation{Subject: fmt.Sprintf("Task %d", id), now: x.Now, zone: x.Zone}
-	e.isSetAside(*aside)
+	if aside != nil {
+		e.isSetAside(*aside)
+		return e, nil
+	}
+	dates, err := x.Store.InfiniteDates(ctx, id, "")
+	if err != nil || len(dates) == 0 {
+		return Explanation{}, errors.Join(cause, err)
+	}
+	e.hasInfinite(dates)
+	e.because("To give the task another next_run: swh-scheduler task respawn %d", id)
 	return e, nil
+}
+
+// unreadableOrigin explains an origin that can't be read, if it has infinite dates.
+// Otherwise it returns the cause.
+func (x *Gatherer) unreadableOrigin(ctx context.Context, url string, cause error) ([]Explanation, error) {
+	dates, err := x.Store.InfiniteDates(ctx, 0, url)
+	if err != nil || len(dates) == 0 {
+		return nil, errors.Join(cause, err)
+	}
+	e := Explanation{Subject: url, now: x.Now, zone: x.Zone}
+	e.hasInfinite(dates)
+	return []Explanation{e}, nil
 }
 
 // Origins explains an origin for each lister and visit type.
 func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explanation, error) {
+	all, err := x.origins(ctx, url, visitType)
+	if err != nil {
+		return x.unreadableOrigin(ctx, url, err)
+	}
+	return all, nil
+}
+
+func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explanation, error) {
 	aside, err := x.Store.SetAsideOrigins(ctx, url)
 	if err != nil {
 		return nil, err

@@ -70,13 +70,15 @@ var archiveToken = &kind[int64]{pythonType{name: "int"}, func(f *fields, value a
 
 func runsToArchive(c *call, a db.ArchiveFilter) (archivePage, error) {
 	// One more shows whether there is a next page, and where it starts.
-	wanted := a.Limit
-	a.Limit++
+	wanted := min(a.Limit, int64(c.maxRows)+1)
+	a.Limit = wanted + 1
+	page := archivePage{}
 	runs, err := c.store.RunsToArchive(c, a)
-	if err != nil || int64(len(runs)) <= wanted {
-		return archivePage{runs: runs}, err
+	if err == nil && int64(len(runs)) > wanted {
+		page.next, runs = fmt.Sprint(runs[wanted].Task), runs[:wanted]
 	}
-	return archivePage{runs[:wanted], fmt.Sprint(runs[wanted].Task)}, nil
+	page.runs, err = fewOf(c, "limit", runs, err)
+	return page, err
 }
 
 type archivedKey struct{ task, run int64 }

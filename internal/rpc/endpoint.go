@@ -24,6 +24,8 @@ type call struct {
 	args  dict
 	out   encoder
 	now   time.Time
+
+	maxRows int // of the answer
 }
 
 // at returns t, or now if t is zero.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -82,19 +83,30 @@ var (
 			optional(f, "before", looseMoment, &a.Before)
 			optional(f, "after", looseMoment, &a.After)
 			optional(f, "limit", limitOrNone, &a.Limit)
-		}, manyTasks, gives((*db.Store).SearchTasks))
+		}, manyTasks,
+		func(c *call, a db.TaskFilter) ([]model.Task, error) {
+			a.Limit = c.atMost(cmp.Or(a.Limit, all))
+			found, err := c.store.SearchTasks(c, a)
+			return fewOf(c, "limit", found, err)
+		})
 
 	getTasks = define("task/get", backend+"get_tasks", "Returns the tasks of some numbers.",
-		only("task_ids", integers), manyTasks, gives((*db.Store).Tasks))
+		only("task_ids", integers), manyTasks,
+		func(c *call, ids []int64) ([]model.Task, error) {
+			if err := c.few("task_ids", len(ids)); err != nil {
+				return nil, err
+			}
+			return c.store.Tasks(c, ids)
+		})
 
 	peekReadyTasks = defineReady("task/peek_ready", "peek_ready_tasks",
-		"Returns the tasks of a type, without priority, that are to run.", (*db.Store).PeekReadyTasks)
+		"Returns the tasks of a type, without priority, that are to run.", (*db.Tx).PeekReadyTasks)
 	grabReadyTasks = defineReady("task/grab_ready", "grab_ready_tasks",
-		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.", (*db.Store).GrabReadyTasks)
+		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyTasks)
 	peekReadyPriorityTasks = defineReady("task/peek_ready_with_priority", "peek_ready_priority_tasks",
-		"Returns the tasks of a type, with any priority, that are to run.", (*db.Store).PeekReadyPriorityTasks)
+		"Returns the tasks of a type, with any priority, that are to run.", (*db.Tx).PeekReadyPriorityTasks)
 	grabReadyPriorityTasks = defineReady("task/grab_ready_with_priority", "grab_ready_priority_tasks",
-		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.", (*db.Store).GrabReadyPriorityTasks)
+		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyPriorityTasks)
 )
 
 // Runs of tasks.
@@ -149,10 +161,11 @@ var (
 			optional(f, "limit", limitOrNone, &a.limit)
 		}, manyTaskRuns,
 		func(c *call, a runFilter) ([]model.TaskRun, error) {
-			if len(a.tasks) == 0 {
-				return nil, nil
+			if err := c.few("task_ids", len(a.tasks)); err != nil || len(a.tasks) == 0 {
+				return nil, err
 			}
-			return c.store.TaskRuns(c, a.tasks, a.limit)
+			runs, err := c.store.TaskRuns(c, a.tasks, c.atMost(cmp.Or(a.limit, all)))
+			return fewOf(c, "limit", runs, err)
 		})
 )
 
@@ -195,8 +208,8 @@ var (
 	getListersByID = define("listers/get_by_id", backend+"get_listers_by_id", "Returns the listers of some identifiers.",
 		only("lister_ids", unlessFalse(listing(idText))), manyListers,
 		func(c *call, ids []uuid.UUID) ([]model.Lister, error) {
-			if len(ids) == 0 {
-				return nil, nil
+			if err := c.few("lister_ids", len(ids)); err != nil || len(ids) == 0 {
+				return nil, err
 			}
 			found, err := c.store.ListersByID(c, ids)
 			return oldestFirst(found), err
@@ -292,8 +305,8 @@ var (
 	getVisitStats = define("visit_stats/get", backend+"origin_visit_stats_get", "Returns what is known of the visits of origins.",
 		only("ids", unlessFalse(listing(originKeys))), listing(visitStats),
 		func(c *call, keys []model.OriginKey) ([]model.VisitStats, error) {
-			if len(keys) == 0 {
-				return nil, nil
+			if err := c.few("ids", len(keys)); err != nil || len(keys) == 0 {
+				return nil, err
 			}
 			return c.store.VisitStats(c, keys)
 		})

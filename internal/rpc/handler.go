@@ -81,7 +81,7 @@ func (s *Server) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder,
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: ctx, store: s.Store, args: args, now: time.Now().UTC(),
+		Context: ctx, store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows,
 		out: newEncoder(negotiate(r.Header.Get("Accept")), buf),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

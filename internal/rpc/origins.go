@@ -76,7 +76,9 @@ func listOrigins(c *call, f db.ListedOriginFilter) (p originPage, err error) {
 	case f.Limit == 0: // the peer looks for the last of no origins
 		return p, newException("IndexError", "list index out of range")
 	}
+	f.Limit = c.atMost(f.Limit)
 	p.origins, p.next, err = c.store.ListedOrigins(c, f)
+	p.origins, err = fewOf(c, "limit", p.origins, err)
 	return p, err
 }
 
@@ -124,7 +126,8 @@ func grabVisits(c *call, a grabArguments) (origins []model.ListedOrigin, err err
 		return nil, assertionError("first_visits_after_listing policy requires lister info ")
 	}
 	err = c.store.InTx(c, func(ctx context.Context, tx *db.Tx) (err error) {
-		origins, err = tx.GrabNextVisits(ctx, a.VisitFilter, c.at(a.timestamp), a.count, a.dryRun)
+		origins, err = tx.GrabNextVisits(ctx, a.VisitFilter, c.at(a.timestamp), c.atMost(a.count), a.dryRun)
+		origins, err = fewOf(c, "count", origins, err)
 		return err
 	})
 	switch {

@@ -41,6 +41,7 @@ type Options struct {
 	Credentials Credentials
 	TLS         *tls.Config // nil: HTTP without TLS
 	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
+	MaxRows     int         // of an answer; 0: DefaultMaxRows
 
 	roomWait time.Duration // 0: defaultRoomWait
 }
@@ -58,7 +59,7 @@ type Server struct {
 // Listen makes a server and opens its port, so that an address that is in use or
 // not ours is an error at once. Run serves it.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	o.MaxBody = cmp.Or(o.MaxBody, DefaultMaxBody)
+	o.MaxBody, o.MaxRows = cmp.Or(o.MaxBody, DefaultMaxBody), cmp.Or(o.MaxRows, DefaultMaxRows)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", o.Address, err)

@@ -29,17 +29,23 @@ type readyArguments struct {
 }
 
 // defineReady describes one of these calls.
-func defineReady(path, name, description string, read func(*db.Store, context.Context, string, time.Time, int) ([]model.Task, error)) *method[readyArguments, []model.Task] {
+func defineReady(path, name, description string, read func(*db.Tx, context.Context, string, time.Time, int) ([]model.Task, error)) *method[readyArguments, []model.Task] {
 	return define(path, backend+name, description, func(f *fields, a *readyArguments) {
 		required(f, "task_type", looseText, &a.taskType)
 		optional(f, "timestamp", looseMoment, &a.timestamp)
 		optional(f, "num_tasks", nullable(limit), &a.limit)
-	}, manyTasks, func(c *call, a readyArguments) ([]model.Task, error) {
+	}, manyTasks, func(c *call, a readyArguments) (found []model.Task, err error) {
 		if a.limit == nil {
-			a.limit = new(int) // the store's all
+			a.limit = new(all)
 		} else if *a.limit == 0 {
 			return nil, nil
 		}
-		return read(c.store, c, a.taskType, c.at(a.timestamp), *a.limit)
+		// In a transaction, so that too many tasks are not marked.
+		err = c.store.InTx(c, func(ctx context.Context, tx *db.Tx) (err error) {
+			found, err = read(tx, ctx, a.taskType, c.at(a.timestamp), c.atMost(*a.limit))
+			found, err = fewOf(c, "num_tasks", found, err)
+			return err
+		})
+		return found, err
 	})
 }

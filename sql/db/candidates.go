@@ -1,10 +1,8 @@
 package db
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"swh-scheduler/sql/internal/queries"
@@ -48,8 +46,8 @@ type Kept struct {
 	More    bool  // there is more to do at once
 }
 
-// drainSizes are the sizes of the batches of drains.
-type drainSizes struct{ changes, parked, copied, graphs BatchSize }
+// drainSizes are the sizes of the batches of drains and of maintenance.
+type drainSizes struct{ changes, parked, copied, graphs, unheard, settled BatchSize }
 
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
@@ -110,36 +108,20 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 	return kept, late, err
 }
 
-// allRefused is how many origins PostgreSQL may refuse in one drain without taking any: if
-// there are more, the fault is not theirs.
-const allRefused = 100
-
 // drain drains up to most changes of a visit type and reports whether there may be more.
 // An origin that PostgreSQL refuses is set aside. The lock is held. After a time-out the
 // transaction can go on, without the changes.
 func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
 	most = tx.drains.changes.Of(most)
-	var unwritten error
-	aside := 0
-	err = Bisect(0, most, func(first, end int) error {
-		if unwritten != nil {
-			return unwritten
-		}
-		return refused(tx.savepoint(ctx, func() error {
-			n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: int64(end - first)})
+	aside, err := tx.bisect(ctx, most, func(first, end int) (int64, error) {
+		n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: int64(end - first)})
+		if err == nil {
 			drained += n
-			return err
-		}))
-	}, func(_ int, err *RefusedError) {
-		more = true
-		if aside++; drained == 0 && aside > allRefused {
-			unwritten = fmt.Errorf("more than %d origins, and none taken: %v", allRefused, err)
-		} else if unwritten == nil {
-			unwritten = tx.setNextAside(ctx, visitType, err)
 		}
-	})
+		return n, err
+	}, func(_ int, err *RefusedError) error { return tx.setNextAside(ctx, visitType, err) })
 	tx.drains.changes.Note(most, err)
-	return drained, more || drained == int64(most), failed(cmp.Or(unwritten, err), "drain changes of visit type %q", visitType)
+	return drained, aside > 0 || drained == int64(most), failed(err, "drain changes of visit type %q", visitType)
 }
 
 // setNextAside sets the origin aside whose change is drained next. That is a change, too,

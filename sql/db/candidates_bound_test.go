@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +80,51 @@ func TestBoundChangesGivesUp(t *testing.T) {
 	keep(t, w.store)
 	checkCandidates(t, w.store)
 	same("built anew")
+}
+
+// Where no daemon of ours runs, the writers themselves keep the changes bounded: beyond the
+// limit they give candidates up. What is changed then, or by a transaction that was open, is
+// right when candidates are built anew.
+func TestWritersBoundChanges(t *testing.T) {
+	t.Parallel()
+	const limit, origins = 1000, 500
+	dsn := candidatesOf(t, origins, 0)
+	store := open(t, dsn)
+	keep(t, store)
+	checkCandidates(t, store)
+	definition := query[string](t, store, "select pg_get_functiondef('scheduler_go.note_candidate'::regproc)")[0]
+	smaller := strings.NewReplacer("5000000, 5000", fmt.Sprint(limit, ", 1")).Replace(definition)
+	if strings.Count(smaller, fmt.Sprint(limit, ", 1")) != 1 {
+		t.Fatalf("the trigger has no limit: %s", definition)
+	}
+	run(t, store, smaller)
+	writer, err := store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, "create table of_a_writer as select url from listed_origins where url like '%7'")
+	if _, err := writer.Exec(t.Context(), "update listed_origins set last_update = '2020-02-02' where url in (select url from of_a_writer)"); err != nil {
+		t.Fatal(err)
+	}
+	const rest = " where url not in (select url from of_a_writer)"
+	run(t, store, "begin isolation level repeatable read; update listed_origins set last_update = '2021-01-01'"+rest+"; commit")
+	for n := range 20 {
+		run(t, store, fmt.Sprintf("update listed_origins set last_update = timestamptz '2026-01-01' + %d * interval '1 day'", n)+rest)
+	}
+	if n := query[int64](t, store, "select count(*) from scheduler_go.candidate_changes")[0]; n > 2*limit {
+		t.Errorf("%d changes are kept, want %d at most", n, 2*limit)
+	}
+	if phase := query[string](t, store, "select phase from scheduler_go.candidate_build")[0]; phase != "empty" {
+		t.Errorf("candidates are %s, want them given up", phase)
+	}
+	if err := writer.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, store)
+	checkCandidates(t, store)
+	run(t, store, "update listed_origins set enabled = url not like '%3'")
+	keep(t, store)
+	checkCandidates(t, store)
 }
 
 // What was set aside is forgotten after 90 days.

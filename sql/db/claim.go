@@ -45,7 +45,8 @@ type TaskGroup struct {
 // ClaimTasks marks up to c.Max ready tasks as scheduled, or as many of each group as are
 // asked for, with a run each, as the Python runner does (its runs have no metadata yet).
 // The longest ready come first; with priority, the highest. Tasks that cannot be sent as
-// they are (scheduler_go.odd_task) are set aside instead, and others taken. It returns the
+// they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
+// instead, and others taken. It returns the
 // number of tasks of each group (of all, without groups), and their messages if
 // c.Unrouted.
 func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
@@ -56,13 +57,9 @@ func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []
 	groups = slices.Clone(groups)
 	taken = make([]int, len(groups))
 	for range oddRounds {
-		got, odd, err := tx.claimTasks(ctx, c, groups, &work)
+		odd, err := tx.claimTasks(ctx, c, groups, taken, &work)
 		if err != nil {
 			return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)
-		}
-		for i, n := range got {
-			taken[i] += n
-			groups[i].Count -= n
 		}
 		if odd == 0 {
 			break
@@ -71,9 +68,57 @@ func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []
 	return taken, work, nil
 }
 
-// claimTasks runs the claim once. It adds the messages to work, and returns the number of
+// claimTasks claims what is left to claim of groups, and counts down what is left and up
+// what is taken. Where PostgreSQL refuses the claim, it claims parts of it, and sets aside
+// the tasks that are refused alone. It returns the number of tasks that it set aside.
+func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, taken []int, work *[]Work) (odd int, err error) {
+	asked := slices.Clone(groups)
+	all := 0
+	for _, g := range asked {
+		all += g.Count
+	}
+	// part is the part of the groups that is from first to end in the row of all that is asked for.
+	part := func(first, end int) []TaskGroup {
+		some, at := slices.Clone(asked), 0
+		for i, g := range asked {
+			some[i].Count = max(0, min(end, at+g.Count)-max(first, at))
+			at += g.Count
+		}
+		return some
+	}
+	aside, err := tx.bisect(ctx, all, func(first, end int) (int64, error) {
+		before := len(*work)
+		got, n, err := tx.claimTasksOnce(ctx, c, part(first, end), work)
+		if err != nil {
+			*work = (*work)[:before]
+			return 0, err
+		}
+		odd += n
+		total := 0
+		for i, n := range got {
+			taken[i] += n
+			groups[i].Count -= n
+			total += n
+		}
+		return int64(total), nil
+	}, func(i int, reason *RefusedError) error { return tx.setNextTaskAside(ctx, c, part(i, i+1), reason) })
+	return odd + aside, err
+}
+
+// setNextTaskAside sets the task aside that would be claimed next for groups.
+func (tx *Tx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *RefusedError) error {
+	arguments := c.arguments(groups)
+	arguments["reason"] = reason.Error()
+	_, err := tx.tx.Exec(ctx, c.ready()+`
+insert into scheduler_go.set_aside_tasks (task, arguments, reason)
+select t.id, md5(t.arguments::text), @reason from ready join task t on t.id = ready.id
+on conflict do nothing`, arguments)
+	return err
+}
+
+// claimTasksOnce runs the claim once. It adds the messages to work, and returns the number of
 // tasks of each group and of those that it set aside.
-func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
+func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
 	rows, err := tx.tx.Query(ctx, c.statement(), c.arguments(groups))
 	if err != nil {
 		return nil, 0, err
@@ -104,15 +149,42 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, w
 	return taken, odd, err
 }
 
-// statement puts the claim together, from fixed parts.
-func (c TaskClaim) statement() string {
-	ready, order := "priority is null", "next_run"
+// order is the order in which tasks are claimed.
+func (c TaskClaim) order() string {
 	if c.WithPriority {
-		ready, order = "priority is not null", "priority, next_run" // the enum task_priority is declared high, normal, low
+		return "priority, next_run" // the enum task_priority is declared high, normal, low
+	}
+	return "next_run"
+}
+
+// ready returns a statement's first CTEs, from fixed parts: wanted are the groups, and ready
+// are the tasks to claim, locked.
+func (c TaskClaim) ready() string {
+	ready := "priority is null"
+	if c.WithPriority {
+		ready = "priority is not null"
 	}
 	if c.Groups != nil && c.By != model.ShareByTaskType { // there the type is the group
 		ready += " and " + taskGroup(c.By) + " = w.name"
 	}
+	return `
+with wanted as (
+	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[]) with ordinality w (name, count, cost, place)
+), ready as (
+	select t.id, t.odd, w.name, w.cost, w.place from wanted w cross join lateral (
+		select id, scheduler_go.odd_task(arguments) as odd from task
+		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
+		  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
+		order by ` + c.order() + `
+		limit w.count
+		for update skip locked
+	) t
+)`
+}
+
+// statement puts the claim together, from fixed parts.
+func (c TaskClaim) statement() string {
+	order := c.order()
 	kept, keptValues := "", "" // work of groups stays in the ledger
 	if c.Groups != nil {
 		kept, keptValues = ", home, since, share_group, cost", ", @queue, @now, name, cost"
@@ -128,19 +200,7 @@ func (c TaskClaim) statement() string {
 	coalesce((select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = claimed.id order by r.scheduled desc limit 1), false)
 from counted left join claimed on true order by `+order
 	}
-	return `
-with wanted as (
-	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[]) with ordinality w (name, count, cost, place)
-), ready as (
-	select t.id, t.odd, w.name, w.cost, w.place from wanted w cross join lateral (
-		select id, scheduler_go.odd_task(arguments) as odd from task
-		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
-		  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
-		order by ` + order + `
-		limit w.count
-		for update skip locked
-	) t
-), aside as (
+	return c.ready() + `, aside as (
 	insert into scheduler_go.set_aside_tasks (task, arguments, reason)
 	select id, (select md5(arguments::text) from task where task.id = ready.id), odd from ready where odd is not null
 	on conflict do nothing

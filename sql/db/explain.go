@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -88,6 +89,43 @@ func (a ExplainQueries) lanePlace(ctx context.Context, p queries.LanePlacesParam
 		}
 		return place
 	})
+}
+
+// InfiniteDate is a date that is infinity or -infinity, which no time.Time can be.
+type InfiniteDate struct{ What, Value string }
+
+// InfiniteDates lists those of a task and its runs, and those of an origin, its visits and
+// its listers.
+func (s *Store) InfiniteDates(ctx context.Context, task int64, url string) ([]InfiniteDate, error) {
+	// Not with sqlc, which doesn't know the names of a list of values.
+	rows, err := s.pool.Query(ctx, `
+select distinct what, date::text from (
+	select 'task.next_run', t.next_run from task t where t.id = $1
+	union all
+	select 'task_run.' || c.name || ' of run ' || r.id, c.date
+	from task_run r, lateral (values ('scheduled', r.scheduled), ('started', r.started), ('ended', r.ended)) c (name, date)
+	where r.task = $1
+	union all
+	select 'listed_origins.' || c.name || ' for ' || o.visit_type, c.date
+	from listed_origins o, lateral (values ('first_seen', o.first_seen), ('last_seen', o.last_seen), ('last_update', o.last_update)) c (name, date)
+	where o.url = $2
+	union all
+	select 'listers.' || c.name || ' of ' || l.name, c.date
+	from listed_origins o join listers l on l.id = o.lister_id, lateral (values ('created', l.created), ('updated', l.updated),
+		('last_listing_finished_at', l.last_listing_finished_at), ('first_visits_scheduled_at', l.first_visits_scheduled_at)) c (name, date)
+	where o.url = $2
+	union all
+	select 'origin_visit_stats.' || c.name || ' for ' || v.visit_type, c.date
+	from origin_visit_stats v, lateral (values ('last_successful', v.last_successful), ('last_visit', v.last_visit), ('last_scheduled', v.last_scheduled)) c (name, date)
+	where v.url = $2
+) d (what, date)
+where not isfinite(date)
+order by what`, task, url)
+	if err != nil {
+		return nil, failed(err, "look for infinite dates")
+	}
+	dates, err := pgx.CollectRows(rows, pgx.RowToStructByPos[InfiniteDate])
+	return dates, failed(err, "look for infinite dates")
 }
 
 // ConnectedPrograms counts the connections of one of our commands to the

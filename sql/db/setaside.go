@@ -1,15 +1,17 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"swh-scheduler/sql/internal/queries"
 )
 
 // Tasks and origins that cannot be sent as they are (scheduler_go.odd_task, odd_origin),
-// or that PostgreSQL refuses in the drain of candidates or graphs, are set aside in the
+// or that PostgreSQL refuses in a claim or in the drain of candidates or graphs, are set aside in the
 // tables set_aside_tasks and set_aside_origins, with the reason: claims pass them by, and
 // the others go on. They are tried again when they change, and after a day at most.
 const (
@@ -63,6 +65,37 @@ func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellT
 		origins, err = s.q.TellOrigins(ctx, maxTold)
 	}
 	return tasks, origins, failed(err, "list what was set aside")
+}
+
+// allRefused is how many items PostgreSQL may refuse in one batch without taking any: if
+// there are more, the fault is not theirs.
+const allRefused = 100
+
+// bisect does a part of the transaction for items 0 to n, and for each half of them alone if
+// PostgreSQL refuses it (Bisect). An item that is refused alone is set aside. do returns how
+// many items it took. After an error the transaction can go on.
+func (tx *Tx) bisect(ctx context.Context, n int, do func(first, end int) (int64, error), setAside func(i int, reason *RefusedError) error) (aside int, err error) {
+	var taken int64
+	var unwritten error
+	err = Bisect(0, n, func(first, end int) error {
+		if unwritten != nil {
+			return unwritten
+		}
+		return refused(tx.savepoint(ctx, func() error {
+			n, err := do(first, end)
+			if err == nil {
+				taken += n
+			}
+			return err
+		}))
+	}, func(i int, reason *RefusedError) {
+		if aside++; taken == 0 && aside > allRefused {
+			unwritten = fmt.Errorf("more than %d refused, and none taken: %v", allRefused, reason)
+		} else if unwritten == nil {
+			unwritten = setAside(i, reason)
+		}
+	})
+	return aside, cmp.Or(unwritten, err)
 }
 
 // savepoint does a part of the transaction, all or nothing: after an error the

@@ -2,7 +2,10 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
 )
 
 // GrabNextVisits picks up to count origins to visit next at the moment now, in
@@ -20,7 +24,7 @@ import (
 // queue position forward). An origin listed by several listers can occur once for
 // each. Grabs of one visit type wait for each other, so they never return the same
 // origin twice. An origin that cannot be sent as it is (scheduler_go.odd_origin) is left
-// out, and unless dryRun set aside.
+// out, and unless dryRun set aside, as is one that PostgreSQL refuses to mark.
 //
 // With the default cooldowns and no other filter, its cost depends on count, not
 // on the number of origins (see candidates.go). Any other grab reads the peer's
@@ -138,11 +142,49 @@ const moveQueuePosition = `moved as (
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
 	for range oddRounds {
 		var odd int
-		if visits, odd, usable, err = tx.runGrabOnce(ctx, q); err != nil || odd == 0 || len(q.effects) == 0 {
+		err = refused(tx.savepoint(ctx, func() (err error) {
+			visits, odd, usable, err = tx.runGrabOnce(ctx, q)
+			return err
+		}))
+		if _, ok := errors.AsType[*RefusedError](err); ok && len(q.effects) > 0 {
+			return tx.runGrabApart(ctx, q)
+		}
+		if err != nil || odd == 0 || len(q.effects) == 0 {
 			return visits, usable, err
 		}
 	}
 	return nil, usable, nil
+}
+
+// runGrabApart runs a grab that PostgreSQL refuses: it marks the origins in parts, and sets
+// aside and leaves out those that are refused alone.
+func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	selection := *q
+	selection.effects = nil
+	if visits, _, usable, err = tx.runGrabOnce(ctx, &selection); err != nil || len(visits) == 0 {
+		return nil, usable, err
+	}
+	var urls []string
+	for _, v := range visits {
+		urls = append(urls, v.Origin.URL)
+	}
+	slices.Sort(urls) // locks in order
+	urls = slices.Compact(urls)
+	aside := make(map[string]bool)
+	mark := `with selected as (
+	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd
+	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
+), ` + strings.Join(slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setOddAside }), ", ") + " select"
+	_, err = tx.bisect(ctx, len(urls), func(first, end int) (int64, error) {
+		arguments := maps.Clone(q.args)
+		arguments["urls"] = urls[first:end]
+		_, err := tx.tx.Exec(ctx, mark, arguments)
+		return int64(end - first), err
+	}, func(i int, reason *RefusedError) error {
+		aside[urls[i]] = true
+		return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: urls[i], VisitType: q.args["visit_type"].(string)})
+	})
+	return slices.DeleteFunc(visits, func(v GrabbedVisit) bool { return aside[v.Origin.URL] }), usable, err
 }
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {

@@ -101,10 +101,10 @@ func (a WorkQueries) SentMessages(ctx context.Context, queue string) (int, error
 	return int(n), err
 }
 
-// OutgoingDue counts the messages that are due to be sent at now: the urgent ones, or
-// the others. Queues that are put off don't count.
-func (a WorkQueries) OutgoingDue(ctx context.Context, now time.Time, urgent bool) (int, error) {
-	n, err := a.q.OutgoingDue(ctx, queries.OutgoingDueParams{Urgent: urgent, Now: now})
+// OutgoingDue counts the messages that are due to be sent by the database's clock: the
+// urgent ones, or the others. Queues that are put off don't count.
+func (a WorkQueries) OutgoingDue(ctx context.Context, urgent bool) (int, error) {
+	n, err := a.q.OutgoingDue(ctx, urgent)
 	return int(n), err
 }
 
@@ -230,17 +230,23 @@ func (a WorkQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
 	return names, failed(err, "list the queues with work that was sent")
 }
 
+// maintenanceBatch is how many rows of the ledger maintenance deletes at a time.
+const maintenanceBatch = 1000
+
 // GiveUpWork gives up sent work of a queue whose end will not be heard: what started and
 // whose limit ended before unheardBefore; what was sent before lostBefore; and of what
 // was sent before unheardBefore and is not known to have started, the oldest beyond
 // waiting, which is how many messages can still be in the queue. Groups are charged the
-// expected cost. It returns the number of messages by lane set.
-func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, now, unheardBefore, lostBefore time.Time) (map[string]int, error) {
-	givenUp := make(map[string]int)
-	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+// expected cost. It returns the number of messages by lane set, and whether there may be
+// more: it takes a batch at a time. After a time-out the next batch is half as large.
+func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, now, unheardBefore, lostBefore time.Time) (givenUp map[string]int, more bool, err error) {
+	givenUp = make(map[string]int)
+	most := s.drains.unheard.Of(maintenanceBatch)
+	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
-			Queue: queue, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore,
+			Queue: queue, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore, MaxRows: int32(most),
 		})
+		more = len(rows) == most
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -258,7 +264,11 @@ func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, no
 		}
 		return inOrder(ctx, keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
 	})
-	return givenUp, failed(err, "give up work of queue %q", queue)
+	s.drains.unheard.Note(most, err)
+	if err != nil {
+		return nil, false, failed(err, "give up work of queue %q", queue)
+	}
+	return givenUp, more, nil
 }
 
 // ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
@@ -267,9 +277,17 @@ func (a WorkQueries) ForgetDeliveries(ctx context.Context, before time.Time) err
 	return failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
 }
 
-// ForgetSettled deletes settled work that ended before a moment.
-func (a WorkQueries) ForgetSettled(ctx context.Context, before time.Time) error {
-	return failed(a.q.ForgetSettled(ctx, &before), "forget work that has ended")
+// ForgetSettled deletes settled work that ended before a moment, in batches. After a
+// time-out the next call begins with half as many.
+func (s WorkStore) ForgetSettled(ctx context.Context, before time.Time) error {
+	for {
+		most := s.drains.settled.Of(maintenanceBatch)
+		n, err := s.q.ForgetSettled(ctx, queries.ForgetSettledParams{Before: &before, MaxRows: int32(most)})
+		s.drains.settled.Note(most, err)
+		if err != nil || n < int64(most) {
+			return failed(err, "forget work that has ended")
+		}
+	}
 }
 
 // PutOff says why a run's message was postponed.

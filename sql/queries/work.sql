@@ -24,8 +24,8 @@ select count(*) from scheduler_go.work where state = 'sent' and queue = @queue::
 -- those of queues that can't be sent to now: some of their messages wait.
 -- name: OutgoingDue :one
 select count(*) from scheduler_go.work due
-where due.state = 'outgoing' and due.urgent = @urgent and due.not_before <= @now
-  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > @now);
+where due.state = 'outgoing' and due.urgent = @urgent and due.not_before <= statement_timestamp()
+  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > statement_timestamp());
 
 -- NextOutgoing locks the next messages to send, urgent ones first. It skips some queues, and
 -- rows that another deliverer or a listener has locked. The lock is compatible with the key
@@ -126,15 +126,17 @@ set task_id = o.new_id, root_id = coalesce(w.root_id, w.task_id), state = 'backl
 from (select unnest(@task_ids::uuid[]) as task_id, unnest(@new_ids::uuid[]) as new_id, unnest(@heard::timestamptz[]) as heard) o
 where w.task_id = o.task_id;
 
--- ForgetSettled deletes old settled work.
--- name: ForgetSettled :exec
-delete from scheduler_go.work where state = 'settled' and settled < @before;
+-- ForgetSettled deletes old settled work, the oldest first.
+-- name: ForgetSettled :execrows
+delete from scheduler_go.work where task_id = any(array(
+  select s.task_id from scheduler_go.work s where s.state = 'settled' and s.settled < @before
+  order by s.settled limit @max_rows::integer for update skip locked));
 
 -- QueuesWithSent lists the queues with sent work.
 -- name: QueuesWithSent :many
 select distinct queue from scheduler_go.work where state = 'sent' order by 1;
 
--- UnheardWork locks sent work of a queue whose end will not be heard: what started and is
+-- UnheardWork locks some sent work of a queue whose end will not be heard: what started and is
 -- long past its limit, what is very old, and, of what is not known to have started, the
 -- oldest beyond what can still be in the queue or on the way there.
 -- name: UnheardWork :many
@@ -149,6 +151,7 @@ where w.state = 'sent' and (w.since < @lost_before::timestamptz
    or w.started is null and s.place > @waiting::bigint and w.since < @unheard_before::timestamptz
    or w.started + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision)
 order by w.task_id
+limit @max_rows::integer
 for update of w;
 
 -- PutOffMessages lists the postponed messages of runs.

@@ -70,14 +70,24 @@ func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error 
 	return err
 }
 
-const forgetSettled = `-- name: ForgetSettled :exec
-delete from scheduler_go.work where state = 'settled' and settled < $1
+const forgetSettled = `-- name: ForgetSettled :execrows
+delete from scheduler_go.work where task_id = any(array(
+  select s.task_id from scheduler_go.work s where s.state = 'settled' and s.settled < $1
+  order by s.settled limit $2::integer for update skip locked))
 `
 
-// ForgetSettled deletes old settled work.
-func (q *Queries) ForgetSettled(ctx context.Context, before *time.Time) error {
-	_, err := q.db.Exec(ctx, forgetSettled, before)
-	return err
+type ForgetSettledParams struct {
+	Before  *time.Time
+	MaxRows int32
+}
+
+// ForgetSettled deletes old settled work, the oldest first.
+func (q *Queries) ForgetSettled(ctx context.Context, arg ForgetSettledParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetSettled, arg.Before, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const leaseOutgoing = `-- name: LeaseOutgoing :exec
@@ -284,19 +294,14 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 
 const outgoingDue = `-- name: OutgoingDue :one
 select count(*) from scheduler_go.work due
-where due.state = 'outgoing' and due.urgent = $1 and due.not_before <= $2
-  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > $2)
+where due.state = 'outgoing' and due.urgent = $1 and due.not_before <= statement_timestamp()
+  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > statement_timestamp())
 `
-
-type OutgoingDueParams struct {
-	Urgent bool
-	Now    time.Time
-}
 
 // OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
 // those of queues that can't be sent to now: some of their messages wait.
-func (q *Queries) OutgoingDue(ctx context.Context, arg OutgoingDueParams) (int64, error) {
-	row := q.db.QueryRow(ctx, outgoingDue, arg.Urgent, arg.Now)
+func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
+	row := q.db.QueryRow(ctx, outgoingDue, urgent)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -574,7 +579,7 @@ const unheardWork = `-- name: UnheardWork :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
   from scheduler_go.work w
-  where w.queue = $4 and w.state in ('outgoing', 'sent')
+  where w.queue = $5 and w.state in ('outgoing', 'sent')
 )
 select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.lane_set, w.lane_name
 from scheduler_go.work w join sent s on s.task_id = w.task_id
@@ -582,6 +587,7 @@ where w.state = 'sent' and (w.since < $1::timestamptz
    or w.started is null and s.place > $2::bigint and w.since < $3::timestamptz
    or w.started + w.hard_limit < extract(epoch from $3::timestamptz)::double precision)
 order by w.task_id
+limit $4::integer
 for update of w
 `
 
@@ -589,6 +595,7 @@ type UnheardWorkParams struct {
 	LostBefore    time.Time
 	Waiting       int64
 	UnheardBefore time.Time
+	MaxRows       int32
 	Queue         string
 }
 
@@ -601,7 +608,7 @@ type UnheardWorkRow struct {
 	LaneName   *string
 }
 
-// UnheardWork locks sent work of a queue whose end will not be heard: what started and is
+// UnheardWork locks some sent work of a queue whose end will not be heard: what started and is
 // long past its limit, what is very old, and, of what is not known to have started, the
 // oldest beyond what can still be in the queue or on the way there.
 func (q *Queries) UnheardWork(ctx context.Context, arg UnheardWorkParams) ([]UnheardWorkRow, error) {
@@ -609,6 +616,7 @@ func (q *Queries) UnheardWork(ctx context.Context, arg UnheardWorkParams) ([]Unh
 		arg.LostBefore,
 		arg.Waiting,
 		arg.UnheardBefore,
+		arg.MaxRows,
 		arg.Queue,
 	)
 	if err != nil {
