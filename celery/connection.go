@@ -112,9 +112,7 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 		raw = secure
 	}
 	socket := newFramedConn(raw, d.maxBody)
-	if d.maxHeld > 0 {
-		socket.held = newHeld(d.maxHeld)
-	}
+	socket.held.limit = d.maxHeld
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	sasl := amqp.Authentication(&amqp.PlainAuth{Username: n.user, Password: n.password})
 	if n.external {

@@ -54,11 +54,11 @@ type framedConn struct {
 	left     map[uint16]uint64 // body bytes still let through, by channel
 	frame    []byte            // reused
 	unserved []byte            // the part of frame not yet handed over
-	held     *held             // nil: no limit
+	held     *held
 }
 
 func newFramedConn(conn net.Conn, maxBody uint64) *framedConn {
-	c := &framedConn{Conn: conn, maxBody: maxBody}
+	c := &framedConn{Conn: conn, maxBody: maxBody, held: newHeld()}
 	if maxBody > 0 {
 		c.reader, c.left = bufio.NewReaderSize(conn, 64<<10), map[uint16]uint64{}
 	}

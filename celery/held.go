@@ -3,7 +3,7 @@ package celery
 import "sync"
 
 // held bounds the bytes of deliveries that are in memory, from the moment that they are
-// read from the socket until they are acknowledged. A nil held bounds nothing.
+// read from the socket until they are acknowledged. With the limit 0 it bounds nothing.
 type held struct {
 	limit uint64
 
@@ -16,8 +16,8 @@ type held struct {
 
 type heldDelivery struct{ tag, size uint64 }
 
-func newHeld(limit uint64) *held {
-	h := &held{limit: limit}
+func newHeld() *held {
+	h := new(held)
 	h.changed = sync.NewCond(&h.mu)
 	return h
 }
@@ -25,12 +25,9 @@ func newHeld(limit uint64) *held {
 // take waits until there is room for a body, which there always is for one alone, or
 // until end. It reports whether it waited.
 func (h *held) take(size uint64) (waited bool) {
-	if h == nil {
-		return false
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for !h.ended && h.bytes > 0 && h.bytes+size > h.limit {
+	for !h.ended && h.bytes > 0 && h.bytes+size > h.limit && h.limit > 0 {
 		waited = true
 		h.changed.Wait()
 	}
@@ -40,9 +37,6 @@ func (h *held) take(size uint64) (waited bool) {
 
 // handOver notes the tag of a delivery whose body was taken.
 func (h *held) handOver(tag, size uint64) {
-	if h == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.deliveries = append(h.deliveries, heldDelivery{tag, size})
@@ -50,9 +44,6 @@ func (h *held) handOver(tag, size uint64) {
 
 // release makes room: the deliveries up to tag are acknowledged.
 func (h *held) release(tag uint64) {
-	if h == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
@@ -65,9 +56,6 @@ func (h *held) release(tag uint64) {
 
 // end lets everything through, so that the connection can close in order.
 func (h *held) end() {
-	if h == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = true

@@ -120,7 +120,7 @@ type Publisher struct {
 	session  *publishSession
 	retired  map[*publishSession]bool
 
-	suspects    *suspects
+	suspects    *sync.Map  // queues that did not answer
 	forSuspects *Publisher // with connections of its own
 
 	encodeM sync.Mutex // also keeps encoding and sending of one message together
@@ -131,7 +131,7 @@ type Publisher struct {
 func NewPublisher(b Broker, o PublisherOptions) *Publisher {
 	p := newPublisher(b, o)
 	p.forSuspects = newPublisher(b, o)
-	p.suspects = new(suspects)
+	p.suspects = new(sync.Map)
 	p.forSuspects.suspects = p.suspects
 	return p
 }
@@ -287,7 +287,8 @@ func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
 	for i := range msgs {
 		c := calls[msgs[i].Queue]
 		if c == nil {
-			c = &publishCall{p: p, msgs: msgs, errs: errs, suspect: p.suspects.has(msgs[i].Queue)}
+			c = &publishCall{p: p, msgs: msgs, errs: errs}
+			_, c.suspect = p.suspects.Load(msgs[i].Queue)
 			calls[msgs[i].Queue] = c
 		}
 		c.todo = append(c.todo, i)
@@ -493,7 +494,7 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	c.errs[f.index] = f.result(&c.msgs[f.index])
 	f.session.release()
 	if c.errs[f.index] == nil {
-		c.p.suspects.clear(f.key.queue)
+		c.p.suspects.Delete(f.key.queue)
 	}
 	return true
 }
@@ -519,15 +520,15 @@ func (c *publishCall) drain(ctx context.Context) {
 		// Others may have its slot, and go on over another connection: a queue that
 		// doesn't answer must not hold up the rest.
 		f.session.release()
-		c.p.suspects.add(m.Queue)
-		f.session.late(m.Queue, 1)
+		c.p.suspects.Store(m.Queue, true)
+		f.session.late.add(m.Queue, 1)
 		c.p.retire(f.session)
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
 			if e.result = f.result(m); e.result == nil {
-				c.p.suspects.clear(m.Queue)
+				c.p.suspects.Delete(m.Queue)
 			}
-			f.session.late(m.Queue, -1)
+			f.session.late.add(m.Queue, -1)
 			close(e.answered)
 		})
 	}

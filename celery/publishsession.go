@@ -18,6 +18,8 @@ type publishSession struct {
 
 	unanswered atomic.Int64 // messages
 
+	late awaited // messages that nobody waits for
+
 	slots chan struct{} // one token a message in flight that somebody waits for
 
 	closed  chan *amqp.Error // of the connection
@@ -30,8 +32,7 @@ type publishSession struct {
 
 	m         sync.Mutex
 	returned  map[returnKey][]*ReturnedError
-	lateBy    map[string]int // unanswered messages that nobody waits for, by queue
-	unblocked chan struct{}  // closed when unblocked; nil while not blocked
+	unblocked chan struct{} // closed when unblocked; nil while not blocked
 }
 
 // returnKey tells what a returned message was; returns carry no delivery tag.

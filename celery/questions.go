@@ -17,16 +17,41 @@ type questions struct {
 	timeout time.Duration
 	tasks   *sync.WaitGroup // of questions that nobody waits for any more
 
-	m       sync.Mutex
-	overdue map[string]int // by queue
+	overdue awaited
+}
+
+// awaited counts, by queue, what is not answered yet.
+type awaited struct {
+	m      sync.Mutex
+	queues map[string]int
+}
+
+func (a *awaited) add(queue string, more int) {
+	a.m.Lock()
+	defer a.m.Unlock()
+	if a.queues == nil {
+		a.queues = map[string]int{}
+	}
+	if a.queues[queue] += more; a.queues[queue] == 0 {
+		delete(a.queues, queue)
+	}
+}
+
+// any reports whether an answer of such a queue is awaited.
+func (a *awaited) any(such func(queue string) bool) bool {
+	a.m.Lock()
+	defer a.m.Unlock()
+	for queue := range a.queues {
+		if such(queue) {
+			return true
+		}
+	}
+	return false
 }
 
 // ask calls f, which asks about a queue, and waits for it, but no longer than the time-out.
 func (q *questions) ask(ctx context.Context, queue string, f func() error) error {
-	q.m.Lock()
-	waiting := q.overdue[queue]
-	q.m.Unlock()
-	if waiting > 0 {
+	if q.overdue.any(func(other string) bool { return other == queue }) {
 		return q.noAnswer(queue)
 	}
 	done := make(chan error, 1)
@@ -40,23 +65,12 @@ func (q *questions) ask(ctx context.Context, queue string, f func() error) error
 		return context.Cause(ctx)
 	case <-timer.C:
 	}
-	q.wait(queue, 1)
+	q.overdue.add(queue, 1)
 	q.tasks.Go(func() {
 		<-done
-		q.wait(queue, -1)
+		q.overdue.add(queue, -1)
 	})
 	return q.noAnswer(queue)
-}
-
-func (q *questions) wait(queue string, more int) {
-	q.m.Lock()
-	defer q.m.Unlock()
-	if q.overdue == nil {
-		q.overdue = map[string]int{}
-	}
-	if q.overdue[queue] += more; q.overdue[queue] == 0 {
-		delete(q.overdue, queue)
-	}
 }
 
 func (q *questions) noAnswer(queue string) error {

@@ -59,53 +59,10 @@ func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 	}
 }
 
-// late counts an unanswered message of a queue that nobody waits for, or its answer (-1).
-func (s *publishSession) late(queue string, more int) {
-	s.m.Lock()
-	defer s.m.Unlock()
-	if s.lateBy == nil {
-		s.lateBy = make(map[string]int)
-	}
-	if s.lateBy[queue] += more; s.lateBy[queue] == 0 {
-		delete(s.lateBy, queue)
-	}
-}
-
 // holdsUp reports whether a message for a queue that is no suspect any more is unanswered.
-func (s *publishSession) holdsUp(suspects *suspects) bool {
-	s.m.Lock()
-	defer s.m.Unlock()
-	for queue := range s.lateBy {
-		if !suspects.has(queue) {
-			return true
-		}
-	}
-	return false
-}
-
-// suspects are queues that did not answer.
-type suspects struct {
-	m     sync.Mutex
-	names map[string]bool
-}
-
-func (s *suspects) has(queue string) bool {
-	s.m.Lock()
-	defer s.m.Unlock()
-	return s.names[queue]
-}
-
-func (s *suspects) add(queue string) {
-	s.m.Lock()
-	defer s.m.Unlock()
-	if s.names == nil {
-		s.names = make(map[string]bool)
-	}
-	s.names[queue] = true
-}
-
-func (s *suspects) clear(queue string) {
-	s.m.Lock()
-	defer s.m.Unlock()
-	delete(s.names, queue)
+func (s *publishSession) holdsUp(suspects *sync.Map) bool {
+	return s.late.any(func(queue string) bool {
+		_, suspect := suspects.Load(queue)
+		return !suspect
+	})
 }

@@ -49,14 +49,11 @@ scheduled, and when it will be. The answer is based on the database, the configu
 		} else if all, err = x.Origins(ctx, args[0], visitType); err != nil {
 			return err
 		}
-		if output == "json" {
-			return a.PrintJSON(all)
-		}
 		texts := make([]string, len(all))
 		for i, e := range all {
 			texts[i] = strings.Join(append([]string{a.Bold(e.Subject) + "\n" + e.Summary}, e.Reasons...), "\n  - ") + "\n"
 		}
-		return a.Print(strings.Join(texts, "\n"))
+		return a.Show(output, all, strings.Join(texts, "\n"))
 	})
 	return cmd
 }

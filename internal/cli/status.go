@@ -37,10 +37,7 @@ func newStatus[Row any](a *command.App, group, groupShort, short, long string, c
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.PrintJSON(append([]Row{}, all...)) // [] for none
-			}
-			return a.Print(table(all))
+			return a.Show(output, append([]Row{}, all...), table(all)) // [] for none
 		})
 	})
 	parent := &cobra.Command{Use: fmt.Sprintf("%s [OPTIONS] COMMAND [ARGS]...", group), Short: groupShort}

@@ -16,31 +16,23 @@ type Error struct {
 	cause error
 }
 
-func (e *Error) Error() string { return located(e.File, e.Line, e.Column, e.Key, e.Problem) }
+func (e *Error) Error() string {
+	text := cmp.Or(e.File, "configuration")
+	for _, n := range []int{e.Line, e.Column} {
+		if n > 0 {
+			text += fmt.Sprintf(":%d", n)
+		}
+	}
+	return strings.TrimSpace(text+": "+e.Key) + " " + e.Problem
+}
 
 // Unwrap returns the cause, if any: fs.ErrNotExist if there is no file.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Warning is a probable mistake in the file.
-type Warning struct {
-	File    string
-	Line    int
-	Column  int
-	Key     string
-	Problem string
-}
+type Warning Error
 
-func (w Warning) String() string { return located(w.File, w.Line, w.Column, w.Key, w.Problem) }
-
-func located(file string, line, column int, key, problem string) string {
-	text := cmp.Or(file, "configuration")
-	for _, n := range []int{line, column} {
-		if n > 0 {
-			text += fmt.Sprintf(":%d", n)
-		}
-	}
-	return strings.TrimSpace(text+": "+key) + " " + problem
-}
+func (w Warning) String() string { return (*Error)(&w).Error() }
 
 // Missing returns the error that a needed key is absent, at the line of its section if
 // the file has that.

@@ -10,19 +10,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// lanes reads the section lanes: two or more lanes for each task type, in the order of
-// growing time limits.
-func lanes(v value) map[string][]model.Lane {
-	if v.isNull() {
-		return nil
-	}
-	all := map[string][]model.Lane{}
-	for _, e := range v.entries("a mapping from task types to their lanes") {
-		all[e.name] = lanesOf(e.value)
-	}
-	return all
-}
-
+// lanesOf reads two or more lanes of a task type, in the order of growing time limits.
 func lanesOf(v value) []model.Lane {
 	var all []model.Lane
 	if v.node.Kind != yaml.SequenceNode {

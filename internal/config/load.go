@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -125,16 +126,20 @@ func (c *Config) read(root value) {
 				"stats_age":      func(v value) { c.RabbitMQ.StatsAge = statsAge(v) },
 			}, nil)
 		},
-		"journal":                      c.Journal.read,
-		"rpc_serve":                    c.RPCServe.read,
-		"scheduling_policy":            func(v value) { schedulingPolicy(v, c.SchedulingPolicy) },
+		"journal":   c.Journal.read,
+		"rpc_serve": c.RPCServe.read,
+		"scheduling_policy": func(v value) {
+			maps.Copy(c.SchedulingPolicy, mapping(v, "a mapping from visit types to lists of policies", policyList))
+		},
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
-		"lost_after":                   func(v value) { c.LostAfter = lostAfter(v) },
-		"shares":                       func(v value) { c.Shares = shares(v) },
-		"lanes":                        func(v value) { c.Lanes = lanes(v) },
-		"metrics":                      func(v value) { c.MetricsAddr = metricsAddr(v) },
-		"failures_keep_date":           func(v value) { c.FailuresKeepDate = v.flag() },
+		"lost_after":                   func(v value) { c.LostAfter = mapping(v, "a mapping from task types to durations", lostAfter) },
+		"shares": func(v value) {
+			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
+		},
+		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
+		"metrics":            func(v value) { c.MetricsAddr = metricsAddr(v) },
+		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
 	}, othersKeys("top"))
 }
 
@@ -161,16 +166,10 @@ func statsAge(v value) time.Duration {
 	return age
 }
 
-func lostAfter(v value) map[string]time.Duration {
-	if v.isNull() {
-		return nil
-	}
-	after := map[string]time.Duration{}
-	for _, e := range v.entries("a mapping from task types to durations") {
-		after[e.name] = e.cooldown()
-		if after[e.name] == 0 {
-			e.problem("must be a duration above 0; a task type whose runs are never given up is left out")
-		}
+func lostAfter(v value) time.Duration {
+	after := v.cooldown()
+	if after == 0 {
+		v.problem("must be a duration above 0; a task type whose runs are never given up is left out")
 	}
 	return after
 }
@@ -250,5 +249,5 @@ func (j *Journal) readStopOnEOF(v value) {
 	if v.flag() {
 		j.OnEOF = "stop"
 	}
-	v.warnings = append(v.warnings, Warning{v.file, v.node.Line, v.node.Column, v.key, "is deprecated; write on_eof: " + j.OnEOF})
+	v.warnings = append(v.warnings, Warning{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: "is deprecated; write on_eof: " + j.OnEOF})
 }

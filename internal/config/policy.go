@@ -51,22 +51,12 @@ var visitPolicies = func() (names []string) {
 	return append(names, string(model.FirstVisitsAfterListing), string(model.Pools))
 }()
 
-// schedulingPolicy reads the section scheduling_policy over the defaults.
-func schedulingPolicy(v value, policies map[string][]model.WeightedPolicy) {
-	if v.isNull() {
-		return
+// policyList reads the policies of a visit type.
+func policyList(v value) (list []model.WeightedPolicy) {
+	if v.node.Kind != yaml.SequenceNode {
+		v.fail("a list of policies")
+		return nil
 	}
-	for _, e := range v.entries("a mapping from visit types to lists of policies") {
-		if e.node.Kind != yaml.SequenceNode {
-			e.fail("a list of policies")
-			continue
-		}
-		policies[e.name] = policyList(e.value)
-	}
-}
-
-func policyList(v value) []model.WeightedPolicy {
-	var list []model.WeightedPolicy
 	total, seen := 0.0, map[model.VisitPolicy]bool{}
 	for i := range v.node.Content {
 		at := v.item(i)

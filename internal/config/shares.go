@@ -12,28 +12,12 @@ import (
 // an index.
 var shareKwarg = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,29}$`)
 
-func shares(v value) map[string]model.Shares {
-	if v.isNull() {
-		return nil
-	}
-	all := map[string]model.Shares{}
-	for _, e := range v.entries("a mapping from task types to how their queues are shared") {
-		all[e.name] = shareOf(e.value)
-	}
-	return all
-}
-
 func shareOf(v value) model.Shares {
 	before := len(v.errors)
 	s := model.Shares{HalfLife: model.DefaultShareHalfLife}
 	v.section(map[string]func(value){
-		"by": func(v value) { s.By = shareKey(v) },
-		"weights": func(v value) {
-			s.Weights = map[string]float64{}
-			for _, e := range v.entries("a mapping from groups to weights") {
-				s.Weights[e.name] = e.weight()
-			}
-		},
+		"by":      func(v value) { s.By = shareKey(v) },
+		"weights": func(v value) { s.Weights = mapping(v, "a mapping from groups to weights", value.weight) },
 		"default": func(v value) { s.Default = v.weight() },
 		"half_life": func(v value) {
 			if s.HalfLife = v.cooldown(); s.HalfLife < time.Second {

@@ -146,6 +146,18 @@ func (v value) section(fields map[string]func(value), others []string) {
 	v.sectionWith(fields, func(e entry) { e.unknown(keysOf(fields), others) })
 }
 
+// mapping reads a mapping from any names to values of a kind; null is none.
+func mapping[T any](v value, expected string, read func(value) T) map[string]T {
+	if v.isNull() {
+		return nil
+	}
+	all := map[string]T{}
+	for _, e := range v.entries(expected) {
+		all[e.name] = read(e.value)
+	}
+	return all
+}
+
 // sectionWith is section that calls unknown for entries that have no field.
 func (v value) sectionWith(fields map[string]func(value), unknown func(entry)) {
 	if v.isNull() {

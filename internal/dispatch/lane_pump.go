@@ -45,7 +45,7 @@ type LanePumpOptions struct {
 // NewLanePump makes a LanePump and registers its gauges on o.Reg.
 func NewLanePump(o LanePumpOptions) *LanePump {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return newGauge(o.Reg, name, help, append([]string{"line", "lane"}, labels...)...)
+		return newGauge(o.Reg, name, help, append([]string{"lane_set", "lane"}, labels...)...)
 	}
 	return &LanePump{LanePumpOptions: o,
 		waiting:  gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out in a lane before.", "kind"),

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"swh-scheduler/internal/service"
@@ -34,6 +35,7 @@ type Job struct {
 
 // Store lets one process at a time do a job.
 type Store interface {
+	DueJobs(ctx context.Context, periods map[string]time.Duration) ([]string, error)
 	Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
 }
 
@@ -53,10 +55,22 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// RunOnce does what is due. A job that fails doesn't hold up the others.
+// RunOnce does what is due, which it asks in one statement. A job that fails doesn't hold up
+// the others.
 func (k *Keeper) RunOnce(ctx context.Context) error {
+	periods := make(map[string]time.Duration, len(k.Jobs))
+	for _, job := range k.Jobs {
+		periods[job.Name] = job.Period
+	}
+	due, err := k.Store.DueJobs(ctx, periods)
+	if err != nil {
+		return err
+	}
 	var failed []error
 	for _, job := range k.Jobs {
+		if !slices.Contains(due, job.Name) {
+			continue
+		}
 		if _, err := k.Store.Keep(ctx, job.Name, job.Period, cmp.Or(job.Timeout, DefaultTimeout), job.Do); err != nil {
 			failed = append(failed, fmt.Errorf("maintenance, %s: %w", job.Name, err))
 		}

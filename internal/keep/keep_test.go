@@ -96,6 +96,27 @@ func TestJobsComeBack(t *testing.T) {
 	}
 }
 
+// A look at jobs of which none is due is one statement, however many there are: each daemon
+// looks every ten seconds.
+func TestALookIsOneStatement(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	k := &Keeper{Store: store}
+	for _, name := range []string{"one", "two", "three"} {
+		k.Jobs = append(k.Jobs, Job{Name: name, Period: time.Hour, Do: func(context.Context) (string, error) { return "", nil }})
+	}
+	if err := k.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := store.Pool().Stat().AcquireCount() // one for each statement outside of transactions
+	if err := k.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := store.Pool().Stat().AcquireCount() - before; n != 1 {
+		t.Errorf("%d statements, want 1", n)
+	}
+}
+
 // A job that takes longer than it may is ended, and says so.
 func TestJobsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -17,10 +16,9 @@ import (
 
 // kafkaNode is one server of a Kafka cluster.
 type kafkaNode struct {
-	*local
-	name     string // of its directory and log
+	server   // its name is that of its directory, too
+	broker   string
 	settings map[string]string
-	process  *process
 }
 
 // jvm is how to run a class of Kafka's. The serial collector and a small heap
@@ -64,13 +62,13 @@ func (n *kafkaNode) format(ctx context.Context, cluster string) error {
 	return nil
 }
 
-func (n *kafkaNode) start() (*process, error) {
+// start starts the node, and returns when it answers.
+func (n *kafkaNode) start(ctx context.Context) error {
 	cmd, err := n.jvm("kafka.Kafka", n.config())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	n.process, err = n.local.start(n.log, n.name, cmd)
-	return n.process, err
+	return n.server.start(ctx, cmd, kafkaReady(n.broker))
 }
 
 // KafkaCluster is a Kafka of some nodes for tests that do harm to it. Clients reach
@@ -136,7 +134,7 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 		} else {
 			settings["process.roles"] = "broker"
 		}
-		n := &kafkaNode{local: l, name: fmt.Sprint("kafka-", i+1), settings: settings}
+		n := &kafkaNode{server: server{local: l, name: fmt.Sprint("kafka-", i+1)}, broker: broker, settings: settings}
 		c.nodes = append(c.nodes, n)
 		c.Brokers, c.SASLBrokers = append(c.Brokers, broker), append(c.SASLBrokers, sasl)
 		if err := n.format(ctx, id); err != nil {
@@ -157,19 +155,11 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 
 // StartNode starts a node, and returns when it answers.
 func (c *KafkaCluster) StartNode(ctx context.Context, node int) error {
-	p, err := c.nodes[node].start()
-	if err != nil {
-		return err
-	}
-	return p.explain(waitReady(ctx, p.died, kafkaReady(c.Brokers[node])))
+	return c.nodes[node].start(ctx)
 }
 
 // KillNode ends a node as kill -9 does.
-func (c *KafkaCluster) KillNode(node int) {
-	p := c.nodes[node].process
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	<-p.died
-}
+func (c *KafkaCluster) KillNode(node int) { _ = c.nodes[node].Kill() }
 
 // Stop ends the cluster and removes its data.
 func (c *KafkaCluster) Stop() { c.nodes[0].stop() }

@@ -69,15 +69,11 @@ func (l *local) startKafka(ctx context.Context) (string, error) {
 		return "", err
 	}
 	broker := address(ports[0])
-	node := kafkaNode{local: l, name: "kafka", settings: kafkaSettings(broker, broker, address(ports[1]))}
+	node := kafkaNode{server: server{local: l, name: "kafka"}, broker: broker, settings: kafkaSettings(broker, broker, address(ports[1]))}
 	if err := node.format(ctx, uuid.NewString()); err != nil {
 		return "", err
 	}
-	p, err := node.start()
-	if err != nil {
-		return "", err
-	}
-	return broker, p.explain(waitReady(ctx, p.died, kafkaReady(broker)))
+	return broker, node.start(ctx)
 }
 
 // kafkaSettings are those of a single KRaft node. Consumers of a new group do

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -19,14 +17,12 @@ import (
 type PostgresServer struct {
 	URL string // of the superuser, database postgres
 
-	local   *local
-	bin     string // directory of the programs
-	port    int
-	name    string
-	data    string
-	owner   *syscall.SysProcAttr
-	process *process
-	starts  int // also part of the names of the log and of the data's directory
+	server
+	bin    string // directory of the programs
+	port   int
+	data   string
+	owner  *syscall.SysProcAttr
+	copies int // of the data; also part of the name of its directory
 }
 
 func (l *local) newPostgres(name string) (*PostgresServer, error) {
@@ -39,15 +35,15 @@ func (l *local) newPostgres(name string) (*PostgresServer, error) {
 		return nil, err
 	}
 	return &PostgresServer{
-		URL:   fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0])),
-		local: l, bin: filepath.Dir(initdb), port: ports[0], name: name,
+		URL:    fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0])),
+		server: server{local: l, name: name}, bin: filepath.Dir(initdb), port: ports[0],
 	}, nil
 }
 
 // create makes the server's data by a program that is given the new directory.
 func (s *PostgresServer) create(ctx context.Context, program string, args ...string) error {
-	s.starts++
-	s.data = filepath.Join(s.local.dir, fmt.Sprintf("%s-%d", s.name, s.starts))
+	s.copies++
+	s.data = filepath.Join(s.dir, fmt.Sprintf("%s-%d", s.name, s.copies))
 	if err := os.Mkdir(s.data, 0o700); err != nil {
 		return err
 	}
@@ -56,7 +52,7 @@ func (s *PostgresServer) create(ctx context.Context, program string, args ...str
 		return err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), append(args, "--pgdata", s.data, "--no-sync")...)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.local.environ(), s.data, s.owner
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environ(), s.data, s.owner
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", program, err, out)
 	}
@@ -74,13 +70,8 @@ func (s *PostgresServer) start(ctx context.Context, settings ...string) error {
 	cmd := exec.Command(filepath.Join(s.bin, "postgres"), args...)
 	// Not the one of create: it is part of that command.
 	owner := *s.owner
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.local.environ(), s.data, &owner
-	p, err := s.local.start(s.local.log, fmt.Sprintf("%s-%d", s.name, s.starts), cmd)
-	if err != nil {
-		return err
-	}
-	s.process = p
-	return p.explain(waitReady(ctx, p.died, postgresReady(s.URL)))
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environ(), s.data, &owner
+	return s.server.start(ctx, cmd, postgresReady(s.URL))
 }
 
 // postgresSettings are those of every test server: room for the connections of
@@ -119,36 +110,6 @@ func (l *local) postgres(ctx context.Context, settings ...string) (string, error
 		return "", err
 	}
 	return s.URL, s.start(ctx, append(settings, "full_page_writes=off")...)
-}
-
-// Kill ends the server with all its processes at once (SIGKILL), and returns when it is
-// gone.
-func (s *PostgresServer) Kill() error {
-	err := s.signal(syscall.SIGKILL)
-	<-s.process.died
-	return err
-}
-
-// Pause stops the server's processes where they are (SIGSTOP), with their connections
-// open; Resume lets them go on.
-func (s *PostgresServer) Pause() error  { return s.signal(syscall.SIGSTOP) }
-func (s *PostgresServer) Resume() error { return s.signal(syscall.SIGCONT) }
-
-// signal signals the server first, so that it starts no more processes, and then its
-// processes, each of which leads a group of its own.
-func (s *PostgresServer) signal(sig syscall.Signal) error {
-	pid := s.process.pid
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err == nil {
-		err = syscall.Kill(pid, sig)
-	}
-	// One that was started between is left to end by itself, as its parent is gone.
-	for child := range strings.FieldsSeq(string(children)) {
-		if id, convErr := strconv.Atoi(child); convErr == nil {
-			_ = syscall.Kill(id, sig) // it may have ended
-		}
-	}
-	return err
 }
 
 // exec runs a statement as the superuser.

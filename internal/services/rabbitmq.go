@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -54,12 +53,10 @@ func (l *local) newRabbitMQNodes(ctx context.Context) (*rabbitMQNodes, error) {
 type RabbitMQNode struct {
 	URL, ManagementURL string
 
+	server  // its name is Erlang's, before the @
 	nodes   *rabbitMQNodes
-	dir     string
-	name    string // Erlang's, before the @
+	data    string // directory
 	environ []string
-	starts  int // also part of the log's name
-	process *process
 }
 
 // newNode writes the settings of a node.
@@ -73,10 +70,10 @@ func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
 		return nil, err
 	}
 	port := amqpPorts[0]
-	n := &RabbitMQNode{nodes: r, name: fmt.Sprintf("swh%d", port)}
-	n.dir = filepath.Join(r.dir, "rabbitmq-"+n.name)
+	n := &RabbitMQNode{nodes: r, server: server{local: r.local, name: fmt.Sprintf("swh%d", port)}}
+	n.data = filepath.Join(r.dir, "rabbitmq-"+n.name)
 	n.URL, n.ManagementURL = rabbitMQURLs(port)
-	if err := os.MkdirAll(filepath.Join(n.dir, "conf.d"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(n.data, "conf.d"), 0o755); err != nil {
 		return nil, err
 	}
 	config := fmt.Sprintf("listeners.tcp.1 = %s\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n",
@@ -85,7 +82,7 @@ func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
 		"rabbitmq.conf":   config,
 		"enabled_plugins": "[rabbitmq_management].\n",
 	} {
-		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(content), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(n.data, name), []byte(content), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -93,13 +90,13 @@ func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
 		"ERL_EPMD_PORT="+r.epmdPort,
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_CONF_ENV_FILE=/dev/null", // not the system's
-		"RABBITMQ_CONFIG_FILE="+filepath.Join(n.dir, "rabbitmq.conf"),
-		"RABBITMQ_CONFIG_FILES="+filepath.Join(n.dir, "conf.d"),
-		"RABBITMQ_ADVANCED_CONFIG_FILE="+filepath.Join(n.dir, "advanced.config"),
-		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(n.dir, "enabled_plugins"),
-		"RABBITMQ_MNESIA_BASE="+filepath.Join(n.dir, "mnesia"),
-		"RABBITMQ_PID_FILE="+filepath.Join(n.dir, "pid"),
-		"RABBITMQ_LOG_BASE="+n.dir,
+		"RABBITMQ_CONFIG_FILE="+filepath.Join(n.data, "rabbitmq.conf"),
+		"RABBITMQ_CONFIG_FILES="+filepath.Join(n.data, "conf.d"),
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+filepath.Join(n.data, "advanced.config"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(n.data, "enabled_plugins"),
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(n.data, "mnesia"),
+		"RABBITMQ_PID_FILE="+filepath.Join(n.data, "pid"),
+		"RABBITMQ_LOG_BASE="+n.data,
 		"RABBITMQ_LOGS=-",
 		"RABBITMQ_NODENAME="+n.erlangName(),
 		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", ports[0]),
@@ -112,34 +109,14 @@ func (n *RabbitMQNode) erlangName() string { return n.name + "@localhost" }
 // Start starts the server, with the data of its last start, and returns when it is ready.
 func (n *RabbitMQNode) Start(ctx context.Context) error {
 	cmd := exec.Command(n.nodes.server)
-	cmd.Env, cmd.Dir = n.environ, n.dir
-	n.starts++
-	p, err := n.nodes.start(n.nodes.log, fmt.Sprintf("%s-%d", n.name, n.starts), cmd)
-	if err != nil {
-		return err
-	}
-	n.process = p
-	return p.explain(waitReady(ctx, p.died, rabbitMQReady(n.URL, n.ManagementURL)))
+	cmd.Env, cmd.Dir = n.environ, n.data
+	return n.start(ctx, cmd, rabbitMQReady(n.URL, n.ManagementURL))
 }
-
-// Kill ends the server at once (SIGKILL), and returns when it is gone.
-func (n *RabbitMQNode) Kill() error {
-	err := n.signal(syscall.SIGKILL)
-	<-n.process.died
-	return err
-}
-
-// Pause stops the server where it is (SIGSTOP), with its connections open; Resume lets it
-// go on.
-func (n *RabbitMQNode) Pause() error  { return n.signal(syscall.SIGSTOP) }
-func (n *RabbitMQNode) Resume() error { return n.signal(syscall.SIGCONT) }
-
-func (n *RabbitMQNode) signal(s syscall.Signal) error { return syscall.Kill(-n.process.pid, s) }
 
 // Ctl runs rabbitmqctl on the node and returns what it prints.
 func (n *RabbitMQNode) Ctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, n.nodes.ctl, append([]string{"--quiet", "--node", n.erlangName()}, args...)...)
-	cmd.Env, cmd.Dir = n.environ, n.dir
+	cmd.Env, cmd.Dir = n.environ, n.data
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("rabbitmqctl %s: %w\n%s", strings.Join(args, " "), err, out)
@@ -198,7 +175,7 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int) error {
 		members += fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s\n", i+1, n.erlangName())
 	}
 	for _, n := range c.Nodes {
-		if err := os.WriteFile(filepath.Join(n.dir, "conf.d", "cluster.conf"), []byte(members), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(n.data, "conf.d", "cluster.conf"), []byte(members), 0o644); err != nil {
 			return err
 		}
 	}

@@ -27,31 +27,32 @@ type standing struct {
 	lastSuccessful time.Time // may be zero
 }
 
-type counts struct{ known, enabled, neverVisited, pendingChanges int }
+// counts are the numbers of origins in a state.
+type counts struct{ Known, Enabled, NeverVisited, PendingChanges int }
 
 func countsOf(metrics []model.Metrics) counts {
 	var c counts
 	for _, m := range metrics {
-		c.known += int(m.OriginsKnown)
-		c.enabled += int(m.OriginsEnabled)
-		c.neverVisited += int(m.OriginsNeverVisited)
-		c.pendingChanges += int(m.OriginsWithPendingChanges)
+		c.Known += int(m.OriginsKnown)
+		c.Enabled += int(m.OriginsEnabled)
+		c.NeverVisited += int(m.OriginsNeverVisited)
+		c.PendingChanges += int(m.OriginsWithPendingChanges)
 	}
 	return c
 }
 
 // add adds an origin (times is 1) or removes it (-1).
 func (c *counts) add(s *standing, times int) {
-	c.known += times
+	c.Known += times
 	if !s.enabled {
 		return
 	}
-	c.enabled += times
+	c.Enabled += times
 	if !s.loaded {
-		c.neverVisited += times
+		c.NeverVisited += times
 	}
 	if !s.lastSuccessful.IsZero() && s.lastUpdate.After(s.lastSuccessful) {
-		c.pendingChanges += times
+		c.PendingChanges += times
 	}
 }
 

@@ -32,27 +32,17 @@ var series = []struct {
 // Plots returns the peer's two plots for a terminal, run times of eventful visits and figures
 // over time, and one of shares.
 func (r *Report) Plots(colored bool) string {
-	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.seriesText(colored) + "\n" + r.sharesPlot(colored)
+	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.plot(r.overTime(), colored, plotHeight) + "\n" + r.sharesPlot(colored)
 }
 
 // sharesPlot plots the shares of at most as many groups as there are signs.
 func (r *Report) sharesPlot(colored bool) string {
-	var lines []textLine
-	for i, l := range r.sharesOverTime() {
-		if i == len(signs) {
-			break
-		}
-		values := make([]float64, len(l.Points))
-		for n, p := range l.Points {
-			values[n] = p.Y
-		}
-		lines = append(lines, textLine{l.Name, signs[i], lineColors[i%len(lineColors)], values})
-	}
+	lines := r.sharesOverTime()
 	if len(lines) == 0 {
 		return ""
 	}
 	return "Shares of the workers' time, in per cent:\n" +
-		r.plot(lines, colored, plotHeight/2, asciigraph.LowerBound(0), asciigraph.UpperBound(100)) + "\n"
+		r.plot(lines[:min(len(lines), len(signs))], colored, plotHeight/2, asciigraph.LowerBound(0), asciigraph.UpperBound(100)) + "\n"
 }
 
 // signs are the characters of the lines, which distinguish them without colours.
@@ -61,25 +51,25 @@ var (
 	lineColors = []asciigraph.AnsiColor{asciigraph.Blue, asciigraph.Red, asciigraph.Green, asciigraph.Orange}
 )
 
-type textLine struct {
-	name, sign string
-	color      asciigraph.AnsiColor
-	values     []float64 // evenly over the simulated time; at least one
-}
-
-func (r *Report) plot(lines []textLine, colored bool, height int, options ...asciigraph.Option) string {
+// plot plots lines whose points, of which there is one at least, are evenly over the
+// simulated time.
+func (r *Report) plot(lines []page.Line, colored bool, height int, options ...asciigraph.Option) string {
 	values, legend := make([][]float64, len(lines)), make([]string, len(lines))
 	var chars []asciigraph.CharSet
 	var colors []asciigraph.AnsiColor
 	for i, l := range lines {
-		if len(l.values) == 1 {
-			l.values = append(l.values, l.values[0]) // a line has two ends
+		for _, p := range l.Points {
+			values[i] = append(values[i], p.Y)
 		}
-		if !colored {
-			l.color = asciigraph.Default
+		if len(values[i]) == 1 {
+			values[i] = append(values[i], values[i][0]) // a line has two ends
 		}
-		values[i], legend[i] = l.values, l.sign+" "+l.name
-		chars, colors = append(chars, asciigraph.CreateCharSet(l.sign)), append(colors, l.color)
+		color := asciigraph.Default
+		if colored {
+			color = lineColors[i%len(lineColors)]
+		}
+		legend[i] = signs[i] + " " + l.Name
+		chars, colors = append(chars, asciigraph.CreateCharSet(signs[i])), append(colors, color)
 	}
 	return asciigraph.PlotMany(values, append(options, asciigraph.Width(plotWidth), asciigraph.Height(height), asciigraph.Precision(0),
 		asciigraph.XAxisRange(0, r.Simulated.Hours()), asciigraph.XAxisTickCount(5),
@@ -130,17 +120,6 @@ func (r *Report) histogramText() string {
 	return text.String()
 }
 
-func (r *Report) seriesText(colored bool) string {
-	lines := make([]textLine, len(series))
-	for i, s := range series {
-		lines[i] = textLine{s.name, signs[i], lineColors[i], nil}
-		for _, m := range r.Series {
-			lines[i].values = append(lines[i].values, float64(s.of(m)))
-		}
-	}
-	return r.plot(lines, colored, plotHeight)
-}
-
 func (r *Report) WriteHTML(w io.Writer, settings []page.Row) error {
 	return page.Page{
 		Title: "Simulation of " + pytext.Timedelta(r.Simulated.Round(time.Second)),
@@ -156,13 +135,9 @@ func (r *Report) WriteHTML(w io.Writer, settings []page.Row) error {
 }
 
 func (r *Report) charts() []page.Chart {
-	var over []page.Line
-	for _, s := range series {
-		over = append(over, r.line(s.name, s.of))
-	}
 	changes := r.line("Origins with pending changes", func(m Measurement) int { return m.PendingChanges })
 	charts := []page.Chart{
-		page.LineChart("Origins and visits over time", "simulated hours", over),
+		page.LineChart("Origins and visits over time", "simulated hours", r.overTime()),
 		page.LineChart("Origins that changed after their last successful visit", "simulated hours", []page.Line{changes}),
 		page.BarChart("Run times of eventful visits of up to an hour", "seconds", r.bars()),
 	}
@@ -178,6 +153,13 @@ func (r *Report) bars() []page.Bin {
 		bars = append(bars, page.Bin{Low: b.low, High: b.high, Count: b.count, Text: fmt.Sprintf("%.0f to %.0f seconds: %d visits", b.low, b.high, b.count)})
 	}
 	return bars
+}
+
+func (r *Report) overTime() (lines []page.Line) {
+	for _, s := range series {
+		lines = append(lines, r.line(s.name, s.of))
+	}
+	return lines
 }
 
 func (r *Report) line(name string, of func(Measurement) int) page.Line {

@@ -18,17 +18,16 @@ type recorder struct {
 	idle       time.Duration   // since when no more is begun
 }
 
-func (r *recorder) Begin(m time.Duration) time.Duration {
+func (r *recorder) begin(m time.Duration) time.Duration {
 	r.busy++
 	r.most = max(r.most, r.busy)
 	r.begun = append(r.begun, m)
 	return m
 }
 
-func (r *recorder) End(context.Context, time.Duration) error {
+func (r *recorder) end(time.Duration) {
 	r.busy--
 	r.idle = r.clock.Elapsed()
-	return nil
 }
 
 // Workers take messages in order, one each at a time, and none is idle while a
@@ -40,13 +39,12 @@ func TestWorkers(t *testing.T) {
 		workers := rapid.IntRange(1, 4).Draw(t, "workers")
 		waits := rapid.SliceOf(rapid.IntRange(0, 50)).Draw(t, "messages")
 		clock := NewClock(time.Unix(0, 0))
-		queue := NewQueue[time.Duration](len(waits) + 2)
 		r := &recorder{clock: clock}
-		StartWorkers(clock, queue, workers, r)
+		q := queue[time.Duration]{clock: clock, idle: workers, begin: r.begin, end: r.end}
 		ends := make([]time.Duration, workers)
 		var last time.Duration
 		for _, wait := range waits {
-			queue.Put(time.Duration(wait))
+			q.put(time.Duration(wait))
 			first := 0
 			for i, end := range ends {
 				if end < ends[first] {
@@ -56,8 +54,8 @@ func TestWorkers(t *testing.T) {
 			ends[first] += time.Duration(wait)
 			last = max(last, ends[first])
 		}
-		if got, want := queue.Len(), max(0, len(waits)-workers); got != want || queue.Free() != len(waits)+2-want {
-			t.Errorf("%d messages wait with room for %d more, want %d", got, queue.Free(), want)
+		if got, want := len(q.waiting), max(0, len(waits)-workers); got != want {
+			t.Errorf("%d messages wait, want %d", got, want)
 		}
 		if err := clock.Run(context.Background(), time.Hour); err != nil {
 			t.Fatal(err)

@@ -31,13 +31,10 @@ type Report struct {
 
 // Measurement is the state of the origins of all listers at a time.
 type Measurement struct {
-	At             time.Time
-	Known          int
-	Enabled        int
-	NeverVisited   int
-	PendingChanges int
-	Visits         int                      // that had ended
-	Worked         map[string]time.Duration // working time for each group; "" for visits without one
+	At time.Time
+	counts
+	Visits int                      // that had ended
+	Worked map[string]time.Duration // working time for each group; "" for visits without one
 }
 
 func (r *Report) visited(v running, eventful bool) {
@@ -59,10 +56,7 @@ func (r *Report) measure(at time.Time, c counts, underway map[uuid.UUID]running)
 	for _, v := range underway {
 		worked[v.group] += at.Sub(v.began)
 	}
-	r.Series = append(r.Series, Measurement{
-		At: at, Known: c.known, Enabled: c.enabled, NeverVisited: c.neverVisited, PendingChanges: c.pendingChanges,
-		Visits: r.Visits, Worked: worked,
-	})
+	r.Series = append(r.Series, Measurement{at, c, r.Visits, worked})
 }
 
 // VeryLong returns the number of eventful visits of more than an hour.

@@ -25,8 +25,8 @@ func someReport(t *rapid.T) *Report {
 	r := &Report{Simulated: time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "simulated"))}
 	for _, m := range rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 1_000_000), 5, 5), 1, 50).Draw(t, "series") {
 		r.Series = append(r.Series, Measurement{
-			At:    epoch.Add(time.Duration(len(r.Series)) * time.Hour),
-			Known: m[0], Enabled: m[1], NeverVisited: m[2], PendingChanges: m[3], Visits: m[4],
+			At:     epoch.Add(time.Duration(len(r.Series)) * time.Hour),
+			counts: counts{Known: m[0], Enabled: m[1], NeverVisited: m[2], PendingChanges: m[3]}, Visits: m[4],
 			Worked: make(map[string]time.Duration),
 		})
 	}

@@ -86,7 +86,7 @@ type simulation struct {
 
 // visitQueue is the queue of a visit type.
 type visitQueue struct {
-	*Queue[visit]
+	queue[visit]
 	visitType string
 	known     bool      // nothing can be claimed before next, unless something is written
 	next      time.Time // zero is never
@@ -151,9 +151,9 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 		return nil, fmt.Errorf("unknown scheduler %q", s.Kind)
 	}
 	for _, visitType := range visitTypes {
-		q := &visitQueue{Queue: NewQueue[visit](queueCapacity), visitType: visitType}
-		s.queues = append(s.queues, q)
-		StartWorkers(s.clock, q.Queue, s.Workers, loaderWork{s})
+		s.queues = append(s.queues, &visitQueue{
+			queue: queue[visit]{clock: s.clock, idle: s.Workers, begin: s.begin, end: s.end}, visitType: visitType,
+		})
 	}
 	s.clock.Every(metricsPeriod, s.measure)
 	s.clock.Every(runnerPeriod, s.fillQueues)
@@ -174,7 +174,7 @@ func (s *simulation) visitTypes(ctx context.Context) ([]string, error) {
 
 func (s *simulation) fillQueues(ctx context.Context) error {
 	for _, q := range s.queues {
-		if q.Free() < minBatch {
+		if q.free() < minBatch {
 			continue
 		}
 		if err := s.fillQueue(ctx, q); err != nil {
@@ -185,7 +185,7 @@ func (s *simulation) fillQueues(ctx context.Context) error {
 }
 
 func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
-	now, free := s.clock.Now(), q.Free()
+	now, free := s.clock.Now(), q.free()
 	if s.agents.unsettled(now) {
 		s.forget()
 	}
@@ -205,9 +205,11 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 			return err
 		}
 	}
-	q.Put(visits...)
+	q.put(visits...)
 	return nil
 }
+
+func (q *visitQueue) free() int { return queueCapacity - len(q.waiting) }
 
 // forget marks the times of the next claims as unknown, after a change.
 func (s *simulation) forget() {
@@ -269,28 +271,25 @@ func (s *simulation) measure(ctx context.Context) error {
 	return nil
 }
 
-// loaderWork is the work of the workers of a queue.
-type loaderWork struct{ *simulation }
-
 type running struct {
 	load
 	group string
 	began time.Time
 }
 
-func (w loaderWork) Begin(v visit) time.Duration {
-	now := w.clock.Now()
-	l := w.loaders.visit(v.OriginKey, now)
-	w.running[v.id] = running{l, v.group, now}
-	w.agents.began(v, now)
+// begin has a worker begin a visit, and returns how long it takes.
+func (s *simulation) begin(v visit) time.Duration {
+	now := s.clock.Now()
+	l := s.loaders.visit(v.OriginKey, now)
+	s.running[v.id] = running{l, v.group, now}
+	s.agents.began(v, now)
 	return model.Duration(l.runTime)
 }
 
-func (w loaderWork) End(_ context.Context, v visit) error {
-	r := w.running[v.id]
-	delete(w.running, v.id)
-	eventful := w.loaders.ended(v.OriginKey, r.load)
-	w.agents.ended(v, r.began, r.load, eventful, w.clock.Now())
-	w.report.visited(r, eventful)
-	return nil
+func (s *simulation) end(v visit) {
+	r := s.running[v.id]
+	delete(s.running, v.id)
+	eventful := s.loaders.ended(v.OriginKey, r.load)
+	s.agents.ended(v, r.began, r.load, eventful, s.clock.Now())
+	s.report.visited(r, eventful)
 }

@@ -62,7 +62,7 @@ func TestCensus(t *testing.T) {
 			t.Errorf("after %s: counted %+v, the database %+v", simulated, got, want)
 		}
 		seen[want] = true
-		disabled = disabled || want.enabled < want.known
+		disabled = disabled || want.Enabled < want.Known
 	}
 	if _, err := s.run(t.Context()); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,17 @@ import (
 // keeperRetry is how long after a failure a job is tried again, if its period is longer.
 const keeperRetry = time.Minute
 
+// DueJobs returns those of the jobs, given with their periods, that [KeeperQueries.Keep] would
+// do now. It is one statement.
+func (s KeeperQueries) DueJobs(ctx context.Context, periods map[string]time.Duration) ([]string, error) {
+	p := queries.DueKeeperJobsParams{AfterFailure: keeperRetry.Seconds()}
+	for job, period := range periods {
+		p.Jobs, p.Periods = append(p.Jobs, job), append(p.Periods, period.Seconds())
+	}
+	due, err := s.q.DueKeeperJobs(ctx, p)
+	return due, failed(err, "look for maintenance jobs that are due")
+}
+
 // Keep does a job if its last run began a period ago, by the database's clock, and no
 // other process is doing it. do is cancelled after timeout; after twice that time others
 // may take over from a process that died. It reports whether the job was done.
@@ -21,11 +32,8 @@ const keeperRetry = time.Minute
 // do returns what it did, in words for operators, which are kept in the job's row. An
 // error of do is kept there and returned.
 func (s KeeperQueries) Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
-	if err := s.q.AddKeeperJob(ctx, job); err != nil {
-		return false, fmt.Errorf("add job: %w", err)
-	}
 	began, err := s.q.TakeKeeperJob(ctx, queries.TakeKeeperJobParams{
-		Job: job, Lease: 2 * timeout.Seconds(), Period: period.Seconds(), AfterFailure: min(period, keeperRetry).Seconds(),
+		Job: job, Lease: 2 * timeout.Seconds(), Period: period.Seconds(), AfterFailure: keeperRetry.Seconds(),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

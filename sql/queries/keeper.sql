@@ -1,16 +1,21 @@
 -- Maintenance jobs, each done by one process at a time.
 
--- AddKeeperJob creates the row of a job.
--- name: AddKeeperJob :exec
-insert into scheduler_go.keeper (job) values (@job) on conflict do nothing;
+-- DueKeeperJobs returns those of the given jobs that are due and that no process has. A job
+-- that failed is due sooner.
+-- name: DueKeeperJobs :many
+select j.job::text
+from (select unnest(@jobs::text[]) as job, unnest(@periods::double precision[]) as period) j
+left join scheduler_go.keeper k on k.job = j.job
+where k.job is null or k.until <= clock_timestamp()
+  and k.began + make_interval(secs => case when k.failed then least(j.period, @after_failure::double precision) else j.period end) <= clock_timestamp();
 
--- TakeKeeperJob leases a due job, unless another process has it. A job that failed is due
--- sooner.
+-- TakeKeeperJob leases a job, unless another process has it or has begun it in the last period.
 -- name: TakeKeeperJob :one
-update scheduler_go.keeper
-set began = clock_timestamp(), until = clock_timestamp() + make_interval(secs => @lease::double precision)
-where job = @job and until <= clock_timestamp()
-  and began + make_interval(secs => case when failed then @after_failure::double precision else @period::double precision end) <= clock_timestamp()
+insert into scheduler_go.keeper as k (job, began, until)
+values (@job, clock_timestamp(), clock_timestamp() + make_interval(secs => @lease::double precision))
+on conflict (job) do update set began = excluded.began, until = excluded.until
+where k.until <= clock_timestamp()
+  and k.began + make_interval(secs => case when k.failed then least(@period::double precision, @after_failure::double precision) else @period::double precision end) <= clock_timestamp()
 returning began;
 
 -- EndKeeperJob records the result of the run that began at a moment, unless another process

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"time"
 )
@@ -41,15 +42,19 @@ func (l *ledger) add(o observation) {
 	l.last = o
 }
 
-// visited counts the repositories that have at least n results.
-func (l *ledger) visited(repositories []repository, n int) int {
-	count := 0
-	for _, r := range repositories {
-		if len(l.results[r.URL()]) >= n {
-			count++
+// count counts the values of which something is true.
+func count[V any](values iter.Seq[V], is func(V) bool) (n int) {
+	for v := range values {
+		if is(v) {
+			n++
 		}
 	}
-	return count
+	return n
+}
+
+// visited counts the repositories that have a result.
+func (l *ledger) visited(repositories []repository) int {
+	return count(slices.Values(repositories), func(r repository) bool { return len(l.results[r.URL()]) > 0 })
 }
 
 // scheduled counts the claims of all origins.
@@ -75,12 +80,11 @@ func (l *ledger) outcomes() map[string]int {
 // savedRun returns the run of the save-code-now request, if it has one: the
 // only run of a task with a priority.
 func (l *ledger) savedRun() (runRow, bool) {
-	for _, run := range l.last.Runs {
-		if run.Priority != "" {
-			return run, true
-		}
+	i := slices.IndexFunc(l.last.Runs, func(run runRow) bool { return run.Priority != "" })
+	if i < 0 {
+		return runRow{}, false
 	}
-	return runRow{}, false
+	return l.last.Runs[i], true
 }
 
 // latencies are the times from a visit's claim to its result in the database,

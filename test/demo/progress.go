@@ -23,159 +23,108 @@ type stage struct {
 	Level bool
 }
 
-// progress shows the stages as they advance.
-type progress interface {
-	// update shows the stages: the same ones in the same order each time.
-	update([]stage)
-	// note prints a line about something that happened.
-	note(format string, args ...any)
-	// close leaves the last state on the screen.
-	close()
+// progress shows the stages as they advance: a bar for each on a terminal, elsewhere a line
+// of them all, every second while they change, else every ten.
+type progress struct {
+	out        io.Writer
+	bars       *mpb.Progress // nil: lines
+	stages     []shownStage
+	start      time.Time
+	printed    time.Time // the last line
+	text, next string    // of the last line, and of one that was not printed yet
 }
 
-// newProgress draws bars on a terminal, and prints plain lines elsewhere.
-func newProgress(out *os.File) progress {
-	start := time.Now()
-	if term.IsTerminal(int(out.Fd())) {
-		return &bars{container: mpb.New(mpb.WithOutput(out), mpb.WithWidth(40)), rates: map[string]*rate{}, start: start}
-	}
-	return &lines{out: out, rates: map[string]*rate{}, start: start}
-}
-
-// rate is the mean speed of a stage between its first and its last step.
-type rate struct {
+// shownStage is a stage with its mean speed between its first step and its last.
+type shownStage struct {
+	bar         *mpb.Bar
+	speed       *atomic.Value // text; the goroutine that draws bars reads it
 	first, last time.Time
 	from, done  int
 }
 
-func (r *rate) step(done int, now time.Time) {
-	if r.first.IsZero() && done > 0 {
-		r.first, r.last, r.from = now, now, done
+func newProgress(out *os.File) *progress {
+	p := &progress{out: out, start: time.Now()}
+	if term.IsTerminal(int(out.Fd())) {
+		p.bars = mpb.New(mpb.WithOutput(out), mpb.WithWidth(40))
+		p.out = p.bars
 	}
-	if done != r.done {
-		r.last = now
-	}
-	r.done = done
+	return p
 }
 
-// perSecond is 0 until it can be told.
-func (r *rate) perSecond() float64 {
-	elapsed := r.last.Sub(r.first).Seconds()
-	if elapsed <= 0 {
-		return 0
-	}
-	return float64(r.done-r.from) / elapsed
-}
-
-func advance(rates map[string]*rate, s stage) float64 {
-	r, ok := rates[s.Name]
-	if !ok {
-		r = &rate{}
-		rates[s.Name] = r
-	}
-	r.step(s.Done, time.Now())
-	if s.Level {
-		return 0
-	}
-	return r.perSecond()
-}
-
-// lines prints the stages on one line: every second while they change, else
-// every ten.
-type lines struct {
-	out   io.Writer
-	rates map[string]*rate
-	start time.Time
-	last  time.Time
-	text  string // as printed last
-	next  string // not printed yet
-}
-
-func (l *lines) update(stages []stage) {
+// update shows the stages: the same ones in the same order each time.
+func (p *progress) update(stages []stage) {
 	parts := make([]string, len(stages))
 	for i, s := range stages {
+		if i == len(p.stages) {
+			p.stages = append(p.stages, p.newStage(s.Name))
+		}
+		speed := p.stages[i].step(s)
 		parts[i] = fmt.Sprintf("%s %d/%d", s.Name, s.Done, s.Total)
-		if r := advance(l.rates, s); r > 0 {
-			parts[i] += fmt.Sprintf(" (%.1f/s)", r)
+		if speed != "" {
+			parts[i] += " (" + speed + ")"
 		}
 	}
-	l.next = strings.Join(parts, ", ")
+	p.next = strings.Join(parts, ", ")
 	interval := time.Second
-	if l.next == l.text {
+	if p.next == p.text {
 		interval = 10 * time.Second
 	}
-	if time.Since(l.last) >= interval {
-		l.flush()
+	if p.bars == nil && time.Since(p.printed) >= interval {
+		p.flush()
 	}
 }
 
-func (l *lines) flush() {
-	l.last, l.text = time.Now(), l.next
-	l.print(l.text)
-}
-
-func (l *lines) note(format string, args ...any) { l.print(fmt.Sprintf(format, args...)) }
-
-func (l *lines) close() {
-	if l.next != l.text {
-		l.flush()
+func (p *progress) newStage(name string) shownStage {
+	s := shownStage{speed: new(atomic.Value)}
+	s.speed.Store("")
+	if p.bars != nil {
+		// A total of 0 is what lets it be set later, and keeps the bar open at 100 %.
+		s.bar = p.bars.New(0, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
+			mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
+			mpb.AppendDecorators(decor.CountersNoUnit("%d/%d", decor.WCSyncSpace),
+				decor.Any(func(decor.Statistics) string { return s.speed.Load().(string) }, decor.WCSyncSpace)))
 	}
+	return s
 }
 
-func (l *lines) print(text string) {
-	_, _ = fmt.Fprintf(l.out, "%7s  %s\n", seconds(time.Since(l.start)), text)
+// step returns the speed, "" until it can be told.
+func (s *shownStage) step(now stage) (speed string) {
+	if s.first.IsZero() && now.Done > 0 {
+		s.first, s.last, s.from = time.Now(), time.Now(), now.Done
+	}
+	if now.Done != s.done {
+		s.last, s.done = time.Now(), now.Done
+	}
+	if elapsed := s.last.Sub(s.first).Seconds(); elapsed > 0 && s.done > s.from && !now.Level {
+		speed = fmt.Sprintf("%.1f/s", float64(s.done-s.from)/elapsed)
+	}
+	if s.bar != nil {
+		s.speed.Store(speed)
+		s.bar.SetTotal(int64(now.Total), false)
+		s.bar.SetCurrent(int64(now.Done))
+	}
+	return speed
 }
 
-// bars draws one bar a stage.
-type bars struct {
-	container *mpb.Progress
-	bars      []bar
-	rates     map[string]*rate
-	start     time.Time
+func (p *progress) flush() {
+	p.printed, p.text = time.Now(), p.next
+	p.note("%s", p.text)
 }
 
-// bar is a drawn stage. Its rate is read by the goroutine that draws.
-type bar struct {
-	*mpb.Bar
-	rate *atomic.Value // string
+// note prints a line about something that happened.
+func (p *progress) note(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.out, "%7s  %s\n", seconds(time.Since(p.start)), fmt.Sprintf(format, args...))
 }
 
-func (b *bars) update(stages []stage) {
-	for i, s := range stages {
-		if i == len(b.bars) {
-			b.bars = append(b.bars, b.add(s.Name))
+// close leaves the last state on the screen.
+func (p *progress) close() {
+	switch {
+	case p.bars == nil && p.next != p.text:
+		p.flush()
+	case p.bars != nil:
+		for _, s := range p.stages {
+			s.bar.Abort(false)
 		}
-		text := ""
-		if r := advance(b.rates, s); r > 0 {
-			text = fmt.Sprintf("%.1f/s", r)
-		}
-		b.bars[i].rate.Store(text)
-		b.bars[i].SetTotal(int64(s.Total), false)
-		b.bars[i].SetCurrent(int64(s.Done))
+		p.bars.Wait()
 	}
-}
-
-func (b *bars) add(name string) bar {
-	added := bar{rate: &atomic.Value{}}
-	added.rate.Store("")
-	// A total of 0 is what lets it be set later, and keeps the bar open at 100 %.
-	added.Bar = b.container.New(0, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
-		mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(
-			decor.CountersNoUnit("%d/%d", decor.WCSyncSpace),
-			decor.Any(func(decor.Statistics) string { return added.rate.Load().(string) }, decor.WCSyncSpace),
-		),
-	)
-	return added
-}
-
-func (b *bars) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.container, "%7s  %s\n", seconds(time.Since(b.start)), fmt.Sprintf(format, args...))
-}
-
-func (b *bars) close() {
-	for _, bar := range b.bars {
-		bar.Abort(false)
-	}
-	b.container.Wait()
 }

@@ -97,29 +97,23 @@ func (r *resources) openVirtualHost(ctx context.Context, e services.Endpoints) e
 	if err != nil {
 		return errors.New("the RabbitMQ URL is not a URL")
 	}
-	if err := r.manage(ctx, http.MethodPut, "", "api", "vhosts", r.name); err != nil {
+	if _, err := r.manage(ctx, http.MethodPut, "", "api", "vhosts", r.name); err != nil {
 		return err
 	}
 	r.drops = append(r.drops, func(ctx context.Context) error {
-		return r.manage(ctx, http.MethodDelete, "", "api", "vhosts", r.name)
+		_, err := r.manage(ctx, http.MethodDelete, "", "api", "vhosts", r.name)
+		return err
 	})
 	server.Path = "/" + r.name
 	r.brokerURL = server.String()
-	return r.manage(ctx, http.MethodPut, `{"configure": ".*", "write": ".*", "read": ".*"}`,
+	_, err = r.manage(ctx, http.MethodPut, `{"configure": ".*", "write": ".*", "read": ".*"}`,
 		"api", "permissions", r.name, server.User.Username())
+	return err
 }
 
-// manage calls RabbitMQ's management API.
-func (r *resources) manage(ctx context.Context, method, body string, path ...string) error {
-	response, err := manage(ctx, r.managementURL, method, body, path...)
-	if err != nil {
-		return err
-	}
-	return response.Body.Close()
-}
-
-func manage(ctx context.Context, root, method, body string, path ...string) (*http.Response, error) {
-	target, err := url.Parse(root)
+// manage calls RabbitMQ's management API and returns its answer.
+func (r *resources) manage(ctx context.Context, method, body string, path ...string) ([]byte, error) {
+	target, err := url.Parse(r.managementURL)
 	if err != nil {
 		return nil, errors.New("the RabbitMQ management URL is not a URL")
 	}
@@ -136,12 +130,12 @@ func manage(ctx context.Context, root, method, body string, path ...string) (*ht
 	if err != nil {
 		return nil, fmt.Errorf("RabbitMQ management: %w", err)
 	}
-	if response.StatusCode >= 300 {
-		answer, _ := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		return nil, fmt.Errorf("RabbitMQ management: %s %s: %s: %s", method, target.Path, response.Status, answer)
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= 300 {
+		err = fmt.Errorf("RabbitMQ management: %s %s: %s: %s", method, target.Path, response.Status, answer)
 	}
-	return response, nil
+	return answer, err
 }
 
 func (r *resources) openTopic(ctx context.Context, e services.Endpoints) error {

@@ -73,7 +73,7 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 		return err
 	}
 	config := filepath.Join(dir, "config.yml")
-	if err := newConfiguration(r).write(config); err != nil {
+	if err := writeConfiguration(config, r); err != nil {
 		return err
 	}
 	s := &scenario{

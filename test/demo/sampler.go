@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -21,10 +21,8 @@ import (
 // so the highest figure of either is a length that the queue has really had.
 type sampler struct {
 	resources *resources
-
-	mu    sync.Mutex
-	ready int // at the last look
-	peak  int
+	ready     atomic.Int64 // messages that were ready at the last look
+	peak      int          // the greatest length seen; only run changes it
 }
 
 // Intervals between looks at the queue.
@@ -34,18 +32,7 @@ const (
 )
 
 // current returns the messages that were ready at the last look.
-func (s *sampler) current() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ready
-}
-
-// highest returns the greatest length seen.
-func (s *sampler) highest() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.peak
-}
+func (s *sampler) current() int { return int(s.ready.Load()) }
 
 // run samples until ctx ends.
 func (s *sampler) run(ctx context.Context) error {
@@ -75,18 +62,14 @@ func (s *sampler) run(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("sample the queue: %w", err)
 			}
-			s.mu.Lock()
-			s.ready = queue.Messages
+			s.ready.Store(int64(queue.Messages))
 			s.peak = max(s.peak, queue.Messages)
-			s.mu.Unlock()
 		case <-length.C:
 			queue, err := s.resources.queue(ctx, loadTask)
 			if err != nil {
 				continue // not declared yet, or ctx has ended
 			}
-			s.mu.Lock()
 			s.peak = max(s.peak, queue.Messages)
-			s.mu.Unlock()
 		}
 	}
 }
@@ -99,12 +82,10 @@ type queueState struct {
 	} `json:"message_stats"`
 }
 
-func (r *resources) queue(ctx context.Context, name string) (queueState, error) {
-	var state queueState
-	response, err := manage(ctx, r.managementURL, http.MethodGet, "", "api", "queues", r.name, name)
+func (r *resources) queue(ctx context.Context, name string) (state queueState, err error) {
+	answer, err := r.manage(ctx, http.MethodGet, "", "api", "queues", r.name, name)
 	if err != nil {
 		return state, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	return state, json.NewDecoder(response.Body).Decode(&state)
+	return state, json.Unmarshal(answer, &state)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +53,7 @@ type scenario struct {
 	dir       string // of this run
 	resources *resources
 	processes *processes
-	show      progress
+	show      *progress
 	db        *pgx.Conn
 	sampler   *sampler
 	ledger    *ledger
@@ -216,28 +218,11 @@ func (s *scenario) react(ctx context.Context) error {
 func (s *scenario) timeToSave() bool {
 	n := len(s.repositories)
 	return s.ledger.scheduled() >= n/3 && s.sampler.current() >= queueLimit/2 ||
-		s.ledger.visited(s.repositories, 1) >= n/2
+		s.ledger.visited(s.repositories) >= n/2
 }
 
 func (s *scenario) growing() int {
-	count := 0
-	for _, r := range s.repositories {
-		if r.Kind == growing {
-			count++
-		}
-	}
-	return count
-}
-
-// secondVisits counts the repositories whose new commits were found.
-func (s *scenario) secondVisits() int {
-	count := 0
-	for url := range s.committed {
-		if s.ledger.foundNews(url) {
-			count++
-		}
-	}
-	return count
+	return count(slices.Values(s.repositories), func(r repository) bool { return r.Kind == growing })
 }
 
 // savedDone counts the save-code-now requests that were served: its run has
@@ -255,8 +240,8 @@ func (s *scenario) stages() []stage {
 	return []stage{
 		{Name: "listed", Done: s.ledger.last.Listed, Total: n},
 		{Name: "scheduled", Done: s.ledger.scheduled(), Total: n + s.growing()},
-		{Name: "first visits", Done: s.ledger.visited(s.repositories, 1), Total: n},
-		{Name: "second visits", Done: s.secondVisits(), Total: s.growing()},
+		{Name: "first visits", Done: s.ledger.visited(s.repositories), Total: n},
+		{Name: "second visits", Done: count(maps.Keys(s.committed), s.ledger.foundNews), Total: s.growing()},
 		{Name: "save-code-now", Done: s.savedDone(), Total: 1},
 		{Name: "queue", Done: s.sampler.current(), Total: queueLimit, Level: true},
 	}
@@ -264,17 +249,18 @@ func (s *scenario) stages() []stage {
 
 // done says whether every stage is complete and nothing is under way.
 func (s *scenario) done() bool {
+	return s.missing() == nil && !slices.ContainsFunc(s.ledger.last.Runs, runRow.open) &&
+		s.ledger.last.Outbox == 0 && s.sampler.current() == 0
+}
+
+// missing names the stages that are not complete.
+func (s *scenario) missing() (missing []string) {
 	for _, stage := range s.stages() {
 		if !stage.Level && stage.Done < stage.Total {
-			return false
+			missing = append(missing, fmt.Sprintf("%s %d of %d", stage.Name, stage.Done, stage.Total))
 		}
 	}
-	for _, run := range s.ledger.last.Runs {
-		if run.open() {
-			return false
-		}
-	}
-	return s.ledger.last.Outbox == 0 && s.sampler.current() == 0
+	return missing
 }
 
 // stalled adds to a time-out which stages were not complete, and the log of the
@@ -283,13 +269,8 @@ func (s *scenario) stalled(cause error) error {
 	if !errors.Is(cause, errTimeout) {
 		return cause
 	}
-	var missing []string
-	for _, stage := range s.stages() {
-		if !stage.Level && stage.Done < stage.Total {
-			missing = append(missing, fmt.Sprintf("%s %d of %d", stage.Name, stage.Done, stage.Total))
-		}
-	}
-	if len(missing) == 0 {
+	missing := s.missing()
+	if missing == nil {
 		missing = []string{"something is still under way, or the results of one-shot tasks are missing"}
 	}
 	executions, err := readExecutions(s.archive())
@@ -308,7 +289,7 @@ func (s *scenario) stalled(cause error) error {
 func (s *scenario) collect(ctx context.Context) (evidence, error) {
 	e := evidence{
 		Repositories: s.repositories, Ledger: s.ledger, Saved: s.saved,
-		QueuePeak: s.sampler.highest(), QueueLimit: queueLimit,
+		QueuePeak: s.sampler.peak, QueueLimit: queueLimit,
 		Published: map[string]int{},
 	}
 	for _, name := range []string{listTask, loadTask, saveQueue} {

@@ -32,34 +32,42 @@ type stopped struct {
 	Err  error
 }
 
-// check is one thing that must be true.
+// check is one promise of the demo, and what is not as it should be; nothing if it was kept.
 type check struct {
 	Name    string
-	Missing []string // what is not as it should be; empty if all is well
-}
-
-func (c *check) missing(format string, args ...any) {
-	c.Missing = append(c.Missing, fmt.Sprintf(format, args...))
+	Missing []string
 }
 
 // verdict says, for each promise of the demo, whether it was kept.
 func verdict(e evidence) []check {
-	checks := []check{
-		checkListed(e), checkVisited(e), checkNews(e), checkSaved(e),
-		checkNothingLost(e), checkNothingTwice(e), checkQueue(e),
+	var checks []check
+	for _, promise := range []struct {
+		name  string
+		check func(e evidence, missing func(format string, args ...any))
+	}{
+		{"every repository was listed", checkListed},
+		{"every repository was visited, with the outcome it should have", checkVisited},
+		{"every repository with new commits was visited again, and they were found", checkNews},
+		{"save-code-now was served, before visits that were waiting", checkSaved},
+		{"nothing was lost: every message was published, run and reported", checkNothingLost},
+		{"nothing was done twice: no message, and no visit without a reason", checkNothingTwice},
+		{"the queue never held more than its limit", checkQueue},
+		{"every daemon stopped cleanly when told to", checkStopped},
+	} {
+		c := check{Name: promise.name}
+		promise.check(e, func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) })
+		checks = append(checks, c)
 	}
-	if e.Stopped != nil {
-		checks = append(checks, checkStopped(e))
+	if e.Stopped == nil { // left running
+		checks = checks[:len(checks)-1]
 	}
 	return checks
 }
 
-func checkListed(e evidence) check {
-	c := check{Name: "every repository was listed"}
+func checkListed(e evidence, missing func(string, ...any)) {
 	if got, want := e.Ledger.last.Listed, len(e.Repositories); got != want {
-		c.missing("%d origins listed, want %d", got, want)
+		missing("%d origins listed, want %d", got, want)
 	}
-	return c
 }
 
 // expectedStatus is what a visit of a repository comes to.
@@ -74,49 +82,43 @@ func (k kind) expectedStatus() string {
 	}
 }
 
-func checkVisited(e evidence) check {
-	c := check{Name: "every repository was visited, with the outcome it should have"}
+func checkVisited(e evidence, missing func(string, ...any)) {
 	for _, r := range e.Repositories {
 		results := e.Ledger.results[r.URL()]
 		if len(results) == 0 {
-			c.missing("no visit of %s", r.URL())
+			missing("no visit of %s", r.URL())
 		}
 		for _, result := range results {
 			if result.Status != r.Kind.expectedStatus() {
-				c.missing("a visit of the %s %s: %s, want %s", r.Kind, r.URL(), result.Status, r.Kind.expectedStatus())
+				missing("a visit of the %s %s: %s, want %s", r.Kind, r.URL(), result.Status, r.Kind.expectedStatus())
 			}
 		}
 	}
-	return c
 }
 
-func checkNews(e evidence) check {
-	c := check{Name: "every repository with new commits was visited again, and they were found"}
+func checkNews(e evidence, missing func(string, ...any)) {
 	for _, r := range e.Repositories {
 		if r.Kind == growing && !e.Ledger.foundNews(r.URL()) {
-			c.missing("%s: %d visits, new snapshot not seen", r.URL(), len(e.Ledger.results[r.URL()]))
+			missing("%s: %d visits, new snapshot not seen", r.URL(), len(e.Ledger.results[r.URL()]))
 		}
 	}
-	return c
 }
 
-func checkSaved(e evidence) check {
-	c := check{Name: "save-code-now was served, before visits that were waiting"}
+func checkSaved(e evidence, missing func(string, ...any)) {
 	run, ok := e.Ledger.savedRun()
 	if !ok {
-		c.missing("the request was not scheduled")
-		return c
+		missing("the request was not scheduled")
+		return
 	}
 	if run.Status != "eventful" {
-		c.missing("the request's run is %s, want eventful", run.Status)
+		missing("the request's run is %s, want eventful", run.Status)
 	}
 	if len(e.Ledger.results[e.Saved.URL]) != 1 {
-		c.missing("%d results of %s, want 1", len(e.Ledger.results[e.Saved.URL]), e.Saved.URL)
+		missing("%d results of %s, want 1", len(e.Ledger.results[e.Saved.URL]), e.Saved.URL)
 	}
 	if len(e.overtaken()) == 0 {
-		c.missing("it overtook no visit (%d were waiting)", e.Saved.Waiting)
+		missing("it overtook no visit (%d were waiting)", e.Saved.Waiting)
 	}
-	return c
 }
 
 // overtaken returns how long each visit waited that was claimed before the
@@ -149,23 +151,22 @@ func (e evidence) overtaken() []time.Duration {
 	return waits
 }
 
-func checkNothingLost(e evidence) check {
-	c := check{Name: "nothing was lost: every message was published, run and reported"}
+func checkNothingLost(e evidence, missing func(string, ...any)) {
 	if n := e.Ledger.last.Outbox; n != 0 {
-		c.missing("%d messages are still in the outbox", n)
+		missing("%d messages are still in the outbox", n)
 	}
 	for _, run := range e.Ledger.last.Runs {
 		if run.open() {
-			c.missing("the run %s of a %s task is left %s", run.ID, run.Type, run.Status)
+			missing("the run %s of a %s task is left %s", run.ID, run.Type, run.Status)
 		}
 	}
 	ran := e.visitsRun()
 	for url, claims := range e.Ledger.claims {
 		if ran[url] < len(claims) {
-			c.missing("%s: scheduled %d times, run %d times", url, len(claims), ran[url])
+			missing("%s: scheduled %d times, run %d times", url, len(claims), ran[url])
 		}
 		if got := len(e.Ledger.results[url]); got < len(claims) {
-			c.missing("%s: scheduled %d times, %d results", url, len(claims), got)
+			missing("%s: scheduled %d times, %d results", url, len(claims), got)
 		}
 	}
 	for queue, published := range e.Published {
@@ -176,10 +177,9 @@ func checkNothingLost(e evidence) check {
 			}
 		}
 		if run != published {
-			c.missing("queue %s: %d messages published, %d tasks run", queue, published, run)
+			missing("queue %s: %d messages published, %d tasks run", queue, published, run)
 		}
 	}
-	return c
 }
 
 // visitsRun counts the recurrent visits that the workers started, by URL.
@@ -193,13 +193,12 @@ func (e evidence) visitsRun() map[string]int {
 	return count
 }
 
-func checkNothingTwice(e evidence) check {
-	c := check{Name: "nothing was done twice: no message, and no visit without a reason"}
+func checkNothingTwice(e evidence, missing func(string, ...any)) {
 	starts := map[string]int{}
 	for _, x := range e.Executions {
 		starts[x.ID]++
 		if starts[x.ID] == 2 {
-			c.missing("the task %s (%s %s) was run twice", x.ID, x.Task, x.Subject)
+			missing("the task %s (%s %s) was run twice", x.ID, x.Task, x.Subject)
 		}
 	}
 	ran := e.visitsRun()
@@ -209,26 +208,21 @@ func checkNothingTwice(e evidence) check {
 			reasons = 2
 		}
 		if ran[r.URL()] > reasons {
-			c.missing("the %s %s was visited %d times, with reason for %d", r.Kind, r.URL(), ran[r.URL()], reasons)
+			missing("the %s %s was visited %d times, with reason for %d", r.Kind, r.URL(), ran[r.URL()], reasons)
 		}
 	}
-	return c
 }
 
-func checkQueue(e evidence) check {
-	c := check{Name: "the queue never held more than its limit"}
+func checkQueue(e evidence, missing func(string, ...any)) {
 	if e.QueuePeak > e.QueueLimit {
-		c.missing("%d messages, limit %d", e.QueuePeak, e.QueueLimit)
+		missing("%d messages, limit %d", e.QueuePeak, e.QueueLimit)
 	}
-	return c
 }
 
-func checkStopped(e evidence) check {
-	c := check{Name: "every daemon stopped cleanly when told to"}
+func checkStopped(e evidence, missing func(string, ...any)) {
 	for _, s := range e.Stopped {
 		if s.Err != nil {
-			c.missing("%s: %v after %s", s.Name, s.Err, s.Took.Round(time.Millisecond))
+			missing("%s: %v after %s", s.Name, s.Err, s.Took.Round(time.Millisecond))
 		}
 	}
-	return c
 }

@@ -5,19 +5,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -53,35 +52,25 @@ func main() {
 
 // memory is what the machine has, in GiB.
 func memory(context.Context) (string, error) {
-	kib, err := field("/proc/meminfo", "MemTotal:")
-	if err != nil {
-		return "", err
-	}
-	var n float64
-	if _, err := fmt.Sscan(kib, &n); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%.0f GiB", n/(1<<20)), nil
+	kib, err := field("/proc/meminfo", `MemTotal: *(\d+)`)
+	n, _ := strconv.Atoi(kib)
+	return fmt.Sprintf("%.0f GiB", float64(n)/(1<<20)), err
 }
 
 func system(context.Context) (string, error) {
-	name, err := field("/etc/os-release", "PRETTY_NAME=")
-	return strings.Trim(name, `"`), err
+	return field("/etc/os-release", `(?m)^PRETTY_NAME="?([^"\n]*)`)
 }
 
-// field is the rest of the line of a file that begins with key.
-func field(path, key string) (string, error) {
-	file, err := os.Open(path)
+// field returns what a group of a pattern matches in a file.
+func field(path, pattern string) (string, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = file.Close() }()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if value, found := strings.CutPrefix(lines.Text(), key); found {
-			return strings.TrimSpace(value), nil
-		}
+	if m := regexp.MustCompile(pattern).FindSubmatch(text); m != nil {
+		return string(m[1]), nil
 	}
-	return "", fmt.Errorf("%s has no %s", path, key)
+	return "", fmt.Errorf("%s has no %s", path, pattern)
 }
 
 func postgres(ctx context.Context) (version string, err error) {
@@ -95,27 +84,13 @@ func postgres(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
-func rabbitMQ(ctx context.Context) (string, error) {
-	root, err := url.Parse(os.Getenv(services.ManagementVar))
+func rabbitMQ(context.Context) (string, error) {
+	conn, err := amqp.Dial(os.Getenv(services.RabbitMQVar))
 	if err != nil {
 		return "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, root.JoinPath("api/overview").String(), nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var overview struct {
-		Version string `json:"rabbitmq_version"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&overview); err != nil {
-		return "", fmt.Errorf("%s: %w", response.Status, err)
-	}
-	return overview.Version, nil
+	defer func() { _ = conn.Close() }()
+	return fmt.Sprint(conn.Properties["version"]), nil
 }
 
 // kafka tells what the brokers' requests lead to.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"swh-scheduler/internal/pytext"
 )
 
 // titles say in words what benchmarks measure; one that is not here goes by its
@@ -64,13 +66,8 @@ func number(v float64) string {
 	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
 	text := strconv.FormatFloat(v, 'f', digits, 64)
 	whole, fraction, _ := strings.Cut(text, ".")
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if fraction != "" {
-		whole += "." + fraction
-	}
-	return whole
+	n, _ := strconv.Atoi(whole)
+	return strings.TrimSuffix(pytext.Thousands(n)+"."+fraction, ".")
 }
 
 // where says when and on what the figures were measured.

@@ -30,6 +30,14 @@ func OutputFlag(flags *pflag.FlagSet, output *string) {
 	flags.Var(Choice(output, "text", "json"), "output", "form of the output: text or json")
 }
 
+// Show prints a result as the output says: its text, or as JSON.
+func (a *App) Show(output string, result any, text string) error {
+	if output == "json" {
+		return a.PrintJSON(result)
+	}
+	return a.Print(text)
+}
+
 // PrintJSON prints a result as JSON. Dates are in UTC, intervals in seconds.
 func (a *App) PrintJSON(v any) error {
 	e := json.NewEncoder(a.Stdout)

@@ -104,44 +104,38 @@ func newActiveQueues(a *command.App, ask questioner) *cobra.Command {
 	return inspection(a, ask, &cobra.Command{
 		Use:   "active-queues [OPTIONS]",
 		Short: "List the queues that workers read",
-	}, (*celery.Control).ActiveQueues, func(queues []celery.QueueInfo) (lines []string, _ error) {
-		for _, q := range queues {
-			lines = append(lines, q.Name)
-		}
-		return lines, nil
-	})
+	}, (*celery.Control).ActiveQueues, eachOf(func(q celery.QueueInfo) (string, error) { return q.Name, nil }))
 }
 
-func newReserved(a *command.App, ask questioner) *cobra.Command {
-	return inspection(a, ask, &cobra.Command{
-		Use:   "reserved [OPTIONS]",
-		Short: "List the tasks that workers have received and not started",
-	}, (*celery.Control).Reserved, func(tasks []celery.TaskInfo) (lines []string, _ error) {
-		for _, t := range tasks {
-			text, err := describeTask(t)
+// eachOf makes a line of each element of an answer.
+func eachOf[T any](line func(T) (string, error)) func([]T) ([]string, error) {
+	return func(elements []T) (lines []string, _ error) {
+		for _, element := range elements {
+			text, err := line(element)
 			if err != nil {
 				return nil, err
 			}
 			lines = append(lines, text)
 		}
 		return lines, nil
-	})
+	}
+}
+
+func newReserved(a *command.App, ask questioner) *cobra.Command {
+	return inspection(a, ask, &cobra.Command{
+		Use:   "reserved [OPTIONS]",
+		Short: "List the tasks that workers have received and not started",
+	}, (*celery.Control).Reserved, eachOf(describeTask))
 }
 
 func newScheduled(a *command.App, ask questioner) *cobra.Command {
 	return inspection(a, ask, &cobra.Command{
 		Use:   "scheduled [OPTIONS]",
 		Short: "List the tasks that wait in workers for their time (eta)",
-	}, (*celery.Control).Scheduled, func(tasks []celery.ScheduledTask) (lines []string, _ error) {
-		for _, t := range tasks {
-			text, err := describeTask(t.Request)
-			if err != nil {
-				return nil, err
-			}
-			lines = append(lines, text+" at "+t.ETA)
-		}
-		return lines, nil
-	})
+	}, (*celery.Control).Scheduled, eachOf(func(t celery.ScheduledTask) (string, error) {
+		text, err := describeTask(t.Request)
+		return text + " at " + t.ETA, err
+	}))
 }
 
 func describeTask(t celery.TaskInfo) (string, error) {

@@ -118,9 +118,6 @@ func newCheckIngested(a *command.App) *cobra.Command {
 }
 
 func printIngested(a *command.App, c forge.Ingested, args []string, listing bool, output string, zone *time.Location) error {
-	if output == "json" {
-		return a.PrintJSON(c.Object(listing))
-	}
 	var text strings.Builder
 	if listing {
 		rows := make([][]string, len(c.Visited))
@@ -130,7 +127,7 @@ func printIngested(a *command.App, c forge.Ingested, args []string, listing bool
 		text.WriteString(pytext.Table([]string{"url", "last_visit_status", "last_visit"}, rows) + "\n")
 	}
 	text.WriteString(c.Summary(args[1], fmt.Sprintf(" (%s) has %d scheduled ingests in the scheduler.", args[0], c.Total())))
-	return a.Print(text.String())
+	return a.Show(output, c.Object(listing), text.String())
 }
 
 func listedOrigins(ctx context.Context, a *command.App, b backend.Scheduler, args []string) ([]model.ListedOrigin, error) {

@@ -100,8 +100,5 @@ func (o *originTable) print(a *command.App, origins []model.ListedOrigin, zone *
 		}
 		add(row)
 	}
-	if o.output == "json" {
-		return a.PrintJSON(objects)
-	}
-	return a.Print(b.String())
+	return a.Show(o.output, objects, b.String())
 }

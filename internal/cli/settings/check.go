@@ -64,9 +64,6 @@ type checkResult struct {
 }
 
 func printChecks(a *command.App, results []checkResult, output string) error {
-	if output == "json" {
-		return a.PrintJSON(results)
-	}
 	var b strings.Builder
 	for _, r := range results {
 		mark, text := "ok", r.Found
@@ -75,7 +72,7 @@ func printChecks(a *command.App, results []checkResult, output string) error {
 		}
 		fmt.Fprintf(&b, "%-6s%s: %s\n", mark, a.Bold(r.Name), text)
 	}
-	return a.Print(b.String())
+	return a.Show(output, results, b.String())
 }
 
 // checkConfig runs all checks at the same time, as each may wait for a timeout.

@@ -26,16 +26,13 @@ line and the environment. Addresses are shown without passwords, other secrets a
 	cmd.Flags().Var(command.Choice(&output, "text", "json"), "output", "form of the output: text (which is YAML) or json")
 	cmd.RunE = a.Configured(func(*cobra.Command, []string) error {
 		view := viewConfig(a.Config)
-		if output == "json" {
-			return a.PrintJSON(view)
-		}
 		var text bytes.Buffer
 		encoder := yaml.NewEncoder(&text)
 		encoder.SetIndent(2)
 		if err := encoder.Encode(view); err != nil {
 			return err
 		}
-		return a.Print(text.String())
+		return a.Show(output, view, text.String())
 	})
 	return cmd
 }

@@ -82,11 +82,7 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
-		err = a.PrintJSON(c.Summary())
-	} else {
-		err = a.Print(c.Text(o.plots, a.Styled))
-	}
+	err = a.Show(o.output, c.Summary(), c.Text(o.plots, a.Styled))
 	settings := []page.Row{{Name: "Workers", Value: pytext.Thousands(o.workers)}, {Name: "Load", Value: fmt.Sprint(load.Busy)}, {Name: "Batch", Value: pytext.Thousands(load.Batch)}}
 	for _, l := range lanes {
 		settings = append(settings, page.Row{Name: "Lane " + l.Name, Value: fmt.Sprintf("%s, %d slots (%d to %d)", l.SoftTimeLimit, l.Slots, l.MinSlots, max(l.Slots, l.MaxSlots))})

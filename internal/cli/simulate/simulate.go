@@ -267,12 +267,9 @@ func (r resultFile) write(stdout io.Writer, write func(io.Writer) error) error {
 }
 
 func printReport(a *command.App, r *simulator.Report, o simulatorOptions) error {
-	if o.output == "json" {
-		return a.PrintJSON(r.Totals(simulator.Kind(o.kind)))
-	}
 	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.SharesText()
 	if o.plots {
 		text += r.Plots(a.Styled)
 	}
-	return a.Print(text + "\n")
+	return a.Show(o.output, r.Totals(simulator.Kind(o.kind)), text+"\n")
 }

@@ -44,10 +44,7 @@ func graphCommand(a *command.App, use, short, long string, names []string,
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			return a.PrintJSON(result)
-		}
-		return a.Print(text)
+		return a.Show(output, result, text)
 	})
 	return cmd
 }

@@ -201,10 +201,7 @@ func newTaskListPending(a *command.App) *cobra.Command {
 					parts = append(parts, text)
 				}
 			}
-			if output == "json" {
-				return a.PrintJSON(objects)
-			}
-			return a.Print(strings.Join(parts, "\n") + "\n")
+			return a.Show(output, objects, strings.Join(parts, "\n")+"\n")
 		})
 	})
 	return cmd

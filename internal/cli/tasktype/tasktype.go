@@ -50,9 +50,6 @@ func newTaskTypeList(a *command.App) *cobra.Command {
 		all = slices.DeleteFunc(all, func(tt model.TaskType) bool {
 			return len(types) > 0 && !slices.Contains(types, tt.Type) || len(names) > 0 && !slices.Contains(names, tt.BackendName)
 		})
-		if output == "json" {
-			return a.PrintJSON(taskTypeObjects(all))
-		}
 		var text strings.Builder
 		text.WriteString("Known task types:\n")
 		for _, tt := range all {
@@ -62,7 +59,7 @@ func newTaskTypeList(a *command.App) *cobra.Command {
 				fmt.Fprintf(&text, "%s:\n  %s\n", tt.Type, tt.Description)
 			}
 		}
-		return a.Print(text.String())
+		return a.Show(output, taskTypeObjects(all), text.String())
 	})
 	return cmd
 }

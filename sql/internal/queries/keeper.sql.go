@@ -10,16 +10,42 @@ import (
 	"time"
 )
 
-const addKeeperJob = `-- name: AddKeeperJob :exec
+const dueKeeperJobs = `-- name: DueKeeperJobs :many
 
-insert into scheduler_go.keeper (job) values ($1) on conflict do nothing
+select j.job::text
+from (select unnest($1::text[]) as job, unnest($2::double precision[]) as period) j
+left join scheduler_go.keeper k on k.job = j.job
+where k.job is null or k.until <= clock_timestamp()
+  and k.began + make_interval(secs => case when k.failed then least(j.period, $3::double precision) else j.period end) <= clock_timestamp()
 `
 
+type DueKeeperJobsParams struct {
+	Jobs         []string
+	Periods      []float64
+	AfterFailure float64
+}
+
 // Maintenance jobs, each done by one process at a time.
-// AddKeeperJob creates the row of a job.
-func (q *Queries) AddKeeperJob(ctx context.Context, job string) error {
-	_, err := q.db.Exec(ctx, addKeeperJob, job)
-	return err
+// DueKeeperJobs returns those of the given jobs that are due and that no process has. A job
+// that failed is due sooner.
+func (q *Queries) DueKeeperJobs(ctx context.Context, arg DueKeeperJobsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, dueKeeperJobs, arg.Jobs, arg.Periods, arg.AfterFailure)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var j_job string
+		if err := rows.Scan(&j_job); err != nil {
+			return nil, err
+		}
+		items = append(items, j_job)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const endKeeperJob = `-- name: EndKeeperJob :exec
@@ -87,28 +113,28 @@ func (q *Queries) KeeperJobs(ctx context.Context) ([]KeeperJobsRow, error) {
 }
 
 const takeKeeperJob = `-- name: TakeKeeperJob :one
-update scheduler_go.keeper
-set began = clock_timestamp(), until = clock_timestamp() + make_interval(secs => $1::double precision)
-where job = $2 and until <= clock_timestamp()
-  and began + make_interval(secs => case when failed then $3::double precision else $4::double precision end) <= clock_timestamp()
+insert into scheduler_go.keeper as k (job, began, until)
+values ($1, clock_timestamp(), clock_timestamp() + make_interval(secs => $2::double precision))
+on conflict (job) do update set began = excluded.began, until = excluded.until
+where k.until <= clock_timestamp()
+  and k.began + make_interval(secs => case when k.failed then least($3::double precision, $4::double precision) else $3::double precision end) <= clock_timestamp()
 returning began
 `
 
 type TakeKeeperJobParams struct {
-	Lease        float64
 	Job          string
-	AfterFailure float64
+	Lease        float64
 	Period       float64
+	AfterFailure float64
 }
 
-// TakeKeeperJob leases a due job, unless another process has it. A job that failed is due
-// sooner.
+// TakeKeeperJob leases a job, unless another process has it or has begun it in the last period.
 func (q *Queries) TakeKeeperJob(ctx context.Context, arg TakeKeeperJobParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, takeKeeperJob,
-		arg.Lease,
 		arg.Job,
-		arg.AfterFailure,
+		arg.Lease,
 		arg.Period,
+		arg.AfterFailure,
 	)
 	var began time.Time
 	err := row.Scan(&began)
