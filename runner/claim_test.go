@@ -132,7 +132,11 @@ func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
 		select id, 'backlog', 'a', 0, now(), now(), 'swh.a', '[]', '{}', 'swh.a', 'swh.a', 0, '', false, 0
 		from (select '00000000-0000-0000-0000-000000000002'::uuid as id) x`)
 	now := time.Now()
-	silent, err := w.store.SilentRuns(t.Context(), map[string]time.Time{"a": now.Add(-time.Hour)})
+	var silent []db.SilentRun
+	_, err := w.store.EachSilentRun(t.Context(), map[string]time.Time{"a": now.Add(-time.Hour)}, 0, time.Minute, func(some []db.SilentRun) error {
+		silent = append(silent, some...)
+		return nil
+	})
 	if err != nil || len(silent) != 2 {
 		t.Fatalf("silent: %+v, %v, want the runs of tasks 3 and 4", silent, err)
 	}

@@ -16,14 +16,16 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// lostPeriod is the time between two sweeps for lost runs, which are costly.
-const lostPeriod = 10 * time.Minute
+const (
+	lostPeriod = 10 * time.Minute // between two sweeps for lost runs, which read all runs
+	lostTime   = 15 * time.Second // of a minute, for a sweep
+)
 
 // LostStore is the database of LostRuns.
 type LostStore interface {
 	Now() time.Time
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
-	SilentRuns(ctx context.Context, before map[string]time.Time) ([]db.SilentRun, error)
+	EachSilentRun(ctx context.Context, before map[string]time.Time, every, atMost time.Duration, each func([]db.SilentRun) error) (ended bool, err error)
 	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
 }
 
@@ -70,7 +72,7 @@ func NewLostRuns(o LostOptions) *LostRuns {
 
 // Job returns the sweep as a maintenance job.
 func (l *LostRuns) Job() keep.Job {
-	return keep.Job{Name: "lost runs", Period: lostPeriod, Do: func(ctx context.Context) (string, error) {
+	return keep.Job{Name: "lost runs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		n, err := l.RunOnce(ctx)
 		if n == 0 {
 			return "", err
@@ -79,8 +81,9 @@ func (l *LostRuns) Job() keep.Job {
 	}}
 }
 
-// RunOnce gives up the runs that are lost now, and returns their number. It goes on with the
-// other queues where one can't be asked, and returns that error.
+// RunOnce begins a sweep if one is due, or goes on with it, gives up the runs that are
+// lost, and returns their number. It goes on with the other queues where one can't be
+// asked, and returns that error.
 func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	types, err := l.Store.TaskTypes(ctx)
 	if err != nil {
@@ -101,12 +104,24 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if len(before) == 0 {
 		return 0, nil
 	}
-	silent, err := l.Store.SilentRuns(ctx, before)
-	if err != nil {
+	n := 0
+	var askErr error
+	_, err = l.Store.EachSilentRun(ctx, before, lostPeriod, lostTime, func(silent []db.SilentRun) error {
+		lost, err := l.gone(ctx, silent, byName)
+		askErr = errors.Join(askErr, err)
+		given, err := l.giveUp(ctx, lost)
+		n += given
+		return err
+	})
+	if err = errors.Join(askErr, err); n == 0 {
 		return 0, err
 	}
-	lost, askErr := l.gone(ctx, silent, byName)
-	n := 0
+	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
+	return n, err
+}
+
+// giveUp ends lost runs, and returns how many it ended.
+func (l *LostRuns) giveUp(ctx context.Context, lost []db.SilentRun) (n int, err error) {
 	_, err = l.size.Write(0, len(lost), func(first, end int) error {
 		ended, err := l.Store.LoseRuns(ctx, lost[first:end], l.now())
 		if err == nil {
@@ -119,10 +134,6 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	}, func(i int, err *db.RefusedError) {
 		l.Log.Error("a run of which nothing was heard can't be given up; its task stays scheduled", "run", lost[i].ID, "task_type", lost[i].TaskType, "error", err)
 	})
-	if err = errors.Join(askErr, err); n == 0 {
-		return 0, err
-	}
-	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
 	return n, err
 }
 

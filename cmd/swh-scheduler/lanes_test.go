@@ -453,7 +453,11 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 		}
 	}
 	later := time.Now().Add(time.Hour)
-	silent, err := store.SilentRuns(t.Context(), map[string]time.Time{"load-hg": later})
+	var silent []db.SilentRun
+	_, err = store.EachSilentRun(t.Context(), map[string]time.Time{"load-hg": later}, 0, time.Minute, func(some []db.SilentRun) error {
+		silent = append(silent, some...)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

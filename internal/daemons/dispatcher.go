@@ -84,6 +84,7 @@ func (d *dispatcher) close() error { return errors.Join(d.publisher.Close(), d.i
 // and others.
 func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component {
 	jobs := append(others, mendGraphs(store), setAside(store, o.Log), forgetNotes(store, o.Log), boundChanges(store, o.Log))
+	jobs = append(jobs, counts(store)...)
 	k := keep.Keeper{Store: store, Log: o.Log, Jobs: jobs}
 	return service.Component{Name: "keeper", Run: k.Run}
 }
@@ -103,6 +104,26 @@ func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 		return fmt.Sprintf("%d rows that were set aside forgotten", n), nil
 	}}
 }
+
+// counts returns the jobs that count origins and runs for monitoring, for some seconds of
+// each minute until they are through.
+func counts(store *db.Store) []keep.Job {
+	job := func(name string, count func(context.Context) (ended bool, err error)) keep.Job {
+		return keep.Job{Name: name, Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+			ended, err := count(ctx)
+			if !ended || err != nil {
+				return "", err
+			}
+			return "all are counted", nil
+		}}
+	}
+	return []keep.Job{
+		job("count of origins", func(ctx context.Context) (bool, error) { return store.CountOrigins(ctx, countTime) }),
+		job("count of runs", func(ctx context.Context) (bool, error) { return store.CountRuns(ctx, store.Now(), countTime) }),
+	}
+}
+
+const countTime = 5 * time.Second
 
 // boundChanges drains the changes of candidates where no daemon of visits does.
 func boundChanges(store *db.Store, log *slog.Logger) keep.Job {

@@ -1,9 +1,10 @@
 // Package monitor reads figures from the database in the background and keeps them
 // as metrics, so that a scrape costs no query.
 //
-// Figures that take a few steps along indexes are read every half minute; those that
-// read whole tables every hour, by one process at a time. While the database is away
-// the metrics keep their values, and swh_scheduler_monitor_age_seconds grows.
+// Figures take a few steps along indexes and are read every half minute. Those for which
+// whole tables have to be read are counted by maintenance jobs, in one process, and read
+// here. While the database is away the metrics keep their values, and
+// swh_scheduler_monitor_age_seconds grows.
 package monitor
 
 import (
@@ -19,17 +20,11 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-const (
-	lightPeriod = 30 * time.Second
-	heavyPeriod = time.Hour
-
-	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
-)
+const period = 30 * time.Second
 
 // Store is what a Monitor asks of the database.
 type Store interface {
-	LightFigures(ctx context.Context, now time.Time) (db.LightFigures, error)
-	HeavyFigures(ctx context.Context, unansweredSince time.Time) (f db.HeavyFigures, taken bool, err error)
+	Figures(ctx context.Context, now time.Time) (db.Figures, error)
 }
 
 // Monitor keeps metrics of the database.
@@ -38,8 +33,7 @@ type Monitor struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	heavyAt time.Time                 // when whole tables are read next
-	last    atomic.Pointer[time.Time] // when figures were last read; scrapes read it
+	last atomic.Pointer[time.Time] // when figures were last read; scrapes read it
 
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
@@ -93,38 +87,28 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 func (m *Monitor) Run(ctx context.Context) error {
 	loop := service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, m.RunOnce(ctx) },
-		Period:  lightPeriod,
+		Period:  period,
 		Service: service.NewService(m.log, "the database's monitor"),
 	}
 	return loop.Run(ctx)
 }
 
-// RunOnce reads the figures that are due.
+// RunOnce reads the figures.
 func (m *Monitor) RunOnce(ctx context.Context) error {
 	now := m.now()
-	light, err := m.store.LightFigures(ctx, now)
+	figures, err := m.store.Figures(ctx, now)
 	if err != nil {
 		return err
 	}
-	m.setLight(light, now)
-	if !now.Before(m.heavyAt) {
-		heavy, taken, err := m.store.HeavyFigures(ctx, now.Add(-unansweredAfter))
-		if err != nil {
-			return err
-		}
-		if taken {
-			m.setHeavy(heavy)
-		}
-		m.heavyAt = now.Add(heavyPeriod)
-	}
+	m.set(figures, now)
 	m.last.Store(&now)
 	return nil
 }
 
-// setLight replaces all values: those of queues without messages go.
-func (m *Monitor) setLight(f db.LightFigures, now time.Time) {
+// set replaces all values: those of queues without messages go.
+func (m *Monitor) set(f db.Figures, now time.Time) {
 	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge,
-		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active} {
+		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active, m.pools} {
 		g.Reset()
 	}
 	for _, o := range f.Outgoing {
@@ -154,14 +138,10 @@ func (m *Monitor) setLight(f db.LightFigures, now time.Time) {
 	for _, a := range f.Active {
 		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
 	}
-}
-
-func (m *Monitor) setHeavy(f db.HeavyFigures) {
-	m.pools.Reset()
-	for _, p := range f.Pools {
+	for visitType, p := range f.Pools {
 		for pool, n := range map[string]int64{"without_update": p.WithoutUpdate, "never_loaded": p.NeverLoaded, "lagging": p.Lagging, "others": p.Others} {
-			m.pools.WithLabelValues(p.VisitType, pool).Set(float64(n))
+			m.pools.WithLabelValues(visitType, pool).Set(float64(n))
 		}
 	}
-	m.unanswered.Set(float64(f.Unanswered))
+	m.unanswered.Set(float64(f.Runs.Unanswered))
 }

@@ -139,7 +139,7 @@ func TestForgetRejected(t *testing.T) {
 	if n, err := store.ForgetRejected(t.Context(), time.Now()); n != 3 || err != nil {
 		t.Errorf("%d forgotten, %v; want 3", n, err)
 	}
-	light, err := store.LightFigures(t.Context(), time.Now())
+	light, err := store.Figures(t.Context(), time.Now())
 	if err != nil || light.Rejected.Events != 2 || light.Rejected.Records != 2 {
 		t.Errorf("%+v are left, %v; want 2 and 2", light.Rejected, err)
 	}

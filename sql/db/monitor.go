@@ -7,8 +7,9 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// LightFigures are figures for monitoring that take a few steps along indexes.
-type LightFigures struct {
+// Figures are figures for monitoring. They take a few steps along indexes; Counted and Runs
+// are what the last walks over whole tables found (counts.go).
+type Figures struct {
 	Outgoing  []queries.OutgoingByQueueRow
 	Ready     []queries.OldestReadyRow
 	Origins   []queries.OriginCountsRow
@@ -20,10 +21,13 @@ type LightFigures struct {
 	// CandidateChanges counts the changes that candidates don't show yet, up to
 	// MaxCandidateChanges.
 	CandidateChanges int64
+
+	Pools map[string]PoolCounts // by visit type
+	Runs  RunCounts
 }
 
-// LightFigures takes figures as of now.
-func (s MonitorStore) LightFigures(ctx context.Context, now time.Time) (f LightFigures, err error) {
+// Figures takes figures as of now.
+func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, err error) {
 	if f.Outgoing, err = s.q.OutgoingByQueue(ctx); err != nil {
 		return f, failed(err, "look at outgoing messages")
 	}
@@ -45,32 +49,14 @@ func (s MonitorStore) LightFigures(ctx context.Context, now time.Time) (f LightF
 	if f.Rejected, err = s.q.CountRejected(ctx); err != nil {
 		return f, failed(err, "count the rejected events and records")
 	}
-	f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges)
-	return f, failed(err, "count the changes of candidates")
-}
-
-// HeavyFigures are figures for monitoring that read whole tables.
-type HeavyFigures struct {
-	Pools      []queries.PoolCountsRow
-	Unanswered int64 // runs of which nothing was heard
-}
-
-// HeavyFigures takes heavy figures, with the runs unheard of since unansweredSince, and
-// counts the active origins that LightFigures returns. taken is false if another process
-// is doing so.
-func (s MonitorStore) HeavyFigures(ctx context.Context, unansweredSince time.Time) (f HeavyFigures, taken bool, err error) {
-	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		if taken, err = tx.q.TryLockMonitor(ctx); err != nil || !taken {
-			return err
-		}
-		if f.Pools, err = tx.q.PoolCounts(ctx); err != nil {
-			return err
-		}
-		if f.Unanswered, err = tx.q.UnansweredRuns(ctx, &unansweredSince); err != nil {
-			return err
-		}
-		// Last, as listers wait for the rows that it locks.
-		return tx.q.CountActiveOrigins(ctx, maxPendingChanges)
-	})
-	return f, taken && err == nil, failed(err, "count origins and runs")
+	if f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges); err != nil {
+		return f, failed(err, "count the changes of candidates")
+	}
+	counted, err := resultOf[originCounts](ctx, s.q, originWalk)
+	if err != nil {
+		return f, err
+	}
+	f.Pools = counted.Pools
+	f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk)
+	return f, err
 }

@@ -68,26 +68,9 @@ func (a RunQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]m
 	return list(rows, failed(err, "read runs of tasks"), runOf)
 }
 
-// maxSilentRuns bounds one sweep; the next one takes the rest.
-const maxSilentRuns = 10000
-
 // SilentRun is a run that has not ended and of which nothing was heard for long. Its
 // status is scheduled or started.
 type SilentRun = queries.SilentRunsRow
-
-// SilentRuns lists runs that were scheduled or started before the moment given
-// for their task type and have not ended, while their tasks wait for them.
-// Those whose messages are still outgoing or in a backlog are not silent. It reads all
-// of task_run, and returns 10,000 at most.
-func (a RunQueries) SilentRuns(ctx context.Context, before map[string]time.Time) ([]SilentRun, error) {
-	p := queries.SilentRunsParams{MaxRuns: maxSilentRuns}
-	for taskType, moment := range before {
-		p.Types = append(p.Types, taskType)
-		p.Before = append(p.Before, moment)
-	}
-	rows, err := a.q.SilentRuns(ctx, p)
-	return rows, failed(err, "look for silent runs")
-}
 
 // LoseRuns ends runs as lost at now, except those of which something was heard
 // since they were listed, and returns how many it ended. Their tasks are

@@ -35,48 +35,10 @@ from scheduler_metrics m
 join listers l on l.id = m.lister_id
 group by l.name, m.visit_type;
 
--- PoolCounts counts the origins of each pool. It reads all candidates.
--- name: PoolCounts :many
-select visit_type,
-       count(*) filter (where last_update is null) as without_update,
-       count(*) filter (where last_update is not null and not loaded) as never_loaded,
-       count(lag) as lagging,
-       count(*) filter (where last_update is not null and loaded and lag is null) as others
-from scheduler_go.candidates
-group by visit_type;
-
--- ActiveOrigins returns the counts of CountActiveOrigins, by lister.
+-- ActiveOrigins returns the counts of active origins, by lister.
 -- name: ActiveOrigins :many
 select l.name as lister, sum(s.active)::bigint as origins
 from scheduler_go.listings s
 join listers l on l.id = s.lister_id
 where s.active is not null
 group by l.name;
-
--- CountActiveOrigins counts the origins that changed between a lister's last two
--- listings, once for each listing that ended. For that it reads all candidates, if
--- they are there and few changes are missing from them; otherwise it is left to the
--- next time.
--- name: CountActiveOrigins :exec
-update scheduler_go.listings l
-set active = counts.origins, counted = counts.finished
-from (
-  select s.lister_id, s.finished, count(c.url) as origins
-  from scheduler_go.listings s
-  left join scheduler_go.candidates c on c.lister_id = s.lister_id and c.last_update between s.previous and s.finished
-  where s.previous is not null and s.counted is distinct from s.finished
-    and exists (select from scheduler_go.candidate_build where phase = 'ready')
-    and not exists (select from scheduler_go.candidate_changes offset @most_changes::bigint)
-  group by s.lister_id, s.finished
-) counts
-where l.lister_id = counts.lister_id;
-
--- UnansweredRuns counts the runs that were scheduled or started before a moment and
--- have not ended. It reads all of task_run.
--- name: UnansweredRuns :one
-select count(*) from task_run
-where status in ('scheduled', 'started') and coalesce(started, scheduled) < @before;
-
--- TryLockMonitor takes the advisory lock of heavy figures if it is free, and reports whether it was.
--- name: TryLockMonitor :one
-select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler monitor', 0));

@@ -45,19 +45,20 @@ select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as
 from task_run r
 join task t on t.id = r.task
 join (select unnest($1::text[]) as type, unnest($2::timestamptz[]) as before) limits on limits.type = t.type
-where r.status in ('scheduled', 'started')
+where r.id >= $3::bigint and r.id < $4::bigint
+  and r.status in ('scheduled', 'started')
   and coalesce(r.started, r.scheduled) < limits.before
   and t.status = 'next_run_scheduled'
   and not exists (select from scheduler_go.work w where w.task_id::text = r.backend_id
     and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
 order by r.id
-limit $3
 `
 
 type SilentRunsParams struct {
 	Types   []string
 	Before  []time.Time
-	MaxRuns int32
+	FirstID int64
+	EndID   int64
 }
 
 type SilentRunsRow struct {
@@ -67,12 +68,16 @@ type SilentRunsRow struct {
 	WithPriority bool
 }
 
-// SilentRuns lists runs of some task types, scheduled or started before a moment
-// and not ended, whose tasks still wait for them. It reads all of task_run: for
-// a sweep now and then. No message of theirs is on its way, or in a lane
-// where it may still wait for its turn.
+// SilentRuns lists runs of some numbers and task types, scheduled or started before a
+// moment and not ended, whose tasks still wait for them. No message of theirs is on its
+// way, or in a lane where it may still wait for its turn.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
-	rows, err := q.db.Query(ctx, silentRuns, arg.Types, arg.Before, arg.MaxRuns)
+	rows, err := q.db.Query(ctx, silentRuns,
+		arg.Types,
+		arg.Before,
+		arg.FirstID,
+		arg.EndID,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type ActiveOriginsRow struct {
 	Origins int64
 }
 
-// ActiveOrigins returns the counts of CountActiveOrigins, by lister.
+// ActiveOrigins returns the counts of active origins, by lister.
 func (q *Queries) ActiveOrigins(ctx context.Context) ([]ActiveOriginsRow, error) {
 	rows, err := q.db.Query(ctx, activeOrigins)
 	if err != nil {
@@ -42,30 +42,6 @@ func (q *Queries) ActiveOrigins(ctx context.Context) ([]ActiveOriginsRow, error)
 		return nil, err
 	}
 	return items, nil
-}
-
-const countActiveOrigins = `-- name: CountActiveOrigins :exec
-update scheduler_go.listings l
-set active = counts.origins, counted = counts.finished
-from (
-  select s.lister_id, s.finished, count(c.url) as origins
-  from scheduler_go.listings s
-  left join scheduler_go.candidates c on c.lister_id = s.lister_id and c.last_update between s.previous and s.finished
-  where s.previous is not null and s.counted is distinct from s.finished
-    and exists (select from scheduler_go.candidate_build where phase = 'ready')
-    and not exists (select from scheduler_go.candidate_changes offset $1::bigint)
-  group by s.lister_id, s.finished
-) counts
-where l.lister_id = counts.lister_id
-`
-
-// CountActiveOrigins counts the origins that changed between a lister's last two
-// listings, once for each listing that ended. For that it reads all candidates, if
-// they are there and few changes are missing from them; otherwise it is left to the
-// next time.
-func (q *Queries) CountActiveOrigins(ctx context.Context, mostChanges int64) error {
-	_, err := q.db.Exec(ctx, countActiveOrigins, mostChanges)
-	return err
 }
 
 const countRejected = `-- name: CountRejected :one
@@ -219,75 +195,4 @@ func (q *Queries) OutgoingByQueue(ctx context.Context) ([]OutgoingByQueueRow, er
 		return nil, err
 	}
 	return items, nil
-}
-
-const poolCounts = `-- name: PoolCounts :many
-select visit_type,
-       count(*) filter (where last_update is null) as without_update,
-       count(*) filter (where last_update is not null and not loaded) as never_loaded,
-       count(lag) as lagging,
-       count(*) filter (where last_update is not null and loaded and lag is null) as others
-from scheduler_go.candidates
-group by visit_type
-`
-
-type PoolCountsRow struct {
-	VisitType     string
-	WithoutUpdate int64
-	NeverLoaded   int64
-	Lagging       int64
-	Others        int64
-}
-
-// PoolCounts counts the origins of each pool. It reads all candidates.
-func (q *Queries) PoolCounts(ctx context.Context) ([]PoolCountsRow, error) {
-	rows, err := q.db.Query(ctx, poolCounts)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PoolCountsRow
-	for rows.Next() {
-		var i PoolCountsRow
-		if err := rows.Scan(
-			&i.VisitType,
-			&i.WithoutUpdate,
-			&i.NeverLoaded,
-			&i.Lagging,
-			&i.Others,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const tryLockMonitor = `-- name: TryLockMonitor :one
-select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler monitor', 0))
-`
-
-// TryLockMonitor takes the advisory lock of heavy figures if it is free, and reports whether it was.
-func (q *Queries) TryLockMonitor(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, tryLockMonitor)
-	var pg_try_advisory_xact_lock bool
-	err := row.Scan(&pg_try_advisory_xact_lock)
-	return pg_try_advisory_xact_lock, err
-}
-
-const unansweredRuns = `-- name: UnansweredRuns :one
-select count(*) from task_run
-where status in ('scheduled', 'started') and coalesce(started, scheduled) < $1
-`
-
-// UnansweredRuns counts the runs that were scheduled or started before a moment and
-// have not ended. It reads all of task_run.
-func (q *Queries) UnansweredRuns(ctx context.Context, before *time.Time) (int64, error) {
-	row := q.db.QueryRow(ctx, unansweredRuns, before)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
 }

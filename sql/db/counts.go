@@ -1,0 +1,146 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// The names of walks, in their rows.
+const (
+	originWalk = "count of origins"
+	runWalk    = "count of runs"
+	lostWalk   = "lost runs"
+)
+
+const (
+	countEvery = time.Hour
+	pagesAStep = 4096    // of candidates, 32 MiB
+	runsAStep  = 100_000 // numbers of task_run
+
+	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
+)
+
+// PoolCounts counts the candidates of a visit type by pool.
+type PoolCounts struct {
+	WithoutUpdate, NeverLoaded, Lagging, Others int64
+}
+
+// originCounts is what a walk over candidates has found.
+type originCounts struct {
+	Pools map[string]PoolCounts // by visit type
+	// Listings are those to count the active origins of, and Active these counts.
+	Listings []queries.UncountedListingsRow
+	Active   []int64
+}
+
+// CountOrigins counts the origins of each pool, and those that changed between the last two
+// listings of a lister, once for each listing that ended. It takes steps for at most about
+// atMost; the next call goes on. Rows that move meanwhile may be counted twice or not at all.
+func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (ended bool, err error) {
+	return walk[originCounts]{
+		name: originWalk, every: countEvery, most: pagesAStep,
+		begin: func(ctx context.Context) (int64, originCounts, error) {
+			listings, err := s.q.UncountedListings(ctx, maxPendingChanges)
+			return 0, originCounts{Pools: map[string]PoolCounts{}, Listings: listings, Active: make([]int64, len(listings))}, err
+		},
+		end: s.q.CandidatePages,
+		step: func(ctx context.Context, first, end int64, found *originCounts) error {
+			pools, err := s.q.CountPools(ctx, queries.CountPoolsParams{FirstPage: first, EndPage: end})
+			if err != nil {
+				return err
+			}
+			for _, p := range pools {
+				n := found.Pools[p.VisitType]
+				found.Pools[p.VisitType] = PoolCounts{
+					n.WithoutUpdate + p.WithoutUpdate, n.NeverLoaded + p.NeverLoaded, n.Lagging + p.Lagging, n.Others + p.Others,
+				}
+			}
+			return s.countActive(ctx, first, end, found)
+		},
+		finish: func(ctx context.Context, found originCounts) error {
+			p := queries.SetActiveParams{Origins: found.Active}
+			for _, l := range found.Listings {
+				p.Listers, p.Finished = append(p.Listers, l.ListerID), append(p.Finished, l.Finished)
+			}
+			return s.q.SetActive(ctx, p)
+		},
+	}.take(ctx, s.q, atMost)
+}
+
+func (s MonitorStore) countActive(ctx context.Context, first, end int64, found *originCounts) error {
+	if len(found.Listings) == 0 {
+		return nil
+	}
+	p := queries.CountActiveParams{FirstPage: first, EndPage: end}
+	for _, l := range found.Listings {
+		p.Listers, p.Previous, p.Finished = append(p.Listers, l.ListerID), append(p.Previous, l.Previous), append(p.Finished, l.Finished)
+	}
+	counts, err := s.q.CountActive(ctx, p)
+	for _, c := range counts {
+		for i, l := range found.Listings {
+			if l.ListerID == c.ListerID {
+				found.Active[i] += c.Origins
+			}
+		}
+	}
+	return err
+}
+
+// RunCounts is what a walk over runs has found.
+type RunCounts struct {
+	Unanswered int64 // scheduled or started more than a day ago, and not ended
+	// Keep is the first run that has not ended or was scheduled in the last day: those
+	// before it need not be looked at again.
+	Keep int64
+}
+
+// CountRuns counts the runs that are unanswered at now, in steps for at most about atMost;
+// the next call goes on.
+func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
+	return walk[RunCounts]{
+		name: runWalk, every: countEvery, most: runsAStep,
+		begin: func(ctx context.Context) (int64, RunCounts, error) {
+			last, err := resultOf[RunCounts](ctx, s.q, runWalk)
+			return last.Keep, RunCounts{Keep: last.Keep}, err
+		},
+		end: s.q.EndOfRuns,
+		step: func(ctx context.Context, first, end int64, found *RunCounts) error {
+			n, err := s.q.CountRuns(ctx, queries.CountRunsParams{FirstID: first, EndID: end, Before: now.Add(-unansweredAfter)})
+			found.Unanswered += n.Unanswered
+			if err == nil && found.Keep == first { // none before is to be kept
+				found.Keep = n.Keep
+			}
+			return err
+		},
+	}.take(ctx, s.q, atMost)
+}
+
+// EachSilentRun calls each with runs, in the order of their numbers, that were scheduled or
+// started before the moment given for their task type and have not ended, while their tasks
+// wait for them. Those whose messages are still outgoing or in a backlog are not silent. It
+// takes steps for at most about atMost, and the next call goes on; a walk begins at most
+// once every so often.
+func (s MonitorStore) EachSilentRun(ctx context.Context, before map[string]time.Time, every, atMost time.Duration, each func([]SilentRun) error) (ended bool, err error) {
+	var p queries.SilentRunsParams
+	for taskType, moment := range before {
+		p.Types, p.Before = append(p.Types, taskType), append(p.Before, moment)
+	}
+	return walk[struct{}]{
+		name: lostWalk, every: every, most: runsAStep,
+		begin: func(ctx context.Context) (place int64, none struct{}, err error) {
+			last, err := resultOf[RunCounts](ctx, s.q, runWalk)
+			return last.Keep, none, err
+		},
+		end: s.q.EndOfRuns,
+		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			p.FirstID, p.EndID = first, end
+			silent, err := s.q.SilentRuns(ctx, p)
+			if err != nil {
+				return err
+			}
+			return each(silent)
+		},
+	}.take(ctx, s.q, atMost)
+}

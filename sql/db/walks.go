@@ -1,0 +1,118 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// walk reads a whole table in short steps along its places: pages, or numbers of rows. How
+// far it came and what it has found are a row of scheduler_go.walks, so that it goes on
+// after a kill, in any process, and all read what the last whole one found.
+type walk[T any] struct {
+	name  string
+	every time.Duration // from one beginning to the next, at least
+	most  int           // places of one step
+
+	begin func(ctx context.Context) (place int64, soFar T, err error)
+	end   func(ctx context.Context) (int64, error) // after the last place; below 0 ends the walk without a result
+	step  func(ctx context.Context, first, end int64, soFar *T) error
+	// finish, if not nil, is called with all that was found, perhaps more than once.
+	finish func(ctx context.Context, found T) error
+}
+
+// take begins the walk if it is due and takes steps for about atMost. It reports whether
+// the walk has ended. A step that times out is halved.
+func (w walk[T]) take(ctx context.Context, q *queries.Queries, atMost time.Duration) (ended bool, err error) {
+	var size BatchSize
+	for began, took := time.Now(), time.Duration(0); took < atMost; took = time.Since(began) {
+		at, soFar, err := w.place(ctx, q)
+		if err != nil || at < 0 {
+			return false, failed(err, "%s", w.name)
+		}
+		end, err := w.end(ctx)
+		if err != nil {
+			return false, failed(err, "%s", w.name)
+		}
+		if end < 0 {
+			return false, q.CancelWalk(ctx, w.name)
+		}
+		next := min(at+int64(size.Of(w.most)), end)
+		if at < next {
+			err := w.step(ctx, at, next, &soFar)
+			size.Note(int(next-at), err)
+			if TimedOut(err) && ctx.Err() == nil && next-at > 1 {
+				continue
+			}
+			if err != nil {
+				return false, failed(err, "%s, from %d", w.name, at)
+			}
+		}
+		found, err := json.Marshal(soFar)
+		if err != nil {
+			return false, err
+		}
+		if next >= end {
+			if w.finish != nil {
+				if err := w.finish(ctx, soFar); err != nil {
+					return false, failed(err, "%s", w.name)
+				}
+			}
+			_, err := q.EndWalk(ctx, queries.EndWalkParams{Name: w.name, Place: at, Result: found})
+			return true, failed(err, "%s", w.name)
+		}
+		kept, err := q.StepWalk(ctx, queries.StepWalkParams{Name: w.name, Place: at, Next: next, SoFar: found})
+		if err != nil || kept == 0 { // another process has taken it on
+			return false, failed(err, "%s", w.name)
+		}
+	}
+	return false, nil
+}
+
+// place returns how far the walk came, and what it has found. The place is below 0 if none
+// is due.
+func (w walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, soFar T, err error) {
+	look := queries.LookAtWalkParams{Name: w.name, Every: w.every.Seconds()}
+	at, err := q.LookAtWalk(ctx, look)
+	if errors.Is(err, pgx.ErrNoRows) {
+		at, err = queries.LookAtWalkRow{Place: -1, Due: true}, nil
+	}
+	if err != nil {
+		return -1, soFar, err
+	}
+	if at.Place >= 0 {
+		return at.Place, soFar, json.Unmarshal(at.SoFar, &soFar)
+	}
+	if !at.Due {
+		return -1, soFar, nil
+	}
+	if place, soFar, err = w.begin(ctx); err != nil {
+		return -1, soFar, err
+	}
+	text, err := json.Marshal(soFar)
+	if err != nil {
+		return -1, soFar, err
+	}
+	return place, soFar, q.BeginWalk(ctx, queries.BeginWalkParams{Name: w.name, Place: place, SoFar: text})
+}
+
+// resultOf returns what the last whole walk of a name found; zero if there was none.
+func resultOf[T any](ctx context.Context, q *queries.Queries, name string) (found T, err error) {
+	text, err := q.WalkResult(ctx, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	if err != nil {
+		return found, fmt.Errorf("read the result of %s: %w", name, err)
+	}
+	return found, nil
+}

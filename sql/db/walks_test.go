@@ -1,0 +1,131 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// The count of runs goes over them in steps, from where it came to at its last call, also
+// in another process; the next one begins at the first run that may still end.
+func TestRunsAreCountedInSteps(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
+	execute(t, dsn, `insert into task (id, type, arguments, next_run, status, policy) values (1, 'a', '{}', now(), 'completed', 'oneshot')`)
+	// Every thousandth from 150,000 on is unanswered, those of the last hundred thousand are young.
+	execute(t, dsn, `insert into task_run (id, task, backend_id, scheduled, status)
+		select n, 1, n, case when n <= 300000 then now() - interval '2 days' else now() end,
+		       (case when n >= 150000 and n % 1000 = 0 then 'scheduled' else 'eventful' end)::task_run_status
+		from generate_series(100, 400000, 100) n`)
+	calls := 0
+	for ended := false; !ended; calls++ {
+		other := open(t, dsn)
+		var err error
+		if ended, err = other.CountRuns(t.Context(), time.Now(), time.Nanosecond); err != nil || calls > 10 {
+			t.Fatal(calls, err)
+		}
+	}
+	if calls < 4 {
+		t.Errorf("all are counted in %d steps", calls)
+	}
+	counted := func() db.RunCounts {
+		t.Helper()
+		f, err := store.Figures(t.Context(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Runs
+	}
+	if diff := cmp.Diff(db.RunCounts{Unanswered: 151, Keep: 150_000}, counted()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if ended, err := store.CountRuns(t.Context(), time.Now(), time.Minute); ended || err != nil {
+		t.Errorf("counted again within the hour: %v", err)
+	}
+	execute(t, dsn, "update scheduler_go.walks set began = 'epoch'")
+	execute(t, dsn, "update task_run set status = 'lost' where id < 200000 and status = 'scheduled'; delete from task_run where id between 1000 and 120000")
+	if ended, err := store.CountRuns(t.Context(), time.Now(), time.Minute); !ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	if diff := cmp.Diff(db.RunCounts{Unanswered: 101, Keep: 200_000}, counted()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A sweep for silent runs sees each once, also if a step fails and is taken again, and
+// those after a queue that fails.
+func TestSilentRunsAreSeenOnce(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
+	execute(t, dsn, `insert into task (id, type, arguments, next_run, status, policy) select n, 'a', '{}', now(), 'next_run_scheduled', 'oneshot' from generate_series(1, 300) n`)
+	execute(t, dsn, `insert into task_run (id, task, backend_id, scheduled, status) select n * 1000, n, n, now() - interval '2 days', 'scheduled' from generate_series(1, 300) n`)
+	before := map[string]time.Time{"a": time.Now().Add(-24 * time.Hour)}
+	seen := map[int64]int{}
+	failure := errors.New("the broker is away")
+	failing := true
+	for calls, ended := 0, false; !ended; calls++ {
+		var err error
+		ended, err = store.EachSilentRun(t.Context(), before, time.Hour, time.Nanosecond, func(runs []db.SilentRun) error {
+			if failing = !failing; failing {
+				return failure
+			}
+			for _, r := range runs {
+				seen[r.ID]++
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, failure) || calls > 20 {
+			t.Fatal(calls, err)
+		}
+	}
+	for n := range int64(300) {
+		if id := (n + 1) * 1000; seen[id] != 1 {
+			t.Errorf("run %d was seen %d times", id, seen[id])
+		}
+	}
+}
+
+// A count of origins that was begun before candidates were given up has no result; the one
+// after they are built again has.
+func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	count := func() bool {
+		t.Helper()
+		ended, err := store.CountOrigins(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended
+	}
+	execute(t, dsn, "update scheduler_go.candidate_build set phase = 'empty'")
+	if count() {
+		t.Error("candidates that are not built were counted")
+	}
+	if f, err := store.Figures(context.Background(), time.Now()); err != nil || len(f.Pools) > 0 {
+		t.Errorf("%+v, %v", f.Pools, err)
+	}
+	for built := false; !built; {
+		if _, err := store.KeepCandidates(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Pool().QueryRow(t.Context(), "select phase = 'ready' from scheduler_go.candidate_build").Scan(&built); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, dsn, "update scheduler_go.walks set began = 'epoch'")
+	if !count() {
+		t.Error("they are not counted once they are")
+	}
+}

@@ -1,0 +1,81 @@
+-- Walks over whole tables, in steps; sql/db/walks.go takes them.
+
+-- LookAtWalk returns how far a walk came, with place -1 if none is underway, and whether the
+-- last one began some seconds ago.
+-- name: LookAtWalk :one
+select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => @every::double precision) <= clock_timestamp() as due
+from scheduler_go.walks where name = @name;
+
+-- BeginWalk begins a walk at a place, if none is underway.
+-- name: BeginWalk :exec
+insert into scheduler_go.walks as w (name, began, place, so_far) values (@name, clock_timestamp(), @place::bigint, @so_far)
+on conflict (name) do update set began = excluded.began, place = excluded.place, so_far = excluded.so_far where w.place is null;
+
+-- CancelWalk ends a walk without a result.
+-- name: CancelWalk :exec
+update scheduler_go.walks set place = null, so_far = '{}' where name = @name;
+
+-- StepWalk keeps how far a walk came, unless another process has taken it on.
+-- name: StepWalk :execrows
+update scheduler_go.walks set place = @next::bigint, so_far = @so_far where name = @name and place = @place::bigint;
+
+-- EndWalk ends a walk, and makes what it found the result.
+-- name: EndWalk :execrows
+update scheduler_go.walks set place = null, so_far = '{}', result = @result, finished = clock_timestamp()
+where name = @name and place = @place::bigint;
+
+-- WalkResult returns what the last whole walk found.
+-- name: WalkResult :one
+select result from scheduler_go.walks where name = @name and finished is not null;
+
+-- CandidatePages counts the pages of candidates; -1 if they are not built.
+-- name: CandidatePages :one
+select case when exists (select from scheduler_go.candidate_build where phase = 'ready')
+  then pg_relation_size('scheduler_go.candidates') / current_setting('block_size')::bigint
+  else -1
+end::bigint as pages;
+
+-- CountPools counts the origins of each pool on some pages of candidates.
+-- name: CountPools :many
+select visit_type,
+       count(*) filter (where last_update is null) as without_update,
+       count(*) filter (where last_update is not null and not loaded) as never_loaded,
+       count(lag) as lagging,
+       count(*) filter (where last_update is not null and loaded and lag is null) as others
+from scheduler_go.candidates
+where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid
+group by visit_type;
+
+-- UncountedListings lists the listings of which it isn't known how many origins changed
+-- since the one before, if few changes are missing from candidates.
+-- name: UncountedListings :many
+select lister_id, previous::timestamptz as previous, finished from scheduler_go.listings
+where isfinite(previous) and isfinite(finished) and counted is distinct from finished
+  and not exists (select from scheduler_go.candidate_changes offset @most_changes::bigint);
+
+-- CountActive counts the origins on some pages of candidates that changed between two
+-- listings of their lister.
+-- name: CountActive :many
+select l.lister_id::uuid as lister_id, count(*) as origins
+from (select unnest(@listers::uuid[]) as lister_id, unnest(@previous::timestamptz[]) as previous, unnest(@finished::timestamptz[]) as finished) l
+join scheduler_go.candidates c on c.lister_id = l.lister_id and c.last_update between l.previous and l.finished
+where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
+group by l.lister_id;
+
+-- SetActive writes the counts of listings, unless a later one has ended meanwhile.
+-- name: SetActive :exec
+update scheduler_go.listings l set active = counts.origins, counted = l.finished
+from (select unnest(@listers::uuid[]) as lister_id, unnest(@finished::timestamptz[]) as finished, unnest(@origins::bigint[]) as origins) counts
+where l.lister_id = counts.lister_id and l.finished = counts.finished;
+
+-- EndOfRuns returns the number after the last run's.
+-- name: EndOfRuns :one
+select (coalesce(max(id), -1) + 1)::bigint as id from task_run;
+
+-- CountRuns counts the runs of some numbers that were scheduled or started before a moment
+-- and have not ended. keep is the first of them that has not ended, or is younger than that.
+-- name: CountRuns :one
+select count(*) filter (where status in ('scheduled', 'started') and coalesce(started, scheduled) < @before::timestamptz) as unanswered,
+       coalesce(min(id) filter (where status in ('scheduled', 'started') or coalesce(scheduled >= @before, true)), @end_id::bigint)::bigint as keep
+from task_run
+where id >= @first_id::bigint and id < @end_id::bigint;
