@@ -3,6 +3,7 @@ package msgpack
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	peer "github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
 
@@ -130,9 +133,8 @@ func TestDocuments(t *testing.T) {
 		value := values(2).Draw(t, "value")
 		ours := write(nil, value)
 		r := Reader{Rest: ours}
-		again := write(nil, read(t, &r))
-		if len(r.Rest) > 0 || !bytes.Equal(again, ours) {
-			t.Fatalf("%x is read as %x, with %x left", ours, again, r.Rest)
+		if diff := cmp.Diff(value, read(t, &r), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); len(r.Rest) > 0 || diff != "" {
+			t.Fatalf("%x is read with %x left, and (-written +read):\n%s", ours, r.Rest, diff)
 		}
 		skipped := Reader{Rest: append(bytes.Clone(ours), 0xc0)}
 		if err := skipped.Skip(); err != nil || len(skipped.Rest) != 1 {
@@ -151,6 +153,33 @@ func TestDocuments(t *testing.T) {
 			t.Fatalf("%x is read as %x", document, again)
 		}
 	})
+}
+
+// Each value has the form that Python's msgpack gives it, which is the shortest.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for want, value := range map[string]any{
+		"7f": int64(127), "cc80": int64(128), "e0": int64(-32), "d0df": int64(-33), "cd0100": int64(256), "ce00010000": int64(65536),
+		"cf0000000100000000": int64(1 << 32), "cb7ff8000000000000": math.Float64frombits(0xfff8000000000001),
+		"bf" + strings.Repeat("61", 31): strings.Repeat("a", 31), "d920" + strings.Repeat("61", 32): strings.Repeat("a", 32),
+		"c40161": []byte("a"), "9f" + strings.Repeat("c0", 15): make([]any, 15), "dc0010" + strings.Repeat("c0", 16): make([]any, 16),
+		"d6ffffffffff": time.Unix(1<<32-1, 0), "d7ff0000000100000000": time.Unix(1<<32, 0), "d7ff0000000400000000": time.Unix(0, 1),
+		"c70cff00000000ffffffffffffffff": time.Unix(-1, 0),
+	} {
+		if got := fmt.Sprintf("%x", write(nil, value)); got != want {
+			t.Errorf("%v is written %s, want %s", value, got, want)
+		}
+	}
+}
+
+// Who appends to the data of a value doesn't write over what follows.
+func TestDataHaveNoRoom(t *testing.T) {
+	t.Parallel()
+	r := Reader{Rest: []byte("\xa1ab")}
+	token, err := r.Next()
+	if _ = append(token.Data, 'c'); err != nil || string(r.Rest) != "b" {
+		t.Errorf("%v, and %q is left", err, r.Rest)
+	}
 }
 
 // A document that is none, or not whole, is refused; what it announces is not

@@ -58,7 +58,7 @@ func TestGroupStopsWhenOneEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error
-	}{{"with an error", broken}, {"with its work done", nil}} {
+	}{{"with an error", broken}, {"with its work done", nil}, {"cancelled, but not by the group", context.Canceled}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var order []string

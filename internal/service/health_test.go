@@ -63,25 +63,59 @@ func TestHealthOfALoop(t *testing.T) {
 // systemd hears that the daemon starts, what it waits for, that it is ready, that
 // it lives and that it stops.
 func TestSystemd(t *testing.T) {
+	health := NewHealth()
+	met := health.Expect("PostgreSQL")
+	hear, stop := systemd(t, health)
+	hear("STATUS=starting", "READY=1")
+	hear("STATUS=waiting for PostgreSQL", "READY=1")
+	hear("WATCHDOG=1", "READY=1")
+	met()
+	hear("READY=1", "")
+	hear("STATUS=working", "READY=1")
+	stop()
+	hear("STOPPING=1", "READY=1")
+}
+
+// A daemon that is stuck doesn't say that it lives, so that systemd restarts it.
+func TestStuckDaemonDoesNotFeedTheWatchdog(t *testing.T) {
+	health := NewHealth()
+	begin, end, _ := health.loop(&Loop{})
+	began := time.Now().Add(-2 * stuckAfter)
+	health.now = func() time.Time { return began }
+	begin()
+	health.now = time.Now
+	hear, stop := systemd(t, health)
+	hear("STATUS=working", "WATCHDOG=1")
+	health.Expect("what it hears a second later")
+	hear("STATUS=waiting for what it hears a second later", "WATCHDOG=1")
+	end(true)
+	hear("WATCHDOG=1", "")
+	stop()
+}
+
+// systemd runs Systemd until stop. hear waits until it has said want, which not must not
+// come before.
+func systemd(t *testing.T, health *Health) (hear func(want, not string), stop func()) {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", socket)
 	t.Setenv("WATCHDOG_USEC", "2000000")
-	health := NewHealth()
-	met := health.Expect("PostgreSQL")
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		Systemd(ctx, health, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	}()
-	hear := func(want string) {
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return func(want, not string) {
 		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		for heard := ""; heard != want; {
@@ -90,19 +124,9 @@ func TestSystemd(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%q is not told: %v", want, err)
 			}
-			heard = string(buffer[:n])
-			if heard == "READY=1" && want != "READY=1" {
-				t.Fatalf("ready before %q", want)
+			if heard = string(buffer[:n]); heard == not {
+				t.Fatalf("%q before %q", not, want)
 			}
 		}
-	}
-	hear("STATUS=starting")
-	hear("STATUS=waiting for PostgreSQL")
-	hear("WATCHDOG=1")
-	met()
-	hear("READY=1")
-	hear("STATUS=working")
-	stop()
-	hear("STOPPING=1")
-	<-ended
+	}, stop
 }

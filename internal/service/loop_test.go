@@ -118,5 +118,10 @@ func TestLoopReportsToItsService(t *testing.T) {
 		if n := strings.Count(buf.String(), "\n"); n != 2 {
 			t.Errorf("%d lines in the log, want 2:\n%s", n, buf.String())
 		}
+		buf.Reset() // that a round was cancelled says nothing of the service
+		rounds(t, l, 2, func(int) (Result, error) { return Result{}, context.Canceled })
+		if buf.Len() > 0 {
+			t.Errorf("a cancelled round logs %s", buf.String())
+		}
 	})
 }

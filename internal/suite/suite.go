@@ -1,22 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // event is one of `go test -json` (go doc test2json).
 type event struct {
 	Action, Package, Test, Output string
+
+	ImportPath string // of what is built
 }
 
-// graver matches what no repetition excuses: races, panics, leaked goroutines,
-// time-outs, and messages lost or sent twice.
-var graver = regexp.MustCompile(`(?mi)DATA RACE|^\s*panic: |^fatal error: |test timed out|unexpected goroutines|\b(lost|twice|doubled)\b`)
+// graver matches a line with what no repetition excuses: races, panics, leaked
+// goroutines, time-outs, and messages that a test itself calls lost or sent twice. What
+// a daemon logs has such words, too.
+var graver = regexp.MustCompile(`DATA RACE|^\s*panic: |^fatal error: |test timed out|unexpected goroutines|` + own.String() + `.*\b((?i:lost|twice|doubled))\b`)
 
 // suite prints to out. goTest runs go test with some arguments.
 type suite struct {
@@ -24,10 +29,16 @@ type suite struct {
 	goTest func(ctx context.Context, args []string, each func(event)) error
 }
 
-// run runs everything, then what has failed and is in quarantine.
-func (s suite) run(ctx context.Context, reasons map[test]string, args []string) error {
+// run runs everything, then what has failed and is in quarantine. Why tests failed is
+// the last that it prints.
+func (s suite) run(ctx context.Context, reasons map[test]string, args []string) (err error) {
 	r := newResults(s.out)
-	err := s.goTest(ctx, args, r.add)
+	defer func() {
+		if err != nil {
+			r.explain()
+		}
+	}()
+	err = s.goTest(ctx, args, r.add)
 	for t := range reasons {
 		if !r.ran[t] {
 			return fmt.Errorf(".ci/quarantine: %s has not run", t)
@@ -77,6 +88,9 @@ func (s suite) repeat(ctx context.Context, t test, args []string) error {
 	if err == nil && (!r.ran[t] || len(r.failed)+len(r.broken) > 0) {
 		err = errors.New("no pass was seen")
 	}
+	if err != nil {
+		r.explain()
+	}
 	return err
 }
 
@@ -89,6 +103,7 @@ type results struct {
 
 	running map[test]bool
 	output  map[string][]event // of the packages that run
+	reasons []reason
 }
 
 func newResults(out io.Writer) *results {
@@ -101,6 +116,7 @@ func (r *results) add(e event) {
 	switch e.Action {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
+		r.reasons = append(r.reasons, reason{e.ImportPath, e.Output})
 	case "output":
 		r.output[e.Package] = append(r.output[e.Package], e)
 	case "run":
@@ -131,26 +147,27 @@ func (r *results) forget(t test) {
 
 // end prints what a package that has ended leaves, and sees why it failed.
 func (r *results) end(pkg string, failed bool) {
-	var text strings.Builder
-	for _, e := range r.output[pkg] {
+	output := r.output[pkg]
+	delete(r.output, pkg)
+	grave := ""
+	for _, e := range output {
 		if failed || strings.HasPrefix(e.Output, "ok  \t") || strings.HasPrefix(e.Output, "?   \t") {
-			text.WriteString(e.Output)
+			fmt.Fprint(r.out, e.Output)
+		}
+		if found := graver.FindStringSubmatch(e.Output); found != nil && grave == "" {
+			grave = strings.TrimSpace(cmp.Or(found[1], found[0]))
 		}
 	}
-	delete(r.output, pkg)
-	fmt.Fprint(r.out, text.String())
 	if !failed {
 		return
 	}
-	explained := false
-	for _, t := range r.failed {
-		explained = explained || t.pkg == pkg
-	}
+	r.reasons = append(r.reasons, reasonsOf(output)...)
+	explained := slices.ContainsFunc(r.failed, func(t test) bool { return t.pkg == pkg })
 	for t := range r.running {
 		explained = explained && t.pkg != pkg
 	}
-	if found := graver.FindString(text.String()); found != "" {
-		r.broken = append(r.broken, fmt.Sprintf("%s (%s)", pkg, strings.TrimSpace(found)))
+	if grave != "" {
+		r.broken = append(r.broken, fmt.Sprintf("%s (%s)", pkg, grave))
 	} else if !explained {
 		r.broken = append(r.broken, pkg)
 	}

@@ -79,8 +79,10 @@ func TestSuite(t *testing.T) {
 		"a leak beside":                        {flaky, []string{"fail TestX\nfail goleak: Errors on successful test run: found unexpected goroutines"}, "failed: p (unexpected goroutines)"},
 		"a leak":                               {flaky, []string{"pass TestX\nfail found unexpected goroutines"}, "failed: p (unexpected goroutines)"},
 		"a time-out":                           {flaky, []string{"fail TestX test timed out after 20m0s\nfail FAIL\tp\t1s"}, "failed: p (test timed out)"},
-		"a lost message":                       {flaky, []string{"fail TestX 3 messages are lost\nfail FAIL\tp\t1s"}, "failed: p (lost)"},
-		"a message sent twice":                 {flaky, []string{"fail TestX task 7 was sent twice\nfail FAIL\tp\t1s"}, "failed: p (twice)"},
+		"a lost message":                       {flaky, []string{"fail TestX     x_test.go:7: 3 messages are lost\nfail FAIL\tp\t1s"}, "failed: p (lost)"},
+		"a message sent twice":                 {flaky, []string{"fail TestX     x_test.go:7: task 7 was sent Twice\nfail FAIL\tp\t1s"}, "failed: p (Twice)"},
+		"a daemon lost a connection":           {flaky, []string{"begin TestX     level=INFO msg=\"connection lost\"\nfail TestX         tried twice\nfail FAIL\tp\t1s", passed}, ""},
+		"a name says lost":                     {flaky, []string{"fail TestX/remove lost\nbegin TestX === RUN TestX/lost\nfail TestX --- FAIL: TestX/lost (0.00s)\nfail FAIL\tp\t1s", passed}, ""},
 		"another never ends":                   {flaky, []string{"fail TestX\nbegin TestY\nfail FAIL\tp\t1s"}, "failed: p"},
 		"the package fails, no test":           {flaky, []string{"pass TestX\nfail FAIL\tp\t1s"}, "failed: p"},
 		"it doesn't build":                     {nil, []string{"fail FAIL\tp [build failed]"}, "failed: p"},
@@ -104,6 +106,30 @@ func TestSuite(t *testing.T) {
 				t.Errorf("ran %v", runs)
 			}
 		})
+	}
+}
+
+// The last that a failed run prints is what the failed tests say themselves: the start
+// of each thing, of a test mostLines at most, and nothing of tests that pass.
+func TestWhyIsLast(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("begin TestX         level=INFO msg=delivered\n", 100)
+	f := &fake{calls: make(chan string, 9), runs: []string{
+		"pass TestY     y_test.go:1: passes\n" +
+			"begin TestX     level=INFO msg=\"it begins\"\n" +
+			"begin TestX     x_test.go:7: 2 messages, want 3:\nbegin TestX         a\nbegin TestX         b\n" +
+			"begin TestX     level=INFO msg=\"it ends\"\nbegin TestX         of two lines\n" +
+			"fail TestX/sub     x_test.go:9: not there\n" +
+			"begin TestX     main_test.go:8: log of a daemon:\n" + long +
+			"fail TestX --- FAIL: TestX (0.00s)\nfail FAIL\tp\t1s"}}
+	var out strings.Builder
+	if err := (suite{&out, f.goTest}).run(t.Context(), nil, []string{"./..."}); fmt.Sprint(err) != "failed: p.TestX" {
+		t.Error(err)
+	}
+	_, why, _ := strings.Cut(out.String(), "FAIL\tp\t1s\n")
+	begin := "\n=== FAILED: p.TestX\n    x_test.go:7: 2 messages, want 3:\n        a\n        b\n    x_test.go:9: not there\n    main_test.go:8: log of a daemon:\n        level=INFO"
+	if !strings.HasPrefix(why, begin) || strings.Count(why, "\n") > 2+mostLines {
+		t.Errorf("the last that it prints is\n%s, want\n%s and so on", why, begin)
 	}
 }
 
@@ -148,6 +174,7 @@ func TestGoTest(t *testing.T) {
 		"b/b_test.go": "package b\nimport \"testing\"\nfunc TestPanics(t *testing.T) { panic(\"b\") }\n",
 		"c/c_test.go": "package c\nfunc {\n",
 		"d/d.go":      "package d\n",
+		"e/e_test.go": "package e\nimport (\"fmt\"; \"testing\")\nfunc TestFails(t *testing.T) { t.Error(\"it\\nfails\"); fmt.Fprintln(t.Output(), \"level=INFO\"); t.Run(\"a\", func(t *testing.T) { t.Error(\"so does a\") }) }\n",
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
@@ -158,8 +185,9 @@ func TestGoTest(t *testing.T) {
 	for _, c := range []struct{ packages, err, says string }{
 		{"./a ./d", "<nil>", "the first time|FAIL\tm/a\t|?   \tm/d\t|=== QUARANTINED, once more: m/a.TestOnce (it must)|ok  \tm/a\t"},
 		{"./a ./d", "<nil>", "ok  \tm/a\t|?   \tm/d\t"},
-		{"./a ./b", "failed: m/b (panic:), m/b.TestPanics", "panic: b|FAIL\tm/b\t|ok  \tm/a\t"},
-		{"./a ./c", "failed: m/c", "c_test.go:2|FAIL\tm/c [setup failed]|ok  \tm/a\t"},
+		{"./a ./b", "failed: m/b (panic:), m/b.TestPanics", "panic: b|FAIL\tm/b\t|ok  \tm/a\t|=== FAILED: m/b.TestPanics\npanic: b"},
+		{"./a ./c", "failed: m/c", "c_test.go:2|FAIL\tm/c [setup failed]|ok  \tm/a\t|=== FAILED: m/c.test\n# m/c\n"},
+		{"./a ./e", "failed: m/e.TestFails", "FAIL\tm/e\t|\n=== FAILED: m/e.TestFails\n    e_test.go:3: it\n        fails\n    e_test.go:3: so does a\n"},
 	} {
 		var out strings.Builder
 		err := suite{&out, goTest}.run(t.Context(), reasons, append([]string{"-count=1"}, strings.Fields(c.packages)...))

@@ -80,6 +80,8 @@ func TestParseErrors(t *testing.T) {
 		"tasks: [{name: a, type: x, deadline: soon}]":                                `task "a": deadline "soon" is neither a date such as 2030-01-31T12:00:00Z nor a duration such as 36h`,
 		"tasks: [{name: a, type: x, deadline: 2030-01-01}]":                          "put dates in quotes",
 		"tasks: [{name: a, type: x, deadline: '-1h'}]":                               `task "a": deadline "-1h" is over already`,
+		"tasks: [{name: a, type: x, deadline: 0s}]":                                  `task "a": deadline "0s" is over already`,
+		"tasks: [{name: a, type: x, deadline: '0001-01-01T00:00:00Z'}]":              `task "a": deadline "0001-01-01T00:00:00Z" is neither a date`,
 		"tasks: [{name: a, type: x}, {name: a, type: x}]":                            `tasks 1 and 2 are both named "a"`,
 		"tasks: [{name: a, type: x, depends_on: [b]}]":                               `task "a" depends on "b", which is not in the graph`,
 		"tasks: [{name: a, type: x, depends_on: [-1]}]":                              `task "a" depends on -1, which is neither a name in the graph nor the number of a task`,
@@ -88,6 +90,7 @@ func TestParseErrors(t *testing.T) {
 		"tasks: [{name: a, type: x, depends_on: [7, 7]}]":                            `task "a" depends on task 7 twice`,
 		"tasks: [{name: a, type: x, depends_on: [a, a]}]":                            `task "a" depends on "a" twice`,
 		"tasks: [{name: a, type: x, depends_on: [" + strings.Join(many, ",") + "]}]": `task "a": it has 10001 dependencies, and may have 10000`,
+		`tasks: [{name: a, type: x, kwargs: {k: "\0"}}]`:                             `task "a": PostgreSQL has no texts with a NUL`,
 		`tasks: [{name: a, type: x, args: ["\0"]}]`:                                  `task "a": PostgreSQL has no texts with a NUL`,
 		"tasks: [{name: a, type: x, depends_on: [b]}, {name: b, type: x, depends_on: [c, b]}, {name: c, type: x, depends_on: [d, a]}, {name: d, type: x}]": `the tasks depend on each other in a circle: "a" → "b" → "c" → "a"`,
 	} {

@@ -48,7 +48,7 @@ func stepNames(steps []Step) string {
 func TestReport(t *testing.T) {
 	g := graph(
 		"list list completed",
-		"a load running list",
+		"a load running list 800",
 		"b slow ready list",
 		"c load waiting a",
 		"d load failed list",
@@ -126,8 +126,20 @@ func TestDraw(t *testing.T) {
 		t.Errorf("%d levels, %d boxes, %d arrows", deep.Levels, len(deep.Boxes), len(deep.Arrows))
 	}
 
+	lines = nil
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf("n%d load waiting", i))
+		if i >= 30 {
+			lines[i] += strings.TrimSuffix(names[:strings.Index(names, " n30")], " ")
+		}
+	}
+	dense := graph(lines...).Draw()
+	if diff := cmp.Diff([]Arrow{{0, 1, 900}}, dense.Arrows); diff != "" {
+		t.Errorf("few tasks with many dependencies are not drawn as one of each type; arrows:\n%s", diff)
+	}
+
 	odd := graph("<&>\"\x01 x completed", "b x waiting <&>\"\x01").Draw()
-	for _, d := range []Drawing{small, wide, deep, odd} {
+	for _, d := range []Drawing{small, wide, deep, dense, odd} {
 		picture := xml.NewDecoder(strings.NewReader(d.SVG()))
 		for {
 			if _, err := picture.Token(); errors.Is(err, io.EOF) {
@@ -139,5 +151,8 @@ func TestDraw(t *testing.T) {
 		if dot := d.DOT(); strings.Count(dot, " -> ") != len(d.Arrows) || strings.Count(dot, "fillcolor") != len(d.Boxes) {
 			t.Errorf("DOT:\n%s", dot)
 		}
+	}
+	if dot := odd.DOT(); !strings.Contains(dot, `label="<&>\"`) {
+		t.Errorf("a quote in a name ends it, in DOT:\n%s", dot)
 	}
 }

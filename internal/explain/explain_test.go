@@ -1,0 +1,172 @@
+package explain
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *time.Time { return new(noon.Add(-d)) }
+
+// says fails the test unless an explanation says all of want, and none of not.
+func says(t *testing.T, e Explanation, want, not []string) {
+	t.Helper()
+	text := e.Summary + "\n" + strings.Join(e.Reasons, "\n")
+	for _, words := range want {
+		if !strings.Contains(text, words) {
+			t.Errorf("it does not say %q:\n%s", words, text)
+		}
+	}
+	for _, words := range not {
+		if strings.Contains(text, words) {
+			t.Errorf("it says %q:\n%s", words, text)
+		}
+	}
+}
+
+func TestTask(t *testing.T) {
+	t.Parallel()
+	failed := &model.TaskRun{Status: model.RunFailed, Ended: ago(time.Hour)}
+	aside := &db.SetAside{Reason: "odd", Since: noon, Until: noon.Add(time.Hour)}
+	full := Queue{Name: "q", Limit: new(int64(100)), Ready: 40, Working: 41}
+	for name, c := range map[string]struct {
+		task      Task
+		want, not []string
+	}{
+		"disabled without retries left": {
+			Task{Task: model.Task{Status: model.TaskDisabled}, LastRun: failed}, []string{"It is disabled", "It had no retries left"}, nil,
+		},
+		"disabled by hand, with retries left": {
+			Task{Task: model.Task{Status: model.TaskDisabled, RetriesLeft: 1}, LastRun: failed}, []string{"It is disabled"}, []string{"no retries left"},
+		},
+		"set aside": {Task{Task: model.Task{Status: model.TaskNotScheduled}, SetAside: aside}, []string{"It is set aside"}, nil},
+		"scheduled by another, and still set aside": {
+			Task{Task: model.Task{Status: model.TaskScheduled}, SetAside: aside}, []string{"marked as scheduled"}, []string{"set aside"},
+		},
+		"ready, and less than a fifth of its queue free": {
+			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 with workers), and is filled again when more than 20% of it is free."}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			says(t, c.task.Explain(noon, time.UTC), c.want, c.not)
+		})
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	with := func(weight float64, policy model.VisitPolicy, cooldowns model.Cooldowns) Policy {
+		return Policy{WeightedPolicy: model.WeightedPolicy{Weight: weight, Filter: model.VisitFilter{Policy: policy, Cooldowns: cooldowns}}}
+	}
+	day := 24 * time.Hour
+	long := with(1, model.OldestScheduledFirst, model.Cooldowns{Absolute: 3 * day})
+	short := with(1, model.OldestScheduledFirst, model.Cooldowns{Absolute: 2 * day})
+	never := model.VisitStats{LastVisitStatus: model.VisitFailed}
+	prefix := "first"
+	for name, c := range map[string]struct {
+		origin    Origin
+		when      *time.Time
+		want, not []string
+	}{
+		"of two policies the one that picks it first": {
+			Origin{Stats: &model.VisitStats{LastScheduled: ago(day)}, Policies: []Policy{long, short, long}}, new(noon.Add(day)), []string{"It is cooling down"}, nil,
+		},
+		"the moment at which a cooldown ends": {
+			Origin{Stats: &model.VisitStats{LastScheduled: ago(2 * day)}, Policies: []Policy{short}}, &noon, []string{"It is cooling down"}, nil,
+		},
+		"right after it": {
+			Origin{Stats: &model.VisitStats{LastScheduled: ago(2*day + 1)}, Policies: []Policy{short}}, &noon, []string{"It can be picked for a visit now"}, nil,
+		},
+		"failed at an unknown time, where failures cool down": {
+			Origin{Stats: &never, Policies: []Policy{with(1, model.OldestScheduledFirst, model.Cooldowns{Failed: day})}}, nil, []string{"when that was is not recorded"}, nil,
+		},
+		"where only those not found do": {
+			Origin{Stats: &never, Policies: []Policy{with(1, model.OldestScheduledFirst, model.Cooldowns{NotFound: day})}}, &noon, []string{"can be picked for a visit now"}, nil,
+		},
+		"waits for its first visit": {
+			Origin{Lister: model.Lister{FirstVisitsQueuePrefix: &prefix}, Policies: []Policy{short}}, &noon, []string{"once a listing has finished"}, nil,
+		},
+		"its lister's first visits are over": {
+			Origin{Lister: model.Lister{FirstVisitsQueuePrefix: &prefix, FirstVisitsScheduledAt: &noon}, Policies: []Policy{short}}, &noon, nil, []string{"queue for first visits"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.origin.Listed, c.origin.Loader = &model.ListedOrigin{Enabled: true}, &model.TaskType{Type: "load-git", BackendName: "swh.git"}
+			e := c.origin.Explain(noon, time.UTC)
+			says(t, e, c.want, c.not)
+			if diff := cmp.Diff(c.when, e.When); diff != "" {
+				t.Errorf("when (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if all := Expand([]model.WeightedPolicy{with(1, model.Pools, model.Cooldowns{}).WeightedPolicy}); len(all) != 4 || all[3].Weight != 0.25 || all[3].Filter.Policy != model.PoolPolicies[3] {
+		t.Errorf("pools are %+v", all)
+	}
+}
+
+// Work waits for the lane of its number, or if the configuration has fewer by now, for
+// the last one.
+func TestNameOfALane(t *testing.T) {
+	t.Parallel()
+	x := &Gatherer{Config: &config.Config{Lanes: map[string][]model.Lane{"load-git": {{Name: "express"}, {Name: "slow"}}}}}
+	for _, c := range []struct {
+		set    string
+		number int
+		want   string
+	}{{"load-git", 0, "express"}, {"load-git", 1, "slow"}, {"load-git", 2, "slow"}, {"load-hg", 1, "number 2"}} {
+		p := &db.LanePlace{Set: c.set, Number: c.number}
+		if x.nameLane(p); p.Lane != c.want {
+			t.Errorf("lane %d of %s is %q, want %q", c.number, c.set, p.Lane, c.want)
+		}
+	}
+}
+
+// A task with priority is in the queue of its own, its last run is the latest, and what
+// the configuration says by default holds for its type.
+func TestFactsOfATask(t *testing.T) {
+	t.Parallel()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, statement := range []string{
+		"insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.git', 5)",
+		`insert into task (id, type, arguments, next_run, current_interval, status, priority, policy) values
+			(1, 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_scheduled', 'high', 'oneshot')`,
+		`insert into task_run (task, backend_id, status, scheduled, started, ended) values
+			(1, 'first', 'failed', '2029-12-30', '2029-12-30', '2029-12-31'), (1, 'second', 'scheduled', '2030-01-01 11:00Z', null, null)`,
+		"update task set status = 'next_run_scheduled' where id = 1",
+	} {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := &Gatherer{
+		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
+		// Nobody listens there.
+		Config: &config.Config{Celery: config.Celery{TaskBroker: "amqp://127.0.0.1:1//"}, LostAfter: map[string]time.Duration{"default": 3 * time.Hour, "load-hg": time.Hour}},
+	}
+	defer x.Close()
+	e, err := x.Task(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, e, []string{
+		"It has been sent, and no worker has begun it.", "It was sent at 2030-01-01 11:00:00+00:00 (1 h 0 min ago).",
+		"How full its queue " + model.PriorityLanes("swh.git") + " is cannot be told", "it is given up at 2030-01-01 14:00:00+00:00 (in 2 h 0 min)",
+	}, nil)
+}
