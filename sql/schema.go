@@ -8,6 +8,9 @@ var (
 	//go:embed base/*.sql
 	Base embed.FS // makes the Python scheduler's tables in an empty database
 
+	//go:embed base/used.txt
+	Used string // what this program uses of these tables, as sql/db/peer_schema.go describes it
+
 	//go:embed migrations/*.sql upgrade/*.sql
 	Migrations embed.FS // of goose, by number; and what leads to them from those before
 )

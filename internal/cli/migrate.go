@@ -80,6 +80,9 @@ func describeStatus(s db.Status) string {
 	for _, name := range s.Pending {
 		fmt.Fprintf(&b, "  lacks %s\n", name)
 	}
+	for _, number := range s.Newer {
+		fmt.Fprintf(&b, "  applied migration %d of a newer swh-scheduler, with which this one can work\n", number)
+	}
 	return b.String()
 }
 

@@ -6,6 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+var PeerFacts = peerFacts
+
 // SocketOf returns the socket under a connection.
 func SocketOf(conn *pgconn.PgConn) (socket int) {
 	raw, err := watchedUnder(conn).Conn.(*net.TCPConn).SyscallConn()

@@ -12,7 +12,7 @@ import (
 )
 
 // PeerVersion is the version of the peer's schema that this program works with, and
-// creates in an empty database.
+// creates in an empty database. It works with a later one that has all that it uses.
 const PeerVersion = 38
 
 // peerModule is what the peer writes to dbmodule; an older peer wrote the short form.
@@ -39,6 +39,7 @@ type Status struct {
 	PeerVersion int      // version of the peer's schema; 0 where the database is empty
 	Applied     []string // our migrations, by file name, in the order of their numbers
 	Pending     []string // what "migrate" would apply
+	Newer       []int64  // migrations of a newer program, which this one can work with
 }
 
 // Empty reports whether the database holds nothing yet, not even the peer's schema.
@@ -50,7 +51,7 @@ func (s Status) Ready() bool { return !s.Empty() && len(s.Pending) == 0 }
 // CheckVersion checks that this program can work with the database; daemons call it at
 // start. The error is ErrNotMigrated, ErrUnsupported, or one of the connection.
 func (s *Store) CheckVersion(ctx context.Context) error {
-	status, err := inspect(ctx, s.pool, redacted(s.pool.Config().ConnConfig))
+	status, err := s.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,6 +68,11 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 		return fmt.Errorf("%w (%s lacks %s)", ErrNotMigrated, status.Database, strings.Join(status.Pending, ", "))
 	}
 	return nil
+}
+
+// Status reads what the database holds, as MigrateStatus does.
+func (s *Store) Status(ctx context.Context) (Status, error) {
+	return inspect(ctx, s.pool, redacted(s.pool.Config().ConnConfig))
 }
 
 // querier is a connection, a pool or a transaction.
@@ -119,9 +125,6 @@ func inspect(ctx context.Context, db querier, name string) (Status, error) {
 	case status.PeerVersion < PeerVersion:
 		return unsupported("has schema version %d, and only version %d is supported: upgrade it with the peer's "+
 			`"swh db upgrade scheduler", then try again`, status.PeerVersion, PeerVersion)
-	case status.PeerVersion > PeerVersion:
-		return unsupported("has schema version %d, and only version %d is supported: "+
-			"install a newer swh-scheduler", status.PeerVersion, PeerVersion)
 	case !hasModule:
 		return unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
 			"use a database that the peer made, or an empty one", status.PeerVersion)
@@ -141,6 +144,16 @@ func inspect(ctx context.Context, db querier, name string) (Status, error) {
 	if len(missing) > 0 {
 		return unsupported("says it has schema version %d but lacks %s: restore it, or use another database",
 			status.PeerVersion, strings.Join(missing, ", "))
+	}
+	if status.PeerVersion > PeerVersion {
+		differences, err := peerDifferences(ctx, db)
+		if err != nil {
+			return status, err
+		}
+		if len(differences) > 0 {
+			return unsupported("has schema version %d, which differs from version %d in what this program uses (%s): "+
+				"install a newer swh-scheduler", status.PeerVersion, PeerVersion, strings.Join(differences, "; "))
+		}
 	}
 	return inspectOwn(ctx, db, status)
 }
@@ -177,6 +190,14 @@ func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) 
 			`run "swh-scheduler migrate --remove" to end it`, ErrUnsupported, status.Database)
 	}
 	if len(applied) > 0 {
+		since, err := firstOrZero(collect[int64](ctx, db, `select since from scheduler_go.compatible`))
+		if state := sqlstate(err); err != nil && state != "42P01" {
+			return status, fmt.Errorf("read which versions the schema is compatible with: %w", err)
+		}
+		if newest := migrationVersion(names[len(names)-1]); since > 0 && since <= newest {
+			status.Newer = applied
+			return status, nil
+		}
 		return status, fmt.Errorf("%w: %s was migrated by a newer swh-scheduler (migration %d is not known here): "+
 			"install that version", ErrUnsupported, status.Database, slices.Max(applied))
 	}

@@ -139,7 +139,11 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err == nil && len(a.Config.Shares) > 0 {
 		err = store.CheckShares(ctx, a.Config.Shares)
 	}
-	return fmt.Sprintf("%s, schema version %d, %d task types", backend.ServerName(store), db.PeerVersion, len(types)), backend.Describe(store, err)
+	var status db.Status
+	if err == nil {
+		status, err = store.Status(ctx)
+	}
+	return fmt.Sprintf("%s, schema version %d, %d task types", backend.ServerName(store), status.PeerVersion, len(types)), backend.Describe(store, err)
 }
 
 func checkBroker(ctx context.Context, a *command.App) (string, error) {

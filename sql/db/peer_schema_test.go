@@ -1,0 +1,98 @@
+package db_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// sql/base/used.txt is what the Python scheduler's own database has, and what ours has,
+// whose functions have texts of their own. SWH_TEST_UPDATE=1 writes it.
+func TestUsedSchemaIsThePythonSchedulers(t *testing.T) {
+	t.Parallel()
+	python, ours := testenv.PeerDatabase(t), testenv.Postgres(t)
+	migrate(t, ours, db.MigrateOptions{})
+	facts := func(dsn string) []string {
+		facts, err := db.PeerFacts(t.Context(), connect(t, dsn))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return facts
+	}
+	want := append(facts(python), facts(ours)...)
+	slices.Sort(want)
+	text := strings.Join(slices.Compact(want), "\n") + "\n"
+	const file = "../base/used.txt"
+	if os.Getenv("SWH_TEST_UPDATE") != "" {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if used, err := os.ReadFile(file); err != nil || string(used) != text {
+		t.Errorf("%s is not what the databases have (%v); SWH_TEST_UPDATE=1 writes it:\n%s", file, err, text)
+	}
+}
+
+// A later version of the Python scheduler's schema is accepted if what we use is as it was,
+// and refused by what is not.
+func TestLaterPythonSchemas(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ change, says string }{
+		"only the number":    {"", ""},
+		"more":               {"alter table task add note text, add size int not null default 0; create table news (id int); alter type task_priority add value 'urgent'", ""},
+		"a column renamed":   {"alter table listed_origins rename last_update to updated", "column listed_origins.last_update is missing"},
+		"a column's type":    {"alter table origin_visit_stats alter successive_visits type bigint", `"column origin_visit_stats.successive_visits integer" is now "column origin_visit_stats.successive_visits bigint"`},
+		"a required column":  {"alter table task add owner text not null", "column task.owner is new and has no default"},
+		"a column required":  {"alter table task_run alter metadata set not null", `now "column task_run.metadata jsonb required"`},
+		"a value renamed":    {"alter type task_run_status rename value 'lost' to 'gone'", "value task_run_status lost is missing"},
+		"a key dropped":      {"drop index listers_name_instance_name_idx", "unique listers (name, instance_name) is missing"},
+		"a trigger dropped":  {"drop trigger update_task_on_task_end on task_run", "trigger CREATE TRIGGER update_task_on_task_end"},
+		"a function changed": {"create or replace function swh_scheduler_mktemp_task() returns void language sql as 'select'", "function swh_scheduler_mktemp_task() is another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.PeerDatabase(t)
+			execute(t, dsn, c.change)
+			execute(t, dsn, "insert into dbversion values (39, now(), 'upgraded')")
+			s, err := db.MigrateStatus(t.Context(), dsn)
+			if c.says == "" {
+				if err != nil || s.PeerVersion != 39 {
+					t.Fatalf("%+v, %v", s, err)
+				}
+				migrate(t, dsn, db.MigrateOptions{})
+				if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "version 39") {
+				t.Errorf("%v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// This program works with the schema of a newer one that says so, and refuses one that it
+// can't know.
+func TestNewerSchemaOfOurs(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	execute(t, dsn, "insert into scheduler_go.migrations (version_id, is_applied) values (4711, true); alter table scheduler_go.work add new_column text")
+	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := status(t, dsn); !slices.Equal(s.Newer, []int64{4711}) || !s.Ready() {
+		t.Errorf("%+v", s)
+	}
+	if r := migrate(t, dsn, db.MigrateOptions{}); !r.Nothing() {
+		t.Errorf("%+v", r)
+	}
+	execute(t, dsn, "update scheduler_go.compatible set since = 4711")
+	if err := open(t, dsn).CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "newer swh-scheduler") {
+		t.Error(err)
+	}
+}
