@@ -3,7 +3,7 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// rpc_serve, queue_full_backoff, lost_after, shares, lanes, metrics, failures_keep_date.
+// rpc_serve, queue_full_backoff, lost_after, shares, lanes, metrics, failures_keep_date, update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
@@ -52,7 +52,10 @@ type Config struct {
 	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
 	// of recurrent visits; the peer changes it.
 	FailuresKeepDate bool
-	MetricsAddr      string // HOST:PORT of a daemon's metrics and health; "" for none
+	// UpdateMetricsAfter is the age from which a lister's counts of origins (update-metrics)
+	// are taken anew; 0 is never.
+	UpdateMetricsAfter time.Duration
+	MetricsAddr        string // HOST:PORT of a daemon's metrics and health; "" for none
 
 	lines map[string]int // of the keys that the file has
 }

@@ -140,6 +140,12 @@ func (c *Config) read(root value) {
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":            func(v value) { c.MetricsAddr = metricsAddr(v) },
 		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
+		"update_metrics_after": func(v value) {
+			const expected = "a duration of a minute or more"
+			if c.UpdateMetricsAfter = v.duration(expected); c.UpdateMetricsAfter != 0 && c.UpdateMetricsAfter < time.Minute {
+				v.fail(expected)
+			}
+		},
 	}, othersKeys("top"))
 }
 

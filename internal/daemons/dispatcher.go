@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
@@ -125,6 +127,29 @@ func counts(store *db.Store) []keep.Job {
 
 const countTime = 5 * time.Second
 
+// updateMetrics returns the job that takes the counts of update-metrics anew when they are
+// old. It has a keeper of its own, as counting the origins of a large lister takes minutes.
+func (o *Options) updateMetrics(store *db.Store) keep.Job {
+	var failed []uuid.UUID // tried again when all others are counted
+	return keep.Job{Name: "origin metrics", Period: time.Minute, Timeout: updateMetricsTimeout, Do: func(ctx context.Context) (string, error) {
+		for n := 0; ; n++ {
+			lister, err := store.UpdateStaleMetrics(ctx, o.Config.UpdateMetricsAfter, failed)
+			switch {
+			case err != nil && lister != uuid.Nil:
+				failed = append(failed, lister)
+			case err == nil && lister == uuid.Nil:
+				failed = nil
+			}
+			if err != nil || lister == uuid.Nil {
+				return fmt.Sprintf("%d listers counted", n), err
+			}
+		}
+	}}
+}
+
+// updateMetricsTimeout is below the 15 minutes after which a loop is taken for stuck.
+const updateMetricsTimeout = 12 * time.Minute
+
 // boundChanges drains the changes of candidates where no daemon of visits does.
 func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
@@ -173,10 +198,14 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 			return homeQueue(laneSet, tt), err
 		},
 	}
-	return []service.Component{
+	components := []service.Component{
 		o.keeper(store, append(others, m.Jobs()...)...),
 		{Name: "monitor", Run: d.monitor.Run},
 		{Name: "first contact with the broker", Run: d.firstContact},
-		d.deliver(),
 	}
+	if o.Config.UpdateMetricsAfter > 0 {
+		k := keep.Keeper{Store: store, Log: o.Log, Jobs: []keep.Job{o.updateMetrics(store)}}
+		components = append(components, service.Component{Name: "origin metrics", Run: k.Run})
+	}
+	return append(components, d.deliver())
 }

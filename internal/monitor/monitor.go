@@ -38,6 +38,7 @@ type Monitor struct {
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
 	known, enabled, never, pending   *prometheus.GaugeVec
+	countsAge                        *prometheus.GaugeVec
 	position, drift                  *prometheus.GaugeVec
 	pools, active, setAside          *prometheus.GaugeVec
 	rejected                         *prometheus.GaugeVec
@@ -60,6 +61,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.enabled = vec("swh_scheduler_origins_enabled", "Those of them that the last listing had.", "lister", "visit_type")
 	m.never = vec("swh_scheduler_origins_never_visited", "Those enabled that were never visited.", "lister", "visit_type")
 	m.pending = vec("swh_scheduler_origins_with_pending_changes", "Those enabled that changed since their last visit.", "lister", "visit_type")
+	m.countsAge = vec("swh_scheduler_origins_counts_age_seconds", "Age of these counts, by lister; of its instance with the oldest.", "lister")
 	m.position = vec("swh_scheduler_visit_queue_position_seconds", "Position of the queue of visits, by visit type: the visit target reached, in seconds.", "visit_type")
 	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
@@ -108,7 +110,7 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 // set replaces all values: those of queues without messages go.
 func (m *Monitor) set(f db.Figures, now time.Time) {
 	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge,
-		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active, m.pools} {
+		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active, m.pools, m.countsAge} {
 		g.Reset()
 	}
 	for _, o := range f.Outgoing {
@@ -137,6 +139,9 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 	m.rejected.WithLabelValues("record").Set(float64(f.Rejected.Records))
 	for _, a := range f.Active {
 		m.active.WithLabelValues(a.Lister).Set(float64(a.Origins))
+	}
+	for _, c := range f.Counted {
+		m.countsAge.WithLabelValues(c.Lister).Set(max(0, now.Sub(c.Counted).Seconds()))
 	}
 	for visitType, p := range f.Pools {
 		for pool, n := range map[string]int64{"without_update": p.WithoutUpdate, "never_loaded": p.NeverLoaded, "lagging": p.Lagging, "others": p.Others} {

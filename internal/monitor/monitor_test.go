@@ -94,6 +94,9 @@ func TestFigures(t *testing.T) {
 	want("enabled", m.enabled, 18, "gitlab", "git")
 	want("never visited", m.never, 16, "gitlab", "git")
 	want("pending", m.pending, 14, "gitlab", "git")
+	if age := testutil.ToFloat64(m.countsAge.WithLabelValues("gitlab")); age != 0 { // counted after the monitor's now
+		t.Errorf("the counts are %g s old", age)
+	}
 	want("drift", m.drift, 24*3600+60, "git")
 	want("pool", m.pools, 1, "git", "without_update")
 	want("pool", m.pools, 2, "git", "never_loaded")

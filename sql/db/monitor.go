@@ -15,6 +15,7 @@ type Figures struct {
 	Origins   []queries.OriginCountsRow
 	Positions []queries.VisitSchedulerQueuePosition
 	Active    []queries.ActiveOriginsRow
+	Counted   []queries.MetricsAgeRow
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
 
@@ -42,6 +43,9 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	}
 	if f.Active, err = s.q.ActiveOrigins(ctx); err != nil {
 		return f, failed(err, "read the counts of active origins")
+	}
+	if f.Counted, err = s.q.MetricsAge(ctx); err != nil {
+		return f, failed(err, "read the age of the counts of origins")
 	}
 	if f.SetAside, err = s.q.CountSetAside(ctx, maxCounted); err != nil {
 		return f, failed(err, "count what is set aside")

@@ -119,6 +119,17 @@ func (a OriginQueries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, 
 	return list(rows, failed(err, "update metrics"), metricsOf)
 }
 
+// UpdateStaleMetrics updates the metrics of the lister whose counts are the oldest, if they
+// are older than an age or missing, and returns it, also with an error; zero if there is none
+// besides those to skip.
+func (a OriginQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip []uuid.UUID) (lister uuid.UUID, err error) {
+	lister, err = firstOrZero(a.q.StaleMetrics(ctx, queries.StaleMetricsParams{Seconds: age.Seconds(), Skip: append([]uuid.UUID{}, skip...)}))
+	if err == nil && lister != uuid.Nil {
+		_, err = a.UpdateMetrics(ctx, uuid.NullUUID{UUID: lister, Valid: true}, time.Time{})
+	}
+	return lister, failed(err, "update the metrics of lister %s", lister)
+}
+
 // Metrics returns the counts as they were last made, of a lister or all, of a visit
 // type or ("") all.
 func (a OriginQueries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -127,5 +128,39 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 	execute(t, dsn, "update scheduler_go.walks set began = 'epoch'")
 	if !count() {
 		t.Error("they are not counted once they are")
+	}
+}
+
+// Metrics that are old or missing are updated a lister at a time, the oldest first; a lister
+// without origins never is, and one to skip holds up no other.
+func TestStaleMetricsAreUpdatedByLister(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	execute(t, dsn, `
+		insert into listers (id, name, instance_name, current_state, updated)
+			select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l' || n, '', '{}', now() from generate_series(1, 5) n;
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			select id, 'https://' || name || '/' || n, 'git', '{}', true, now() from listers, generate_series(1, 3) n where name <> 'l5';
+		insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known) values
+			('00000000-0000-0000-0000-000000000001', 'git', now(), 1), ('00000000-0000-0000-0000-000000000001', 'gone', '2020-01-01', 1),
+			('00000000-0000-0000-0000-000000000002', 'git', now() - interval '3 hours', 1), ('00000000-0000-0000-0000-000000000003', 'git', now() - interval '4 hours', 1)`)
+	lister := func(n byte) (id uuid.UUID) { id[15] = n; return id }
+	for _, step := range []struct{ skip, want byte }{{3, 4}, {3, 2}, {3, 0}, {0, 3}, {0, 0}} {
+		got, err := store.UpdateStaleMetrics(t.Context(), time.Hour, []uuid.UUID{lister(step.skip)})
+		if err != nil || got != lister(step.want) {
+			t.Errorf("lister %s is counted, %v, want %d", got, err, step.want)
+		}
+	}
+	metrics, err := store.Metrics(t.Context(), uuid.NullUUID{}, "git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[uuid.UUID]int32{}
+	for _, m := range metrics {
+		known[m.ListerID] = m.OriginsKnown
+	}
+	if diff := cmp.Diff(map[uuid.UUID]int32{lister(1): 1, lister(2): 3, lister(3): 3, lister(4): 3}, known); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,17 @@ select lister_id, visit_type, last_update, origins_known, origins_enabled,
        origins_never_visited, origins_with_pending_changes
 from update_metrics(sqlc.narg(lister)::uuid, sqlc.narg(now)::timestamptz);
 
+-- StaleMetrics returns the lister with origins whose counts are the oldest, if they are more
+-- than some seconds old or missing; not one of those to skip.
+-- name: StaleMetrics :many
+select l.id from listers l
+cross join lateral (select coalesce(max(m.last_update), '-infinity') as at from scheduler_metrics m where m.lister_id = l.id) counted
+where counted.at < now() - make_interval(secs => @seconds::double precision)
+  and l.id <> all (@skip::uuid[])
+  and exists (select from listed_origins o where o.lister_id = l.id)
+order by counted.at, l.id
+limit 1;
+
 -- Metrics are the counts as they were last made; what is null does not matter.
 -- name: Metrics :many
 select * from scheduler_metrics

@@ -35,6 +35,14 @@ from scheduler_metrics m
 join listers l on l.id = m.lister_id
 group by l.name, m.visit_type;
 
+-- MetricsAge returns since when the oldest counts of a lister's instances are, by lister.
+-- name: MetricsAge :many
+select l.name as lister, min(m.counted)::timestamptz as counted
+from (select lister_id, max(last_update) as counted from scheduler_metrics group by lister_id) m
+join listers l on l.id = m.lister_id
+where isfinite(m.counted)
+group by l.name;
+
 -- ActiveOrigins returns the counts of active origins, by lister.
 -- name: ActiveOrigins :many
 select l.name as lister, sum(s.active)::bigint as origins

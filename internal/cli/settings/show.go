@@ -61,6 +61,7 @@ type configView struct {
 	QueueFullBackoff          float64                 `yaml:"queue_full_backoff" json:"queue_full_backoff"`
 	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
+	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
 	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
 }
@@ -118,6 +119,9 @@ func viewConfig(c *config.Config) configView {
 				p.Filter.Policy, p.Weight, p.Filter.TableSample, f.Absolute.String(), f.Scheduled.String(), f.Failed.String(), f.NotFound.String(),
 			})
 		}
+	}
+	if c.UpdateMetricsAfter > 0 {
+		v.UpdateMetricsAfter = c.UpdateMetricsAfter.String()
 	}
 	for taskType, after := range c.LostAfter {
 		v.LostAfter[taskType] = after.String()

@@ -53,6 +53,43 @@ func (q *Queries) Metrics(ctx context.Context, arg MetricsParams) ([]SchedulerMe
 	return items, nil
 }
 
+const staleMetrics = `-- name: StaleMetrics :many
+select l.id from listers l
+cross join lateral (select coalesce(max(m.last_update), '-infinity') as at from scheduler_metrics m where m.lister_id = l.id) counted
+where counted.at < now() - make_interval(secs => $1::double precision)
+  and l.id <> all ($2::uuid[])
+  and exists (select from listed_origins o where o.lister_id = l.id)
+order by counted.at, l.id
+limit 1
+`
+
+type StaleMetricsParams struct {
+	Seconds float64
+	Skip    []uuid.UUID
+}
+
+// StaleMetrics returns the lister with origins whose counts are the oldest, if they are more
+// than some seconds old or missing; not one of those to skip.
+func (q *Queries) StaleMetrics(ctx context.Context, arg StaleMetricsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, staleMetrics, arg.Seconds, arg.Skip)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const updateMetrics = `-- name: UpdateMetrics :many
 
 select lister_id, visit_type, last_update, origins_known, origins_enabled,

@@ -61,6 +61,40 @@ func (q *Queries) CountRejected(ctx context.Context) (CountRejectedRow, error) {
 	return i, err
 }
 
+const metricsAge = `-- name: MetricsAge :many
+select l.name as lister, min(m.counted)::timestamptz as counted
+from (select lister_id, max(last_update) as counted from scheduler_metrics group by lister_id) m
+join listers l on l.id = m.lister_id
+where isfinite(m.counted)
+group by l.name
+`
+
+type MetricsAgeRow struct {
+	Lister  string
+	Counted time.Time
+}
+
+// MetricsAge returns since when the oldest counts of a lister's instances are, by lister.
+func (q *Queries) MetricsAge(ctx context.Context) ([]MetricsAgeRow, error) {
+	rows, err := q.db.Query(ctx, metricsAge)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MetricsAgeRow
+	for rows.Next() {
+		var i MetricsAgeRow
+		if err := rows.Scan(&i.Lister, &i.Counted); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const oldestReady = `-- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from task_type tt
