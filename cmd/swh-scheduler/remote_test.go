@@ -30,7 +30,7 @@ func stoppablePythonServer(t *testing.T, args ...string) (url string, stop func(
 func ourServer(t *testing.T, dsn string) string {
 	t.Helper()
 	url, p := ourStoppableServer(t, dsn)
-	t.Cleanup(func() { p.stop(t, syscall.SIGTERM, stopBound) })
+	t.Cleanup(func() { p.stop(t, syscall.SIGTERM) })
 	return url
 }
 

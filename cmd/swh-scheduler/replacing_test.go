@@ -165,7 +165,7 @@ func (r *replacement) start(args ...string) *process {
 func (r *replacement) stop(daemons ...*process) {
 	r.t.Helper()
 	for _, p := range daemons {
-		p.stop(r.t, syscall.SIGTERM, 30*time.Second)
+		p.stop(r.t, syscall.SIGTERM)
 	}
 }
 
