@@ -255,3 +255,17 @@ func TestOddEventsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A message that is nested deeper than Python reads is refused, in either form: no stack
+// is deep enough for all.
+func TestDeepEventsAreRefused(t *testing.T) {
+	t.Parallel()
+	const deep = 100_000
+	for contentType, body := range map[string][]byte{
+		"application/json": bytes.Repeat([]byte("["), deep), "application/x-msgpack": append(bytes.Repeat([]byte{0x91}, deep), 0xc0),
+	} {
+		if events, err := celery.DecodeEvents(body, contentType); err == nil || len(events) > 0 || !strings.Contains(err.Error(), "nested deeper than 1000 levels") {
+			t.Errorf("%s: %v, %d events", contentType, err, len(events))
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package celery
 
-import "net/http"
+import (
+	"maps"
+	"net/http"
+	"time"
+)
 
 // Address is one node of a broker, for tests.
 type Address struct {
@@ -52,3 +56,29 @@ var (
 	OfQueue   = ofQueue
 	IsMissing = isMissing
 )
+
+// Suspect has the publisher take a queue for one that doesn't answer, and returns whether
+// it still does.
+func (p *Publisher) Suspect(queue string) (still func() bool) {
+	p.suspects.add(queue)
+	return func() bool { return p.suspects.has(queue) }
+}
+
+// Headers returns the headers of messages that one encoder encodes.
+func Headers(messages ...TaskMessage) ([]map[string]any, error) {
+	e := newEncoder(16 << 20)
+	var all []map[string]any
+	for i := range messages {
+		p, err := e.encode(&messages[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, maps.Clone(p.Headers))
+	}
+	return all, nil
+}
+
+// Figures are what the management API would have said of a queue.
+func Figures(ready, unacknowledged, prefetch int) QueueFigures {
+	return QueueFigures{answered: true, known: true, asked: time.Now(), stats: queueStats{Ready: &ready, Unacknowledged: &unacknowledged}, prefetch: prefetch}
+}

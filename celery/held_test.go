@@ -73,14 +73,18 @@ func TestCloseWithBytesInHand(t *testing.T) {
 	for range 5 {
 		put(t, ch, "queue", make([]byte, 1<<20))
 	}
-	deliveries := make(chan celery.Delivery)
-	c := runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: 2 << 20}, deliveries)
-	next(t, deliveries)
-	began := time.Now()
-	if err := c.Close(); err != nil {
-		t.Error(err)
+	var tries []time.Duration // by force none is quicker; in order some are, on a busy machine too
+	for range 5 {
+		deliveries := make(chan celery.Delivery)
+		c := runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: 2 << 20}, deliveries)
+		next(t, deliveries)
+		began := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if tries = append(tries, time.Since(began)); tries[len(tries)-1] < 2*time.Second {
+			return
+		}
 	}
-	if took := time.Since(began); took >= 2*time.Second {
-		t.Errorf("closing took %s", took)
-	}
+	t.Errorf("closing took %s", tries)
 }

@@ -322,3 +322,32 @@ func TestOddVirtualHost(t *testing.T) {
 		t.Errorf("%+v\n%s", l, &log)
 	}
 }
+
+// What consumers hold is what they held and what has gone since; at most what they may
+// hold, or held, as long as all of them are known.
+func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	unacknowledged := func(prefetch int) int {
+		t.Helper()
+		l, err := q.LengthSince(deadline(t), "queue", celery.Figures(3, 10, prefetch), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.Unacknowledged
+	}
+	for prefetch, want := range map[int]int{-1: 15, 2: 10, 12: 12, 100: 15} {
+		if got := unacknowledged(prefetch); got != want {
+			t.Errorf("with a limit of %d: %d, want %d", prefetch, got, want)
+		}
+	}
+	if _, err := ch.Consume("queue", "", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := unacknowledged(12); got != 15 {
+		t.Errorf("with a consumer that the figures don't know: %d, want 15", got)
+	}
+}

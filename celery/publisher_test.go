@@ -140,6 +140,20 @@ func TestEachMessageHasItsResult(t *testing.T) {
 	}
 }
 
+// A queue that didn't answer and does so again is treated as all others are.
+func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ch := channel(t, env.URL)
+	declare(t, ch, "queue", nil)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	suspect := p.Suspect("queue")
+	eventually(t, "a message is confirmed", func() error { return p.Publish(deadline(t), tasks("queue", 1))[0] })
+	if suspect() {
+		t.Error("it still gets few messages at a time")
+	}
+}
+
 // Losing the connection in the middle costs only what was in flight, and that
 // is said to be uncertain; the rest goes over the next connection.
 func TestLostConnectionWhilePublishing(t *testing.T) {

@@ -172,3 +172,38 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 		}
 	}
 }
+
+// A message has nothing of the one before it.
+func TestHeadersAreTheMessagesOwn(t *testing.T) {
+	t.Parallel()
+	plain := celery.TaskMessage{ID: "plain", Name: "swh.test.Task", Queue: "queue"}
+	full := celery.TaskMessage{
+		ID: "full", Name: "swh.test.Other", Queue: "queue", Args: []byte("[1]"), Kwargs: []byte(`{"a": 1}`), ETA: time.Unix(1, 0), TimeLimit: 2 * time.Minute,
+		SoftTimeLimit: time.Minute, RootID: "root", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+	headers, err := celery.Headers(plain, full, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(headers[0], headers[2]); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	if h := headers[1]; h["traceparent"] != full.TraceParent || h["root_id"] != "root" || h["eta"] == nil {
+		t.Errorf("%v", h)
+	}
+}
+
+// What AMQP has no room for can never be sent.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	encode := celery.Encode()
+	for _, n := range []int{255, 256} {
+		for name, m := range map[string]celery.TaskMessage{
+			"id": {ID: strings.Repeat("i", n), Name: "n", Queue: "q"}, "queue": {ID: "i", Name: "n", Queue: strings.Repeat("q", n)},
+		} {
+			if err := encode(&m); (err != nil) != (n > 255) || celery.IsPermanent(err) != (n > 255) {
+				t.Errorf("%s of %d bytes: %v", name, n, err)
+			}
+		}
+	}
+}

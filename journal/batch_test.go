@@ -1,13 +1,20 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // All visits of an origin, whatever their type, are in one part, in their order and
@@ -75,5 +82,93 @@ func TestAtEnd(t *testing.T) {
 		if got := (&member{partitions: tc.partitions}).atEnd(); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// once is a store that is away the first time that it is to write an origin.
+type once struct {
+	Store
+	away    model.OriginKey
+	mu      sync.Mutex
+	written map[model.OriginKey]int
+}
+
+func (o *once) UpdateVisitStats(_ context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.Contains(keys, o.away) {
+		o.away = model.OriginKey{}
+		return errors.New("away")
+	}
+	change(db.KnownVisits{})
+	for _, key := range keys {
+		o.written[key]++
+	}
+	return nil
+}
+
+func (o *once) RejectRecords(context.Context, []db.RejectedRecord) error { return nil }
+
+// A batch of which a part could not be written is written to its end, nothing of it twice.
+func TestBatchGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	b, store := &batch{}, &once{away: origin, written: map[model.OriginKey]int{}}
+	for i := range 2 * partVisits {
+		v := failure(0)
+		if i > 0 {
+			v.URL = fmt.Sprint("https://example.org/", i)
+		}
+		b.visits, b.from = append(b.visits, v), append(b.from, &kgo.Record{})
+	}
+	var size db.BatchSize
+	if err := b.write(t.Context(), store, noFudge, &size); err == nil {
+		t.Error("it was written although the database was away")
+	}
+	if err := b.write(t.Context(), store, noFudge, &size); err != nil || b.applied != len(b.visits) {
+		t.Errorf("%d of %d visits applied, %v", b.applied, len(b.visits), err)
+	}
+	for key, n := range store.written {
+		if n != 1 {
+			t.Fatalf("%v is written %d times", key, n)
+		}
+	}
+	if len(store.written) != len(b.visits) {
+		t.Errorf("%d of %d origins are written", len(store.written), len(b.visits))
+	}
+}
+
+// The stay in the group ends by what the client can't mend by itself, and all of it by
+// what no waiting mends.
+func TestFailuresOfPolls(t *testing.T) {
+	t.Parallel()
+	m := &member{log: slog.New(slog.DiscardHandler)}
+	for name, tc := range map[string]struct {
+		err             error
+		fails, hopeless bool
+	}{
+		"nothing to read":           {context.DeadlineExceeded, false, false},
+		"stopped":                   {context.Canceled, false, false},
+		"records that are gone":     {&kgo.ErrDataLoss{Topic: "t"}, false, false},
+		"a topic that is gone":      {kerr.UnknownTopicID, true, false},
+		"another with the same id":  {fmt.Errorf("join: %w", kerr.FencedInstanceID), true, true},
+		"others with other balance": {kerr.InconsistentGroupProtocol, true, true},
+		"a session too long":        {kerr.InvalidSessionTimeout, true, true},
+		"a group without a name":    {kerr.InvalidGroupID, true, true},
+		"a rebalance":               {kerr.RebalanceInProgress, true, false},
+	} {
+		err := m.failure(kgo.NewErrFetch(tc.err))
+		if (err != nil) != tc.fails || hopeless(err) != tc.hopeless {
+			t.Errorf("%s: ends the stay with %v, for good: %t", name, err, hopeless(err))
+		}
+	}
+}
+
+// A record without a value deletes, and says nothing of a visit: it is no rubbish.
+func TestRecordsWithoutValueAreNoMessages(t *testing.T) {
+	t.Parallel()
+	c := &Client{decoder: newDecoder()}
+	b := c.decode([]*kgo.Record{{}, {Value: record(nil)}, {Value: []byte{}}})
+	if b.records != 2 || len(b.visits) != 1 || len(b.undecoded) != 1 || b.skipped != 0 {
+		t.Errorf("%d records: %d visits, %d set aside, %d skipped", b.records, len(b.visits), len(b.undecoded), b.skipped)
 	}
 }

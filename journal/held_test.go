@@ -98,6 +98,38 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	}
 }
 
+// released is a store with one visit that counts now, and a try that is underway since.
+type released struct {
+	Store
+	visit   db.HeldVisit
+	known   db.KnownVisits
+	changes db.VisitChanges
+}
+
+func (r *released) ReleasedVisits(context.Context, int) ([]db.HeldVisit, error) {
+	return []db.HeldVisit{r.visit}, nil
+}
+
+func (r *released) UpdateVisitStats(_ context.Context, _ []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+	r.changes = change(r.known)
+	return nil
+}
+
+// A visit that counts now is not kept back again by the try that came after it.
+func TestReleasedVisitsCountBesideTheNextTry(t *testing.T) {
+	t.Parallel()
+	r := &released{visit: db.HeldVisit{OriginKey: origin, Date: at(0)}, known: db.KnownVisits{
+		Laned:    map[model.OriginKey][]db.LanedVisit{origin: {{Since: at(0).Add(-time.Minute)}}},
+		TimedOut: map[model.OriginKey]db.LastTimeout{origin: {Claimed: at(0).Add(-time.Minute), TimedOut: at(0)}},
+	}}
+	if n, err := countReleased(t.Context(), r, noFudge, 10); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	if len(r.changes.Stats) != 1 || len(r.changes.Counted) != 1 || len(r.changes.Held) != 0 {
+		t.Errorf("%+v", r.changes)
+	}
+}
+
 // A running client counts them by itself.
 func TestClientCountsHeldVisits(t *testing.T) {
 	t.Parallel()

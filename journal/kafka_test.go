@@ -22,7 +22,7 @@ import (
 )
 
 // testTimeout bounds whatever a test waits for.
-const testTimeout = time.Minute
+const testTimeout = 3 * time.Minute
 
 // stream is a topic of its own and a database of its own.
 type stream struct {

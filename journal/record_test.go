@@ -228,10 +228,12 @@ func TestDecodeSetsAside(t *testing.T) {
 func TestDecoderIsReused(t *testing.T) {
 	t.Parallel()
 	d := newDecoder()
-	first, _, err := d.decode(record(nil))
+	value := record(nil)
+	first, _, err := d.decode(value)
 	if err != nil {
 		t.Fatal(err)
 	}
+	clear(value) // it belongs to the Kafka client
 	if _, _, err := d.decode(record(nil)[:9]); err == nil {
 		t.Fatal("a cut record was decoded")
 	}
@@ -240,6 +242,21 @@ func TestDecoderIsReused(t *testing.T) {
 	}
 	if first.URL != origin.URL || !bytes.Equal(first.Snapshot, snapshotA) {
 		t.Errorf("a later record wrote over an earlier one: %v", first)
+	}
+}
+
+// However many visit types a topic full of rubbish has, few are remembered.
+func TestVisitTypesAreBounded(t *testing.T) {
+	t.Parallel()
+	d := newDecoder()
+	for i := range 2 * maxVisitTypes {
+		visitType := fmt.Sprint("type-", i)
+		if v, _, err := d.decode(record(map[string]any{"type": visitType})); err != nil || v.VisitType != visitType {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	if n := len(d.visitTypes); n > maxVisitTypes {
+		t.Errorf("%d visit types are remembered", n)
 	}
 }
 

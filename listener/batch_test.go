@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/settle"
 )
 
@@ -136,6 +137,58 @@ func TestStopWhileDatabaseIsAway(t *testing.T) {
 		}
 		if source.acks.Load() != 0 {
 			t.Error("acknowledged what was not written")
+		}
+	})
+}
+
+// hanging is a store whose first calls don't answer before their contexts end.
+type hanging struct {
+	nothing
+	calls, answers atomic.Int64
+	hangs          int64
+}
+
+func (h *hanging) ApplyOutcomes(ctx context.Context, _ []settle.Outcome) error {
+	if h.calls.Add(1) <= h.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	h.answers.Add(1)
+	return nil
+}
+
+// A database that doesn't answer is given a minute; then the batch is tried again.
+func TestDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	body := message(t, startedEvent("x"))
+	synctest.Test(t, func(t *testing.T) {
+		source, store := &script{bodies: [][]byte{body}}, &hanging{hangs: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(writeTimeout+time.Minute, cancel)
+		if err := newTestListener(t, source, store).Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if store.answers.Load() != 1 || source.acks.Load() != 1 {
+			t.Errorf("applied %d times, acknowledged %d times", store.answers.Load(), source.acks.Load())
+		}
+	})
+}
+
+// What was not written when the grace period is over is left to the broker.
+func TestBatchCutOffIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	body := message(t, startedEvent("x"))
+	synctest.Test(t, func(t *testing.T) {
+		source, store := &script{bodies: [][]byte{body}}, &hanging{hangs: 100}
+		l := newTestListener(t, source, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		err := service.Group{Log: l.Log, Grace: 10 * time.Second}.Run(ctx, service.Component{Name: "listener", Run: l.Run})
+		if !errors.Is(err, service.ErrForced) {
+			t.Errorf("ended with %v", err)
+		}
+		if source.acks.Load() != 0 || store.calls.Load() != 1 {
+			t.Errorf("%d tries, acknowledged %d times", store.calls.Load(), source.acks.Load())
 		}
 	})
 }

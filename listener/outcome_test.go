@@ -49,6 +49,8 @@ func TestInterpret(t *testing.T) {
 		{`{"type": "task-started", "uuid": "u", "hostname": ["w"]}`, start(nil, 0), accepted, []Problem{BadHostname}},
 		{`{"type": "task-started", "uuid": "u", "hostname": "w\u0000"}`, start(ptr("w"), 0), accepted, nil},
 		{`{"type": "task-started", "uuid": "u", "timestamp": -1}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
+		{`{"type": "task-started", "uuid": "u", "timestamp": 1777638600}`, start(nil, 1777638600), accepted, nil}, // half an hour after heard
+		{`{"type": "task-started", "uuid": "u", "timestamp": 1777644000}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
 		{`{"type": "task-started", "uuid": "u", "timestamp": 4e9}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
 		{`{"type": "task-started", "uuid": "u", "timestamp": "now"}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
 		{`{"type": "task-started", "uuid": "u", "timestamp": 1e999}`, start(nil, 0), accepted, []Problem{BadTimestamp}},

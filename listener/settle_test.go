@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/sql/db"
 )
 
@@ -54,6 +55,41 @@ func TestBatchTriedAgainSetsAsideOnce(t *testing.T) {
 	}
 }
 
+// narrow is a store that has time for one event to set aside, and is away once.
+type narrow struct {
+	nothing
+	away string // when it is to keep this run's
+	kept []string
+}
+
+func (n *narrow) RejectEvents(_ context.Context, events []db.RejectedEvent) error {
+	switch {
+	case len(events) > 1:
+		return context.DeadlineExceeded
+	case events[0].BackendID == n.away:
+		n.away = ""
+		return errors.New("away")
+	}
+	n.kept = append(n.kept, events[0].BackendID)
+	return nil
+}
+
+// Events that are set aside in several transactions, one of which fails, are set aside
+// once each.
+func TestSettingAsideGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	store := &narrow{away: "b"}
+	l := newTestListener(t, nil, store)
+	b := &batch{}
+	l.read(b, delivery(message(t, taskEvent("task-result", "a", 1), taskEvent("task-result", "b", 1), taskEvent("task-result", "c", 1))))
+	tries := 1
+	for ; l.apply(t.Context(), b) != nil && tries < 10; tries++ {
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, store.kept); diff != "" {
+		t.Errorf("after %d tries (-want +got):\n%s", tries, diff)
+	}
+}
+
 // An event that can't be understood doesn't take the others of its message with it,
 // be they before or after it.
 func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
@@ -67,5 +103,16 @@ func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a", "c"}, started); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A message that is too large to be read is acknowledged like the others, also alone.
+func TestOversizedMessageIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	l := newTestListener(t, nil, &nothing{})
+	b := &batch{}
+	l.read(b, celery.Delivery{Body: make([]byte, 2*excerptLength), Oversized: true})
+	if !b.last.Oversized || b.messages != 1 || len(b.outcomes) != 0 {
+		t.Errorf("%+v", b)
 	}
 }

@@ -1,9 +1,7 @@
 package listener
 
 import (
-	"bufio"
 	"fmt"
-	"os/exec"
 	"slices"
 	"testing"
 
@@ -170,39 +168,16 @@ func of(side string, e event) event {
 }
 
 // peer is the peer's own code, applying messages to its own database.
-type peer struct {
-	in  *bufio.Writer
-	out *bufio.Scanner
+type peer struct{ *testenv.Script }
+
+func startPeer(t *testing.T, dsn string) peer {
+	t.Helper()
+	return peer{testenv.StartScript(t, nil, "testdata/peer_listener.py", dsn)}
 }
 
-func startPeer(t *testing.T, dsn string) *peer {
+func (p peer) feed(t *rapid.T, body []byte) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "testdata/peer_listener.py", dsn)
-	cmd.Stderr = t.Output()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	return &peer{in: bufio.NewWriter(in), out: bufio.NewScanner(out)}
-}
-
-func (p *peer) feed(t *rapid.T, body []byte) {
-	t.Helper()
-	_, _ = p.in.Write(append(body, '\n'))
-	if err := p.in.Flush(); err != nil || !p.out.Scan() {
-		t.Fatalf("the peer has died on %s: %v", body, err)
-	}
+	p.Say(t, string(body))
 }
 
 // For well-formed streams, once delivered and in order, the database is left as

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 )
@@ -50,5 +51,24 @@ func TestWorkersAreBounded(t *testing.T) {
 	w.hear("worker-heartbeat", "real", now)
 	if got := w.online(now); got != 1 {
 		t.Errorf("%d workers online, want 1", got)
+	}
+}
+
+// Metrics are gathered while events come.
+func TestWorkersAtOnce(t *testing.T) {
+	t.Parallel()
+	w, now := newWorkers(), time.Now()
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := range 100 {
+				w.hear([]string{"worker-online", "worker-offline"}[n%2], fmt.Sprint(i), now)
+				w.online(now)
+			}
+		})
+	}
+	all.Wait()
+	if n := w.online(now); n != 0 {
+		t.Errorf("%d are online after they said goodbye", n)
 	}
 }

@@ -322,7 +322,7 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 		return n
 	}
 	for _, want := range []int{dispatch.MaxClaim, dispatch.MaxClaim, 5000} {
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for waiting() != want {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d messages in the outbox, want %d", waiting(), want)

@@ -70,7 +70,7 @@ func (w *wokenRunner) claimed() {
 	w.t.Helper()
 	select {
 	case <-w.claims:
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		w.t.Fatal("the task waits for the period")
 	}
 }

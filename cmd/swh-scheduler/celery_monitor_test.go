@@ -94,7 +94,7 @@ func TestCeleryMonitor(t *testing.T) {
 		}
 	}
 	var r result
-	for end := time.Now().Add(30 * time.Second); r.stdout == "" && time.Now().Before(end); {
+	for end := time.Now().Add(patience); r.stdout == "" && time.Now().Before(end); {
 		r = monitor("--pattern", node, "list-running")
 	}
 	if want := regexp.MustCompile(`^worker@monitor: swh\.test\.Sleep\(60\) \[for \d+\.\d{6}s, pid=\d+\]\n$`); r.code != 0 || !want.MatchString(r.stdout) {

@@ -15,9 +15,6 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// stopBound is how long a daemon that has nothing in flight may take to stop.
-const stopBound = 10 * time.Second
-
 // Every daemon starts with real services, stops on SIGTERM and on SIGINT with
 // exit code 0, and says so.
 func TestDaemonsStopOnSignals(t *testing.T) {
@@ -40,7 +37,7 @@ func TestDaemonsStopOnSignals(t *testing.T) {
 				t.Parallel()
 				p := start(t, append([]string{"-l", "debug", "-C", configFile(t, config)}, args...)...)
 				p.logs(t, "msg=started")
-				p.stop(t, signal, stopBound)
+				p.stop(t, signal)
 				p.logs(t, "msg=stopped")
 				if p.stdout.Len() > 0 {
 					t.Errorf("standard output: %s", p.stdout.String())
@@ -77,7 +74,7 @@ func TestDaemonStoppedWhileItStarts(t *testing.T) {
 			t.Fatal("it does not ask for task types")
 		}
 	}
-	p.stop(t, syscall.SIGTERM, stopBound)
+	p.stop(t, syscall.SIGTERM)
 	if p.log() != "" {
 		t.Errorf("it says %s", p.log())
 	}
@@ -111,14 +108,14 @@ func TestDaemonWaitsForItsDatabase(t *testing.T) {
 
 	stopped := start(t, "-C", config, "start-runner", "-p", "1")
 	stopped.logs(t, "is not reachable; retrying")
-	stopped.stop(t, syscall.SIGTERM, stopBound)
+	stopped.stop(t, syscall.SIGTERM)
 
 	p := start(t, "-C", config, "start-runner", "-p", "1")
 	p.logs(t, "is not reachable; retrying")
 	proxy.Restore()
 	p.logs(t, "is back")
 	p.logs(t, "msg=started")
-	p.stop(t, syscall.SIGTERM, stopBound)
+	p.stop(t, syscall.SIGTERM)
 	if n := strings.Count(p.log(), "is not reachable"); n != 1 {
 		t.Errorf("said %d times that the database is away, want 1", n)
 	}
@@ -127,7 +124,7 @@ func TestDaemonWaitsForItsDatabase(t *testing.T) {
 	torn.logs(t, "msg=started")
 	proxy.Cut()
 	torn.logs(t, "is not reachable; retrying")
-	torn.stop(t, syscall.SIGTERM, stopBound)
+	torn.stop(t, syscall.SIGTERM)
 	if strings.Contains(p.log()+stopped.log(), "s3cret") {
 		t.Error("the password is in the log")
 	}
@@ -269,7 +266,7 @@ func TestRunnerWithoutBroker(t *testing.T) {
 	p.logs(t, proxy.Addr)
 	proxy.Restore()
 	p.logs(t, "is back")
-	p.stop(t, syscall.SIGTERM, stopBound)
+	p.stop(t, syscall.SIGTERM)
 	conn, err := amqp.Dial(mq.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -47,5 +46,5 @@ func TestMetricsAddrAfterTheCommand(t *testing.T) {
 	t.Parallel()
 	p := start(t, "start-listener", "-C", configFile(t, services(t)), "--metrics-addr", "127.0.0.1:0", "--log-format", "json")
 	p.logs(t, `"msg":"serving metrics"`)
-	p.stop(t, syscall.SIGTERM, 30*time.Second)
+	p.stop(t, syscall.SIGTERM)
 }

@@ -330,7 +330,7 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 	arrived(days-1, origins)
 	for _, p := range members {
 		p.logs(t, "msg=started") // it listens to signals now
-		p.stop(t, syscall.SIGTERM, 30*time.Second)
+		p.stop(t, syscall.SIGTERM)
 	}
 	var wrong int
 	if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where successive_visits <> $1", days).Scan(&wrong); err != nil {

@@ -187,9 +187,9 @@ func (p *process) wait(t *testing.T) {
 	}
 }
 
-// stop sends a signal and waits for the end, which must come within bound and
-// with exit code 0.
-func (p *process) stop(t *testing.T, signal syscall.Signal, bound time.Duration) {
+// stop sends a signal and waits for the end, which must come with exit code 0: so it is
+// not by force after the grace period.
+func (p *process) stop(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func (p *process) stop(t *testing.T, signal syscall.Signal, bound time.Duration)
 		if err != nil {
 			t.Errorf("after %s: %v, want exit code 0", signal, err)
 		}
-	case <-time.After(bound):
-		t.Errorf("still there %s after %s", bound, signal)
+	case <-time.After(patience):
+		t.Errorf("still there %s after %s", patience, signal)
 	}
 }

@@ -91,7 +91,7 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 			w.becomes(t, "/metrics", http.StatusOK, "swh_scheduler_build_info{")
 			w.becomes(t, "/metrics", http.StatusOK, "go_goroutines")
 			w.becomes(t, "/metrics", http.StatusOK, metric)
-			w.stop(t, syscall.SIGTERM, 30*time.Second)
+			w.stop(t, syscall.SIGTERM)
 		})
 	}
 }

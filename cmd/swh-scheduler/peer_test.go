@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -24,8 +22,7 @@ type twins struct {
 
 	ignore []*regexp.Regexp // what may differ in the output
 
-	questions *json.Encoder // to testdata/peer.py
-	answers   *json.Decoder
+	python *testenv.Script // testdata/peer.py
 }
 
 func newTwins(t *testing.T) *twins {
@@ -34,26 +31,7 @@ func newTwins(t *testing.T) *twins {
 	w.peerC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.peer))
 	w.ourC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.ours))
 
-	python := exec.Command(testenv.Python(t), filepath.Join("testdata", "peer.py"))
-	python.Env, python.Stderr = environment(), t.Output()
-	stdin, err := python.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := python.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := python.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		if err := python.Wait(); err != nil {
-			t.Errorf("peer.py: %v", err)
-		}
-	})
-	w.questions, w.answers = json.NewEncoder(stdin), json.NewDecoder(stdout)
+	w.python = testenv.StartScript(t, environment(), filepath.Join("testdata", "peer.py"))
 	return w
 }
 
@@ -65,16 +43,11 @@ func (w *twins) askPeer(env []string, args []string) result {
 		name, value, _ := strings.Cut(pair, "=")
 		variables[name] = value
 	}
-	if err := w.questions.Encode(map[string]any{"args": args, "env": variables}); err != nil {
-		w.t.Fatal(err)
-	}
 	var answer struct {
 		Code           int
 		Stdout, Stderr string
 	}
-	if err := w.answers.Decode(&answer); err != nil {
-		w.t.Fatal(err)
-	}
+	w.python.Ask(w.t, map[string]any{"args": args, "env": variables}, &answer)
 	return result{answer.Stdout, answer.Stderr, answer.Code}
 }
 

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -25,38 +22,15 @@ func pythonServer(t *testing.T, args ...string) string {
 // stoppablePythonServer starts testdata/server.py, which stop ends before the test.
 func stoppablePythonServer(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t), append([]string{"-W", "ignore", filepath.Join("testdata", "server.py")}, args...)...)
-	cmd.Env = environment()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop = sync.OnceFunc(func() {
-		_ = stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("server.py: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	port, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://127.0.0.1:" + strings.TrimSpace(port) + "/", stop
+	s := testenv.StartScript(t, environment(), append([]string{"-W", "ignore", filepath.Join("testdata", "server.py")}, args...)...)
+	return "http://127.0.0.1:" + s.Line(t) + "/", s.Stop
 }
 
 // ourServer starts our RPC server on a database and gives its URL.
 func ourServer(t *testing.T, dsn string) string {
 	t.Helper()
 	url, p := ourStoppableServer(t, dsn)
-	t.Cleanup(func() { p.stop(t, syscall.SIGTERM, stopBound) })
+	t.Cleanup(func() { p.stop(t, syscall.SIGTERM) })
 	return url
 }
 

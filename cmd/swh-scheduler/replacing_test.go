@@ -54,8 +54,7 @@ type replacement struct {
 	t       *testing.T
 	config  string
 	conn    *pgx.Conn
-	lister  *json.Encoder // to testdata/lister.py
-	answers *json.Decoder
+	lister  *testenv.Script                         // testdata/lister.py
 	produce func(partition int32, values ...[]byte) // to the journal
 
 	tasks, origins, days int
@@ -81,26 +80,7 @@ func (r *replacement) count(query string) (n int) {
 // startLister starts the peer's RPC client.
 func (r *replacement) startLister() {
 	r.t.Helper()
-	cmd := exec.Command(testenv.Python(r.t), filepath.Join("testdata", "lister.py"))
-	cmd.Env, cmd.Stderr = environment("PYTHONDONTWRITEBYTECODE=1"), r.t.Output()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() {
-		_ = stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			r.t.Errorf("lister.py: %v", err)
-		}
-	})
-	r.lister, r.answers = json.NewEncoder(stdin), json.NewDecoder(stdout)
+	r.lister = testenv.StartScript(r.t, environment("PYTHONDONTWRITEBYTECODE=1"), filepath.Join("testdata", "lister.py"))
 }
 
 // list has tasks of two types made, a quarter of them with a priority, and origins
@@ -125,12 +105,9 @@ func (r *replacement) list(tasks, origins int, servers []string) {
 		job.Origins = append(job.Origins, fmt.Sprintf("https://x/%d", r.origins+n))
 	}
 	r.tasks, r.origins = r.tasks+tasks, r.origins+origins
-	if err := r.lister.Encode(job); err != nil {
-		r.t.Fatal(err)
-	}
 	var wrong int
-	if err := r.answers.Decode(&wrong); err != nil || wrong > 0 {
-		r.t.Fatalf("%d tasks are not as they were made, %v", wrong, err)
+	if r.lister.Ask(r.t, job, &wrong); wrong > 0 {
+		r.t.Fatalf("%d tasks are not as they were made", wrong)
 	}
 }
 
@@ -188,7 +165,7 @@ func (r *replacement) start(args ...string) *process {
 func (r *replacement) stop(daemons ...*process) {
 	r.t.Helper()
 	for _, p := range daemons {
-		p.stop(r.t, syscall.SIGTERM, 30*time.Second)
+		p.stop(r.t, syscall.SIGTERM)
 	}
 }
 

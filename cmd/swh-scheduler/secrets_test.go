@@ -271,7 +271,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	}
 	serves("without services")
 	for name, w := range daemons {
-		w.stop(t, syscall.SIGTERM, 30*time.Second)
+		w.stop(t, syscall.SIGTERM)
 		g.absentFrom(t, "standard error of "+name, w.log())
 		g.absentFrom(t, "standard output of "+name, w.stdout.String())
 		for line := range strings.Lines(w.log()) {
@@ -350,7 +350,7 @@ func TestSecretsOfWrongSettingsShowNowhere(t *testing.T) {
 			w := startWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", tc.environ},
 				append([]string{"-l", "debug", "--log-format", logFormats[i%2], "-C", configFile(t, database+tc.config)}, strings.Fields(tc.args)...)...)
 			w.logs(t, tc.want)
-			w.stop(t, syscall.SIGTERM, 30*time.Second)
+			w.stop(t, syscall.SIGTERM)
 			p.absentFrom(t, tc.args, w.log()+w.stdout.String())
 		})
 	}

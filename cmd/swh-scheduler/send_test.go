@@ -154,7 +154,7 @@ func TestSendFromFileWaitsForRoom(t *testing.T) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	var all []string
-	for end := time.Now().Add(30 * time.Second); len(all) < 3 && time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(patience); len(all) < 3 && time.Now().Before(end); <-tick.C {
 		messages := taskMessages(t, broker, "swh.x")
 		if len(messages) > 2 {
 			t.Errorf("%d messages are in a queue for 2", len(messages))

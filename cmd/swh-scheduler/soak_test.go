@@ -231,7 +231,7 @@ scheduling_policy:
 	}
 	for _, d := range daemons {
 		d.logs(t, "msg=started") // from when on it heeds signals
-		d.stop(t, syscall.SIGTERM, 30*time.Second)
+		d.stop(t, syscall.SIGTERM)
 	}
 	// What is in the outbox after the kills is sent by whoever delivers next.
 	if r := ours(t, "-C", direct, "start-runner"); r.code != 0 {

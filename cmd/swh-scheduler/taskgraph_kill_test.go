@@ -63,7 +63,7 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 	}
 	for _, p := range daemons {
 		p.logs(t, "msg=started") // from when on it heeds signals
-		p.stop(t, syscall.SIGTERM, 30*time.Second)
+		p.stop(t, syscall.SIGTERM)
 	}
 	worker.stop()
 	r.inOrder()

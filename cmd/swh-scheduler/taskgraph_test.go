@@ -234,7 +234,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	r.await(failing.Graph, map[string]int{"completed": 2, "failed": 1, "dependency": 2})
 	r.await(manual.Graph, map[string]int{"completed": 1, "waiting": 2})
 	var sent int
-	for {
+	for deadline := time.Now().Add(2 * patience); ; {
 		r.query(&sent, `select count(*) from task_run r join task t on t.id = r.task
 			where t.type = 'step' and r.status = 'scheduled' and not exists (
 				select from scheduler_go.work o where o.state = 'outgoing' and o.task_id::text = r.backend_id)`)
@@ -246,6 +246,9 @@ func TestGraphsOnRealServices(t *testing.T) {
 		r.query(&done, `select count(*) from task where id = $1 and status = 'completed'`, many.Tasks["last"])
 		if done == 1 {
 			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the join of many does not run")
 		}
 		pause(100 * time.Millisecond)
 	}

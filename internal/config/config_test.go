@@ -233,6 +233,8 @@ func TestErrors(t *testing.T) {
 		{base + "lanes: {t: [{name: a, queue: q, time_limit: 5, slots: 0}, {name: b, time_limit: 2 min}]}", "F:2:55: lanes.t[0].slots must be a whole number of at least 1"},
 		{base + "lanes: {t: [{name: a, queue: q, time_limit: 5, slots: 3, max_slots: 2}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] must not have fewer max_slots than slots"},
 		{base + "lanes: {t: [{name: a, queue: \"{x}\", time_limit: 5}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] can have {backend_name} in its queue and nothing else in braces"},
+		{base + "rabbitmq: {stats_age: 5 min}", "F:2:23: rabbitmq.stats_age must be a duration from 1 second to 4 minutes, not a text"},
+		{base + "rpc_serve: {tls_certificate: c.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
@@ -240,6 +242,7 @@ func TestErrors(t *testing.T) {
 		{base + "journal:\n  batch_size: -1", "F:3:15: journal.batch_size must be a whole number of at least 1"},
 		{base + "journal:\n  batch_size: many", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
 		{base + "journal:\n  batch_size: 1e3", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
+		{base + "journal:\n  batch_size: 2147483648", "F:3:15: journal.batch_size must be a whole number of at least 1"},
 		{base + "journal:\n  batch_size: 99999999999999999999", "F:3:15: journal.batch_size must be a whole number of at least 1"},
 		{base + "journal:\n  brokers: 9092", "F:3:12: journal.brokers must be a text or a list of texts, not a whole number"},
 		{base + "journal:\n  brokers: [a, {b: c}]", "F:3:16: journal.brokers[1] must be a text, not a mapping"},
@@ -256,6 +259,7 @@ func TestErrors(t *testing.T) {
 		{base + "scheduling_policy: []", "F:2:20: scheduling_policy must be a mapping from visit types to lists of policies, not a list"},
 		{base + "scheduling_policy: {git: {policy: x}}", "F:2:26: scheduling_policy.git must be a list of policies, not a mapping"},
 		{base + "scheduling_policy: {git: []}", "F:2:26: scheduling_policy.git needs at least one policy with a weight above 0"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 0}]}", "F:2:26: scheduling_policy.git needs at least one policy with a weight above 0"},
 		{base + "scheduling_policy: {git: [{weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs a policy"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1}, {policy: stop_after_success, weight: 2}]}", "F:2:68: scheduling_policy.git[1] names a policy that is there already; a visit type has each one once"},
 		{base + "scheduling_policy: {git: [{policy: pools}, {policy: stop_after_success, weight: 1}]}", "F:2:26: scheduling_policy.git has other policies beside pools, which divides all slots by itself"},
@@ -465,6 +469,33 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 	if at := strings.Index(out.String(), secret); at >= 0 {
 		t.Errorf("the secret shows: …%s…", out.String()[max(0, at-200):at+50])
+	}
+}
+
+// Kafka settings that may hold a secret don't print; the others do.
+func TestSecretSettings(t *testing.T) {
+	t.Parallel()
+	for name, secret := range map[string]bool{
+		"sasl.password": true, "ssl.key.password": true, "ssl.keystore.password": true, "ssl.key.pem": true, "ssl.key": true, "sasl.jaas.config": true,
+		"sasl.oauthbearer.config": true, "sasl.oauthbearer.client.secret": true, "azure.credential": true, "x.token": true, "SASL.PASSWORD": true, "api.key": true,
+		"sasl.username": false, "security.protocol": false, "group.id": false, "ssl.ca.location": false, "client.id": false,
+	} {
+		if printed := fmt.Sprint(Settings{name: "s3cret"}); strings.Contains(printed, "s3cret") == secret {
+			t.Errorf("%s prints as %s", name, printed)
+		}
+	}
+}
+
+// A hard limit that the file doesn't give comes a tenth after the soft one, and at least
+// a second, which workers need.
+func TestHardLimits(t *testing.T) {
+	t.Parallel()
+	c, _, err := parse("F", []byte("lanes: {t: [{name: a, queue: q, time_limit: 5}, {name: b, time_limit: 10 min}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := c.Lanes["t"][0].TimeLimit, c.Lanes["t"][1].TimeLimit; a != 6*time.Second || b != 11*time.Minute {
+		t.Errorf("the hard limits are %s and %s", a, b)
 	}
 }
 

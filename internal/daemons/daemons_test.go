@@ -101,7 +101,7 @@ func TestAnyDaemonDrainsChanges(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- run(o)(ctx) }()
-			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 				n, err := store.CandidateBacklog(t.Context(), 1000)
 				if err != nil {
 					t.Fatal(err)

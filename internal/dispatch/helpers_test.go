@@ -80,7 +80,7 @@ func set(ids []string) map[string]bool {
 // eventually waits for a state that another goroutine brings about.
 func eventually(t *testing.T, reached func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !reached() {

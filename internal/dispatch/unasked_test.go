@@ -153,7 +153,7 @@ func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
 		}
 	})
 	<-asked
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {

@@ -64,6 +64,12 @@ func TestClientRetries(t *testing.T) {
 		"away for long": {[]answering{
 			func(*http.Request) (int, string, []byte, error) { return 502, "text/html", nil, nil },
 		}, 3, "HTTP status 502 Bad Gateway"},
+		"cut off, so that it may have been done": {[]answering{
+			func(*http.Request) (int, string, []byte, error) { return 0, "", nil, syscall.ECONNRESET },
+		}, 1, "connection reset by peer"},
+		"an error of the server": {[]answering{
+			func(*http.Request) (int, string, []byte, error) { return 500, "text/html", nil, nil },
+		}, 1, "HTTP status 500"},
 		"an exception": {[]answering{
 			func(*http.Request) (int, string, []byte, error) { return 400, mimeMsgpack, staleData, nil },
 		}, 1, "StaleData: stale"},

@@ -260,6 +260,7 @@ func TestRefusedDocuments(t *testing.T) {
 		{"an extension nobody knows", mimeMsgpack, "\xd4\x07\x00", "ValueError"},
 		{"a time after the year 9999", mimeMsgpack, "\xc7\x0c\xff\x00\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff", "OverflowError"},
 		{"a time of three bytes", mimeMsgpack, "\xc7\x03\xff\x00\x00\x00", "ValueError"},
+		{"an integer of 1025 bytes", mimeMsgpack, "\xc8\x04\x01\x01" + strings.Repeat("\xff", 1025), "ValueError"},
 		{"too deep", mimeMsgpack, strings.Repeat("\x91", 600) + "\xc0", "ValueError"},
 		{"too deep", mimeJSON, strings.Repeat("[", 600) + strings.Repeat("]", 600), "ValueError"},
 		{"no JSON", mimeJSON, "{", "JSONDecodeError"},

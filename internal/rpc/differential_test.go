@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -29,29 +27,7 @@ import (
 // startPeer starts the peer's RPC server on a database and gives its URL.
 func startPeer(t testing.TB, dsn string) string {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t), "-W", "ignore", "testdata/peer_server.py", dsn)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the peer ended: %v", err)
-		}
-	})
-	port, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://127.0.0.1:" + strings.TrimSpace(port)
+	return "http://127.0.0.1:" + testenv.StartScript(t, nil, "-W", "ignore", "testdata/peer_server.py", dsn).Line(t)
 }
 
 // writeArguments writes the arguments of a call.

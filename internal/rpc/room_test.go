@@ -62,7 +62,7 @@ func TestLargeCallsWaitForRoom(t *testing.T) {
 
 	url, send, hold, held := start(50 * time.Millisecond)
 	var response *http.Response
-	for deadline := time.Now().Add(10 * time.Second); ; { // the first may not have been read yet
+	for deadline := time.Now().Add(time.Minute); ; { // the first may not have been read yet
 		var err error
 		if response, err = send(); err != nil {
 			t.Fatal(err)
@@ -129,6 +129,29 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 	}
 	release()
 	if !r.TryAcquire(int64(len(plain))) {
+		t.Error("the room was not given back")
+	}
+}
+
+// A body that turns out too large is read no further, and gives its room back.
+func TestTooLargeBodies(t *testing.T) {
+	t.Parallel()
+	const maximum = 2 * smallBody
+	r := newRoom(maximum, time.Millisecond)
+	bomb := compress(nil, make([]byte, 500*maximum))
+	source := bytes.NewReader(bomb)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.NopCloser(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Encoding", "gzip")
+	if _, _, err := readBody(request, nil, maximum, r); err == nil || err.(*exception).status != statusTooLarge {
+		t.Errorf("%v, want that it is too large", err)
+	}
+	if read := len(bomb) - source.Len(); read > len(bomb)/2 {
+		t.Errorf("%d of %d bytes were read", read, len(bomb))
+	}
+	if !r.TryAcquire(maximum) {
 		t.Error("the room was not given back")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -100,6 +101,18 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
+// Only who takes gzip is sent it.
+func TestTakesGzip(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]bool{
+		"": false, "br": false, "gzip": true, "GZIP": true, "x-gzip": true, "br, gzip;q=0.1": true, "gzip;q=0": false, "identity, gzip; q=0.0": false,
+	} {
+		if got := takesGzip(accept); got != want {
+			t.Errorf("Accept-Encoding %q: %t", accept, got)
+		}
+	}
+}
+
 // A large answer is compressed for who takes that, and tells its length always.
 func TestCompressedAnswers(t *testing.T) {
 	t.Parallel()
@@ -117,6 +130,9 @@ func TestCompressedAnswers(t *testing.T) {
 		response, body := post(t, url+"/task_type/get_all", mimeMsgpack, nil, "Accept-Encoding", accept)
 		if response.ContentLength != int64(len(body)) {
 			t.Errorf("%s: the length of %d bytes is told as %d", accept, len(body), response.ContentLength)
+		}
+		if vary := response.Header.Get("Vary"); vary != "Accept-Encoding" {
+			t.Errorf("%s: caches are told that the answer varies by %q", accept, vary)
 		}
 		if accept == "identity" {
 			plain = body
@@ -166,6 +182,21 @@ func TestCredentials(t *testing.T) {
 			}
 			if bytes.Contains(body, []byte("s3cret")) {
 				t.Errorf("%s shows the password", path)
+			}
+		}
+	}
+}
+
+// Where only a token is asked for, no name and password will do, nor the lack of both.
+func TestTokenAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Credentials{{Token: "t0ken"}, {Username: "swh", Password: "s3cret"}} {
+		for authorization, right := range map[string]bool{
+			"Bearer t0ken": c.Token != "", "Bearer ": false, "Basic " + base64.StdEncoding.EncodeToString([]byte(":")): false,
+			"Basic " + base64.StdEncoding.EncodeToString([]byte("swh:s3cret")): c.Username != "",
+		} {
+			if got := c.accept(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != right {
+				t.Errorf("%q with %+v: accepted: %t", authorization, c, got)
 			}
 		}
 	}
@@ -241,7 +272,7 @@ func TestDatabaseAway(t *testing.T) {
 		t.Errorf("ready while it is away: %d", got)
 	}
 	proxy.Restore()
-	for deadline := time.Now().Add(20 * time.Second); status("/task_type/get_all") != http.StatusOK || ready() != http.StatusOK; {
+	for deadline := time.Now().Add(2 * time.Minute); status("/task_type/get_all") != http.StatusOK || ready() != http.StatusOK; {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not come back")
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,11 @@ type stopping struct {
 	answer chan int // the waiting call's status; 0 if it was cut off
 	ended  chan error
 }
+
+// waitingCalls counts the calls that wait for the lock. In other tests' databases, of the
+// same template, the table has the same number.
+const waitingCalls = `select count(*) from pg_locks where not granted and relation = 'task_type'::regclass
+	and database = (select oid from pg_database where datname = current_database())`
 
 func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 	t.Helper()
@@ -62,10 +68,10 @@ func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 		_ = response.Body.Close()
 		s.answer <- response.StatusCode
 	}()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for waiting := 0; waiting == 0; {
 		// Through the connection that holds the lock, as the call has begun before.
-		if err := s.holder.QueryRow(t.Context(), "select count(*) from pg_locks where not granted and relation = 'task_type'::regclass").Scan(&waiting); err != nil {
+		if err := s.holder.QueryRow(t.Context(), waitingCalls).Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
@@ -116,13 +122,25 @@ func TestStopCutsLongCalls(t *testing.T) {
 	if err := <-s.ended; err == nil {
 		t.Error("cutting off a call is not told")
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for waiting := 1; waiting > 0; {
-		if err := s.holder.QueryRow(t.Context(), "select count(*) from pg_locks where not granted and relation = 'task_type'::regclass").Scan(&waiting); err != nil {
+		if err := s.holder.QueryRow(t.Context(), waitingCalls).Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the call goes on in the database")
 		}
+	}
+}
+
+// A server that stops is not ready, so that it is sent nothing new.
+func TestStoppingIsNotReady(t *testing.T) {
+	t.Parallel()
+	s := &Server{}
+	s.stopping.Store(true)
+	answer := httptest.NewRecorder()
+	s.ready(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "stopping\n" {
+		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
 }

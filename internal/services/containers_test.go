@@ -47,4 +47,13 @@ func TestContainerThatEndsIsExplained(t *testing.T) {
 	if len(d.ran) != 1 || d.ran[0] != postgresImage.built || len(d.removed) != 1 {
 		t.Errorf("ran %q, removed %q", d.ran, d.removed)
 	}
+	// A broker is of no use to tests without its management API.
+	d = &fakeDaemon{}
+	_, err = Start(t.Context(), Options{
+		Provider: Docker, Docker: func(context.Context) (Daemon, error) { return d, nil },
+		Given: Endpoints{Postgres: "p", RabbitMQ: "r", Kafka: "k", Python: "p"}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err == nil || len(d.ran) != 1 || d.ran[0] != rabbitMQImage.built {
+		t.Errorf("ran %q, %v", d.ran, err)
+	}
 }

@@ -24,14 +24,17 @@ func freePorts(count int, offsets ...int) ([]int, error) {
 			_ = l.Close()
 		}
 	}()
-	hold := func(port int) bool {
+	return choosePorts(low, high, count, offsets, func(port int) bool {
 		l, err := net.Listen("tcp", address(port))
 		if err == nil {
 			held = append(held, l)
 		}
 		return err == nil
-	}
-	var ports []int
+	})
+}
+
+// choosePorts is freePorts of those that hold takes.
+func choosePorts(low, high, count int, offsets []int, hold func(port int) bool) (ports []int, err error) {
 	for range 1000 {
 		port := low + rand.IntN(high-low)
 		free := hold(port)

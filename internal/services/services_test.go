@@ -30,6 +30,20 @@ func TestFreePortsAreFreeAtTheirOffset(t *testing.T) {
 	}
 }
 
+// A port is free only if those at its offsets are.
+func TestPortsWhoseOffsetsAreTaken(t *testing.T) {
+	t.Parallel()
+	even := func(port int) bool { return port%2 == 0 }
+	if ports, err := choosePorts(100, 200, 3, []int{10}, even); err != nil || len(ports) != 3 {
+		t.Errorf("%v, %v", ports, err)
+	}
+	for _, offset := range []int{11, 100} { // in use, or too high
+		if ports, err := choosePorts(100, 200, 1, []int{offset}, even); err == nil {
+			t.Errorf("%v, at offset %d", ports, offset)
+		}
+	}
+}
+
 // listenSoon listens on a port as soon as it is free, and closes it again. A
 // child that another test started in the moment freePorts held the port keeps
 // it a little longer: from its fork to its exec.

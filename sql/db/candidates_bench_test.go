@@ -1,15 +1,12 @@
 package db_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -377,47 +374,18 @@ func BenchmarkPeerWriters(b *testing.B) {
 }
 
 // peerWriter is a script of the peer's own code, which answers lines.
-type peerWriter struct {
-	in  io.Writer
-	out *bufio.Reader
-}
+type peerWriter struct{ *testenv.Script }
 
-func (w *benchWorld) startWriter(b *testing.B) *peerWriter {
+func (w *benchWorld) startWriter(b *testing.B) peerWriter {
 	b.Helper()
-	return startScript(b, exec.Command(testenv.Python(b), "testdata/bench_writers.py", w.dsn))
-}
-
-// startScript starts a script that answers lines, until the benchmark ends.
-func startScript(b *testing.B, cmd *exec.Cmd) *peerWriter {
-	b.Helper()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	cmd.Stderr = b.Output()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	return &peerWriter{in, bufio.NewReader(out)}
+	return peerWriter{testenv.StartScript(b, nil, "testdata/bench_writers.py", w.dsn)}
 }
 
 // write gives a command and returns how long its parts took.
-func (p *peerWriter) write(b *testing.B, command string, n int) []time.Duration {
+func (p peerWriter) write(b *testing.B, command string, n int) []time.Duration {
 	b.Helper()
-	if _, err := fmt.Fprintln(p.in, command, n); err != nil {
-		b.Fatal(err)
-	}
-	line, err := p.out.ReadBytes('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
 	var took []float64
-	if err := json.Unmarshal(line, &took); err != nil {
+	if err := json.Unmarshal([]byte(p.Say(b, fmt.Sprint(command, " ", n))), &took); err != nil {
 		b.Fatal(err)
 	}
 	times := make([]time.Duration, len(took))
@@ -431,7 +399,7 @@ func (p *peerWriter) write(b *testing.B, command string, n int) []time.Duration 
 // through the peer's own Python client, from our RPC server and from the peer's.
 func BenchmarkGrabThroughRPC(b *testing.B) {
 	w := newBenchWorld(b, 1_000_000)
-	clients := map[string]*peerWriter{"ours": rpcClient(b, serveRPC(b, w.store)), "peer": rpcClient(b, servePeerRPC(b, w.dsn))}
+	clients := map[string]peerWriter{"ours": rpcClient(b, serveRPC(b, w.store)), "peer": rpcClient(b, servePeerRPC(b, w.dsn))}
 	for _, policy := range plainPolicies {
 		for side, client := range clients {
 			b.Run(string(policy)+"/side="+side, func(b *testing.B) {
@@ -465,34 +433,20 @@ func serveRPC(b *testing.B, store *db.Store) (url string) {
 
 func servePeerRPC(b *testing.B, dsn string) (url string) {
 	b.Helper()
-	cmd := exec.Command(testenv.Python(b), "-W", "ignore", "../../internal/rpc/testdata/peer_server.py", dsn)
-	port := startScript(b, cmd).line(b)
-	return "http://127.0.0.1:" + strings.TrimSpace(port)
+	return "http://127.0.0.1:" + testenv.StartScript(b, nil, "-W", "ignore", "../../internal/rpc/testdata/peer_server.py", dsn).Line(b)
 }
 
-func rpcClient(b *testing.B, url string) *peerWriter {
+func rpcClient(b *testing.B, url string) peerWriter {
 	b.Helper()
-	return startScript(b, exec.Command(testenv.Python(b), "testdata/bench_rpc.py", url))
+	return peerWriter{testenv.StartScript(b, nil, "testdata/bench_rpc.py", url)}
 }
 
 // ask gives a line and returns the number that answers it.
-func (p *peerWriter) ask(b *testing.B, line string) float64 {
+func (p peerWriter) ask(b *testing.B, line string) float64 {
 	b.Helper()
-	if _, err := fmt.Fprintln(p.in, line); err != nil {
-		b.Fatal(err)
-	}
-	answer, err := strconv.ParseFloat(strings.TrimSpace(p.line(b)), 64)
+	answer, err := strconv.ParseFloat(p.Say(b, line), 64)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return answer
-}
-
-func (p *peerWriter) line(b *testing.B) string {
-	b.Helper()
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	return line
 }

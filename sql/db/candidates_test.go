@@ -473,7 +473,7 @@ func TestDrainOfAFirstListing(t *testing.T) {
 	var read int
 	store.Close() // its connections tell what they read when they end
 	other := open(t, store.Pool().Config().ConnString())
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for updates := 0; updates == 0; {
 		err := other.Pool().QueryRow(t.Context(), `select
 			(select n_tup_ins from pg_stat_user_tables where relname = 'candidates'),

@@ -170,7 +170,11 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 			submitted <- g
 		}()
 		// It waits for the lock.
+		deadline := time.Now().Add(2 * time.Minute)
 		for countOf(t, store, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 0 {
+			if time.Now().After(deadline) {
+				t.Fatal("it does not wait")
+			}
 			drain1(t, store)
 		}
 		if err := tx.Commit(t.Context()); err != nil {

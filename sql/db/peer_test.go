@@ -1,11 +1,8 @@
 package db_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -16,43 +13,11 @@ import (
 )
 
 // peer is the peer's Python backend on a database, in a process of its own.
-type peer struct {
-	in  io.Writer
-	out *bufio.Reader
-}
+type peer struct{ *testenv.Script }
 
 func startPeer(t *testing.T, dsn string) *peer {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t), "-W", "ignore", "testdata/peer.py", dsn)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr := &limitedLog{}
-	cmd.Stderr = stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close() // it ends when it has nothing more to read
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the peer ended: %v\n%s", err, stderr.text)
-		}
-	})
-	return &peer{in: stdin, out: bufio.NewReader(stdout)}
-}
-
-type limitedLog struct{ text []byte }
-
-func (l *limitedLog) Write(p []byte) (int, error) {
-	if len(l.text) < 1<<16 {
-		l.text = append(l.text, p...)
-	}
-	return len(p), nil
+	return &peer{testenv.StartScript(t, nil, "-W", "ignore", "testdata/peer.py", dsn)}
 }
 
 type fataler interface {
@@ -67,24 +32,11 @@ func (p *peer) call(t fataler, method string, kwargs map[string]any) (result any
 	if kwargs == nil {
 		kwargs = map[string]any{}
 	}
-	line, err := json.Marshal(map[string]any{"method": method, "kwargs": kwargs})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	if _, err := p.in.Write(append(line, '\n')); err != nil {
-		t.Fatalf("call the peer: %v", err)
-	}
-	line, err = p.out.ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("read the peer's answer: %v", err)
-	}
 	var answer struct {
 		Result any
 		Error  string
 	}
-	if err := json.Unmarshal(line, &answer); err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
+	p.Ask(t, map[string]any{"method": method, "kwargs": kwargs}, &answer)
 	return answer.Result, answer.Error
 }
 

@@ -1,13 +1,9 @@
 package db_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -23,31 +19,11 @@ import (
 )
 
 // peerGrab is the peer's backend, answering grab_next_visits.
-type peerGrab struct {
-	in  io.Writer
-	out *bufio.Reader
-}
+type peerGrab struct{ *testenv.Script }
 
 func startPeerGrab(t testing.TB, dsn string) *peerGrab {
 	t.Helper()
-	cmd := exec.Command(testenv.Python(t), "testdata/grab_next_visits.py", dsn)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	return &peerGrab{in: in, out: bufio.NewReader(out)}
+	return &peerGrab{testenv.StartScript(t, nil, "testdata/grab_next_visits.py", dsn)}
 }
 
 type picked struct {
@@ -74,21 +50,8 @@ func (p *peerGrab) grab(t testing.TB, f model.VisitFilter, now time.Time, count 
 	if f.ListerInstanceName != "" {
 		call["lister_instance_name"] = f.ListerInstanceName
 	}
-	line, err := json.Marshal(call)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(p.in, "%s\n", line); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := p.out.ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("the peer gave no answer to %s: %v", line, err)
-	}
 	var rows [][2]string
-	if err := json.Unmarshal(answer, &rows); err != nil {
-		t.Fatal(err)
-	}
+	p.Ask(t, call, &rows)
 	origins := make([]picked, len(rows))
 	for i, row := range rows {
 		origins[i] = picked{uuid.MustParse(row[0]), row[1]}

@@ -14,7 +14,7 @@ import (
 // until polls a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for !condition() {
@@ -87,7 +87,7 @@ func TestUnaskedEndIsReported(t *testing.T) {
 		if child.err == nil || child.lastLines(1) != "last words" {
 			t.Errorf("ended with %v, log %q", child.err, child.lastLines(1))
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("not reported")
 	}
 }

@@ -1,0 +1,28 @@
+package rpc
+
+import (
+	"math"
+	"testing"
+)
+
+// Numbers that a column or a query can't take are refused before it is asked.
+func TestNumbersOutOfRange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		read func(f *fields, value any)
+		good []any
+		bad  []any
+	}{
+		"a limit":               {func(f *fields, v any) { limit.read(f, v) }, []any{int64(0), int64(5), "5"}, []any{int64(-1), "-1", "x", nil}},
+		"an integer of 32 bits": {func(f *fields, v any) { integer32.read(f, v) }, []any{int64(math.MaxInt32), int64(math.MinInt32), true}, []any{int64(math.MaxInt32 + 1), int64(math.MinInt32 - 1)}},
+	} {
+		for values, want := range map[*[]any]bool{&c.good: true, &c.bad: false} {
+			for _, value := range *values {
+				f := &fields{mode: ofCall, name: "x"}
+				if c.read(f, value); (f.err == nil) != want {
+					t.Errorf("%s: %#v: %v", name, value, f.err)
+				}
+			}
+		}
+	}
+}
