@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -243,15 +242,6 @@ func (v *values) parseNumber(text []byte) (item, error) {
 		return item{}, err
 	}
 	start := len(v.decoded)
-	switch {
-	case math.IsNaN(f):
-		v.decoded = append(v.decoded, "NaN"...)
-	case math.IsInf(f, 1):
-		v.decoded = append(v.decoded, "Infinity"...)
-	case math.IsInf(f, -1):
-		v.decoded = append(v.decoded, "-Infinity"...)
-	default:
-		v.decoded = append(v.decoded, pytext.Float(f)...)
-	}
+	v.decoded = append(v.decoded, pytext.JSONFloat(f)...)
 	return item{kind: kindFloat, text: v.decoded[start:]}, nil
 }

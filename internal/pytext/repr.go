@@ -171,6 +171,19 @@ func Float(f float64) string {
 	return text
 }
 
+// JSONFloat is json.dumps of f, which has names for what JSON lacks.
+func JSONFloat(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "NaN"
+	case math.IsInf(f, 1):
+		return "Infinity"
+	case math.IsInf(f, -1):
+		return "-Infinity"
+	}
+	return Float(f)
+}
+
 func String(s string) string {
 	var b strings.Builder
 	quote := '\''

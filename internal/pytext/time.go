@@ -8,8 +8,8 @@ import (
 
 const day = 24 * time.Hour
 
-// inDays splits a duration into days and a rest that is not negative.
-func inDays(d time.Duration) (days, rest time.Duration) {
+// InDays splits a duration into days and a rest that is not negative, as a timedelta has them.
+func InDays(d time.Duration) (days, rest time.Duration) {
 	days, rest = d/day, d%day
 	if rest < 0 {
 		return days - 1, rest + day
@@ -19,7 +19,7 @@ func inDays(d time.Duration) (days, rest time.Duration) {
 
 // Timedelta is str of a datetime.timedelta, "1 day, 2:03:04.500000", in whole microseconds.
 func Timedelta(d time.Duration) string {
-	days, rest := inDays(d.Truncate(time.Microsecond))
+	days, rest := InDays(d.Truncate(time.Microsecond))
 	text := fmt.Sprintf("%d:%02d:%02d", rest/time.Hour, rest/time.Minute%60, rest/time.Second%60)
 	if micros := rest % time.Second / time.Microsecond; micros > 0 {
 		text += fmt.Sprintf(".%06d", micros)
@@ -71,7 +71,7 @@ func Datetime(t time.Time) string { return strings.Replace(ISOFormat(t), "T", " 
 
 // TimedeltaRepr is repr of a datetime.timedelta.
 func TimedeltaRepr(d time.Duration) string {
-	days, rest := inDays(d)
+	days, rest := InDays(d)
 	var parts []string
 	for _, p := range []struct {
 		name string

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"swh-scheduler/internal/pytext"
 )
 
 // encoder writes an answer in one of the two formats, value by value, without
@@ -57,12 +59,7 @@ func writeUUID(e encoder, id uuid.UUID) {
 }
 
 func writeTimedelta(e encoder, d time.Duration) {
-	const day = 24 * time.Hour
-	days, rest := d/day, d%day
-	if rest < 0 { // Python's have days below 0 only
-		days--
-		rest += day
-	}
+	days, rest := pytext.InDays(d)
 	e.openTag("timedelta")
 	e.openDict()
 	e.key("days")

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"encoding/json"
-	"math"
 	"math/big"
 	"strconv"
 	"time"
@@ -49,19 +48,7 @@ func (w *jsonWriter) null()                 { w.word("null") }
 func (w *jsonWriter) boolean(b bool)        { w.word(strconv.FormatBool(b)) }
 func (w *jsonWriter) integer(i int64)       { w.word(strconv.FormatInt(i, 10)) }
 func (w *jsonWriter) bigInteger(i *big.Int) { w.word(i.String()) }
-
-func (w *jsonWriter) float(f float64) {
-	switch {
-	case math.IsNaN(f):
-		w.word("NaN")
-	case math.IsInf(f, 1):
-		w.word("Infinity")
-	case math.IsInf(f, -1):
-		w.word("-Infinity")
-	default:
-		w.word(pytext.Float(f))
-	}
-}
+func (w *jsonWriter) float(f float64)       { w.word(pytext.JSONFloat(f)) }
 
 func (w *jsonWriter) text(s string) {
 	w.separate()

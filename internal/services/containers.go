@@ -113,32 +113,28 @@ func (d *containers) obtain(ctx context.Context, i image) (string, error) {
 	return candidates[0], nil
 }
 
-// run starts a container that listens on the ports.
-func (d *containers) run(i image, ports []int, environ, command []string) (Container, <-chan struct{}, error) {
+// start starts a container that listens on the ports, and returns when it is ready.
+func (d *containers) start(ctx context.Context, i image, ports []int, environ, command []string, ready func(context.Context) error) error {
 	c, err := d.daemon.Run(RunOptions{
 		Image: d.images[i], Ports: ports, HostNetwork: d.host, Environ: environ, Command: command, Life: containerLife,
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.stopped {
-		return nil, nil, errors.Join(context.Canceled, c.Remove())
+		d.mu.Unlock()
+		return errors.Join(context.Canceled, c.Remove())
 	}
 	d.running = append(d.running, c)
+	d.mu.Unlock()
 	d.log.Info("started a container", "image", d.images[i], "name", c.Name())
 	died := make(chan struct{})
 	go func() {
 		defer close(died)
 		c.Wait()
 	}()
-	return c, died, nil
-}
-
-// explain adds the end of the container's log to an error.
-func (d *containers) explain(c Container, err error) error {
-	if err == nil {
+	if err = waitReady(ctx, died, ready); err == nil {
 		return nil
 	}
 	tail, logErr := c.Log()
@@ -178,15 +174,10 @@ func (d *containers) startPostgres(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c, died, err := d.run(postgresImage, ports,
-		[]string{"POSTGRES_HOST_AUTH_METHOD=trust"},
-		append([]string{"postgres"}, postgresSettings(
-			fmt.Sprintf("port=%d", ports[0]), "listen_addresses="+d.listen())...))
-	if err != nil {
-		return "", err
-	}
 	url := fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0]))
-	return url, d.explain(c, waitReady(ctx, died, postgresReady(url)))
+	return url, d.start(ctx, postgresImage, ports, []string{"POSTGRES_HOST_AUTH_METHOD=trust"},
+		append([]string{"postgres"}, postgresSettings(fmt.Sprintf("port=%d", ports[0]), "listen_addresses="+d.listen())...),
+		postgresReady(url))
 }
 
 func (d *containers) startRabbitMQ(ctx context.Context) (url, managementURL string, err error) {
@@ -203,19 +194,16 @@ func (d *containers) startRabbitMQ(ctx context.Context) (url, managementURL stri
 	// port is not, inside.
 	config := fmt.Sprintf("loopback_users = none\nlisteners.tcp.default = %[1]s:%[2]d\n"+
 		"management.tcp.ip = %[1]s\nmanagement.tcp.port = %[3]d\n", d.listen(), port, port+managementOffset)
-	c, died, err := d.run(rabbitMQImage, []int{port, port + managementOffset},
+	url, managementURL = rabbitMQURLs(port)
+	return url, managementURL, d.start(ctx, rabbitMQImage, []int{port, port + managementOffset},
 		[]string{
 			fmt.Sprintf("RABBITMQ_NODENAME=swh%d@localhost", port),
 			fmt.Sprintf("RABBITMQ_DIST_PORT=%d", inner[0]),
 			fmt.Sprintf("ERL_EPMD_PORT=%d", inner[1]),
 			"SWH_RABBITMQ_CONFIG=" + config,
 		},
-		[]string{"sh", "-c", `printf %s "$SWH_RABBITMQ_CONFIG" >/etc/rabbitmq/conf.d/99-test.conf && exec docker-entrypoint.sh rabbitmq-server`})
-	if err != nil {
-		return "", "", err
-	}
-	url, managementURL = rabbitMQURLs(port)
-	return url, managementURL, d.explain(c, waitReady(ctx, died, rabbitMQReady(url, managementURL)))
+		[]string{"sh", "-c", `printf %s "$SWH_RABBITMQ_CONFIG" >/etc/rabbitmq/conf.d/99-test.conf && exec docker-entrypoint.sh rabbitmq-server`},
+		rabbitMQReady(url, managementURL))
 }
 
 func (d *containers) startKafka(ctx context.Context) (string, error) {
@@ -229,9 +217,5 @@ func (d *containers) startKafka(ctx context.Context) (string, error) {
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		environ = append(environ, "KAFKA_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+settings[key])
 	}
-	c, died, err := d.run(kafkaImage, ports[:1], environ, nil)
-	if err != nil {
-		return "", err
-	}
-	return broker, d.explain(c, waitReady(ctx, died, kafkaReady(broker)))
+	return broker, d.start(ctx, kafkaImage, ports[:1], environ, nil, kafkaReady(broker))
 }

@@ -2,7 +2,6 @@ package services
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -113,14 +112,9 @@ func (p *process) explain(err error) error {
 		return nil
 	}
 	const keep = 2000
-	file, openErr := os.Open(p.log)
-	if openErr != nil {
+	text, readErr := os.ReadFile(p.log)
+	if readErr != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
-	if info, statErr := file.Stat(); statErr == nil && info.Size() > keep {
-		_, _ = file.Seek(-keep, io.SeekEnd)
-	}
-	tail, _ := io.ReadAll(file)
-	return fmt.Errorf("%w\nits log ends:\n%s", err, strings.TrimSpace(string(tail)))
+	return fmt.Errorf("%w\nits log ends:\n%s", err, strings.TrimSpace(string(text[max(0, len(text)-keep):])))
 }

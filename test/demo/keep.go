@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Keeping things running takes a process that looks after them, because all
@@ -26,11 +28,7 @@ const keeperVar = "SWH_DEMO_KEEPER"
 // keeper is this process in its role as the one in the background.
 type keeper struct {
 	lock *os.File // its holder keeps; "demo -stop" waits for its release
-	// Two pipes to the process in the foreground. Through the first the keeper
-	// says that it keeps; its end without a word means failure. The second
-	// ends when the process in the foreground does.
-	say, foreground *os.File
-	kept            chan struct{} // closed when the keeper has said so
+	say  *os.File // a pipe, through which it says that it keeps; its end without a word means failure
 }
 
 // errReported is a failure of which the user has been told.
@@ -47,21 +45,17 @@ func runInBackground(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = hear.Close() }()
-	foreground, alive, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = alive.Close() }()
 	child := exec.Command(self, os.Args[1:]...)
 	child.Env = append(os.Environ(), keeperVar+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
-	child.ExtraFiles = []*os.File{say, foreground}
-	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper.
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	child.ExtraFiles = []*os.File{say}
+	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper. Until it keeps,
+	// it is told when this process is gone.
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("start the demo in the background: %w", err)
 	}
-	_, _ = say.Close(), foreground.Close()
+	_ = say.Close()
 	stopPassing := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
 	defer stopPassing()
 	if answer, err := io.ReadAll(hear); err == nil && len(answer) > 0 {
@@ -77,10 +71,8 @@ func newKeeper() (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{lock: lock, say: os.NewFile(3, "say"), foreground: os.NewFile(4, "foreground"), kept: make(chan struct{})}
-	for _, file := range []*os.File{k.say, k.foreground} {
-		syscall.CloseOnExec(int(file.Fd())) // not for our children
-	}
+	k := &keeper{lock: lock, say: os.NewFile(3, "say")}
+	syscall.CloseOnExec(int(k.say.Fd())) // not for our children
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.New("another demo is being kept: `make demo-stop` stops it")
 	}
@@ -89,21 +81,6 @@ func newKeeper() (*keeper, error) {
 	}
 	_, err = fmt.Fprintln(lock, os.Getpid())
 	return k, err
-}
-
-// context returns a context that also ends when the process in the foreground
-// is gone before the keeper keeps.
-func (k *keeper) context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	go func() {
-		_, _ = io.ReadAll(k.foreground)
-		select {
-		case <-k.kept:
-		default:
-			cancel(errInterrupted)
-		}
-	}()
-	return ctx
 }
 
 // keep lets the process in the foreground go, and waits until ctx ends.
@@ -119,7 +96,9 @@ func (k *keeper) keep(ctx context.Context, p *processes, log string) error {
 			return err
 		}
 	}
-	close(k.kept)
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
+		return err
+	}
 	if _, err := k.say.WriteString("kept"); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -81,7 +82,8 @@ func execute(ctx context.Context, o options, keep, stop bool) error {
 			return err
 		}
 		o.Keeper = keeper
-		return run(keeper.context(ctx), o)
+		defer runtime.KeepAlive(keeper) // its lock: as garbage it would be released
+		return run(ctx, o)
 	default:
 		return run(ctx, o)
 	}

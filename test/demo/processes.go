@@ -30,9 +30,8 @@ type process struct {
 // group of its own, which is ended as a whole, and is killed by the kernel if
 // the demo dies without ending it.
 type processes struct {
-	dir   string   // of the log files
-	env   []string // of all children
-	spawn chan func()
+	dir   string        // of the log files
+	env   []string      // of all children
 	ended chan *process // those that ended unasked
 
 	mu       sync.Mutex
@@ -41,29 +40,18 @@ type processes struct {
 }
 
 func newProcesses(dir string, env []string) *processes {
-	p := &processes{dir: dir, env: env, spawn: make(chan func()), ended: make(chan *process, 16)}
-	go func() {
-		// The kernel sends the death signal when the *thread* that started a
-		// child ends: this one lives as long as there are children.
-		runtime.LockOSThread()
-		for start := range p.spawn {
-			start()
-		}
-	}()
-	return p
+	return &processes{dir: dir, env: env, ended: make(chan *process, 16)}
 }
+
+// The kernel sends a child the death signal when the *thread* that started it ends: all are
+// started by this goroutine, whose thread lives as long as the demo.
+func init() { runtime.LockOSThread() }
 
 func (p *processes) command(argv []string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
-}
-
-func (p *processes) startOnThread(cmd *exec.Cmd) error {
-	err := make(chan error)
-	p.spawn <- func() { err <- cmd.Start() }
-	return <-err
 }
 
 // start runs a long-lived child whose output goes to a log file.
@@ -76,7 +64,7 @@ func (p *processes) start(name string, argv ...string) error {
 	defer func() { _ = log.Close() }() // the child has its own
 	child := &process{name: name, log: path, cmd: p.command(argv), done: make(chan struct{})}
 	child.cmd.Stdout, child.cmd.Stderr = log, log
-	if err := p.startOnThread(child.cmd); err != nil {
+	if err := child.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
 	p.mu.Lock()
@@ -101,7 +89,7 @@ func (p *processes) run(ctx context.Context, argv ...string) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	line := filepath.Base(argv[0]) + " " + strings.Join(argv[1:], " ")
-	if err := p.startOnThread(cmd); err != nil {
+	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("%s: %w", line, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
@@ -142,9 +130,6 @@ func (c *process) stop(bound time.Duration) {
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // what is left of its group
 	<-c.done
 }
-
-// close ends the thread that started the children, and with it those left.
-func (p *processes) close() { close(p.spawn) }
 
 // find returns a running child by name.
 func (p *processes) find(name string) *process {

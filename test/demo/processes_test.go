@@ -29,7 +29,6 @@ func until(t *testing.T, what string, condition func() bool) {
 func startTest(t *testing.T, script string) (*processes, *process) {
 	t.Helper()
 	p := newProcesses(t.TempDir(), nil)
-	t.Cleanup(p.close)
 	t.Cleanup(func() { p.stop(0) })
 	if err := p.start("child", "sh", "-c", script); err != nil {
 		t.Fatal(err)

@@ -86,7 +86,6 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 		"PYTHONPATH=" + workerPath,
 		"DEMO_ARCHIVE=" + s.archive(),
 	})
-	defer s.processes.close()
 	defer s.processes.stop(stopBound)
 
 	e, err := s.play(ctx)

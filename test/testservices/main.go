@@ -16,7 +16,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"swh-scheduler/internal/services"
@@ -82,13 +82,9 @@ func untilEnd(ctx context.Context, input io.Reader) context.Context {
 	return ctx
 }
 
+// serve prints the variables and waits until ctx ends.
 func serve(ctx context.Context, s *services.Services) (int, error) {
-	var lines bytes.Buffer
-	for _, variable := range s.Environ() {
-		fmt.Fprintln(&lines, variable)
-	}
-	fmt.Fprintln(&lines)
-	if _, err := os.Stdout.Write(lines.Bytes()); err != nil {
+	if _, err := fmt.Println(strings.Join(s.Environ(), "\n") + "\n"); err != nil {
 		return 1, err
 	}
 	<-ctx.Done()

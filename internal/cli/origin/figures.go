@@ -27,15 +27,7 @@ func newCheckListed(a *command.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&listing, "list", "l", false, "display listed origins")
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
-		origins, err := listedOrigins(ctx, a, b, args)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
 		if output == "json" {
 			table := originTable{output: output}
 			return errors.Join(table.check(cmd), table.print(a, origins, zone))
@@ -74,15 +66,7 @@ func newCheckIngested(a *command.App) *cobra.Command {
 	flags.Float64Var(&minimum, "minimum-success", 0, "minimum success rate as a decimal `PERCENTAGE`; fewer are an error")
 	command.PythonName(flags, "minimum-success", "minimum_success_rate")
 	command.OutputFlag(flags, &output)
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
-		origins, err := listedOrigins(ctx, a, b, args)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
 		c, err := countIngested(ctx, a, b, origins, args[1])
 		if err != nil {
 			return err
@@ -130,10 +114,22 @@ func printIngested(a *command.App, c forge.Ingested, args []string, listing bool
 	return a.Show(output, c.Object(listing), text.String())
 }
 
-func listedOrigins(ctx context.Context, a *command.App, b backend.Scheduler, args []string) ([]model.ListedOrigin, error) {
-	bar := a.Progress("reading listed origins", 0)
-	defer bar.Stop()
-	return forge.ListedOrigins(ctx, b, args[0], args[1], bar.Add)
+// onForge makes the function of a command that uses the origins of a lister's instance. Dates
+// are to be shown in zone.
+func onForge(a *command.App, do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error) func(*cobra.Command, []string) error {
+	return a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+		zone, err := b.Zone(ctx)
+		if err != nil {
+			return err
+		}
+		bar := a.Progress("reading listed origins", 0)
+		origins, err := forge.ListedOrigins(ctx, b, args[0], args[1], bar.Add)
+		bar.Stop()
+		if err != nil {
+			return err
+		}
+		return do(ctx, cmd, b, args, origins, zone)
+	})
 }
 
 func countIngested(ctx context.Context, a *command.App, b backend.Scheduler, origins []model.ListedOrigin, instance string) (forge.Ingested, error) {
