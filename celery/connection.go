@@ -17,7 +17,7 @@ import (
 // control have in common.
 type ConnectionOptions struct {
 	Name       string        // shown in RabbitMQ's list of connections
-	MaxBackoff time.Duration // longest pause before connecting again; default: 30 s
+	MaxBackoff time.Duration // longest pause before connecting again; default: 10 s
 }
 
 // connection is an open AMQP connection and the socket under it.

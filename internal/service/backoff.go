@@ -10,7 +10,7 @@ import (
 // The waits of a Backoff that names none.
 const (
 	DefaultMinWait = 500 * time.Millisecond
-	DefaultMaxWait = 30 * time.Second
+	DefaultMaxWait = 10 * time.Second
 )
 
 // Backoff returns the waits between tries of something that fails. The upper bound

@@ -36,6 +36,17 @@ func TestBackoffDoublesItsBound(t *testing.T) {
 	}
 }
 
+// After a long outage the next try comes within ten seconds: docs/reliability.md promises
+// that work goes on within 45 s, and several loops may wait one after another.
+func TestBackoffAfterALongOutage(t *testing.T) {
+	b := Backoff{Rand: func() float64 { return 0.999999 }}
+	for range 20 {
+		if d := b.Next(); d > 10*time.Second {
+			t.Fatalf("a wait of %s", d)
+		}
+	}
+}
+
 // Whatever its limits and however often it is asked, a wait lies within them.
 func TestBackoffStaysWithinItsLimits(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {

@@ -66,7 +66,7 @@ func TestChaos(t *testing.T) {
 	w.wait()
 
 	report := w.report(drawn, lasted, s.counts, v)
-	t.Log("\n" + report)
+	t.Log("\n" + report + "\n" + w.stalls())
 	if path := os.Getenv("REPORT"); path != "" {
 		if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
 			t.Error(err)

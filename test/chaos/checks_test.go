@@ -224,7 +224,7 @@ func (w *watcher) check(v verdict, faults map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range w.c.daemons {
-		if longest := w.daemons[d].longest; longest > readyBound {
+		if longest := w.daemons[d].longest(); longest > readyBound {
 			t.Errorf("%s was not ready for %s, want %s at most", d.name, longest, readyBound)
 		}
 		if w.rss[d.name] > memoryMost {
@@ -236,10 +236,10 @@ func (w *watcher) check(v verdict, faults map[string]int) {
 	}
 	for _, q := range queues {
 		// What was sent again is there beside the first of it.
-		if most := q.limit + v.repeatsIn[q.name]; q.limit > 0 && w.deepest[q.name] > most {
-			t.Errorf("%s held %d messages; its limit is %d and %d were sent again", q.name, w.deepest[q.name], q.limit, v.repeatsIn[q.name])
+		if most := q.limit + v.repeatsIn[q.name]; q.limit > 0 && w.most[q.name] > most {
+			t.Errorf("%s had %d ready messages; its limit is %d and %d were sent again", q.name, w.most[q.name], q.limit, v.repeatsIn[q.name])
 		}
-		if longest := w.queues[q.name].longest; longest > stallBound {
+		if longest := w.queues[q.name].longest(); longest > stallBound {
 			t.Errorf("%s had work, room and no delivery for %s, want %s at most", q.name, longest, stallBound)
 		}
 	}

@@ -91,6 +91,9 @@ type child struct {
 	env  []string
 	log  string // path
 
+	ownClock bool // its clock can be stepped
+	clock    clock
+
 	cmd  *exec.Cmd
 	from time.Time     // of the start
 	runs int           // starts so far
@@ -108,9 +111,14 @@ func (c *child) start() {
 	defer func() { _ = log.Close() }()
 	c.cmd = exec.Command(c.argv[0], c.argv[1:]...)
 	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = c.dir, append(os.Environ(), c.env...), log, log
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Ptrace: c.ownClock}
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
+	}
+	if c.ownClock {
+		if c.clock, err = takeClock(c.cmd.Process.Pid); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 	done := make(chan struct{})
 	c.done = done
@@ -256,7 +264,7 @@ func (c *cluster) addDaemon(args []string) {
 	d.child = &child{
 		t: c.t, name: name, log: filepath.Join(c.dir, file+".log"),
 		argv: append([]string{c.program, "-C", config, "--metrics-addr", d.metrics}, args...),
-		env:  []string{testenv.ProgramEnv},
+		env:  []string{testenv.ProgramEnv}, ownClock: ownClocks,
 	}
 	d.start()
 	c.daemons = append(c.daemons, d)

@@ -127,6 +127,26 @@ var faults = []fault{
 	}},
 }
 
+func init() {
+	if !ownClocks {
+		return
+	}
+	faults = append(faults, fault{"clock of a daemon stepped", "daemon", 20 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
+		d := c.anyDaemon(r)
+		ahead := time.Duration(10+r.IntN(600)) * time.Second
+		if r.IntN(2) == 0 {
+			ahead = -ahead
+		}
+		step := func(ahead time.Duration) {
+			if err := d.clock.step(ahead); err != nil {
+				c.t.Error(err)
+			}
+		}
+		step(ahead)
+		return fmt.Sprintf("%s, by %s", d.name, ahead), harm{daemons: []*daemon{d}}, func() { step(0) }
+	}})
+}
+
 func nothing() {}
 
 // anyDaemon draws one of the daemons, or of those whose names begin in one of these ways.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // state is what a watcher knows of a daemon or of a queue.
@@ -18,10 +20,17 @@ type state struct {
 	freed   time.Time // when the last of them ended
 	well    time.Time // when it last was ready, or had a delivery
 	waiting time.Time // since when a queue has had work and room; zero: it has not
-	longest time.Duration
+	after   stall     // the longest from the end of a fault that hit it
+	beside  stall     // the longest other one
 }
 
-// look notes whether it is well; stalls are counted from the end of the last fault.
+type stall struct {
+	lasted time.Duration
+	until  time.Time // when it lasted so long
+}
+
+// look notes whether it is well. A stall is counted from the end of the last fault that hit
+// it, if it was not well since.
 func (s *state) look(well bool, since time.Time) {
 	now := time.Now()
 	if well {
@@ -30,13 +39,19 @@ func (s *state) look(well bool, since time.Time) {
 	if s.harmed > 0 || well {
 		return
 	}
-	for _, later := range []time.Time{s.freed, s.well} {
-		if later.After(since) {
-			since = later
-		}
+	longest := &s.beside
+	if s.well.After(since) {
+		since = s.well
 	}
-	s.longest = max(s.longest, now.Sub(since))
+	if s.freed.After(since) {
+		since, longest = s.freed, &s.after
+	}
+	if lasted := now.Sub(since); lasted > longest.lasted {
+		*longest = stall{lasted, now}
+	}
 }
+
+func (s *state) longest() time.Duration { return max(s.after.lasted, s.beside.lasted) }
 
 // watcher looks at daemons twice and at queues once a second.
 type watcher struct {
@@ -48,16 +63,16 @@ type watcher struct {
 	mu      sync.Mutex
 	daemons map[*daemon]*state
 	queues  map[string]*state
-	depth   map[string]int // the last sample, ready and unacknowledged
-	deepest map[string]int
-	samples int
+	readyIn map[string]int // by queue: messages at the last look, by its leader
+	most    map[string]int // the most of them
+	held    map[string]int // by queue: what workers hold, by the management API
 	rss     map[string]int // the most, in kB, by daemon
 }
 
 func newWatcher(c *cluster) *watcher {
 	w := &watcher{
 		c: c, client: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}, began: time.Now(),
-		daemons: map[*daemon]*state{}, queues: map[string]*state{}, depth: map[string]int{}, deepest: map[string]int{}, rss: map[string]int{},
+		daemons: map[*daemon]*state{}, queues: map[string]*state{}, readyIn: map[string]int{}, most: map[string]int{}, held: map[string]int{}, rss: map[string]int{},
 	}
 	for _, d := range c.daemons {
 		w.daemons[d] = &state{well: w.began}
@@ -76,6 +91,7 @@ func (w *watcher) run(ctx context.Context) {
 		w.all.Go(func() { every(ctx, time.Second/2, func() { w.lookAtDaemon(ctx, d) }) })
 	}
 	w.all.Go(func() { every(ctx, time.Second, func() { w.lookAtBroker(ctx) }) })
+	w.all.Go(func() { w.countReady(ctx) })
 	w.all.Go(func() { every(ctx, time.Second, func() { w.lookAtWork(ctx) }) })
 }
 
@@ -138,25 +154,57 @@ func (w *watcher) lookAtDaemon(ctx context.Context, d *daemon) {
 	}
 }
 
-// lookAtBroker asks the first node that answers.
+// countReady counts the ready messages of each queue until ctx ends, by passive declares,
+// which the queue's leader answers. The management API's figures are no use for that: after a
+// change of leader it adds up, for some seconds, what both nodes said last.
+func (w *watcher) countReady(ctx context.Context) {
+	var conn *amqp.Connection
+	every(ctx, time.Second, func() {
+		for _, n := range w.c.broker.Nodes {
+			if conn != nil && !conn.IsClosed() {
+				break
+			}
+			conn, _ = amqp.DialConfig(n.URL, amqp.Config{Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(2 * time.Second)})
+		}
+		for _, q := range queues {
+			if conn == nil || conn.IsClosed() {
+				return
+			}
+			ch, err := conn.Channel()
+			if err != nil {
+				return
+			}
+			declared, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
+			if err != nil {
+				continue // its node is away
+			}
+			_ = ch.Close()
+			w.mu.Lock()
+			w.readyIn[q.name] = declared.Messages
+			w.most[q.name] = max(w.most[q.name], declared.Messages)
+			w.mu.Unlock()
+		}
+	})
+	if conn != nil {
+		_ = conn.Close()
+	}
+}
+
+// lookAtBroker asks the first node that answers what workers hold.
 func (w *watcher) lookAtBroker(ctx context.Context) {
 	var found []struct {
-		Name     string
-		Messages int
+		Name string
+		Held int `json:"messages_unacknowledged"`
 	}
 	for _, n := range w.c.broker.Nodes {
-		if w.get(ctx, n.ManagementURL+"api/queues?columns=name,messages", &found) == nil {
+		if w.get(ctx, n.ManagementURL+"api/queues?columns=name,messages_unacknowledged", &found) == nil {
 			break
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if found != nil {
-		w.samples++
-	}
 	for _, q := range found {
-		w.depth[q.Name] = q.Messages
-		w.deepest[q.Name] = max(w.deepest[q.Name], q.Messages)
+		w.held[q.Name] = q.Held
 	}
 }
 
@@ -213,7 +261,7 @@ func (w *watcher) lookAtWork(ctx context.Context) {
 		s := w.queues[q.name]
 		delivered, ready := ago[q.name]
 		// Refilled are queues of which a part is free.
-		if !ready || w.depth[q.name] > q.limit*2/3 {
+		if !ready || w.readyIn[q.name]+w.held[q.name] > q.limit*2/3 {
 			s.waiting = time.Time{}
 			continue
 		}
