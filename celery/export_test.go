@@ -60,8 +60,11 @@ var (
 // Suspect has the publisher take a queue for one that doesn't answer, and returns whether
 // it still does.
 func (p *Publisher) Suspect(queue string) (still func() bool) {
-	p.suspects.add(queue)
-	return func() bool { return p.suspects.has(queue) }
+	p.suspects.Store(queue, true)
+	return func() bool {
+		_, suspect := p.suspects.Load(queue)
+		return suspect
+	}
 }
 
 // Headers returns the headers of messages that one encoder encodes.

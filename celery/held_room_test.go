@@ -5,7 +5,8 @@ import "testing"
 // Acknowledging a delivery makes room for as many bytes as it and those before it had.
 func TestAcknowledgedBytesMakeRoom(t *testing.T) {
 	t.Parallel()
-	h := newHeld(10)
+	h := newHeld()
+	h.limit = 10
 	for tag := uint64(1); tag <= 3; tag++ {
 		h.take(tag)
 		h.handOver(tag, tag)
