@@ -125,7 +125,7 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) ([
 	}
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
 		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.ListenLanes,
-		Queues: o.lanedQueues(store),
+		Queues: func(ctx context.Context) ([]dispatch.Queue, error) { return LanedQueues(ctx, store, o.Config.Lanes) },
 	})
 	return []service.Component{{Name: "lanes", Run: pump.Run}}, nil
 }
@@ -137,11 +137,6 @@ func homeQueue(laneSet string, tt model.TaskType) dispatch.Queue {
 		name = priorityPrefix + tt.BackendName
 	}
 	return dispatch.Queue{Name: name, Limit: tt.MaxQueueLength}
-}
-
-// lanedQueues returns a function that reads which queues have lanes now.
-func (o *Options) lanedQueues(store *db.Store) func(ctx context.Context) ([]dispatch.Queue, error) {
-	return func(ctx context.Context) ([]dispatch.Queue, error) { return LanedQueues(ctx, store, o.Config.Lanes) }
 }
 
 // LanedQueues returns the queues with lanes, in the order of their lane sets' names.

@@ -2,7 +2,6 @@ package services
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -203,19 +202,8 @@ func (p *PostgresPair) Rejoin(ctx context.Context) error {
 		return err
 	}
 	return waitReady(ctx, standby.process.died, func(ctx context.Context) error {
-		conn, err := pgx.Connect(ctx, primary.URL)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close(ctx) }()
-		var synchronous bool
-		if err := conn.QueryRow(ctx, "select exists (select from pg_stat_replication where sync_state = 'sync')").Scan(&synchronous); err != nil {
-			return err
-		}
-		if !synchronous {
-			return errors.New("the standby is not synchronous")
-		}
-		return nil
+		// A division by zero, until the standby is synchronous.
+		return primary.exec(ctx, "select 1 / count(*) from pg_stat_replication where sync_state = 'sync'")
 	})
 }
 

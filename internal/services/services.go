@@ -69,36 +69,29 @@ func Start(ctx context.Context, o Options) (*Services, error) {
 	s.stop = b.stop
 
 	starting, ctx := errgroup.WithContext(ctx)
-	if s.Postgres == "" {
-		starting.Go(func() (err error) {
-			s.Postgres, err = b.startPostgres(ctx)
-			return wrap("PostgreSQL", err)
-		})
-	}
-	if s.RabbitMQ == "" || s.Management == "" {
-		starting.Go(func() (err error) {
-			s.RabbitMQ, s.Management, err = b.startRabbitMQ(ctx)
-			return wrap("RabbitMQ", err)
-		})
-	}
-	if s.Kafka == "" {
-		starting.Go(func() (err error) {
-			s.Kafka, err = b.startKafka(ctx)
-			return wrap("Kafka", err)
-		})
+	for _, server := range []struct {
+		name    string
+		missing bool
+		start   func() error
+	}{
+		{"PostgreSQL", s.Postgres == "", func() (err error) { s.Postgres, err = b.startPostgres(ctx); return err }},
+		{"RabbitMQ", s.RabbitMQ == "" || s.Management == "", func() (err error) { s.RabbitMQ, s.Management, err = b.startRabbitMQ(ctx); return err }},
+		{"Kafka", s.Kafka == "", func() (err error) { s.Kafka, err = b.startKafka(ctx); return err }},
+	} {
+		if server.missing {
+			starting.Go(func() error {
+				if err := server.start(); err != nil {
+					return fmt.Errorf("start %s: %w", server.name, err)
+				}
+				return nil
+			})
+		}
 	}
 	if err := starting.Wait(); err != nil {
 		b.stop()
 		return nil, err
 	}
 	return s, nil
-}
-
-func wrap(server string, err error) error {
-	if err != nil {
-		return fmt.Errorf("start %s: %w", server, err)
-	}
-	return nil
 }
 
 func newBackend(ctx context.Context, o Options) (backend, error) {
