@@ -79,7 +79,8 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 	}
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
-		if err := tx.tx.QueryRow(ctx, "select to_regclass('scheduler_go.set_aside_origins') is not null").Scan(&migrated); err != nil {
+		if err := tx.tx.QueryRow(ctx, `select exists (select from pg_attribute
+			where attrelid = to_regclass('scheduler_go.candidate_changes') and attname = 'scheduled')`).Scan(&migrated); err != nil {
 			return nil, err
 		}
 	}
