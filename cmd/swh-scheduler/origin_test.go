@@ -24,7 +24,7 @@ const someOrigins = `
 	insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update, is_fork, forked_from_url)
 	select '00000000-0000-4000-8000-000000000001', 'https://gitlab.example/' || n, 'git',
 		case n % 4 when 0 then '{"b": [1, 2.5, null], "a": {"é": "it''s, \"x\""}}'::jsonb when 1 then '{"lister_name": "other"}' else '{}' end,
-		n % 7 <> 0, '2024-01-01 00:00:00.5Z', '2024-06-01Z'::timestamptz + n * interval '1 hour',
+		n % 7 <> 0, '2024-01-01 00:00:00.5Z'::timestamptz + n * interval '1 second', '2024-06-01Z'::timestamptz + n * interval '1 hour',
 		case when n % 3 > 0 then '2024-05-01Z'::timestamptz + n * interval '1 day' end, case n % 3 when 0 then true when 1 then false end,
 		case when n % 5 = 0 then 'https://gitlab.example/a,b' end
 	from generate_series(1, 40) n;

@@ -68,7 +68,7 @@ journal:
     debug: null
 scheduling_policy:
   hg:
-  - {policy: oldest_scheduled_first, weight: 3, enabled: off, tablesample: "0.5",
+  - {policy: oldest_scheduled_first, weight: 3, enabled: off, tablesample: "0.5", exact: false,
      absolute_cooldown: 12:00:00, scheduled_cooldown: 7 days, failed_cooldown: null, not_found_cooldown: 1h30m}
   - &lister
     policy: first_visits_after_listing
@@ -120,7 +120,7 @@ func TestLoad(t *testing.T) {
 		ListerID: uuid.NullUUID{UUID: uuid.MustParse("5c1a0fbd-22e7-4a39-8cd7-5a3a8f1f0a51"), Valid: true},
 	}}
 	want.SchedulingPolicy["hg"] = []model.WeightedPolicy{{Weight: 3, Filter: model.VisitFilter{
-		Policy: model.OldestScheduledFirst, Disabled: true, TableSample: 0.5,
+		Policy: model.OldestScheduledFirst, Disabled: true, TableSample: 0.5, Inexact: true,
 		Cooldowns: model.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
 	want.SchedulingPolicy["ipfs"] = []model.WeightedPolicy{first}

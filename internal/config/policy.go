@@ -77,8 +77,8 @@ func policyList(v value) (list []model.WeightedPolicy) {
 	return list
 }
 
-// policy reads one entry of a list. Its keys are policy, weight and the keyword arguments
-// of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
+// policy reads one entry of a list. Its keys are policy, weight, exact and the keyword
+// arguments of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
 // off. The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
 	p := model.WeightedPolicy{Filter: model.VisitFilter{Cooldowns: model.DefaultCooldowns}}
@@ -88,6 +88,7 @@ func policy(v value) model.WeightedPolicy {
 		"policy":               func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
 		"weight":               func(v value) { p.Weight = v.number() },
 		"tablesample":          func(v value) { f.TableSample = v.percentage() },
+		"exact":                func(v value) { f.Inexact = !v.flag() },
 		"absolute_cooldown":    func(v value) { f.Cooldowns.Absolute = v.cooldown() },
 		"scheduled_cooldown":   func(v value) { f.Cooldowns.Scheduled = v.cooldown() },
 		"failed_cooldown":      func(v value) { f.Cooldowns.Failed = v.cooldown() },

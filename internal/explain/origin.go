@@ -196,7 +196,7 @@ func (o Origin) byPolicies(e *Explanation) {
 
 func (p Policy) place() string {
 	sampled := ""
-	if p.Filter.TableSample > 0 {
+	if p.Filter.TableSample > 0 && p.Filter.Inexact {
 		sampled = fmt.Sprintf(", where %v%% of the table's pages that are drawn anew each time have it", p.Filter.TableSample)
 	}
 	if p.Place > 0 {

@@ -55,7 +55,8 @@ type VisitFilter struct {
 	ListerName         string
 	ListerInstanceName string
 	Cooldowns          Cooldowns
-	TableSample        float64 // per cent of the table's pages; 0 reads it all
+	TableSample        float64 // per cent of the table's pages, if that is all that is looked at; 0: all
+	Inexact            bool    // TableSample counts even where all origins cost no more
 }
 
 // WeightedPolicy is a policy of a visit type with its weight. The user of the filter

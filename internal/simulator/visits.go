@@ -91,7 +91,8 @@ func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time
 		if p.Filter.Policy == model.Pools {
 			p.Filter.Policy = model.OldestScheduledFirst // or any other of the pools
 		}
-		if !db.KnownToCandidates(p.Filter) {
+		plain := model.VisitFilter{VisitType: p.Filter.VisitType, Policy: p.Filter.Policy, Cooldowns: model.DefaultCooldowns}
+		if p.Filter != plain || !db.KnownToCandidates(plain) { // not only due dates decide
 			return time.Time{}, false, nil
 		}
 	}

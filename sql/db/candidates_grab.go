@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
 )
 
 // pinPlans restricts the planner to walks along indexes and look-ups by key, which is
@@ -19,44 +23,136 @@ const (
 		set local enable_hashjoin to default; set local enable_mergejoin to default; set local jit to default`
 )
 
-// KnownToCandidates reports whether candidates can answer a filter: they know the
-// default cooldowns only, and nothing of listers.
+// KnownToCandidates reports whether candidates can answer a filter: they know nothing of
+// disabled origins. They answer for all origins where TableSample asks for a part of them,
+// which would cost no less, unless the filter is Inexact.
 func KnownToCandidates(f model.VisitFilter) bool {
-	return f.Policy.Policy() != nil && f.Cooldowns == model.DefaultCooldowns && !f.Disabled && f.TableSample == 0 &&
-		!f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == ""
+	return candidatePolicy(f.Policy) != nil && !f.Disabled && (f.TableSample == 0 || !f.Inexact && f.TableSample <= 100)
 }
 
-// usableCandidates are CTEs: usable has a row if candidates can be used, pending has the
-// origins with pending changes, whose candidates may be outdated.
-const usableCandidates = `usable as materialized (
+// firstVisits walks the origins of a lister in the order of model.OldestScheduledFirst.
+var firstVisits = model.Policy{Name: model.FirstVisitsAfterListing, OrderBy: "c.last_scheduled nulls first"}
+
+func candidatePolicy(p model.VisitPolicy) *model.Policy {
+	if p == firstVisits.Name {
+		return &firstVisits
+	}
+	return p.Policy()
+}
+
+const (
+	// minWalked and walkedPart bound how many candidates a grab with a filter that no index
+	// knows looks at: so many, or that part of a visit type's. More would cost about as much
+	// as reading the peer's tables, which is done then.
+	minWalked  = 20_000
+	walkedPart = 30
+)
+
+// builtCandidates are CTEs: built has a row if candidates can be used, pending has the
+// origins with pending changes, whose candidates may be outdated. An origin is cooling if
+// all that changed is that a claim marked it, and it cools down since.
+const builtCandidates = `built as materialized (
 	select from scheduler_go.candidate_build
 	where phase = 'ready' and @max_pending::bigint >= (select count(*) from (
 		select from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint + 1) c)
 ), pending as materialized (
-	select distinct url from (
-		select url from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint) c
+	select url, bool_and(coalesce(scheduled >= @cooling_since, false)) as cooling from (
+		select url, scheduled from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint) c
+	group by url
 )`
 
-const unchangedCandidate = "c.url not in (select url from pending)"
+// candidateFilter is what a grab asks of candidates c, besides its policy.
+type candidateFilter struct {
+	p           *model.Policy
+	byLister    bool     // wanted has listers, and candidates an index by lister
+	conditions  []string // on c and, if stats, on its row ovs of origin_visit_stats
+	stats       bool
+	bounded     bool   // no index knows the conditions
+	parkedUntil string // SQL: parked ones due from then on don't meet the conditions; "" if any may
+}
 
-// eligible are the conditions of a candidate c that a policy may pick now.
-func eligible(p *model.Policy, more ...string) string {
-	return strings.Join(slices.Concat([]string{"exists (select from usable)", "c.visit_type = @visit_type", "c.due < @now"}, p.SQL(), more), " and ")
+// filterCandidates says what a filter asks of candidates. They know the default cooldowns;
+// others are conditions on the way.
+func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
+	cf := candidateFilter{p: candidatePolicy(f.Policy), byLister: q.grouped, parkedUntil: "@now"}
+	if f.Cooldowns == model.DefaultCooldowns {
+		cf.conditions = []string{"c.due < @now"}
+	} else {
+		q.where = nil
+		q.cooldowns(f.Cooldowns, now)
+		cf.conditions, cf.stats, cf.bounded = q.where, len(q.where) > 0, true
+		if shorter, bounded := shorterBy(f.Cooldowns); bounded {
+			q.args["parked_until"] = now.Add(shorter)
+			cf.parkedUntil = "@parked_until"
+		} else {
+			cf.parkedUntil = ""
+		}
+	}
+	if f.Policy == model.FirstVisitsAfterListing {
+		condition, err := q.notScheduledSinceListing(ctx, tx, f)
+		if err != nil {
+			return cf, err
+		}
+		cf.conditions, cf.bounded = append(cf.conditions, condition), true
+	}
+	if q.grouped || !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
+		return cf, nil
+	}
+	listers, err := tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
+	if err != nil {
+		return cf, err
+	}
+	build, err := tx.q.BuildPhase(ctx)
+	if cf.byLister = build.ByLister; cf.byLister {
+		q.want(listers, q.args["count"].(int))
+	} else {
+		q.args["listers"] = listers
+		cf.conditions, cf.bounded = append(cf.conditions, "c.lister_id = any(@listers::uuid[])"), true
+	}
+	return cf, err
+}
+
+// want sets who is wanted to one group of listers.
+func (q *grabQuery) want(listers []uuid.UUID, count int) {
+	places, counts := make([]int32, len(listers)), make([]int32, len(listers))
+	for i := range counts {
+		counts[i] = int32(count)
+	}
+	q.args["listers"], q.args["places"], q.args["counts"] = listers, places, counts
+}
+
+// shorterBy returns by how much cooldowns are shorter than the default ones at most, or
+// false if one is turned off.
+func shorterBy(c model.Cooldowns) (time.Duration, bool) {
+	d := model.DefaultCooldowns
+	shorter := time.Duration(0)
+	for _, pair := range [][2]time.Duration{{c.Absolute, d.Absolute}, {c.Scheduled, d.Scheduled}, {c.Failed, d.Failed}, {c.NotFound, d.NotFound}} {
+		if pair[0] == 0 {
+			return 0, false
+		}
+		shorter = max(shorter, pair[1]-pair[0])
+	}
+	return shorter, true
 }
 
 // grabCandidates runs a grab on candidates, and reports whether they could be used: not
-// while they are being built or too many changes are pending.
-func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, dryRun bool) (visits []GrabbedVisit, usable bool, err error) {
+// while they are being built, too many changes are pending, or too many would be looked at.
+func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) (visits []GrabbedVisit, usable bool, err error) {
 	if !dryRun {
 		if err := tx.drainPending(ctx, f.VisitType); err != nil {
 			return nil, false, err
 		}
 	}
-	q.args["max_pending"] = maxPendingChanges
-	q.selected = selectedFromCandidates(f.Policy.Policy())
-	if q.grouped {
-		q.selected = groupedFromCandidates(f.Policy.Policy())
+	cf, err := q.filterCandidates(ctx, tx, f, now)
+	if err != nil {
+		return nil, false, err
 	}
+	q.args["max_pending"] = maxPendingChanges
+	q.args["cooling_since"] = nil
+	if f.Cooldowns.Absolute > 0 {
+		q.args["cooling_since"] = now.Add(-f.Cooldowns.Absolute)
+	}
+	q.selected = cf.selected()
 	if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
 		return nil, false, err
 	}
@@ -66,51 +162,69 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 	return visits, usable, err
 }
 
-// selectedFromCandidates selects what selectFromTables selects: the first of the
-// candidates in the policy's order, of the parked ones that are due, and of the origins
-// with pending changes, read as they are now. All of it is seen in one snapshot.
-func selectedFromCandidates(p *model.Policy) string {
-	arm := func(from string, where ...string) string {
-		return fmt.Sprintf(`(select c.* from %s
-		where %s
-		order by %s limit @count)`, from, eligible(p, where...), p.OrderBy)
+// selected selects what selectFromTables selects: of those asked for in wanted, the first of
+// the candidates in the policy's order, of the parked ones, and of the origins with pending
+// changes, read as they are now. All of it is seen in one snapshot.
+//
+// A walk that is bounded and gives too few is not used: more might come after it.
+func (cf *candidateFilter) selected() string {
+	order := " order by " + cf.p.OrderBy
+	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
+	unchanged := " and c.url not in (select url from pending)"
+	join, where := "", " where true"
+	if cf.stats {
+		join = " left join origin_visit_stats ovs on ovs.url = c.url and ovs.visit_type = c.visit_type"
 	}
-	return usableCandidates + `, first as materialized (
+	for _, c := range cf.conditions {
+		where += " and " + c
+	}
+	wantedCTE, ofWanted := "wanted as materialized (select 0 as place, @count::bigint as count)", "true"
+	parkedFirst := order + " limit @count"
+	if cf.byLister {
+		wantedCTE, ofWanted, parkedFirst = wanted, "c.lister_id = w.lister_id", ""
+	}
+	bound, cut := "", ""
+	if cf.bounded {
+		wantedCTE += fmt.Sprintf(`, most as materialized (
+	select greatest(%d, 2 * (select max(count) from wanted), (
+		select (without_update + with_update) / %d from scheduler_go.candidate_groups where visit_type = @visit_type)) as rows
+)`, minWalked, walkedPart)
+		bound = " limit (select rows from most)"
+	}
+	walk := "select c.* from scheduler_go.candidates c where " + candidate + " and " + ofWanted + " and not c.parked" + unchanged
+	ready := join + where
+	if !cf.bounded {
+		walk, ready = walk+" and "+strings.Join(cf.conditions, " and "), ""
+	}
+	walk += order + bound
+	if cf.bounded {
+		cut = ` where (select count(*) from parked) < (select rows from most) and not exists (
+		select from wanted w where case when (select count(*) from ready c where ` + ofWanted + `) < w.count
+		then (select count(*) from (` + walk + `) c) >= (select rows from most) end)`
+	}
+	parked := "select c.* from scheduler_go.candidates c where " + candidate + " and c.parked" + unchanged
+	if cf.parkedUntil != "" {
+		parked += " and c.due < " + cf.parkedUntil
+	}
+	return builtCandidates + `, ` + wantedCTE + `, ready as materialized (
+	select w.place, w.count, c.* from wanted w cross join lateral (
+		select c.* from (` + walk + `) c` + ready + order + ` limit w.count) c
+), parked as materialized (
+	` + parked + bound + `
+), usable as materialized (
+	select from built` + cut + `
+), first as materialized (
 	select * from (
-	` + arm("scheduler_go.candidates c", "not c.parked", unchangedCandidate) + `
-	union all
-	` + arm("scheduler_go.candidates c", "c.parked", unchangedCandidate) + `
-	union all
-	` + arm("pending join scheduler_go.candidates_now c on c.url = pending.url") + `
-	) c order by ` + p.OrderBy + ` limit @count
-), selected as materialized (
-	select ` + selectedColumns + `, c.queue_position as next_visit_queue_position
-	from first c join listed_origins lo
-	  on lo.lister_id = c.lister_id and lo.url = c.url and lo.visit_type = c.visit_type
-	order by ` + p.OrderBy + `
-)`
-}
-
-// groupedFromCandidates does what selectedFromCandidates does, for each group along its
-// listers' part of the policy's index.
-func groupedFromCandidates(p *model.Policy) string {
-	return usableCandidates + `, ` + wanted + `, first as materialized (
-	select * from (
-		select c.*, row_number() over (partition by c.place order by ` + p.OrderBy + `) as turn
+		select c.*, row_number() over (partition by c.place` + order + `) as turn
 		from (
-			select w.place, w.count, c.* from wanted w cross join lateral (
-				select c.* from scheduler_go.candidates c
-				where ` + eligible(p) + ` and c.lister_id = w.lister_id and not c.parked and ` + unchangedCandidate + `
-				order by ` + p.OrderBy + ` limit w.count) c
+			table ready
 			union all
-			select w.place, w.count, c.* from scheduler_go.candidates c join wanted w on w.lister_id = c.lister_id
-			where ` + eligible(p) + ` and c.parked and ` + unchangedCandidate + `
+			(select w.place, w.count, c.* from (select * from parked c` + order + `) c join wanted w on ` + ofWanted + join + where + parkedFirst + `)
 			union all
-			select w.place, w.count, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url
-			join wanted w on w.lister_id = c.lister_id
-			where ` + eligible(p) + `
+			select w.place, w.count, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url and not pending.cooling
+			join wanted w on ` + ofWanted + join + where + ` and ` + candidate + `
 		) c
-	) c where turn <= count
+	) c where turn <= count and exists (select from usable)
 ), selected as materialized (
 	select ` + selectedColumns + `, c.queue_position as next_visit_queue_position, c.place
 	from first c join listed_origins lo

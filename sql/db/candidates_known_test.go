@@ -12,35 +12,59 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Candidates answer for enabled origins of all listers with the default cooldowns,
-// and for nothing else.
-func TestKnownToCandidates(t *testing.T) {
-	known := model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}
-	if !db.KnownToCandidates(known) {
-		t.Error("they don't answer what they are for")
+// Candidates answer whatever is asked about enabled origins: once nothing is pending, a grab
+// finds nothing if they are gone.
+func TestCandidatesAnswerAnyFilter(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	filters := map[string]func(*model.VisitFilter){
+		"nothing else":    func(*model.VisitFilter) {},
+		"a sample":        func(f *model.VisitFilter) { f.TableSample = 0.1 },
+		"a lister":        func(f *model.VisitFilter) { f.ListerID = uuid.NullUUID{UUID: w.listers[1].ID, Valid: true} },
+		"a lister's name": func(f *model.VisitFilter) { f.ListerName = "github" },
+		"an instance":     func(f *model.VisitFilter) { f.ListerInstanceName = "one" },
+		"no cooldowns":    func(f *model.VisitFilter) { f.Cooldowns = model.Cooldowns{} },
+		"shorter ones":    func(f *model.VisitFilter) { f.Cooldowns.Scheduled /= 2 },
+		"longer ones":     func(f *model.VisitFilter) { f.Cooldowns.Absolute *= 2 },
+		"first visits": func(f *model.VisitFilter) {
+			f.Policy, f.ListerName, f.ListerInstanceName = model.FirstVisitsAfterListing, "gitlab", "one"
+		},
+		"all kinds of conditions": func(f *model.VisitFilter) { f.ListerName, f.TableSample, f.Cooldowns.Failed = "github", 1, time.Hour },
 	}
-	for name, change := range map[string]func(*model.VisitFilter){
-		"another policy":          func(f *model.VisitFilter) { f.Policy = model.FirstVisitsAfterListing },
-		"disabled origins":        func(f *model.VisitFilter) { f.Disabled = true },
-		"a sample":                func(f *model.VisitFilter) { f.TableSample = 50 },
-		"a lister":                func(f *model.VisitFilter) { f.ListerID = uuid.NullUUID{Valid: true} },
-		"a lister's name":         func(f *model.VisitFilter) { f.ListerName = "github" },
-		"an instance":             func(f *model.VisitFilter) { f.ListerInstanceName = "github.com" },
-		"no cooldowns":            func(f *model.VisitFilter) { f.Cooldowns = model.Cooldowns{} },
-		"other absolute cooldown": func(f *model.VisitFilter) { f.Cooldowns.Absolute++ },
-		"other scheduled":         func(f *model.VisitFilter) { f.Cooldowns.Scheduled++ },
-		"other failed":            func(f *model.VisitFilter) { f.Cooldowns.Failed++ },
-		"other not found":         func(f *model.VisitFilter) { f.Cooldowns.NotFound++ },
-	} {
-		f := known
-		change(&f)
-		if db.KnownToCandidates(f) {
-			t.Errorf("%s: they answer", name)
+	found := func(name string) int {
+		t.Helper()
+		f := model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}
+		filters[name](&f)
+		return len(w.grab(t, f, 10, true))
+	}
+	for name := range filters {
+		if found(name) == 0 {
+			t.Errorf("%s: no origins: the test shows nothing", name)
+		}
+	}
+	w.exec(t, "truncate scheduler_go.candidates")
+	for name := range filters {
+		if found(name) > 0 {
+			t.Errorf("%s: something else than candidates is read", name)
 		}
 	}
 }
 
-// A grab of a sample looks at a part of the origins only.
+// Nothing is known of disabled origins; and an inexact sample is looked at as one.
+func TestKnownToCandidates(t *testing.T) {
+	f := model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, TableSample: 50}
+	if !db.KnownToCandidates(f) {
+		t.Error("they don't answer what they are for")
+	}
+	disabled, inexact := f, f
+	disabled.Disabled, inexact.Inexact = true, true
+	if db.KnownToCandidates(disabled) || db.KnownToCandidates(inexact) {
+		t.Error("they answer for disabled origins or an inexact sample")
+	}
+}
+
+// A grab of a sample looks at a part of the origins only, if it may be inexact.
 func TestGrabOfASample(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Database(t))
@@ -53,11 +77,12 @@ func TestGrabOfASample(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	grab := func(sample float64) (n int) {
+	keep(t, store)
+	grab := func(sample float64, inexact bool) (n int) {
 		t.Helper()
 		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{
-				VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns, TableSample: sample,
+				VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns, TableSample: sample, Inexact: inexact,
 			}, time.Now(), 10_000, true)
 			n = len(origins)
 			return err
@@ -66,7 +91,7 @@ func TestGrabOfASample(t *testing.T) {
 		}
 		return n
 	}
-	if all, some := grab(0), grab(20); all != 5000 || some == 5000 {
-		t.Errorf("%d origins, of a fifth %d", all, some)
+	if exact, some := grab(20, false), grab(20, true); exact != 5000 || some == 5000 {
+		t.Errorf("%d origins, want 5000; %d of a fifth", exact, some)
 	}
 }

@@ -62,24 +62,31 @@ func checkCandidates(t *testing.T, store *db.Store) {
 // plainPolicies are those that candidates can answer.
 var plainPolicies = policies[:5]
 
-// Whatever is drained, pending, parked or overdue, and whatever the moment asked
-// about, a grab from candidates picks what the peer picks.
+// Whatever is drained, pending, marked, parked or overdue, and whatever the filter and the
+// moment asked about, a grab from candidates picks what the peer picks.
 func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	now := w.now
 	r := seed.Rand(t)
-	for i := range 150 {
-		switch r.IntN(3) {
+	for i := range 300 {
+		switch r.IntN(4) {
 		case 0:
 			keep(t, w.store)
 		case 1: // as after a late sweep
 			w.exec(t, "update scheduler_go.candidates set parked = true where due < now() and (hashtext(url || $1) & 15) < 5", fmt.Sprint(r.IntN(1000)))
+		case 2: // a claim, whose marks may be changed then
+			w.now = now
+			w.grab(t, w.plain(r, plainPolicies[i%len(plainPolicies)]), 20, false)
 		}
 		w.change(t, r, r.IntN(30))
-		f := w.plain(r, plainPolicies[i%len(plainPolicies)])
-		w.now = now
+		f := w.filter(r, policies[i%len(policies)])
+		f.Disabled = false
 		if r.IntN(2) == 0 {
+			f = w.plain(r, plainPolicies[i%len(plainPolicies)])
+		}
+		w.now = now
+		if r.IntN(3) == 0 {
 			w.now = now.Add(time.Duration(r.Int64N(int64(80*24*time.Hour))) - 40*24*time.Hour).Truncate(time.Microsecond)
 		}
 		count := []int{0, 1, 7, 50, 10000}[r.IntN(5)]

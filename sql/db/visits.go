@@ -26,9 +26,10 @@ import (
 // origin twice. An origin that cannot be sent as it is (scheduler_go.odd_origin) is left
 // out, and unless dryRun set aside, as is one that PostgreSQL refuses to mark.
 //
-// With the default cooldowns and no other filter, its cost depends on count, not
-// on the number of origins (see candidates.go). Any other grab reads the peer's
-// tables as the peer does, with the same result.
+// Its cost depends on count, not on the number of origins (see candidates.go). A grab of
+// disabled origins, or of an inexact sample, reads the peer's tables as the peer does, as
+// does one with a filter that too many of the next origins don't meet; the result is the
+// same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
 	visits, err := tx.grab(ctx, &grabQuery{args: pgx.NamedArgs{"count": count}}, f, now, dryRun)
 	return list(visits, failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
@@ -51,8 +52,8 @@ type GrabbedVisit struct {
 // are asked for, in the policy's order within the group, and marks them as scheduled. A
 // lister belongs to one group at most.
 //
-// With the default cooldowns and no other filter, and the indexes of Migrate for shares
-// by lister, its cost depends on how many are asked for.
+// With the indexes of Migrate for shares by lister, its cost depends on how many are asked
+// for. It never looks at a sample: a group that is not in it would seem to have nothing.
 func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
 	var listers []uuid.UUID
 	var places, counts []int32
@@ -63,6 +64,7 @@ func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now ti
 			counts = append(counts, int32(g.Count))
 		}
 	}
+	f.TableSample = 0
 	q := &grabQuery{grouped: true, args: pgx.NamedArgs{"listers": listers, "places": places, "counts": counts}}
 	visits, err := tx.grab(ctx, q, f, now, false)
 	return visits, failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
@@ -74,21 +76,22 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 			return nil, err
 		}
-		q.effects = append(q.effects, setOddAside, markScheduled)
+		q.effects = append(q.effects, setOddAside, markScheduled, noteMarked)
 		if p := f.Policy.Policy(); p != nil && p.ByTarget {
 			q.effects = append(q.effects, moveQueuePosition)
 		}
 	}
-	if KnownToCandidates(f) {
-		visits, usable, err := tx.grabCandidates(ctx, q, f, dryRun)
-		if err != nil || usable {
-			return visits, err
-		}
-	}
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
-		if err := tx.tx.QueryRow(ctx, "select to_regclass('scheduler_go.set_aside_origins') is not null").Scan(&migrated); err != nil {
+		if err := tx.tx.QueryRow(ctx, `select exists (select from pg_attribute
+			where attrelid = to_regclass('scheduler_go.candidate_changes') and attname = 'scheduled')`).Scan(&migrated); err != nil {
 			return nil, err
+		}
+	}
+	if migrated && KnownToCandidates(f) {
+		visits, usable, err := tx.grabCandidates(ctx, q, f, now, dryRun)
+		if err != nil || usable {
+			return visits, err
 		}
 	}
 	if err := q.selectFromTables(ctx, tx, f, now, migrated); err != nil {
@@ -130,6 +133,13 @@ const markScheduled = `marked as (
 	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
 )`
 
+// noteMarked notes what markScheduled changes, in place of the triggers, which runGrab has let
+// it pass.
+const noteMarked = `noted as (
+	insert into scheduler_go.candidate_changes (visit_type, url, scheduled)
+	select distinct visit_type, url, @now::timestamptz from selected where ` + noneOdd + `
+)`
+
 const moveQueuePosition = `moved as (
 	insert into visit_scheduler_queue_position as p (visit_type, position)
 	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected where ` + noneOdd + ` group by visit_type
@@ -140,20 +150,32 @@ const moveQueuePosition = `moved as (
 // selected, and whether the CTEs could be used: if not, nothing was selected, and so
 // nothing marked.
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	if len(q.effects) == 0 {
+		visits, _, usable, err = tx.runGrabOnce(ctx, q)
+		return visits, usable, err
+	}
+	if _, err := tx.tx.Exec(ctx, "set local scheduler_go.noted = on"); err != nil {
+		return nil, false, err
+	}
 	for range oddRounds {
 		var odd int
 		err = refused(tx.savepoint(ctx, func() (err error) {
 			visits, odd, usable, err = tx.runGrabOnce(ctx, q)
 			return err
 		}))
-		if _, ok := errors.AsType[*RefusedError](err); ok && len(q.effects) > 0 {
-			return tx.runGrabApart(ctx, q)
+		if _, ok := errors.AsType[*RefusedError](err); ok {
+			visits, usable, err = tx.runGrabApart(ctx, q)
+			break
 		}
-		if err != nil || odd == 0 || len(q.effects) == 0 {
-			return visits, usable, err
+		if err != nil || odd == 0 {
+			break
 		}
+		visits = nil
 	}
-	return nil, usable, nil
+	if err == nil {
+		_, err = tx.tx.Exec(ctx, "set local scheduler_go.noted = off")
+	}
+	return visits, usable, err
 }
 
 // runGrabApart runs a grab that PostgreSQL refuses: it marks the origins in parts, and sets
@@ -188,13 +210,9 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 }
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
-	place := "0"
-	if q.grouped {
-		place = "lo.place"
-	}
 	// Without origins there is one row all the same, for usable and odd.
 	rows, err := tx.tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
-select u.usable, u.odd, `+place+`, `+listedOriginColumns+`
+select u.usable, u.odd, lo.place, `+listedOriginColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join selected lo on lo.odd is null`, q.args)
 	if err != nil {
@@ -289,7 +307,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 		return nil
 	}
 	q.selected = `usable as (select), selected as materialized (
-	select ` + columns + `, ovs.next_visit_queue_position
+	select ` + columns + `, ovs.next_visit_queue_position, 0 as place
 	from ` + q.from + `
 	` + originFacts(q.orderBy) + `
 	where ` + where + `
@@ -331,6 +349,14 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 	if f.Policy != model.FirstVisitsAfterListing {
 		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
 	}
+	condition, err := q.notScheduledSinceListing(ctx, tx, f)
+	q.where = append(q.where, condition)
+	q.orderBy = firstVisits.OrderBy
+	return err
+}
+
+// notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
+func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f model.VisitFilter) (string, error) {
 	var lister model.Lister
 	var err error
 	switch {
@@ -341,10 +367,8 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 	default:
 		err = fmt.Errorf("policy %q needs a lister: its id, or its name and instance name", f.Policy)
 	}
-	q.where = append(q.where, "(ovs.last_scheduled is null or ovs.last_scheduled < @listed)")
 	q.args["listed"] = lister.LastListingFinishedAt // null: only those never scheduled
-	q.orderBy = "c.last_scheduled nulls first"
-	return err
+	return "(c.last_scheduled is null or c.last_scheduled < @listed)", err
 }
 
 func (q *grabQuery) listers(f model.VisitFilter) {

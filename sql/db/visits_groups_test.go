@@ -34,8 +34,8 @@ func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []db.V
 	return got
 }
 
-// A group gets what a grab with its lister in the filter gets: from candidates with
-// changes pending, parked or overdue, and from the peer's tables alike.
+// A group gets what a grab with its lister in the filter gets, from the peer's tables or from
+// candidates with changes pending, parked or overdue; of all its origins, never of a sample.
 func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -53,7 +53,8 @@ func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 		w.change(t, r, r.IntN(30))
 		f := w.plain(r, plainPolicies[i%len(plainPolicies)])
 		if i%4 == 3 {
-			f.Cooldowns.Failed = 90 * time.Second // not what candidates know
+			f.Cooldowns.Failed = 90 * time.Second
+			f.TableSample = 0.001
 		}
 		// github has two instances (the first and the last), gitlab has one.
 		counts := []int{r.IntN(30), r.IntN(30)}
@@ -64,9 +65,14 @@ func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 		for group, name := range []string{"github", "gitlab"} {
 			one := f
 			one.ListerName = name
-			want := w.sortKeys(t, one, w.grab(t, one, counts[group], true))
+			fromTables := one
+			fromTables.TableSample, fromTables.Inexact = 100, true
+			want := w.sortKeys(t, one, w.grab(t, fromTables, counts[group], true))
 			if diff := cmp.Diff(want, w.sortKeys(t, f, got[group])); diff != "" {
 				t.Fatalf("%+v, %d of %s (-filtered +grouped):\n%s", f, counts[group], name, diff)
+			}
+			if diff := cmp.Diff(want, w.sortKeys(t, f, w.grab(t, one, counts[group], true))); diff != "" {
+				t.Fatalf("%+v, %d of %s (-tables +candidates):\n%s", f, counts[group], name, diff)
 			}
 			given += len(want)
 		}

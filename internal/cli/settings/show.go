@@ -70,6 +70,7 @@ type policyView struct {
 	Policy            model.VisitPolicy `yaml:"policy" json:"policy"`
 	Weight            float64           `yaml:"weight" json:"weight"`
 	TableSample       float64           `yaml:"tablesample,omitempty" json:"tablesample,omitempty"`
+	Exact             bool              `yaml:"exact" json:"exact"`
 	AbsoluteCooldown  string            `yaml:"absolute_cooldown" json:"absolute_cooldown"`
 	ScheduledCooldown string            `yaml:"scheduled_cooldown" json:"scheduled_cooldown"`
 	FailedCooldown    string            `yaml:"failed_cooldown" json:"failed_cooldown"`
@@ -116,7 +117,7 @@ func viewConfig(c *config.Config) configView {
 		for _, p := range policies {
 			f := p.Filter.Cooldowns
 			v.SchedulingPolicy[visitType] = append(v.SchedulingPolicy[visitType], policyView{
-				p.Filter.Policy, p.Weight, p.Filter.TableSample, f.Absolute.String(), f.Scheduled.String(), f.Failed.String(), f.NotFound.String(),
+				p.Filter.Policy, p.Weight, p.Filter.TableSample, !p.Filter.Inexact, f.Absolute.String(), f.Scheduled.String(), f.Failed.String(), f.NotFound.String(),
 			})
 		}
 	}

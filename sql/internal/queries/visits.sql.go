@@ -7,7 +7,42 @@ package queries
 
 import (
 	"context"
+
+	"github.com/google/uuid"
 )
+
+const filteredListers = `-- name: FilteredListers :many
+select id from listers
+where ($1::uuid is null or id = $1) and ($2::text = '' or name = $2)
+  and ($3::text = '' or instance_name = $3)
+`
+
+type FilteredListersParams struct {
+	ID           uuid.NullUUID
+	Name         string
+	InstanceName string
+}
+
+// FilteredListers lists the listers of an id, a name and an instance name; "" is any.
+func (q *Queries) FilteredListers(ctx context.Context, arg FilteredListersParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, filteredListers, arg.ID, arg.Name, arg.InstanceName)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const lockVisitType = `-- name: LockVisitType :exec
 

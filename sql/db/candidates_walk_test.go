@@ -1,0 +1,125 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// Where a filter has a grab pass by more candidates than it walks, it reads the tables: it
+// doesn't miss what comes after them.
+func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	for _, statement := range []string{
+		`insert into listers (id, name, instance_name, current_state, updated)
+		 select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`,
+		// One lister's origins come before those of another.
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		 select ('00000000-0000-0000-0000-00000000000' || case when n <= 21000 then 1 else 2 end)::uuid, n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
+		 from generate_series(1, 21010) n`,
+		// All cool down, the first of the policy's order the longest.
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		 select '00000000-0000-0000-0000-000000000001', n, 'hg', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
+		 from generate_series(1, 21000) n`,
+		`insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status)
+		 select url, 'hg', now() - url::integer * interval '1 second', 'failed' from listed_origins where visit_type = 'hg'`,
+		"analyze",
+	} {
+		execute(t, dsn, statement)
+	}
+	migrate(t, dsn, db.MigrateOptions{})
+	store := open(t, dsn)
+	for _, c := range []struct {
+		filter model.VisitFilter
+		first  int
+	}{
+		{model.VisitFilter{VisitType: "git", Cooldowns: model.DefaultCooldowns,
+			ListerID: uuid.NullUUID{UUID: uuid.MustParse("00000000-0000-0000-0000-000000000002"), Valid: true}}, 21001},
+		{model.VisitFilter{VisitType: "hg"}, 1},
+	} {
+		c.filter.Policy = model.NeverVisitedOldestUpdateFirst
+		var want, got []string
+		for i := range 5 {
+			want = append(want, fmt.Sprint(c.first+i))
+		}
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			origins, err := tx.GrabNextVisits(ctx, c.filter, time.Now(), 5, true)
+			for _, o := range origins {
+				got = append(got, o.URL)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.filter, diff)
+		}
+	}
+}
+
+// A claim notes what it marks once, with the date. What claims noted is drained first, so that an origin that was changed
+// after it was marked is seen as it is at any time.
+func TestMarksOfAClaim(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	f := model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}
+	notes := func(when string, marked, others int) {
+		t.Helper()
+		var m, o int
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(scheduled), count(*) - count(scheduled) from scheduler_go.candidate_changes").Scan(&m, &o); err != nil {
+			t.Fatal(err)
+		}
+		if m != marked || o != others {
+			t.Errorf("%s: %d marks and %d other changes are noted, want %d and %d", when, m, o, marked, others)
+		}
+	}
+	urls := map[string]bool{}
+	var first string
+	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		origins, err := tx.GrabNextVisits(ctx, f, w.now, 20, false)
+		for _, o := range origins {
+			urls[o.URL] = true
+		}
+		first = origins[0].URL
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	notes("claimed", len(urls), 0)
+
+	// As if it had never been visited.
+	w.exec(t, "delete from origin_visit_stats where visit_type = 'git' and url = $1", first)
+	notes("changed", len(urls), 1)
+	seen := func(when string) {
+		t.Helper()
+		n := 0
+		for _, o := range w.grab(t, f, 10_000, true) {
+			if urls[o.url] && o.url != first {
+				t.Errorf("%s: %s is picked again", when, o.url)
+			}
+			if o.url == first {
+				n++
+			}
+		}
+		if n == 0 {
+			t.Errorf("%s: %s isn't picked", when, first)
+		}
+	}
+	seen("pending")
+	w.exec(t, "select scheduler_go.drain_candidates('git', $1)", len(urls))
+	notes("marks drained", 0, 1)
+	seen("marks drained")
+	keep(t, w.store)
+	seen("drained")
+	checkCandidates(t, w.store)
+}
