@@ -2,6 +2,7 @@ package celery_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -320,5 +321,28 @@ func TestOddVirtualHost(t *testing.T) {
 	q := inspector(t, b, env.ManagementURL, celery.InspectorOptions{Logger: textLogger(&log)})
 	if l := length(t, q, "queue", 3); !isNew(l) || log.String() != "" {
 		t.Errorf("%+v\n%s", l, &log)
+	}
+}
+
+// A connection that falls silent is left as soon as it doesn't answer: whoever measures may
+// hold a lock, so it doesn't wait for heartbeats.
+func TestInspectorLeavesASilentConnection(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	declare(t, channel(t, env.URL), "q", nil)
+	way, through := proxied(t, env.URL)
+	q := inspector(t, broker(t, through+"?heartbeat=600"), env.ManagementURL, celery.InspectorOptions{})
+	length(t, q, "q", 0)
+	way.Silence(false)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // RabbitMQ's heartbeats end it after 90 s
+	defer cancel()
+	for {
+		_, err := q.LengthSince(ctx, "q", celery.QueueFigures{}, 0)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("it still waits: %v", err)
+		}
 	}
 }
