@@ -161,7 +161,11 @@ func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, sta
 	}
 	defer q.conn.killAfter(ctx)()
 	if q.channel == nil || q.channel.IsClosed() {
-		if q.channel, err = q.conn.Channel(); err != nil {
+		// No queue has to answer this: without an answer the connection is silent.
+		silent := time.AfterFunc(q.questions.timeout, q.conn.kill)
+		q.channel, err = q.conn.Channel()
+		silent.Stop()
+		if err != nil {
 			return false, state, err
 		}
 	}

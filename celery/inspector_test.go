@@ -2,6 +2,7 @@ package celery_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -349,5 +350,28 @@ func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 	}
 	if got := unacknowledged(12); got != 15 {
 		t.Errorf("with a consumer that the figures don't know: %d, want 15", got)
+	}
+}
+
+// A connection that falls silent is left as soon as it doesn't answer: whoever measures may
+// hold a lock, so it doesn't wait for heartbeats.
+func TestInspectorLeavesASilentConnection(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	declare(t, channel(t, env.URL), "q", nil)
+	way, through := proxied(t, env.URL)
+	q := inspector(t, broker(t, through+"?heartbeat=600"), env.ManagementURL, celery.InspectorOptions{})
+	length(t, q, "q", 0)
+	way.Silence(false)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // RabbitMQ's heartbeats end it after 90 s
+	defer cancel()
+	for {
+		_, err := q.LengthSince(ctx, "q", celery.QueueFigures{}, 0)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("it still waits: %v", err)
+		}
 	}
 }
