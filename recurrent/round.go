@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
@@ -18,6 +19,54 @@ type round struct {
 	policies  []model.WeightedPolicy
 	log       *slog.Logger
 	size      db.BatchSize // of claims
+
+	idle  bool          // the last round found nothing to visit
+	until time.Time     // then: when the next one is due without news
+	look  time.Duration // and how often news are looked for
+}
+
+// next does a round, or only looks for news if the last one found nothing to visit.
+func (r *round) next(ctx context.Context) (service.Result, error) {
+	left := r.until.Sub(r.now())
+	resting := r.idle && left > 0
+	if resting {
+		began := time.Now()
+		news, err := r.news(ctx)
+		if err != nil {
+			return service.Result{}, err
+		}
+		if !news {
+			return service.Result{Next: min(left, max(r.look, newsCost*time.Since(began)))}, nil
+		}
+	}
+	wait, err := r.runOnce(ctx)
+	wait = max(wait+r.splay(), time.Millisecond) // never 0, which would ask for the loop's period
+	switch {
+	case err != nil || !r.idle:
+		return service.Result{Next: wait}, err
+	case resting: // it can't be claimed for some reason
+		r.look *= 2
+	default:
+		r.look = newsPeriod
+	}
+	r.until = r.now().Add(wait)
+	return service.Result{Next: min(wait, r.look)}, nil
+}
+
+// news reports whether there is an origin to visit, as far as candidates know.
+func (r *round) news(ctx context.Context) (found bool, err error) {
+	picker := Picker{VisitType: r.visitType, Policies: r.policies}
+	now := r.now()
+	err = r.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		policies, err := picker.weigh(ctx, tx)
+		for i := 0; i < len(policies) && !found && err == nil; i++ {
+			filter := policies[i].Filter
+			filter.VisitType = r.visitType
+			found, err = tx.AnyVisit(ctx, filter, now)
+		}
+		return err
+	})
+	return found, err
 }
 
 // runOnce fills the free slots of the visit type's queue and returns how long to wait
@@ -29,6 +78,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	full, asked := false, 0
+	r.idle = false
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
@@ -49,6 +99,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return r.QueueFullBackoff, nil
 	case n == 0:
 		r.log.Debug("no origins to visit")
+		r.idle = true
 		return r.NoOriginsBackoff, nil
 	}
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)

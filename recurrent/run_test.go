@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 )
 
@@ -27,20 +28,84 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	w.exec(t, "update task_type set type = 'load-git'")
-	deadline := time.After(time.Minute)
+	w.awaitScheduled(t, 5, ended)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A visit type that has nothing to visit rests for long, but not from news: an origin that
+// is listed, or that has cooled down, is scheduled at once.
+func TestNewsEndARest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := New(Options{
+		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
+		Policies:         map[string][]model.WeightedPolicy{"default": weighted(map[model.VisitPolicy]float64{model.OldestScheduledFirst: 1})},
+		NoOriginsBackoff: time.Hour, QueueFullBackoff: time.Hour,
+	})
+	s.splay = func() time.Duration { return 0 }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	for n, kind := range []string{"first", "second", "third"} { // a round may be underway at the first
+		w.list(t, kind, 1, true)
+		w.awaitScheduled(t, n+1, ended)
+	}
+	w.list(t, "cooling", 1, true)
+	w.exec(t, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status, last_successful, last_snapshot)
+		values ('https://cooling/1', 'git', now() - interval '12 hours' + interval '3 seconds', now() - interval '11 hours', 'successful', now() - interval '11 hours', '\x00')
+		on conflict (url, visit_type) do nothing`)
+	w.awaitScheduled(t, 4, ended)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// News that a claim then can't take, for whatever reason, are looked for ever less often.
+func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.round(t, weighted(map[model.VisitPolicy]float64{model.OldestScheduledFirst: 1}))
+	r.splay = func() time.Duration { return 0 }
+	step := func(want time.Duration) {
+		t.Helper()
+		result, err := r.next(t.Context())
+		if err != nil || result.Next != want {
+			t.Errorf("%+v, %v, want %s", result, err, want)
+		}
+	}
+	step(newsPeriod)
+	w.list(t, "plain", 1, true)
+	r.Slots = noSlots{}
+	step(2 * newsPeriod)
+	step(4 * newsPeriod)
+	r.Slots = w.slots
+	step(time.Millisecond)
+	r.idle = false
+	step(newsPeriod)
+}
+
+// noSlots claims nothing.
+type noSlots struct{}
+
+func (noSlots) Claim(context.Context, dispatch.Queue, dispatch.ClaimFunc) (int, error) { return 0, nil }
+
+// awaitScheduled waits until n origins are scheduled.
+func (w *world) awaitScheduled(t *testing.T, n int, ended <-chan error) {
+	t.Helper()
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for len(w.scheduled(t)) < 5 {
+	for len(w.scheduled(t)) < n {
 		select {
 		case err := <-ended:
 			t.Fatalf("ended: %v", err)
 		case <-deadline:
-			t.Fatal("nothing was scheduled within a minute")
+			t.Fatalf("%d of %d origins are scheduled after two minutes", len(w.scheduled(t)), n)
 		case <-tick.C:
 		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }

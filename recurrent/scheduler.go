@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
 )
 
 // Defaults of the waits between rounds (the peer's).
@@ -22,12 +23,15 @@ const (
 
 	splayMax      = 5 * time.Second // by which a wait is lengthened at random
 	minSlotsRatio = 0.05            // the part of a queue that must be free for a refill
+	newsPeriod    = time.Second     // how often a visit type that had nothing to visit looks for news
+	newsCost      = 50              // a look that takes long is repeated after so many times as long
 )
 
 // Store is the database of the scheduler, besides its claims.
 type Store interface {
 	Now() time.Time
 	Candidates
+	InTx(ctx context.Context, do func(ctx context.Context, tx *db.Tx) error) error
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
 }
@@ -52,7 +56,7 @@ type Options struct {
 	Shares   map[string]model.Shares // by task type
 	Lanes    map[string][]model.Lane // by task type
 
-	NoOriginsBackoff time.Duration // after a round that found nothing to visit
+	NoOriginsBackoff time.Duration // after a round that found nothing to visit, unless candidates tell of news
 	QueueFullBackoff time.Duration // after a round that found the queue full
 }
 
@@ -137,11 +141,7 @@ func (s *Scheduler) policiesOf(visitType string) []model.WeightedPolicy {
 func (s *Scheduler) loop(visitType string) *service.Loop {
 	r := &round{Scheduler: s, visitType: visitType, policies: s.policiesOf(visitType), log: s.Log.With("visit_type", visitType)}
 	return &service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) {
-			wait, err := r.runOnce(ctx)
-			// Never 0, which would ask for the loop's period.
-			return service.Result{Next: max(wait+s.splay(), time.Millisecond)}, err
-		},
+		RunOnce: r.next,
 		Period:  splayMax, // only spreads the first rounds
 		Jitter:  true,
 		Service: service.NewService(r.log, "what scheduling visits needs"),

@@ -36,6 +36,17 @@ func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.
 		func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
 }
 
+// AnyVisit reports whether a grab would give an origin, as far as candidates know. It never
+// reads the Python scheduler's tables: while candidates can't be used, there is none.
+func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (bool, error) {
+	if !KnownToCandidates(f) {
+		return false, nil
+	}
+	q := &grabQuery{args: pgx.NamedArgs{"count": 1, "visit_type": f.VisitType, "now": now}}
+	visits, _, err := tx.grabCandidates(ctx, q, f, now, true)
+	return len(visits) > 0, failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
+}
+
 // VisitGroup is a group of listers and how many of its origins are asked for.
 type VisitGroup struct {
 	Listers []uuid.UUID
