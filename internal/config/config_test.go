@@ -82,6 +82,7 @@ no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
 failures_keep_date: yes
+update_metrics_after: 1 day
 metrics: {addr: "127.0.0.1:9100", theirs: 1}
 shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
@@ -129,7 +130,7 @@ func TestLoad(t *testing.T) {
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
-	want.FailuresKeepDate, want.MetricsAddr = true, "127.0.0.1:9100"
+	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
 	want.Lanes = map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
@@ -168,7 +169,7 @@ func TestDocumentedFile(t *testing.T) {
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.LostAfter, want.Shares, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Lanes, got.MetricsAddr
-	want.RPCServe = got.RPCServe
+	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
@@ -213,6 +214,7 @@ func TestErrors(t *testing.T) {
 		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0; a task type whose runs are never given up is left out"},
 		{base + "failures_keep_date: 1", "F:2:21: failures_keep_date must be true or false, not a whole number"},
+		{base + "update_metrics_after: 5 s", "F:2:23: update_metrics_after must be a duration of a minute or more, not a text"},
 		{base + "shares: [load-git]", "F:2:9: shares must be a mapping from task types to how their queues are shared, not a list"},
 		{base + "shares: {load-git: {weights: {a: 1}}}", "F:2:20: shares.load-git needs by: lister, lister_instance, task_type or kwargs.<key>"},
 		{base + "shares: {load-git: {by: listers}}", "F:2:25: shares.load-git.by must be lister, lister_instance, task_type or kwargs.<key> (did you mean lister?), not a text"},
