@@ -60,6 +60,9 @@ func (r *round) news(ctx context.Context) (found bool, err error) {
 	err = r.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		policies, err := picker.weigh(ctx, tx)
 		for i := 0; i < len(policies) && !found && err == nil; i++ {
+			if policies[i].Weight == 0 {
+				continue
+			}
 			filter := policies[i].Filter
 			filter.VisitType = r.visitType
 			found, err = tx.AnyVisit(ctx, filter, now)

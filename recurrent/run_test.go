@@ -42,7 +42,7 @@ func TestNewsEndARest(t *testing.T) {
 	w := newWorld(t)
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
-		Policies:         map[string][]model.WeightedPolicy{"default": weighted(map[model.VisitPolicy]float64{model.OldestScheduledFirst: 1})},
+		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
 		NoOriginsBackoff: time.Hour, QueueFullBackoff: time.Hour,
 	})
 	s.splay = func() time.Duration { return 0 }
@@ -55,7 +55,7 @@ func TestNewsEndARest(t *testing.T) {
 	}
 	w.list(t, "cooling", 1, true)
 	w.exec(t, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status, last_successful, last_snapshot)
-		values ('https://cooling/1', 'git', now() - interval '12 hours' + interval '3 seconds', now() - interval '11 hours', 'successful', now() - interval '11 hours', '\x00')
+		values ('https://cooling/1', 'git', now() - interval '12 hours' + interval '3 seconds', now() - interval '11 hours', 'successful', '2025-01-01', '\x00')
 		on conflict (url, visit_type) do nothing`)
 	w.awaitScheduled(t, 4, ended)
 	stop()
@@ -68,7 +68,7 @@ func TestNewsEndARest(t *testing.T) {
 func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.round(t, weighted(map[model.VisitPolicy]float64{model.OldestScheduledFirst: 1}))
+	r := w.round(t, evenly)
 	r.splay = func() time.Duration { return 0 }
 	step := func(want time.Duration) {
 		t.Helper()

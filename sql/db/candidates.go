@@ -149,13 +149,15 @@ func (s CandidateStore) CandidateBacklog(ctx context.Context, limit int64) (int6
 	return s.q.CandidateBacklog(ctx, limit)
 }
 
-// drainPending drains some changes of a visit type if there are many.
+// drainPending drains some changes of a visit type if there are many and nobody else is
+// draining or building. It doesn't wait.
 func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	pending, err := tx.q.PendingChanges(ctx, queries.PendingChangesParams{VisitType: visitType, Bound: grabDrains})
 	if err != nil || pending < grabDrains {
 		return err
 	}
-	if err := tx.q.LockCandidates(ctx); err != nil {
+	locked, err := tx.q.TryLockCandidates(ctx)
+	if err != nil || !locked { // who has it drains, or builds
 		return err
 	}
 	ready, err := tx.q.CandidatesReady(ctx)

@@ -369,6 +369,32 @@ func TestGrabWithALargeBacklog(t *testing.T) {
 	}
 }
 
+// A grab does not wait for who drains or builds candidates, also with a backlog.
+func TestGrabBesideABuild(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, first_seen)
+		select $1, 'https://new.example.org/' || n, 'git', '{}', true, now(), now() from generate_series(1, 6000) n`, w.listers[0].ID)
+	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockCandidates(ctx); err != nil {
+			return err
+		}
+		grabbing, cancel := context.WithTimeout(ctx, 50*time.Second) // lock_timeout is 60 s
+		defer cancel()
+		return w.store.InTx(grabbing, func(ctx context.Context, tx *db.Tx) error {
+			origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, w.now, 10, false)
+			if err == nil && len(origins) != 10 {
+				t.Errorf("%d origins, want 10", len(origins))
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A table that is emptied, in a transaction or for good, leaves grabs right; the
 // keeper builds candidates anew.
 func TestCandidatesAfterTruncate(t *testing.T) {

@@ -1,12 +1,16 @@
 package db
 
 import (
+	"context"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 var PeerFacts = peerFacts
+
+// LockCandidates takes the lock of who drains or builds candidates.
+func (tx *Tx) LockCandidates(ctx context.Context) error { return tx.q.LockCandidates(ctx) }
 
 // SocketOf returns the socket under a connection.
 func SocketOf(conn *pgconn.PgConn) (socket int) {
