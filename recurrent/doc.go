@@ -10,7 +10,8 @@
 //	             wait 60 s     wait 20 minutes      go on at once
 //
 // Each wait is lengthened by up to 5 s at random (waits and splay are the peer's; the
-// first two can be configured).
+// first two can be configured). A visit type that found none asks candidates each second
+// whether an origin has become due, and ends its wait if so.
 //
 // # Weights
 //
