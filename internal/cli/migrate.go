@@ -13,13 +13,17 @@ import (
 )
 
 func newMigrate(a *command.App) *cobra.Command {
-	var dryRun, status, remove, yes bool
+	var dryRun, status, remove, yes, rebuild bool
 	cmd := &cobra.Command{
 		Use:   "migrate [OPTIONS]",
 		Short: "Makes the database ready for this program",
 		Long: `Makes the database ready for this program. An empty database gets the whole schema,
 which the Python components can use too; one made by them gets an additional schema,
 scheduler_go, and is otherwise left unchanged. A second run changes nothing.
+
+With --rebuild-candidates it also builds the copy of the origins anew by which visits are
+picked, in short steps, while the daemons go on: after triggers were off, as in a restore
+with --disable-triggers, or on a logical replica.
 
 With --remove it removes that schema, and our triggers and indexes on the tables of the
 Python components, which keep their rows and can go on meanwhile. It refuses while work
@@ -29,8 +33,9 @@ would be lost, unless --yes is given.`,
 	cmd.Flags().BoolVar(&status, "status", false, "print what the database has, and change nothing")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove what this program added")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
-	cmd.MarkFlagsMutuallyExclusive("dry-run", "status")
-	cmd.MarkFlagsMutuallyExclusive("remove", "status")
+	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "build the copy of the origins anew")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "status", "rebuild-candidates")
+	cmd.MarkFlagsMutuallyExclusive("remove", "status", "rebuild-candidates")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		dsn, err := a.DSN(cmd)
 		if err != nil {
@@ -57,11 +62,15 @@ would be lost, unless --yes is given.`,
 				}
 				return a.Print(describeStatus(s))
 			}
-			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares})
+			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Rebuild: rebuild})
 			if err != nil {
 				return err
 			}
-			return a.Print(describeReport(report, dryRun))
+			text := describeReport(report, dryRun)
+			if rebuild {
+				text += "  candidates: built anew\n"
+			}
+			return a.Print(text)
 		})
 	})
 	return cmd

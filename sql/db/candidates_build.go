@@ -149,6 +149,17 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []
 	return err
 }
 
+// giveUpCandidates has candidates built anew, once nobody drains or builds them.
+func giveUpCandidates(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		q := queries.New(tx)
+		if err := q.LockCandidates(ctx); err != nil {
+			return fmt.Errorf("wait for who drains candidates: %w", err)
+		}
+		return failed(q.GiveUpCandidates(ctx), "give candidates up")
+	})
+}
+
 // buildCandidates builds candidates to the end, if they are not built, and logs its
 // progress.
 func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {

@@ -452,6 +452,21 @@ func TestPoolsPartitionTheOrigins(t *testing.T) {
 	}
 }
 
+// What triggers missed is mended by a rebuild.
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	w.exec(t, `alter table listed_origins disable trigger user;
+		update listed_origins set last_update = '2020-01-01', enabled = not enabled;
+		alter table listed_origins enable trigger user`)
+	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Rebuild: true}); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, w.store)
+	checkCandidates(t, w.store)
+}
+
 // A build that was interrupted goes on where it was, also when what it copied, and
 // what it has not copied yet, changed meanwhile.
 func TestBuildGoesOn(t *testing.T) {

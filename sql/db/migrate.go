@@ -31,6 +31,10 @@ type MigrateOptions struct {
 	DryRun bool                    // change nothing, report what would be done
 	Logger *slog.Logger            // logs each step; may be nil
 	Shares map[string]model.Shares // by task type: their indexes are created too
+
+	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
+	// read the Python scheduler's tables.
+	Rebuild bool
 }
 
 // MigrateReport says what Migrate did, or would do in a dry run.
@@ -106,6 +110,11 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 				return err
 			})
 			if err != nil {
+				return err
+			}
+		}
+		if o.Rebuild {
+			if err := giveUpCandidates(ctx, conn); err != nil {
 				return err
 			}
 		}
