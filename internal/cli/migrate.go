@@ -66,11 +66,7 @@ would be lost, unless --yes is given.`,
 			if err != nil {
 				return err
 			}
-			text := describeReport(report, dryRun)
-			if rebuild {
-				text += "  candidates: built anew\n"
-			}
-			return a.Print(text)
+			return a.Print(describeReport(report, dryRun))
 		})
 	})
 	return cmd
@@ -129,6 +125,9 @@ func describeReport(r db.MigrateReport, dryRun bool) string {
 	}
 	for _, name := range r.Applied {
 		fmt.Fprintf(&b, "  %s: %sapplied\n", name, tense)
+	}
+	if r.Rebuilt {
+		fmt.Fprintln(&b, "  candidates: built anew")
 	}
 	return b.String()
 }

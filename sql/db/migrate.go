@@ -42,10 +42,11 @@ type MigrateReport struct {
 	Database    string   // which one, without password
 	CreatedBase bool     // it was empty and got the peer's schema
 	Applied     []string // our migrations, by file name
+	Rebuilt     bool     // candidates were built anew
 }
 
 // Nothing reports whether there was nothing to do.
-func (r MigrateReport) Nothing() bool { return !r.CreatedBase && len(r.Applied) == 0 }
+func (r MigrateReport) Nothing() bool { return !r.CreatedBase && len(r.Applied) == 0 && !r.Rebuilt }
 
 // migrateLock is the key of the advisory lock that lets one migration run at a
 // time: the letters "swhsched" as a number.
@@ -117,6 +118,7 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 			if err := giveUpCandidates(ctx, conn); err != nil {
 				return err
 			}
+			report.Rebuilt = true
 		}
 		if err := buildCandidates(ctx, conn, log); err != nil {
 			return err
