@@ -158,34 +158,34 @@ func TestOrderAndLimitsAreThePeers(t *testing.T) {
 	tw := newTwins(t)
 	names := slices.Sorted(maps.Keys(limited))
 	cut := map[string]int{} // how many answers a limit cut short
+	compare := func(t testingT, name string, arguments map[string]any, limit int, f form) {
+		call, policy := limited[name], arguments["policy"]
+		arguments[call.limit] = limit
+		want, rows := tw.call(t, 0, call.path, arguments, f, call.arrange)
+		got, _ := tw.call(t, 1, call.path, arguments, f, call.arrange)
+		if want != got || want.exception != "" {
+			t.Fatalf("%s(%v):\nthe peer %+v\nours     %+v", call.path, arguments, want, got)
+		}
+		tw.compareRows(t)
+		if len(elements(rows)) == limit {
+			cut[fmt.Sprint(name, policy)]++
+		}
+	}
 	seed.Check(t, func(t *rapid.T) {
 		tw.reset(t)
 		tw.fill(t, rapid.IntRange(2, 11).Draw(t, "k"))
 		for range rapid.IntRange(1, 6).Draw(t, "calls") {
 			name := rapid.SampledFrom(names).Draw(t, "call")
-			call := limited[name]
 			arguments := map[string]any{}
-			for _, argument := range slices.Sorted(maps.Keys(call.arguments)) {
-				if arguments[argument] = call.arguments[argument].Draw(t, argument); argument == "absolute_cooldown" && arguments[argument] == nil {
+			for _, argument := range slices.Sorted(maps.Keys(limited[name].arguments)) {
+				if arguments[argument] = limited[name].arguments[argument].Draw(t, argument); argument == "absolute_cooldown" && arguments[argument] == nil {
 					delete(arguments, argument)
 				}
 			}
-			policy := arguments["policy"]
-			if policy != nil && policy != "first_visits_after_listing" && rapid.Bool().Draw(t, "of all listers") {
+			if policy := arguments["policy"]; policy != nil && policy != "first_visits_after_listing" && rapid.Bool().Draw(t, "of all listers") {
 				delete(arguments, "lister_uuid")
 			}
-			limit := rapid.IntRange(1, 4).Draw(t, "limit")
-			arguments[call.limit] = limit
-			f := drawnForms.Draw(t, "form")
-			want, rows := tw.call(t, 0, call.path, arguments, f, call.arrange)
-			got, _ := tw.call(t, 1, call.path, arguments, f, call.arrange)
-			if want != got || want.exception != "" {
-				t.Fatalf("%s(%v):\nthe peer %+v\nours     %+v", call.path, arguments, want, got)
-			}
-			tw.compareRows(t)
-			if len(elements(rows)) == limit {
-				cut[fmt.Sprint(name, policy)]++
-			}
+			compare(t, name, arguments, rapid.IntRange(1, 4).Draw(t, "limit"), drawnForms.Draw(t, "form"))
 		}
 	})
 	for _, name := range names {
@@ -195,6 +195,21 @@ func TestOrderAndLimitsAreThePeers(t *testing.T) {
 					"already_visited_order_by_lag", "origins_without_last_update", "first_visits_after_listing"}
 			}
 			for _, policy := range policies {
+				// What was not drawn often enough.
+				for k := 2; k <= 11 && cut[fmt.Sprint(name, policy)] == 0; k++ {
+					tw.reset(t)
+					tw.fill(t, k)
+					arguments := map[string]any{}
+					for argument, generator := range limited[name].arguments {
+						if argument != "absolute_cooldown" {
+							arguments[argument] = generator.Example(k)
+						}
+					}
+					if policy != nil {
+						arguments["policy"] = policy
+					}
+					compare(t, name, arguments, 1, drawnForms.Example(k))
+				}
 				if cut[fmt.Sprint(name, policy)] == 0 {
 					t.Errorf("%s %v: no answer was as long as its limit", name, policy)
 				}

@@ -102,7 +102,7 @@ func TestLargeCallsWaitForRoom(t *testing.T) {
 // A compressed body needs room for what it may become, and then for what it is.
 func TestCompressedCallsNeedRoom(t *testing.T) {
 	t.Parallel()
-	r := newRoom(1<<20, time.Millisecond)
+	r := newRoom(1<<20, 2*time.Second)
 	if err := r.reserve(t.Context(), 1<<20-smallBody-1); err != nil {
 		t.Fatal(err)
 	}
