@@ -60,7 +60,8 @@ func TestLargeCallsWaitForRoom(t *testing.T) {
 		}
 	}
 
-	url, send, hold, held := start(50 * time.Millisecond)
+	// Long enough for the first to wait for a second that is read sooner.
+	url, send, hold, held := start(3 * time.Second)
 	var response *http.Response
 	for deadline := time.Now().Add(time.Minute); ; { // the first may not have been read yet
 		var err error
