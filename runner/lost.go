@@ -108,6 +108,9 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	var askErr error
 	_, err = l.Store.EachSilentRun(ctx, before, lostPeriod, lostTime, func(silent []db.SilentRun) error {
 		lost, err := l.gone(ctx, silent, byName)
+		if err != nil && !celery.IsOfQueue(err) {
+			return err // the sweep goes on here
+		}
 		askErr = errors.Join(askErr, err)
 		given, err := l.giveUp(ctx, lost)
 		n += given

@@ -1,6 +1,8 @@
 package runner_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -180,6 +182,47 @@ func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 		if n, err = lost(mq.ManagementURL); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d runs lost, %v, want the last one", n, err)
 		}
+	}
+}
+
+// awayLengths can't ask any queue, as the broker is away.
+type awayLengths struct{}
+
+func (awayLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
+	return celery.QueueLength{}, errors.New("the broker is away")
+}
+
+// A sweep that the broker's absence ends goes on where it was.
+func TestSweepGoesOnAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if _, err := store.Pool().Exec(t.Context(), `
+		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a') returning type),
+		     t as (insert into task (type, arguments, next_run, status, policy) select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt returning id)
+		insert into task_run (task, backend_id, scheduled, started, status) select id, 'x', now() - interval '1 year', now() - interval '1 year', 'started' from t`); err != nil {
+		t.Fatal(err)
+	}
+	mq := testenv.RabbitMQ(t)
+	address, err := celery.ParseBroker(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(address, mq.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	l := runner.NewLostRuns(runner.LostOptions{
+		Store: store, Lengths: awayLengths{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		After: map[string]time.Duration{"default": time.Hour},
+	})
+	if n, err := l.RunOnce(t.Context()); n != 0 || err == nil {
+		t.Errorf("%d runs lost, %v, while the broker is away", n, err)
+	}
+	l.Lengths = inspector
+	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d runs lost, %v, once it is back", n, err)
 	}
 }
 
