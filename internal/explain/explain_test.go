@@ -138,23 +138,14 @@ func TestNameOfALane(t *testing.T) {
 // the configuration says by default holds for its type.
 func TestFactsOfATask(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	for _, statement := range []string{
+	store := opened(t,
 		"insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.git', 5)",
 		`insert into task (id, type, arguments, next_run, current_interval, status, priority, policy) values
 			(1, 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_scheduled', 'high', 'oneshot')`,
 		`insert into task_run (task, backend_id, status, scheduled, started, ended) values
 			(1, 'first', 'failed', '2029-12-30', '2029-12-30', '2029-12-31'), (1, 'second', 'scheduled', '2030-01-01 11:00Z', null, null)`,
 		"update task set status = 'next_run_scheduled' where id = 1",
-	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	)
 	x := &Gatherer{
 		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
 		// Nobody listens there.
@@ -169,4 +160,20 @@ func TestFactsOfATask(t *testing.T) {
 		"It has been sent, and no worker has begun it.", "It was sent at 2030-01-01 11:00:00+00:00 (1 h 0 min ago).",
 		"How full its queue " + model.PriorityLanes("swh.git") + " is cannot be told", "it is given up at 2030-01-01 14:00:00+00:00 (in 2 h 0 min)",
 	}, nil)
+}
+
+// opened returns a database on which statements have been run.
+func opened(t *testing.T, statements ...string) *db.Store {
+	t.Helper()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	for _, statement := range statements {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
 }

@@ -7,20 +7,13 @@ import (
 	"time"
 
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
 )
 
 // An infinite date, which can't be read, is named, with what it means and what to do,
 // instead of an error of the database's client.
 func TestInfiniteDatesAreExplained(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	for _, statement := range []string{
+	store := opened(t,
 		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
 		`insert into task (id, type, arguments, next_run, current_interval, status) values
 			(1, 'load-git', '{}', 'infinity', '1 day', 'next_run_not_scheduled'), (2, 'load-git', '{}', '-infinity', '1 day', 'next_run_not_scheduled'),
@@ -31,11 +24,7 @@ func TestInfiniteDatesAreExplained(t *testing.T) {
 			('00000000-0000-0000-0000-000000000001', 'https://far', 'git', '{}', true, now(), 'infinity'),
 			('00000000-0000-0000-0000-000000000001', 'https://visited', 'git', '{}', true, now(), null)`,
 		"insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://visited', 'git', 'infinity', 'successful')",
-	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	)
 	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC}
 	task := func(id int64) []Explanation {
 		e, err := x.Task(t.Context(), id)

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
@@ -20,11 +19,7 @@ import (
 // exactly if nothing is said to stand in the way.
 func TestOriginAgreesWithGrabs(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := opened(t)
 	lister, err := store.GetOrCreateLister(t.Context(), "gitlab", "", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -9,19 +9,13 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
 // What is set aside is explained with the reason, also where the row itself can't be read.
 func TestSetAsideIsExplained(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	for _, statement := range []string{
+	store := opened(t,
 		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
 		`insert into task (id, type, arguments, next_run, current_interval, status) values
 			(1, 'load-git', '[]', now(), '1 day', 'next_run_not_scheduled'), (2, 'load-git', '{"args": "x"}', now(), '1 day', 'next_run_not_scheduled')`,
@@ -29,11 +23,7 @@ func TestSetAsideIsExplained(t *testing.T) {
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update) values
 			('00000000-0000-0000-0000-000000000001', 'https://list', 'git', '[1]', true, now(), null),
 			('00000000-0000-0000-0000-000000000001', 'https://far', 'git', '{}', true, now(), 'infinity')`,
-	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		if _, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "load-git"}, Queue: "swh.git", Now: time.Now(), Max: 5}); err != nil {
 			return err
