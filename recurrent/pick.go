@@ -42,9 +42,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 	picked := Picked{Policies: policies}
 	taken := make(map[visitKey]bool)
 	picked.Got, err = fill(slots, weights(policies), func(i, n int) (int, error) {
-		filter := policies[i].Filter
-		filter.VisitType = p.VisitType
-		origins, err := tx.GrabNextVisits(ctx, filter, now, n, false)
+		origins, err := tx.GrabNextVisits(ctx, p.filter(policies[i]), now, n, false)
 		if err != nil {
 			return 0, err
 		}
@@ -60,4 +58,22 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 		return fresh, nil
 	})
 	return picked, err
+}
+
+// any reports whether there is an origin to pick, as far as candidates know.
+func (p Picker) any(ctx context.Context, tx *db.Tx, now time.Time) (found bool, err error) {
+	policies, err := p.weigh(ctx, tx)
+	for i := 0; i < len(policies) && !found && err == nil; i++ {
+		if policies[i].Weight > 0 {
+			found, err = tx.AnyVisit(ctx, p.filter(policies[i]), now)
+		}
+	}
+	return found, err
+}
+
+// filter returns a policy's filter, for the visit type.
+func (p Picker) filter(policy model.WeightedPolicy) model.VisitFilter {
+	f := policy.Filter
+	f.VisitType = p.VisitType
+	return f
 }

@@ -55,22 +55,14 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 
 // news reports whether there is an origin to visit, as far as candidates know.
 func (r *round) news(ctx context.Context) (found bool, err error) {
-	picker := Picker{VisitType: r.visitType, Policies: r.policies}
-	now := r.now()
-	err = r.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		policies, err := picker.weigh(ctx, tx)
-		for i := 0; i < len(policies) && !found && err == nil; i++ {
-			if policies[i].Weight == 0 {
-				continue
-			}
-			filter := policies[i].Filter
-			filter.VisitType = r.visitType
-			found, err = tx.AnyVisit(ctx, filter, now)
-		}
+	err = r.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		found, err = r.picker().any(ctx, tx, r.now())
 		return err
 	})
 	return found, err
 }
+
+func (r *round) picker() Picker { return Picker{VisitType: r.visitType, Policies: r.policies} }
 
 // runOnce fills the free slots of the visit type's queue and returns how long to wait
 // before the next round, without splay. After a claim that timed out it claims half as many.
@@ -118,7 +110,7 @@ func tooFull(free int, limit *int64) bool {
 // the queue, and makes their messages.
 func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free int) ([]db.Work, error) {
 	now := r.now()
-	picker := Picker{VisitType: r.visitType, Policies: r.policies}
+	picker := r.picker()
 	var picked Picked
 	var err error
 	if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {

@@ -92,8 +92,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 	if len(wanted) == 0 {
 		return nil
 	}
-	filter := p.policies[policy].Filter
-	filter.VisitType = p.VisitType
+	filter := p.filter(p.policies[policy])
 	visits, err := p.tx.GrabGroupedVisits(ctx, filter, p.now, wanted)
 	if err != nil {
 		return err
