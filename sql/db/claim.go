@@ -46,9 +46,8 @@ type TaskGroup struct {
 // asked for, with a run each, as the Python runner does (its runs have no metadata yet).
 // The longest ready come first; with priority, the highest. Tasks that cannot be sent as
 // they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
-// instead, and others taken. It returns the
-// number of tasks of each group (of all, without groups), and their messages if
-// c.Unrouted.
+// instead, and others taken. It returns the number of tasks of each group (of all, without
+// groups), and their messages if c.Unrouted.
 func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
 	groups := c.Groups
 	if groups == nil {

@@ -30,15 +30,20 @@ type walk[T any] struct {
 // take begins the walk if it is due and takes steps for about atMost. It reports whether
 // the walk has ended. A step that times out is halved.
 func (w walk[T]) take(ctx context.Context, q *queries.Queries, atMost time.Duration) (ended bool, err error) {
+	ended, err = w.steps(ctx, q, atMost)
+	return ended, failed(err, "%s", w.name)
+}
+
+func (w walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Duration) (ended bool, err error) {
 	var size BatchSize
 	for began, took := time.Now(), time.Duration(0); took < atMost; took = time.Since(began) {
 		at, soFar, err := w.place(ctx, q)
 		if err != nil || at < 0 {
-			return false, failed(err, "%s", w.name)
+			return false, err
 		}
 		end, err := w.end(ctx)
 		if err != nil {
-			return false, failed(err, "%s", w.name)
+			return false, err
 		}
 		if end < 0 {
 			return false, q.CancelWalk(ctx, w.name)
@@ -51,7 +56,7 @@ func (w walk[T]) take(ctx context.Context, q *queries.Queries, atMost time.Durat
 				continue
 			}
 			if err != nil {
-				return false, failed(err, "%s, from %d", w.name, at)
+				return false, fmt.Errorf("from %d: %w", at, err)
 			}
 		}
 		found, err := json.Marshal(soFar)
@@ -61,15 +66,15 @@ func (w walk[T]) take(ctx context.Context, q *queries.Queries, atMost time.Durat
 		if next >= end {
 			if w.finish != nil {
 				if err := w.finish(ctx, soFar); err != nil {
-					return false, failed(err, "%s", w.name)
+					return false, err
 				}
 			}
 			_, err := q.EndWalk(ctx, queries.EndWalkParams{Name: w.name, Place: at, Result: found})
-			return true, failed(err, "%s", w.name)
+			return true, err
 		}
 		kept, err := q.StepWalk(ctx, queries.StepWalkParams{Name: w.name, Place: at, Next: next, SoFar: found})
 		if err != nil || kept == 0 { // another process has taken it on
-			return false, failed(err, "%s", w.name)
+			return false, err
 		}
 	}
 	return false, nil
