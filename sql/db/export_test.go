@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -11,6 +12,9 @@ var PeerFacts = peerFacts
 
 // LockCandidates takes the lock of who drains or builds candidates.
 func (tx *Tx) LockCandidates(ctx context.Context) error { return tx.q.LockCandidates(ctx) }
+
+// Inner returns the transaction itself.
+func (tx *Tx) Inner() pgx.Tx { return tx.tx }
 
 // SocketOf returns the socket under a connection.
 func SocketOf(conn *pgconn.PgConn) (socket int) {

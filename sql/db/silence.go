@@ -33,8 +33,8 @@ type vigilance struct {
 	abandon, abandonPooled time.Duration
 }
 
-// vigilant finds a silent connection within 20 s if the database answers new ones.
-var vigilant = vigilance{period: 5 * time.Second, suspect: 10 * time.Second, abandon: 30 * time.Second, abandonPooled: 5 * time.Minute}
+// vigilant finds a silent connection within 10 s if the database answers new ones.
+var vigilant = vigilance{period: 2 * time.Second, suspect: 5 * time.Second, abandon: 30 * time.Second, abandonPooled: 5 * time.Minute}
 
 // watch closes the connections of a pool that have fallen silent.
 type watch struct {

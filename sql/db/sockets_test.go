@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -97,6 +99,29 @@ func TestSessionSettings(t *testing.T) {
 	want["lock_timeout"], want["idle_in_transaction_session_timeout"] = "7s", "30s"
 	if got := settings(dsn); !maps.Equal(got, want) {
 		t.Errorf("with a setting of the database: %v", got)
+	}
+}
+
+// Who claims for a queue and is stopped holds its lock for less long than other sessions
+// theirs, unless somebody has said how long.
+func TestQueuesAreHeldForLess(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	for keys, want := range map[string]string{"": "10s", "options=-c%20idle_in_transaction_session_timeout%3D1d": "1d"} {
+		store := open(t, withKeys(t, dsn, keys))
+		var within, after string
+		err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			return errors.Join(tx.LockQueues(ctx, "q", "r"), tx.Inner().QueryRow(ctx, "show idle_in_transaction_session_timeout").Scan(&within))
+		})
+		if err == nil {
+			err = store.Pool().QueryRow(t.Context(), "show idle_in_transaction_session_timeout").Scan(&after)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if within != want || keys == "" && after != "30s" {
+			t.Errorf("%q: idle transactions that hold a queue end after %s, others after %s; want %s", keys, within, after, want)
+		}
 	}
 }
 

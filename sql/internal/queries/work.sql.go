@@ -111,7 +111,9 @@ const lockQueues = `-- name: LockQueues :many
 
 select statement_timestamp()::timestamptz as asked,
        case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
-from unnest($1::text[]) queue
+from unnest($1::text[]) queue,
+     (select set_config(name, case current_setting(name) when '30s' then '10s' else current_setting(name) end, true)
+      from (values ('idle_in_transaction_session_timeout')) setting (name)) idle
 `
 
 type LockQueuesRow struct {
@@ -121,7 +123,9 @@ type LockQueuesRow struct {
 
 // The ledger of work, and recent deliveries.
 // LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
-// returns when it was asked, and when it got each.
+// returns when it was asked, and when it got each. A session that has our time limit for
+// idle transactions (sockets.go) gets a shorter one for this transaction: who holds a queue
+// and is stopped holds up everybody's claims for it.
 func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueuesRow, error) {
 	rows, err := q.db.Query(ctx, lockQueues, queues)
 	if err != nil {
