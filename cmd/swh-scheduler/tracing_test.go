@@ -128,4 +128,7 @@ func TestTraces(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(outcome.Attributes), message.CorrelationId) {
 		t.Errorf("the outcome does not name the run: %v", outcome.Attributes)
 	}
+	if !strings.Contains(fmt.Sprint(outcome.Attributes), "uneventful") || outcome.GetStatus().GetCode() == spans.Status_STATUS_CODE_ERROR {
+		t.Errorf("the outcome is %v, %v; want uneventful, and no error", outcome.Attributes, outcome.Status)
+	}
 }

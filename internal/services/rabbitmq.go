@@ -165,7 +165,7 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int) error {
 	if err != nil {
 		return err
 	}
-	members := "cluster_formation.peer_discovery_backend = classic_config\n"
+	members := "collect_statistics_interval = 1000\ncluster_formation.peer_discovery_backend = classic_config\n"
 	for i := range size {
 		n, err := nodes.newNode()
 		if err != nil {

@@ -56,7 +56,6 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	s.endThose(true)
-	c.keepWorkers(s.hits)
 	lasted := time.Since(w.began)
 	stopLoad()
 	<-loaded

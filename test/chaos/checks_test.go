@@ -183,6 +183,7 @@ func (c *cluster) settle(added []string, patience time.Duration) verdict {
 	var v verdict
 	changed, deadline := time.Now(), time.Now().Add(patience)
 	for ticker := time.NewTicker(time.Second); ; <-ticker.C {
+		c.keepWorkers(func(*child) bool { return false })
 		if info, err := os.Stat(c.notes); err == nil && info.Size() != size {
 			size, changed = info.Size(), time.Now()
 		}

@@ -54,7 +54,7 @@ const taskTypes = `insert into task_type (type, description, backend_name, defau
 
 const configuration = `scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
-rabbitmq: {management_url: %q}
+rabbitmq: {management_url: %q, stats_age: 4 s} # as the nodes collect them each second
 queue_full_backoff: 0.5
 no_origins_scheduled_backoff: 1
 scheduling_policy:
@@ -94,11 +94,12 @@ type child struct {
 	ownClock bool // its clock can be stepped
 	clock    clock
 
-	cmd  *exec.Cmd
-	from time.Time     // of the start
-	runs int           // starts so far
-	pid  atomic.Int64  // of the present process
-	done chan struct{} // closed when it has ended
+	cmd   *exec.Cmd
+	from  time.Time     // of the start
+	endBy time.Time     // if not zero, it was asked to end, and is killed then
+	runs  int           // starts so far
+	pid   atomic.Int64  // of the present process
+	done  chan struct{} // closed when it has ended
 }
 
 // start starts the process, which dies with the thread that starts it: the test's own.
@@ -122,7 +123,7 @@ func (c *child) start() {
 	}
 	done := make(chan struct{})
 	c.done = done
-	c.from = time.Now()
+	c.from, c.endBy = time.Now(), time.Time{}
 	c.runs++
 	c.pid.Store(int64(c.cmd.Process.Pid))
 	go func(cmd *exec.Cmd) {
@@ -349,13 +350,19 @@ func (c *cluster) awaitReady(w *watcher) {
 	}
 }
 
-// keepWorkers starts workers that have ended by themselves, as systemd does, ten seconds
-// after their last start: Celery gives up where a queue's home node is away.
+// keepWorkers starts workers that have ended, as systemd does, ten seconds after their last
+// start: Celery gives up where a queue's home node is away. It leaves out those that are
+// stopped.
 func (c *cluster) keepWorkers(stopped func(*child) bool) {
 	c.t.Helper()
 	for _, w := range c.workers {
+		if !w.endBy.IsZero() && time.Now().After(w.endBy) {
+			w.kill()
+		}
 		if w.ended() && !stopped(w) && time.Since(w.from) > 10*time.Second {
-			c.t.Logf("%s ended by itself", w.name)
+			if w.endBy.IsZero() {
+				c.t.Logf("%s ended by itself", w.name)
+			}
 			w.start()
 		}
 	}

@@ -29,6 +29,9 @@ type stall struct {
 	until  time.Time // when it lasted so long
 }
 
+// noticed is how long a fault may last on that nobody sees: a silent connection.
+const noticed = 30 * time.Second
+
 // look notes whether it is well. A stall is counted from the end of the last fault that hit
 // it, if it was not well since.
 func (s *state) look(well bool, since time.Time) {
@@ -44,7 +47,10 @@ func (s *state) look(well bool, since time.Time) {
 		since = s.well
 	}
 	if s.freed.After(since) {
-		since, longest = s.freed, &s.after
+		since = s.freed
+	}
+	if since.Sub(s.freed) < noticed {
+		longest = &s.after
 	}
 	if lasted := now.Sub(since); lasted > longest.lasted {
 		*longest = stall{lasted, now}
