@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -165,21 +166,21 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int) error {
 	if err != nil {
 		return err
 	}
-	members := "collect_statistics_interval = 1000\ncluster_formation.peer_discovery_backend = classic_config\n"
-	for i := range size {
+	for range size {
 		n, err := nodes.newNode()
 		if err != nil {
 			return err
 		}
 		c.Nodes = append(c.Nodes, n)
-		members += fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s\n", i+1, n.erlangName())
-	}
-	for _, n := range c.Nodes {
-		if err := os.WriteFile(filepath.Join(n.data, "conf.d", "cluster.conf"), []byte(members), 0o644); err != nil {
+		// Each joins the first. A node that knows of more waits for them, with RabbitMQ 4.
+		config := "collect_statistics_interval = 1000\ncluster_formation.peer_discovery_backend = classic_config\n"
+		for i, member := range slices.Compact([]*RabbitMQNode{c.Nodes[0], n}) {
+			config += fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s\n", i+1, member.erlangName())
+		}
+		if err := os.WriteFile(filepath.Join(n.data, "conf.d", "cluster.conf"), []byte(config), 0o644); err != nil {
 			return err
 		}
 	}
-	// The others join the first.
 	if err := c.Nodes[0].Start(ctx); err != nil {
 		return err
 	}
