@@ -57,6 +57,7 @@ type Graphs interface {
 	Graph(ctx context.Context, graph int64) (taskgraph.Line, error)
 	GraphReport(ctx context.Context, graph int64) (taskgraph.Report, error)
 	DrawGraph(ctx context.Context, graph int64, format string) (string, error) // dot or svg
+	RunningGraphTasks(ctx context.Context, graph int64) ([]int64, error)
 	CancelGraph(ctx context.Context, graph int64) error
 	RetryGraph(ctx context.Context, graph int64) error
 	ReleaseTask(ctx context.Context, task int64, force bool) (taskgraph.Released, error)

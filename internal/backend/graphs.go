@@ -36,6 +36,10 @@ func (d Database) DrawGraph(ctx context.Context, graph int64, format string) (st
 	return taskgraph.Picture(ctx, d.Store, graph, format, time.Now())
 }
 
+func (d Database) RunningGraphTasks(ctx context.Context, graph int64) ([]int64, error) {
+	return taskgraph.Running(ctx, d.Store, graph)
+}
+
 func (d Database) CancelGraph(ctx context.Context, graph int64) error {
 	return taskgraph.Cancel(ctx, d.Store, graph, time.Now())
 }

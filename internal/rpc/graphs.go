@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskgraph"
@@ -57,6 +58,14 @@ var (
 		func(c *call, a graphPicture) (string, error) {
 			picture, err := taskgraph.Picture(c, c.store, a.graph, a.format, c.now)
 			return picture, badGraph(err)
+		})
+
+	runningTasks = define("task_graph/running", "running_graph_tasks",
+		"Returns the numbers of a graph's tasks that were sent and are not known to have ended.",
+		only("graph_id", looseInteger), integers,
+		func(c *call, graph int64) ([]int64, error) {
+			tasks, err := taskgraph.Running(c, c.store, graph)
+			return tasks, badGraph(err)
 		})
 
 	cancelGraph = define("task_graph/cancel", "cancel_task_graph",
@@ -188,10 +197,16 @@ func (c *Client) DrawGraph(ctx context.Context, graph int64, format string) (str
 
 // unknownGraph is model.ErrUnknownGraph if the server says that.
 func unknownGraph(err error) error {
-	if remote, ok := errors.AsType[*RemoteError](err); ok && remote.Message == model.ErrUnknownGraph.Error() {
+	if remote, ok := errors.AsType[*RemoteError](err); ok && strings.Contains(remote.Message, model.ErrUnknownGraph.Error()) {
 		return model.ErrUnknownGraph
 	}
 	return err
+}
+
+// RunningGraphTasks returns the tasks of a graph that were sent and are not known to have
+// ended.
+func (c *Client) RunningGraphTasks(ctx context.Context, graph int64) ([]int64, error) {
+	return runningTasks.ask(ctx, c, graph)
 }
 
 // CancelGraph cancels all unsent tasks of a graph.

@@ -72,6 +72,17 @@ func Picture(ctx context.Context, store *db.Store, graph int64, format string, n
 	return g.Draw().DOT(), nil
 }
 
+// Running returns the tasks of a graph that were sent and are not known to have ended.
+func Running(ctx context.Context, store *db.Store, graph int64) (running []int64, err error) {
+	tasks, err := store.GraphTasks(ctx, graph)
+	for _, t := range tasks {
+		if t.State == db.GraphRunning {
+			running = append(running, t.ID)
+		}
+	}
+	return running, err
+}
+
 // Cancel cancels the unsent tasks of a graph, and settles graphs.
 func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) error {
 	if err := store.CancelGraph(ctx, graph, now); err != nil {

@@ -31,7 +31,7 @@ task when its dependencies have ended.`,
 // graphCommand makes a command of task graph with arguments of these names, which prints
 // text or JSON.
 func graphCommand(a *command.App, use, short, long string, names []string,
-	do func(ctx context.Context, cmd *cobra.Command, b backend.Graphs, args []string) (result any, text string, err error),
+	do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (result any, text string, err error),
 ) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.Args(names...)}
@@ -65,7 +65,7 @@ func newGraphSubmit(a *command.App) *cobra.Command {
 		`Submit the graph of tasks that FILE describes in YAML or JSON (- is standard
 input): all of it, or nothing if there is an error.`,
 		[]string{"FILE"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Graphs, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			text, err := command.ReadInput(cmd, "FILE", args[0])
 			if err != nil {
 				return nil, "", err
@@ -90,7 +90,7 @@ input): all of it, or nothing if there is an error.`,
 func newGraphList(a *command.App) *cobra.Command {
 	limit := 20
 	cmd := graphCommand(a, "list [OPTIONS]", "List graphs, newest first", "", nil,
-		func(ctx context.Context, cmd *cobra.Command, b backend.Graphs, _ []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) (any, string, error) {
 			if limit <= 0 {
 				return nil, "", command.Usagef(cmd, "Invalid value for '--limit' / '-l': %d is not positive.", limit)
 			}
@@ -114,7 +114,7 @@ func newGraphStatus(a *command.App) *cobra.Command {
 		`Show how far a graph is: the number of its tasks in each state, what it waits for
 now, the longest chain of tasks left, and when all may be done.`,
 		[]string{"GRAPH"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Graphs, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
 			if err != nil {
 				return nil, "", err
@@ -167,25 +167,48 @@ box stands for all tasks of a type at one level.`,
 }
 
 func newGraphCancel(a *command.App) *cobra.Command {
-	return changeCommand(a, "cancel [OPTIONS] GRAPH", "Cancel a graph",
-		`Cancel all unsent tasks of a graph. Sent ones are not retried if they fail.`,
-		"Cancelled graph", backend.Graphs.CancelGraph)
+	var workers command.WorkerFlags
+	var revoke command.RevokeFlags
+	var cmd *cobra.Command
+	cmd = changeCommand(a, "cancel [OPTIONS] GRAPH", "Cancel a graph",
+		`Cancel all unsent tasks of a graph. Sent ones are not retried if they fail.
+
+With --terminate, also have workers drop those that were sent. WARNING: the processes
+that run them are killed. By the time the signal arrives, a process may have begun
+another task, which is then killed instead.`,
+		"Cancelled graph", func(ctx context.Context, b backend.Scheduler, graph int64) error {
+			if err := b.CancelGraph(ctx, graph); err != nil || !revoke.Terminate() {
+				return err
+			}
+			tasks, err := b.RunningGraphTasks(ctx, graph)
+			if err != nil {
+				return err
+			}
+			messages, err := messagesOf(ctx, b, tasks)
+			if err != nil || len(messages) == 0 {
+				return err
+			}
+			return revokeMessages(ctx, a, cmd, &workers, &revoke, messages)
+		})
+	workers.Flags(cmd.Flags())
+	revoke.Flags(cmd.Flags())
+	return cmd
 }
 
 func newGraphRetry(a *command.App) *cobra.Command {
 	return changeCommand(a, "retry [OPTIONS] GRAPH", "Retry the failed tasks of a graph",
 		`Retry the tasks of a graph that have failed for good, were cancelled, or waited
 longer than their deadline, and the tasks that could not run because of them.`,
-		"Retried graph", backend.Graphs.RetryGraph)
+		"Retried graph", func(ctx context.Context, b backend.Scheduler, graph int64) error { return b.RetryGraph(ctx, graph) })
 }
 
 // changeCommand makes a command that changes a graph, and then describes it.
-func changeCommand(a *command.App, use, short, long, done string, change func(b backend.Graphs, ctx context.Context, graph int64) error) *cobra.Command {
+func changeCommand(a *command.App, use, short, long, done string, change func(ctx context.Context, b backend.Scheduler, graph int64) error) *cobra.Command {
 	return graphCommand(a, use, short, long, []string{"GRAPH"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Graphs, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
 			if err == nil {
-				err = noSuchGraph(graph, change(b, ctx, graph))
+				err = noSuchGraph(graph, change(ctx, b, graph))
 			}
 			if err != nil {
 				return nil, "", err
@@ -201,7 +224,7 @@ func newGraphRelease(a *command.App) *cobra.Command {
 		`Release a task that depends on itself, once all its other dependencies have ended.
 With --force, release a task whatever it depends on.`,
 		[]string{"TASK"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Graphs, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			task, err := number(cmd, "TASK", args[0])
 			if err != nil {
 				return nil, "", err
