@@ -63,8 +63,6 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 			}
 		}
 	}
-	send(later, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)) // first, while the worker's prefetch has room
-	await(node+": swh.test.Sleep(600) [id="+later+"] at 2099-01-02T03:04:05+00:00\n", "scheduled")
 	send(runs, time.Time{})
 	for end := time.Now().Add(time.Minute); !strings.Contains(monitor("list-running").stdout, "Sleep") && time.Now().Before(end); {
 	}
@@ -104,6 +102,13 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "select string_agg(status::text, ' ') from task").Scan(&statuses); err != nil || statuses != "disabled disabled" {
 		t.Errorf("statuses %q, %v", statuses, err)
 	}
+	// With the first out of the way, the second would begin.
+	await("", "list-running")
+	await("", "reserved")
+
+	// Now the worker's prefetch has room.
+	send(later, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC))
+	await(node+": swh.test.Sleep(600) [id="+later+"] at 2099-01-02T03:04:05+00:00\n", "scheduled")
 	graph := filepath.Join(t.TempDir(), "graph.yml")
 	if err := os.WriteFile(graph, []byte("tasks: [{name: a, type: sleep}]"), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,9 +123,6 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if r := ours(t, "-C", config, "task", "graph", "cancel", "--pattern", node, "--terminate", "1"); r.code != 0 || !strings.Contains(r.stdout, later) || !strings.Contains(r.stdout, "Cancelled graph 1: 1 in all, 1 running") {
 		t.Errorf("graph cancel --terminate: %+v", r)
 	}
-	// With the first out of the way, the second would begin.
-	await("", "list-running")
-	await("", "reserved")
 
 	for _, args := range [][]string{{"active-queues"}, {"reserved"}, {"scheduled"}, {"stats"}, {"revoke", runs}} {
 		if r := ours(t, append([]string{"-C", config, "celery-monitor", "--pattern", "nobody@*", "--timeout", "0.3"}, args...)...); r.code != 1 || !strings.Contains(r.stderr, "no worker replied") {
