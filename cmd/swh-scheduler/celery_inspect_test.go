@@ -2,9 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
@@ -18,7 +23,8 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	mq := testenv.RabbitMQ(t)
 	const node, queue = "worker@inspect", "swh.test.Sleep"
 	startWorker(t, mq.URL, node, queue)
-	config := configFile(t, "scheduler: {cls: postgresql, db: dbname=unused}\ncelery: {task_broker: \""+mq.URL+"\"}\n")
+	dsn := testenv.Database(t)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, mq.URL))
 	monitor := func(args ...string) result {
 		t.Helper()
 		return ours(t, append([]string{"-C", config, "celery-monitor", "--pattern", node}, args...)...)
@@ -57,8 +63,6 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 			}
 		}
 	}
-	send(later, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)) // first, while the worker's prefetch has room
-	await(node+": swh.test.Sleep(600) [id="+later+"] at 2099-01-02T03:04:05+00:00\n", "scheduled")
 	send(runs, time.Time{})
 	for end := time.Now().Add(time.Minute); !strings.Contains(monitor("list-running").stdout, "Sleep") && time.Now().Before(end); {
 	}
@@ -78,12 +82,47 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if r := monitor("list-running"); !strings.Contains(r.stdout, "Sleep(600)") {
 		t.Errorf("without --terminate, what runs was ended: %+v", r)
 	}
-	if r := monitor("revoke", "--terminate", runs); r.code != 0 || !strings.Contains(r.stderr, "level=WARN") || !strings.Contains(r.stderr, "another task") {
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name) values ('sleep', '', 'swh.test.Sleep');
+		insert into task (id, type, arguments, next_run, policy, status) select id, 'sleep', '{}', now(), 'oneshot', 'next_run_scheduled' from generate_series(101, 102) id;
+		insert into task_run (task, backend_id, status) values (101, 'ended', 'lost'), (101, '`+runs+`', 'started')`); err != nil {
+		t.Fatal(err)
+	}
+	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "102"); r.code != 1 || !strings.Contains(r.stderr, "none of these tasks is sent") {
+		t.Errorf("revoke of a task that was not sent: %+v", r)
+	}
+	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "--terminate", "--disable", "101", "102"); r.code != 0 || !strings.Contains(r.stderr, "level=WARN") || !strings.Contains(r.stderr, "another task") {
 		t.Errorf("revoke --terminate: %+v", r)
+	}
+	var statuses string
+	if err := conn.QueryRow(t.Context(), "select string_agg(status::text, ' ') from task").Scan(&statuses); err != nil || statuses != "disabled disabled" {
+		t.Errorf("statuses %q, %v", statuses, err)
 	}
 	// With the first out of the way, the second would begin.
 	await("", "list-running")
 	await("", "reserved")
+
+	// Now the worker's prefetch has room.
+	send(later, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC))
+	await(node+": swh.test.Sleep(600) [id="+later+"] at 2099-01-02T03:04:05+00:00\n", "scheduled")
+	graph := filepath.Join(t.TempDir(), "graph.yml")
+	if err := os.WriteFile(graph, []byte("tasks: [{name: a, type: sleep}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := ours(t, "-C", config, "task", "graph", "submit", graph); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	if _, err := conn.Exec(t.Context(), `update task set status = 'next_run_scheduled' where status = 'next_run_not_scheduled';
+		insert into task_run (task, backend_id, status) select id, '`+later+`', 'scheduled' from task where status = 'next_run_scheduled'`); err != nil {
+		t.Fatal(err)
+	}
+	if r := ours(t, "-C", config, "task", "graph", "cancel", "--pattern", node, "--terminate", "1"); r.code != 0 || !strings.Contains(r.stdout, later) || !strings.Contains(r.stdout, "Cancelled graph 1: 1 in all, 1 running") {
+		t.Errorf("graph cancel --terminate: %+v", r)
+	}
 
 	for _, args := range [][]string{{"active-queues"}, {"reserved"}, {"scheduled"}, {"stats"}, {"revoke", runs}} {
 		if r := ours(t, append([]string{"-C", config, "celery-monitor", "--pattern", "nobody@*", "--timeout", "0.3"}, args...)...); r.code != 1 || !strings.Contains(r.stderr, "no worker replied") {

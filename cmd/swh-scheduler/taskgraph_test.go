@@ -65,6 +65,20 @@ func newGraphRoom(t *testing.T) *graphRoom {
 	return r
 }
 
+// overRPC is the room with commands that speak to an RPC server of ours.
+func (r *graphRoom) overRPC() *graphRoom {
+	remote := *r
+	remote.config = configFile(r.t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", ourServer(r.t, r.dsn)))
+	return &remote
+}
+
+// onBoth runs a test on a database, and through an RPC server.
+func onBoth(t *testing.T, do func(t *testing.T, r *graphRoom)) {
+	t.Parallel()
+	t.Run("database", func(t *testing.T) { do(t, newGraphRoom(t)) })
+	t.Run("server", func(t *testing.T) { do(t, newGraphRoom(t).overRPC()) })
+}
+
 // run runs a command that must succeed, and returns what it prints.
 func (r *graphRoom) run(args ...string) string {
 	r.t.Helper()
@@ -269,9 +283,9 @@ func TestGraphsOnRealServices(t *testing.T) {
 }
 
 // What is wrong with a graph is said, naming the task, and nothing is stored.
-func TestGraphSubmitRefuses(t *testing.T) {
-	t.Parallel()
-	r := newGraphRoom(t)
+func TestGraphSubmitRefuses(t *testing.T) { onBoth(t, graphSubmitRefuses) }
+
+func graphSubmitRefuses(t *testing.T, r *graphRoom) {
 	var recurring int64
 	r.query(&recurring, `insert into task (type, arguments, next_run, current_interval, status)
 		values ('step', '{}', now(), '1 day', 'next_run_not_scheduled') returning id`)
@@ -353,9 +367,9 @@ func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
 }
 
 // The pictures are well-formed, whatever the names.
-func TestGraphShow(t *testing.T) {
-	t.Parallel()
-	r := newGraphRoom(t)
+func TestGraphShow(t *testing.T) { onBoth(t, graphShow) }
+
+func graphShow(t *testing.T, r *graphRoom) {
 	s := r.submit(`name: "<&\""
 tasks:
 - {name: "a \"quoted\" <name> \\ with & all", type: step}
@@ -382,10 +396,19 @@ tasks:
 	if len(list) != 1 || list[0].Tasks != 2 || list[0].Waiting != 1 || list[0].Ready != 1 {
 		t.Errorf("list: %+v", list)
 	}
+	if result := ours(t, "-C", r.config, "task", "graph", "release", fmt.Sprint(s.Tasks["b"])); result.code != 1 || !strings.Contains(result.stderr, "still waits for task") {
+		t.Errorf("release: exit code %d, %s", result.code, result.stderr)
+	}
 	if text := r.run("task", "graph", "cancel", graph); !strings.Contains(text, "2 never to run") {
 		t.Errorf("cancel says %q", text)
 	}
 	if text := r.run("task", "graph", "status", graph); !strings.Contains(text, "2 of 2 tasks have ended") || !strings.Contains(text, "Cancelled:") {
 		t.Errorf("status:\n%s", text)
+	}
+	if text := r.run("task", "graph", "retry", graph); !strings.Contains(text, "1 waiting, 1 ready") {
+		t.Errorf("retry says %q", text)
+	}
+	if text := r.run("task", "graph", "release", "--force", fmt.Sprint(s.Tasks["b"])); text != fmt.Sprintf("Released task %d (b of graph %s)\n", s.Tasks["b"], graph) {
+		t.Errorf("release --force says %q", text)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
 )
 
@@ -40,10 +41,26 @@ type Scheduler interface {
 	// ScheduleNextVisits grabs visits and makes a one-shot task of each.
 	ScheduleNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int) ([]model.Task, error)
 
+	Graphs
+
 	// Interval reads an interval; with a database, as PostgreSQL does.
 	Interval(ctx context.Context, text string) (time.Duration, error)
 	// Zone returns the zone in which dates are shown, and read if they name none.
 	Zone(ctx context.Context) (*time.Location, error)
+}
+
+// Graphs are the graphs of tasks. Methods that change one settle it, as a runner would.
+type Graphs interface {
+	CheckGraph(ctx context.Context, text []byte) (taskgraph.Size, error)
+	SubmitGraph(ctx context.Context, text []byte) (taskgraph.Submitted, error)
+	Graphs(ctx context.Context, limit int) ([]taskgraph.Line, error)
+	Graph(ctx context.Context, graph int64) (taskgraph.Line, error)
+	GraphReport(ctx context.Context, graph int64) (taskgraph.Report, error)
+	DrawGraph(ctx context.Context, graph int64, format string) (string, error) // dot or svg
+	RunningGraphTasks(ctx context.Context, graph int64) ([]int64, error)
+	CancelGraph(ctx context.Context, graph int64) error
+	RetryGraph(ctx context.Context, graph int64) error
+	ReleaseTask(ctx context.Context, task int64, force bool) (taskgraph.Released, error)
 }
 
 type Database struct{ *db.Store }

@@ -10,7 +10,6 @@ package taskgraph
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -72,22 +71,4 @@ func Settle(ctx context.Context, store *db.Store) error {
 		}
 	}
 	return nil
-}
-
-// OnlyForItself returns an error that names the other tasks that a task waits for.
-func OnlyForItself(ctx context.Context, store *db.Store, task int64) error {
-	unmet, err := store.UnmetDependencies(ctx, task, MaxDependencies)
-	if err != nil {
-		return err
-	}
-	var others []string
-	for _, d := range unmet {
-		if d.ID != task {
-			others = append(others, describeDependency(d))
-		}
-	}
-	if len(others) == 0 {
-		return nil
-	}
-	return fmt.Errorf("task %d still waits for %s (--force releases it all the same)", task, enumerate(others, len(others)))
 }

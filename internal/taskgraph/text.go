@@ -27,8 +27,8 @@ type Line struct {
 	NeverRun  int64      `json:"never_run"`
 }
 
-// LineText formats a graph of a list; bold makes text bold.
-func LineText(g db.GraphSummary, now time.Time, bold func(string) string) string {
+// Text formats a graph of a list; bold makes text bold.
+func (g Line) Text(now time.Time, bold func(string) string) string {
 	name := ""
 	if g.Name != "" {
 		name = " (" + g.Name + ")"
@@ -37,11 +37,11 @@ func LineText(g db.GraphSummary, now time.Time, bold func(string) string) string
 	if g.Cancelled != nil {
 		cancelled = ", cancelled " + ago(*g.Cancelled, now)
 	}
-	return fmt.Sprintf("\n%s%s\n  Submitted: %s%s\n  Tasks: %s\n", bold(fmt.Sprintf("Graph %d", g.ID)), name, ago(g.Submitted, now), cancelled, Counts(g))
+	return fmt.Sprintf("\n%s%s\n  Submitted: %s%s\n  Tasks: %s\n", bold(fmt.Sprintf("Graph %d", g.ID)), name, ago(g.Submitted, now), cancelled, g.Counts())
 }
 
 // Counts formats the number of tasks in each state.
-func Counts(g db.GraphSummary) string {
+func (g Line) Counts() string {
 	parts := []string{fmt.Sprintf("%d in all", g.Tasks)}
 	for _, c := range []struct {
 		n    int64
@@ -172,13 +172,14 @@ func progressBar(done, whole int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
+// Size is the size of a graph.
 type Size struct {
 	Tasks        int `json:"tasks"`
 	Dependencies int `json:"dependencies"`
 	Ready        int `json:"ready"` // tasks without dependencies
 }
 
-func SizeOf(g db.NewGraph) Size {
+func sizeOf(g db.NewGraph) Size {
 	size := Size{Tasks: len(g.Tasks)}
 	for _, t := range g.Tasks {
 		n := len(t.DependsOn) + len(t.Existing)

@@ -1,7 +1,12 @@
 package command
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,3 +42,39 @@ func (w *WorkerFlags) Control(a *App, owner *cobra.Command) (*celery.Control, ce
 
 // ErrSilence is the error of a command that no worker replied to.
 var ErrSilence = errors.New("no worker replied")
+
+// RevokeFlags say how workers drop tasks.
+type RevokeFlags struct{ how celery.Revocation }
+
+// AboutTerminate is what the help of a command with RevokeFlags says.
+const AboutTerminate = `A running task goes on, unless --terminate is given. WARNING: --terminate kills the
+process that runs the task. By the time the signal arrives, the process may have begun
+another task, which is then killed instead.`
+
+func (r *RevokeFlags) Flags(flags *pflag.FlagSet) {
+	flags.BoolVar(&r.how.Terminate, "terminate", false, "kill the process that runs a task, if it runs (see the warning above)")
+	r.how.Signal = "SIGTERM"
+	flags.Var(Choice(&r.how.Signal, "SIGTERM", "SIGKILL"), "signal", "the signal that --terminate sends")
+}
+
+// Terminate reports whether running tasks are ended, too.
+func (r *RevokeFlags) Terminate() bool { return r.how.Terminate }
+
+// Revoke has workers drop messages with these Celery ids, and prints what they answer.
+func (r *RevokeFlags) Revoke(ctx context.Context, a *App, c *celery.Control, to celery.Destination, ids []string) error {
+	if r.how.Terminate {
+		a.Log.Warn("--terminate kills the processes that run these tasks; one that has begun another task by then loses that", "signal", r.how.Signal)
+	}
+	answers, err := c.Revoke(ctx, to, ids, r.how)
+	if err == nil && len(answers) == 0 {
+		err = ErrSilence
+	}
+	var b strings.Builder
+	for _, worker := range slices.Sorted(maps.Keys(answers)) {
+		fmt.Fprintf(&b, "%s: %s\n", worker, answers[worker])
+	}
+	if printErr := a.Print(b.String()); err == nil {
+		err = printErr
+	}
+	return err
+}

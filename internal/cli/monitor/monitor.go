@@ -161,7 +161,7 @@ func newStats(a *command.App, ask questioner) *cobra.Command {
 }
 
 func newRevoke(a *command.App, ask questioner) *cobra.Command {
-	var how celery.Revocation
+	var revoke command.RevokeFlags
 	cmd := &cobra.Command{
 		Use:   "revoke [OPTIONS] TASK_ID...",
 		Short: "Have workers drop tasks",
@@ -169,32 +169,14 @@ func newRevoke(a *command.App, ask questioner) *cobra.Command {
 if they receive them from now on, or have received and not started them. A restarted
 worker no longer does.
 
-A running task goes on, unless --terminate is given. WARNING: --terminate kills the
-process that runs the task. By the time the signal arrives, the process may have begun
-another task, which is then killed instead.`,
+` + command.AboutTerminate,
 		Example: `  swh-scheduler celery-monitor revoke 2b5a2d1c-6e5f-4d5e-9a51-0c5a3f7d4b1e
   swh-scheduler celery-monitor revoke --terminate --signal SIGKILL 2b5a2d1c-6e5f-4d5e-9a51-0c5a3f7d4b1e`,
 		Args: command.Args("TASK_ID..."),
 	}
-	cmd.Flags().BoolVar(&how.Terminate, "terminate", false, "kill the process that runs a task, if it runs (see the warning above)")
-	how.Signal = "SIGTERM"
-	cmd.Flags().Var(command.Choice(&how.Signal, "SIGTERM", "SIGKILL"), "signal", "the signal that --terminate sends")
+	revoke.Flags(cmd.Flags())
 	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, ids []string) error {
-		if how.Terminate {
-			a.Log.Warn("--terminate kills the processes that run these tasks; one that has begun another task by then loses that", "signal", how.Signal)
-		}
-		answers, err := c.Revoke(ctx, to, ids, how)
-		if err == nil && len(answers) == 0 {
-			err = command.ErrSilence
-		}
-		var b strings.Builder
-		for _, worker := range slices.Sorted(maps.Keys(answers)) {
-			fmt.Fprintf(&b, "%s: %s\n", worker, answers[worker])
-		}
-		if printErr := a.Print(b.String()); err == nil {
-			err = printErr
-		}
-		return err
+		return revoke.Revoke(ctx, a, c, to, ids)
 	})
 	return cmd
 }

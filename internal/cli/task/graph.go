@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskgraph"
-	"swh-scheduler/sql/db"
 )
 
 func newTaskGraph(a *command.App) *cobra.Command {
@@ -31,16 +31,18 @@ task when its dependencies have ended.`,
 // graphCommand makes a command of task graph with arguments of these names, which prints
 // text or JSON.
 func graphCommand(a *command.App, use, short, long string, names []string,
-	do func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (result any, text string, err error),
+	do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (result any, text string, err error),
 ) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.Args(names...)}
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error {
-		if err := store.CheckVersion(ctx); err != nil {
-			return err
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+		if database, ok := b.(backend.Database); ok {
+			if err := database.CheckVersion(ctx); err != nil {
+				return err
+			}
 		}
-		result, text, err := do(ctx, cmd, store, args)
+		result, text, err := do(ctx, cmd, b, args)
 		if err != nil {
 			return err
 		}
@@ -63,35 +65,23 @@ func newGraphSubmit(a *command.App) *cobra.Command {
 		`Submit the graph of tasks that FILE describes in YAML or JSON (- is standard
 input): all of it, or nothing if there is an error.`,
 		[]string{"FILE"},
-		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			text, err := command.ReadInput(cmd, "FILE", args[0])
 			if err != nil {
 				return nil, "", err
 			}
-			now := time.Now()
-			g, err := taskgraph.Parse(text, now)
-			if err != nil {
-				return nil, "", fmt.Errorf("%s: %w", args[0], err)
-			}
-			size := taskgraph.SizeOf(g)
 			if dryRun {
-				if err := store.CheckGraph(ctx, g); err != nil {
+				size, err := b.CheckGraph(ctx, text)
+				if err != nil {
 					return nil, "", fmt.Errorf("%s: %w", args[0], err)
 				}
 				return size, fmt.Sprintf("Nothing is wrong with this graph: %s\n", size), nil
 			}
-			submitted, err := store.SubmitGraph(ctx, g, now)
+			submitted, err := b.SubmitGraph(ctx, text)
 			if err != nil {
 				return nil, "", fmt.Errorf("%s: %w", args[0], err)
 			}
-			numbers := make(map[string]int64, len(g.Tasks))
-			for i, t := range g.Tasks {
-				numbers[t.Name] = submitted.Tasks[i]
-			}
-			return struct {
-				Graph int64            `json:"graph"`
-				Tasks map[string]int64 `json:"tasks"`
-			}{submitted.ID, numbers}, fmt.Sprintf("Submitted graph %d: %s\n", submitted.ID, size), nil
+			return submitted, fmt.Sprintf("Submitted graph %d: %s\n", submitted.Graph, submitted.Size), nil
 		})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only check the graph and print its size")
 	return cmd
@@ -100,22 +90,20 @@ input): all of it, or nothing if there is an error.`,
 func newGraphList(a *command.App) *cobra.Command {
 	limit := 20
 	cmd := graphCommand(a, "list [OPTIONS]", "List graphs, newest first", "", nil,
-		func(ctx context.Context, cmd *cobra.Command, store *db.Store, _ []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) (any, string, error) {
 			if limit <= 0 {
 				return nil, "", command.Usagef(cmd, "Invalid value for '--limit' / '-l': %d is not positive.", limit)
 			}
-			graphs, err := store.Graphs(ctx, limit)
+			graphs, err := b.Graphs(ctx, limit)
 			if err != nil {
 				return nil, "", err
 			}
 			now := time.Now()
-			lines := make([]taskgraph.Line, len(graphs))
 			text := fmt.Sprintf("Found %s\n", taskgraph.HowMany(len(graphs), "graph", "graphs"))
-			for i, g := range graphs {
-				lines[i] = taskgraph.Line(g)
-				text += taskgraph.LineText(g, now, a.Bold)
+			for _, g := range graphs {
+				text += g.Text(now, a.Bold)
 			}
-			return lines, text, nil
+			return graphs, text, nil
 		})
 	cmd.Flags().IntVarP(&limit, "limit", "l", limit, "most graphs to list")
 	return cmd
@@ -126,24 +114,17 @@ func newGraphStatus(a *command.App) *cobra.Command {
 		`Show how far a graph is: the number of its tasks in each state, what it waits for
 now, the longest chain of tasks left, and when all may be done.`,
 		[]string{"GRAPH"},
-		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
-			g, err := readGraph(ctx, cmd, store, args[0])
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+			graph, err := number(cmd, "GRAPH", args[0])
 			if err != nil {
 				return nil, "", err
 			}
-			now := time.Now()
-			report := g.Report(now)
-			return report, report.Text(now, a.Bold), nil
+			report, err := b.GraphReport(ctx, graph)
+			if err != nil {
+				return nil, "", noSuchGraph(graph, err)
+			}
+			return report, report.Text(time.Now(), a.Bold), nil
 		})
-}
-
-func readGraph(ctx context.Context, cmd *cobra.Command, store *db.Store, text string) (taskgraph.Graph, error) {
-	graph, err := number(cmd, "GRAPH", text)
-	if err != nil {
-		return taskgraph.Graph{}, err
-	}
-	g, err := taskgraph.Read(ctx, store, graph, time.Now())
-	return g, noSuchGraph(graph, err)
 }
 
 func noSuchGraph(graph int64, err error) error {
@@ -164,59 +145,76 @@ box stands for all tasks of a type at one level.`,
 	}
 	cmd.Flags().BoolVar(&dot, "dot", false, "print the graph in the language of Graphviz (default)")
 	cmd.Flags().BoolVar(&svg, "svg", false, "print a picture of the graph in SVG")
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		if dot && svg {
 			return command.Usagef(cmd, "--dot and --svg exclude each other.")
 		}
-		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
-			g, err := readGraph(ctx, cmd, store, args[0])
-			if err != nil {
-				return err
-			}
-			if svg {
-				return a.Print(g.Draw().SVG())
-			}
-			return a.Print(g.Draw().DOT())
-		})
+		graph, err := number(cmd, "GRAPH", args[0])
+		if err != nil {
+			return err
+		}
+		format := "dot"
+		if svg {
+			format = "svg"
+		}
+		picture, err := b.DrawGraph(ctx, graph, format)
+		if err != nil {
+			return noSuchGraph(graph, err)
+		}
+		return a.Print(picture)
 	})
 	return cmd
 }
 
 func newGraphCancel(a *command.App) *cobra.Command {
-	return changeCommand(a, "cancel [OPTIONS] GRAPH", "Cancel a graph",
-		`Cancel all unsent tasks of a graph. Sent ones are not retried if they fail.`,
-		"Cancelled graph", func(ctx context.Context, store *db.Store, graph int64) error {
-			return store.CancelGraph(ctx, graph, time.Now())
+	var workers command.WorkerFlags
+	var revoke command.RevokeFlags
+	var cmd *cobra.Command
+	cmd = changeCommand(a, "cancel [OPTIONS] GRAPH", "Cancel a graph",
+		`Cancel all unsent tasks of a graph. Sent ones are not retried if they fail.
+
+With --terminate, also have workers drop those that were sent. WARNING: the processes
+that run them are killed. By the time the signal arrives, a process may have begun
+another task, which is then killed instead.`,
+		"Cancelled graph", func(ctx context.Context, b backend.Scheduler, graph int64) error {
+			if err := b.CancelGraph(ctx, graph); err != nil || !revoke.Terminate() {
+				return err
+			}
+			tasks, err := b.RunningGraphTasks(ctx, graph)
+			if err != nil {
+				return err
+			}
+			messages, err := messagesOf(ctx, b, tasks)
+			if err != nil || len(messages) == 0 {
+				return err
+			}
+			return revokeMessages(ctx, a, cmd, &workers, &revoke, messages)
 		})
+	workers.Flags(cmd.Flags())
+	revoke.Flags(cmd.Flags())
+	return cmd
 }
 
 func newGraphRetry(a *command.App) *cobra.Command {
 	return changeCommand(a, "retry [OPTIONS] GRAPH", "Retry the failed tasks of a graph",
 		`Retry the tasks of a graph that have failed for good, were cancelled, or waited
 longer than their deadline, and the tasks that could not run because of them.`,
-		"Retried graph", func(ctx context.Context, store *db.Store, graph int64) error {
-			_, err := store.RetryGraph(ctx, graph)
-			return err
-		})
+		"Retried graph", func(ctx context.Context, b backend.Scheduler, graph int64) error { return b.RetryGraph(ctx, graph) })
 }
 
-// changeCommand makes a command that changes a graph. It then settles graphs, as a runner
-// would, and describes the graph.
-func changeCommand(a *command.App, use, short, long, done string, change func(ctx context.Context, store *db.Store, graph int64) error) *cobra.Command {
+// changeCommand makes a command that changes a graph, and then describes it.
+func changeCommand(a *command.App, use, short, long, done string, change func(ctx context.Context, b backend.Scheduler, graph int64) error) *cobra.Command {
 	return graphCommand(a, use, short, long, []string{"GRAPH"},
-		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
 			if err == nil {
-				err = noSuchGraph(graph, change(ctx, store, graph))
-			}
-			if err == nil {
-				err = taskgraph.Settle(ctx, store)
+				err = noSuchGraph(graph, change(ctx, b, graph))
 			}
 			if err != nil {
 				return nil, "", err
 			}
-			g, err := store.Graph(ctx, graph)
-			return taskgraph.Line(g), fmt.Sprintf("%s %d: %s\n", done, graph, taskgraph.Counts(g)), err
+			g, err := b.Graph(ctx, graph)
+			return g, fmt.Sprintf("%s %d: %s\n", done, graph, g.Counts()), err
 		})
 }
 
@@ -226,34 +224,16 @@ func newGraphRelease(a *command.App) *cobra.Command {
 		`Release a task that depends on itself, once all its other dependencies have ended.
 With --force, release a task whatever it depends on.`,
 		[]string{"TASK"},
-		func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
 			task, err := number(cmd, "TASK", args[0])
 			if err != nil {
 				return nil, "", err
 			}
-			place, err := store.GraphTask(ctx, task)
-			switch {
-			case err != nil:
-				return nil, "", err
-			case place == nil:
-				return nil, "", fmt.Errorf("task %d is in no graph", task)
-			case place.State != db.GraphWaiting:
-				return nil, "", fmt.Errorf("task %d (%s) is not waiting: its state is %s", task, place.Name, place.State)
-			}
-			if !force {
-				if err := taskgraph.OnlyForItself(ctx, store, task); err != nil {
-					return nil, "", err
-				}
-			}
-			released, err := store.ReleaseTask(ctx, task, time.Now())
-			if err == nil && !released {
-				err = fmt.Errorf("task %d is not waiting any more", task)
-			}
+			released, err := b.ReleaseTask(ctx, task, force)
 			if err != nil {
 				return nil, "", err
 			}
-			return map[string]any{"task": task, "graph": place.Graph, "name": place.Name},
-				fmt.Sprintf("Released task %d (%s of graph %d)\n", task, place.Name, place.Graph), nil
+			return released, fmt.Sprintf("Released task %d (%s of graph %d)\n", task, released.Name, released.Graph), nil
 		})
 	cmd.Flags().BoolVar(&force, "force", false, "release it although it waits for other tasks")
 	return cmd

@@ -24,7 +24,7 @@ func New(a *command.App) *cobra.Command {
 		Use:   "task [OPTIONS] COMMAND [ARGS]...",
 		Short: "Manipulate tasks",
 	}
-	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskGraph(a))
+	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskRevoke(a), newTaskGraph(a))
 	return cmd
 }
 
@@ -85,14 +85,13 @@ date, whatever their state.`,
 	cmd.Flags().VarP(&nextRun, "next-run", "n", "`DATE` of their next run (default now)")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
-		ids := make([]int64, len(args))
-		texts := make([]string, len(args))
-		for i, arg := range args {
-			id, err := command.Integer(arg)
-			if err != nil {
-				return fmt.Errorf("TASK_IDS: %q is not the id of a task, which is a number", arg)
-			}
-			ids[i], texts[i] = id, strconv.FormatInt(id, 10)
+		ids, err := numbers(args)
+		if err != nil {
+			return err
+		}
+		texts := make([]string, len(ids))
+		for i, id := range ids {
+			texts[i] = strconv.FormatInt(id, 10)
 		}
 		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
 			zone, err := b.Zone(ctx)
@@ -106,6 +105,18 @@ date, whatever their state.`,
 		})
 	})
 	return cmd
+}
+
+// numbers reads the ids of tasks.
+func numbers(args []string) ([]int64, error) {
+	ids := make([]int64, len(args))
+	for i, arg := range args {
+		var err error
+		if ids[i], err = command.Integer(arg); err != nil {
+			return nil, fmt.Errorf("TASK_IDS: %q is not the id of a task, which is a number", arg)
+		}
+	}
+	return ids, nil
 }
 
 func newTaskSchedule(a *command.App) *cobra.Command {

@@ -1,0 +1,78 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+func newTaskRevoke(a *command.App) *cobra.Command {
+	var workers command.WorkerFlags
+	var revoke command.RevokeFlags
+	disable := false
+	cmd := &cobra.Command{
+		Use:   "revoke [OPTIONS] TASK_IDS...",
+		Short: "Stop tasks that were sent",
+		Long: `Stop tasks that were sent, given by their ids (see task list): have workers drop their
+messages if they receive them from now on, or have received and not started them. A
+restarted worker no longer does. The run then counts as failed, and the task is tried
+again as its type says, unless --disable is given.
+
+` + command.AboutTerminate,
+		Example: `  swh-scheduler task revoke 12
+  swh-scheduler task revoke --terminate --disable 12 13`,
+		Args: command.Args("TASK_IDS..."),
+	}
+	workers.Flags(cmd.Flags())
+	revoke.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&disable, "disable", false, "disable the tasks first, so that they are not sent again")
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+		ids, err := numbers(args)
+		if err != nil {
+			return err
+		}
+		messages, err := messagesOf(ctx, b, ids)
+		if err == nil && disable {
+			err = b.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskDisabled})
+		}
+		if err != nil {
+			return err
+		}
+		if len(messages) == 0 {
+			return errors.New("none of these tasks is sent and not known to have ended")
+		}
+		return revokeMessages(ctx, a, cmd, &workers, &revoke, messages)
+	})
+	return cmd
+}
+
+// messagesOf returns the Celery ids of the runs of tasks that are not known to have ended.
+func messagesOf(ctx context.Context, b backend.Scheduler, tasks []int64) (ids []string, err error) {
+	for some := range slices.Chunk(tasks, 1000) {
+		runs, err := b.TaskRuns(ctx, some, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range runs {
+			if (r.Status == model.RunScheduled || r.Status == model.RunStarted) && r.BackendID != nil {
+				ids = append(ids, *r.BackendID)
+			}
+		}
+	}
+	return ids, nil
+}
+
+func revokeMessages(ctx context.Context, a *command.App, cmd *cobra.Command, workers *command.WorkerFlags, revoke *command.RevokeFlags, ids []string) error {
+	control, to, err := workers.Control(a, cmd)
+	if err != nil {
+		return err
+	}
+	return revoke.Revoke(ctx, a, control, to, ids)
+}

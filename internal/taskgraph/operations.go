@@ -1,0 +1,151 @@
+package taskgraph
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"swh-scheduler/sql/db"
+)
+
+// What clients do with graphs, on a database: the commands and the RPC server. A graph's
+// text is YAML or JSON. There may be no such graph: model.ErrUnknownGraph.
+
+// A RefusedError says what is wrong with a graph's text, or why a task can't be released.
+type RefusedError struct{ reason error }
+
+func (e *RefusedError) Error() string { return e.reason.Error() }
+func (e *RefusedError) Unwrap() error { return e.reason }
+
+// Submitted is a graph that was stored.
+type Submitted struct {
+	Graph int64            `json:"graph"`
+	Tasks map[string]int64 `json:"tasks"` // their numbers by name
+	Size  Size             `json:"size"`
+}
+
+// Check checks a graph as Submit does, and stores nothing.
+func Check(ctx context.Context, store *db.Store, text []byte, now time.Time) (Size, error) {
+	g, err := Parse(text, now)
+	if err != nil {
+		return Size{}, &RefusedError{err}
+	}
+	return sizeOf(g), store.CheckGraph(ctx, g)
+}
+
+// Submit stores a graph, all of it or nothing.
+func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s Submitted, err error) {
+	g, err := Parse(text, now)
+	if err != nil {
+		return s, &RefusedError{err}
+	}
+	stored, err := store.SubmitGraph(ctx, g, now)
+	if err != nil {
+		return s, err
+	}
+	s = Submitted{stored.ID, make(map[string]int64, len(g.Tasks)), sizeOf(g)}
+	for i, t := range g.Tasks {
+		s.Tasks[t.Name] = stored.Tasks[i]
+	}
+	return s, nil
+}
+
+// List lists the newest graphs.
+func List(ctx context.Context, store *db.Store, limit int) ([]Line, error) {
+	graphs, err := store.Graphs(ctx, limit)
+	lines := make([]Line, len(graphs))
+	for i, g := range graphs {
+		lines[i] = Line(g)
+	}
+	return lines, err
+}
+
+// Picture draws a graph: format is dot or svg.
+func Picture(ctx context.Context, store *db.Store, graph int64, format string, now time.Time) (string, error) {
+	g, err := Read(ctx, store, graph, now)
+	switch {
+	case err != nil:
+		return "", err
+	case format == "svg":
+		return g.Draw().SVG(), nil
+	}
+	return g.Draw().DOT(), nil
+}
+
+// Running returns the tasks of a graph that were sent and are not known to have ended.
+func Running(ctx context.Context, store *db.Store, graph int64) (running []int64, err error) {
+	tasks, err := store.GraphTasks(ctx, graph)
+	for _, t := range tasks {
+		if t.State == db.GraphRunning {
+			running = append(running, t.ID)
+		}
+	}
+	return running, err
+}
+
+// Cancel cancels the unsent tasks of a graph, and settles graphs.
+func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) error {
+	if err := store.CancelGraph(ctx, graph, now); err != nil {
+		return err
+	}
+	return Settle(ctx, store)
+}
+
+// Retry retries the failed tasks of a graph and settles graphs. It returns how many failed
+// tasks there are.
+func Retry(ctx context.Context, store *db.Store, graph int64) (int, error) {
+	n, err := store.RetryGraph(ctx, graph)
+	if err != nil {
+		return 0, err
+	}
+	return n, Settle(ctx, store)
+}
+
+// Released is a task that was released.
+type Released struct {
+	Task  int64  `json:"task"`
+	Graph int64  `json:"graph"`
+	Name  string `json:"name"`
+}
+
+// Release releases a waiting task, unless it depends on other tasks that have not ended;
+// with force, also then.
+func Release(ctx context.Context, store *db.Store, task int64, force bool, now time.Time) (r Released, err error) {
+	refused := func(format string, args ...any) (Released, error) {
+		return Released{}, &RefusedError{fmt.Errorf(format, args...)}
+	}
+	place, err := store.GraphTask(ctx, task)
+	switch {
+	case err != nil:
+		return r, err
+	case place == nil:
+		return refused("task %d is in no graph", task)
+	case place.State != db.GraphWaiting:
+		return refused("task %d (%s) is not waiting: its state is %s", task, place.Name, place.State)
+	}
+	if !force {
+		others, err := waitsFor(ctx, store, task)
+		if err != nil {
+			return r, err
+		}
+		if len(others) > 0 {
+			return refused("task %d still waits for %s (--force releases it all the same)", task, enumerate(others, len(others)))
+		}
+	}
+	released, err := store.ReleaseTask(ctx, task, now)
+	if err == nil && !released {
+		return refused("task %d is not waiting any more", task)
+	}
+	return Released{task, place.Graph, place.Name}, err
+}
+
+// waitsFor names the other tasks that a task waits for.
+func waitsFor(ctx context.Context, store *db.Store, task int64) (others []string, err error) {
+	unmet, err := store.UnmetDependencies(ctx, task, MaxDependencies)
+	for _, d := range unmet {
+		if d.ID != task {
+			others = append(others, describeDependency(d))
+		}
+	}
+	return others, err
+}
