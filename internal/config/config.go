@@ -10,7 +10,8 @@
 // was expected but quotes no value, which may be a password. A null value means that the
 // key is absent, except where documented.
 //
-// From the environment it reads only KAFKA_GROUP_INSTANCE_ID, as the peer does.
+// From the environment it reads KAFKA_GROUP_INSTANCE_ID, as the peer does, and refuses
+// Celery's CELERY_BROKER_URL and the like if they name another broker.
 //
 // Secrets (addresses with passwords, Kafka settings) have types that print as [redacted];
 // a conversion to string reveals them.
@@ -72,9 +73,6 @@ type Scheduler struct {
 	URL          Secret // of the RPC server
 	MaxPoolConns int    // most connections to the database; 0 if not given
 }
-
-// Celery is the address of the broker: an AMQP URL, or several joined by ; for failover.
-type Celery struct{ TaskBroker Secret }
 
 type RabbitMQ struct {
 	ManagementURL Secret        // root of the management API; "" for http on the broker's port + 10000
@@ -140,14 +138,6 @@ func (c Config) String() string {
 }
 
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
-
-func (c *Config) Broker() (celery.Broker, error) {
-	broker, err := celery.ParseBroker(string(c.Celery.TaskBroker))
-	if err != nil {
-		return broker, fmt.Errorf("celery.task_broker: %w", err)
-	}
-	return broker, nil
-}
 
 // CheckTaskTypes returns an error that lists the task types and visit types that the
 // configuration has and the scheduler hasn't. Defaults don't count.
