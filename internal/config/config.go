@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -96,7 +97,7 @@ type Journal struct {
 }
 
 type RPCServe struct {
-	// PEM files; both or none.
+	// PEM files (see Beside); both or none.
 	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
 	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
 	// A client must send the bearer token or the HTTP basic credentials, if there are any.
@@ -125,6 +126,15 @@ func Default() *Config {
 		QueueFullBackoff:          time.Minute,
 		lines:                     map[string]int{},
 	}
+}
+
+// Beside returns the path of a file that the configuration names: a relative one is from
+// the directory of the configuration's file.
+func (c *Config) Beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(c.File), path)
 }
 
 func (c *Config) UseDatabase(dsn string) { c.Scheduler.Cls, c.Scheduler.DB = Postgres, Secret(dsn) }
