@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -52,7 +53,11 @@ type node struct {
 // verify_none) or ssl_cert_reqs.
 //
 // Errors never contain a password.
-func ParseBroker(urls string) (Broker, error) {
+func ParseBroker(urls string) (Broker, error) { return ParseBrokerWith(urls, false, nil) }
+
+// ParseBrokerWith is ParseBroker with parameters for all URLs, over which their own win,
+// and with TLS for all if secure is set, whose port then is 5671.
+func ParseBrokerWith(urls string, secure bool, parameters url.Values) (Broker, error) {
 	var b Broker
 	parts := strings.Split(urls, ";")
 	for i, u := range parts {
@@ -64,7 +69,7 @@ func ParseBroker(urls string) (Broker, error) {
 		if len(b.nodes) > 0 {
 			before = b.nodes[len(b.nodes)-1]
 		}
-		n, err := parseNode(u, before)
+		n, err := parseNode(u, before, secure, parameters)
 		if err != nil {
 			return Broker{}, fmt.Errorf("broker URL %d of %d: %w", i+1, len(parts), err)
 		}
@@ -76,8 +81,11 @@ func ParseBroker(urls string) (Broker, error) {
 	return b, nil
 }
 
-func parseNode(raw string, before node) (node, error) {
-	n := node{heartbeat: 10 * time.Second}
+func parseNode(raw string, before node, secure bool, parameters url.Values) (node, error) {
+	n := node{heartbeat: 10 * time.Second, secure: secure}
+	if err := n.parseParameters(parameters); err != nil {
+		return node{}, err
+	}
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
 		scheme, rest = "amqp", raw
@@ -124,19 +132,19 @@ func parseNode(raw string, before node) (node, error) {
 		n.port = int(p)
 	}
 	n.vhost = cmp.Or(unquote(path), before.vhost, "/")
-	if err := n.parseQuery(query); err != nil {
+	own, err := url.ParseQuery(query)
+	if err != nil {
+		return node{}, errors.New("the query is not key=value pairs joined by '&'")
+	}
+	if err := n.parseParameters(own); err != nil {
 		return node{}, err
 	}
 	n.connectTimeout = cmp.Or(n.connectTimeout, 10*time.Second)
 	return n, nil
 }
 
-func (n *node) parseQuery(query string) error {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return errors.New("the query is not key=value pairs joined by '&'")
-	}
-	for key := range values {
+func (n *node) parseParameters(values url.Values) (err error) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		value := values.Get(key)
 		switch key {
 		case "heartbeat":
@@ -147,7 +155,7 @@ func (n *node) parseQuery(query string) error {
 			n.connectTimeout, err = parseDuration(value, time.Second)
 		case "auth_mechanism", "login_method":
 			mechanism := strings.ToUpper(value)
-			n.external = n.external || mechanism == "EXTERNAL"
+			n.external = mechanism == "EXTERNAL"
 			if !slices.Contains([]string{"EXTERNAL", "PLAIN", "AMQPLAIN"}, mechanism) {
 				return fmt.Errorf("%s must be PLAIN or EXTERNAL", key)
 			}
@@ -164,6 +172,7 @@ func (n *node) parseQuery(query string) error {
 			case "verify_none", "none":
 				n.insecureSkipVerify = true
 			case "verify_peer", "required", "optional":
+				n.insecureSkipVerify = false
 			default:
 				return fmt.Errorf("%s must be verify_peer or verify_none", key)
 			}

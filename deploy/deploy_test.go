@@ -36,6 +36,32 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
+// No sample sends a password to another host in clear.
+func TestSamplesUseTLS(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"config/scheduler.yml", "config/rpc.yml"} {
+		c, _, err := config.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broker, err := c.Broker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, fine := range map[string]bool{
+			"the database":       strings.HasSuffix(string(c.Scheduler.DB), "?sslmode=verify-full"),
+			"the broker":         strings.HasPrefix(broker.String(), "amqps://") || c.Celery.TaskBroker == config.Default().Celery.TaskBroker, // or on this host
+			"the management API": c.RabbitMQ.ManagementURL == "" || strings.HasPrefix(string(c.RabbitMQ.ManagementURL), "https://"),
+			"Kafka":              len(c.Journal.Brokers) == 0 || strings.HasSuffix(c.Journal.ConsumerSettings["security.protocol"], "SSL"),
+			"the RPC":            file != "config/rpc.yml" || c.RPCServe.TLSCertificate != "",
+		} {
+			if !fine {
+				t.Errorf("%s: %s is reached without TLS, or without checking who it is", file, what)
+			}
+		}
+	}
+}
+
 // systemd finds nothing wrong with the units, and calls the daemons well confined:
 // an exposure of at most 1.5, where 0 is best and 10 worst.
 func TestSystemdUnits(t *testing.T) {
@@ -54,8 +80,19 @@ func TestSystemdUnits(t *testing.T) {
 	}
 	dir := t.TempDir()
 	instance := filepath.Join(dir, "swh-scheduler@runner.service")
+	const dropIn = "swh-scheduler@rpc.service.d/tls.conf"
+	tls, err := os.ReadFile("systemd/" + dropIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rpc := filepath.Join(dir, "swh-scheduler@rpc.service")
+	if err := os.Mkdir(filepath.Dir(filepath.Join(dir, dropIn)), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for path, text := range map[string]string{
-		instance: strings.ReplaceAll(string(unit), program, "/bin/sh"),
+		rpc:                        strings.ReplaceAll(string(unit), program, "/bin/sh"),
+		filepath.Join(dir, dropIn): string(tls),
+		instance:                   strings.ReplaceAll(string(unit), program, "/bin/sh"),
 		filepath.Join(dir, "swh-scheduler.target"): string(target),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -63,7 +100,7 @@ func TestSystemdUnits(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"verify", "--man=no", "--recursive-errors=one", instance},
+		{"verify", "--man=no", "--recursive-errors=one", instance, rpc},
 		{"security", "--no-pager", "--offline=yes", "--threshold=15", instance},
 	} {
 		cmd := exec.CommandContext(t.Context(), "systemd-analyze", args...)

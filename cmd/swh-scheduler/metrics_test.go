@@ -97,7 +97,7 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 }
 
 // While a service is away a daemon says so, alive and not ready, in words without
-// a password; and ready again when it is back.
+// password, host or user; and ready again when it is back.
 func TestReadinessFollowsTheServices(t *testing.T) {
 	t.Parallel()
 	dsn, err := url.Parse(testenv.Database(t))
@@ -110,17 +110,25 @@ func TestReadinessFollowsTheServices(t *testing.T) {
 	mq := testenv.RabbitMQ(t)
 	w := startWatched(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsn, mq.URL, mq.ManagementURL)), "start-runner", "--period", "1")
-	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "waiting for PostgreSQL")
+	tellsStrangers := func() {
+		t.Helper()
+		for _, path := range []string{"/readyz", "/healthz", "/metrics"} {
+			_, text := w.get(t, path)
+			for _, word := range []string{"s3cret", "127.0.0.1", "host=", "user=", "postgres@"} {
+				if strings.Contains(text, word) {
+					t.Errorf("%s shows %q:\n%s", path, word, text)
+				}
+			}
+		}
+	}
+	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "waiting for the database")
 	w.becomes(t, "/healthz", http.StatusOK, "alive\n")
+	tellsStrangers()
 	proxy.Restore()
 	w.becomes(t, "/readyz", http.StatusOK, "ready\n")
 	proxy.Cut()
 	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "cannot be reached since")
-	for _, path := range []string{"/readyz", "/healthz", "/metrics"} {
-		if _, text := w.get(t, path); strings.Contains(text, "s3cret") {
-			t.Errorf("%s shows the password:\n%s", path, text)
-		}
-	}
+	tellsStrangers()
 	proxy.Restore()
 	w.becomes(t, "/readyz", http.StatusOK, "ready\n")
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +26,7 @@ type manifests struct {
 	budgets     []*policyv1.PodDisruptionBudget
 	services    []*corev1.Service
 	jobs        []*batchv1.Job
+	policies    map[string]*networkingv1.NetworkPolicy
 }
 
 // render has kustomize build the base, and reads each object as its type, with no
@@ -34,7 +37,7 @@ func render(t *testing.T) manifests {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := manifests{deployments: map[string]*appsv1.Deployment{}}
+	m := manifests{deployments: map[string]*appsv1.Deployment{}, policies: map[string]*networkingv1.NetworkPolicy{}}
 	for _, resource := range built.Resources() {
 		text, err := resource.AsYAML()
 		if err != nil {
@@ -66,6 +69,10 @@ func render(t *testing.T) manifests {
 			j := new(batchv1.Job)
 			read(j)
 			m.jobs = append(m.jobs, j)
+		case "networking.k8s.io/v1 NetworkPolicy":
+			p := new(networkingv1.NetworkPolicy)
+			read(p)
+			m.policies[p.Name] = p
 		default:
 			t.Errorf("%s %s: a kind that this test knows nothing of", of, resource.GetName())
 		}
@@ -151,8 +158,43 @@ func TestServiceAndJob(t *testing.T) {
 	checkPod(t, "migrate", pod)
 }
 
+// To every daemon and to the migration nobody may connect but whom a policy names, and that
+// to ports that are there.
+func TestNetworkPolicies(t *testing.T) {
+	t.Parallel()
+	m := render(t)
+	pods := map[string]corev1.PodTemplateSpec{"migrate": m.jobs[0].Spec.Template}
+	for name, d := range m.deployments {
+		pods[name] = d.Spec.Template
+	}
+	for name, pod := range pods {
+		open := map[string]bool{}
+		for _, p := range m.policies {
+			if !selects(t, &p.Spec.PodSelector, pod.Labels) {
+				continue
+			}
+			for _, rule := range p.Spec.Ingress {
+				if len(rule.From) == 0 || len(rule.Ports) == 0 {
+					t.Errorf("%s: %s lets everyone in, or to every port", name, p.Name)
+				}
+				for _, port := range rule.Ports {
+					open[port.Port.String()] = true
+				}
+			}
+		}
+		want := map[string]bool{"metrics": true}
+		if name == "rpc" {
+			want["rpc"] = true
+		}
+		if !maps.Equal(open, want) {
+			t.Errorf("%s: %v are open, want %v", name, open, want)
+		}
+	}
+}
+
 // checkPod looks at what all pods have in common: nothing to gain for who breaks
-// in, and the configuration where the program looks for it.
+// in, and the configuration where the program looks for it, of its own and not for everyone
+// to read.
 func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
 	c := pod.Containers[0]
@@ -169,7 +211,7 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		}
 	}
 	if len(c.VolumeMounts) != 1 || len(pod.Volumes) != 1 || c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
-		pod.Volumes[0].Secret == nil || file != c.VolumeMounts[0].MountPath+"/scheduler.yml" {
+		pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "swh-scheduler-"+name || pod.Volumes[0].Secret.DefaultMode == nil || *pod.Volumes[0].Secret.DefaultMode != 0o440 || file != c.VolumeMounts[0].MountPath+"/scheduler.yml" {
 		t.Errorf("%s: configuration %q in %+v", name, file, c.VolumeMounts)
 	}
 }

@@ -51,7 +51,7 @@ scheduled, and when it will be. The answer is based on the database, the configu
 		}
 		texts := make([]string, len(all))
 		for i, e := range all {
-			texts[i] = strings.Join(append([]string{a.Bold(e.Subject) + "\n" + e.Summary}, e.Reasons...), "\n  - ") + "\n"
+			texts[i] = strings.Join(append([]string{a.Bold(a.Line(e.Subject)) + "\n" + a.Line(e.Summary)}, a.Lines(e.Reasons)...), "\n  - ") + "\n"
 		}
 		return a.Show(output, all, strings.Join(texts, "\n"))
 	})

@@ -27,8 +27,8 @@ func Run(ctx context.Context, release string, args []string, stdout, stderr io.W
 	a := command.New(release, stdout, stderr)
 	root := newRoot(a)
 	root.SetArgs(withoutGroup(root.Flags(), args))
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
 	return a.ExitCode(root, root.ExecuteContext(ctx))
 }
 

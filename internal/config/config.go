@@ -10,7 +10,8 @@
 // was expected but quotes no value, which may be a password. A null value means that the
 // key is absent, except where documented.
 //
-// From the environment it reads only KAFKA_GROUP_INSTANCE_ID, as the peer does.
+// From the environment it reads KAFKA_GROUP_INSTANCE_ID, as the peer does, and refuses
+// Celery's CELERY_BROKER_URL and the like if they name another broker.
 //
 // Secrets (addresses with passwords, Kafka settings) have types that print as [redacted];
 // a conversion to string reveals them.
@@ -20,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -73,9 +75,6 @@ type Scheduler struct {
 	MaxPoolConns int    // most connections to the database; 0 if not given
 }
 
-// Celery is the address of the broker: an AMQP URL, or several joined by ; for failover.
-type Celery struct{ TaskBroker Secret }
-
 type RabbitMQ struct {
 	ManagementURL Secret        // root of the management API; "" for http on the broker's port + 10000
 	StatsAge      time.Duration // how old the management API's figures may be
@@ -98,7 +97,7 @@ type Journal struct {
 }
 
 type RPCServe struct {
-	// PEM files; both or none.
+	// PEM files (see Beside); both or none.
 	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
 	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
 	// A client must send the bearer token or the HTTP basic credentials, if there are any.
@@ -129,6 +128,15 @@ func Default() *Config {
 	}
 }
 
+// Beside returns the path of a file that the configuration names: a relative one is from
+// the directory of the configuration's file.
+func (c *Config) Beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(c.File), path)
+}
+
 func (c *Config) UseDatabase(dsn string) { c.Scheduler.Cls, c.Scheduler.DB = Postgres, Secret(dsn) }
 
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
@@ -140,14 +148,6 @@ func (c Config) String() string {
 }
 
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
-
-func (c *Config) Broker() (celery.Broker, error) {
-	broker, err := celery.ParseBroker(string(c.Celery.TaskBroker))
-	if err != nil {
-		return broker, fmt.Errorf("celery.task_broker: %w", err)
-	}
-	return broker, nil
-}
 
 // CheckTaskTypes returns an error that lists the task types and visit types that the
 // configuration has and the scheduler hasn't. Defaults don't count.

@@ -117,9 +117,7 @@ func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 func (c *Config) read(root value) {
 	root.section(map[string]func(value){
 		"scheduler": c.Scheduler.read,
-		"celery": func(v value) {
-			v.section(map[string]func(value){"task_broker": func(v value) { c.Celery.TaskBroker = Secret(v.text()) }}, othersKeys("celery"))
-		},
+		"celery":    c.Celery.read,
 		"rabbitmq": func(v value) {
 			v.section(map[string]func(value){
 				"management_url": func(v value) { c.RabbitMQ.ManagementURL = Secret(v.text()) },

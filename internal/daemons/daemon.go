@@ -153,7 +153,7 @@ func (o *Options) followLevelSignals(ctx context.Context) {
 
 // waitForDatabase returns when the database answers; an unusable one is an error.
 func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
-	met := service.HealthOf(ctx).Expect(backend.ServerName(store))
+	met := service.HealthOf(ctx).Expect("the database") // /readyz is for strangers, too
 	err := o.askDatabase(ctx, store, store.CheckVersion, func(err error) bool {
 		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
 	})

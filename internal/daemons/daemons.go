@@ -2,7 +2,6 @@ package daemons
 
 import (
 	"context"
-	"crypto/tls"
 	"slices"
 
 	"swh-scheduler/celery"
@@ -124,11 +123,10 @@ func (r *RPC) Run(ctx context.Context) error {
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
 	}
 	if c.TLSCertificate != "" {
-		certificate, err := tls.LoadX509KeyPair(c.TLSCertificate, c.TLSKey)
-		if err != nil {
+		var err error
+		if o.TLS, err = rpc.TLS(r.Config.Beside(c.TLSCertificate), r.Config.Beside(c.TLSKey), r.Log); err != nil {
 			return err
 		}
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		o.Store = store

@@ -14,10 +14,10 @@ import (
 
 // readBody reads a request's body into buf, and decompresses it if it is declared
 // compressed. A body that is larger than maximum, before or after, is refused as
-// soon as that shows. A large one waits for room, which release gives back.
-func readBody(r *http.Request, buf []byte, maximum int64, room room) (_ []byte, release func(), err error) {
+// soon as that shows. A large one waits for room, and then has bodyTimeout from large on.
+func readBody(r *http.Request, buf []byte, maximum int64, room *share, large func()) (_ []byte, err error) {
 	if r.ContentLength > maximum {
-		return nil, nil, errTooLarge()
+		return nil, errTooLarge()
 	}
 	size := maximum // at most
 	body := io.Reader(r.Body)
@@ -30,22 +30,21 @@ func readBody(r *http.Request, buf []byte, maximum int64, room room) (_ []byte, 
 		// Its own size is bounded too: zeros between members are skipped.
 		reader, err := gzip.NewReader(http.MaxBytesReader(nil, r.Body, maximum))
 		if err != nil {
-			return nil, nil, bodyError(err)
+			return nil, bodyError(err)
 		}
 		defer func() { _ = reader.Close() }()
 		body = reader
 	default:
-		return nil, nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The request's Content-Encoding is not supported; gzip is.")
+		return nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The request's Content-Encoding is not supported; gzip is.")
 	}
-	reserved := int64(0)
-	release = func() { room.Release(reserved) }
 	limited := io.LimitReader(body, maximum+1)
 	read := bytes.NewBuffer(slices.Grow(buf, int(min(size, smallBody)+bytes.MinRead)))
 	if _, err = read.ReadFrom(io.LimitReader(limited, smallBody)); err == nil && read.Len() == smallBody && size > smallBody {
-		if err := room.reserve(r.Context(), size); err != nil {
-			return nil, nil, err
+		if err := room.reserve(r.Context(), room.bodies, size); err != nil {
+			return nil, err
 		}
-		reserved = size
+		room.body = size
+		large()
 		if r.ContentLength == size {
 			read.Grow(int(size) - smallBody + bytes.MinRead)
 		}
@@ -53,18 +52,15 @@ func readBody(r *http.Request, buf []byte, maximum int64, room room) (_ []byte, 
 	}
 	switch {
 	case int64(read.Len()) > maximum:
-		err = errTooLarge()
+		return nil, errTooLarge()
 	case err != nil:
-		err = bodyError(err)
-	default:
-		if actual := int64(read.Len()); reserved > actual {
-			room.Release(reserved - actual)
-			reserved = actual
-		}
-		return read.Bytes(), release, nil
+		return nil, bodyError(err)
 	}
-	release()
-	return nil, nil, err
+	if spare := room.body - int64(read.Len()); spare > 0 {
+		room.bodies.Release(spare)
+		room.body -= spare
+	}
+	return read.Bytes(), nil
 }
 
 func errTooLarge() error {

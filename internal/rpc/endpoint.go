@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"swh-scheduler/sql/db"
@@ -14,6 +15,7 @@ type endpoint struct {
 	name        string // of the peer's method
 	description string // for people, in /site-map
 	handle      func(*call) error
+	writes      bool // changes something
 }
 
 // call is one call in progress. Its handler reads args, asks store, and writes
@@ -63,7 +65,14 @@ func define[A, R any](path, name, description string, visit func(*fields, *A), r
 		}
 		return err
 	}
-	return &method[A, R]{endpoint{path, name, description, handle}, visit, result}
+	return &method[A, R]{endpoint{path, name, description, handle, !reads(path)}, visit, result}
+}
+
+// reads reports whether the call of a path changes nothing.
+func reads(path string) bool {
+	_, name, _ := strings.Cut(path, "/")
+	return name == "get" || name == "get_all" || name == "get_by_id" || name == "search" || name == "visit_types" ||
+		name == "status" || name == "filter_for_archive" || strings.HasPrefix(name, "peek_")
 }
 
 // ask makes the call at a server.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"swh-scheduler/sql/db"
 )
 
 // serve answers one call of an endpoint.
@@ -18,7 +20,9 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	status := http.StatusOK
-	out, err := s.answer(ep, r, (*buf)[:0])
+	room := &share{room: s.room, most: s.MaxAnswer}
+	defer room.leave()
+	out, err := s.answer(ep, w, r, room, (*buf)[:0])
 	if err != nil {
 		x, internal := exceptionOf(err)
 		if ended := r.Context().Err(); errors.Is(ended, context.Canceled) {
@@ -57,7 +61,7 @@ func encodeException(x *exception, buf []byte) encoder {
 }
 
 // answer reads the request and calls the endpoint, which writes to buf.
-func (s *Server) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder, err error) {
+func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, room *share, buf []byte) (out encoder, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.Error("call panicked", "endpoint", ep.path, "panic", p, "stack", string(debug.Stack()))
@@ -67,21 +71,29 @@ func (s *Server) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder,
 	if r.Method != http.MethodPost {
 		return nil, httpError(http.StatusMethodNotAllowed, "MethodNotAllowed", "The method is not allowed for the requested URL.")
 	}
-	body := buffers.Get().(*[]byte)
-	defer putBuffer(body)
-	var release func()
-	if *body, release, err = readBody(r, (*body)[:0], s.MaxBody, s.room); err != nil {
+	if r.Header.Get("Origin") != "" {
+		return nil, httpError(http.StatusForbidden, "Forbidden", "Calls from a page in a browser are not answered.")
+	}
+	if err := room.enter(); err != nil {
 		return nil, err
 	}
-	defer release()
-	args, err := arguments(ep, r.Header.Get("Content-Type"), *body)
+	body := buffers.Get().(*[]byte)
+	defer putBuffer(body)
+	connection := http.NewResponseController(w)
+	within := func(d time.Duration) { _ = connection.SetReadDeadline(time.Now().Add(d)) } // fails only if the client is gone
+	within(s.smallTime)
+	if *body, err = readBody(r, (*body)[:0], s.MaxBody, room, func() { within(bodyTimeout) }); err != nil {
+		return nil, err
+	}
+	_ = connection.SetReadDeadline(time.Time{}) // a call may take longer
+	args, err := arguments(r.Context(), ep, r.Header.Get("Content-Type"), *body, room)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: ctx, store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows,
+		Context: db.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows,
 		out: newEncoder(negotiate(r.Header.Get("Accept")), buf),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -90,21 +102,20 @@ func (s *Server) answer(ep *endpoint, r *http.Request, buf []byte) (out encoder,
 	return c.out, err
 }
 
-// arguments reads the arguments of a call.
-func arguments(ep *endpoint, contentType string, body []byte) (dict, error) {
-	if len(body) == 0 {
+// arguments reads the arguments of a call. Without any, only a call that changes something
+// needs a content type, which a page in a browser can't give without asking.
+func arguments(ctx context.Context, ep *endpoint, contentType string, body []byte, room *share) (dict, error) {
+	mime, _, _ := strings.Cut(contentType, ";")
+	read := map[string]func([]byte, limits) (any, error){mimeMsgpack: readMsgpack, mimeJSON: readJSON}[strings.ToLower(strings.TrimSpace(mime))]
+	switch {
+	case len(body) == 0 && ep.writes && read == nil:
+		return nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "A call that changes something needs a Content-Type: "+mimeMsgpack+" or "+mimeJSON+".")
+	case len(body) == 0:
 		return nil, nil
-	}
-	var value any
-	var err error
-	switch mime, _, _ := strings.Cut(contentType, ";"); strings.ToLower(strings.TrimSpace(mime)) {
-	case mimeMsgpack:
-		value, err = readMsgpack(body, defaultLimits)
-	case mimeJSON:
-		value, err = readJSON(body, defaultLimits)
-	default:
+	case read == nil:
 		return nil, valueError("Wrong content type `%s` for API request", mime)
 	}
+	value, err := room.decode(ctx, body, read)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +183,7 @@ func respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 		}
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTimeout)) // fails only if the client is gone
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // fails only if the client is gone

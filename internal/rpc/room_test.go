@@ -103,8 +103,8 @@ func TestLargeCallsWaitForRoom(t *testing.T) {
 // A compressed body needs room for what it may become, and then for what it is.
 func TestCompressedCallsNeedRoom(t *testing.T) {
 	t.Parallel()
-	r := newRoom(1<<20, 2*time.Second)
-	if err := r.reserve(t.Context(), 1<<20-smallBody-1); err != nil {
+	r := newRoom(1<<20, 1, 2*time.Second)
+	if err := r.reserve(t.Context(), r.bodies, 1<<20-smallBody-1); err != nil {
 		t.Fatal(err)
 	}
 	plain := bytes.Repeat([]byte{' '}, smallBody+1)
@@ -113,23 +113,24 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Encoding", "gzip")
-	if _, _, err := readBody(request, nil, 1<<20, r); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
+	if _, err := readBody(request, nil, 1<<20, &share{room: r}, func() {}); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
 		t.Errorf("%v, want no room", err)
 	}
-	r.Release(1<<20 - smallBody - 1)
+	r.bodies.Release(1<<20 - smallBody - 1)
 	request.Body = io.NopCloser(bytes.NewReader(compress(nil, plain)))
-	body, release, err := readBody(request, nil, 1<<20, r)
+	call := &share{room: r}
+	body, err := readBody(request, nil, 1<<20, call, func() {})
 	if err != nil || len(body) != len(plain) {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
-	if err := r.reserve(t.Context(), 1<<20-int64(len(plain))); err != nil {
+	if err := r.reserve(t.Context(), r.bodies, 1<<20-int64(len(plain))); err != nil {
 		t.Errorf("beside a body that is read: %v", err)
 	}
-	if r.TryAcquire(1) {
+	if r.bodies.TryAcquire(1) {
 		t.Error("the body that was read holds no room")
 	}
-	release()
-	if !r.TryAcquire(int64(len(plain))) {
+	call.leave()
+	if !r.bodies.TryAcquire(int64(len(plain))) {
 		t.Error("the room was not given back")
 	}
 }
@@ -138,7 +139,8 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 func TestTooLargeBodies(t *testing.T) {
 	t.Parallel()
 	const maximum = 2 * smallBody
-	r := newRoom(maximum, time.Millisecond)
+	r := newRoom(maximum, 1, time.Millisecond)
+	call := &share{room: r}
 	bomb := compress(nil, make([]byte, 500*maximum))
 	source := bytes.NewReader(bomb)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.NopCloser(source))
@@ -146,13 +148,14 @@ func TestTooLargeBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Encoding", "gzip")
-	if _, _, err := readBody(request, nil, maximum, r); err == nil || err.(*exception).status != statusTooLarge {
+	if _, err := readBody(request, nil, maximum, call, func() {}); err == nil || err.(*exception).status != statusTooLarge {
 		t.Errorf("%v, want that it is too large", err)
 	}
 	if read := len(bomb) - source.Len(); read > len(bomb)/2 {
 		t.Errorf("%d of %d bytes were read", read, len(bomb))
 	}
-	if !r.TryAcquire(maximum) {
+	call.leave()
+	if !r.bodies.TryAcquire(maximum) {
 		t.Error("the room was not given back")
 	}
 }

@@ -22,15 +22,19 @@ import (
 // Bounds of a connection. A call may take long (counting all origins does), its
 // headers and a silent connection may not.
 const (
-	headerTimeout = 10 * time.Second
-	bodyTimeout   = time.Minute
-	callTimeout   = 10 * time.Minute
-	idleTimeout   = 2 * time.Minute
-	maxHeaders    = 64 << 10
+	headerTimeout    = 10 * time.Second
+	smallBodyTimeout = 10 * time.Second // of a body's first smallBody bytes
+	bodyTimeout      = time.Minute      // of the rest, and of an answer
+	callTimeout      = 10 * time.Minute
+	idleTimeout      = 2 * time.Minute
+	maxHeaders       = 64 << 10
 )
 
 // DefaultMaxBody is the size of a request's body, decompressed, at most.
 const DefaultMaxBody = 64 << 20
+
+// DefaultMaxAnswer is how many bytes the rows of an answer have at most.
+const DefaultMaxAnswer = 64 << 20
 
 // Options make a Server.
 type Options struct {
@@ -42,8 +46,11 @@ type Options struct {
 	TLS         *tls.Config // nil: HTTP without TLS
 	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
+	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
-	roomWait time.Duration // 0: defaultRoomWait
+	roomWait   time.Duration // 0: defaultRoomWait
+	headerTime time.Duration // 0: headerTimeout
+	smallTime  time.Duration // 0: smallBodyTimeout
 }
 
 // Server is the RPC server.
@@ -59,7 +66,8 @@ type Server struct {
 // Listen makes a server and opens its port, so that an address that is in use or
 // not ours is an error at once. Run serves it.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	o.MaxBody, o.MaxRows = cmp.Or(o.MaxBody, DefaultMaxBody), cmp.Or(o.MaxRows, DefaultMaxRows)
+	o.MaxBody, o.MaxRows, o.MaxAnswer = cmp.Or(o.MaxBody, DefaultMaxBody), cmp.Or(o.MaxRows, DefaultMaxRows), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
+	o.headerTime, o.smallTime = cmp.Or(o.headerTime, headerTimeout), cmp.Or(o.smallTime, smallBodyTimeout)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", o.Address, err)
@@ -67,7 +75,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, cmp.Or(o.roomWait, defaultRoomWait))}
+	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.handler = s.routes()
 	return s, nil
 }
@@ -104,7 +112,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(inFlight, cancel)()
 	server := &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: s.headerTime,
 		ReadTimeout:       bodyTimeout,
 		WriteTimeout:      bodyTimeout + callTimeout,
 		IdleTimeout:       idleTimeout,

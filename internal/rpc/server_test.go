@@ -9,11 +9,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,9 +205,9 @@ func TestTokenAlone(t *testing.T) {
 	}
 }
 
-// With a certificate the server speaks TLS.
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// issue makes a certificate for 127.0.0.1 and its key, in the files of these names.
+func issue(t *testing.T, certificateFile, keyFile string) *x509.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -214,24 +217,66 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := serve(t, testenv.Database(t), func(o *Options) {
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	})
-	roots := x509.NewCertPool()
-	roots.AddCert(certificate)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport}).Get(url + "/readyz")
+	return certificate
+}
+
+// With a certificate the server speaks TLS. A new certificate is used from when it and its
+// key are there; what can't be used changes nothing.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certificateFile, keyFile := filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
+	certificate := issue(t, certificateFile, keyFile)
+	config, err := TLS(certificateFile, keyFile, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Error(response.Status)
+	url := serve(t, testenv.Database(t), func(o *Options) { o.TLS = config })
+	shows := func(certificate *x509.Certificate) error {
+		roots := x509.NewCertPool()
+		roots.AddCert(certificate)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport}).Get(url + "/readyz")
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err
+	}
+	if err := shows(certificate); err != nil {
+		t.Error(err)
+	}
+	next := issue(t, certificateFile, filepath.Join(dir, "next.pem")) // the key is still the old one
+	if err := shows(certificate); err != nil {
+		t.Errorf("without the new key: %v", err)
+	}
+	if err := os.Rename(filepath.Join(dir, "next.pem"), keyFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := shows(next); err != nil {
+		t.Errorf("with the new key: %v", err)
+	}
+	if err := os.Remove(certificateFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := shows(next); err != nil {
+		t.Errorf("without the file: %v", err)
+	}
+	if _, err := TLS(certificateFile, keyFile, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a server starts without a certificate")
 	}
 }
 

@@ -50,8 +50,9 @@ type naiveTime struct{ time.Time }
 
 // limits bound what a request may make us allocate. A reader counts them down.
 type limits struct {
-	depth  int // of lists and dicts in one another
-	values int // of all kinds, in all
+	depth  int    // of lists and dicts in one another
+	values int    // of all kinds, in all
+	used   *int64 // counts them, if not nil
 }
 
 // defaultLimits hold any batch of 10,000 objects many times over. Python's own
@@ -59,6 +60,9 @@ type limits struct {
 var defaultLimits = limits{depth: 512, values: 4_000_000}
 
 func (b *limits) spend(n int) error {
+	if b.used != nil {
+		*b.used += int64(n)
+	}
 	if b.values -= n; b.values < 0 {
 		return &exception{class: "ValueError", args: []string{"the request holds too many values"}, status: statusTooLarge}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
 
@@ -92,7 +93,7 @@ func GroupTable(rows []Group) string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "QUEUE\tGROUP\tWEIGHT\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tRUNNING\tUSED")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%g\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%d\t%s\n", r.Queue, r.Group, r.Weight,
+		fmt.Fprintf(w, "%s\t%s\t%g\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%d\t%s\n", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight,
 			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, r.Running,
 			(time.Duration(r.HourSeconds * float64(time.Second))).Round(time.Second))
 	}

@@ -162,7 +162,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if clock.host == nil {
 		clock.host = time.Now
 	}
-	q, t := queries.New(pool), transactor{pool, clock, new(drainSizes)}
+	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes)}
 	return &Store{
 		watch, stop, t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
@@ -197,7 +197,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // unknown whether the transaction took place (the connection was lost).
 func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) error) error {
 	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		q := queries.New(tx)
+		q := queries.New(metered{tx})
 		return do(ctx, &Tx{
 			TaskQueries{q}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
 			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains,

@@ -222,7 +222,7 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	// Without origins there is one row all the same, for usable and odd.
-	rows, err := tx.tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
+	rows, err := metered{tx.tx}.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
 select u.usable, u.odd, lo.place, `+listedOriginColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join selected lo on lo.odd is null`, q.args)

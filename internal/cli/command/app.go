@@ -25,8 +25,8 @@ import (
 // App is what all commands share.
 type App struct {
 	Version        string
-	Stdout, Stderr io.Writer
-	Styled         bool // Stdout is a terminal that takes styles
+	Stdout, Stderr io.Writer // which escape what could steer a terminal, if they are one
+	Styled         bool      // Stdout is a terminal that takes styles
 
 	Globals Globals
 	Config  *config.Config // of commands that are configured
@@ -38,6 +38,7 @@ type App struct {
 
 // New makes an App without a configuration. release is the program's version, or "".
 func New(release string, stdout, stderr io.Writer) *App {
+	stdout, stderr = toScreen(stdout), toScreen(stderr)
 	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, Level: new(slog.LevelVar)}
 	a.Log = slog.New(slog.NewTextHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
 	a.Styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"

@@ -3,12 +3,10 @@ package command
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync/atomic"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 )
 
 // Bar is a progress bar on standard error, if that is a terminal; a nil Bar shows nothing.
@@ -27,8 +25,8 @@ type logLines struct {
 
 func (l *logLines) Write(line []byte) (int, error) {
 	if container := l.bar.Load(); container != nil {
-		if n, err := container.Write(line); err == nil {
-			return n, nil
+		if _, err := io.WriteString(container, escape(string(line))); err == nil {
+			return len(line), nil
 		}
 	}
 	return l.stderr.Write(line)
@@ -43,17 +41,13 @@ func (a *App) ProgressBeside(what string, total int) *Bar {
 	return a.Progress(what, total)
 }
 
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
-
 // Progress starts a bar of total steps; 0 is unknown.
 func (a *App) Progress(what string, total int) *Bar {
-	if !isTerminal(a.Stderr) {
+	terminal, ok := a.Stderr.(screen)
+	if !ok {
 		return nil
 	}
-	container := mpb.New(mpb.WithOutput(a.Stderr), mpb.WithWidth(40))
+	container := mpb.New(mpb.WithOutput(terminal.File), mpb.WithWidth(40))
 	counters := decor.Any(func(s decor.Statistics) string {
 		if s.Total > 0 {
 			return fmt.Sprintf("%d / %d", s.Current, s.Total)

@@ -71,7 +71,7 @@ func (r *RevokeFlags) Revoke(ctx context.Context, a *App, c *celery.Control, to 
 	}
 	var b strings.Builder
 	for _, worker := range slices.Sorted(maps.Keys(answers)) {
-		fmt.Fprintf(&b, "%s: %s\n", worker, answers[worker])
+		fmt.Fprintf(&b, "%s: %s\n", a.Line(worker), answers[worker])
 	}
 	if printErr := a.Print(b.String()); err == nil {
 		err = printErr

@@ -92,7 +92,7 @@ func inspection[T any](a *command.App, ask questioner, cmd *cobra.Command,
 				a.Log.Info("the worker has none", "worker", worker)
 			}
 			for _, text := range texts {
-				fmt.Fprintf(&b, "%s: %s\n", worker, text)
+				fmt.Fprintf(&b, "%s: %s\n", a.Line(worker), a.Line(text))
 			}
 		}
 		return a.Print(b.String())

@@ -49,14 +49,14 @@ func newListRunning(a *command.App, ask questioner) *cobra.Command {
 		case "json":
 			return a.PrintJSON(runningObjects(active, now))
 		case "csv":
-			row := func(fields ...string) { b.WriteString(pytext.CSVRow(fields) + "\r\n") }
+			row := func(fields ...string) { b.WriteString(pytext.CSVRow(a.Lines(fields)) + "\r\n") }
 			row("worker", "name", "args", "kwargs", "duration", "worker_pid")
 			for _, t := range running {
 				row(t.worker, t.name, t.args, t.kwargs, pytext.Float(t.duration), t.pid)
 			}
 		default:
 			for _, t := range running {
-				fmt.Fprintf(&b, "%s: %s(%s) [for %fs, pid=%s]\n", t.worker, t.name, strings.Join(t.arguments, ", "), t.duration, t.pid)
+				fmt.Fprintf(&b, "%s: %s(%s) [for %fs, pid=%s]\n", a.Line(t.worker), a.Line(t.name), a.Line(strings.Join(t.arguments, ", ")), t.duration, t.pid)
 			}
 		}
 		return a.Print(b.String())

@@ -36,7 +36,7 @@ func newCheckListed(a *command.App) *cobra.Command {
 		if listing {
 			rows := make([][]string, len(origins))
 			for i, o := range origins {
-				rows[i] = []string{o.URL, dateOrNone(&o.LastSeen, zone), dateOrNone(o.LastUpdate, zone)}
+				rows[i] = []string{a.Line(o.URL), dateOrNone(&o.LastSeen, zone), dateOrNone(o.LastUpdate, zone)}
 			}
 			text.WriteString(pytext.Table([]string{"url", "last_seen", "last_update"}, rows) + "\n")
 		}

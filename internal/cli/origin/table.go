@@ -96,7 +96,7 @@ func (o *originTable) print(a *command.App, origins []model.ListedOrigin, zone *
 		cells := originCells(origin, zone)
 		objects[i] = map[string]any{}
 		for j, column := range o.columns {
-			objects[i][originFields[column]], row[j] = cells[column].value, cells[column].text
+			objects[i][originFields[column]], row[j] = cells[column].value, a.Line(cells[column].text)
 		}
 		add(row)
 	}

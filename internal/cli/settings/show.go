@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"swh-scheduler/celery"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
@@ -108,7 +107,7 @@ func viewConfig(c *config.Config) configView {
 	}
 	v.Scheduler.URL = shownURL(c.Scheduler.URL)
 	v.Celery.TaskBroker = c.Celery.TaskBroker.String()
-	if broker, err := celery.ParseBroker(string(c.Celery.TaskBroker)); err == nil {
+	if broker, err := c.Broker(); err == nil {
 		v.Celery.TaskBroker = broker.String()
 	}
 	v.RabbitMQ.ManagementURL = shownURL(c.RabbitMQ.ManagementURL)

@@ -118,13 +118,13 @@ func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (stri
 		for _, r := range l.runs[t.ID] {
 			if p, ok := l.putOff[r.ID]; ok {
 				lines = append(lines, fmt.Sprintf("%s%s (tried %d times, again at %s)",
-					a.Bold("  Not sent: "), p.Reason, p.Attempts, pytext.ISOFormat(p.Again.In(zone))))
+					a.Bold("  Not sent: "), a.Line(p.Reason), p.Attempts, pytext.ISOFormat(p.Again.In(zone))))
 			}
 		}
 		if withRuns && len(l.runs[t.ID]) > 0 {
 			lines = append(lines, a.Bold("  Executions:"))
 			for _, r := range l.runs[t.ID] {
-				lines = append(lines, formatRun(r, zone)...)
+				lines = append(lines, formatRun(a, r, zone)...)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func formatTask(a *command.App, t model.Task, zone *time.Location, now time.Time
 	fmt.Fprintf(&b, "%s %d\n", a.Bold("Task"), t.ID)
 	fmt.Fprintf(&b, "%s%s (%s)\n", a.Bold("  Next run: "), pytext.NaturalDate(next, now), pytext.ISOFormat(next))
 	fmt.Fprintf(&b, "%s%s\n", a.Bold("  Interval: "), pytext.OrNone(t.CurrentInterval, pytext.Timedelta))
-	fmt.Fprintf(&b, "%s%s\n", a.Bold("  Type: "), t.Type)
+	fmt.Fprintf(&b, "%s%s\n", a.Bold("  Type: "), a.Line(t.Type))
 	fmt.Fprintf(&b, "%s%s\n%s", a.Bold("  Policy: "), t.Policy, more)
 	if err := formatArguments(a, &b, t.Arguments); err != nil {
 		return "", fmt.Errorf("task %d: %w", t.ID, err)
@@ -55,18 +55,18 @@ func formatArguments(a *command.App, b *strings.Builder, arguments model.TaskArg
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b, "    %s: %s\n", a.Bold(name), repr)
+		fmt.Fprintf(b, "    %s: %s\n", a.Bold(a.Line(name)), repr)
 	}
 	return nil
 }
 
 // formatRun formats a run as the Python scheduler does.
-func formatRun(r model.TaskRun, zone *time.Location) []string {
+func formatRun(a *command.App, r model.TaskRun, zone *time.Location) []string {
 	date := func(t *time.Time) string {
 		return pytext.OrNone(t, func(t time.Time) string { return pytext.ISOFormat(t.In(zone)) })
 	}
 	lines := []string{
-		fmt.Sprintf("    %s [%s]", pytext.OrNone(r.BackendID, func(id string) string { return id }), r.Status),
+		fmt.Sprintf("    %s [%s]", pytext.OrNone(r.BackendID, a.Line), r.Status),
 		"      scheduled: " + date(r.Scheduled),
 		"      started: " + date(r.Started),
 		"      ended: " + date(r.Ended),

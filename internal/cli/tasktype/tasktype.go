@@ -56,7 +56,7 @@ func newTaskTypeList(a *command.App) *cobra.Command {
 			if verbose {
 				describeTaskType(a, &text, tt)
 			} else {
-				fmt.Fprintf(&text, "%s:\n  %s\n", tt.Type, tt.Description)
+				fmt.Fprintf(&text, "%s:\n  %s\n", a.Line(tt.Type), a.Line(tt.Description))
 			}
 		}
 		return a.Show(output, taskTypeObjects(all), text.String())
@@ -66,7 +66,7 @@ func newTaskTypeList(a *command.App) *cobra.Command {
 
 // describeTaskType writes all fields of a task type, as the Python scheduler does.
 func describeTaskType(a *command.App, b *strings.Builder, tt model.TaskType) {
-	fmt.Fprintf(b, "%s%s\n  %s\n", a.Bold(tt.Type+": "), tt.BackendName, tt.Description)
+	fmt.Fprintf(b, "%s%s\n  %s\n", a.Bold(a.Line(tt.Type)+": "), a.Line(tt.BackendName), a.Line(tt.Description))
 	fmt.Fprintf(b, "  interval: %s [%s, %s]\n", pytext.OrNone(tt.DefaultInterval, pytext.Timedelta),
 		pytext.OrNone(tt.MinInterval, pytext.Timedelta), pytext.OrNone(tt.MaxInterval, pytext.Timedelta))
 	fmt.Fprintf(b, "  backoff_factor: %s\n", pytext.OrNone(tt.BackoffFactor, pytext.Float))

@@ -1,0 +1,198 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/celery"
+)
+
+// Celery is how the broker is reached.
+type Celery struct {
+	TaskBroker Secret // an AMQP URL, or several joined by ; for failover
+	TLS        bool   // also with amqp://
+	// Connection holds for all addresses, in the words of celery.ParseBroker; what a URL
+	// says itself wins.
+	Connection url.Values
+
+	refused []error // keys that ask for what the daemons don't do
+}
+
+// Broker returns the broker, or an error that names each setting of the file and the
+// environment with which the Python scheduler would send, or reach the broker, in a way
+// that the daemons can't.
+func (c *Config) Broker() (celery.Broker, error) {
+	refused := slices.Clone(c.Celery.refused)
+	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
+		if set := os.Getenv(name); set != "" && set != string(c.Celery.TaskBroker) {
+			refused = append(refused, fmt.Errorf("the environment variable %s names another broker than celery.task_broker: unset it, and write its value there", name))
+		}
+	}
+	broker, err := celery.ParseBrokerWith(string(c.Celery.TaskBroker), c.Celery.TLS, c.Celery.Connection)
+	if err != nil {
+		refused = append(refused, fmt.Errorf("celery.task_broker: %w", err))
+	}
+	return broker, errors.Join(refused...)
+}
+
+// only are settings with which the daemons send as the Python scheduler does only if they
+// have one of some values, the first of which is its default; and what to do otherwise.
+var only = map[string]struct {
+	values []string
+	do     string
+}{
+	"broker_transport":                        {[]string{"amqp", "pyamqp", "librabbitmq"}, "write amqps:// in task_broker for TLS; no other transport is spoken"},
+	"broker_failover_strategy":                {[]string{"round-robin"}, "the addresses of task_broker are tried in turn"},
+	"broker_host":                             {nil, "write it in task_broker"},
+	"broker_port":                             {nil, "write it in task_broker"},
+	"broker_user":                             {nil, "write it in task_broker"},
+	"broker_password":                         {nil, "write it in task_broker"},
+	"broker_vhost":                            {nil, "write it in task_broker"},
+	"control_exchange":                        {[]string{"celery"}, "give workers this one, too"},
+	"event_exchange":                          {[]string{"celeryev"}, "give workers this one, too"},
+	"task_always_eager":                       {[]string{"false"}, "the daemons run no tasks"},
+	"task_compression":                        {nil, "leave it out; workers read both"},
+	"task_create_missing_queues":              {[]string{"true"}, "leave it out"},
+	"task_create_missing_queue_exchange_type": {[]string{"direct"}, "leave it out"},
+	"task_create_missing_queue_type":          {[]string{"classic"}, "declare quorum queues beforehand; a queue that exists is used as it is"},
+	"task_default_delivery_mode":              {[]string{"2", "persistent"}, "messages are always persistent"},
+	"task_default_exchange":                   {[]string{"celery"}, "a task goes to the queue of its name, by the exchange of that name"},
+	"task_default_exchange_type":              {[]string{"direct"}, "a task goes to the queue of its name, by the exchange of that name"},
+	"task_default_priority":                   {[]string{"0"}, "leave it out; save_code_now has queues of its own"},
+	"task_default_queue":                      {[]string{"celery"}, "a task goes to the queue of its name"},
+	"task_default_queue_type":                 {[]string{"classic"}, "declare quorum queues beforehand; a queue that exists is used as it is"},
+	"task_default_routing_key":                {[]string{"celery"}, "a task goes to the queue of its name"},
+	"task_protocol":                           {[]string{"2"}, "leave it out; workers read both"},
+	"task_queue_max_priority":                 {nil, "declare such queues beforehand; a queue that exists is used as it is"},
+	"task_routes":                             {nil, "a task goes to the queue of its name; lanes can have others"},
+	"task_send_sent_event":                    {[]string{"false"}, "leave it out"},
+	"task_serializer":                         {[]string{"json"}, "leave it out; workers read both"},
+}
+
+// idle are settings that have no effect here, and why.
+var idle = map[string]string{
+	"broker_url":                  "as for the Python scheduler, which reads task_broker",
+	"broker_pool_limit":           "a daemon has one connection to send with",
+	"broker_pool_acquire_timeout": "a daemon has one connection to send with",
+	"task_publish_retry":          "what is claimed is sent until the broker confirms it",
+	"task_publish_retry_policy":   "what is claimed is sent until the broker confirms it",
+}
+
+// idleOptions are those of broker_transport_options: time-outs, sizes and pauses of the
+// Python library, and confirmations, which are always asked for.
+var idleOptions = strings.Fields(`confirm_publish read_timeout write_timeout socket_settings channel_max frame_max
+	client_properties max_retries interval_start interval_step interval_max`)
+
+func (c *Celery) read(v value) {
+	var others []value // addresses of brokers
+	fields := map[string]func(value){
+		"task_broker":               func(v value) { c.TaskBroker = Secret(v.text()) },
+		"task_queues":               c.readQueues,
+		"broker_use_ssl":            c.readTLS,
+		"broker_login_method":       c.setting("login_method"),
+		"broker_heartbeat":          c.setting("heartbeat"),
+		"broker_connection_timeout": c.setting("connect_timeout"),
+		"broker_transport_options": func(v value) {
+			v.sectionWith(map[string]func(value){
+				"login_method": c.setting("login_method"), "heartbeat": c.setting("heartbeat"),
+				"connect_timeout": c.setting("connect_timeout"), "ssl": c.readTLS,
+			}, func(e entry) {
+				if !slices.Contains(idleOptions, e.name) {
+					c.refuse(e.value, "is not known here: write what is to hold in the query of task_broker's URL")
+				}
+			})
+		},
+	}
+	for _, name := range []string{"broker_read_url", "broker_write_url"} {
+		fields[name] = func(v value) { others = append(others, v) }
+	}
+	for name, o := range only {
+		fields[name] = func(v value) {
+			if v.node.Kind == yaml.ScalarNode && slices.Contains(o.values, v.setting()) {
+				return
+			}
+			wanted := "can't be given"
+			if len(o.values) > 0 {
+				wanted = "must be " + strings.Join(o.values, " or ")
+			}
+			c.refuse(v, wanted+": "+o.do)
+		}
+	}
+	v.sectionWith(fields, func(e entry) {
+		switch why := idle[e.name]; {
+		case e.isNull():
+		case why != "":
+			e.warn("has no effect: " + why)
+		case e.name == strings.ToUpper(e.name) && plainName.MatchString(e.name) && !strings.HasPrefix(e.name, "CELERYD_") && !strings.HasPrefix(e.name, "CELERYBEAT_"):
+			c.refuse(e.value, "is an old name, which the Python scheduler still reads: write the one that Celery has for it now, in lower case")
+		default:
+			e.unknown(keysOf(fields), othersKeys("celery"))
+		}
+	})
+	for _, v := range others {
+		if v.text() != string(c.TaskBroker) {
+			c.refuse(v, "names another broker than task_broker: there can be one only")
+		}
+	}
+}
+
+func (c *Celery) refuse(v value, problem string) {
+	c.refused = append(c.refused, &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem})
+}
+
+func (c *Celery) set(name, value string) {
+	if c.Connection == nil {
+		c.Connection = url.Values{}
+	}
+	c.Connection.Set(name, value)
+}
+
+// setting makes the reader of one that ParseBroker knows by name.
+func (c *Celery) setting(name string) func(value) {
+	return func(v value) { c.set(name, v.setting()) }
+}
+
+// readQueues accepts a list of names: declared for workers, they are the queues that the
+// daemons declare when they send.
+func (c *Celery) readQueues(v value) {
+	for i := range v.node.Content {
+		if _, ok := v.item(i).scalar().(string); v.node.Kind != yaml.SequenceNode || !ok {
+			c.refuse(v, "must be a list of names: declare other queues beforehand; a queue that exists is used as it is")
+			return
+		}
+	}
+}
+
+// readTLS reads true, or how certificates are checked, by the names of Python's library.
+func (c *Celery) readTLS(v value) {
+	if v.node.Kind != yaml.MappingNode {
+		c.TLS = v.flag()
+		return
+	}
+	text := func(name string) func(value) {
+		return func(v value) { c.set(name, v.text()) }
+	}
+	v.sectionWith(map[string]func(value){
+		"ca_certs": text("cacertfile"), "certfile": text("certfile"), "keyfile": text("keyfile"), "server_hostname": text("server_name_indication"),
+		"cert_reqs": func(v value) {
+			if n, ok := v.scalar().(*big.Int); ok && n.IsInt64() && n.Int64() >= 0 && n.Int64() <= 2 {
+				c.set("ssl_cert_reqs", []string{"none", "optional", "required"}[n.Int64()]) // of Python's enum
+				return
+			}
+			c.set("ssl_cert_reqs", v.setting())
+		},
+	}, func(e entry) {
+		c.refuse(e.value, "can't be given: TLS 1.2 and 1.3 are spoken, with Go's ciphers")
+	})
+	if file := c.Connection.Get("certfile"); file != "" && !c.Connection.Has("keyfile") {
+		c.set("keyfile", file) // it holds both
+	}
+	c.TLS = len(v.node.Content) > 0
+}

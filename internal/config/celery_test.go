@@ -1,0 +1,297 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// relay passes connections to RabbitMQ, and keeps what clients send.
+type relay struct {
+	net.Listener
+	mu   sync.Mutex
+	sent bytes.Buffer
+}
+
+func (r *relay) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent.Write(p)
+}
+
+func (r *relay) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent.String()
+}
+
+func startRelay(t *testing.T, listener net.Listener, target string) *relay {
+	t.Helper()
+	r := &relay{Listener: listener}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			client, err := r.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer client.Close()
+				server, err := net.Dial("tcp", target)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer server.Close()
+				open.Go(func() {
+					_, _ = io.Copy(client, server)
+					_ = client.Close()
+				})
+				_, _ = io.Copy(io.MultiWriter(server, r), client)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = r.Close()
+		open.Wait()
+	})
+	return r
+}
+
+// connects reports whether the broker of a configuration lets us in.
+func connects(t *testing.T, text string) error {
+	t.Helper()
+	c, warnings, err := parse("F", []byte(text))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	broker, err := c.Broker()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err = celery.NewControl(broker, celery.ControlOptions{Timeout: 1}).Ping(ctx, celery.Destination{})
+	return err
+}
+
+// With broker_use_ssl no password is sent in clear, whatever the URL's scheme, and the
+// broker's certificate is checked.
+func TestBrokerUseSSL(t *testing.T) {
+	t.Parallel()
+	mq := testenv.RabbitMQ(t)
+	u, err := url.Parse(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, password := u.Host, "guest"
+	at := func(listener net.Listener) (r *relay, brokerURL string) {
+		r = startRelay(t, listener, target)
+		plain := *u
+		plain.Host, plain.Scheme = listener.Addr().String(), "amqp"
+		return r, plain.String()
+	}
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	inClear, address := at(listen())
+	if err := connects(t, "celery: {task_broker: "+address+"}"); err != nil || !strings.Contains(inClear.String(), password) {
+		t.Fatalf("without TLS: %v, and the relay saw %q", err, inClear)
+	}
+	for _, tls := range []string{"broker_use_ssl: true", "broker_use_ssl: {cert_reqs: 0}", "broker_transport_options: {ssl: true}"} {
+		inClear, address := at(listen())
+		if err := connects(t, "celery: {task_broker: "+address+", "+tls+"}"); err == nil {
+			t.Errorf("%s: connected to a port without TLS", tls)
+		}
+		if sent := inClear.String(); strings.Contains(sent, password) || !strings.HasPrefix(sent, "\x16\x03") {
+			t.Errorf("%s: sent in clear: %q", tls, sent)
+		}
+	}
+
+	server := httptest.NewTLSServer(nil) // for its certificate, of example.com and 127.0.0.1
+	defer server.Close()
+	ca := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	_, address = at(tls.NewListener(listen(), &tls.Config{Certificates: server.TLS.Certificates}))
+	for settings, works := range map[string]bool{
+		"true":                                 false, // nobody vouches for the certificate
+		"{ca_certs: " + ca + "}":               true,
+		"{cert_reqs: 0}":                       true,
+		"{cert_reqs: CERT_NONE}":               true,
+		"{cert_reqs: 2}":                       false,
+		"{cert_reqs: 2, ca_certs: " + ca + "}": true,
+		"{ca_certs: " + ca + ", server_hostname: example.com}":   true,
+		"{ca_certs: " + ca + ", server_hostname: example.org}":   false,
+		"{ca_certs: " + ca + ", server_hostname: null}":          true,
+		"{ca_certs: " + filepath.Join(t.TempDir(), "none") + "}": false,
+	} {
+		if err := connects(t, "celery: {task_broker: "+address+", broker_use_ssl: "+settings+"}"); (err == nil) != works {
+			t.Errorf("broker_use_ssl: %s: %v", settings, err)
+		}
+	}
+}
+
+// Each setting of Celery's with which the Python scheduler would send, or reach the
+// broker, otherwise than the daemons is refused by name, or warned of; where the broker
+// isn't needed it is no error.
+func TestCeleryIsHonouredOrRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ keys, refused, warned string }{
+		{keys: "task_serializer: json, task_routes: null, task_default_delivery_mode: 2, task_protocol: 2, task_always_eager: no, task_queues: [a, b]"},
+		{keys: "task_default_delivery_mode: persistent, broker_transport: pyamqp, broker_failover_strategy: round-robin"},
+		{keys: "broker_read_url: amqp://u:s3cret@h//, broker_write_url: amqp://u:s3cret@h//"},
+		{keys: "broker_transport_options: {confirm_publish: true, max_retries: 3}, broker_connection_retry: true, broker_use_ssl: false"},
+		{keys: "broker_read_url: amqp://u:s3cret@other//", refused: "F:1:63: celery.broker_read_url names another broker"},
+		{keys: "broker_write_url: amqp://other//", refused: "celery.broker_write_url names another broker"},
+		{keys: "broker_login_method: GSSAPI", refused: "login_method must be PLAIN or EXTERNAL"},
+		{keys: "broker_connection_timeout: -1", refused: "connect_timeout must be a number"},
+		{keys: "broker_use_ssl: {ciphers: ALL}", refused: "celery.broker_use_ssl.ciphers can't be given"},
+		{keys: "broker_use_ssl: {cert_reqs: 7}", refused: "ssl_cert_reqs"},
+		{keys: "broker_use_ssl: {keyfile: k}", refused: "certfile and keyfile must be given together"},
+		{keys: "broker_transport_options: {host: other}", refused: "celery.broker_transport_options.host is not known here"},
+		{keys: "broker_user: other", refused: "celery.broker_user can't be given: write it in task_broker"},
+		{keys: "broker_password: s3cret2", refused: "celery.broker_password can't be given"},
+		{keys: "broker_transport: redis", refused: "celery.broker_transport must be amqp or pyamqp"},
+		{keys: "broker_failover_strategy: shuffle", refused: "celery.broker_failover_strategy must be round-robin"},
+		{keys: "task_serializer: msgpack", refused: "celery.task_serializer must be json"},
+		{keys: "task_compression: gzip", refused: "celery.task_compression can't be given"},
+		{keys: "task_default_delivery_mode: transient", refused: "celery.task_default_delivery_mode must be 2 or persistent"},
+		{keys: "task_default_queue: x", refused: "celery.task_default_queue must be celery"},
+		{keys: "task_default_priority: 3", refused: "celery.task_default_priority must be 0"},
+		{keys: "task_routes: {a: {queue: b}}", refused: "celery.task_routes can't be given"},
+		{keys: "task_queues: {a: {exchange: b}}", refused: "celery.task_queues must be a list of names"},
+		{keys: "task_queues: [{name: b}]", refused: "celery.task_queues must be a list of names"},
+		{keys: "BROKER_USE_SSL: true", refused: "celery.BROKER_USE_SSL is an old name"},
+		{keys: "CELERY_TASK_SERIALIZER: yaml", refused: "celery.CELERY_TASK_SERIALIZER is an old name"},
+		{keys: "CELERYD_CONCURRENCY: 3", warned: "celery.CELERYD_CONCURRENCY is not a known key"},
+		{keys: "broker_url: amqp://other//", warned: "celery.broker_url has no effect"},
+		{keys: "broker_pool_limit: 1", warned: "celery.broker_pool_limit has no effect"},
+		{keys: "task_publish_retry: false", warned: "celery.task_publish_retry has no effect"},
+	} {
+		c, warnings, err := parse("F", []byte("celery: {task_broker: 'amqp://u:s3cret@h//', "+tc.keys+"}"))
+		if err != nil {
+			t.Errorf("%s: %v", tc.keys, err)
+			continue
+		}
+		_, err = c.Broker()
+		for what, s := range map[string]struct{ got, want string }{"refused": {fmt.Sprint(err), tc.refused}, "warned": {fmt.Sprint(warnings), tc.warned}} {
+			if s.want == "" && s.got != "<nil>" && s.got != "[]" || !strings.Contains(s.got, s.want) || strings.Contains(s.got, "s3cret") {
+				t.Errorf("%s: %s: %s, want %q", tc.keys, what, s.got, s.want)
+			}
+		}
+	}
+	c, _, err := parse("F", []byte("celery: {broker_write_url: amqp://h//, task_broker: amqp://h//}")) // in any order
+	if err == nil {
+		_, err = c.Broker()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if _, _, err := parse("F", []byte("celery: {broker_use_ssl: maybe}")); err == nil {
+		t.Error("broker_use_ssl: maybe is accepted")
+	}
+}
+
+// A broker that Celery would take from the environment instead is refused by name.
+func TestCeleryEnvironment(t *testing.T) {
+	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
+		c := Default()
+		t.Setenv(name, string(c.Celery.TaskBroker))
+		if _, err := c.Broker(); err != nil {
+			t.Errorf("the same broker in %s: %v", name, err)
+		}
+		t.Setenv(name, "amqp://u:s3cret@other//")
+		if _, err := c.Broker(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("another broker in %s: %v", name, err)
+		}
+		t.Setenv(name, "")
+	}
+}
+
+// What the Python scheduler makes of a section celery, we do; and what we take for its
+// defaults are that.
+func TestCeleryIsReadAsThePythonSchedulerDoes(t *testing.T) {
+	t.Parallel()
+	configs := []map[string]any{
+		{}, {"broker_use_ssl": true}, {"broker_use_ssl": false}, {"broker_use_ssl": map[string]any{"ca_certs": "x"}}, {"broker_use_ssl": map[string]any{}},
+		{"task_broker": "amqps://u:p@h//", "broker_use_ssl": false}, {"task_broker": "amqp://u:p@h:1/v", "broker_use_ssl": true},
+		{"broker_url": "amqp://other//"}, {"broker_transport": "pyamqp"},
+	}
+	var keys []string
+	for key := range only {
+		keys = append(keys, key)
+	}
+	for _, c := range configs {
+		if c["task_broker"] == nil {
+			c["task_broker"] = "amqp://u:p@h//"
+		}
+	}
+	input, err := json.Marshal(map[string]any{"configs": configs, "keys": keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := exec.CommandContext(t.Context(), testenv.Python(t), "-c", `
+import json, os, sys
+os.environ["SWH_CONFIG_FILENAME"] = os.devnull
+os.environ.pop("SWH_WORKER_INSTANCE", None)
+from swh.scheduler.celery_backend.config import build_app
+def reached(config):
+    c = build_app(config).connection_for_write()
+    secure = bool(c.ssl) or c.transport_cls == "amqps"
+    c.ssl = secure
+    return "%s://%s:***@%s:%d/%s" % ("amqps" if secure else "amqp", c.userid, c.hostname, c.port or (5671 if secure else 5672), c.virtual_host)
+asked = json.load(sys.stdin)
+conf = build_app({"task_broker": "amqp://h"}).conf
+print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults": {k: conf[k] if isinstance(conf[k], (str, int, bool)) else None for k in asked["keys"]}}))`)
+	python.Stdin = bytes.NewReader(input)
+	out, err := python.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Reached  []string
+		Defaults map[string]any
+	}
+	if err := json.Unmarshal(out, &want); err != nil {
+		t.Fatal(err)
+	}
+	for i, section := range configs {
+		text, err := json.Marshal(map[string]any{"celery": section})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := parse("F", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broker, err := c.Broker()
+		if got := strings.ReplaceAll(broker.String(), "%2F", "/"); err != nil || got != want.Reached[i] {
+			t.Errorf("%s: %s, %v; the Python scheduler reaches %s", text, got, err, want.Reached[i])
+		}
+	}
+	for key, value := range want.Defaults {
+		values := only[key].values
+		if value != nil && (len(values) == 0 || fmt.Sprint(value) != values[0]) {
+			t.Errorf("%s is %v by default, want %v", key, value, values)
+		}
+	}
+}

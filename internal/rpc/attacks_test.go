@@ -1,0 +1,250 @@
+package rpc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// These tests stand behind the table of attacks in docs/security.md.
+
+// dial opens a connection to a server and sends text.
+func dial(t *testing.T, url, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Connections whose headers or bodies come slowly are closed, other calls are answered
+// meanwhile, and a call that takes longer than its body might goes on.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	const patience = 200 * time.Millisecond
+	url := serve(t, dsn, func(o *Options) { o.headerTime, o.smallTime = patience, patience })
+	var slow []net.Conn
+	for range 50 {
+		slow = append(slow, dial(t, url, "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\n"),
+			dial(t, url, "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))
+	}
+	if response, _ := post(t, url+"/task_type/get_all", mimeMsgpack, nil); response.StatusCode != http.StatusOK {
+		t.Errorf("a call beside: %s", response.Status)
+	}
+	for i, conn := range slow {
+		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		if answer, err := io.ReadAll(conn); err != nil || bytes.Contains(answer, []byte("200 OK")) {
+			t.Fatalf("slow connection %d: %q, %v; want it closed", i, answer, err)
+		}
+	}
+
+	store := openStore(t, dsn)
+	tx, err := store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "lock table task_type in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	released := make(chan error)
+	go func() {
+		time.Sleep(3 * patience)
+		released <- tx.Rollback(context.WithoutCancel(t.Context()))
+	}()
+	if response, body := post(t, url+"/task_type/get_all", mimeMsgpack, []byte("\x80")); response.StatusCode != http.StatusOK {
+		t.Errorf("a long call: %s %q", response.Status, body)
+	}
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+}
+
+// There is a number of calls that are answered at a time; more are told to come again.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRoom(1, 1, time.Millisecond)
+	for range maxCalls {
+		if err := (&share{room: r}).enter(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&share{room: r}).enter(); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+// The values of bodies share room, too: a byte may become a value of 40. A body waits for
+// room as if it held nothing else, and then keeps what it holds.
+func TestValuesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRoom(1<<20, 1, time.Millisecond)
+	// Each list takes as many values as bytes, but for its head.
+	hoard := append([]byte{0xdd, 0, 0, 0xff, 0}, bytes.Repeat([]byte{0x90}, 0xff00)...)
+	calls := []*share{}
+	for {
+		c := &share{room: r}
+		_, err := c.decode(t.Context(), hoard, readMsgpack)
+		if err != nil {
+			if err.(*exception).status != http.StatusServiceUnavailable {
+				t.Error(err)
+			}
+			break
+		}
+		if calls = append(calls, c); len(calls) > maxSmallValues {
+			t.Fatal("no bound")
+		}
+	}
+	if most := maxSmallValues / 0xff00; len(calls) != most {
+		t.Errorf("%d bodies were read, want %d", len(calls), most)
+	}
+	// Others of another size go on, and it is given back.
+	if _, err := (&share{room: r}).decode(t.Context(), append(bytes.Repeat([]byte{' '}, smallBody), "{}"...), readJSON); err != nil {
+		t.Errorf("a large body with few values: %v", err)
+	}
+	for _, c := range calls {
+		c.leave()
+	}
+	if !r.smallValues.TryAcquire(maxSmallValues) || !r.largeValues.TryAcquire(int64(defaultLimits.values)-1) {
+		t.Error("the room was not given back")
+	}
+}
+
+// An answer whose rows are too large, few as they may be, is refused before they are all
+// in memory, and so is one that finds no room beside others. Nothing is marked as scheduled.
+func TestLargeRows(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	url := serve(t, dsn, func(o *Options) { o.MaxAnswer = 1 << 20 })
+	store := openStore(t, dsn)
+	for _, statement := range []string{
+		"insert into task_type (type, description, backend_name) values ('t', '', 't')",
+		`insert into task (type, arguments, next_run, current_interval, status) select 't', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('x', 100000))), '2020-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 30)`,
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+			select '00000000-0000-0000-0000-000000000001', 'https://' || n, 't', jsonb_build_object('x', repeat('x', 100000)), true, now(), now() from generate_series(1, 30) n`,
+	} {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, arguments := range map[string]string{
+		"task/search": `"task_type": "t"`, "task/peek_ready": `"task_type": "t"`, "task/grab_ready": `"task_type": "t"`, "origins/get": `"limit": 30`,
+		"origins/grab_next": `"visit_type": "t", "count": 30, "policy": "never_visited_oldest_update_first"`,
+	} {
+		response, body := post(t, url+"/"+path, mimeJSON, []byte("{"+arguments+"}"))
+		if response.StatusCode != http.StatusRequestEntityTooLarge || !bytes.Contains(body, []byte("ask for fewer")) || len(body) > 10000 {
+			t.Errorf("%s: %s %.200q", path, response.Status, body)
+		}
+	}
+	var marked int
+	if err := store.Pool().QueryRow(t.Context(), `select (select count(*) from task where status = 'next_run_scheduled')
+		+ (select count(*) from origin_visit_stats where last_scheduled is not null)`).Scan(&marked); err != nil || marked > 0 {
+		t.Errorf("%d tasks and origins are marked as scheduled, %v", marked, err)
+	}
+	if response, body := post(t, url+"/task/search", mimeJSON, []byte(`{"task_type": "t", "limit": 5}`)); response.StatusCode != http.StatusOK {
+		t.Errorf("few large rows: %s %.200q", response.Status, body)
+	}
+	r := newRoom(1, 1<<20, time.Millisecond)
+	first, second := &share{room: r, most: 1 << 20}, &share{room: r, most: 1 << 20}
+	if err := first.grow(1<<19 + 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.grow(1<<19 + 1); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
+		t.Errorf("beside another: %v", err)
+	}
+	second.leave()
+	first.leave()
+	if !r.answers.TryAcquire(1 << 20) {
+		t.Error("the room was not given back")
+	}
+}
+
+// A call that a page in somebody's browser makes is refused, whatever name the page has
+// made for our address; so is a change without a content type, with which such a page
+// could do without asking.
+func TestBrowsersAreRefused(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t))
+	for _, tc := range []struct {
+		path, contentType string
+		header            []string
+		status            int
+	}{
+		{"/task_type/get_all", mimeJSON, []string{"Origin", "https://evil.example"}, http.StatusForbidden},
+		{"/task_type/get_all", mimeJSON, []string{"Origin", url}, http.StatusForbidden},
+		{"/task_type/get_all", "", nil, http.StatusOK},
+		{"/scheduler_metrics/update", "", nil, http.StatusUnsupportedMediaType},
+		{"/scheduler_metrics/update", "text/plain", nil, http.StatusUnsupportedMediaType},
+		{"/scheduler_metrics/update", mimeMsgpack, nil, http.StatusOK},
+		{"/scheduler_metrics/update", mimeJSON + "; charset=utf-8", nil, http.StatusOK},
+	} {
+		if response, body := post(t, url+tc.path, tc.contentType, nil, tc.header...); response.StatusCode != tc.status {
+			t.Errorf("%+v: %s %q", tc, response.Status, body)
+		}
+	}
+}
+
+// Without credentials no way of writing a path or a host leads to more than health.
+func TestStolenPaths(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t), func(o *Options) { o.Credentials = Credentials{Token: "t0ken"} })
+	for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS", "PUT"} {
+		for _, path := range []string{
+			"//task_type/get_all", "/healthz/../task_type/get_all", "/healthz/%2e%2e/task_type/get_all", "/%74ask_type/get_all", "/readyz%2f..%2ftask_type/get_all",
+			"/task_type//get_all", "/./metrics", "/metrics/", "/healthz/metrics", "/healthz;/metrics", "/HEALTHZ", "http://other.example/metrics", "/metrics?x=/healthz", "*",
+		} {
+			for _, host := range []string{"x", "localhost", "healthz", "[::1]:99999", "evil.example/healthz"} {
+				conn := dial(t, url, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path, host))
+				_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+				request, _ := http.NewRequest(method, "/", nil)
+				response, err := http.ReadResponse(bufio.NewReader(conn), request)
+				if err != nil {
+					t.Errorf("%s %s, host %s: %v", method, path, host, err)
+					continue
+				}
+				_ = response.Body.Close()
+				_ = conn.Close()
+				if response.StatusCode == http.StatusOK && (method != "OPTIONS" || path != "*") {
+					t.Errorf("%s %s, host %s: %s", method, path, host, response.Status)
+				}
+			}
+		}
+	}
+}
+
+// deadlines notes until when an answer may be written.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	write time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.write = t
+	return nil
+}
+
+// Who reads an answer slowly holds it for a minute at most.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	respond(w, httptest.NewRequest(http.MethodPost, "/", nil), http.StatusOK, mimeJSON, []byte("{}"))
+	if left := time.Until(w.write); left > bodyTimeout || w.write.IsZero() {
+		t.Errorf("it may take %s", left)
+	}
+}

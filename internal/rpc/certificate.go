@@ -1,0 +1,66 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// TLS returns a configuration with the certificate and the key of two PEM files, which are
+// read again when one of them has changed. While they can't be read, or don't belong
+// together, the certificate stays what it was, and that is logged.
+func TLS(certificate, key string, log *slog.Logger) (*tls.Config, error) {
+	r := &reloaded{certificate: certificate, key: key, log: log}
+	if err := r.load(r.changes()); err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: r.get}, nil
+}
+
+// reloaded is a certificate that follows its files.
+type reloaded struct {
+	certificate, key string
+	log              *slog.Logger
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	at      [2]time.Time // when the files that it is from had changed
+	refused [2]time.Time // and those that were refused last
+}
+
+// changes returns when the files changed last, zero for one that isn't there.
+func (r *reloaded) changes() (at [2]time.Time) {
+	for i, file := range []string{r.certificate, r.key} {
+		if info, err := os.Stat(file); err == nil {
+			at[i] = info.ModTime()
+		}
+	}
+	return at
+}
+
+func (r *reloaded) load(at [2]time.Time) error {
+	pair, err := tls.LoadX509KeyPair(r.certificate, r.key)
+	if err == nil {
+		r.current, r.at = &pair, at
+	}
+	return err
+}
+
+func (r *reloaded) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	at := r.changes()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at == r.at {
+		return r.current, nil
+	}
+	switch err := r.load(at); {
+	case err == nil:
+		r.log.Info("the certificate has changed", "file", r.certificate)
+	case at != r.refused:
+		r.refused = at
+		r.log.Error("the certificate has changed and can't be used; the one before stays", "file", r.certificate, "error", err)
+	}
+	return r.current, nil
+}
