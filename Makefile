@@ -95,7 +95,7 @@ demo-stop: ## Stop what `make demo KEEP=1` left running
 deploy-check: ## Check the Kubernetes manifests, systemd units, configurations, dashboards and alerts of deploy/
 	@$(ALL) sh -c '{ [ -z "$(DEPLOY)" ] || go test -count=1 $(DEPLOY); } && cd deploy/check && go vet ./... && go test -vet=off -count=1 ./...'
 
-release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS), each twice
+release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS, RELEASE_KEY), each twice
 	@$(GO) deploy/release/build.sh "$(VERSION)" $(PLATFORMS)
 
 vulncheck: ## Look for known vulnerabilities in what the program calls (GOVULNDB)

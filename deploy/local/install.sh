@@ -67,26 +67,42 @@ keep_servers_down() {
 	trap 'as_root rm -f "${undo[@]}"' EXIT
 }
 
+# What packages enable that are installed for their programs, some as dependencies.
+daemons="epmd.socket epmd.service postgresql.service prometheus.service rabbitmq-server.service"
+
+# enabled lists those of them that start at boot.
+enabled() {
+	local unit
+	for unit in $daemons; do
+		if have systemctl; then
+			systemctl --root=/ --quiet is-enabled "$unit" 2>/dev/null
+		else
+			compgen -G "/etc/rc[2-5].d/S??${unit%.service}" >/dev/null
+		fi && echo "$unit"
+	done
+	return 0
+}
+
+disable() {
+	if have systemctl; then as_root systemctl --root=/ disable "$1"; else as_root update-rc.d "${1%.service}" disable; fi
+}
+
 apt_install() {
-	local rabbitmq_was_here=
+	local before unit
 	if ! have apt-get; then
 		echo "install: missing, and no apt-get to install them with: $*" >&2
 		exit 3 # ./run then tries a container
 	fi
 	[ "$(id -u)" = 0 ] || have sudo || fail "as root, run: apt-get install $*"
 	export DEBIAN_FRONTEND=noninteractive
-	dpkg-query -W rabbitmq-server >/dev/null 2>&1 && rabbitmq_was_here=yes
+	before=$(enabled)
 	keep_servers_down
 	step "reading the package lists" as_root apt-get -q update
 	step "installing packages: $*" as_root apt-get -q -y --no-install-recommends \
 		-o Dpkg::Options::=--force-confold -o DPkg::Lock::Timeout=300 install "$@"
-	if [ -z "$rabbitmq_was_here" ] && dpkg-query -W rabbitmq-server >/dev/null 2>&1; then
-		if have systemctl; then
-			step "keeping RabbitMQ from starting at boot" as_root systemctl disable rabbitmq-server
-		elif have update-rc.d; then
-			step "keeping RabbitMQ from starting at boot" as_root update-rc.d rabbitmq-server disable
-		fi
-	fi
+	for unit in $(enabled); do
+		grep -qx "$unit" <<<"$before" || step "keeping $unit from starting at boot" disable "$unit"
+	done
 }
 
 # --- Go --------------------------------------------------------------------
@@ -168,7 +184,7 @@ need_kafka() {
 
 fetch_kafka() {
 	rm -rf "$cache/kafka.new"
-	mvn -B -q -f "$here/kafka/pom.xml" \
+	mvn -B -q -C -f "$here/kafka/pom.xml" \
 		org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
 		-DoutputDirectory="$cache/kafka.new"
 	cp "$here/kafka/pom.xml" "$cache/kafka.new/"

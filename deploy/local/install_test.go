@@ -21,7 +21,15 @@ case "${0##*/} $*" in
 "mvn "*) for last; do :; done; d=${last#*=}; mkdir -p "$d"; down; touch "$d/kafka_2.13.jar" ;;
 "python3 -m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/pip" ;;
 "pip "*) down; touch "${0%pip}celery" ;;
-"apt-get "*) echo "the system's packages are none of this test's business" >&2; exit 1 ;;
+"apt-get -q update") ;;
+"apt-get "*install*)
+	[ -e "$TOOLS/../packages" ] || { echo "the system's packages are none of this test's business" >&2; exit 1; }
+	echo prometheus.service >>"$TOOLS/../enabled"; echo epmd.socket >>"$TOOLS/../enabled"
+	cp "$0" "$TOOLS/promtool" ;;
+"id -u") echo 1000 ;;
+"sudo "*) shift; case $1 in apt-get|systemctl) "$@" ;; *) cat >/dev/null ;; esac ;; # it writes nothing outside
+"systemctl --root=/ --quiet is-enabled "*) grep -qx "$4" "$TOOLS/../enabled" ;;
+"systemctl --root=/ disable "*) sed -i "/^$3\$/d" "$TOOLS/../enabled" ;;
 esac
 `
 
@@ -94,5 +102,45 @@ func TestFailedDownloadIsRepaired(t *testing.T) {
 				t.Errorf("with all in place: %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// What packages enable that was not enabled before is disabled again, and nothing else.
+func TestInstallingEnablesNoDaemon(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	for _, path := range []string{tools, filepath.Join(dir, "packages")} {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "systemd-analyze", "systemctl", "sudo", "id"} {
+		if err := os.WriteFile(filepath.Join(tools, name), []byte(tool), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enabled := filepath.Join(dir, "enabled")
+	if err := os.WriteFile(enabled, []byte("rabbitmq-server.service\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Of the machine's own programs only those that the script can't do without: promtool is missing.
+	for _, name := range []string{"bash", "sh", "cat", "cp", "chmod", "cmp", "dirname", "env", "find", "flock", "gcc", "git", "grep", "head", "ls", "mkdir", "mv", "rm", "sed", "sort", "tail", "tee", "touch", "timeout", "xargs"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "./install.sh", "all")
+	cmd.Env = append(os.Environ(), "PATH="+tools, "TOOLS="+tools, "SWH_SCHEDULER_CACHE="+filepath.Join(dir, "cache"),
+		"SWH_TEST_POSTGRES_URL=x", "SWH_TEST_RABBITMQ_URL=x", "SWH_TEST_RABBITMQ_MANAGEMENT_URL=x", "SWH_TEST_KAFKA_BROKERS=x", "SWH_TEST_PYTHON=x")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "installing packages: prometheus") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if after, err := os.ReadFile(enabled); err != nil || string(after) != "rabbitmq-server.service\n" {
+		t.Errorf("enabled after: %q, %v", after, err)
 	}
 }

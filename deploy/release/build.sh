@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # build.sh VERSION [PLATFORM]... makes a release in bin/release: for each platform
-# an archive of the program, its licence, units and sample configurations, and what
-# the program is made of (CycloneDX); and the checksums of all of them.
+# an archive of the program, its licence and those of the modules in it, units and sample
+# configurations, and what the program is made of (CycloneDX); and the checksums of all of
+# them. RELEASE_KEY names a private key of SSH's, with which the checksums are signed
+# (`ssh-keygen -Y verify -n swh-scheduler`, docs/security.md); without one SHA256SUMS says
+# that it is not signed.
 #
 # Everything is built twice, the second time from a copy of the sources elsewhere
 # and with an empty cache, and must come out the same to the byte. So whoever
@@ -16,6 +19,10 @@ shift
 	echo "build.sh: \"$version\" is no version" >&2
 	exit 1
 }
+# What is released is looked up in the database of vulnerabilities, or not released.
+if [[ $version =~ ^v?[0-9]+(\.[0-9]+)*$ || -n ${RELEASE_KEY:-} ]]; then
+	.ci/vulncheck --strict
+fi
 # The time of all files in the archives: that of the commit.
 when=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 out=bin/release
@@ -27,6 +34,24 @@ cache=$work/cache
 [ "${RELEASE_CACHE:-}" != shared ] || cache=$(go env GOCACHE)
 go build -C test -o "$work/sbom" ./sbom
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/copy"
+
+# licences DIRECTORY puts the licence of Go, and those of the modules in its program, into
+# LICENSES, by their names.
+licences() {
+	local module version source
+	mkdir "$1/LICENSES"
+	cp "$(go env GOROOT)/LICENSE" "$1/LICENSES/go"
+	go version -m "$1/swh-scheduler" | awk '$1 == "dep" { print $2, $3 }' | while read -r module version; do
+		source=$(go list -m -f '{{.Dir}}' "$module@$version")
+		mkdir -p "$1/LICENSES/$module"
+		find "$source" -maxdepth 1 -type f -regextype posix-extended -iregex '.*/(licen[cs]e|copying|notice|patents)([.-].*)?' \
+			-exec cp --no-preserve=mode {} "$1/LICENSES/$module/" \;
+		rmdir "$1/LICENSES/$module" 2>/dev/null && {
+			echo "build.sh: $module@$version has no licence" >&2
+			exit 1
+		}
+	done
+}
 
 # build OS/ARCHITECTURE TARGET: of the sources in the current directory.
 build() {
@@ -44,6 +69,7 @@ build() {
 		exit 1
 	}
 	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config "$dir/"
+	licences "$dir"
 	"$work/sbom" "$dir/swh-scheduler" >"$2/$name.cdx.json"
 	tar --sort=name --mtime="@$when" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w,a+X --format=ustar \
 		-C "$2" -c "$name" | gzip -9 -n >"$2/$name.tar.gz"
@@ -63,4 +89,12 @@ for platform in "$@"; do
 	done
 	rm -rf "$work/again"
 done
-(cd "$out" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
+cd "$out"
+sha256sum -- * >"$work/SHA256SUMS"
+if [ -n "${RELEASE_KEY:-}" ]; then
+	mv "$work/SHA256SUMS" .
+	ssh-keygen -q -Y sign -f "$RELEASE_KEY" -n swh-scheduler SHA256SUMS
+else
+	{ echo '# Not signed.' && cat "$work/SHA256SUMS"; } >SHA256SUMS
+fi
+cat SHA256SUMS

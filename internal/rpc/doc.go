@@ -34,14 +34,15 @@
 //   - 503 where a retry helps, which clients do by themselves: the database is
 //     away, or a deadlock was broken;
 //   - 500 for everything else, wrong arguments included;
-//   - 401, 404, 405, 413 and 415 as HTTP has them.
+//   - 401, 403, 404, 405, 413 and 415 as HTTP has them.
 //
 // No answer holds a password or the text of a query; the log has the rest.
 //
 // # Bounds
 //
 // The size of a request, before and after decompression, its depth and number of
-// values, the time to read it and the time of a call are bounded.
+// values, the time to read it and the time of a call are bounded; so are the calls in
+// hand, and what they take of memory together (room.go).
 //
 // # States
 //
