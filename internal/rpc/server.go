@@ -43,6 +43,8 @@ type Options struct {
 	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
 
+	Health *service.Health // of the daemon; nil: the server alone is looked at
+
 	roomWait time.Duration // 0: defaultRoomWait
 }
 
@@ -50,6 +52,7 @@ type Options struct {
 type Server struct {
 	Options
 	metrics  *metrics
+	refusals service.Seldom
 	room     room
 	handler  http.Handler
 	stopping atomic.Bool
@@ -88,9 +91,9 @@ func (s *Server) routes() http.Handler {
 		refuse(w, r, httpError(http.StatusNotFound, "NotFound", "The requested URL was not found on the server."))
 	})
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET /healthz", s.healthy)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("/", guard(s.Credentials, guarded))
+	mux.Handle("/", guard(s.Credentials, guarded, s.refuseLogin))
 	return mux
 }
 
