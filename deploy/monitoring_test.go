@@ -49,6 +49,24 @@ func onlyDocumented(t *testing.T, metrics map[string]string, where, expr string)
 	}
 }
 
+// Metrics are named as Prometheus has it: counters end in _total, nothing else does; no label
+// is one that it or its libraries set; and no gauge counts over a time that a query can choose.
+func TestMetricsAreNamedByConvention(t *testing.T) {
+	t.Parallel()
+	labels := documentedLabels(t)
+	for name, kind := range documented(t) {
+		ofHistogram := kind == "counter" && regexp.MustCompile("_(bucket|count|sum)$").MatchString(name)
+		if !ofHistogram && (kind == "counter") != strings.HasSuffix(name, "_total") || strings.Contains(name, "_last_") {
+			t.Errorf("the %s %s", kind, name)
+		}
+		for _, label := range labels[name] {
+			if slices.Contains([]string{"quantile", "le", "job", "instance"}, label) && !ofHistogram {
+				t.Errorf("%s has the label %s", name, label)
+			}
+		}
+	}
+}
+
 // ofOneReplica is what comes before a gauge that several processes may have, and ofAll what
 // comes before a counter, of which each has its own.
 var (

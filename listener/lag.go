@@ -16,11 +16,12 @@ type lag struct {
 	since  time.Time // when events were last acknowledged, by this host's clock
 }
 
-// read notes an event.
+// read notes an event. The first one counts, as any other may be of a worker whose clock is
+// wrong.
 func (l *lag) read(sent float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inHand == 0 || sent < l.inHand {
+	if l.inHand == 0 {
 		l.inHand = sent
 	}
 }

@@ -32,10 +32,12 @@ Nothing is locked or changed.
   oldest    age of the oldest message that is not known to have begun, as far as the
             ledger knows: of queues without groups and lanes, of outgoing ones only
   lane      the lane set and lane, with the backlog that waits in the database
-  groups    what groups have underway, the largest first`,
+  groups    what groups have underway, the largest first
+
+--watch shows it again every 2 seconds, --watch=SECONDS as often as you like.`,
 	}
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.Flags().Float64Var(&watch, "watch", 0, "show it again every so many `SECONDS`, until interrupted (2 if none are given)")
+	cmd.Flags().Float64Var(&watch, "watch", 0, "show it again every so many `SECONDS`, until interrupted")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2"
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, queues []string) error {
 		if watch < 0 {
