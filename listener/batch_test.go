@@ -216,9 +216,8 @@ func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
 		health := service.NewHealth()
 		ctx, cancel := context.WithCancel(service.WithHealth(t.Context(), health))
 		ended := make(chan error)
-		go func() {
-			ended <- newTestListener(t, &script{bodies: [][]byte{message(t, startedEvent("x"))}}, store).Run(ctx)
-		}()
+		l := newTestListener(t, &script{bodies: [][]byte{message(t, startedEvent("x"))}}, store)
+		go func() { ended <- l.Run(ctx) }()
 		time.Sleep(time.Hour)
 		if stuck := health.Stuck(); len(stuck) != 1 {
 			t.Errorf("stuck: %q", stuck)
