@@ -31,6 +31,9 @@ type ConsumerOptions struct {
 	Bindings []Binding // made at each connection; missing exchanges are made durable
 	Prefetch int       // how many deliveries may be unacknowledged; default: 1,000
 	Reading  func()    // called each time the queue begins to be read; may be nil
+	// Lost is called each time the queue can't be read; another try follows. Default: one
+	// line in the log until it is read again.
+	Lost func(error)
 
 	// MaxBytes is how many bytes of bodies may be in memory and unacknowledged: above it,
 	// the socket is not read. One message alone may be larger. Default: 32 MiB.
@@ -104,7 +107,9 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return nil
 		}
-		if !down {
+		if lost := c.options.Lost; lost != nil {
+			lost(fmt.Errorf("queue %q can't be read: %w", c.options.Queue, err))
+		} else if !down {
 			down = true
 			c.log.Warn("the queue can't be read; trying again", "queue", c.options.Queue, "error", err)
 		}

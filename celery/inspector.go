@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/service"
 )
 
 // StatsAge is how old the management API's figures may be by default: RabbitMQ collects
@@ -23,6 +25,8 @@ type InspectorOptions struct {
 	Timeout      time.Duration // of each request to the management API; default: 5 s
 	QueueTimeout time.Duration // of each question to the broker about a queue; default: 2 s
 	StatsAge     time.Duration // how old the management API's figures may be; default: StatsAge
+
+	Management *service.Service // is told whether the management API answers; default: one that logs that
 }
 
 // QueueLength is how many messages a queue holds.
@@ -30,6 +34,7 @@ type QueueLength struct {
 	Exists         bool
 	Ready          int // waiting for a consumer; exact
 	Unacknowledged int // handed to a consumer; an upper bound, unless Unknown
+	Consumers      int // connected workers' processes that read it
 
 	// Unknown: the management API doesn't tell what is unacknowledged. Unacknowledged is
 	// then an estimate, by what was published of late, and no bound of anything.
@@ -53,6 +58,12 @@ type QueueFigures struct {
 // later they may not count.
 func (f QueueFigures) Since() time.Time { return f.asked.Add(-f.age) }
 
+// Rates returns how many messages a second were published to the queue and delivered to
+// consumers, as of the last seconds. known is false if the management API doesn't tell.
+func (f QueueFigures) Rates() (in, out float64, known bool) {
+	return f.stats.Stats.Published.Rate, f.stats.Stats.Delivered.Rate, f.known
+}
+
 // QueueInspector measures queues. It is safe for concurrent use; measurements
 // are made one after the other.
 type QueueInspector struct {
@@ -73,10 +84,11 @@ type QueueInspector struct {
 // means http(s) on the broker's host, at its port + 10,000.
 func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *QueueInspector {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Management = cmp.Or(o.Management, service.NewService(o.Logger, "the management API"))
 	q := &QueueInspector{
 		log:        o.Logger,
 		statsAge:   cmp.Or(o.StatsAge, StatsAge),
-		management: newManagement(b, managementURL, cmp.Or(o.Timeout, 5*time.Second), o.Logger),
+		management: newManagement(b, managementURL, cmp.Or(o.Timeout, 5*time.Second), o.Management),
 		busy:       newMutex(),
 		dialer:     newDialer(b, o.ConnectionOptions),
 	}
@@ -129,7 +141,7 @@ func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures 
 	if figures.stats.down() {
 		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, &QueueDownError{queue, "its state is " + figures.stats.State})
 	}
-	length := QueueLength{Exists: true, Ready: now.Messages}
+	length := QueueLength{Exists: true, Ready: now.Messages, Consumers: now.Consumers}
 	length.Unknown = !figures.known
 	if !figures.answered {
 		length.Unacknowledged = recent

@@ -216,7 +216,7 @@ func TestLengthWithAWorker(t *testing.T) {
 	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 	// The worker acknowledges a task when it starts it, and holds one more.
 	eventually(t, "the length is exact", func() error {
-		if l := length(t, q, queue, 10); l != (celery.QueueLength{Exists: true, Ready: 8, Unacknowledged: 1}) {
+		if l := length(t, q, queue, 10); l != (celery.QueueLength{Exists: true, Ready: 8, Unacknowledged: 1, Consumers: 1}) {
 			return fmt.Errorf("%+v", l)
 		}
 		return nil
@@ -246,7 +246,7 @@ func TestLengthWithoutManagement(t *testing.T) {
 		var log lockedBuffer
 		q := inspector(t, broker(t, env.URL), url, celery.InspectorOptions{Logger: textLogger(&log), Timeout: 50 * time.Millisecond})
 		for range 3 {
-			if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5, Unknown: true}, length(t, q, "queue", 5)); diff != "" {
+			if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5, Consumers: 1, Unknown: true}, length(t, q, "queue", 5)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,7 +27,7 @@ type management struct {
 	client  *http.Client
 	nodes   []node
 	timeout time.Duration
-	log     *slog.Logger
+	service *service.Service // what knows whether the API tells what it is asked
 
 	closed context.Context // ends with close
 	end    context.CancelFunc
@@ -37,14 +36,13 @@ type management struct {
 	asking     mutex          // guards the rest
 	current    int            // of nodes: the one that answered last
 	silent     error          // why requests fail at once; nil while it answers
-	missing    bool           // whether its absence has been logged
 	channels   map[string]int // global prefetch limits by channel name
 	channelsAt time.Time
 }
 
-func newManagement(b Broker, root string, timeout time.Duration, log *slog.Logger) *management {
+func newManagement(b Broker, root string, timeout time.Duration, s *service.Service) *management {
 	m := &management{
-		url: root, nodes: b.nodes, timeout: timeout, log: log, asking: newMutex(),
+		url: root, nodes: b.nodes, timeout: timeout, service: s, asking: newMutex(),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second}},
 	}
 	m.closed, m.end = context.WithCancel(context.Background())
@@ -64,6 +62,15 @@ type queueStats struct {
 	Unacknowledged *int          `json:"messages_unacknowledged"`
 	State          string        `json:"state"`
 	Consumers      []queueReader `json:"consumer_details"`
+	Stats          struct {
+		Published rate `json:"publish_details"`
+		Delivered rate `json:"deliver_get_details"`
+	} `json:"message_stats"`
+}
+
+// rate is how many messages a second there were of late.
+type rate struct {
+	Rate float64 `json:"rate"`
 }
 
 func (s queueStats) known() bool { return s.Ready != nil && s.Unacknowledged != nil }
@@ -112,15 +119,13 @@ func (m *management) queue(ctx context.Context, queue string) (queueStats, error
 	return stats, err
 }
 
-// report logs once that the API doesn't answer, and once that it does again.
+// report notes whether the API has answered.
 func (m *management) report(ctx context.Context, err error) {
 	switch {
-	case err != nil && !m.missing && ctx.Err() == nil:
-		m.missing = true
-		m.log.Warn("the management API doesn't answer; how many messages workers hold unacknowledged is unknown, so queues may exceed their limits by that many", "error", err)
-	case err == nil && m.missing:
-		m.missing = false
-		m.log.Info("the management API answers again")
+	case err == nil:
+		m.service.OK()
+	case ctx.Err() == nil:
+		m.service.Failed(fmt.Errorf("how many messages workers hold unacknowledged is unknown, so queues may exceed their limits by that many: %w", err))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"swh-scheduler/internal/service"
 )
 
 type answering func() *http.Response
@@ -34,7 +36,7 @@ func FuzzManagementAnswers(f *testing.F) {
 			return
 		}
 		answers := []string{queue, channels}
-		m := newManagement(b, "", time.Minute, slog.New(slog.DiscardHandler))
+		m := newManagement(b, "", time.Minute, service.NewService(slog.New(slog.DiscardHandler), ""))
 		defer m.close()
 		m.client.Transport = answering(func() *http.Response {
 			body := answers[0]

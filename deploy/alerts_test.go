@@ -113,8 +113,10 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+var instanceLabel = regexp.MustCompile(`instance="(\w+)"`)
+
 // Each alert has a group of its own in alerts_test.yml, where it is silent, then
-// fires with a severity and a summary, then resolves.
+// fires with a severity and a summary, then resolves, with samples of two instances.
 func TestAlertsAreTested(t *testing.T) {
 	t.Parallel()
 	var file alertTests
@@ -123,6 +125,15 @@ func TestAlertsAreTested(t *testing.T) {
 	for _, test := range file.Tests {
 		if _, twice := history[test.Name]; twice {
 			t.Errorf("two groups are named %s", test.Name)
+		}
+		instances := map[string]bool{}
+		for _, series := range test.InputSeries {
+			if m := instanceLabel.FindStringSubmatch(series["series"]); m != nil {
+				instances[m[1]] = true
+			}
+		}
+		if len(instances) < 2 && test.Name != "JournalLag" && test.Name != "RPCErrors" {
+			t.Errorf("%s has series of %d instances", test.Name, len(instances))
 		}
 		last := time.Duration(-1)
 		for _, a := range test.Assertions {
@@ -206,7 +217,7 @@ func mutants(t *testing.T, a alert) map[string]alert {
 		m.Expr = regexp.MustCompile(`\b(swh_scheduler|up\b)`).ReplaceAllString(a.Expr, "${1}_x")
 	})
 	add("aggregation", func(m *alert) {
-		m.Expr = strings.NewReplacer("max by (", "max by (instance, ", "max(", "min(", "sum(", "max(").Replace(a.Expr)
+		m.Expr = strings.NewReplacer("max by (", "max by (instance, ", "max(", "min(", "sum(", "max(", "sum by (", "max by (").Replace(a.Expr)
 	})
 	add("severity", func(m *alert) { m.Labels = map[string]string{"severity": "info"} })
 	add("summary", func(m *alert) {

@@ -3,10 +3,12 @@ package deploy_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,11 +49,33 @@ func onlyDocumented(t *testing.T, metrics map[string]string, where, expr string)
 	}
 }
 
-// ofOneReplica is what comes before a gauge that several processes may have.
-var ofOneReplica = regexp.MustCompile(`(?:max|min)(?: by \([a-z_, ]+\))? ?\((?:deriv\()?$`)
+// Metrics are named as Prometheus has it: counters end in _total, nothing else does; no label
+// is one that it or its libraries set; and no gauge counts over a time that a query can choose.
+func TestMetricsAreNamedByConvention(t *testing.T) {
+	t.Parallel()
+	labels := documentedLabels(t)
+	for name, kind := range documented(t) {
+		ofHistogram := kind == "counter" && regexp.MustCompile("_(bucket|count|sum)$").MatchString(name)
+		if !ofHistogram && (kind == "counter") != strings.HasSuffix(name, "_total") || strings.Contains(name, "_last_") {
+			t.Errorf("the %s %s", kind, name)
+		}
+		for _, label := range labels[name] {
+			if slices.Contains([]string{"quantile", "le", "job", "instance"}, label) && !ofHistogram {
+				t.Errorf("%s has the label %s", name, label)
+			}
+		}
+	}
+}
 
-// onceForAllReplicas checks that no figure counts twice if a daemon runs twice: both have the
-// same gauges, of one queue or one database.
+// ofOneReplica is what comes before a gauge that several processes may have, and ofAll what
+// comes before a counter, of which each has its own.
+var (
+	ofOneReplica = regexp.MustCompile(`(?:max|min|group)(?: by \([a-z_, ]+\))? ?\((?:(?:deriv|last_over_time)\()?$`)
+	ofAll        = regexp.MustCompile(`(?:sum|max)(?: by \([a-z_, ]+\))? ?\((?:rate|increase)\($`)
+)
+
+// onceForAllReplicas checks that no figure counts twice if a daemon runs twice, and none is
+// left out: both have the same gauges, of one queue or one database, and own counters.
 func onceForAllReplicas(t *testing.T, metrics map[string]string, where, expr string) {
 	t.Helper()
 	for _, at := range metricName.FindAllStringIndex(expr, -1) {
@@ -59,6 +83,9 @@ func onceForAllReplicas(t *testing.T, metrics map[string]string, where, expr str
 		ofOneMember := name == "swh_scheduler_journal_lag_records" // a partition has one
 		if metrics[name] == "gauge" && !ofOneMember && !ofOneReplica.MatchString(expr[:at[0]]) {
 			t.Errorf("%s: the gauge %s of each replica; max by (…) takes one: %s", where, name, expr)
+		}
+		if metrics[name] == "counter" && !ofAll.MatchString(expr[:at[0]]) {
+			t.Errorf("%s: the counter %s of one replica; sum by (…) takes all: %s", where, name, expr)
 		}
 	}
 }
@@ -80,16 +107,20 @@ func TestAlertsCountReplicasOnce(t *testing.T) {
 	}
 }
 
-// Every query of the dashboards is one that Prometheus understands, of metrics that
-// there are, and shows the same figure with one replica of a daemon and with two.
-func TestDashboards(t *testing.T) {
-	t.Parallel()
+// panel is a panel of a dashboard.
+type panel struct {
+	ID      int
+	Title   string
+	Targets []struct{ Expr string }
+}
+
+// panels returns the panels of all dashboards.
+func panels(t *testing.T) (all []panel) {
+	t.Helper()
 	files, err := filepath.Glob("grafana/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	metrics, recorded := documented(t), strings.Builder{}
-	fmt.Fprintln(&recorded, "groups:\n- name: dashboards\n  rules:")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -97,11 +128,7 @@ func TestDashboards(t *testing.T) {
 		}
 		var dashboard struct {
 			Title, UID string
-			Panels     []struct {
-				ID      int
-				Title   string
-				Targets []struct{ Expr string }
-			}
+			Panels     []panel
 		}
 		if err := json.Unmarshal(text, &dashboard); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -109,22 +136,137 @@ func TestDashboards(t *testing.T) {
 		if dashboard.Title == "" || dashboard.UID == "" || len(dashboard.Panels) == 0 {
 			t.Errorf("%s is no dashboard", file)
 		}
-		seen := map[int]bool{}
-		for _, panel := range dashboard.Panels {
-			if seen[panel.ID] || len(panel.Targets) == 0 {
-				t.Errorf("%s: panel %q has no query, or the number of another", file, panel.Title)
+		all = append(all, dashboard.Panels...)
+	}
+	return all
+}
+
+// Every query of the dashboards is one that Prometheus understands, of metrics that
+// there are, and shows the same figure with one replica of a daemon and with two.
+func TestDashboards(t *testing.T) {
+	t.Parallel()
+	metrics := documented(t)
+	var exprs []string
+	seen := map[int]bool{}
+	for _, panel := range panels(t) {
+		if seen[panel.ID] || len(panel.Targets) == 0 {
+			t.Errorf("panel %q has no query, or the number of another", panel.Title)
+		}
+		seen[panel.ID] = true
+		for _, target := range panel.Targets {
+			onlyDocumented(t, metrics, panel.Title, target.Expr)
+			onceForAllReplicas(t, metrics, panel.Title, target.Expr)
+			exprs = append(exprs, target.Expr)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "dashboards_test.yml")
+	writeYAML(t, path, twoWorlds(t, exprs))
+	promtool(t, "test", "rules", path)
+}
+
+// exprTests are tests of expressions as promtool reads them.
+type exprTests struct {
+	Tests []exprTest
+}
+
+type exprTest struct {
+	Interval    string
+	InputSeries []map[string]string `yaml:"input_series"`
+	Exprs       []exprAssertion     `yaml:"promql_expr_test"`
+}
+
+type exprAssertion struct {
+	Expr    string
+	At      string           `yaml:"eval_time"`
+	Samples []map[string]any `yaml:"exp_samples"`
+}
+
+// twoWorlds returns tests that each expression has values, and the same ones with two
+// instances (a, b) and with one: there each metric is called one_….
+func twoWorlds(t *testing.T, exprs []string) exprTests {
+	t.Helper()
+	test := exprTest{Interval: "1m"}
+	used := regexp.MustCompile(`\b(?:swh_scheduler|process)_[a-z_]+`)
+	selected := map[string][]string{"le": {"1", "60", "+Inf"}}
+	names := map[string]bool{}
+	for _, expr := range exprs {
+		for _, m := range regexp.MustCompile(`(\w+)="(\w+)"`).FindAllStringSubmatch(expr, -1) {
+			selected[m[1]] = append(selected[m[1]], m[2])
+		}
+		for _, name := range used.FindAllString(expr, -1) {
+			names[name] = true
+		}
+		one := used.ReplaceAllString(expr, "one_$0")
+		same := fmt.Sprintf("(count(abs((%s) - (%s)) < 1e-9) or vector(0)) - (count(%s) or vector(0))", expr, one, expr)
+		test.Exprs = append(test.Exprs,
+			exprAssertion{same, "90m", []map[string]any{{"labels": "{}", "value": 0}}},
+			exprAssertion{fmt.Sprintf("count(%s) > bool 0", expr), "90m", []map[string]any{{"labels": "{}", "value": 1}}})
+	}
+	kinds, labels := documented(t), documentedLabels(t)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		counts := kinds[name] == "counter" || strings.HasSuffix(name, "_total")
+		for i, set := range combinations(labels[name], selected) {
+			values := func(rate int) string {
+				if counts {
+					return fmt.Sprintf("0+%dx90", rate*(i+1))
+				}
+				return fmt.Sprintf("%dx90", i+1)
 			}
-			seen[panel.ID] = true
-			for i, target := range panel.Targets {
-				onlyDocumented(t, metrics, panel.Title, target.Expr)
-				onceForAllReplicas(t, metrics, panel.Title, target.Expr)
-				fmt.Fprintf(&recorded, "  - record: panel:%d:%d\n    expr: %s\n", panel.ID, i, target.Expr)
+			add := func(name, instance, values string) {
+				series := fmt.Sprintf(`%s{%s,job="any",instance=%q}`, name, set, instance)
+				test.InputSeries = append(test.InputSeries, map[string]string{"series": strings.Replace(series, "{,", "{", 1), "values": values})
+			}
+			add("one_"+name, "a", values(2))
+			// A partition of the journal has one member.
+			if name != "swh_scheduler_journal_lag_records" || i%2 == 0 {
+				add(name, "a", values(1))
+			}
+			if name != "swh_scheduler_journal_lag_records" || i%2 == 1 {
+				add(name, "b", values(1))
 			}
 		}
 	}
-	path := filepath.Join(t.TempDir(), "dashboards.yml")
-	if err := os.WriteFile(path, []byte(recorded.String()), 0o600); err != nil {
+	return exprTests{[]exprTest{test}}
+}
+
+// documentedLabels returns the labels of the metrics of docs/metrics.md, le among them.
+func documentedLabels(t *testing.T) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	promtool(t, "check", "rules", path)
+	labels := map[string][]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_[a-z_]+)` \\| \\w+ \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
+		of := strings.FieldsFunc(strings.ReplaceAll(m[2], "`", ""), func(r rune) bool { return r == ',' || r == ' ' })
+		labels[m[1]], labels[m[1]+"_count"], labels[m[1]+"_sum"] = of, of, of
+		labels[m[1]+"_bucket"] = append(slices.Clone(of), "le")
+	}
+	return labels
+}
+
+// combinations returns all sets of labels with two values each, or with those selected and
+// one more; of le with its own.
+func combinations(labels []string, selected map[string][]string) []string {
+	sets := []string{""}
+	for _, label := range labels {
+		values := append(slices.Clone(selected[label]), "x")
+		switch {
+		case label == "le":
+			values = selected[label]
+		case label == "daemon": // a process is one
+		case len(values) == 1:
+			values = append(values, "y")
+		default:
+			slices.Sort(values)
+		}
+		var more []string
+		for _, set := range sets {
+			for _, value := range slices.Compact(values) {
+				more = append(more, strings.TrimPrefix(fmt.Sprintf("%s,%s=%q", set, label, value), ","))
+			}
+		}
+		sets = more
+	}
+	return sets
 }

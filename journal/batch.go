@@ -23,7 +23,7 @@ type batch struct {
 	// The results of write.
 	split   []*batch // its parts
 	written int      // of a part: so many visits are written, or refused
-	applied int
+	applied Applied
 	refused []db.RejectedRecord
 	kept    int // so many rejected records are written
 }
@@ -42,7 +42,7 @@ func (b *batch) parts() []*batch {
 	n := max(1, min(maxParts, len(b.visits)/partVisits))
 	parts := make([]*batch, n)
 	for i := range parts {
-		parts[i] = &batch{}
+		parts[i] = &batch{applied: make(Applied)}
 	}
 	for i, v := range b.visits {
 		p := parts[maphash.String(partSeed, v.URL)%uint64(n)]
@@ -65,9 +65,9 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.Ba
 	if err := writers.Wait(); err != nil {
 		return err
 	}
-	b.applied, b.refused = 0, nil
+	b.applied, b.refused = make(Applied), nil
 	for _, p := range b.split {
-		b.applied += p.applied
+		b.applied.add(p.applied)
 		b.refused = append(b.refused, p.refused...)
 	}
 	rejected := slices.Concat(b.undecoded, b.refused)
@@ -84,7 +84,7 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db
 		return within(ctx, func(ctx context.Context) error {
 			applied, err := rules.Write(ctx, store, b.visits[first:end])
 			if err == nil {
-				b.applied += applied
+				b.applied.add(applied)
 			}
 			return err
 		})
@@ -102,9 +102,9 @@ func within(ctx context.Context, write func(context.Context) error) error {
 }
 
 // Write applies visits, in their order, to the stats of their origins, in one
-// transaction, and returns how many changed something. A *db.RefusedError is about a
+// transaction, and returns those that changed something. A *db.RefusedError is about a
 // value that PostgreSQL refuses.
-func (r Rules) Write(ctx context.Context, store Store, visits []Visit) (applied int, err error) {
+func (r Rules) Write(ctx context.Context, store Store, visits []Visit) (applied Applied, err error) {
 	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {
 		t := newTally(r, known)
 		t.apply(visits)

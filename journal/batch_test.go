@@ -124,8 +124,8 @@ func TestBatchGoesOnWhereItWas(t *testing.T) {
 	if err := b.write(t.Context(), store, noFudge, &size); err == nil {
 		t.Error("it was written although the database was away")
 	}
-	if err := b.write(t.Context(), store, noFudge, &size); err != nil || b.applied != len(b.visits) {
-		t.Errorf("%d of %d visits applied, %v", b.applied, len(b.visits), err)
+	if err := b.write(t.Context(), store, noFudge, &size); err != nil || b.applied.Total() != len(b.visits) {
+		t.Errorf("%d of %d visits applied, %v", b.applied.Total(), len(b.visits), err)
 	}
 	for key, n := range store.written {
 		if n != 1 {

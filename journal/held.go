@@ -21,33 +21,38 @@ func (c *Client) countHeld(ctx context.Context) {
 	loop := service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			most := c.heldSize.Of(maxHeld)
-			n, err := countReleased(ctx, c.o.Store, c.o.Rules, most)
+			n, applied, err := countReleased(ctx, c.o.Store, c.o.Rules, most)
+			if err == nil {
+				c.metrics.visits(applied)
+			}
 			c.heldSize.Note(n, err)
 			return service.Result{Again: n == most}, err
 		},
 		Period: heldPeriod, Jitter: true,
-		Service: c.databaseState,
+		Service: c.databaseState, Beside: true,
 	}
 	_ = loop.Run(ctx)
 }
 
 // countReleased counts up to most failed visits that were kept back, in a transaction of
-// its own, and returns how many it tried.
-func countReleased(ctx context.Context, store Store, rules Rules, most int) (int, error) {
+// its own, and returns how many it tried, and those that changed something.
+func countReleased(ctx context.Context, store Store, rules Rules, most int) (n int, applied Applied, err error) {
 	released, err := store.ReleasedVisits(ctx, most)
 	if err != nil || len(released) == 0 {
-		return 0, err
+		return 0, nil, err
 	}
 	visits := make([]Visit, len(released))
 	for i, r := range released {
 		visits[i] = Visit{OriginKey: r.OriginKey, Date: r.Date, Status: model.VisitFailed}
 	}
-	return len(released), store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {
+	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {
 		known.Laned, known.TimedOut = nil, nil // what is underway now is a visit after these
 		t := newTally(rules, known)
 		t.apply(visits)
+		applied = t.applied
 		changes := t.changes()
 		changes.Counted = released
 		return changes
 	})
+	return len(released), applied, err
 }

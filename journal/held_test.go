@@ -86,10 +86,10 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	execute(t, s.dsn, "delete from scheduler_go.work")
 	s.produce(0, visitOf(1, 0, failed))
 	s.run(s.options())
-	if n, err := countReleased(t.Context(), s.store, noFudge, maxHeld); err != nil || n > 1 {
+	if n, _, err := countReleased(t.Context(), s.store, noFudge, maxHeld); err != nil || n > 1 {
 		t.Fatal(n, err)
 	}
-	if n, err := countReleased(t.Context(), s.store, noFudge, maxHeld); err != nil || n != 0 {
+	if n, _, err := countReleased(t.Context(), s.store, noFudge, maxHeld); err != nil || n != 0 {
 		t.Errorf("%d count twice, %v", n, err)
 	}
 	want := []string{"https://example.org/0000 failed", "https://example.org/0002 successful", "https://example.org/0003 failed"}
@@ -122,7 +122,7 @@ func TestReleasedVisitsCountBesideTheNextTry(t *testing.T) {
 		Laned:    map[model.OriginKey][]db.LanedVisit{origin: {{Since: at(0).Add(-time.Minute)}}},
 		TimedOut: map[model.OriginKey]db.LastTimeout{origin: {Claimed: at(0).Add(-time.Minute), TimedOut: at(0)}},
 	}}
-	if n, err := countReleased(t.Context(), r, noFudge, 10); n != 1 || err != nil {
+	if n, _, err := countReleased(t.Context(), r, noFudge, 10); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 	if len(r.changes.Stats) != 1 || len(r.changes.Counted) != 1 || len(r.changes.Held) != 0 {

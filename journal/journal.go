@@ -111,6 +111,7 @@ type Client struct {
 	decoder *decoder
 	rejects service.Seldom
 
+	pulse         *service.Pulse
 	kafkaState    *service.Service
 	databaseState *service.Service
 
@@ -185,6 +186,8 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	health.Watch(c.kafkaState)
 	health.Watch(c.databaseState)
 	found := health.Expect("Kafka")
+	c.pulse = health.Pulse("journal client")
+	defer c.pulse.Gone()
 	topic, err := c.topic(ctx, admin)
 	if err != nil {
 		return 0, endedBy(ctx, err)
@@ -221,6 +224,7 @@ func endedBy(ctx context.Context, err error) error {
 func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) {
 	var backoff service.Backoff
 	for {
+		c.pulse.Begin()
 		askCtx, cancel := context.WithTimeout(ctx, askTimeout)
 		topic, found, err := findTopic(askCtx, admin, c.o.Prefix, c.o.Privileged)
 		cancel()
@@ -255,6 +259,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 
 	lastRecord := time.Now()
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
+		c.pulse.Begin()
 		records, err := m.gather(ctx, c.limit())
 		if err != nil {
 			return err
@@ -271,6 +276,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 			}
 		}
 		m.client.AllowRebalance()
+		c.pulse.Done(2 * idleWait)
 	}
 	return nil
 }
@@ -351,6 +357,7 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	work := service.InFlight(ctx)
 	var backoff service.Backoff
 	for {
+		c.pulse.Begin()
 		tryCtx, cancel := context.WithTimeout(work, applyTimeout)
 		err := b.write(tryCtx, c.o.Store, c.o.Rules, &c.size)
 		cancel()
@@ -400,11 +407,12 @@ func (c *Client) account(b *batch, took time.Duration) {
 	c.processed += int64(b.records)
 	rejected := slices.Concat(b.undecoded, b.refused)
 	for outcome, n := range map[string]int{
-		outcomeApplied: b.applied, outcomeIgnored: len(b.visits) - b.applied - len(b.refused),
+		outcomeApplied: b.applied.Total(), outcomeIgnored: len(b.visits) - b.applied.Total() - len(b.refused),
 		outcomeSkipped: b.skipped, outcomeRejected: len(rejected),
 	} {
 		c.metrics.records.WithLabelValues(outcome).Add(float64(n))
 	}
+	c.metrics.visits(b.applied)
 	c.metrics.batchSeconds.Observe(took.Seconds())
 	c.metrics.batchRecords.Observe(float64(b.records))
 	for _, r := range rejected {

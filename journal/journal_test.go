@@ -78,7 +78,13 @@ swh_scheduler_journal_records_total{outcome="ignored"} 0
 swh_scheduler_journal_records_total{outcome="rejected"} 7
 swh_scheduler_journal_records_total{outcome="skipped"} 0
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(wantMetrics), "swh_scheduler_journal_records_total"); err != nil {
+	wantMetrics += `
+# HELP swh_scheduler_visits_total Visits that ended, by visit type and outcome: eventful, uneventful (made in vain), failed, not_found.
+# TYPE swh_scheduler_visits_total counter
+swh_scheduler_visits_total{outcome="eventful",visit_type="git"} 10
+swh_scheduler_visits_total{outcome="uneventful",visit_type="git"} 20
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(wantMetrics), "swh_scheduler_journal_records_total", "swh_scheduler_visits_total"); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"swh-scheduler/internal/service"
 )
 
 // Outcomes of a record.
@@ -17,6 +19,8 @@ const (
 
 type metrics struct {
 	records      *prometheus.CounterVec
+	outcomes     *prometheus.CounterVec
+	visitTypes   service.Names
 	rejected     *prometheus.CounterVec
 	lag          *prometheus.GaugeVec
 	batchSeconds prometheus.Histogram
@@ -33,6 +37,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		return f.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
 	}
 	m := &metrics{
+		visitTypes: service.Names{Max: maxVisitTypes},
+		outcomes: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_visits_total", Help: "Visits that ended, by visit type and outcome: eventful, uneventful (made in vain), failed, not_found.",
+		}, []string{"visit_type", "outcome"}),
 		records:  counters("records_total", "Journal records that are done with, by what became of them.", "outcome"),
 		rejected: counters("rejected_records_total", "Journal records that were set aside, by the reason.", "kind"),
 		lag: f.NewGaugeVec(prometheus.GaugeOpts{
@@ -48,6 +56,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		m.rejected.WithLabelValues(kind)
 	}
 	return m
+}
+
+// visits counts visits by visit type, of which a topic may name any number.
+func (m *metrics) visits(applied Applied) {
+	for what, n := range applied {
+		m.outcomes.WithLabelValues(m.visitTypes.Of(what.visitType), what.outcome).Add(float64(n))
+	}
 }
 
 func (m *metrics) setLag(partition int32, records int64) {

@@ -35,8 +35,8 @@ func TestBatchThatTimesOutIsHalved(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	applied, err := c.apply(ctx, &member{rebalanceWaits: make(chan struct{})}, b)
-	if !applied || err != nil || b.applied != 400 || len(b.refused) > 0 {
-		t.Errorf("applied %v (%d of 400 visits, %d set aside): %v", applied, b.applied, len(b.refused), err)
+	if !applied || err != nil || b.applied.Total() != 400 || len(b.refused) > 0 {
+		t.Errorf("applied %v (%d of 400 visits, %d set aside): %v", applied, b.applied.Total(), len(b.refused), err)
 	}
 	if once := table(t, dsn, "select count(*)::text from origin_visit_stats where successive_visits = 1"); once[0] != "400" {
 		t.Errorf("%s of 400 visits are counted once", once[0])

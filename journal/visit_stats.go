@@ -61,17 +61,18 @@ type originState struct {
 
 // apply records visit v in s, the stats of its origin, and reports whether it
 // changed them and whether the origin is to be disabled. queuePosition is the
-// position of the visit type's queue, 0 if it has none. A visit dated not after
+// position of the visit type's queue, 0 if it has none; eventful is whether the visit found
+// something new. A visit dated not after
 // the last known one changes nothing: it came late, or again.
 //
 // s.LastSnapshot is replaced, never written to; s may share it.
-func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, disable bool) {
+func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, disable, eventful bool) {
 	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) || !v.Date.After(s.lastFailure) && !s.lastFailure.IsZero() {
-		return false, false
+		return false, false, false
 	}
 	keepDate := r.FailuresKeepDate && v.Status == model.VisitFailed && s.LastVisit != nil
 	successful := v.Status == model.VisitSuccessful
-	eventful := successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
+	eventful = successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
 
 	sameStatus := s.LastVisit != nil && s.LastVisitStatus == v.Status
 	offset := s.NextPositionOffset // a first visit keeps the offset it finds
@@ -114,7 +115,7 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	position = min(position, math.MaxInt64-interval) + interval
 	s.NextVisitQueuePosition = &position
 
-	return true, !successful && s.SuccessiveVisits >= disableThreshold
+	return true, !successful && s.SuccessiveVisits >= disableThreshold, eventful
 }
 
 // interval returns how far an origin of that offset moves in the queue, in seconds.
@@ -144,7 +145,7 @@ type tally struct {
 	origins  map[model.OriginKey]*originState
 	changed  map[model.OriginKey]bool
 	disabled map[string]bool // URLs
-	applied  int             // visits that changed something
+	applied  Applied
 	held     []db.HeldVisit
 }
 
@@ -155,6 +156,7 @@ func newTally(rules Rules, known db.KnownVisits) *tally {
 		origins:  make(map[model.OriginKey]*originState, len(known.Stats)),
 		changed:  make(map[model.OriginKey]bool),
 		disabled: make(map[string]bool),
+		applied:  make(Applied),
 	}
 	for _, s := range known.Stats {
 		key := model.OriginKey{URL: s.URL, VisitType: s.VisitType}
@@ -176,9 +178,9 @@ func (t *tally) apply(visits []Visit) {
 			}}
 			t.origins[v.OriginKey] = s
 		}
-		changed, disable := t.rules.apply(s, v, t.known.QueuePositions[v.VisitType])
+		changed, disable, eventful := t.rules.apply(s, v, t.known.QueuePositions[v.VisitType])
 		if changed {
-			t.applied++
+			t.applied[visitOutcome{v.VisitType, outcomeOf(v.Status, eventful)}]++
 			t.changed[v.OriginKey] = true
 		}
 		if disable {

@@ -174,6 +174,73 @@ func TestDatabaseHangs(t *testing.T) {
 	})
 }
 
+// A database that hangs for hours makes the listener neither stuck nor lose what it has in
+// hand, of which the metrics tell; a listener that hangs by itself is stuck.
+func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sent := float64(time.Now().Add(-time.Minute).Unix())
+		source, store := &script{bodies: [][]byte{message(t, taskEvent("task-started", "x", sent))}}, &hanging{hangs: 200}
+		l := newTestListener(t, source, store)
+		health := service.NewHealth()
+		ctx, cancel := context.WithCancel(service.WithHealth(t.Context(), health))
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		for range 60 {
+			time.Sleep(2 * time.Minute)
+			if stuck := health.Stuck(); len(stuck) > 0 {
+				t.Fatalf("after %d tries: %q", store.calls.Load(), stuck)
+			}
+		}
+		if waits := health.Waits(); len(waits) == 0 {
+			t.Error("ready")
+		}
+		silence, behind := l.metrics.lag.silence(time.Now()), l.metrics.lag.seconds(time.Now())
+		if silence < 7200 || behind < 7260 {
+			t.Errorf("silent for %g s, %g s behind", silence, behind)
+		}
+		time.Sleep(4 * time.Hour)
+		if behind := l.metrics.lag.seconds(time.Now()); source.acks.Load() != 1 || behind < 200*60 {
+			t.Errorf("%d acknowledgements, %g s behind", source.acks.Load(), behind)
+		}
+		if silence := l.metrics.lag.silence(time.Now()); silence > 3*3600 {
+			t.Errorf("silent for %g s", silence)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		store := &stubborn{heal: make(chan bool)}
+		health := service.NewHealth()
+		ctx, cancel := context.WithCancel(service.WithHealth(t.Context(), health))
+		ended := make(chan error)
+		l := newTestListener(t, &script{bodies: [][]byte{message(t, startedEvent("x"))}}, store)
+		go func() { ended <- l.Run(ctx) }()
+		time.Sleep(time.Hour)
+		if stuck := health.Stuck(); len(stuck) != 1 {
+			t.Errorf("stuck: %q", stuck)
+		}
+		close(store.heal)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stubborn is a store that doesn't hear when its time is over.
+type stubborn struct {
+	nothing
+	heal chan bool
+}
+
+func (d *stubborn) ApplyOutcomes(context.Context, []settle.Outcome) error {
+	<-d.heal
+	return nil
+}
+
 // What was not written when the grace period is over is left to the broker.
 func TestBatchCutOffIsNotAcknowledged(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,10 @@ func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	}
 }
 
-const writeTimeout = time.Minute // of one transaction
+const (
+	writeTimeout = time.Minute     // of one transaction
+	applyTimeout = 5 * time.Minute // of one try of a batch
+)
 
 // Source is where messages come from: a *celery.Consumer.
 type Source interface {
@@ -70,6 +73,7 @@ type Listener struct {
 	metrics    *metrics
 	complaints service.Seldom
 	workers    *workers
+	pulse      *service.Pulse
 	size       db.BatchSize // of transactions
 }
 
@@ -90,7 +94,10 @@ func New(o Options) *Listener {
 // broker will deliver it again), closes the source and returns nil. It returns
 // an error only if the source gives up for good.
 func (l *Listener) Run(ctx context.Context) error {
-	service.HealthOf(ctx).Watch(l.database)
+	health := service.HealthOf(ctx)
+	health.Watch(l.database)
+	l.pulse = health.Pulse("listener")
+	defer l.pulse.Gone()
 	deliveries := make(chan celery.Delivery)
 	ended := make(chan struct{})
 	var sourceErr error // set when ended is closed
@@ -147,7 +154,8 @@ func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Deliver
 func (l *Listener) settle(ctx context.Context, b *batch) {
 	inFlight := service.InFlight(ctx)
 	var backoff service.Backoff
-	for err := l.apply(inFlight, b); err != nil; err = l.apply(inFlight, b) {
+	for err := l.try(inFlight, b); err != nil; err = l.try(inFlight, b) {
+		l.pulse.Failed()
 		if inFlight.Err() != nil {
 			return
 		}
@@ -163,6 +171,16 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 		// The connection is gone: the batch comes again, and changes nothing.
 		l.Log.Debug("batch not acknowledged", "error", err)
 	}
+	l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
+	l.pulse.Done(0)
+}
+
+// try applies a batch within a time in which the listener does not count as stuck.
+func (l *Listener) try(ctx context.Context, b *batch) error {
+	l.pulse.Begin()
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	return l.apply(ctx, b)
 }
 
 // trace adds the ends of runs to the traces of their tasks.

@@ -21,7 +21,7 @@ type metrics struct {
 	databaseErrors prometheus.Counter
 	batchSize      prometheus.Histogram
 	batchTime      prometheus.Histogram
-	lag            prometheus.Gauge
+	lag            *lag
 }
 
 func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metrics {
@@ -46,11 +46,16 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 		databaseErrors: f.NewCounter(counter("database_errors_total", "Times a batch could not be written because of the state of the database.")),
 		batchSize:      histogram("batch_events", "Events in a batch.", prometheus.ExponentialBuckets(1, 4, 7)),
 		batchTime:      histogram("batch_seconds", "Time to apply a batch to the database.", prometheus.ExponentialBuckets(0.001, 4, 8)),
-		lag: f.NewGauge(prometheus.GaugeOpts{
-			Name: "swh_scheduler_listener_event_lag_seconds",
-			Help: "How long ago, on the worker's clock, the last event read was sent.",
-		}),
+		lag:            &lag{since: time.Now()},
 	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "swh_scheduler_listener_event_lag_seconds",
+		Help: "How long ago, on the worker's clock, the first event was sent that is read and not acknowledged; if there is none, how long the last one took until it was.",
+	}, func() float64 { return m.lag.seconds(now()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "swh_scheduler_listener_silence_seconds",
+		Help: "Time since events were last acknowledged, or since the start.",
+	}, func() float64 { return m.lag.silence(time.Now()) })
 	for _, p := range problems {
 		m.malformed.WithLabelValues(string(p)) // present from the start, so that rates work
 	}

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/model"
 )
 
 // maxUUID is above the length of any task id that Celery makes (36).
@@ -38,7 +37,7 @@ func (l *Listener) read(b *batch, d celery.Delivery) {
 	for _, e := range events {
 		l.metrics.event(e.Type)
 		if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
-			l.metrics.lag.Set(max(0, model.UnixSeconds(heard)-sent))
+			l.metrics.lag.read(sent)
 		}
 		l.readEvent(b, e, heard)
 	}

@@ -51,7 +51,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 			// Without cooldowns an origin can be picked again in the same round.
 			if k := keyOf(o); !taken[k] {
 				taken[k] = true
-				picked.Visits = append(picked.Visits, dispatch.Visit{Origin: o})
+				picked.Visits = append(picked.Visits, dispatch.Visit{Origin: o, Policy: policies[i].Filter.Policy})
 				fresh++
 			}
 		}

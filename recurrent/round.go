@@ -19,6 +19,7 @@ type round struct {
 	policies  []model.WeightedPolicy
 	log       *slog.Logger
 	size      db.BatchSize // of claims
+	picked    []dispatch.Visit
 
 	idle  bool          // the last round found nothing to visit
 	until time.Time     // then: when the next one is due without news
@@ -98,6 +99,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return r.NoOriginsBackoff, nil
 	}
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
+	r.samples.add(ctx, r.picked)
 	return 0, nil
 }
 
@@ -123,6 +125,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	}
 	r.count(picked)
 	mix(picked.Visits)
+	r.picked = picked.Visits
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 

@@ -31,6 +31,7 @@ const (
 type Store interface {
 	Now() time.Time
 	Candidates
+	sampleStore
 	InTx(ctx context.Context, do func(ctx context.Context, tx *db.Tx) error) error
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
@@ -63,15 +64,16 @@ type Options struct {
 // Scheduler runs one loop a visit type, and a keeper of candidates beside them.
 type Scheduler struct {
 	Options
-	now    func() time.Time
-	splay  func() time.Duration
-	visits *prometheus.CounterVec
+	now     func() time.Time
+	splay   func() time.Duration
+	visits  *prometheus.CounterVec
+	samples *samples
 }
 
 // New makes a Scheduler; its counters are registered on o.Reg.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		Options: o, now: o.Store.Now, splay: func() time.Duration { return rand.N(splayMax) },
+		Options: o, now: o.Store.Now, samples: newSamples(o.Store, o.Log, o.Store.Now, o.Reg), splay: func() time.Duration { return rand.N(splayMax) },
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type and policy.",
 		}, []string{"visit_type", "policy"}),
@@ -86,8 +88,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
 	var loops errgroup.Group
-	keeping := service.Loop{RunOnce: (&keeper{candidates: s.Store}).runOnce, Period: keepPeriod, Service: service.NewService(s.Log, "what keeping candidates needs")}
+	keeping := service.Loop{
+		RunOnce: (&keeper{candidates: s.Store}).runOnce, Period: keepPeriod,
+		Service: service.NewService(s.Log, "what keeping candidates needs"), Beside: true, // grabs do without candidates
+	}
 	loops.Go(func() error { return keeping.Run(ctx) })
+	loops.Go(func() error { return s.samples.run(ctx) })
 	for _, visitType := range visitTypes {
 		loops.Go(func() error { return s.loop(visitType).Run(ctx) })
 	}

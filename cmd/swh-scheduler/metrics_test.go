@@ -133,6 +133,33 @@ func TestReadinessFollowsTheServices(t *testing.T) {
 	w.becomes(t, "/readyz", http.StatusOK, "ready\n")
 }
 
+// A daemon that has nothing to do is not ready either while the broker is away, and alive.
+func TestReadinessFollowsTheBroker(t *testing.T) {
+	t.Parallel()
+	mq := testenv.RabbitMQ(t)
+	broker, err := url.Parse(mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := testenv.Proxy(t, broker.Host)
+	broker.Host = proxy.Addr
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
+		testenv.Database(t), broker, mq.ManagementURL))
+	daemons := []*watched{startWatched(t, "-C", config, "start-listener"), startWatched(t, "-C", config, "start-runner", "--period", "1")}
+	all := func(status int, text string) {
+		t.Helper()
+		for _, w := range daemons {
+			w.becomes(t, "/readyz", status, text)
+			w.becomes(t, "/healthz", http.StatusOK, "alive\n")
+		}
+	}
+	all(http.StatusOK, "ready\n")
+	proxy.Cut()
+	all(http.StatusServiceUnavailable, "waiting for RabbitMQ, which cannot be reached since")
+	proxy.Restore()
+	all(http.StatusOK, "ready\n")
+}
+
 // Signals change how much a running daemon logs.
 func TestLogLevelFollowsSignals(t *testing.T) {
 	t.Parallel()

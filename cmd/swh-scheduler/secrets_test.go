@@ -174,7 +174,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	words := map[string]string{
 		"start-runner --period 1": "is not reachable", "start-runner --period 1 --with-priority": "is not reachable",
 		"start-runner-first-visits --period 1": "is not reachable", "schedule-recurrent": "is not reachable",
-		"start-listener": "queue can't be read", "journal-client": "is not reachable",
+		"start-listener": "RabbitMQ is not reachable", "journal-client": "is not reachable",
 		"rpc-serve --host 127.0.0.1 --port 0": "task_type/get_all",
 	}
 	daemons := map[string]*watched{}

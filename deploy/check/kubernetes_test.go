@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,13 +29,29 @@ type manifests struct {
 	services    []*corev1.Service
 	jobs        []*batchv1.Job
 	policies    map[string]*networkingv1.NetworkPolicy
+	monitors    []*podMonitor
+}
+
+// podMonitor is what is used of Prometheus' operator's PodMonitor.
+type podMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []struct {
+			Port     string `json:"port"`
+			Interval string `json:"interval"`
+		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
 }
 
 // render has kustomize build the base, and reads each object as its type, with no
 // field that the type does not have.
-func render(t *testing.T) manifests {
+func render(t *testing.T) manifests { return renderIn(t, filesys.MakeFsOnDisk(), "../kubernetes") }
+
+func renderIn(t *testing.T, files filesys.FileSystem, directory string) manifests {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../kubernetes")
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, directory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +91,10 @@ func render(t *testing.T) manifests {
 			p := new(networkingv1.NetworkPolicy)
 			read(p)
 			m.policies[p.Name] = p
+		case "monitoring.coreos.com/v1 PodMonitor":
+			p := new(podMonitor)
+			read(p)
+			m.monitors = append(m.monitors, p)
 		default:
 			t.Errorf("%s %s: a kind that this test knows nothing of", of, resource.GetName())
 		}
@@ -112,10 +134,42 @@ func TestDeployments(t *testing.T) {
 		if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 			t.Errorf("%s: resources %+v", name, c.Resources)
 		}
+		if hook := c.Lifecycle; name == "rpc" && (hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil ||
+			hook.PreStop.Sleep.Seconds+30 > *pod.TerminationGracePeriodSeconds) {
+			t.Errorf("%s takes no time to be left by its clients: %+v", name, hook)
+		}
 		checkPod(t, name, pod)
 	}
 	if len(m.deployments) != len(commands) {
 		t.Errorf("%d deployments, want %d", len(m.deployments), len(commands))
+	}
+}
+
+// The component monitoring has Prometheus read every daemon's metrics, at a port that it has.
+func TestMonitoring(t *testing.T) {
+	t.Parallel()
+	overlay := t.TempDir()
+	base, err := filepath.Abs("../kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(overlay, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s/monitoring]\n", relative, relative)
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := renderIn(t, filesys.MakeFsOnDisk(), overlay)
+	if len(m.monitors) != 1 || len(m.monitors[0].Spec.PodMetricsEndpoints) != 1 {
+		t.Fatalf("%d monitors", len(m.monitors))
+	}
+	monitor := m.monitors[0].Spec
+	for name, d := range m.deployments {
+		if !selects(t, &monitor.Selector, d.Spec.Template.Labels) || port(d.Spec.Template.Spec.Containers[0], monitor.PodMetricsEndpoints[0].Port) != 9090 {
+			t.Errorf("%s is not read: %+v", name, monitor)
+		}
 	}
 }
 

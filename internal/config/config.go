@@ -58,6 +58,7 @@ type Config struct {
 	// are taken anew; 0 is never.
 	UpdateMetricsAfter time.Duration
 	MetricsAddr        string // HOST:PORT of a daemon's metrics and health; "" for none
+	MetricsPprof       bool   // Go's profiles are served there, too
 
 	lines map[string]int // of the keys that the file has
 }

@@ -83,7 +83,7 @@ queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
 failures_keep_date: yes
 update_metrics_after: 1 day
-metrics: {addr: "127.0.0.1:9100", theirs: 1}
+metrics: {addr: "127.0.0.1:9100", pprof: true, theirs: 1}
 shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
@@ -131,6 +131,7 @@ func TestLoad(t *testing.T) {
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
+	want.MetricsPprof = true
 	want.Lanes = map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},

@@ -136,7 +136,7 @@ func (c *Config) read(root value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
 		},
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
-		"metrics":            func(v value) { c.MetricsAddr = metricsAddr(v) },
+		"metrics":            c.readMetrics,
 		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
 		"update_metrics_after": func(v value) {
 			const expected = "a duration of a minute or more"
@@ -147,18 +147,21 @@ func (c *Config) read(root value) {
 	}, othersKeys("top"))
 }
 
-// metricsAddr reads the key addr of the section metrics. The other keys belong to other
+// readMetrics reads our keys of the section metrics. The other keys belong to other
 // components, which have a section of that name too.
-func metricsAddr(v value) (addr string) {
+func (c *Config) readMetrics(v value) {
 	if v.node.Kind != yaml.MappingNode {
-		return ""
+		return
 	}
 	for _, e := range v.entries("a mapping") {
-		if e.name == "addr" && !e.isNull() {
-			addr = e.text()
+		switch {
+		case e.isNull():
+		case e.name == "addr":
+			c.MetricsAddr = e.text()
+		case e.name == "pprof":
+			c.MetricsPprof = e.flag()
 		}
 	}
-	return addr
 }
 
 func statsAge(v value) time.Duration {

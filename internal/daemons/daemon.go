@@ -3,6 +3,7 @@
 package daemons
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,6 +36,8 @@ type Options struct {
 	Metrics   *prometheus.Registry
 	OpenStore func(ctx context.Context) (*db.Store, error)
 
+	daemon   string // its name in metrics; Command if it is ""
+	health   *service.Health
 	tracer   *tracing.Tracer // nil if traces are off
 	starting bool            // the database has answered once
 }
@@ -42,13 +45,13 @@ type Options struct {
 // run waits for the database and runs the components that build makes until ctx ends. A
 // daemon waits for services that are away, but a database that must be migrated is an error.
 func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) (err error) {
-	health := service.NewHealth()
-	ctx = service.WithHealth(ctx, health)
+	o.health = service.NewHealth()
+	ctx = service.WithHealth(ctx, o.health)
 	store, err := o.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	stop, err := o.startReporting(ctx, health)
+	stop, err := o.startReporting(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -79,7 +82,7 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 		return err
 	}
 	o.Log.Info("started", "command", o.Command, "version", o.Version)
-	if err := (service.Group{Log: o.Log}).Run(ctx, components...); err != nil {
+	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.contact(store))...); err != nil {
 		return err
 	}
 	o.Log.Info("stopped", "command", o.Command)
@@ -97,10 +100,10 @@ func (o *Options) closeTracer(ctx context.Context) {
 
 // startReporting reports the daemon's health to Prometheus, probes and systemd until stop
 // is called. Signals change the log level.
-func (o *Options) startReporting(ctx context.Context, health *service.Health) (stop func(), err error) {
+func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop func(), err error) {
 	reporting, end := context.WithCancel(ctx)
 	var reporters sync.WaitGroup
-	reporters.Go(func() { service.Systemd(reporting, health, o.Log) })
+	reporters.Go(func() { service.Systemd(reporting, o.health, o.Log) })
 	reporters.Go(func() { o.followLevelSignals(reporting) })
 	endReporting := func() {
 		end()
@@ -109,8 +112,10 @@ func (o *Options) startReporting(ctx context.Context, health *service.Health) (s
 	if o.MetricsAddr == "" {
 		return endReporting, nil
 	}
-	o.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(o.Version))
-	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: health, Log: o.Log}.Start(ctx)
+	daemon := cmp.Or(o.daemon, o.Command)
+	o.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(daemon, o.Version), o.health.Collector(daemon))
+	registerPool(o.Metrics, daemon, store.Pool().Stat)
+	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: o.health, Log: o.Log, Pprof: o.Config.MetricsPprof}.Start(ctx)
 	if err != nil {
 		endReporting()
 		return nil, err
@@ -121,10 +126,10 @@ func (o *Options) startReporting(ctx context.Context, health *service.Health) (s
 	}, nil
 }
 
-func buildInfo(version string) prometheus.Collector {
+func buildInfo(daemon, version string) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "swh_scheduler_build_info", Help: "1, with the version of this program and of Go.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+		Name: "swh_scheduler_build_info", Help: "1, with the daemon's name, and the version of this program and of Go.",
+		ConstLabels: prometheus.Labels{"daemon": daemon, "version": version, "goversion": runtime.Version()},
 	})
 	g.Set(1)
 	return g
@@ -153,7 +158,7 @@ func (o *Options) followLevelSignals(ctx context.Context) {
 
 // waitForDatabase returns when the database answers; an unusable one is an error.
 func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
-	met := service.HealthOf(ctx).Expect("the database") // /readyz is for strangers, too
+	met := o.health.Expect("PostgreSQL") // /readyz is for strangers, too: no host, no user
 	err := o.askDatabase(ctx, store, store.CheckVersion, func(err error) bool {
 		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
 	})

@@ -2,9 +2,11 @@ package daemons
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/service"
@@ -25,12 +27,22 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 	return l.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		options := listener.ConsumerOptions(l.Log)
-		options.Reading = service.HealthOf(ctx).Expect("RabbitMQ")
+		rabbitmq := service.NewService(l.Log, "RabbitMQ")
+		l.health.Watch(rabbitmq)
+		met := l.health.Expect("RabbitMQ")
+		options.Reading, options.Lost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
 		n := listener.New(listener.Options{
 			Source: celery.NewConsumer(broker, options),
-			Store:  settle.Store{Store: store}, Log: l.Log, Registerer: l.Metrics, Tracer: l.tracer,
+			Store:  settle.Store{Store: store, Metrics: settle.NewMetrics(l.Metrics)}, Log: l.Log, Registerer: l.Metrics, Tracer: l.tracer,
 		})
-		return []service.Component{{Name: "listener", Run: n.Run}, l.keeper(store)}, nil
+		inspector := l.newInspector(broker, options.ConnectionOptions)
+		queue := dispatch.QueueGauges{
+			Lengths: inspector, Log: l.Log, Unacknowledged: true,
+			Queues: func(context.Context) ([]string, error) { return []string{options.Queue}, nil },
+		}
+		queue.Register(l.Metrics, nil)
+		look := func(ctx context.Context) error { return errors.Join(queue.Run(ctx), inspector.Close()) }
+		return []service.Component{{Name: "listener", Run: n.Run}, {Name: "gauges of the queue", Run: look}, l.keeper(store)}, nil
 	})
 }
 
@@ -129,7 +141,7 @@ func (r *RPC) Run(ctx context.Context) error {
 		}
 	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		o.Store = store
+		o.Store, o.Health = store, r.health
 		server, err := rpc.Listen(ctx, o)
 		if err != nil {
 			return nil, err

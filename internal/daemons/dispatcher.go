@@ -49,29 +49,15 @@ func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
 }
 
 func (o *Options) newInspector(broker celery.Broker, connection celery.ConnectionOptions) *celery.QueueInspector {
+	management := service.NewService(o.Log, "the management API")
+	o.health.Show(management)
 	return celery.NewQueueInspector(broker, string(o.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
-		ConnectionOptions: connection, Logger: o.Log, StatsAge: o.Config.RabbitMQ.StatsAge,
+		ConnectionOptions: connection, Logger: o.Log, StatsAge: o.Config.RabbitMQ.StatsAge, Management: management,
 	})
 }
 
 // Deliveries are kept for longer than the broker's figures may be old.
 const _ = uint(db.DeliveriesKept - config.MaxStatsAge - time.Minute)
-
-// firstContact waits for the broker, without which the daemon is not ready.
-func (d *dispatcher) firstContact(ctx context.Context) error {
-	met := service.HealthOf(ctx).Expect("RabbitMQ")
-	var backoff service.Backoff
-	for {
-		if _, err := d.inspector.Length(ctx, "celery", 0); err == nil || celery.IsOfQueue(err) {
-			met()
-			<-ctx.Done()
-			return nil
-		}
-		if backoff.Wait(ctx) != nil {
-			return nil
-		}
-	}
-}
 
 // deliver returns the deliverer as a component: the last to stop, closing its connections.
 func (d *dispatcher) deliver() service.Component {
@@ -192,16 +178,26 @@ func setAside(store *db.Store, log *slog.Logger) keep.Job {
 // sending returns the further components of a daemon that sends, the deliverer last.
 func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []service.Component {
 	m := dispatch.Maintenance{
-		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log,
+		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log, GivenUp: dispatch.NewGivenUp(o.Metrics),
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
 			tt, err := store.TaskType(ctx, strings.TrimPrefix(laneSet, priorityPrefix))
 			return homeQueue(laneSet, tt), err
 		},
 	}
+	gauges := dispatch.QueueGauges{Lengths: d.inspector, Log: o.Log, Queues: func(ctx context.Context) ([]string, error) {
+		queues, err := KnownQueues(ctx, store, o.Config)
+		names := make([]string, len(queues))
+		for i, q := range queues {
+			names[i] = q.Name
+		}
+		return names, err
+	}}
+	gauges.Register(o.Metrics, d.slots)
 	components := []service.Component{
 		o.keeper(store, append(others, m.Jobs()...)...),
 		{Name: "monitor", Run: d.monitor.Run},
-		{Name: "first contact with the broker", Run: d.firstContact},
+		{Name: "gauges of queues", Run: gauges.Run},
+		d.contact(o),
 	}
 	if o.Config.UpdateMetricsAfter > 0 {
 		k := keep.Keeper{Store: store, Log: o.Log, Jobs: []keep.Job{o.updateMetrics(store)}}

@@ -157,3 +157,52 @@ func LanedQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 	}
 	return queues, nil
 }
+
+// KnownQueue is a queue to which tasks or visits are sent.
+type KnownQueue struct {
+	Name     string
+	TaskType string
+	Limit    int64  // how many messages it may hold; 0 is no limit
+	LaneSet  string // whose lane it is; "" if it is none
+	Lane     int    // its number in the set
+	Lanes    *dispatch.LaneSet
+}
+
+// KnownQueues returns the queues of all task types: their own, those of tasks with priority,
+// of lanes and of first visits, in the order of their names.
+func KnownQueues(ctx context.Context, store *db.Store, c *config.Config) ([]KnownQueue, error) {
+	types, err := store.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	listers, err := store.ListersWithFirstVisits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	laned, err := LanedQueues(ctx, store, c.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]KnownQueue{}
+	for _, tt := range types {
+		limit := int64(0)
+		if tt.MaxQueueLength != nil {
+			limit = *tt.MaxQueueLength
+		}
+		names := []string{tt.Queue(), priorityPrefix + tt.BackendName}
+		if _, ok := model.LoadedVisitType(tt.Type); ok {
+			for _, l := range listers {
+				names = append(names, *l.FirstVisitsQueuePrefix+":"+tt.BackendName)
+			}
+		}
+		for _, name := range names {
+			known[name] = KnownQueue{Name: name, TaskType: tt.Type, Limit: limit}
+		}
+	}
+	for _, q := range laned {
+		for i, lane := range q.Lanes.Lanes {
+			known[lane.Queue] = KnownQueue{lane.Queue, q.Lanes.TaskType, int64(lane.Slots), q.Lanes.Name, i, q.Lanes}
+		}
+	}
+	return slices.SortedFunc(maps.Values(known), func(a, b KnownQueue) int { return strings.Compare(a.Name, b.Name) }), nil
+}

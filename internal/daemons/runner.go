@@ -23,6 +23,9 @@ type Runner struct {
 
 // Run returns backend.UnknownTaskType for an unknown task type.
 func (r *Runner) Run(ctx context.Context) error {
+	if r.WithPriority {
+		r.daemon = r.Command + " --with-priority"
+	}
 	return r.send(ctx, r.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
 		if err := r.checkTaskTypes(ctx, store, r.TaskTypes); err != nil {
 			return sender{}, err

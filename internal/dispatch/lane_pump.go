@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ type LanePump struct {
 	LanePumpOptions
 	measured time.Time
 
-	waiting, sent, running, slots, ended, timedOut, wait, wrong, givenUp *prometheus.GaugeVec
+	waiting, sent, running, slots *prometheus.GaugeVec
 }
 
 // LanePumpOptions configure a LanePump.
@@ -48,15 +47,10 @@ func NewLanePump(o LanePumpOptions) *LanePump {
 		return newGauge(o.Reg, name, help, append([]string{"lane_set", "lane"}, labels...)...)
 	}
 	return &LanePump{LanePumpOptions: o,
-		waiting:  gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out in a lane before.", "kind"),
-		sent:     gauge("swh_scheduler_lane_sent", "Work in a lane's queue, outgoing, or running."),
-		running:  gauge("swh_scheduler_lane_running", "Work of a lane that is known to have started."),
-		slots:    gauge("swh_scheduler_lane_slots", "How many messages a lane's queue may hold, as configured."),
-		ended:    gauge("swh_scheduler_lane_ended_last_hour", "Work that ended in a lane in the last hour, other than by a time-out."),
-		timedOut: gauge("swh_scheduler_lane_timeouts_last_hour", "Work that timed out in a lane in the last hour, by what became of it: moved to the next lane, or failed.", "outcome"),
-		wait:     gauge("swh_scheduler_lane_wait_seconds", "Time from the claim to the start of the first try, of those that started in a lane in the last hour.", "quantile"),
-		wrong:    gauge("swh_scheduler_lane_wrong_predictions_last_hour", "Work that ended in the last hour and was sent to the wrong lane: quick_sent_slow, slow_sent_express.", "kind"),
-		givenUp:  gauge("swh_scheduler_lane_unheard_last_hour", "Work of a lane that was given up in the last hour, as nothing was heard of it."),
+		waiting: gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out in a lane before.", "kind"),
+		sent:    gauge("swh_scheduler_lane_sent", "Work in a lane's queue, outgoing, or running."),
+		running: gauge("swh_scheduler_lane_running", "Work of a lane that is known to have started."),
+		slots:   gauge("swh_scheduler_lane_slots", "How many messages a lane's queue may hold, as configured."),
 	}
 }
 
@@ -97,7 +91,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	var sets []string
 	for _, q := range queues {
 		sets = append(sets, q.Lanes.Name)
-		failed = append(failed, p.measure(ctx, q.Lanes, now))
+		failed = append(failed, p.measure(ctx, q.Lanes))
 	}
 	failed = append(failed, p.Store.SeeLaneSets(ctx, sets, now))
 	err = errors.Join(failed...)
@@ -107,12 +101,8 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	return err
 }
 
-func (p *LanePump) measure(ctx context.Context, l *LaneSet, now time.Time) error {
+func (p *LanePump) measure(ctx context.Context, l *LaneSet) error {
 	states, err := p.Store.LaneStates(ctx, l.Name, len(l.Lanes))
-	if err != nil {
-		return err
-	}
-	history, err := p.Store.LaneHistory(ctx, l.Name, now.Add(-time.Hour))
 	if err != nil {
 		return err
 	}
@@ -126,19 +116,6 @@ func (p *LanePump) measure(ctx context.Context, l *LaneSet, now time.Time) error
 		set(p.sent, float64(s.Sent))
 		set(p.running, float64(s.Running))
 		set(p.slots, float64(lane.Slots))
-		h := cmp.Or(history[lane.Name], &db.LaneRecord{})
-		set(p.ended, float64(h.Ended))
-		moved, final := h.TimedOut, 0
-		if i == len(l.Lanes)-1 {
-			moved, final = 0, h.TimedOut
-		}
-		set(p.timedOut, float64(moved), "moved")
-		set(p.timedOut, float64(final), "failed")
-		set(p.wait, h.Wait.Quantile(0.5), "0.5")
-		set(p.wait, h.Wait.Quantile(0.95), "0.95")
-		set(p.wrong, float64(h.QuickSentSlow), "quick_sent_slow")
-		set(p.wrong, float64(h.SlowSentExpress), "slow_sent_express")
-		set(p.givenUp, float64(h.Unheard))
 	}
 	return nil
 }

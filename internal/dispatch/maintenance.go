@@ -8,6 +8,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/model"
@@ -36,8 +39,17 @@ type Maintenance struct {
 	Lengths QueueLengths
 	Log     *slog.Logger
 
+	GivenUp *prometheus.CounterVec // messages given up, by queue; may be nil
+
 	// Home returns where the work of a removed lane set goes.
 	Home func(ctx context.Context, laneSet string) (Queue, error)
+}
+
+// NewGivenUp makes the counter of a Maintenance and registers it on reg.
+func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups and lanes that were given up, as nothing was heard of them, by queue.",
+	}, []string{"queue"})
 }
 
 // Jobs returns the jobs for a Keeper.
@@ -102,6 +114,9 @@ func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now time.Tim
 	for set, of := range givenUp {
 		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
 		n += of
+	}
+	if m.GivenUp != nil {
+		m.GivenUp.WithLabelValues(queue).Add(float64(n))
 	}
 	return n, more, err
 }

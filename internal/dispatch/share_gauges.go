@@ -43,14 +43,14 @@ func NewShareGauges(store *db.Store, queues []SharedQueue, log *slog.Logger, reg
 	}
 }
 
-// Run measures at once, as the daemon is ready only then, and every minute until ctx ends.
+// Run measures every minute until ctx ends.
 func (g *ShareGauges) Run(ctx context.Context) error {
 	return (&service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			return service.Result{}, g.RunOnce(ctx, g.store.Now())
 		},
 		Period:  measurePeriod,
-		Service: service.NewService(g.log, "what measuring shares needs"),
+		Service: service.NewService(g.log, "what measuring shares needs"), Beside: true,
 	}).Run(ctx)
 }
 

@@ -78,7 +78,7 @@ func newGauge(reg prometheus.Registerer, name, help string, labels ...string) *p
 
 func newSlotMetrics() slotMetrics {
 	return slotMetrics{
-		messages: newGauge(nil, "swh_scheduler_queue_messages", "Messages of a queue at the last claim for it: ready and unacknowledged at the broker, and outgoing.", "queue", "state"),
+		messages: newMessages(),
 		limit:    newGauge(nil, "swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
 		free:     newGauge(nil, "swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
 		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue was told how many messages workers hold unacknowledged (1), or had to estimate it (0).", "queue"),

@@ -21,6 +21,7 @@ var noArgs = json.RawMessage("[]")
 type Visit struct {
 	Origin model.ListedOrigin
 	Share  db.Share
+	Policy model.VisitPolicy // by which it was picked; "" if that doesn't matter
 }
 
 // Visits makes visits without groups.

@@ -3,8 +3,8 @@
 //
 // Figures take a few steps along indexes and are read every half minute. Those for which
 // whole tables have to be read are counted by maintenance jobs, in one process, and read
-// here. While the database is away the metrics keep their values, and
-// swh_scheduler_monitor_age_seconds grows.
+// here. While the database is away the metrics keep their values for five minutes, then they
+// are gone, and swh_scheduler_monitor_age_seconds grows.
 package monitor
 
 import (
@@ -20,7 +20,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-const period = 30 * time.Second
+const (
+	period     = 30 * time.Second
+	staleAfter = 5 * time.Minute // figures that are older are not shown
+)
 
 // Store is what a Monitor asks of the database.
 type Store interface {
@@ -33,7 +36,7 @@ type Monitor struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	last atomic.Pointer[time.Time] // when figures were last read; scrapes read it
+	last atomic.Int64 // when figures were last read, or the start; scrapes read it
 
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
@@ -42,12 +45,13 @@ type Monitor struct {
 	position, drift                  *prometheus.GaugeVec
 	pools, active, setAside          *prometheus.GaugeVec
 	rejected                         *prometheus.GaugeVec
-	unanswered, changes              prometheus.Gauge
+	unanswered, changes, built       *prometheus.GaugeVec // without labels
 }
 
 // New makes a Monitor; its metrics are registered on reg.
 func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m := &Monitor{store: store, log: log, now: time.Now}
+	m.last.Store(m.now().UnixNano())
 	f := promauto.With(reg)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
@@ -67,21 +71,13 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
-	m.unanswered = f.NewGauge(prometheus.GaugeOpts{
-		Name: "swh_scheduler_unanswered_runs", Help: "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.",
-	})
-	m.changes = f.NewGauge(prometheus.GaugeOpts{
-		Name: "swh_scheduler_candidate_changes", Help: "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.",
-	})
+	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
+	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.")
+	m.built = vec("swh_scheduler_candidates_built", "1 if candidates are built, 0 while they are being built or wait for that.")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; 0 before there are any.",
-	}, func() float64 {
-		if last := m.last.Load(); last != nil {
-			return m.now().Sub(*last).Seconds()
-		}
-		return 0
-	})
+		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; before there are any, the time since the start.",
+	}, func() float64 { return m.age().Seconds() })
 	return m
 }
 
@@ -90,7 +86,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	loop := service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, m.RunOnce(ctx) },
 		Period:  period,
-		Service: service.NewService(m.log, "the database's monitor"),
+		Service: service.NewService(m.log, "the database's monitor"), Beside: true,
 	}
 	return loop.Run(ctx)
 }
@@ -100,19 +96,29 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 	now := m.now()
 	figures, err := m.store.Figures(ctx, now)
 	if err != nil {
+		if m.age() > staleAfter {
+			m.clear()
+		}
 		return err
 	}
 	m.set(figures, now)
-	m.last.Store(&now)
+	m.last.Store(now.UnixNano())
 	return nil
+}
+
+func (m *Monitor) age() time.Duration { return m.now().Sub(time.Unix(0, m.last.Load())) }
+
+// clear forgets all figures: those of another daemon, which can read them, count then.
+func (m *Monitor) clear() {
+	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge, m.known, m.enabled, m.never,
+		m.pending, m.position, m.drift, m.active, m.pools, m.countsAge, m.setAside, m.rejected, m.unanswered, m.changes, m.built} {
+		g.Reset()
+	}
 }
 
 // set replaces all values: those of queues without messages go.
 func (m *Monitor) set(f db.Figures, now time.Time) {
-	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge,
-		m.known, m.enabled, m.never, m.pending, m.position, m.drift, m.active, m.pools, m.countsAge} {
-		g.Reset()
-	}
+	m.clear()
 	for _, o := range f.Outgoing {
 		m.outbox.WithLabelValues(o.Queue).Set(float64(o.Messages))
 		m.outboxAge.WithLabelValues(o.Queue).Set(max(0, now.Sub(o.Oldest).Seconds()))
@@ -132,7 +138,12 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
-	m.changes.Set(float64(f.CandidateChanges))
+	m.changes.WithLabelValues().Set(float64(f.CandidateChanges))
+	built := 0.0
+	if f.CandidatesReady {
+		built = 1
+	}
+	m.built.WithLabelValues().Set(built)
 	m.setAside.WithLabelValues("task").Set(float64(f.SetAside.Tasks))
 	m.setAside.WithLabelValues("origin").Set(float64(f.SetAside.Origins))
 	m.rejected.WithLabelValues("event").Set(float64(f.Rejected.Events))
@@ -148,5 +159,5 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 			m.pools.WithLabelValues(visitType, pool).Set(float64(n))
 		}
 	}
-	m.unanswered.Set(float64(f.Runs.Unanswered))
+	m.unanswered.WithLabelValues().Set(float64(f.Runs.Unanswered))
 }

@@ -111,6 +111,9 @@ func TestFigures(t *testing.T) {
 	if got := testutil.ToFloat64(m.changes); got != 0 {
 		t.Errorf("%g changes of candidates, all are drained", got)
 	}
+	if got := testutil.ToFloat64(m.built); got != 1 {
+		t.Errorf("candidates are built: %g", got)
+	}
 
 	exec("insert into origin_visit_stats (url, visit_type) select 'https://y/' || n, 'git' from generate_series(1, 7) n")
 	exec("insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '', '', '', '')")
@@ -224,8 +227,45 @@ type emptyStore struct{}
 
 func (emptyStore) Figures(context.Context, time.Time) (f db.Figures, err error) { return f, nil }
 
-// Metrics are scraped while figures are taken; their age is 0 before there are any. The
-// race detector sees what the two share.
+// awayStore has figures until it is away.
+type awayStore struct{ away bool }
+
+func (s *awayStore) Figures(context.Context, time.Time) (f db.Figures, err error) {
+	if s.away {
+		return f, errors.New("away")
+	}
+	return f, nil
+}
+
+// Figures that are old are not shown, as another daemon may have newer ones; how old they are
+// is, also before there were any.
+func TestOldFiguresAreNotShown(t *testing.T) {
+	t.Parallel()
+	store := &awayStore{away: true}
+	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	now := time.Now()
+	m.now = func() time.Time { return now }
+	run := func(after time.Duration, away bool, shown int) {
+		t.Helper()
+		now, store.away = now.Add(after), away
+		if err := m.RunOnce(t.Context()); (err != nil) != away {
+			t.Fatal(err)
+		}
+		if got := testutil.CollectAndCount(m.unanswered); got != shown {
+			t.Errorf("%d figures, want %d", got, shown)
+		}
+	}
+	run(10*time.Minute, true, 0)
+	if got := m.age(); got < 10*time.Minute {
+		t.Errorf("age %s before there are figures", got)
+	}
+	run(time.Second, false, 1)
+	run(staleAfter, true, 1)
+	run(time.Second, true, 0)
+	run(time.Second, false, 1)
+}
+
+// Metrics are scraped while figures are taken. The race detector sees what the two share.
 func TestScrapedWhileTaken(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -251,9 +291,6 @@ func TestScrapedWhileTaken(t *testing.T) {
 		}
 		t.Fatal("no age")
 		return 0
-	}
-	if got := age(); got != 0 {
-		t.Errorf("age %g before there are figures", got)
 	}
 	var taking sync.WaitGroup
 	taking.Go(func() {

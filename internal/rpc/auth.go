@@ -34,8 +34,8 @@ func same(given, wanted string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// guard lets only requests with the credentials through.
-func guard(c Credentials, next http.Handler) http.Handler {
+// guard lets only requests with the credentials through. It tells of the others.
+func guard(c Credentials, next http.Handler, refused func(*http.Request)) http.Handler {
 	if !c.wanted() {
 		return next
 	}
@@ -44,6 +44,7 @@ func guard(c Credentials, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		refused(r)
 		if c.Token != "" {
 			w.Header().Add("WWW-Authenticate", "Bearer")
 		}
@@ -59,4 +60,13 @@ func refuse(w http.ResponseWriter, r *http.Request, x *exception) {
 	out := encodeException(x, nil)
 	body, _ := out.finish()
 	respond(w, r, x.httpStatus(), out.contentType(), body)
+}
+
+// refuseLogin counts and logs a request without the credentials. Nothing that it holds is
+// logged, as people mix up user and password.
+func (s *Server) refuseLogin(r *http.Request) {
+	s.metrics.refused.Inc()
+	if held, ok := s.refusals.Log(""); ok {
+		s.Log.Warn("login refused", "address", r.RemoteAddr, "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held)
+	}
 }

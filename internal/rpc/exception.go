@@ -22,7 +22,8 @@ type exception struct {
 	class  string
 	module string // "" is builtins
 	args   []string
-	status int // HTTP status; 0 is 500
+	status int  // HTTP status; 0 is 500
+	server bool // the server is at fault, not the client
 }
 
 const statusTooLarge = http.StatusRequestEntityTooLarge
@@ -31,6 +32,15 @@ func (x *exception) Error() string { return x.class + ": " + x.message() }
 
 // message is str of the exception.
 func (x *exception) message() string { return strings.Join(x.args, " ") }
+
+// fault returns whose the error is, as a class of HTTP statuses. The status itself is that of
+// the Python server, which answers 500 to wrong arguments, too.
+func (x *exception) fault() string {
+	if x.server || x.status == http.StatusServiceUnavailable {
+		return "5xx"
+	}
+	return "4xx"
+}
 
 func (x *exception) httpStatus() int { return cmp.Or(x.status, http.StatusInternalServerError) }
 
@@ -104,7 +114,7 @@ func exceptionOf(err error) (x *exception, internal bool) {
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		x := postgresException(pg)
-		return x, x.httpStatus() >= 500
+		return x, x.server
 	}
 	switch {
 	case errors.Is(err, model.ErrStaleData):
@@ -113,11 +123,13 @@ func exceptionOf(err error) (x *exception, internal bool) {
 		return psycopgError("ForeignKeyViolation", "%s", err), false
 	case unreachable(err):
 		return &exception{
-			class: "OperationalError", module: "psycopg", status: http.StatusServiceUnavailable,
+			class: "OperationalError", module: "psycopg", status: http.StatusServiceUnavailable, server: true,
 			args: []string{"the database cannot be reached"},
 		}, true
 	}
-	return newException("Exception", "internal error; the server's log says more"), true
+	x = newException("Exception", "internal error; the server's log says more")
+	x.server = true
+	return x, true
 }
 
 // schedulerException is an exception that the peer's client raises as it is.
@@ -145,6 +157,7 @@ func postgresException(pg *pgconn.PgError) *exception {
 	if x.class == "" {
 		x.class, x.module = base, "psycopg"
 	}
+	x.server = base != "DataError" && base != "IntegrityError" // values that the client sent
 	const queryCanceled = "57014"
 	if base == "OperationalError" && pg.Code != queryCanceled {
 		x.status = http.StatusServiceUnavailable // its clients try again

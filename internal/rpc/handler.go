@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -17,31 +18,32 @@ import (
 // serve answers one call of an endpoint.
 func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
+	defer s.Health.Call(ep.path)()
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
-	status := http.StatusOK
+	status, fault := http.StatusOK, ""
 	room := &share{room: s.room, most: s.MaxAnswer}
 	defer room.leave()
 	out, err := s.answer(ep, w, r, room, (*buf)[:0])
 	if err != nil {
 		x, internal := exceptionOf(err)
 		if ended := r.Context().Err(); errors.Is(ended, context.Canceled) {
-			internal = false // the client went away, or the server stops
+			internal, x.server = false, false // the client went away, or the server stops
 		}
 		if internal {
-			s.Log.Error("call failed", "endpoint", ep.path, "error", err)
+			s.Log.Error("call failed", "endpoint", ep.path, s.caller(r), "error", err)
 		} else {
-			s.Log.Debug("call refused", "endpoint", ep.path, "error", err)
+			s.Log.Debug("call refused", "endpoint", ep.path, s.caller(r), "error", err)
 		}
-		status = x.httpStatus()
+		status, fault = x.httpStatus(), x.fault()
 		out = encodeException(x, (*buf)[:0])
 	}
 	body, err := out.finish()
 	*buf = body[:0]
 	if err != nil {
-		s.Log.Error("call failed", "endpoint", ep.path, "error", err)
+		s.Log.Error("call failed", "endpoint", ep.path, s.caller(r), "error", err)
 		x, _ := exceptionOf(err)
-		status = x.httpStatus()
+		status, fault = x.httpStatus(), x.fault()
 		out = encodeException(x, nil)
 		body, _ = out.finish()
 	}
@@ -49,7 +51,17 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	respond(w, r, status, out.contentType(), body)
-	s.metrics.observe(ep, status, time.Since(began))
+	s.metrics.observe(ep, fault, time.Since(began))
+}
+
+// caller returns who has called, for the log: the address, and the user whose password was
+// checked.
+func (s *Server) caller(r *http.Request) slog.Attr {
+	who := []any{"address", r.RemoteAddr}
+	if user, _, ok := r.BasicAuth(); ok && s.Credentials.accept(r) {
+		who = append(who, "user", user)
+	}
+	return slog.Group("caller", who...)
 }
 
 // encodeException writes an exception; as the peer, in msgpack whatever the
@@ -64,7 +76,7 @@ func encodeException(x *exception, buf []byte) encoder {
 func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, room *share, buf []byte) (out encoder, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.Log.Error("call panicked", "endpoint", ep.path, "panic", p, "stack", string(debug.Stack()))
+			s.Log.Error("call panicked", "endpoint", ep.path, s.caller(r), "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -97,7 +109,9 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 		out: newEncoder(negotiate(r.Header.Get("Accept")), buf),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil, psycopgError("QueryCanceled", "the call took longer than %s", callTimeout)
+		x := psycopgError("QueryCanceled", "the call took longer than %s", callTimeout)
+		x.server = true
+		return nil, x
 	}
 	return c.out, err
 }

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +11,7 @@ import (
 type metrics struct {
 	seconds map[string]prometheus.Observer // by path; its count is that of the calls
 	errors  *prometheus.CounterVec
+	refused prometheus.Counter
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -25,8 +25,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		seconds: map[string]prometheus.Observer{},
 		errors: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_rpc_errors_total",
-			Help: "Calls answered with an error: of the client (4xx) or of the server (5xx).",
+			Help: "Calls answered with an error, by whose it is, whatever the HTTP status: the client's (4xx) or the server's (5xx).",
 		}, []string{"endpoint", "status"}),
+		refused: f.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_rpc_refused_logins_total", Help: "Requests refused as they had no credentials, or wrong ones.",
+		}),
 	}
 	for _, ep := range endpoints {
 		m.seconds[ep.path] = seconds.WithLabelValues(ep.path)
@@ -37,12 +40,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) observe(ep *endpoint, status int, took time.Duration) {
+// observe counts a call. fault is exception.fault of its error, "" for none.
+func (m *metrics) observe(ep *endpoint, fault string, took time.Duration) {
 	m.seconds[ep.path].Observe(took.Seconds())
-	switch {
-	case status >= http.StatusInternalServerError:
-		m.errors.WithLabelValues(ep.path, "5xx").Inc()
-	case status >= http.StatusBadRequest:
-		m.errors.WithLabelValues(ep.path, "4xx").Inc()
+	if fault != "" {
+		m.errors.WithLabelValues(ep.path, fault).Inc()
 	}
 }

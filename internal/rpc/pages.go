@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -35,9 +36,14 @@ func siteMap(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, http.StatusOK, out.contentType(), body)
 }
 
-// healthy answers as long as the process does.
-func healthy(w http.ResponseWriter, r *http.Request) {
-	respond(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+// healthy answers whether the daemon is alive: this port is served, and no call has been
+// forgotten.
+func (s *Server) healthy(w http.ResponseWriter, r *http.Request) {
+	status, text := http.StatusOK, "ok\n"
+	if stuck := s.Health.Stuck(); len(stuck) > 0 {
+		status, text = http.StatusServiceUnavailable, strings.Join(stuck, "\n")+"\n"
+	}
+	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))
 }
 
 // ready answers whether calls can be answered: the database is there, and the

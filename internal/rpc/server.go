@@ -48,6 +48,8 @@ type Options struct {
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
 	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
+	Health *service.Health // of the daemon; nil: the server alone is looked at
+
 	roomWait   time.Duration // 0: defaultRoomWait
 	headerTime time.Duration // 0: headerTimeout
 	smallTime  time.Duration // 0: smallBodyTimeout
@@ -57,6 +59,7 @@ type Options struct {
 type Server struct {
 	Options
 	metrics  *metrics
+	refusals service.Seldom
 	room     room
 	handler  http.Handler
 	stopping atomic.Bool
@@ -96,9 +99,9 @@ func (s *Server) routes() http.Handler {
 		refuse(w, r, httpError(http.StatusNotFound, "NotFound", "The requested URL was not found on the server."))
 	})
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET /healthz", s.healthy)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("/", guard(s.Credentials, guarded))
+	mux.Handle("/", guard(s.Credentials, guarded, s.refuseLogin))
 	return mux
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
@@ -158,9 +159,13 @@ func TestCompressedAnswers(t *testing.T) {
 // Without the right credentials nothing answers but the checks of health.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
+	var log lockedBuffer
+	metrics := prometheus.NewRegistry()
 	url := serve(t, testenv.Database(t), func(o *Options) {
 		o.Credentials = Credentials{Token: "t0ken", Username: "swh", Password: "s3cret"}
+		o.Log, o.Registry = slog.New(slog.NewTextHandler(&log, nil)), metrics
 	})
+	refused := 0
 	basic := func(user, password string) string {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil)
 		r.SetBasicAuth(user, password)
@@ -180,12 +185,29 @@ func TestCredentials(t *testing.T) {
 				request.Header.Set("Authorization", authorization)
 			}
 			response, body := do(t, request)
-			if refused := response.StatusCode == http.StatusUnauthorized; refused == (right || open) {
+			is401 := response.StatusCode == http.StatusUnauthorized
+			if is401 == (right || open) {
 				t.Errorf("%s with %q: %s", path, authorization, response.Status)
+			}
+			if is401 {
+				refused++
 			}
 			if bytes.Contains(body, []byte("s3cret")) {
 				t.Errorf("%s shows the password", path)
 			}
+		}
+	}
+	// Refused logins are counted, and one is logged, with where it came from.
+	want := fmt.Sprintf("# HELP swh_scheduler_rpc_refused_logins_total Requests refused as they had no credentials, or wrong ones.\n# TYPE swh_scheduler_rpc_refused_logins_total counter\nswh_scheduler_rpc_refused_logins_total %d\n", refused)
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "swh_scheduler_rpc_refused_logins_total"); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "login refused"); n != 1 || !strings.Contains(log.String(), "address=127.0.0.1:") {
+		t.Errorf("%d refused logins are logged:\n%s", n, &log)
+	}
+	for _, secret := range []string{"t0ke", "s3cret", basic("swh", "s3cret")} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log shows %q:\n%s", secret, &log)
 		}
 	}
 }
@@ -288,9 +310,14 @@ func TestDatabaseAway(t *testing.T) {
 	_, rest, _ := strings.Cut(dsn, "@")
 	server, _, _ := strings.Cut(rest, "/")
 	proxy := testenv.Proxy(t, server)
-	url := serve(t, strings.Replace(strings.Replace(dsn, server, proxy.Addr, 1), "@", ":s3cret@", 1))
+	var log lockedBuffer
+	url := serve(t, strings.Replace(strings.Replace(dsn, server, proxy.Addr, 1), "@", ":s3cret@", 1), func(o *Options) {
+		o.Credentials = Credentials{Token: "t0ken", Username: "swh", Password: "passw0rd"}
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	authorization := "Basic " + base64.StdEncoding.EncodeToString([]byte("swh:passw0rd"))
 	status := func(path string) int {
-		response, body := post(t, url+path, mimeMsgpack, nil)
+		response, body := post(t, url+path, mimeMsgpack, nil, "Authorization", authorization)
 		for _, word := range []string{"s3cret", proxy.Addr, "select"} {
 			if bytes.Contains(body, []byte(word)) {
 				t.Errorf("%s shows %q: %s", path, word, body)
@@ -313,6 +340,10 @@ func TestDatabaseAway(t *testing.T) {
 	if got := status("/task_type/get_all"); got != http.StatusServiceUnavailable {
 		t.Errorf("while it is away: %d", got)
 	}
+	// Who has called is logged, and nothing that is secret.
+	if text := log.String(); !strings.Contains(text, "call failed") || !strings.Contains(text, "caller.address=127.0.0.1:") || !strings.Contains(text, "caller.user=swh") || strings.Contains(text, "passw0rd") || strings.Contains(text, authorization) {
+		t.Errorf("logged:\n%s", text)
+	}
 	if got := ready(); got != http.StatusServiceUnavailable {
 		t.Errorf("ready while it is away: %d", got)
 	}
@@ -324,12 +355,19 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Metrics count calls and errors by endpoint.
+// Metrics count calls and errors by endpoint: wrong arguments and values are the client's, also
+// where the answer is the Python server's 500.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t))
 	post(t, url+"/task_type/get_all", mimeMsgpack, nil)
-	post(t, url+"/task_type/get", mimeMsgpack, nil)
+	for _, call := range [][2]string{
+		{"task_type/get", ""}, {"task_type/create", `{"task_type": {"type": "a", "backend_name": null}}`}, {"task_type/get_all", "["},
+	} {
+		if response, answer := post(t, url+"/"+call[0], mimeJSON, []byte(call[1])); response.StatusCode != http.StatusInternalServerError {
+			t.Errorf("%s %s: %s %s", call[0], call[1], response.Status, answer)
+		}
+	}
 	response, err := http.Get(url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -340,9 +378,13 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		`swh_scheduler_rpc_call_seconds_count{endpoint="task_type/get_all"} 1`,
+		`swh_scheduler_rpc_call_seconds_count{endpoint="task_type/get_all"} 2`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/get_all",status="4xx"} 1`,
 		`swh_scheduler_rpc_errors_total{endpoint="task_type/get_all",status="5xx"} 0`,
-		`swh_scheduler_rpc_errors_total{endpoint="task_type/get",status="5xx"} 1`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/get",status="4xx"} 1`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/get",status="5xx"} 0`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/create",status="4xx"} 1`,
+		`swh_scheduler_rpc_errors_total{endpoint="task_type/create",status="5xx"} 0`,
 		`swh_scheduler_rpc_errors_total{endpoint="visit_stats/get",status="4xx"} 0`,
 	} {
 		if !strings.Contains(text.String(), line+"\n") {

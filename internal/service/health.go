@@ -21,13 +21,20 @@ type Health struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	expected []string // what the daemon can't do its work without, until it is met
+	expected []expected
 	services []*Service
-	pulses   map[*pulse]bool
+	optional []*Service // shown as metrics only
+	pulses   map[*Pulse]bool
+}
+
+// expected is what the daemon can't do its work without, until it is met.
+type expected struct {
+	what  string
+	since time.Time
 }
 
 // NewHealth makes the health of a daemon that waits for nothing yet.
-func NewHealth() *Health { return &Health{now: time.Now, pulses: map[*pulse]bool{}} }
+func NewHealth() *Health { return &Health{now: time.Now, pulses: map[*Pulse]bool{}} }
 
 type healthKey struct{}
 
@@ -54,10 +61,10 @@ func (h *Health) Expect(what string) (met func()) {
 	if h == nil {
 		return func() {}
 	}
-	h.locked(func() { h.expected = append(h.expected, what) })
+	h.locked(func() { h.expected = append(h.expected, expected{what, h.now()}) })
 	return sync.OnceFunc(func() {
 		h.locked(func() {
-			at := slices.Index(h.expected, what)
+			at := slices.IndexFunc(h.expected, func(e expected) bool { return e.what == what })
 			h.expected = slices.Delete(h.expected, at, at+1)
 		})
 	})
@@ -70,33 +77,11 @@ func (h *Health) Watch(s *Service) {
 	}
 }
 
-// pulse is the state of one loop.
-type pulse struct {
-	name  string
-	since time.Time // when the round it is in began; zero between rounds
-}
-
-// loop adds a loop; the daemon is not ready before its first round has ended well.
-func (h *Health) loop(l *Loop) (begin func(), end func(ok bool), gone func()) {
-	if h == nil {
-		return func() {}, func(bool) {}, func() {}
+// Show shows s among the metrics. The daemon can do its work without it.
+func (h *Health) Show(s *Service) {
+	if h != nil {
+		h.locked(func() { h.optional = append(h.optional, s) })
 	}
-	p := &pulse{name: "a loop"}
-	met := func() {}
-	if l.Service != nil {
-		p.name = l.Service.name
-		h.Watch(l.Service)
-		met = h.Expect("a first round with " + l.Service.name)
-	}
-	h.locked(func() { h.pulses[p] = true })
-	begin = func() { h.locked(func() { p.since = h.now() }) }
-	end = func(ok bool) {
-		h.locked(func() { p.since = time.Time{} })
-		if ok {
-			met()
-		}
-	}
-	return begin, end, func() { h.locked(func() { delete(h.pulses, p) }) }
 }
 
 // Waits lists what the daemon waits for, in words; nothing if it is ready.
@@ -109,8 +94,8 @@ func (h *Health) Waits() []string {
 			waits = append(waits, fmt.Sprintf("waiting for %s, which cannot be reached since %s", s.name, away.UTC().Format(time.RFC3339)))
 		}
 	}
-	for _, what := range h.expected {
-		waits = append(waits, "waiting for "+what)
+	for _, e := range h.expected {
+		waits = append(waits, "waiting for "+e.what)
 	}
 	return waits
 }
@@ -118,12 +103,19 @@ func (h *Health) Waits() []string {
 // Stuck lists the loops that make no progress, in words; nothing if the daemon is
 // alive.
 func (h *Health) Stuck() []string {
+	if h == nil {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var stuck []string
 	for p := range h.pulses {
-		if !p.since.IsZero() && h.now().Sub(p.since) > stuckAfter {
-			stuck = append(stuck, fmt.Sprintf("a round with %s lasts since %s", p.name, p.since.UTC().Format(time.RFC3339)))
+		if !p.beside && !p.since.IsZero() && h.now().Sub(p.since) > stuckAfter {
+			what := "a round with"
+			if p.call {
+				what = "a call of"
+			}
+			stuck = append(stuck, fmt.Sprintf("%s %s lasts since %s", what, p.name, p.since.UTC().Format(time.RFC3339)))
 		}
 	}
 	slices.Sort(stuck)

@@ -79,16 +79,16 @@ func TestSystemd(t *testing.T) {
 // A daemon that is stuck doesn't say that it lives, so that systemd restarts it.
 func TestStuckDaemonDoesNotFeedTheWatchdog(t *testing.T) {
 	health := NewHealth()
-	begin, end, _ := health.loop(&Loop{})
+	pulse := health.Pulse("a loop")
 	began := time.Now().Add(-2 * stuckAfter)
 	health.now = func() time.Time { return began }
-	begin()
+	pulse.Begin()
 	health.now = time.Now
 	hear, stop := systemd(t, health)
 	hear("STATUS=working", "WATCHDOG=1")
 	health.Expect("what it hears a second later")
 	hear("STATUS=waiting for what it hears a second later", "WATCHDOG=1")
-	end(true)
+	pulse.Done(0)
 	hear("WATCHDOG=1", "")
 	stop()
 }

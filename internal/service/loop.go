@@ -26,6 +26,9 @@ type Loop struct {
 	Wake    <-chan struct{}
 	Backoff Backoff  // the waits after an error
 	Service *Service // if not nil, is told how each round ended
+	// Beside says that the daemon is alive and ready without this loop, however slow it is
+	// or whatever it waits for.
+	Beside bool
 }
 
 // Run works until ctx ends, finishes the round it is in, and returns nil. An
@@ -36,17 +39,36 @@ func (l *Loop) Run(ctx context.Context) error {
 		wait = time.Duration(rand.Float64() * float64(l.Period))
 	}
 	wake := l.Wake
-	begin, end, gone := HealthOf(ctx).loop(l)
-	defer gone()
+	pulse, met := l.report(HealthOf(ctx))
+	pulse.Done(wait)
+	defer pulse.Gone()
 	for {
 		if !l.wait(ctx, wait, wake) {
 			return nil
 		}
-		begin()
+		pulse.Begin()
 		var ok bool
-		wait, wake, ok = l.round(ctx)
-		end(ok)
+		if wait, wake, ok = l.round(ctx); !ok {
+			pulse.Failed()
+			continue
+		}
+		pulse.Done(max(wait, 1)) // 0 would be: never due
+		met()
 	}
+}
+
+// report has h know the loop. The daemon is not ready before met is called.
+func (l *Loop) report(h *Health) (pulse *Pulse, met func()) {
+	name := "a loop"
+	if l.Service != nil {
+		name = l.Service.name
+	}
+	pulse = h.add(Pulse{name: name, beside: l.Beside})
+	if l.Service == nil || l.Beside {
+		return pulse, func() {}
+	}
+	h.Watch(l.Service)
+	return pulse, h.Expect("a first round with " + name)
 }
 
 // round runs RunOnce. It returns how long to wait after it, what may cut that wait

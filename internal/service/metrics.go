@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ type MetricsServer struct {
 	Gatherer prometheus.Gatherer
 	Health   *Health
 	Log      *slog.Logger
+	Pprof    bool // also serve /debug/pprof/
 }
 
 // Start listens, and serves until stop is called, which returns when the last
@@ -33,6 +35,10 @@ func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
 	s.Health.Handle(mux)
 	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	if s.Pprof {
+		profiles(mux)
+		server.WriteTimeout = 5 * time.Minute // profiles and traces are of some time
+	}
 	s.Log.Info("serving metrics", "address", listener.Addr().String())
 	ended := make(chan struct{})
 	go func() {
@@ -45,4 +51,12 @@ func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 		_ = server.Close()
 		<-ended
 	}, nil
+}
+
+// profiles adds Go's profiles to mux.
+func profiles(mux *http.ServeMux) {
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // What is registered can be read as soon as it is served, with how the daemon is,
-// and the address is free again when that has stopped.
+// profiles if that was asked for, and the address is free again when that has stopped.
 func TestMetricsServer(t *testing.T) {
 	probe, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,6 +59,18 @@ func TestMetricsServer(t *testing.T) {
 	}
 	if _, err := server.Start(t.Context()); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("on an address in use: %v", err)
+	}
+	const profiles = "/debug/pprof/goroutine?debug=1"
+	if status, _ := get(profiles); status != http.StatusNotFound {
+		t.Errorf("profiles nobody asked for: %d", status)
+	}
+	stop()
+	server.Pprof = true
+	if stop, err = server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := get(profiles); status != http.StatusOK || !strings.Contains(text, "goroutine profile") {
+		t.Errorf("profiles: %d %q", status, text)
 	}
 	stop()
 	again, err := net.Listen("tcp", addr)

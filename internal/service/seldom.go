@@ -1,14 +1,18 @@
 package service
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // seldomPeriod is how often lines of one kind are logged.
 const seldomPeriod = time.Minute
 
 // Seldom spares the log: of what happens often it lets the first of each kind
-// through, then one a minute. It belongs to one goroutine; the zero value is
+// through, then one a minute. It is safe for concurrent use; the zero value is
 // ready to use.
 type Seldom struct {
+	mu   sync.Mutex
 	last map[string]time.Time
 	held map[string]int
 }
@@ -16,6 +20,8 @@ type Seldom struct {
 // Log reports whether to log what has happened, and how many of its kind were not
 // logged since the last one that was.
 func (s *Seldom) Log(kind string) (held int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.last == nil {
 		s.last, s.held = map[string]time.Time{}, map[string]int{}
 	}

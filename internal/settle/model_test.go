@@ -30,6 +30,8 @@ type world struct {
 	memory  map[int64]db.WorkMemory
 	counted float64
 	ids     uint64
+
+	shownEnds, shownStarts int // of runs, in metrics
 }
 
 type modelRun struct {
@@ -65,9 +67,7 @@ func (w *world) apply(outcomes []Outcome) {
 	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
 		if r := w.runs[id]; slices.Contains(h.BackendIDs, r.BackendID) {
 			row := r.HeardRun
-			if h.Starts {
-				row.Newest = r.seen
-			}
+			row.Newest = r.seen
 			runs = append(runs, row)
 		}
 	}
@@ -77,7 +77,16 @@ func (w *world) apply(outcomes []Outcome) {
 			work = append(work, *row)
 		}
 	}
-	w.write(decide(byID, runs, work, w.newID))
+	decided := decide(byID, runs, work, w.newID)
+	for _, o := range observe(byID, runs, work, decided) {
+		if o.taskType == "task" && o.status != "" {
+			w.shownEnds++
+		}
+		if o.taskType == "task" && o.waited >= 0 {
+			w.shownStarts++
+		}
+	}
+	w.write(decided)
 }
 
 func (w *world) write(s db.Settlement) {
@@ -229,7 +238,7 @@ func draw(t *rapid.T, n int) (uuid.UUID, drawn) {
 
 func (w *world) add(n int, id uuid.UUID, d drawn) {
 	if d.runs {
-		w.runs[int64(n)] = &modelRun{HeardRun: db.HeardRun{ID: int64(n), Task: int64(n / 2), BackendID: id.String(), Status: model.RunScheduled}}
+		w.runs[int64(n)] = &modelRun{HeardRun: db.HeardRun{ID: int64(n), Task: int64(n / 2), TaskType: "task", BackendID: id.String(), Status: model.RunScheduled, Scheduled: begin}}
 	}
 	if !d.shared && !d.laned {
 		return
@@ -286,7 +295,8 @@ func (w *world) summary() any {
 
 // In whatever order and batches the events of some messages come, and however often
 // batches are repeated, the runs, the ledger, the charges and what is learnt end as
-// after the events in order, each once; no run ends twice and nothing is charged twice.
+// after the events in order, each once; no run ends twice, in metrics neither, and nothing is
+// charged twice.
 func TestOrderAndRepetitionChangeNothing(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ordered, shuffled := newWorld(), newWorld()
@@ -316,10 +326,15 @@ func TestOrderAndRepetitionChangeNothing(t *testing.T) {
 		if most, got := ordered.records[waitKey], shuffled.records[waitKey]; got > most {
 			t.Fatalf("%d waits are recorded of %d", got, most)
 		}
+		ends := 0
 		for id, r := range shuffled.runs {
+			ends += r.ends
 			if r.ends > 1 || !r.Open() && !r.started.IsZero() && r.ended.Before(r.started) {
 				t.Fatalf("run %d ended %d times, from %s to %s", id, r.ends, r.started, r.ended)
 			}
+		}
+		if shuffled.shownEnds != ends || shuffled.shownStarts > len(shuffled.runs) {
+			t.Fatalf("metrics show %d ends and %d starts of %d runs, of which %d ended", shuffled.shownEnds, shuffled.shownStarts, len(shuffled.runs), ends)
 		}
 	})
 }

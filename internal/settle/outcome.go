@@ -92,7 +92,6 @@ func heard(byID map[string]*told) db.Heard {
 	var h db.Heard
 	for text, t := range byID {
 		h.BackendIDs = append(h.BackendIDs, text)
-		h.Starts = h.Starts || t.start != nil
 		// An id that is no UUID is none of ours.
 		if id, err := uuid.Parse(text); err == nil && (t.start != nil || t.end != nil || t.runtime != nil) {
 			h.TaskIDs = append(h.TaskIDs, id)

@@ -29,7 +29,10 @@ import (
 )
 
 // Store is a database to which outcomes are applied.
-type Store struct{ *db.Store }
+type Store struct {
+	*db.Store
+	Metrics *Metrics // may be nil
+}
 
 // ApplyOutcomes writes outcomes in one transaction, in the order given. Outcomes of
 // unknown runs and work are ignored. Applying an outcome again changes nothing, so a
@@ -47,12 +50,17 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 		return nil
 	}
 	byID := gather(outcomes)
+	var shown []seen
+	var records db.LaneRecords
 	err := s.Settle(ctx, heard(byID), func(runs []db.HeardRun, work []db.HeardWork) db.Settlement {
-		return decide(byID, runs, work, uuid.New)
+		decided := decide(byID, runs, work, uuid.New)
+		shown, records = observe(byID, runs, work, decided), decided.Records
+		return decided
 	})
 	if err != nil {
 		return fmt.Errorf("apply %d outcomes: %w", len(outcomes), err)
 	}
+	s.Metrics.count(shown, records)
 	return nil
 }
 

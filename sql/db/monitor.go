@@ -22,6 +22,7 @@ type Figures struct {
 	// CandidateChanges counts the changes that candidates don't show yet, up to
 	// MaxCandidateChanges.
 	CandidateChanges int64
+	CandidatesReady  bool // they are built
 
 	Pools map[string]PoolCounts // by visit type
 	Runs  RunCounts
@@ -56,6 +57,9 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	if f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges); err != nil {
 		return f, failed(err, "count the changes of candidates")
 	}
+	if f.CandidatesReady, err = s.q.CandidatesReady(ctx); err != nil {
+		return f, failed(err, "look whether candidates are built")
+	}
 	counted, err := resultOf[originCounts](ctx, s.q, originWalk)
 	if err != nil {
 		return f, err
@@ -63,4 +67,13 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	f.Pools = counted.Pools
 	f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk)
 	return f, err
+}
+
+// LedgerQueue is what the ledger knows of a queue.
+type LedgerQueue = queries.LedgerQueuesRow
+
+// LedgerQueues returns what the ledger knows of queues.
+func (s MonitorStore) LedgerQueues(ctx context.Context) ([]LedgerQueue, error) {
+	rows, err := s.q.LedgerQueues(ctx)
+	return rows, failed(err, "look at the ledger's queues")
 }

@@ -18,16 +18,17 @@ import (
 type Heard struct {
 	BackendIDs []string    // Celery's task ids
 	TaskIDs    []uuid.UUID // those that started or ended, and may be in the ledger
-	Starts     bool        // it contains starts
 }
 
 // HeardRun is a row of task_run that events are about, locked.
 type HeardRun struct {
 	ID, Task  int64
 	BackendID string
+	TaskType  string
+	Scheduled time.Time
 	Status    model.RunStatus
 	HasError  bool       // its metadata has an error text
-	Newest    *SeenStart // the newest start heard of; only if Heard.Starts
+	Newest    *SeenStart // the newest start heard of
 }
 
 // Open reports whether the run has not ended.
@@ -46,6 +47,7 @@ type HeardWork struct {
 	TaskID   uuid.UUID
 	Settled  bool
 	Home     string
+	TaskType string // "" if there is none with its task's name any more
 	Claimed  time.Time
 	Started  *float64 // worker's clock, seconds since 1970 UTC; nil for settled work whose wait is not recorded
 	TimedOut int      // on how many lanes
@@ -197,9 +199,11 @@ func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
 	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
 	runs, err := list(rows, err, func(r queries.LockRunsRow) HeardRun {
 		// The backend id is not null: the run was found by its value.
-		return HeardRun{ID: r.ID, Task: r.Task, BackendID: *r.BackendID, Status: r.Status, HasError: r.HasError}
+		return HeardRun{
+			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: orZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
+		}
 	})
-	if len(runs) == 0 || !heard.Starts {
+	if len(runs) == 0 {
 		return runs, err
 	}
 	byID := make(map[int64]*HeardRun, len(runs))
@@ -216,7 +220,7 @@ func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
 
 func heardWorkOf(r queries.LockWorkRow) HeardWork {
 	w := HeardWork{
-		TaskID: r.TaskID, Settled: r.State == "settled", Home: r.Queue, Claimed: r.Claimed, Started: r.Started, TimedOut: int(r.TimedOut),
+		TaskID: r.TaskID, Settled: r.State == "settled", Home: r.Queue, TaskType: r.TaskType, Claimed: r.Claimed, Started: r.Started, TimedOut: int(r.TimedOut),
 	}
 	if r.Home != nil {
 		w.Home = *r.Home

@@ -50,3 +50,13 @@ from scheduler_go.listings s
 join listers l on l.id = s.lister_id
 where s.active is not null
 group by l.name;
+
+-- LedgerQueues returns, by queue, how many messages are outgoing, and since when the oldest waits
+-- that is not known to have started; the epoch if there is none. Messages without groups and
+-- lanes are not known once they are sent.
+-- name: LedgerQueues :many
+select queue, count(*) filter (where state = 'outgoing') as outgoing,
+       coalesce(min(coalesce(since, claimed)) filter (where started is null), 'epoch')::timestamptz as oldest
+from scheduler_go.work
+where state in ('outgoing', 'sent')
+group by queue;

@@ -4,11 +4,12 @@
 -- LockRuns locks the runs of some events, in the order of all listeners. Unknown ids cost
 -- one index probe.
 -- name: LockRuns :many
-select id, backend_id, task, status, coalesce(metadata ? 'error', false)::boolean as has_error
-from public.task_run
-where backend_id = any(@backend_ids::text[])
-order by id
-for no key update;
+select r.id, r.backend_id, r.task, r.status, r.scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
+from public.task_run r
+join public.task t on t.id = r.task
+where r.backend_id = any(@backend_ids::text[])
+order by r.id
+for no key update of r;
 
 -- NewestStarts returns the newest starts heard of some runs. Writers hold the run's lock.
 -- name: NewestStarts :many

@@ -96,12 +96,14 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 -- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
 -- of all listeners.
 -- name: LockWork :many
-select task_id, state, queue, home, claimed, started, share_group, cost,
-       lane_set, lane, lane_name, lanes_left, soft_limit, timed_out, below, memory, lister, first, behind, visit_type, url
-from scheduler_go.work
-where task_id = any(@task_ids::uuid[]) and state <> 'backlog'
-order by task_id
-for update;
+select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
+       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
+       coalesce(tt.type, '')::text as task_type
+from scheduler_go.work w
+left join (select t.backend_name, min(t.type) as type from public.task_type t group by 1) tt on tt.backend_name = w.task_name
+where w.task_id = any(@task_ids::uuid[]) and w.state <> 'backlog'
+order by w.task_id
+for update of w;
 
 -- StartWork records when work started; Celery starts it again when it retries it.
 -- name: StartWork :exec

@@ -26,6 +26,14 @@ func (a *App) Bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
+// Top returns what clears the screen if Stdout takes styles, to show something again.
+func (a *App) Top() string {
+	if !a.Styled {
+		return ""
+	}
+	return "\x1b[H\x1b[2J"
+}
+
 func OutputFlag(flags *pflag.FlagSet, output *string) {
 	flags.Var(Choice(output, "text", "json"), "output", "form of the output: text or json")
 }

@@ -61,6 +61,43 @@ func (q *Queries) CountRejected(ctx context.Context) (CountRejectedRow, error) {
 	return i, err
 }
 
+const ledgerQueues = `-- name: LedgerQueues :many
+select queue, count(*) filter (where state = 'outgoing') as outgoing,
+       coalesce(min(coalesce(since, claimed)) filter (where started is null), 'epoch')::timestamptz as oldest
+from scheduler_go.work
+where state in ('outgoing', 'sent')
+group by queue
+`
+
+type LedgerQueuesRow struct {
+	Queue    string
+	Outgoing int64
+	Oldest   time.Time
+}
+
+// LedgerQueues returns, by queue, how many messages are outgoing, and since when the oldest waits
+// that is not known to have started; the epoch if there is none. Messages without groups and
+// lanes are not known once they are sent.
+func (q *Queries) LedgerQueues(ctx context.Context) ([]LedgerQueuesRow, error) {
+	rows, err := q.db.Query(ctx, ledgerQueues)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LedgerQueuesRow
+	for rows.Next() {
+		var i LedgerQueuesRow
+		if err := rows.Scan(&i.Queue, &i.Outgoing, &i.Oldest); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const metricsAge = `-- name: MetricsAge :many
 select l.name as lister, min(m.counted)::timestamptz as counted
 from (select lister_id, max(last_update) as counted from scheduler_metrics group by lister_id) m

@@ -140,11 +140,12 @@ func (q *Queries) ForgetStarts(ctx context.Context, before time.Time) error {
 
 const lockRuns = `-- name: LockRuns :many
 
-select id, backend_id, task, status, coalesce(metadata ? 'error', false)::boolean as has_error
-from public.task_run
-where backend_id = any($1::text[])
-order by id
-for no key update
+select r.id, r.backend_id, r.task, r.status, r.scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
+from public.task_run r
+join public.task t on t.id = r.task
+where r.backend_id = any($1::text[])
+order by r.id
+for no key update of r
 `
 
 type LockRunsRow struct {
@@ -152,7 +153,9 @@ type LockRunsRow struct {
 	BackendID *string
 	Task      int64
 	Status    model.RunStatus
+	Scheduled *time.Time
 	HasError  bool
+	Type      string
 }
 
 // What the events of a batch change in runs and tasks; see settle.go for the order of the
@@ -173,7 +176,9 @@ func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRuns
 			&i.BackendID,
 			&i.Task,
 			&i.Status,
+			&i.Scheduled,
 			&i.HasError,
+			&i.Type,
 		); err != nil {
 			return nil, err
 		}

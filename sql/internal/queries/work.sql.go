@@ -147,12 +147,14 @@ func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueues
 }
 
 const lockWork = `-- name: LockWork :many
-select task_id, state, queue, home, claimed, started, share_group, cost,
-       lane_set, lane, lane_name, lanes_left, soft_limit, timed_out, below, memory, lister, first, behind, visit_type, url
-from scheduler_go.work
-where task_id = any($1::uuid[]) and state <> 'backlog'
-order by task_id
-for update
+select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
+       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
+       coalesce(tt.type, '')::text as task_type
+from scheduler_go.work w
+left join (select t.backend_name, min(t.type) as type from public.task_type t group by 1) tt on tt.backend_name = w.task_name
+where w.task_id = any($1::uuid[]) and w.state <> 'backlog'
+order by w.task_id
+for update of w
 `
 
 type LockWorkRow struct {
@@ -177,6 +179,7 @@ type LockWorkRow struct {
 	Behind     *float64
 	VisitType  *string
 	URL        *string
+	TaskType   string
 }
 
 // LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
@@ -212,6 +215,7 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 			&i.Behind,
 			&i.VisitType,
 			&i.URL,
+			&i.TaskType,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,67 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+const (
+	contactPeriod  = 5 * time.Second // between two looks whether a service answers
+	contactTimeout = 10 * time.Second
+)
+
+// contact returns a component that knows whether the database answers, also while the daemon
+// has nothing to ask.
+func (o *Options) contact(store *db.Store) service.Component {
+	loop := service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+			defer cancel()
+			err := store.Pool().Ping(ctx)
+			if s := store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
+				err = nil // the pool is used up, which has a metric of its own
+			}
+			return service.Result{}, err
+		},
+		Period: contactPeriod, Service: service.NewService(o.Log, "PostgreSQL"),
+	}
+	return service.Component{Name: "contact with the database", Run: loop.Run}
+}
+
+// contact returns a component that knows whether the broker and its management API answer.
+// Without the broker the daemon is not ready.
+func (d *dispatcher) contact(o *Options) service.Component {
+	loop := service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			_, err := d.inspector.Length(ctx, "celery", 0)
+			if celery.IsOfQueue(err) {
+				err = nil
+			}
+			return service.Result{}, err
+		},
+		Period: contactPeriod, Service: service.NewService(o.Log, "RabbitMQ"),
+	}
+	return service.Component{Name: "contact with the broker", Run: loop.Run}
+}
+
+// registerPool registers the metrics of a daemon's connections to the database.
+func registerPool(reg prometheus.Registerer, daemon string, stat func() *pgxpool.Stat) {
+	f := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"daemon": daemon}, reg))
+	gauge := func(name, help string, value func(*pgxpool.Stat) int32) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "swh_scheduler_database_" + name, Help: help}, func() float64 { return float64(value(stat())) })
+	}
+	gauge("connections_used", "Connections to the database that are in use.", (*pgxpool.Stat).AcquiredConns)
+	gauge("connections_limit", "How many connections to the database the daemon may have.", (*pgxpool.Stat).MaxConns)
+	f.NewCounterFunc(prometheus.CounterOpts{
+		Name: "swh_scheduler_database_wait_seconds_total", Help: "Time that was waited for a connection, as all were in use, of all that waited together.",
+	}, func() float64 { return stat().EmptyAcquireWaitTime().Seconds() })
+}

@@ -1,0 +1,82 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/service"
+)
+
+// lookPeriod is how often a QueueGauges looks.
+const lookPeriod = 30 * time.Second
+
+// QueueGauges show how many messages and consumers queues have now, also those for which
+// nothing is claimed.
+type QueueGauges struct {
+	Lengths QueueLengths
+	Log     *slog.Logger
+	// Queues lists the queues to look at. Those that don't exist are left out.
+	Queues func(ctx context.Context) ([]string, error)
+	// Unacknowledged asks the management API, too, how many messages consumers hold.
+	Unacknowledged bool
+
+	messages, consumers *prometheus.GaugeVec
+}
+
+// newMessages makes the gauge that claims and QueueGauges share.
+func newMessages() *prometheus.GaugeVec {
+	return newGauge(nil, "swh_scheduler_queue_messages", "Messages of a queue: ready and unacknowledged at the broker, and outgoing; ready ones are counted every half minute, the others as of the last claim for it.", "queue", "state")
+}
+
+// Register registers the gauges. slots, if not nil, counts messages as well.
+func (g *QueueGauges) Register(reg prometheus.Registerer, slots *Slots) {
+	g.consumers = newGauge(reg, "swh_scheduler_queue_consumers", "How many consumers read a queue.", "queue")
+	if slots != nil {
+		g.messages = slots.metrics.messages
+		return
+	}
+	g.messages = newMessages()
+	reg.MustRegister(g.messages)
+}
+
+// Run looks every half minute until ctx ends.
+func (g *QueueGauges) Run(ctx context.Context) error {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, g.RunOnce(ctx) },
+		Period:  lookPeriod, Beside: true,
+		Service: service.NewService(g.Log, "what looking at queues needs"),
+	}).Run(ctx)
+}
+
+// RunOnce looks once.
+func (g *QueueGauges) RunOnce(ctx context.Context) error {
+	queues, err := g.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	g.consumers.Reset() // of queues that are gone
+	for _, queue := range queues {
+		var figures celery.QueueFigures
+		if g.Unacknowledged {
+			figures = g.Lengths.Figures(ctx, queue)
+		}
+		length, err := g.Lengths.LengthSince(ctx, queue, figures, 0)
+		switch {
+		case celery.IsOfQueue(err), err == nil && !length.Exists:
+			g.messages.DeletePartialMatch(prometheus.Labels{"queue": queue})
+			continue
+		case err != nil:
+			return err
+		}
+		g.messages.WithLabelValues(queue, "ready").Set(float64(length.Ready))
+		g.consumers.WithLabelValues(queue).Set(float64(length.Consumers))
+		if g.Unacknowledged && !length.Unknown {
+			g.messages.WithLabelValues(queue, "unacknowledged").Set(float64(length.Unacknowledged))
+		}
+	}
+	return nil
+}

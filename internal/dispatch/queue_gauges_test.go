@@ -1,0 +1,69 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"swh-scheduler/internal/dispatch"
+)
+
+// The gauges of queues show what waits in a queue and who reads it, also where nothing is
+// claimed, and nothing of queues that are gone.
+func TestQueueGauges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ch := b.channel(t)
+	for _, queue := range []string{"express:load", "gone"} {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reg := prometheus.NewRegistry()
+	g := dispatch.QueueGauges{Lengths: b.inspector, Log: slog.New(slog.DiscardHandler), Queues: func(context.Context) ([]string, error) {
+		return []string{"express:load", "gone", "never there"}, nil
+	}}
+	g.Register(reg, nil)
+	shows := func(lines ...string) {
+		t.Helper()
+		var err error
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if err = g.RunOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := "# HELP swh_scheduler_queue_consumers How many consumers read a queue.\n# TYPE swh_scheduler_queue_consumers gauge\n"
+			if err = testutil.GatherAndCompare(reg, strings.NewReader(want+strings.Join(lines, "\n")+"\n"), "swh_scheduler_queue_consumers"); err == nil {
+				return
+			}
+		}
+		t.Fatal(err)
+	}
+	consumers := func(queue string, n int) string {
+		return fmt.Sprintf("swh_scheduler_queue_consumers{queue=%q} %d", queue, n)
+	}
+	shows(consumers("express:load", 0), consumers("gone", 0))
+	if n := testutil.CollectAndCount(reg, "swh_scheduler_queue_messages"); n != 2 {
+		t.Errorf("messages of %d queues", n)
+	}
+	if _, err := ch.Consume("express:load", "", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDelete("gone", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	shows(consumers("express:load", 1))
+	if n := testutil.CollectAndCount(reg, "swh_scheduler_queue_messages"); n != 1 {
+		t.Errorf("messages of %d queues, one is left", n)
+	}
+}

@@ -1,0 +1,50 @@
+package keep
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"swh-scheduler/internal/service"
+)
+
+// always is a store for which every job is due.
+type always struct{}
+
+func (always) DueJobs(_ context.Context, periods map[string]time.Duration) (due []string, err error) {
+	for name := range periods {
+		due = append(due, name)
+	}
+	return due, nil
+}
+
+func (always) Keep(ctx context.Context, _ string, _, _ time.Duration, do func(ctx context.Context) (string, error)) (bool, error) {
+	_, err := do(ctx)
+	return true, err
+}
+
+// A job that is slow makes the daemon neither stuck, so that it would be started anew, nor
+// unready.
+func TestSlowJobIsNoHarm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		health := service.NewHealth()
+		ctx, stop := context.WithCancel(service.WithHealth(t.Context(), health))
+		k := Keeper{Store: always{}, Log: slog.New(slog.DiscardHandler), Jobs: []Job{{Name: "slow", Do: func(context.Context) (string, error) {
+			time.Sleep(time.Hour)
+			return "", nil
+		}}}}
+		ended := make(chan error)
+		go func() { ended <- k.Run(ctx) }()
+		time.Sleep(40 * time.Minute)
+		if stuck, waits := health.Stuck(), health.Waits(); len(stuck)+len(waits) > 0 {
+			t.Errorf("stuck: %q, waits: %q", stuck, waits)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

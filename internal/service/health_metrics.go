@@ -1,0 +1,67 @@
+package service
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Collector returns a daemon's health as metrics: what /readyz and /healthz tell, and what
+// both leave out, with how long it has lasted.
+func (h *Health) Collector(daemon string) prometheus.Collector {
+	describe := func(name, help, label string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, []string{label}, prometheus.Labels{"daemon": daemon})
+	}
+	return healthCollector{
+		h,
+		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for something it needs; 0 while that is there.", "service"),
+		describe("swh_scheduler_overdue_seconds", "How long a round of one of the daemon's loops is overdue that ends well; 0 if none is.", "loop"),
+	}
+}
+
+type healthCollector struct {
+	*Health
+	waiting, overdue *prometheus.Desc
+}
+
+func (c healthCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- c.waiting
+	descs <- c.overdue
+}
+
+func (c healthCollector) Collect(metrics chan<- prometheus.Metric) {
+	waiting, overdue := c.durations()
+	for desc, durations := range map[*prometheus.Desc]map[string]float64{c.waiting: waiting, c.overdue: overdue} {
+		for name, seconds := range durations {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, seconds, name)
+		}
+	}
+}
+
+// durations returns, in seconds, how long each service has been waited for, and how long
+// each loop is overdue. Several of one name count as the one that has lasted longest.
+func (h *Health) durations() (waiting, overdue map[string]float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	waiting, overdue = map[string]float64{}, map[string]float64{}
+	for _, services := range [][]*Service{h.services, h.optional} {
+		for _, s := range services {
+			seconds := 0.0
+			if away := s.awaySince(); !away.IsZero() {
+				seconds = now.Sub(away).Seconds()
+			}
+			waiting[s.name] = max(waiting[s.name], seconds)
+		}
+	}
+	for _, e := range h.expected {
+		waiting[e.what] = max(waiting[e.what], now.Sub(e.since).Seconds())
+	}
+	for p := range h.pulses {
+		if p.call {
+			continue
+		}
+		seconds := 0.0
+		if !p.due.IsZero() {
+			seconds = max(0, now.Sub(p.due).Seconds())
+		}
+		overdue[p.name] = max(overdue[p.name], seconds)
+	}
+	return waiting, overdue
+}

@@ -1,0 +1,32 @@
+package service
+
+import "sync"
+
+// otherNames stands for the names beyond those of a Names.
+const otherNames = "other"
+
+// Names bounds the values of a label: the first Max names stand for themselves, all others
+// are "other". It is safe for concurrent use.
+type Names struct {
+	Max int
+
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// Of returns the value for a name.
+func (n *Names) Of(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known[name] {
+		return name
+	}
+	if name == "" || len(n.known) >= n.Max {
+		return otherNames
+	}
+	if n.known == nil {
+		n.known = map[string]bool{}
+	}
+	n.known[name] = true
+	return name
+}

@@ -1,0 +1,105 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// A loop that goes on is alive however long its round lasts, and overdue until a round ends
+// well; one that doesn't go on is stuck. So is a call that doesn't end.
+func TestPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		health := NewHealth()
+		overdue := func(want time.Duration, stuck string) {
+			t.Helper()
+			if _, got := health.durations(); got["listener"] != want.Seconds() || len(got) > 1 {
+				t.Errorf("overdue for %v, want %v", got, want.Seconds())
+			}
+			if got := strings.Join(health.Stuck(), "; "); (got == "") != (stuck == "") || !strings.Contains(got, stuck) {
+				t.Errorf("stuck: %q, want %q", got, stuck)
+			}
+		}
+		p := health.Pulse("listener")
+		time.Sleep(time.Hour)
+		overdue(0, "") // nothing to do
+		p.Begin()
+		time.Sleep(10 * time.Minute)
+		p.Failed()
+		time.Sleep(10 * time.Minute)
+		p.Begin()
+		time.Sleep(10 * time.Minute)
+		overdue(30*time.Minute, "")
+		time.Sleep(10 * time.Minute)
+		overdue(40*time.Minute, "a round with listener lasts since")
+		p.Done(0)
+		overdue(0, "")
+		p.Begin()
+		p.Done(time.Minute)
+		time.Sleep(5 * time.Minute)
+		overdue(4*time.Minute, "")
+		p.Gone()
+		done := health.Call("task_type/get_all")
+		time.Sleep(20 * time.Minute)
+		if _, loops := health.durations(); len(loops) != 0 {
+			t.Errorf("loops %v", loops)
+		}
+		if stuck := health.Stuck(); len(stuck) != 1 || !strings.Contains(stuck[0], "a call of task_type/get_all lasts since") {
+			t.Errorf("stuck: %q", stuck)
+		}
+		done()
+		if stuck := health.Stuck(); len(stuck) != 0 {
+			t.Errorf("stuck: %q", stuck)
+		}
+	})
+}
+
+// A loop beside the daemon's work makes it neither stuck nor unready, however slow it is and
+// whatever fails; the metrics tell of it. They tell of a service that the daemon can do without.
+func TestLoopBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		health := NewHealth()
+		ctx, stop := context.WithCancel(WithHealth(t.Context(), health))
+		log := slog.New(slog.DiscardHandler)
+		optional := NewService(log, "the management API")
+		health.Show(optional)
+		optional.Failed(errors.New("away"))
+		rounds := make(chan error)
+		loop := Loop{
+			RunOnce: func(context.Context) (Result, error) { return Result{}, <-rounds },
+			Period:  time.Minute, Service: NewService(log, "maintenance"), Beside: true,
+		}
+		ended := make(chan error)
+		go func() { ended <- loop.Run(ctx) }()
+		synctest.Wait()
+		rounds <- errors.New("away")
+		time.Sleep(time.Hour)
+		if stuck, waits := health.Stuck(), health.Waits(); len(stuck)+len(waits) > 0 {
+			t.Errorf("stuck %q, waits %q", stuck, waits)
+		}
+		want := `# HELP swh_scheduler_overdue_seconds How long a round of one of the daemon's loops is overdue that ends well; 0 if none is.
+# TYPE swh_scheduler_overdue_seconds gauge
+swh_scheduler_overdue_seconds{daemon="start-runner",loop="maintenance"} 3600
+# HELP swh_scheduler_waiting_seconds How long the daemon has waited for something it needs; 0 while that is there.
+# TYPE swh_scheduler_waiting_seconds gauge
+swh_scheduler_waiting_seconds{daemon="start-runner",service="the management API"} 3600
+`
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(health.Collector("start-runner"))
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+		rounds <- nil
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package settle
+
+import (
+	"regexp"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+const (
+	// maxExceptions bounds the classes of exceptions that are counted by name.
+	maxExceptions = 50
+
+	// otherTypes is the type of what the database doesn't know: visits of queues without
+	// groups and lanes, and tasks that others sent.
+	otherTypes = "other"
+)
+
+// seconds are the buckets of runtimes and waits: from a second to a week.
+var seconds = []float64{1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
+
+// Metrics count what became of tasks, each once, whoever hears of it how often.
+type Metrics struct {
+	outcomes, failures       *prometheus.CounterVec
+	runtime, wait, laneWait  *prometheus.HistogramVec
+	ended, timedOut, guesses *prometheus.CounterVec
+	exceptions               service.Names
+}
+
+// NewMetrics registers the metrics on reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	f := promauto.With(reg)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: "swh_scheduler_" + name, Help: help}, labels)
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return f.NewHistogramVec(prometheus.HistogramOpts{Name: "swh_scheduler_" + name, Help: help, Buckets: seconds}, labels)
+	}
+	return &Metrics{
+		exceptions: service.Names{Max: maxExceptions},
+		outcomes:   counter("task_outcomes_total", "Tasks that ended, by type and status.", "task_type", "status"),
+		failures:   counter("task_failures_total", "Failed tasks, by type and by the class of the exception in the last line of the traceback.", "task_type", "exception"),
+		runtime:    histogram("task_runtime_seconds", "Time from the last start of a task to its end, by type.", "task_type"),
+		wait:       histogram("task_wait_seconds", "Time from the claim of a task to its first start, by type.", "task_type"),
+		laneWait:   histogram("lane_wait_seconds", "Time from the claim to the start of the first try, by lane.", "lane_set", "lane"),
+		ended:      counter("lane_ended_total", "Work that ended in a lane, other than by a time-out.", "lane_set", "lane"),
+		timedOut:   counter("lane_timeouts_total", "Work that timed out in a lane, by what became of it: moved to the next lane, or failed.", "lane_set", "lane", "outcome"),
+		guesses:    counter("lane_wrong_predictions_total", "Work that ended and was sent to the wrong lane: quick_sent_slow, slow_sent_express.", "lane_set", "lane", "kind"),
+	}
+}
+
+// seen is what a batch shows of one message. Times are in seconds, negative if unknown.
+type seen struct {
+	taskType     string
+	status       model.RunStatus // "" if it did not end
+	exception    string          // of a failure: its class, if it has one
+	took, waited float64
+	lane         db.WorkLane // Set is "" if it was on none
+	moved        bool        // it timed out and goes on in the next lane
+}
+
+// observe returns what a batch shows that was not known before. runs and work are those of
+// decide, and s what that returned. It is pure.
+func observe(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, s db.Settlement) []seen {
+	all := make(map[string]*seen, len(byID))
+	open := make(map[string]bool, len(byID))  // what had not ended before, as far as is known
+	first := make(map[string]bool, len(byID)) // what had not started
+	for id, t := range byID {
+		all[id], open[id] = &seen{taskType: otherTypes, took: -1, waited: -1}, true
+		if t.runtime != nil {
+			all[id].took = t.runtime.Seconds()
+		}
+	}
+	since := func(id string, start *float64) {
+		if t := byID[id]; all[id].took < 0 && t.end != nil && start != nil {
+			all[id].took = max(0, t.endTime()-*start)
+		}
+	}
+	for _, w := range work {
+		id := w.TaskID.String()
+		t, o := byID[id], all[id]
+		if w.TaskType != "" {
+			o.taskType = w.TaskType
+		}
+		o.lane, open[id], first[id] = w.Lane, !w.Settled, w.Started == nil && w.TimedOut == 0
+		if t.start != nil {
+			if first[id] {
+				o.waited = max(0, t.start.Heard.Sub(w.Claimed).Seconds())
+			}
+			w.Started = new(t.startTime())
+		}
+		since(id, w.Started)
+	}
+	for _, r := range runs {
+		t, o := byID[r.BackendID], all[r.BackendID]
+		o.taskType, open[r.BackendID] = r.TaskType, r.Open()
+		start := r.Newest
+		if t.start != nil {
+			if start == nil && !r.Scheduled.IsZero() {
+				o.waited = max(0, t.start.Heard.Sub(r.Scheduled).Seconds())
+			}
+			start = new(t.start.Start.seen())
+		}
+		if start != nil && start.EventTime > 0 {
+			since(r.BackendID, &start.EventTime)
+		}
+	}
+	for _, w := range s.WorkRequeued {
+		all[w.TaskID.String()].moved = true
+	}
+	found := make([]seen, 0, len(all))
+	for id, o := range all {
+		switch t := byID[id]; {
+		case t.end == nil || !open[id] || o.moved:
+			o.took = -1
+		default:
+			o.status = t.end.End.Status
+			if t.failed() {
+				o.exception = exceptionClass(t)
+			}
+			if o.taskType == otherTypes {
+				o.took = -1
+			}
+		}
+		found = append(found, *o)
+	}
+	return found
+}
+
+// exceptionLine matches the last line of a traceback, and Python's repr of an exception.
+var exceptionLine = regexp.MustCompile(`^(?:\w+\.)*([A-Z]\w*)(?:[:(]|$)`)
+
+// exceptionClass returns the class of the exception by which a task failed, without its
+// module, or "" if that is not told.
+func exceptionClass(t *told) string {
+	for _, text := range []*string{t.end.End.Error, t.lateError} {
+		if text != nil {
+			if m := exceptionLine.FindStringSubmatch(*text); m != nil {
+				return m[1]
+			}
+		}
+	}
+	return ""
+}
+
+// count adds what a batch has shown, once it is written.
+func (m *Metrics) count(all []seen, records db.LaneRecords) {
+	if m == nil {
+		return
+	}
+	failed := map[[2]string]int{} // of those that timed out, by lane
+	for _, o := range all {
+		if o.status != "" {
+			m.outcomes.WithLabelValues(o.taskType, string(o.status)).Inc()
+		}
+		if o.status == model.RunFailed {
+			m.failures.WithLabelValues(o.taskType, m.exceptions.Of(o.exception)).Inc()
+		}
+		if o.took >= 0 {
+			m.runtime.WithLabelValues(o.taskType).Observe(o.took)
+		}
+		if o.waited >= 0 {
+			m.wait.WithLabelValues(o.taskType).Observe(o.waited)
+			if o.lane.Set != "" {
+				m.laneWait.WithLabelValues(o.lane.Set, o.lane.Name).Observe(o.waited)
+			}
+		}
+		if o.moved {
+			m.timedOut.WithLabelValues(o.lane.Set, o.lane.Name, "moved").Inc()
+			failed[[2]string{o.lane.Set, o.lane.Name}]--
+		}
+	}
+	records.Each(func(set, lane, what string, n int) {
+		switch what {
+		case db.LaneEnded:
+			m.ended.WithLabelValues(set, lane).Add(float64(n))
+		case db.LaneTimedOut:
+			failed[[2]string{set, lane}] += n
+		case db.LaneQuickSentSlow, db.LaneSlowSentExpress:
+			m.guesses.WithLabelValues(set, lane, what).Add(float64(n))
+		}
+	})
+	for lane, n := range failed {
+		m.timedOut.WithLabelValues(lane[0], lane[1], "failed").Add(float64(n))
+	}
+}

@@ -1,0 +1,168 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// Queue is the state of a queue. What is not known is nil.
+type Queue struct {
+	Queue          string         `json:"queue"`
+	TaskType       string         `json:"task_type"`
+	Lane           string         `json:"lane"`  // its lane set and lane; "" if it is none
+	Limit          int64          `json:"limit"` // 0 is no limit
+	Outgoing       int            `json:"outgoing"`
+	Ready          int            `json:"ready"`
+	Unacknowledged *int           `json:"unacknowledged"`
+	Consumers      int            `json:"consumers"`
+	In             *float64       `json:"in"`  // messages a second
+	Out            *float64       `json:"out"` // the same, to workers
+	Oldest         *float64       `json:"oldest"`
+	Backlog        int            `json:"backlog"` // of the lane
+	Groups         map[string]int `json:"groups"`  // messages underway
+	Problem        string         `json:"problem"` // why the queue can't be asked
+}
+
+// QueueSource is the broker.
+type QueueSource interface {
+	Figures(ctx context.Context, queue string) celery.QueueFigures
+	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
+}
+
+// Queues returns the state of the known queues that exist or hold work. It takes no locks, so
+// its figures are of slightly different moments.
+func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []daemons.KnownQueue, shares map[string]model.Shares) ([]Queue, error) {
+	now := store.Now()
+	ledger, err := store.LedgerQueues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[string]db.LedgerQueue, len(ledger))
+	for _, l := range ledger {
+		of[l.Queue] = l
+	}
+	backlogs := map[string][]db.LaneState{}
+	rows := []Queue{}
+	for _, k := range known {
+		figures := broker.Figures(ctx, k.Name)
+		length, err := broker.LengthSince(ctx, k.Name, figures, 0)
+		if err != nil && !celery.IsOfQueue(err) {
+			return nil, err
+		}
+		l, holds := of[k.Name]
+		if err == nil && !length.Exists && !holds && k.LaneSet == "" {
+			continue
+		}
+		row := Queue{
+			Queue: k.Name, TaskType: k.TaskType, Limit: k.Limit, Outgoing: int(l.Outgoing), Ready: length.Ready, Consumers: length.Consumers,
+			Groups: map[string]int{},
+		}
+		if err != nil {
+			row.Problem = err.Error()
+		} else if !length.Unknown {
+			row.Unacknowledged = &length.Unacknowledged
+		}
+		if in, out, known := figures.Rates(); known {
+			row.In, row.Out = &in, &out
+		}
+		if holds && l.Oldest.Unix() > 0 {
+			row.Oldest = new(max(0, now.Sub(l.Oldest).Seconds()))
+		}
+		if k.LaneSet != "" {
+			if backlogs[k.LaneSet] == nil {
+				if backlogs[k.LaneSet], err = store.LaneStates(ctx, k.LaneSet, len(k.Lanes.Lanes)); err != nil {
+					return nil, err
+				}
+			}
+			waiting := backlogs[k.LaneSet][k.Lane].Backlog
+			row.Lane, row.Backlog = k.LaneSet+" "+k.Lanes.Lanes[k.Lane].Name, waiting.Waiting+waiting.TimedOut
+		}
+		if s, shared := shares[k.TaskType]; shared {
+			states, err := store.ShareStates(ctx, k.Name, now, s.HalfLife)
+			if err != nil {
+				return nil, err
+			}
+			for group, state := range states {
+				if state.InFlight > 0 {
+					row.Groups[group] = state.InFlight
+				}
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// QueueTable formats rows for people.
+func QueueTable(rows []Queue) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "QUEUE\tLIMIT\tOUTGOING\tREADY\tUNACKED\tCONSUMERS\tIN/S\tOUT/S\tOLDEST\tLANE\tBACKLOG\tGROUPS")
+	for _, r := range rows {
+		if r.Problem != "" {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", r.Queue, limit(r.Limit), r.Outgoing, r.Problem)
+			continue
+		}
+		lane, backlog := "-", "-"
+		if r.Lane != "" {
+			lane, backlog = r.Lane, strconv.Itoa(r.Backlog)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Queue, limit(r.Limit), r.Outgoing, r.Ready,
+			orUnknown(r.Unacknowledged, strconv.Itoa), r.Consumers, orUnknown(r.In, perSecond), orUnknown(r.Out, perSecond),
+			orUnknown(r.Oldest, func(s float64) string { return time.Duration(s * float64(time.Second)).Round(time.Second).String() }),
+			lane, backlog, groups(r.Groups))
+	}
+	w.Flush()
+	return b.String()
+}
+
+func limit(n int64) string {
+	if n == 0 {
+		return "none"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
+
+func orUnknown[V any](v *V, format func(V) string) string {
+	if v == nil {
+		return "?"
+	}
+	return format(*v)
+}
+
+// shownGroups is how many groups a line of the table has at most.
+const shownGroups = 5
+
+// groups names the groups with most messages underway.
+func groups(underway map[string]int) string {
+	if len(underway) == 0 {
+		return "-"
+	}
+	names := slices.SortedFunc(maps.Keys(underway), func(a, b string) int {
+		if n := underway[b] - underway[a]; n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	var shown []string
+	for _, name := range names[:min(len(names), shownGroups)] {
+		shown = append(shown, fmt.Sprintf("%s %d", name, underway[name]))
+	}
+	if more := len(names) - len(shown); more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(shown, ", ")
+}

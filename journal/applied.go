@@ -1,0 +1,34 @@
+package journal
+
+import "swh-scheduler/internal/model"
+
+// Applied counts visits that changed something, by visit type and outcome.
+type Applied map[visitOutcome]int
+
+type visitOutcome struct{ visitType, outcome string }
+
+// outcomeOf returns how a visit ended. An uneventful visit, which found nothing new, was
+// made in vain.
+func outcomeOf(status model.VisitStatus, eventful bool) string {
+	switch {
+	case eventful:
+		return "eventful"
+	case status == model.VisitSuccessful:
+		return "uneventful"
+	}
+	return string(status)
+}
+
+func (a Applied) add(more Applied) {
+	for what, n := range more {
+		a[what] += n
+	}
+}
+
+// Total returns the number of visits.
+func (a Applied) Total() (n int) {
+	for _, of := range a {
+		n += of
+	}
+	return n
+}

@@ -1,0 +1,167 @@
+package recurrent
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+)
+
+const (
+	samplePeriod  = time.Minute
+	samplesARound = 20
+	maxSamples    = 5000               // whose outcome is awaited
+	sampleKept    = 7 * 24 * time.Hour // a visit whose end is not known by then is forgotten
+	maxListers    = 100                // that are told apart
+)
+
+// sampleStore is what samples ask of the database.
+type sampleStore interface {
+	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
+	ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error)
+}
+
+// samples follow some of the claimed visits, drawn at random, to their outcomes: which policy
+// and lister make visits in vain. What a visit was picked by is known at its claim, and what
+// became of it only from the stats of its origin.
+type samples struct {
+	store   sampleStore
+	log     *slog.Logger
+	now     func() time.Time
+	ended   *prometheus.CounterVec
+	listers service.Names
+
+	mu      sync.Mutex
+	waiting map[model.OriginKey]sample
+}
+
+type sample struct {
+	lister  uuid.UUID
+	policy  model.VisitPolicy
+	claimed time.Time
+	before  model.VisitStats // as of the claim
+}
+
+func newSamples(store sampleStore, log *slog.Logger, now func() time.Time, reg prometheus.Registerer) *samples {
+	return &samples{
+		store: store, log: log, now: now, listers: service.Names{Max: maxListers}, waiting: make(map[model.OriginKey]sample),
+		ended: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_recurrent_sampled_visits_total",
+			Help: "Visits that ended of a random sample of those claimed, by visit type, policy, lister and outcome: eventful, uneventful (made in vain), failed, not_found.",
+		}, []string{"visit_type", "policy", "lister", "outcome"}),
+	}
+}
+
+// add follows some of the visits that were claimed, which are in random order.
+func (s *samples) add(ctx context.Context, visits []dispatch.Visit) {
+	s.mu.Lock()
+	room := maxSamples - len(s.waiting)
+	s.mu.Unlock()
+	chosen := make(map[model.OriginKey]sample)
+	var keys []model.OriginKey
+	for _, v := range visits[:min(len(visits), samplesARound, room)] {
+		key := model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType}
+		chosen[key] = sample{lister: v.Origin.ListerID, policy: v.Policy, claimed: s.now()}
+		keys = append(keys, key)
+	}
+	stats, err := s.store.VisitStats(ctx, keys)
+	if err != nil {
+		s.log.Debug("no visits are sampled", "error", err)
+		return
+	}
+	for _, before := range stats {
+		key := model.OriginKey{URL: before.URL, VisitType: before.VisitType}
+		if c, ok := chosen[key]; ok {
+			c.before = before
+			chosen[key] = c
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range chosen {
+		s.waiting[key] = c
+	}
+}
+
+// run looks for outcomes every minute until ctx ends.
+func (s *samples) run(ctx context.Context) error {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, s.look(ctx) },
+		Period:  samplePeriod, Jitter: true, Beside: true,
+		Service: service.NewService(s.log, "what sampling visits needs"),
+	}).Run(ctx)
+}
+
+// look counts the visits that have ended.
+func (s *samples) look(ctx context.Context) error {
+	s.mu.Lock()
+	waiting := make(map[model.OriginKey]sample, len(s.waiting))
+	keys := make([]model.OriginKey, 0, len(s.waiting))
+	for key, c := range s.waiting {
+		if s.now().Sub(c.claimed) > sampleKept {
+			delete(s.waiting, key)
+			continue
+		}
+		waiting[key], keys = c, append(keys, key)
+	}
+	s.mu.Unlock()
+	if len(keys) == 0 {
+		return nil
+	}
+	stats, err := s.store.VisitStats(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var ended []model.VisitStats
+	var listers []uuid.UUID
+	for _, after := range stats {
+		c := waiting[model.OriginKey{URL: after.URL, VisitType: after.VisitType}]
+		if visited(c.before, after) {
+			ended, listers = append(ended, after), append(listers, c.lister)
+		}
+	}
+	found, err := s.store.ListersByID(ctx, listers)
+	if err != nil {
+		return err
+	}
+	names := make(map[uuid.UUID]string, len(found))
+	for _, l := range found {
+		names[l.ID] = l.Name
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, after := range ended {
+		key := model.OriginKey{URL: after.URL, VisitType: after.VisitType}
+		c := waiting[key]
+		delete(s.waiting, key)
+		s.ended.WithLabelValues(key.VisitType, string(c.policy), s.listers.Of(names[c.lister]), outcome(c.before, after)).Inc()
+	}
+	return nil
+}
+
+// visited reports whether a visit has ended between two moments: each moves its origin in the
+// queue of visits.
+func visited(before, after model.VisitStats) bool {
+	b, a := before.NextVisitQueuePosition, after.NextVisitQueuePosition
+	return a != nil && (b == nil || *a != *b)
+}
+
+// outcome returns how the visit between two moments ended.
+func outcome(before, after model.VisitStats) string {
+	switch {
+	case after.LastVisitStatus != model.VisitSuccessful:
+		return string(after.LastVisitStatus)
+	case bytes.Equal(before.LastSnapshot, after.LastSnapshot):
+		return "uneventful"
+	}
+	return "eventful"
+}
