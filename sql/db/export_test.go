@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -23,3 +24,6 @@ func SocketOf(conn *pgconn.PgConn) (socket int) {
 	}
 	return socket
 }
+
+// Raw returns the transaction of PostgreSQL's client.
+func (tx *Tx) Raw() pgx.Tx { return tx.tx }
