@@ -17,15 +17,16 @@
 //	                                   ▼    │
 //	                                  put off (attempts, last_error; the delay doubles)
 //
-// Package settle has the states after that.
+// Package settle has the states after that. Urgent messages (of tasks with priority) and the
+// others are delivered beside each other, so that an urgent one never waits for a batch.
 //
 // # Failures
 //
 //   - Killed before the claim commits: nothing happened.
 //   - Killed after it: another Deliverer sends the message with the same task id.
 //   - Killed, or the connection lost, between the broker's confirms and the commit: that
-//     batch, and the one being sent, are sent again with the same ids, except messages
-//     whose end is heard before. At most twice DeliverBatch messages per Deliverer.
+//     batch, and those being sent, are sent again with the same ids, except messages
+//     whose end is heard before: 500 per Deliverer at most.
 //   - Not confirmed in time, on a connection that lives: the messages are leased, and not
 //     sent again until the broker answers or the connection is lost.
 //   - Too large, not serialisable: the message is put off with its reason and retried,

@@ -157,6 +157,7 @@ func (b *bench) cutDatabase(t *testing.T) {
 		from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`); err != nil {
 		t.Fatal(err)
 	}
+	b.store.Pool().Reset() // also of what nobody used
 }
 
 // Every row is sent once, in order, over several batches, and is gone then.

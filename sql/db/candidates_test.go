@@ -537,3 +537,19 @@ func TestDrainOfAFirstListing(t *testing.T) {
 		t.Errorf("%d entries of other indexes were read to drain %d origins", read, origins)
 	}
 }
+
+// A drain leaves a candidate that changes on its page, so that no other has to be written.
+func TestDrainLeavesCandidatesOnTheirPages(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	listN(t, store, 1000)
+	drainAll(t, store)
+	const pages = "select url || ' ' || (ctid::text::point)[0] from scheduler_go.candidates where url like '%77' order by 1"
+	before := query[string](t, store, pages)
+	run(t, store, "update listed_origins set last_update = now() where url like '%77'")
+	drainAll(t, store)
+	if diff := cmp.Diff(before, query[string](t, store, pages)); diff != "" || len(before) != 10 {
+		t.Errorf("of %d candidates (-before +after):\n%s", len(before), diff)
+	}
+	checkCandidates(t, store)
+}

@@ -27,3 +27,6 @@ func SocketOf(conn *pgconn.PgConn) (socket int) {
 	}
 	return socket
 }
+
+// Raw returns the transaction of PostgreSQL's client.
+func (tx *Tx) Raw() pgx.Tx { return tx.tx }

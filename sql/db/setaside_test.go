@@ -45,7 +45,7 @@ func refuseCandidates(t *testing.T, store *db.Store, urls string) {
 			return new;
 		end $$`)
 	run(t, store, "drop trigger if exists refuse_some on scheduler_go.candidates")
-	run(t, store, "create trigger refuse_some before insert on scheduler_go.candidates for each row execute function refuse_some()")
+	run(t, store, "create trigger refuse_some before insert or update on scheduler_go.candidates for each row execute function refuse_some()")
 }
 
 // drainAll drains until there is no more to do.

@@ -18,7 +18,7 @@ var titles = map[string]string{
 	"Listener":            "listener, 20,000 events of 10,000 runs",
 	"Replay":              "journal client, one partition",
 	"Grab":                "grab of 1,000 visits",
-	"GrabThroughRPC":      "grab of 1,000 visits of 1,000,000 origins through the Python RPC client",
+	"GrabThroughRPC":      "grab of 1,000 visits through the Python RPC client",
 	"SmallCalls":          "RPC, small calls from 16 clients",
 	"RecordListedOrigins": "RPC, calls that record 1,000 origins",
 	"Start":               "start of the command (--help)",

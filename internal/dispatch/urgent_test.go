@@ -1,0 +1,54 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/sql/db"
+)
+
+// stuckPublisher doesn't end to publish for the queue "bulk" until it is released.
+type stuckPublisher struct {
+	*celery.Publisher
+	stuck, release chan struct{}
+	once           sync.Once
+}
+
+func (p *stuckPublisher) Publish(ctx context.Context, m []celery.TaskMessage) []error {
+	if m[0].Queue == "bulk" {
+		p.once.Do(func() { close(p.stuck) })
+		<-p.release
+	}
+	return p.Publisher.Publish(context.WithoutCancel(ctx), m)
+}
+
+// An urgent message is sent while batches of others are, in whichever process.
+func TestUrgentMessagesDontWaitForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	bulk := b.enqueue(t, "bulk", 3*dispatch.DeliverBatch)
+	p := &stuckPublisher{Publisher: b.publisher, stuck: make(chan struct{}), release: make(chan struct{})}
+	d := b.deliverer(t, p)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	<-p.stuck
+	urgent, ids := messages("save_code_now:q", 1)
+	urgent[0].Urgent = true
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, urgent) }); err != nil {
+		t.Fatal(err)
+	}
+	d.Wake()
+	eventually(t, func() bool { return b.outbox(t) == len(bulk) })
+	assertSame(t, b.received(t, "save_code_now:q"), ids)
+	close(p.release)
+	eventually(t, func() bool { return b.outbox(t) == 0 })
+	assertSame(t, b.received(t, "bulk"), bulk)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
