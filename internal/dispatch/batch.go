@@ -180,7 +180,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 // awaitAnswers waits until no message is unanswered. What still is when ctx ends stays
 // leased for at most leaseTime.
 func (d *Deliverer) awaitAnswers(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		if err := d.settleAnswers(context.WithoutCancel(ctx)); err != nil {
@@ -191,7 +191,6 @@ func (d *Deliverer) awaitAnswers(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-d.wake:
 		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("the broker has not answered for %d messages: what it hasn't got is sent again in a minute", n)

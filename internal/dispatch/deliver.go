@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// DeliverBatch is how many messages are locked, sent and confirmed together.
-	DeliverBatch = 250
+	// DeliverBatch is how many messages are locked, sent and confirmed together; urgentBatch,
+	// how many urgent ones.
+	DeliverBatch, urgentBatch = 225, 50
 
-	// parallelBatches is how many batches a Drain works on: one is sent while another is
-	// confirmed or read. Times DeliverBatch it is the most messages that can be sent
-	// twice (with the same ids) when a deliverer is killed between the broker's confirms
-	// and its own commits.
+	// parallelBatches is how many batches of messages that are not urgent a Drain works on:
+	// one is sent while another is confirmed or read. Times DeliverBatch, and urgentBatch,
+	// it is the most messages that can be sent twice (with the same ids) when a deliverer is
+	// killed between the broker's confirms and its own commits.
 	parallelBatches = 2
 
 	// deliverTimeout bounds one batch, so that neither a broker nor a queue that doesn't
@@ -55,7 +56,7 @@ type Deliverer struct {
 	store     *db.Store
 	publisher Publisher
 	log       *slog.Logger
-	wake      chan struct{}
+	streams   [2]*stream
 	now       func() time.Time
 	messages  *prometheus.CounterVec
 	putOff    *putOff
@@ -66,10 +67,23 @@ type Deliverer struct {
 	Tracer *tracing.Tracer
 }
 
+// stream is the urgent messages, or the others. Each is delivered by itself, so that what is
+// urgent doesn't wait for a batch of others.
+type stream struct {
+	urgent             bool
+	batchSize, batches int // how many messages, and batches at once
+	wake               chan struct{}
+	turn               turn
+}
+
 // NewDeliverer makes a Deliverer; its counters are registered on reg.
 func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
 	return &Deliverer{
-		store: store, publisher: publisher, log: log, wake: make(chan struct{}, 1), now: store.Now, putOff: newPutOff(),
+		store: store, publisher: publisher, log: log, now: store.Now, putOff: newPutOff(),
+		streams: [2]*stream{
+			{urgent: true, batchSize: urgentBatch, batches: 1, wake: make(chan struct{}, 1)},
+			{batchSize: DeliverBatch, batches: parallelBatches, wake: make(chan struct{}, 1)},
+		},
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
 			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
@@ -79,28 +93,38 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 
 // Wake tells the Deliverer that there are new rows. It never blocks.
 func (d *Deliverer) Wake() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
+	for _, s := range d.streams {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // Run delivers until ctx ends, then for at most StopBound what is still outgoing. An
 // outage is retried with back-off and logged once.
 func (d *Deliverer) Run(ctx context.Context) error {
-	reachable := true
-	loop := service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) {
-			done, more, err := d.round(ctx, time.After(roundTime))
-			// A round cut short by ctx doesn't show an outage.
-			reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
-			return service.Result{Again: more}, err
-		},
-		Period:  idlePoll,
-		Wake:    d.wake,
-		Service: service.NewService(d.log, "the way to the broker"),
-	}
-	if err := loop.Run(ctx); err != nil || !reachable {
+	var reachable atomic.Bool
+	reachable.Store(true)
+	way := service.NewService(d.log, "the way to the broker")
+	if _, err := d.each(func(s *stream) (Delivered, error) {
+		loop := service.Loop{
+			RunOnce: func(ctx context.Context) (service.Result, error) {
+				done, more, err := d.round(ctx, s, time.After(roundTime))
+				if !s.urgent {
+					// A round cut short by ctx doesn't show an outage.
+					reachable.Store(err == nil || done.Confirmed > 0 || ctx.Err() != nil)
+				}
+				return service.Result{Again: more}, err
+			},
+			Period: idlePoll,
+			Wake:   s.wake,
+		}
+		if !s.urgent { // one says it
+			loop.Service = way
+		}
+		return Delivered{}, loop.Run(ctx)
+	}); err != nil || !reachable.Load() {
 		return err
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopBound)
@@ -114,27 +138,42 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Drain delivers until no row is due and unlocked, in their order. It returns what
-// became of the rows it took, and the errors.
-func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
-	done, _, err := d.round(ctx, nil)
-	return done, err
+// each does something for both streams at once.
+func (d *Deliverer) each(do func(s *stream) (Delivered, error)) (sum Delivered, err error) {
+	var both sync.WaitGroup
+	var done [len(d.streams)]Delivered
+	var errs [len(d.streams)]error
+	for i, s := range d.streams {
+		both.Go(func() { done[i], errs[i] = do(s) })
+	}
+	both.Wait()
+	for _, d := range done {
+		sum.add(d)
+	}
+	return sum, errors.Join(errs[:]...)
 }
 
-// round is Drain, but begins no batch once it is over. Then it reports that there may be
-// more.
-func (d *Deliverer) round(ctx context.Context, over <-chan time.Time) (sum Delivered, more bool, err error) {
-	var turn turn
+// Drain delivers until no row is due and unlocked, those of each stream in their order. It
+// returns what became of the rows it took, and the errors.
+func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
+	return d.each(func(s *stream) (Delivered, error) {
+		done, _, err := d.round(ctx, s, nil)
+		return done, err
+	})
+}
+
+// round delivers a stream until no row is due and unlocked, but begins no batch once it is
+// over. Then it reports that there may be more.
+func (d *Deliverer) round(ctx context.Context, s *stream, over <-chan time.Time) (sum Delivered, more bool, err error) {
 	var batches sync.WaitGroup
-	var total [parallelBatches]Delivered
-	var errs [parallelBatches]error
+	total, errs := make([]Delivered, s.batches), make([]error, s.batches)
 	var ended atomic.Bool
-	for i := range parallelBatches {
+	for i := range s.batches {
 		batches.Go(func() {
 			for {
-				batch, err := d.deliverBatch(ctx, &turn)
+				batch, err := d.deliverBatch(ctx, s)
 				total[i].add(batch)
-				if err != nil || batch.taken < DeliverBatch {
+				if err != nil || batch.taken < s.batchSize {
 					errs[i] = err
 					return
 				}
@@ -153,7 +192,7 @@ func (d *Deliverer) round(ctx context.Context, over <-chan time.Time) (sum Deliv
 	for _, t := range total {
 		sum.add(t)
 	}
-	return sum, ended.Load(), errors.Join(errs[:]...)
+	return sum, ended.Load(), errors.Join(errs...)
 }
 
 // turn keeps batches in order: one that was read first is sent first. read is released
@@ -163,26 +202,28 @@ type turn struct{ read, send sync.Mutex }
 // DrainUntil drains whenever there may be something to deliver, and a last time when
 // done is closed. It stops at the first error. It returns what became of all rows.
 func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Delivered, error) {
-	var total Delivered
-	for last := false; ; {
-		n, err := d.Drain(ctx)
-		total.add(n)
-		if err == nil && last {
-			waiting, cancel := context.WithTimeout(ctx, StopBound)
-			defer cancel()
-			err = d.awaitAnswers(waiting)
+	total, err := d.each(func(s *stream) (total Delivered, err error) {
+		for last := false; ; {
+			n, _, err := d.round(ctx, s, nil)
+			total.add(n)
+			if err != nil || last {
+				return total, err
+			}
+			select {
+			case <-s.wake:
+			case <-done:
+				last = true
+			case <-ctx.Done():
+				return total, ctx.Err()
+			}
 		}
-		if err != nil || last {
-			return total, err
-		}
-		select {
-		case <-d.wake:
-		case <-done:
-			last = true
-		case <-ctx.Done():
-			return total, ctx.Err()
-		}
+	})
+	if err == nil {
+		waiting, cancel := context.WithTimeout(ctx, StopBound)
+		defer cancel()
+		err = d.awaitAnswers(waiting)
 	}
+	return total, err
 }
 
 // Delivered counts messages by what became of them.
@@ -199,7 +240,7 @@ func (d *Delivered) add(more Delivered) {
 
 // deliverBatch locks, sends and confirms one batch. When ctx ends, no more is sent, but
 // the transaction is committed, so that confirmed messages are not sent twice.
-func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, error) {
+func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, error) {
 	if err := ctx.Err(); err != nil {
 		return Delivered{}, err
 	}
@@ -208,15 +249,15 @@ func (d *Deliverer) deliverBatch(ctx context.Context, turn *turn) (Delivered, er
 	}
 	b := batch{Deliverer: d}
 	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
-		turn.read.Lock()
-		rows, err := tx.NextOutgoing(commit, DeliverBatch, d.putOff.queues(d.now()))
-		turn.send.Lock()
-		turn.read.Unlock()
+		s.turn.read.Lock()
+		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.putOff.queues(d.now()))
+		s.turn.send.Lock()
+		s.turn.read.Unlock()
 		var outcomes []error
 		if err == nil && len(rows) > 0 {
 			outcomes = d.publish(ctx, rows)
 		}
-		turn.send.Unlock()
+		s.turn.send.Unlock()
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 // SetNow replaces the clock of a Deliverer.
 func (d *Deliverer) SetNow(now func() time.Time) { d.now = now }
 
-// Round does a round of Run.
+// Round does a round of Run, of messages that are not urgent.
 func (d *Deliverer) Round(ctx context.Context, over <-chan time.Time) (Delivered, bool, error) {
-	return d.round(ctx, over)
+	return d.round(ctx, d.streams[1], over)
 }

@@ -108,7 +108,7 @@ func (l *local) postgres(ctx context.Context, settings ...string) (string, error
 	if err := s.init(ctx); err != nil {
 		return "", err
 	}
-	return s.URL, s.start(ctx, append(settings, "full_page_writes=off")...)
+	return s.URL, s.start(ctx, append([]string{"full_page_writes=off"}, settings...)...)
 }
 
 // exec runs a statement as the superuser.

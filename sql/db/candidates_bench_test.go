@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/guptarohit/asciigraph"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -50,15 +51,18 @@ func benchSizes(b *testing.B) []int {
 // without a last update, one in twenty disabled, two in three once scheduled,
 // half of these loaded; some cool down.
 type benchWorld struct {
-	dsn   string
-	store *db.Store
-	build time.Duration
+	dsn     string
+	origins int
+	store   *db.Store
+	build   time.Duration
 }
 
-func newBenchWorld(b *testing.B, origins int) *benchWorld {
+// newBenchWorld fills a database, which has the Python scheduler's tables, and builds
+// candidates.
+func newBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
-	w := &benchWorld{dsn: testenv.PeerDatabase(b)}
-	store, err := db.Open(b.Context(), w.dsn, db.Options{Command: "bench"})
+	w := &benchWorld{dsn: dsn, origins: origins}
+	store, err := db.Open(b.Context(), dsn, db.Options{Command: "bench"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -66,25 +70,49 @@ func newBenchWorld(b *testing.B, origins int) *benchWorld {
 	w.store = store
 	w.exec(b, `insert into listers (id, name, instance_name, current_state, updated)
 		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 4) n`)
-	w.exec(b, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
-		select ('00000000-0000-0000-0000-00000000000' || 1 + n % 4)::uuid,
-		  'https://forge' || n % 97 || '.example.org/user' || n * 7919 % 100003 || '/repository-' || n, 'git', '{}', n % 20 <> 0,
-		  now() - random() * interval '900 days', now(), case when n % 5 < 4 then now() - random() * interval '700 days' end
-		from generate_series(1, $1::bigint) n`, origins)
-	w.exec(b, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position)
-		select url, 'git', case when r < 0.5 then at end, case when r < 0.7 then at end,
-		  case when r < 0.5 then 'successful' when r < 0.6 then 'failed' when r < 0.7 then 'not_found' end::last_visit_status,
-		  at - interval '1 hour', case when r < 0.5 then '\x0123456789012345678901234567890123456789'::bytea end,
-		  case when r < 0.7 then (random() * 1e7)::bigint end
-		from (select url, random() as r, now() - random() * interval '500 days' as at from listed_origins where random() < 0.7) o`)
-	w.exec(b, "analyze")
+	for first := 1; first <= origins; first += fillBatch {
+		if err := pgx.BeginFunc(b.Context(), store.Pool(), func(tx pgx.Tx) error {
+			return fill(b.Context(), tx, first, min(origins, first+fillBatch-1))
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w.exec(b, "vacuum analyze")
 	began := time.Now()
-	if _, err := db.Migrate(b.Context(), w.dsn, db.MigrateOptions{}); err != nil {
+	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{Rebuild: true}); err != nil {
 		b.Fatal(err)
 	}
 	w.build = time.Since(began)
 	w.exec(b, "vacuum")
 	return w
+}
+
+const (
+	fillBatch = 1_000_000
+
+	// urlOf is the URL of origin n in SQL.
+	urlOf = `'https://forge' || n % 97 || '.example.org/user' || n * 7919 % 100003 || '/repository-' || n`
+)
+
+// fill adds the origins from first to last, without triggers.
+func fill(ctx context.Context, tx pgx.Tx, first, last int) error {
+	if _, err := tx.Exec(ctx, "set local session_replication_role = replica"); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `with listed as (
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || 1 + n % 4)::uuid, `+urlOf+`, 'git', '{}', n % 20 <> 0,
+		  now() - random() * interval '900 days', now(), case when n % 5 < 4 then now() - random() * interval '700 days' end
+		from generate_series($1::bigint, $2::bigint) n
+		returning url
+	)
+	insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position)
+	select url, 'git', case when r < 0.5 then at end, case when r < 0.7 then at end,
+	  case when r < 0.5 then 'successful' when r < 0.6 then 'failed' when r < 0.7 then 'not_found' end::last_visit_status,
+	  at - interval '1 hour', case when r < 0.5 then '\x0123456789012345678901234567890123456789'::bytea end,
+	  case when r < 0.7 then (random() * 1e7)::bigint end
+	from (select url, random() as r, now() - random() * interval '500 days' as at from listed where random() < 0.7) o`, first, last)
+	return err
 }
 
 func (w *benchWorld) exec(b *testing.B, statement string, args ...any) {
@@ -158,7 +186,7 @@ func BenchmarkGrab(b *testing.B) {
 	costs := &costs{}
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
-			w := newBenchWorld(b, size)
+			w := newBenchWorld(b, testenv.PeerDatabase(b), size)
 			peer := startPeerGrab(b, w.dsn)
 			peerMS := func(b *testing.B, policy model.VisitPolicy, n int, dryRun bool) float64 {
 				return least(n, func() time.Duration {
@@ -345,7 +373,7 @@ func (w *benchWorld) list(b *testing.B, n int) (perSecond float64, backlog int64
 // origins and upserts the stats of 1,000 visits, new ones and changed ones, with
 // our triggers (with-ms) and without (without-ms), in turns.
 func BenchmarkPeerWriters(b *testing.B) {
-	w := newBenchWorld(b, 100_000)
+	w := newBenchWorld(b, testenv.PeerDatabase(b), 100_000)
 	writer := w.startWriter(b)
 	names := []string{"list new", "upsert new", "list changed", "upsert changed"}
 	with, without := make([][]time.Duration, len(names)), make([][]time.Duration, len(names))
@@ -398,7 +426,7 @@ func (p peerWriter) write(b *testing.B, command string, n int) []time.Duration {
 // BenchmarkGrabThroughRPC compares dry grabs of 1,000 origins out of a million
 // through the peer's own Python client, from our RPC server and from the peer's.
 func BenchmarkGrabThroughRPC(b *testing.B) {
-	w := newBenchWorld(b, 1_000_000)
+	w := newBenchWorld(b, testenv.PeerDatabase(b), 1_000_000)
 	clients := map[string]peerWriter{"ours": rpcClient(b, serveRPC(b, w.store)), "peer": rpcClient(b, servePeerRPC(b, w.dsn))}
 	for _, policy := range plainPolicies {
 		for side, client := range clients {

@@ -152,13 +152,9 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 	if f.Cooldowns.Absolute > 0 {
 		q.args["cooling_since"] = now.Add(-f.Cooldowns.Absolute)
 	}
-	q.selected = cf.selected()
-	if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
-		return nil, false, err
-	}
-	if visits, usable, err = tx.runGrab(ctx, q); err == nil {
-		_, err = tx.tx.Exec(ctx, unpinPlans)
-	}
+	q.selected, q.pinned = cf.selected(), true
+	visits, usable, err = tx.runGrab(ctx, q)
+	q.pinned = false
 	return visits, usable, err
 }
 

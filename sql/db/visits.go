@@ -116,6 +116,7 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 // is made from input.
 type grabQuery struct {
 	grouped  bool
+	pinned   bool     // its plan is along indexes
 	selected string   // CTEs: usable, which has a row if the others can be used, and selected, what to return in order
 	effects  []string // data-modifying CTEs after it
 	args     pgx.NamedArgs
@@ -161,32 +162,53 @@ const moveQueuePosition = `moved as (
 // selected, and whether the CTEs could be used: if not, nothing was selected, and so
 // nothing marked.
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
-	if len(q.effects) == 0 {
-		visits, _, usable, err = tx.runGrabOnce(ctx, q)
-		return visits, usable, err
-	}
-	if _, err := tx.tx.Exec(ctx, "set local scheduler_go.noted = on"); err != nil {
-		return nil, false, err
-	}
 	for range oddRounds {
 		var odd int
-		err = refused(tx.savepoint(ctx, func() (err error) {
+		err = refused(tx.withSettings(ctx, q, func() (err error) {
 			visits, odd, usable, err = tx.runGrabOnce(ctx, q)
 			return err
 		}))
-		if _, ok := errors.AsType[*RefusedError](err); ok {
-			visits, usable, err = tx.runGrabApart(ctx, q)
+		if _, ok := errors.AsType[*RefusedError](err); ok && len(q.effects) > 0 {
+			err = tx.withSettings(ctx, q, func() (err error) {
+				visits, usable, err = tx.runGrabApart(ctx, q)
+				return err
+			})
 			break
 		}
-		if err != nil || odd == 0 {
+		if err != nil || odd == 0 || len(q.effects) == 0 {
 			break
 		}
 		visits = nil
 	}
-	if err == nil {
-		_, err = tx.tx.Exec(ctx, "set local scheduler_go.noted = off")
-	}
 	return visits, usable, err
+}
+
+// withSettings does what a grab does with the settings that it needs. A grab that marks is
+// done at a savepoint: after an error, the transaction goes on as if it had not been tried.
+func (tx *Tx) withSettings(ctx context.Context, q *grabQuery, do func() error) error {
+	before, after := "", ""
+	if len(q.effects) > 0 {
+		before = "savepoint grab; set local scheduler_go.noted = on; "
+		after = "set local scheduler_go.noted = off; release savepoint grab; "
+	}
+	if q.pinned {
+		before, after = before+pinPlans, after+unpinPlans
+	}
+	if before == "" {
+		return do()
+	}
+	if _, err := tx.tx.Exec(ctx, before); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		if len(q.effects) > 0 {
+			_, undo := tx.tx.Exec(ctx, "rollback to savepoint grab; release savepoint grab")
+			err = errors.Join(err, undo)
+		}
+		return err
+	}
+	_, err := tx.tx.Exec(ctx, after)
+	return err
 }
 
 // runGrabApart runs a grab that PostgreSQL refuses: it marks the origins in parts, and sets

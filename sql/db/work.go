@@ -114,11 +114,11 @@ type Outgoing struct {
 	Kept bool // it stays in the ledger once it is sent
 }
 
-// NextOutgoing locks up to limit messages that are due by the database's clock, that no
-// other transaction holds and that are not for the queues to skip: urgent ones first, then
+// NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
+// database's clock, that no other transaction holds and that are not for the queues to skip,
 // oldest first.
-func (tx *Tx) NextOutgoing(ctx context.Context, limit int, skip []string) ([]Outgoing, error) {
-	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Skip: skip, MaxRows: int32(limit)})
+func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string) ([]Outgoing, error) {
+	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Work: Work{
 			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,

@@ -27,15 +27,15 @@ select count(*) from scheduler_go.work due
 where due.state = 'outgoing' and due.urgent = @urgent and due.not_before <= statement_timestamp()
   and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > statement_timestamp());
 
--- NextOutgoing locks the next messages to send, urgent ones first. It skips some queues, and
+-- NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues, and
 -- rows that another deliverer or a listener has locked. The lock is compatible with the key
 -- share locks of the journal client.
 -- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null)::boolean as kept
 from scheduler_go.work
-where state = 'outgoing' and not_before <= statement_timestamp() and queue <> all(@skip::text[])
-order by urgent desc, place
+where state = 'outgoing' and urgent = @urgent and not_before <= statement_timestamp() and queue <> all(@skip::text[])
+order by place
 limit @max_rows
 for no key update skip locked;
 

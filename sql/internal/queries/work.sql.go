@@ -232,13 +232,14 @@ const nextOutgoing = `-- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null)::boolean as kept
 from scheduler_go.work
-where state = 'outgoing' and not_before <= statement_timestamp() and queue <> all($1::text[])
-order by urgent desc, place
-limit $2
+where state = 'outgoing' and urgent = $1 and not_before <= statement_timestamp() and queue <> all($2::text[])
+order by place
+limit $3
 for no key update skip locked
 `
 
 type NextOutgoingParams struct {
+	Urgent  bool
 	Skip    []string
 	MaxRows int32
 }
@@ -257,11 +258,11 @@ type NextOutgoingRow struct {
 	Kept      bool
 }
 
-// NextOutgoing locks the next messages to send, urgent ones first. It skips some queues, and
+// NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues, and
 // rows that another deliverer or a listener has locked. The lock is compatible with the key
 // share locks of the journal client.
 func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]NextOutgoingRow, error) {
-	rows, err := q.db.Query(ctx, nextOutgoing, arg.Skip, arg.MaxRows)
+	rows, err := q.db.Query(ctx, nextOutgoing, arg.Urgent, arg.Skip, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
