@@ -89,7 +89,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
 	var loops errgroup.Group
 	keeping := service.Loop{
-		RunOnce: (&keeper{candidates: s.Store}).runOnce, Period: keepPeriod,
+		RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce, Period: keepPeriod,
 		Service: service.NewService(s.Log, "what keeping candidates needs"), Beside: true, // grabs do without candidates
 	}
 	loops.Go(func() error { return keeping.Run(ctx) })

@@ -21,6 +21,7 @@ rpc_serve: {token: s3cret, username: u, password: s3cret}
 journal: {brokers: [kafka.example], group_id: g, consumer_settings: {sasl.password: s3cret, client.id: mine}}
 scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 100, failed_cooldown: null}]}
 lost_after: {load-git: 36h}
+archive: {after: {load-git: 48h}}
 shares: {load-git: {by: lister, default: 1}}
 no_origins_scheduled_backoff: 90
 `)
@@ -28,7 +29,7 @@ no_origins_scheduled_backoff: 90
 	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, "s3cret") {
 		t.Errorf("%+v", r)
 	}
-	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "by: lister"} {
+	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}
@@ -69,6 +70,7 @@ func TestConfigCheck(t *testing.T) {
 		fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.Postgres(t)) + broker: {
 			"WRONG scheduler: ", "swh-scheduler migrate", "WRONG celery.task_broker: ", "WRONG rabbitmq.management_url: "},
 		"scheduler: {cls: postgresql, db: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n" + broker: {"WRONG scheduler: PostgreSQL (host=127.0.0.1 port=1", "is not reachable"},
+		good + "database: {replica: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n":                {"WRONG database.replica: PostgreSQL (host=127.0.0.1 port=1"},
 		"scheduler: {cls: remote, url: \"http://u:s3cret@127.0.0.1:1/\"}\n" + broker:           {"WRONG scheduler: RPC server http://u:xxxxx@127.0.0.1:1/ is not reachable"},
 		good[:strings.Index(good, "journal:")] + "journal: {brokers: [\"127.0.0.1:1\"], group_id: g}\n": {
 			"WRONG journal: "},

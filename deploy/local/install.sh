@@ -68,7 +68,7 @@ keep_servers_down() {
 }
 
 # What packages enable that are installed for their programs, some as dependencies.
-daemons="epmd.socket epmd.service postgresql.service prometheus.service rabbitmq-server.service"
+daemons="epmd.socket epmd.service pgbouncer.service postgresql.service prometheus.service rabbitmq-server.service"
 
 # enabled lists those of them that start at boot.
 enabled() {
@@ -226,6 +226,8 @@ need_tools() {
 	# Units, and alerts and dashboards, are checked by their own tools.
 	have systemd-analyze || echo systemd
 	have promtool || echo prometheus
+	# Between our daemons and PostgreSQL, in a test.
+	[ -x /usr/sbin/pgbouncer ] || have pgbouncer || echo pgbouncer
 	# The race detector needs a C compiler.
 	if ! have gcc || [ ! -e /usr/include/stdlib.h ]; then echo gcc libc6-dev; fi
 }

@@ -3,7 +3,8 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// rpc_serve, queue_full_backoff, lost_after, shares, lanes, metrics, failures_keep_date, update_metrics_after.
+// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, failures_keep_date,
+// update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
@@ -33,6 +34,7 @@ import (
 type Config struct {
 	File      string // "" if there is none
 	Scheduler Scheduler
+	Database  Database
 	Celery    Celery
 	RabbitMQ  RabbitMQ
 	Journal   Journal
@@ -46,6 +48,7 @@ type Config struct {
 	// LostAfter is the time without events after which a run is given up, by task type;
 	// "default" is for all others. Without an entry, no run is given up.
 	LostAfter map[string]time.Duration
+	Archive   Archive
 	// Shares says, by task type, how its queue is divided between groups.
 	Shares map[string]model.Shares
 	// Lanes are the lanes of a task type, and by model.PriorityLanes those of its tasks
@@ -74,6 +77,12 @@ type Scheduler struct {
 	DB           Secret // a libpq DSN or URI
 	URL          Secret // of the RPC server
 	MaxPoolConns int    // most connections to the database; 0 if not given
+}
+
+// Database has further addresses of the database that Scheduler.DB names, libpq DSNs or URIs.
+type Database struct {
+	Direct  Secret // the server itself, if DB is that of a pooler which shares connections between transactions
+	Replica Secret // a server for commands that only read
 }
 
 type RabbitMQ struct {
@@ -109,6 +118,14 @@ type RPCServe struct {
 	MaxBodySize int `yaml:"max_body_size" json:"max_body_size"`
 }
 
+// Archive says which tasks are deleted, with their runs, once they have ended.
+type Archive struct {
+	// After is how long ago a task ended, by task type; "default" is for all others. Without
+	// an entry, none is deleted.
+	After     map[string]time.Duration
+	Directory string // where they are written first; "" is nowhere
+}
+
 // DefaultMaxBodySize is many times the size of the largest batch that clients send.
 const DefaultMaxBodySize = 64 << 20
 
@@ -138,7 +155,10 @@ func (c *Config) Beside(path string) string {
 	return filepath.Join(filepath.Dir(c.File), path)
 }
 
-func (c *Config) UseDatabase(dsn string) { c.Scheduler.Cls, c.Scheduler.DB = Postgres, Secret(dsn) }
+// UseDatabase replaces all addresses of the database.
+func (c *Config) UseDatabase(dsn string) {
+	c.Scheduler.Cls, c.Scheduler.DB, c.Database = Postgres, Secret(dsn), Database{}
+}
 
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
 
@@ -166,6 +186,7 @@ func (c *Config) CheckTaskTypes(types []model.TaskType) error {
 	}
 	same := func(name string) string { return name }
 	expect("lost_after", keysOf(c.LostAfter), same)
+	expect("archive.after", keysOf(c.Archive.After), same)
 	expect("shares", keysOf(c.Shares), same)
 	expect("lanes", keysOf(c.Lanes), func(name string) string { return strings.TrimPrefix(name, model.PriorityLanes("")) })
 	defaults := DefaultSchedulingPolicy()

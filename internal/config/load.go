@@ -118,6 +118,12 @@ func (c *Config) read(root value) {
 	root.section(map[string]func(value){
 		"scheduler": c.Scheduler.read,
 		"celery":    c.Celery.read,
+		"database": func(v value) {
+			v.section(map[string]func(value){
+				"direct":  func(v value) { c.Database.Direct = Secret(v.text()) },
+				"replica": func(v value) { c.Database.Replica = Secret(v.text()) },
+			}, nil)
+		},
 		"rabbitmq": func(v value) {
 			v.section(map[string]func(value){
 				"management_url": func(v value) { c.RabbitMQ.ManagementURL = Secret(v.text()) },
@@ -132,6 +138,12 @@ func (c *Config) read(root value) {
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = mapping(v, "a mapping from task types to durations", lostAfter) },
+		"archive": func(v value) {
+			v.section(map[string]func(value){
+				"after":     func(v value) { c.Archive.After = mapping(v, "a mapping from task types to durations", archiveAfter) },
+				"directory": func(v value) { c.Archive.Directory = v.text() },
+			}, nil)
+		},
 		"shares": func(v value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
 		},
@@ -177,6 +189,16 @@ func lostAfter(v value) time.Duration {
 	after := v.cooldown()
 	if after == 0 {
 		v.problem("must be a duration above 0; a task type whose runs are never given up is left out")
+	}
+	return after
+}
+
+// archiveAfter reads an age beyond which nothing is heard of a task any more.
+func archiveAfter(v value) time.Duration {
+	const expected = "a duration of a day or more"
+	after := v.duration(expected)
+	if after != 0 && after < 24*time.Hour {
+		v.problem("must be " + expected)
 	}
 	return after
 }

@@ -73,7 +73,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.")
-	m.built = vec("swh_scheduler_candidates_built", "1 if candidates are built, 0 while they are being built or wait for that.")
+	m.built = vec("swh_scheduler_candidates_built", "How much of the candidates is built, from 0 to 1; below 1, grabs read the tables.")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_monitor_age_seconds", Help: "How old the figures of the database are; before there are any, the time since the start.",
@@ -139,11 +139,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
 	m.changes.WithLabelValues().Set(float64(f.CandidateChanges))
-	built := 0.0
-	if f.CandidatesReady {
-		built = 1
-	}
-	m.built.WithLabelValues().Set(built)
+	m.built.WithLabelValues().Set(f.Build.Part())
 	m.setAside.WithLabelValues("task").Set(float64(f.SetAside.Tasks))
 	m.setAside.WithLabelValues("origin").Set(float64(f.SetAside.Origins))
 	m.rejected.WithLabelValues("event").Set(float64(f.Rejected.Events))

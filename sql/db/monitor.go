@@ -22,8 +22,8 @@ type Figures struct {
 	// CandidateChanges counts the changes that candidates don't show yet, up to
 	// MaxCandidateChanges.
 	CandidateChanges int64
-	CandidatesReady  bool // they are built
 
+	Build Build                 // of candidates
 	Pools map[string]PoolCounts // by visit type
 	Runs  RunCounts
 }
@@ -57,9 +57,11 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	if f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges); err != nil {
 		return f, failed(err, "count the changes of candidates")
 	}
-	if f.CandidatesReady, err = s.q.CandidatesReady(ctx); err != nil {
+	build, err := s.q.BuildPhase(ctx)
+	if err != nil {
 		return f, failed(err, "look whether candidates are built")
 	}
+	f.Build = Build(build)
 	counted, err := resultOf[originCounts](ctx, s.q, originWalk)
 	if err != nil {
 		return f, err

@@ -46,6 +46,10 @@ type configView struct {
 		URL          string `yaml:"url,omitempty" json:"url,omitempty"`
 		MaxPoolConns int    `yaml:"max_pool_conns,omitempty" json:"max_pool_conns,omitempty"`
 	} `yaml:"scheduler" json:"scheduler"`
+	Database struct {
+		Direct  string `yaml:"direct,omitempty" json:"direct,omitempty"`
+		Replica string `yaml:"replica,omitempty" json:"replica,omitempty"`
+	} `yaml:"database,omitempty" json:"database,omitzero"`
 	Celery struct {
 		TaskBroker string `yaml:"task_broker" json:"task_broker"`
 	} `yaml:"celery" json:"celery"`
@@ -59,10 +63,16 @@ type configView struct {
 	NoOriginsScheduledBackoff float64                 `yaml:"no_origins_scheduled_backoff" json:"no_origins_scheduled_backoff"`
 	QueueFullBackoff          float64                 `yaml:"queue_full_backoff" json:"queue_full_backoff"`
 	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
+	Archive                   *archiveView            `yaml:"archive,omitempty" json:"archive,omitempty"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
 	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
 	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
+}
+
+type archiveView struct {
+	After     map[string]string `yaml:"after" json:"after"`
+	Directory string            `yaml:"directory,omitempty" json:"directory,omitempty"`
 }
 
 type policyView struct {
@@ -102,8 +112,12 @@ func viewConfig(c *config.Config) configView {
 		SchedulingPolicy: map[string][]policyView{}, LostAfter: map[string]string{}, Shares: map[string]sharesView{}, Lanes: map[string][]laneView{},
 	}
 	v.Scheduler.Cls, v.Scheduler.MaxPoolConns = c.Scheduler.Cls, c.Scheduler.MaxPoolConns
-	if c.Scheduler.DB != "" {
-		v.Scheduler.DB = db.Redacted(string(c.Scheduler.DB))
+	for shown, dsn := range map[*string]config.Secret{
+		&v.Scheduler.DB: c.Scheduler.DB, &v.Database.Direct: c.Database.Direct, &v.Database.Replica: c.Database.Replica,
+	} {
+		if dsn != "" {
+			*shown = db.Redacted(string(dsn))
+		}
 	}
 	v.Scheduler.URL = shownURL(c.Scheduler.URL)
 	v.Celery.TaskBroker = c.Celery.TaskBroker.String()
@@ -125,6 +139,12 @@ func viewConfig(c *config.Config) configView {
 	}
 	for taskType, after := range c.LostAfter {
 		v.LostAfter[taskType] = after.String()
+	}
+	if c.Archive.After != nil {
+		v.Archive = &archiveView{After: map[string]string{}, Directory: c.Archive.Directory}
+		for taskType, after := range c.Archive.After {
+			v.Archive.After[taskType] = after.String()
+		}
 	}
 	for taskType, s := range c.Shares {
 		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}
