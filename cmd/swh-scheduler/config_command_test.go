@@ -21,6 +21,7 @@ rpc_serve: {token: s3cret, username: u, password: s3cret}
 journal: {brokers: [kafka.example], group_id: g, consumer_settings: {sasl.password: s3cret, client.id: mine}}
 scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 100, failed_cooldown: null}]}
 lost_after: {load-git: 36h}
+archive: {after: {load-git: 48h}}
 shares: {load-git: {by: lister, default: 1}}
 no_origins_scheduled_backoff: 90
 `)
@@ -28,7 +29,7 @@ no_origins_scheduled_backoff: 90
 	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, "s3cret") {
 		t.Errorf("%+v", r)
 	}
-	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "by: lister"} {
+	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}

@@ -3,7 +3,8 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// rpc_serve, queue_full_backoff, lost_after, shares, lanes, metrics, failures_keep_date, update_metrics_after.
+// rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, failures_keep_date,
+// update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
@@ -44,6 +45,7 @@ type Config struct {
 	// LostAfter is the time without events after which a run is given up, by task type;
 	// "default" is for all others. Without an entry, no run is given up.
 	LostAfter map[string]time.Duration
+	Archive   Archive
 	// Shares says, by task type, how its queue is divided between groups.
 	Shares map[string]model.Shares
 	// Lanes are the lanes of a task type, and by model.PriorityLanes those of its tasks
@@ -109,6 +111,14 @@ type RPCServe struct {
 	MaxBodySize int `yaml:"max_body_size" json:"max_body_size"`
 }
 
+// Archive says which tasks are deleted, with their runs, once they have ended.
+type Archive struct {
+	// After is how long ago a task ended, by task type; "default" is for all others. Without
+	// an entry, none is deleted.
+	After     map[string]time.Duration
+	Directory string // where they are written first; "" is nowhere
+}
+
 // DefaultMaxBodySize is many times the size of the largest batch that clients send.
 const DefaultMaxBodySize = 64 << 20
 
@@ -165,6 +175,7 @@ func (c *Config) CheckTaskTypes(types []model.TaskType) error {
 	}
 	same := func(name string) string { return name }
 	expect("lost_after", keysOf(c.LostAfter), same)
+	expect("archive.after", keysOf(c.Archive.After), same)
 	expect("shares", keysOf(c.Shares), same)
 	expect("lanes", keysOf(c.Lanes), func(name string) string { return strings.TrimPrefix(name, model.PriorityLanes("")) })
 	defaults := DefaultSchedulingPolicy()

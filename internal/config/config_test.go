@@ -81,6 +81,7 @@ scheduling_policy:
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
+archive: {after: {default: 365 days, load-git: 0}, directory: /a}
 failures_keep_date: yes
 update_metrics_after: 1 day
 metrics: {addr: "127.0.0.1:9100", theirs: 1}
@@ -129,6 +130,7 @@ func TestLoad(t *testing.T) {
 		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
+	want.Archive = Archive{After: map[string]time.Duration{"default": 365 * 24 * time.Hour, "load-git": 0}, Directory: "/a"}
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
 	want.Lanes = map[string][]model.Lane{"load-git": {
@@ -168,6 +170,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
+	want.Archive = got.Archive
 	want.LostAfter, want.Shares, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Lanes, got.MetricsAddr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
@@ -240,6 +243,7 @@ func TestErrors(t *testing.T) {
 		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
+		{base + "archive: {after: {load-git: 1 hour}}", "F:2:29: archive.after.load-git must be a duration of a day or more"},
 		{base + "lost_after: 2 days", "F:2:13: lost_after must be a mapping from task types to durations, not a text"},
 		{base + "journal:\n  batch_size: -1", "F:3:15: journal.batch_size must be a whole number of at least 1"},
 		{base + "journal:\n  batch_size: many", "F:3:15: journal.batch_size must be a whole number of at least 1, not a text"},
@@ -462,7 +466,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
-				c.MetricsAddr = ""
+				c.MetricsAddr, c.Archive = "", Archive{}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}

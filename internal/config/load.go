@@ -134,6 +134,12 @@ func (c *Config) read(root value) {
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = mapping(v, "a mapping from task types to durations", lostAfter) },
+		"archive": func(v value) {
+			v.section(map[string]func(value){
+				"after":     func(v value) { c.Archive.After = mapping(v, "a mapping from task types to durations", archiveAfter) },
+				"directory": func(v value) { c.Archive.Directory = v.text() },
+			}, nil)
+		},
 		"shares": func(v value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
 		},
@@ -176,6 +182,16 @@ func lostAfter(v value) time.Duration {
 	after := v.cooldown()
 	if after == 0 {
 		v.problem("must be a duration above 0; a task type whose runs are never given up is left out")
+	}
+	return after
+}
+
+// archiveAfter reads an age beyond which nothing is heard of a task any more.
+func archiveAfter(v value) time.Duration {
+	const expected = "a duration of a day or more"
+	after := v.duration(expected)
+	if after != 0 && after < 24*time.Hour {
+		v.problem("must be " + expected)
 	}
 	return after
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
@@ -95,7 +98,9 @@ func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component 
 func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
 		now := store.Now()
-		if err := errors.Join(store.ForgetRuns(ctx, now), store.ForgetLanes(ctx, now), store.ForgetDeliveries(ctx, now.Add(-time.Hour))); err != nil {
+		err := errors.Join(store.ForgetRuns(ctx, now), store.ForgetLanes(ctx, now), store.ForgetUnusedShares(ctx, now), store.ForgetListings(ctx),
+			store.ForgetDeliveries(ctx, now.Add(-time.Hour)))
+		if err != nil {
 			return "", err
 		}
 		n, err := store.ForgetRejected(ctx, now)
@@ -161,13 +166,32 @@ func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
 	}}
 }
 
+// checkCandidates notes origins that candidates miss, a part of them each minute.
+func (o *Options) checkCandidates(store *db.Store) keep.Job {
+	repaired := promauto.With(o.Metrics).NewCounter(prometheus.CounterOpts{
+		Name: "swh_scheduler_candidates_repaired_total", Help: "Origins whose candidates were wrong or missing, which a check found.",
+	})
+	return keep.Job{Name: "check of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		n, err := store.CheckCandidates(ctx, checkTime)
+		repaired.Add(float64(n))
+		if n == 0 {
+			return "", err
+		}
+		o.Log.Warn("candidates of origins were wrong and are repaired: triggers missed changes", "origins", n)
+		return fmt.Sprintf("%d origins repaired", n), err
+	}}
+}
+
+// checkTime is how long a run of checkCandidates works at most.
+const checkTime = 20 * time.Second
+
 // boundTime is how long boundChanges works at most, well below keep.DefaultTimeout.
 const boundTime = 15 * time.Second
 
 // mendGraphs releases waiting tasks of graphs whose wake-up was lost.
 func mendGraphs(store *db.Store) keep.Job {
-	return keep.Job{Name: "graphs", Period: 10 * time.Minute, Do: func(ctx context.Context) (string, error) {
-		return "", store.MendGraphs(ctx)
+	return keep.Job{Name: "graphs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		return "", store.MendGraphs(ctx, countTime)
 	}}
 }
 
@@ -199,7 +223,7 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 		},
 	}
 	components := []service.Component{
-		o.keeper(store, append(others, m.Jobs()...)...),
+		o.keeper(store, slices.Concat(others, m.Jobs(), []keep.Job{o.checkCandidates(store)})...),
 		{Name: "monitor", Run: d.monitor.Run},
 		{Name: "first contact with the broker", Run: d.firstContact},
 	}

@@ -59,6 +59,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	all := options(t, "test")
 	all.MetricsAddr = "127.0.0.1:0"
 	all.Config.LostAfter = map[string]time.Duration{"load-git": 24 * time.Hour}
+	all.Config.Archive.After = map[string]time.Duration{"load-git": 24 * time.Hour}
 	all.Config.Shares = map[string]model.Shares{"load-git": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
 	all.Config.Lanes = map[string][]model.Lane{"load-hg": {
 		{Name: "express", Queue: "express:swh.test.hg", SoftTimeLimit: time.Second, TimeLimit: time.Minute, Slots: 6},

@@ -44,7 +44,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			if err != nil {
 				return sender{}, err
 			}
-			also, jobs = slices.Concat(also, sharing), r.lostRuns(store, d, r.LostAfter)
+			also, jobs = slices.Concat(also, sharing), append(r.lostRuns(store, d, r.LostAfter), r.archive(store)...)
 		}
 		n := runner.New(o)
 		once := func(ctx context.Context) (int, error) {

@@ -34,17 +34,19 @@ func keep(t *testing.T, store *db.Store) {
 	}
 }
 
+// candidateColumns are those of candidates that are no hint.
+const candidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful"
+
 // checkCandidates fails unless candidates are what the rule makes of the peer's
 // tables, each once, and counted.
 func checkCandidates(t *testing.T, store *db.Store) {
 	t.Helper()
 	var wrong, missing, uncounted, pending int
-	const columns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful"
 	err := store.Pool().QueryRow(t.Context(), `select
-		(select count(*) from (select `+columns+` from scheduler_go.candidates
-		  except all select `+columns+` from scheduler_go.candidates_now) x),
-		(select count(*) from (select `+columns+` from scheduler_go.candidates_now
-		  except all select `+columns+` from scheduler_go.candidates) x),
+		(select count(*) from (select `+candidateColumns+` from scheduler_go.candidates
+		  except all select `+candidateColumns+` from scheduler_go.candidates_now) x),
+		(select count(*) from (select `+candidateColumns+` from scheduler_go.candidates_now
+		  except all select `+candidateColumns+` from scheduler_go.candidates) x),
 		(select count(*) from (
 		  select visit_type, count(*) - count(last_update), count(last_update)
 		  from scheduler_go.candidates group by visit_type

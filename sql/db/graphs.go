@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"swh-scheduler/sql/internal/queries"
@@ -144,42 +143,65 @@ func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now 
 	return done, errors.Join(err, unwritten)
 }
 
+// Walks over graphs begin mendEvery after each other, and take so many numbers a step.
+const (
+	mendEvery       = 10 * time.Minute
+	graphTasksAStep = 10_000
+	graphsAStep     = 1000
+)
+
 // MendGraphs queues a check of the waiting tasks that nothing would wake: whose
 // dependencies ended while triggers were off, or were truncated with their table. It
-// also forgets graphs without tasks. It reads all waiting tasks.
-func (s GraphStore) MendGraphs(ctx context.Context) error {
-	for more := true; more; {
-		more = false
-		err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-			locked, err := tx.q.TryLockGraphs(ctx)
-			if err != nil || !locked {
-				return err
+// also forgets graphs without tasks. It takes steps for about atMost for either; the next
+// call goes on.
+func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error {
+	_, err := walk[struct{}]{
+		name: "graphs", every: mendEvery, most: graphsAStep,
+		begin: beginAt(s.q.FirstGraph), end: s.q.EndOfGraphs,
+		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			empty, err := s.q.EmptyGraphs(ctx, queries.EmptyGraphsParams{FirstGraph: first, EndGraph: end})
+			for _, graph := range empty {
+				for more := true; more && err == nil; {
+					err = s.locked(ctx, func(tx *Tx) (err error) {
+						more, err = tx.forgetGraph(ctx, graph)
+						return err
+					})
+				}
 			}
-			if _, err := tx.q.CheckForgotten(ctx); err != nil {
-				return err
-			}
-			more, err = tx.forgetGraph(ctx)
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("look after graphs: %w", err)
-		}
+		},
+	}.take(ctx, s.q, atMost)
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = walk[struct{}]{
+		name: "tasks of graphs", every: mendEvery, most: graphTasksAStep,
+		begin: beginAt(s.q.FirstGraphTask), end: s.q.EndOfGraphTasks,
+		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			return s.locked(ctx, func(tx *Tx) error {
+				_, err := tx.q.CheckGraphTasks(ctx, queries.CheckGraphTasksParams{FirstTask: first, EndTask: end})
+				return err
+			})
+		},
+	}.take(ctx, s.q, atMost)
+	return err
 }
 
-// forgetGraph deletes a part of a graph without tasks, and reports whether there was one.
-func (tx *Tx) forgetGraph(ctx context.Context) (bool, error) {
-	empty, err := tx.q.EmptyGraph(ctx)
-	if err != nil || empty == 0 {
-		return false, err
-	}
-	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: empty, MaxTasks: forgetTasks})
+// locked runs do in a transaction that has the lock of graphs.
+func (s GraphStore) locked(ctx context.Context, do func(*Tx) error) error {
+	return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.LockGraphs(ctx); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// forgetGraph deletes a part of a graph without tasks, and reports whether there is more.
+func (tx *Tx) forgetGraph(ctx context.Context, graph int64) (more bool, err error) {
+	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: graph, MaxTasks: forgetTasks})
 	if err != nil || n == forgetTasks {
 		return true, err
 	}
-	if err := tx.q.ForgetGone(ctx); err != nil {
-		return false, err
-	}
-	return true, tx.q.ForgetGraph(ctx, empty)
+	return false, tx.q.ForgetGraph(ctx, graph)
 }

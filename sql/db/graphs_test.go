@@ -311,9 +311,7 @@ func TestDeletedTasks(t *testing.T) {
 	// A graph is kept as long as something is left of it, or depends on it.
 	mend := func(want int) {
 		t.Helper()
-		if err := store.MendGraphs(ctx); err != nil {
-			t.Fatal(err)
-		}
+		mendGraphs(t, store)
 		if n := countOf(t, store, "select count(*) from scheduler_go.graphs"); n != want {
 			t.Errorf("%d graphs are kept, want %d", n, want)
 		}
@@ -334,6 +332,15 @@ func TestDeletedTasks(t *testing.T) {
 	}
 }
 
+// mendGraphs looks after graphs as if it had not been done for long.
+func mendGraphs(t *testing.T, store *db.Store) {
+	t.Helper()
+	mustExec(t, store, "update scheduler_go.walks set began = 'epoch'")
+	if err := store.MendGraphs(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A dependency that ends while triggers are off wakes nobody; mending does. A
 // table that is emptied leaves nothing that waits.
 func TestMendGraphs(t *testing.T) {
@@ -343,18 +350,39 @@ func TestMendGraphs(t *testing.T) {
 	mustExec(t, store, "set session_replication_role = replica; update task set status = 'completed' where id = "+fmt.Sprint(g.Tasks[0])+"; reset session_replication_role")
 	drain(t, store)
 	checkGraph(t, store, g.ID, completed, waiting, waiting)
-	if err := store.MendGraphs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mendGraphs(t, store)
 	drain(t, store)
 	checkGraph(t, store, g.ID, completed, ready, waiting)
 	mustExec(t, store, "truncate task cascade")
-	if err := store.MendGraphs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mendGraphs(t, store)
 	drain(t, store)
 	if n := countOf(t, store, "select count(*) from scheduler_go.graph_tasks"); n != 0 {
 		t.Errorf("%d tasks of graphs are kept of an empty table", n)
+	}
+}
+
+// The look after graphs reads a bounded part of them at a time, and goes on where it was, in
+// any process.
+func TestGraphsAreMendedInSteps(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	mustExec(t, store, `set session_replication_role = replica;
+		insert into task (id, type, arguments, next_run, status, policy) select n * 10000, 'step', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 5) n;
+		insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, watch) select n * 10000, 1, n, true, 1, 7 from generate_series(1, 5) n;
+		insert into scheduler_go.graph_edges select n * 10000, 7 from generate_series(1, 5) n;
+		reset session_replication_role`)
+	for calls := 1; countOf(t, store, "select count(*) from scheduler_go.graph_checks") < 5; calls++ {
+		other := open(t, store.Pool().Config().ConnString())
+		if err := other.MendGraphs(t.Context(), time.Nanosecond); err != nil {
+			t.Fatal(err)
+		}
+		if n := countOf(t, store, "select count(*) from scheduler_go.graph_checks"); n != calls {
+			t.Fatalf("%d tasks were found in %d calls", n, calls)
+		}
+	}
+	drain(t, store)
+	if n := countOf(t, store, "select count(*) from task where next_run < scheduler_go.never()"); n != 5 {
+		t.Errorf("%d tasks are released, want 5", n)
 	}
 }
 

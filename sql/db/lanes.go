@@ -184,7 +184,8 @@ func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Tim
 }
 
 // ForgetLanes deletes what is too old to matter: history, time-outs of visits (the
-// journal is not read a week late) and memories (the rarest visits are yearly).
+// journal is not read a week late) and memories (the rarest visits are yearly), with the
+// sketches of listers and lanes that are gone.
 func (a LaneQueries) ForgetLanes(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetLanes(ctx, queries.ForgetLanesParams{
 		HistoryBefore: now.Add(-day), TimeoutsBefore: now.Add(-7 * day), MemoryBefore: now.Add(-400 * day),

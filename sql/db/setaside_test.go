@@ -184,9 +184,7 @@ func TestOddTaskStopsNoGraph(t *testing.T) {
 		t.Errorf("tasks %v are set aside", aside)
 	}
 	run(t, store, "drop trigger refuse_some on task")
-	if err := store.MendGraphs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mendGraphs(t, store)
 	if got := drain(); got != 3 {
 		t.Errorf("%d of 3 tasks were released later", got)
 	}

@@ -29,7 +29,8 @@ type ShareState struct {
 
 const (
 	shareHistoryKept = 3 * time.Hour
-	forgottenAfter   = 20 // half-lives for which a group without work is remembered
+	forgottenAfter   = 20       // half-lives for which a group without work is remembered
+	unusedSharesKept = 90 * day // after the last claim for the queue
 )
 
 // Shares adds up what was charged to the groups of a queue since the last claim,
@@ -115,6 +116,13 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 			return tx.q.ForgetShares(ctx, queries.ForgetSharesParams{Queue: queue, Groups: groups})
 		}),
 		func(ctx context.Context) error { return tx.q.SaveShares(ctx, p) })
+}
+
+// ForgetUnusedShares deletes old history, and what is left of queues that are not claimed for
+// any more.
+func (a ShareQueries) ForgetUnusedShares(ctx context.Context, now time.Time) error {
+	err := a.q.ForgetUnusedShares(ctx, queries.ForgetUnusedSharesParams{UnusedBefore: now.Add(-unusedSharesKept), HistoryBefore: now.Add(-shareHistoryKept)})
+	return failed(err, "forget unused shares")
 }
 
 // ShareUse is what a group used over some time.

@@ -19,6 +19,9 @@ type walk[T any] struct {
 	name  string
 	every time.Duration // from one beginning to the next, at least
 	most  int           // places of one step
+	// over, if not 0, is about how long a whole walk takes that is called once a minute: a call
+	// takes that part of the places.
+	over time.Duration
 
 	begin func(ctx context.Context) (place int64, soFar T, err error)
 	end   func(ctx context.Context) (int64, error) // after the last place; below 0 ends the walk without a result
@@ -36,6 +39,7 @@ func (w walk[T]) take(ctx context.Context, q *queries.Queries, atMost time.Durat
 
 func (w walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Duration) (ended bool, err error) {
 	var size BatchSize
+	taken := int64(0) // places
 	for began, took := time.Now(), time.Duration(0); took < atMost; took = time.Since(began) {
 		at, soFar, err := w.place(ctx, q)
 		if err != nil || at < 0 {
@@ -48,7 +52,15 @@ func (w walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 		if end < 0 {
 			return false, q.CancelWalk(ctx, w.name)
 		}
-		next := min(at+int64(size.Of(w.most)), end)
+		part := end
+		if w.over > 0 {
+			part = max(1, int64(float64(end)*float64(time.Minute)/float64(w.over))) - taken
+		}
+		if part <= 0 {
+			return false, nil
+		}
+		next := min(at+int64(size.Of(w.most)), at+part, end)
+		taken += next - at
 		if at < next {
 			err := w.step(ctx, at, next, &soFar)
 			size.Note(int(next-at), err)
@@ -80,6 +92,27 @@ func (w walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 	return false, nil
 }
 
+// whole takes all steps at once, and remembers nothing.
+func (w walk[T]) whole(ctx context.Context) error {
+	at, soFar, err := w.begin(ctx)
+	var end int64
+	if err == nil {
+		end, err = w.end(ctx)
+	}
+	var size BatchSize
+	for at < end && err == nil {
+		next := min(at+int64(size.Of(w.most)), end)
+		err = w.step(ctx, at, next, &soFar)
+		size.Note(int(next-at), err)
+		if err == nil {
+			at = next
+		} else if TimedOut(err) && ctx.Err() == nil && next-at > 1 {
+			err = nil
+		}
+	}
+	return failed(err, "%s", w.name)
+}
+
 // place returns how far the walk came, and what it has found. The place is below 0 if none
 // is due.
 func (w walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, soFar T, err error) {
@@ -105,6 +138,14 @@ func (w walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, so
 		return -1, soFar, err
 	}
 	return place, soFar, q.BeginWalk(ctx, queries.BeginWalkParams{Name: w.name, Place: place, SoFar: text})
+}
+
+// beginAt begins a walk without a result at the place that first returns.
+func beginAt(first func(ctx context.Context) (int64, error)) func(ctx context.Context) (int64, struct{}, error) {
+	return func(ctx context.Context) (place int64, none struct{}, err error) {
+		place, err = first(ctx)
+		return place, none, err
+	}
 }
 
 // resultOf returns what the last whole walk of a name found; zero if there was none.

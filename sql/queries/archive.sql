@@ -18,3 +18,38 @@ limit @max_runs::bigint;
 -- DeleteArchived deletes runs, and those tasks that have no run left.
 -- name: DeleteArchived :exec
 select swh_scheduler_delete_archived_tasks(@tasks::bigint[], @runs::bigint[]);
+
+-- Housekeeping: what has ended long ago, by type.
+
+-- FirstTask returns the number of the first task.
+-- name: FirstTask :one
+select coalesce(min(id), 0)::bigint as id from task;
+
+-- EndOfTasks returns the number after the last task's.
+-- name: EndOfTasks :one
+select (coalesce(max(id), -1) + 1)::bigint as id from task;
+
+-- ArchivableTasks returns the tasks of some numbers, of no graph, that ended before the moment
+-- given for their type.
+-- name: ArchivableTasks :many
+select id::bigint from scheduler_go.archivable_tasks(@first_task, @end_task, @types::text[], @before::timestamptz[]) id;
+
+-- ArchivableGraphs returns the graphs of some numbers all of whose tasks did.
+-- name: ArchivableGraphs :many
+select id::bigint from scheduler_go.archivable_graphs(@first_graph, @end_graph, @types::text[], @before::timestamptz[]) id;
+
+-- TasksOfGraph returns some tasks of a graph, after one.
+-- name: TasksOfGraph :many
+select t.id from scheduler_go.graph_tasks g join task t on t.id = g.task
+where g.graph = @graph and g.task > @after order by g.task limit @max_tasks::bigint;
+
+-- CountRunsOfTasks counts tasks and their runs by type.
+-- name: CountRunsOfTasks :many
+select t.type, count(distinct t.id) as tasks, count(r.id) as runs
+from task t left join task_run r on r.task = t.id
+where t.id = any(@tasks::bigint[])
+group by t.type;
+
+-- ArchiveTasks deletes tasks that have ended, with their runs, and returns them as JSON.
+-- name: ArchiveTasks :many
+select a.type::text as type, a.runs::bigint as runs, a.line::text as line from scheduler_go.archive_tasks(@tasks::bigint[]) a;

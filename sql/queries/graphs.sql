@@ -36,10 +36,27 @@ from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at) s;
 -- name: NotifyGraphs :exec
 select pg_notify('scheduler_go_graph', '');
 
--- CheckForgotten queues checks of the waiting tasks whose dependency ended without a note,
--- for instance while triggers were off. It reads all waiting tasks.
--- name: CheckForgotten :one
-select scheduler_go.check_forgotten_graph_tasks();
+-- CheckGraphTasks queues checks of the waiting tasks of some numbers whose dependency ended
+-- without a note, for instance while triggers were off, and forgets deleted tasks on which none
+-- depends.
+-- name: CheckGraphTasks :one
+select scheduler_go.check_graph_tasks(@first_task, @end_task);
+
+-- EndOfGraphTasks returns the number after the last task of a graph, living or deleted.
+-- name: EndOfGraphTasks :one
+select (greatest((select max(task) from scheduler_go.graph_tasks), (select max(task) from scheduler_go.graph_gone), -1) + 1)::bigint as task;
+
+-- FirstGraphTask returns the number of the first one.
+-- name: FirstGraphTask :one
+select coalesce(least((select min(task) from scheduler_go.graph_tasks), (select min(task) from scheduler_go.graph_gone)), 0)::bigint as task;
+
+-- EndOfGraphs returns the number after the last graph's.
+-- name: EndOfGraphs :one
+select (coalesce(max(id), -1) + 1)::bigint as id from scheduler_go.graphs;
+
+-- FirstGraph returns the number of the first graph.
+-- name: FirstGraph :one
+select coalesce(min(id), 0)::bigint as id from scheduler_go.graphs;
 
 -- Submitting: tasks get their numbers first, dependencies lower ones than their dependents.
 
@@ -182,9 +199,9 @@ select count(distinct r.task) from scheduler_go.graph_tasks g
 join task_run r on r.task = g.task
 where g.graph = @graph and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost');
 
--- EmptyGraph returns a graph without tasks, on whose tasks none depends; 0 if there is none.
--- name: EmptyGraph :one
-select coalesce(scheduler_go.empty_graph(), 0)::bigint;
+-- EmptyGraphs returns the graphs of some numbers without tasks, on whose tasks none depends.
+-- name: EmptyGraphs :many
+select id::bigint from scheduler_go.empty_graphs(@first_graph, @end_graph) id;
 
 -- ForgetGraphTasks deletes our rows of some tasks of a graph.
 -- name: ForgetGraphTasks :execrows
@@ -203,9 +220,3 @@ select from gone;
 -- ForgetGraph deletes a graph without tasks.
 -- name: ForgetGraph :exec
 delete from scheduler_go.graphs where id = @graph;
-
--- ForgetGone deletes the notes of deleted tasks on which none depends.
--- name: ForgetGone :exec
-delete from scheduler_go.graph_gone o
-where not exists (select from scheduler_go.graph_edges e where e.depends_on = o.task)
-  and not exists (select from scheduler_go.graph_tasks g where g.task = o.task);

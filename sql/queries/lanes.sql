@@ -169,10 +169,15 @@ from scheduler_go.work
 where lane_set = @lane_set and state <> 'settled'
 group by lane;
 
--- ForgetLanes deletes old history, time-outs and memories.
+-- ForgetLanes deletes old history, time-outs and memories, and what is left of lanes and
+-- listers that are gone.
 -- name: ForgetLanes :exec
 with history as (
   delete from scheduler_go.lane_history h where h.minute < @history_before
+), sketches as (
+  delete from scheduler_go.lane_sketches s where s.as_of < @memory_before
+), sets as (
+  delete from scheduler_go.configured_lanes c where c.seen < @timeouts_before
 ), overs as (
   delete from scheduler_go.lane_timeouts o where o.recorded < @timeouts_before
 )

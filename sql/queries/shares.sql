@@ -52,6 +52,15 @@ delete from scheduler_go.shares s
 where s.queue = @queue and s.share_group = any(@groups::text[])
   and not exists (select from scheduler_go.work w where w.home = s.queue and w.share_group = s.share_group and w.state <> 'settled');
 
+-- ForgetUnusedShares deletes what is left of queues that are not claimed for any more.
+-- name: ForgetUnusedShares :exec
+with charges as (
+  delete from scheduler_go.share_charges c where c.heard < @unused_before::timestamptz
+), history as (
+  delete from scheduler_go.share_history h where h.minute < @history_before::timestamptz
+)
+delete from scheduler_go.shares s where s.as_of < @unused_before::timestamptz;
+
 -- ShareHistory sums the work that ended since a moment, by group.
 -- name: ShareHistory :many
 select share_group, sum(seconds)::double precision as seconds, sum(pieces)::bigint as pieces

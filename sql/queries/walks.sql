@@ -35,6 +35,21 @@ select case when exists (select from scheduler_go.candidate_build where phase = 
   else -1
 end::bigint as pages;
 
+-- ListedOriginPages counts the pages of listed_origins; -1 if candidates are not built.
+-- name: ListedOriginPages :one
+select case when exists (select from scheduler_go.candidate_build where phase = 'ready')
+  then pg_relation_size('listed_origins') / current_setting('block_size')::bigint
+  else -1
+end::bigint as pages;
+
+-- CheckCandidates notes the candidates on some pages that differ from what they should be.
+-- name: CheckCandidates :one
+select scheduler_go.check_candidates(@first_page, @end_page)::bigint as noted;
+
+-- CheckListedOrigins notes the origins on some pages of listed_origins that lack a candidate.
+-- name: CheckListedOrigins :one
+select scheduler_go.check_listed_origins(@first_page, @end_page)::bigint as noted;
+
 -- CountPools counts the origins of each pool on some pages of candidates.
 -- name: CountPools :many
 select visit_type,
@@ -67,6 +82,10 @@ group by l.lister_id;
 update scheduler_go.listings l set active = counts.origins, counted = l.finished
 from (select unnest(@listers::uuid[]) as lister_id, unnest(@finished::timestamptz[]) as finished, unnest(@origins::bigint[]) as origins) counts
 where l.lister_id = counts.lister_id and l.finished = counts.finished;
+
+-- ForgetListings deletes the listings of listers that are gone.
+-- name: ForgetListings :exec
+delete from scheduler_go.listings l where not exists (select from listers s where s.id = l.lister_id);
 
 -- EndOfRuns returns the number after the last run's.
 -- name: EndOfRuns :one

@@ -60,10 +60,16 @@ type configView struct {
 	NoOriginsScheduledBackoff float64                 `yaml:"no_origins_scheduled_backoff" json:"no_origins_scheduled_backoff"`
 	QueueFullBackoff          float64                 `yaml:"queue_full_backoff" json:"queue_full_backoff"`
 	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
+	Archive                   *archiveView            `yaml:"archive,omitempty" json:"archive,omitempty"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
 	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
 	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
+}
+
+type archiveView struct {
+	After     map[string]string `yaml:"after" json:"after"`
+	Directory string            `yaml:"directory,omitempty" json:"directory,omitempty"`
 }
 
 type policyView struct {
@@ -126,6 +132,12 @@ func viewConfig(c *config.Config) configView {
 	}
 	for taskType, after := range c.LostAfter {
 		v.LostAfter[taskType] = after.String()
+	}
+	if c.Archive.After != nil {
+		v.Archive = &archiveView{After: map[string]string{}, Directory: c.Archive.Directory}
+		for taskType, after := range c.Archive.After {
+			v.Archive.After[taskType] = after.String()
+		}
 	}
 	for taskType, s := range c.Shares {
 		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}

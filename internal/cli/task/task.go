@@ -24,7 +24,7 @@ func New(a *command.App) *cobra.Command {
 		Use:   "task [OPTIONS] COMMAND [ARGS]...",
 		Short: "Manipulate tasks",
 	}
-	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskGraph(a))
+	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskArchive(a), newTaskGraph(a))
 	return cmd
 }
 

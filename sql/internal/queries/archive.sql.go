@@ -13,6 +13,146 @@ import (
 	"swh-scheduler/internal/model"
 )
 
+const archivableGraphs = `-- name: ArchivableGraphs :many
+select id::bigint from scheduler_go.archivable_graphs($1, $2, $3::text[], $4::timestamptz[]) id
+`
+
+type ArchivableGraphsParams struct {
+	FirstGraph int64
+	EndGraph   int64
+	Types      []string
+	Before     []time.Time
+}
+
+// ArchivableGraphs returns the graphs of some numbers all of whose tasks did.
+func (q *Queries) ArchivableGraphs(ctx context.Context, arg ArchivableGraphsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, archivableGraphs,
+		arg.FirstGraph,
+		arg.EndGraph,
+		arg.Types,
+		arg.Before,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const archivableTasks = `-- name: ArchivableTasks :many
+select id::bigint from scheduler_go.archivable_tasks($1, $2, $3::text[], $4::timestamptz[]) id
+`
+
+type ArchivableTasksParams struct {
+	FirstTask int64
+	EndTask   int64
+	Types     []string
+	Before    []time.Time
+}
+
+// ArchivableTasks returns the tasks of some numbers, of no graph, that ended before the moment
+// given for their type.
+func (q *Queries) ArchivableTasks(ctx context.Context, arg ArchivableTasksParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, archivableTasks,
+		arg.FirstTask,
+		arg.EndTask,
+		arg.Types,
+		arg.Before,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const archiveTasks = `-- name: ArchiveTasks :many
+select a.type::text as type, a.runs::bigint as runs, a.line::text as line from scheduler_go.archive_tasks($1::bigint[]) a
+`
+
+type ArchiveTasksRow struct {
+	Type string
+	Runs int64
+	Line string
+}
+
+// ArchiveTasks deletes tasks that have ended, with their runs, and returns them as JSON.
+func (q *Queries) ArchiveTasks(ctx context.Context, tasks []int64) ([]ArchiveTasksRow, error) {
+	rows, err := q.db.Query(ctx, archiveTasks, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArchiveTasksRow
+	for rows.Next() {
+		var i ArchiveTasksRow
+		if err := rows.Scan(&i.Type, &i.Runs, &i.Line); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countRunsOfTasks = `-- name: CountRunsOfTasks :many
+select t.type, count(distinct t.id) as tasks, count(r.id) as runs
+from task t left join task_run r on r.task = t.id
+where t.id = any($1::bigint[])
+group by t.type
+`
+
+type CountRunsOfTasksRow struct {
+	Type  string
+	Tasks int64
+	Runs  int64
+}
+
+// CountRunsOfTasks counts tasks and their runs by type.
+func (q *Queries) CountRunsOfTasks(ctx context.Context, tasks []int64) ([]CountRunsOfTasksRow, error) {
+	rows, err := q.db.Query(ctx, countRunsOfTasks, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountRunsOfTasksRow
+	for rows.Next() {
+		var i CountRunsOfTasksRow
+		if err := rows.Scan(&i.Type, &i.Tasks, &i.Runs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteArchived = `-- name: DeleteArchived :exec
 select swh_scheduler_delete_archived_tasks($1::bigint[], $2::bigint[])
 `
@@ -26,6 +166,32 @@ type DeleteArchivedParams struct {
 func (q *Queries) DeleteArchived(ctx context.Context, arg DeleteArchivedParams) error {
 	_, err := q.db.Exec(ctx, deleteArchived, arg.Tasks, arg.Runs)
 	return err
+}
+
+const endOfTasks = `-- name: EndOfTasks :one
+select (coalesce(max(id), -1) + 1)::bigint as id from task
+`
+
+// EndOfTasks returns the number after the last task's.
+func (q *Queries) EndOfTasks(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, endOfTasks)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
+const firstTask = `-- name: FirstTask :one
+
+select coalesce(min(id), 0)::bigint as id from task
+`
+
+// Housekeeping: what has ended long ago, by type.
+// FirstTask returns the number of the first task.
+func (q *Queries) FirstTask(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, firstTask)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }
 
 const runsToArchive = `-- name: RunsToArchive :many
@@ -99,6 +265,38 @@ func (q *Queries) RunsToArchive(ctx context.Context, arg RunsToArchiveParams) ([
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tasksOfGraph = `-- name: TasksOfGraph :many
+select t.id from scheduler_go.graph_tasks g join task t on t.id = g.task
+where g.graph = $1 and g.task > $2 order by g.task limit $3::bigint
+`
+
+type TasksOfGraphParams struct {
+	Graph    int64
+	After    int64
+	MaxTasks int64
+}
+
+// TasksOfGraph returns some tasks of a graph, after one.
+func (q *Queries) TasksOfGraph(ctx context.Context, arg TasksOfGraphParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, tasksOfGraph, arg.Graph, arg.After, arg.MaxTasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -62,17 +62,23 @@ func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) 
 	return result.RowsAffected(), nil
 }
 
-const checkForgotten = `-- name: CheckForgotten :one
-select scheduler_go.check_forgotten_graph_tasks()
+const checkGraphTasks = `-- name: CheckGraphTasks :one
+select scheduler_go.check_graph_tasks($1, $2)
 `
 
-// CheckForgotten queues checks of the waiting tasks whose dependency ended without a note,
-// for instance while triggers were off. It reads all waiting tasks.
-func (q *Queries) CheckForgotten(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, checkForgotten)
-	var check_forgotten_graph_tasks int64
-	err := row.Scan(&check_forgotten_graph_tasks)
-	return check_forgotten_graph_tasks, err
+type CheckGraphTasksParams struct {
+	FirstTask int64
+	EndTask   int64
+}
+
+// CheckGraphTasks queues checks of the waiting tasks of some numbers whose dependency ended
+// without a note, for instance while triggers were off, and forgets deleted tasks on which none
+// depends.
+func (q *Queries) CheckGraphTasks(ctx context.Context, arg CheckGraphTasksParams) (int64, error) {
+	row := q.db.QueryRow(ctx, checkGraphTasks, arg.FirstTask, arg.EndTask)
+	var check_graph_tasks int64
+	err := row.Scan(&check_graph_tasks)
+	return check_graph_tasks, err
 }
 
 const checkTasks = `-- name: CheckTasks :exec
@@ -138,28 +144,82 @@ func (q *Queries) CreateGraphTasks(ctx context.Context, arg CreateGraphTasksPara
 	return err
 }
 
-const emptyGraph = `-- name: EmptyGraph :one
-select coalesce(scheduler_go.empty_graph(), 0)::bigint
+const emptyGraphs = `-- name: EmptyGraphs :many
+select id::bigint from scheduler_go.empty_graphs($1, $2) id
 `
 
-// EmptyGraph returns a graph without tasks, on whose tasks none depends; 0 if there is none.
-func (q *Queries) EmptyGraph(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, emptyGraph)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+type EmptyGraphsParams struct {
+	FirstGraph int64
+	EndGraph   int64
 }
 
-const forgetGone = `-- name: ForgetGone :exec
-delete from scheduler_go.graph_gone o
-where not exists (select from scheduler_go.graph_edges e where e.depends_on = o.task)
-  and not exists (select from scheduler_go.graph_tasks g where g.task = o.task)
+// EmptyGraphs returns the graphs of some numbers without tasks, on whose tasks none depends.
+func (q *Queries) EmptyGraphs(ctx context.Context, arg EmptyGraphsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, emptyGraphs, arg.FirstGraph, arg.EndGraph)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endOfGraphTasks = `-- name: EndOfGraphTasks :one
+select (greatest((select max(task) from scheduler_go.graph_tasks), (select max(task) from scheduler_go.graph_gone), -1) + 1)::bigint as task
 `
 
-// ForgetGone deletes the notes of deleted tasks on which none depends.
-func (q *Queries) ForgetGone(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, forgetGone)
-	return err
+// EndOfGraphTasks returns the number after the last task of a graph, living or deleted.
+func (q *Queries) EndOfGraphTasks(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, endOfGraphTasks)
+	var task int64
+	err := row.Scan(&task)
+	return task, err
+}
+
+const endOfGraphs = `-- name: EndOfGraphs :one
+select (coalesce(max(id), -1) + 1)::bigint as id from scheduler_go.graphs
+`
+
+// EndOfGraphs returns the number after the last graph's.
+func (q *Queries) EndOfGraphs(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, endOfGraphs)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
+const firstGraph = `-- name: FirstGraph :one
+select coalesce(min(id), 0)::bigint as id from scheduler_go.graphs
+`
+
+// FirstGraph returns the number of the first graph.
+func (q *Queries) FirstGraph(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, firstGraph)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
+const firstGraphTask = `-- name: FirstGraphTask :one
+select coalesce(least((select min(task) from scheduler_go.graph_tasks), (select min(task) from scheduler_go.graph_gone)), 0)::bigint as task
+`
+
+// FirstGraphTask returns the number of the first one.
+func (q *Queries) FirstGraphTask(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, firstGraphTask)
+	var task int64
+	err := row.Scan(&task)
+	return task, err
 }
 
 const forgetGraph = `-- name: ForgetGraph :exec

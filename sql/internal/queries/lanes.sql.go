@@ -113,6 +113,10 @@ func (q *Queries) ForgetHeldVisits(ctx context.Context, taskIds []uuid.UUID) err
 const forgetLanes = `-- name: ForgetLanes :exec
 with history as (
   delete from scheduler_go.lane_history h where h.minute < $2
+), sketches as (
+  delete from scheduler_go.lane_sketches s where s.as_of < $1
+), sets as (
+  delete from scheduler_go.configured_lanes c where c.seen < $3
 ), overs as (
   delete from scheduler_go.lane_timeouts o where o.recorded < $3
 )
@@ -125,7 +129,8 @@ type ForgetLanesParams struct {
 	TimeoutsBefore time.Time
 }
 
-// ForgetLanes deletes old history, time-outs and memories.
+// ForgetLanes deletes old history, time-outs and memories, and what is left of lanes and
+// listers that are gone.
 func (q *Queries) ForgetLanes(ctx context.Context, arg ForgetLanesParams) error {
 	_, err := q.db.Exec(ctx, forgetLanes, arg.MemoryBefore, arg.HistoryBefore, arg.TimeoutsBefore)
 	return err

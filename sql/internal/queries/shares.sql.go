@@ -72,6 +72,26 @@ func (q *Queries) ForgetShares(ctx context.Context, arg ForgetSharesParams) erro
 	return err
 }
 
+const forgetUnusedShares = `-- name: ForgetUnusedShares :exec
+with charges as (
+  delete from scheduler_go.share_charges c where c.heard < $1::timestamptz
+), history as (
+  delete from scheduler_go.share_history h where h.minute < $2::timestamptz
+)
+delete from scheduler_go.shares s where s.as_of < $1::timestamptz
+`
+
+type ForgetUnusedSharesParams struct {
+	UnusedBefore  time.Time
+	HistoryBefore time.Time
+}
+
+// ForgetUnusedShares deletes what is left of queues that are not claimed for any more.
+func (q *Queries) ForgetUnusedShares(ctx context.Context, arg ForgetUnusedSharesParams) error {
+	_, err := q.db.Exec(ctx, forgetUnusedShares, arg.UnusedBefore, arg.HistoryBefore)
+	return err
+}
+
 const groupedListers = `-- name: GroupedListers :many
 with recursive found as (
   (select lister_id from scheduler_go.candidates c

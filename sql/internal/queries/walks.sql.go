@@ -55,6 +55,40 @@ func (q *Queries) CandidatePages(ctx context.Context) (int64, error) {
 	return pages, err
 }
 
+const checkCandidates = `-- name: CheckCandidates :one
+select scheduler_go.check_candidates($1, $2)::bigint as noted
+`
+
+type CheckCandidatesParams struct {
+	FirstPage int64
+	EndPage   int64
+}
+
+// CheckCandidates notes the candidates on some pages that differ from what they should be.
+func (q *Queries) CheckCandidates(ctx context.Context, arg CheckCandidatesParams) (int64, error) {
+	row := q.db.QueryRow(ctx, checkCandidates, arg.FirstPage, arg.EndPage)
+	var noted int64
+	err := row.Scan(&noted)
+	return noted, err
+}
+
+const checkListedOrigins = `-- name: CheckListedOrigins :one
+select scheduler_go.check_listed_origins($1, $2)::bigint as noted
+`
+
+type CheckListedOriginsParams struct {
+	FirstPage int64
+	EndPage   int64
+}
+
+// CheckListedOrigins notes the origins on some pages of listed_origins that lack a candidate.
+func (q *Queries) CheckListedOrigins(ctx context.Context, arg CheckListedOriginsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, checkListedOrigins, arg.FirstPage, arg.EndPage)
+	var noted int64
+	err := row.Scan(&noted)
+	return noted, err
+}
+
 const countActive = `-- name: CountActive :many
 select l.lister_id::uuid as lister_id, count(*) as origins
 from (select unnest($1::uuid[]) as lister_id, unnest($2::timestamptz[]) as previous, unnest($3::timestamptz[]) as finished) l
@@ -212,6 +246,31 @@ func (q *Queries) EndWalk(ctx context.Context, arg EndWalkParams) (int64, error)
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const forgetListings = `-- name: ForgetListings :exec
+delete from scheduler_go.listings l where not exists (select from listers s where s.id = l.lister_id)
+`
+
+// ForgetListings deletes the listings of listers that are gone.
+func (q *Queries) ForgetListings(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetListings)
+	return err
+}
+
+const listedOriginPages = `-- name: ListedOriginPages :one
+select case when exists (select from scheduler_go.candidate_build where phase = 'ready')
+  then pg_relation_size('listed_origins') / current_setting('block_size')::bigint
+  else -1
+end::bigint as pages
+`
+
+// ListedOriginPages counts the pages of listed_origins; -1 if candidates are not built.
+func (q *Queries) ListedOriginPages(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, listedOriginPages)
+	var pages int64
+	err := row.Scan(&pages)
+	return pages, err
 }
 
 const lookAtWalk = `-- name: LookAtWalk :one

@@ -1,0 +1,97 @@
+package daemons
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/keep"
+	"swh-scheduler/sql/db"
+)
+
+// ArchiveOptions returns what to archive by the configuration.
+func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (db.ArchiveOptions, error) {
+	o := db.ArchiveOptions{Before: make(map[string]time.Time)}
+	types, err := store.TaskTypes(ctx)
+	for _, tt := range types {
+		after, ok := c.After[tt.Type]
+		if !ok {
+			after = c.After["default"]
+		}
+		if after > 0 {
+			o.Before[tt.Type] = store.Now().Add(-after)
+		}
+	}
+	if c.Directory != "" {
+		o.Write = func(tasks []string) error {
+			return appendLines(filepath.Join(c.Directory, store.Now().UTC().Format("tasks-2006-01-02.jsonl")), tasks)
+		}
+	}
+	return o, err
+}
+
+// appendLines writes lines at the end of a file, all or none, so that they survive a crash of
+// the host. A line that was cut by a crash before stays a line of its own.
+func appendLines(path string, lines []string) (err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	text := strings.Join(lines, "\n") + "\n"
+	last := make([]byte, 1)
+	if _, err := file.ReadAt(last, info.Size()-1); err == nil && !bytes.Equal(last, []byte("\n")) {
+		text = "\n" + text
+	}
+	if _, err = file.WriteString(text); err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		err = errors.Join(err, file.Truncate(info.Size()))
+	}
+	return err
+}
+
+// archiveTime is how long a run of the job works on tasks, and on graphs.
+const archiveTime = 10 * time.Second
+
+// archive returns the job that archives tasks, if it is configured.
+func (o *Options) archive(store *db.Store) []keep.Job {
+	if len(o.Config.Archive.After) == 0 {
+		return nil
+	}
+	archived := promauto.With(o.Metrics).NewCounterVec(prometheus.CounterOpts{
+		Name: "swh_scheduler_runner_archived_total", Help: "Tasks that had ended, and runs of them, deleted by age, by task type and kind (task, run).",
+	}, []string{"task_type", "kind"})
+	return []keep.Job{{Name: "archive", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+		what, err := ArchiveOptions(ctx, store, o.Config.Archive)
+		if err != nil {
+			return "", err
+		}
+		var sum db.Archived
+		what.Count = func(taskType string, n db.Archived) {
+			archived.WithLabelValues(taskType, "task").Add(float64(n.Tasks))
+			archived.WithLabelValues(taskType, "run").Add(float64(n.Runs))
+			sum.Tasks += n.Tasks
+			sum.Runs += n.Runs
+		}
+		err = store.Archive(ctx, what, archiveTime)
+		if sum.Tasks == 0 {
+			return "", err
+		}
+		o.Log.Info("archived tasks that had ended", "tasks", sum.Tasks, "runs", sum.Runs)
+		return sum.String(), err
+	}}}
+}

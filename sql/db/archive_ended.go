@@ -1,0 +1,134 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+const (
+	archiveEvery   = 24 * time.Hour
+	tasksAStep     = 10_000 // numbers of task
+	archivedAtOnce = 1000   // tasks deleted in one transaction, with their runs
+)
+
+// Archived counts what was archived.
+type Archived struct {
+	Tasks int64 `json:"tasks"`
+	Runs  int64 `json:"runs"`
+}
+
+func (a Archived) String() string {
+	return fmt.Sprintf("%d tasks with %d runs archived", a.Tasks, a.Runs)
+}
+
+// ArchiveOptions say what is archived.
+type ArchiveOptions struct {
+	// Before has, by task type, the moment before which its tasks ended. Those of other types
+	// stay.
+	Before map[string]time.Time
+	// Write, if not nil, writes tasks with their runs, a JSON object each. They are deleted
+	// once it returns nil; it may be called with one again whose deletion failed then.
+	Write func(tasks []string) error
+	// Count, if not nil, is called with what was deleted, of each type.
+	Count  func(taskType string, n Archived)
+	DryRun bool // delete and write nothing, but count
+}
+
+// Archive deletes tasks that will not run again, with their runs, as the Python scheduler's
+// archiver does: disabled ones and completed one-shot tasks. The tasks of a graph go together,
+// when the last one ended long enough ago; a task stays on which an open one depends. It goes
+// through all once a day, in steps, for about atMost for tasks and for graphs; the next call
+// goes on.
+func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Duration) error {
+	for _, w := range s.archiveWalks(o) {
+		if _, err := w.take(ctx, s.q, atMost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ArchiveAll is Archive that goes through all at once.
+func (s TaskStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
+	for _, w := range s.archiveWalks(o) {
+		if err := w.whole(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s TaskStore) archiveWalks(o ArchiveOptions) []walk[struct{}] {
+	types := slices.Sorted(maps.Keys(o.Before))
+	before := make([]time.Time, len(types))
+	for i, taskType := range types {
+		before[i] = o.Before[taskType]
+	}
+	return []walk[struct{}]{{
+		name: "archived tasks", every: archiveEvery, most: tasksAStep,
+		begin: beginAt(s.q.FirstTask), end: s.q.EndOfTasks,
+		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			tasks, err := s.q.ArchivableTasks(ctx, queries.ArchivableTasksParams{FirstTask: first, EndTask: end, Types: types, Before: before})
+			for some := range slices.Chunk(tasks, archivedAtOnce) {
+				if err == nil {
+					err = s.archive(ctx, o, some)
+				}
+			}
+			return err
+		},
+	}, {
+		name: "archived graphs", every: archiveEvery, most: graphsAStep,
+		begin: beginAt(s.q.FirstGraph), end: s.q.EndOfGraphs,
+		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			graphs, err := s.q.ArchivableGraphs(ctx, queries.ArchivableGraphsParams{FirstGraph: first, EndGraph: end, Types: types, Before: before})
+			for _, graph := range graphs {
+				for after := int64(0); err == nil; {
+					var tasks []int64
+					tasks, err = s.q.TasksOfGraph(ctx, queries.TasksOfGraphParams{Graph: graph, After: after, MaxTasks: archivedAtOnce})
+					if err != nil || len(tasks) == 0 {
+						break
+					}
+					after = tasks[len(tasks)-1]
+					err = s.archive(ctx, o, tasks)
+				}
+			}
+			return err
+		},
+	}}
+}
+
+// archive deletes tasks that have ended, in one transaction, once they are written.
+func (s TaskStore) archive(ctx context.Context, o ArchiveOptions, tasks []int64) error {
+	counts := make(map[string]Archived)
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if o.DryRun {
+			rows, err := tx.q.CountRunsOfTasks(ctx, tasks)
+			for _, r := range rows {
+				counts[r.Type] = Archived{r.Tasks, r.Runs}
+			}
+			return err
+		}
+		rows, err := tx.q.ArchiveTasks(ctx, tasks)
+		lines := make([]string, len(rows))
+		for i, r := range rows {
+			n := counts[r.Type]
+			counts[r.Type] = Archived{n.Tasks + 1, n.Runs + r.Runs}
+			lines[i] = r.Line
+		}
+		if err == nil && o.Write != nil && len(lines) > 0 {
+			err = o.Write(lines)
+		}
+		return err
+	})
+	if err == nil && o.Count != nil {
+		for taskType, n := range counts {
+			o.Count(taskType, n)
+		}
+	}
+	return failed(err, "archive tasks")
+}

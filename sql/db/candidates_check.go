@@ -1,0 +1,57 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+const (
+	checkEvery     = 24 * time.Hour
+	checkedPages   = 128 // of a table, in one step: some 10,000 rows
+	checkedBacklog = maxPendingChanges / 2
+)
+
+// errBacklog puts a step of the check off.
+var errBacklog = errors.New("too many changes of candidates are pending")
+
+// CheckCandidates compares candidates with the tables that they are made from, and notes
+// origins that triggers missed, which the next drains repair. It returns how many it noted.
+// Called once a minute, it is through in about a day, and works for at most about atMost. It
+// waits while candidates are built or many changes are pending.
+func (s CandidateStore) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
+	check := func(name string, end func(context.Context) (int64, error), step func(ctx context.Context, first, end int64) (int64, error)) error {
+		_, err := walk[struct{}]{
+			name: name, every: checkEvery, over: checkEvery, most: checkedPages,
+			begin: beginAt(func(context.Context) (int64, error) { return 0, nil }), end: end,
+			step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+				pending, err := s.q.CandidateBacklog(ctx, checkedBacklog)
+				if err == nil && pending == checkedBacklog {
+					err = errBacklog
+				}
+				if err != nil {
+					return err
+				}
+				n, err := step(ctx, first, end)
+				noted += n
+				return err
+			},
+		}.take(ctx, s.q, atMost/2)
+		if errors.Is(err, errBacklog) {
+			return nil
+		}
+		return err
+	}
+	// Those that should not be there or differ, then those that are missing.
+	err = check("check of candidates", s.q.CandidatePages, func(ctx context.Context, first, end int64) (int64, error) {
+		return s.q.CheckCandidates(ctx, queries.CheckCandidatesParams{FirstPage: first, EndPage: end})
+	})
+	if err == nil {
+		err = check("check of listed origins", s.q.ListedOriginPages, func(ctx context.Context, first, end int64) (int64, error) {
+			return s.q.CheckListedOrigins(ctx, queries.CheckListedOriginsParams{FirstPage: first, EndPage: end})
+		})
+	}
+	return noted, err
+}

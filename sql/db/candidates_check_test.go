@@ -1,0 +1,90 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/db"
+)
+
+// check goes once through all candidates and listed origins, and returns how many it noted.
+func check(t *testing.T, store *db.Store) (noted int64) {
+	t.Helper()
+	mustExec(t, store, "update scheduler_go.walks set began = 'epoch', finished = null")
+	pages := countOf(t, store, "select (greatest(pg_relation_size('listed_origins'), pg_relation_size('scheduler_go.candidates')) / 8192)::int")
+	for calls := 1; countOf(t, store, "select count(*) from scheduler_go.walks where name like 'check of %' and finished is not null") < 2; calls++ {
+		n, err := store.CheckCandidates(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if noted += n; calls > pages+1 {
+			t.Fatalf("%d calls did not check %d pages", calls, pages)
+		}
+	}
+	return noted
+}
+
+// What triggers missed is found and repaired: then grabs give what the tables say again.
+// Changes that are pending are none of it.
+func TestCheckFindsWhatTriggersMissed(t *testing.T) {
+	t.Parallel()
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	r := seed.Rand(t)
+	keep(t, w.store)
+	w.change(t, r, 100)
+	if n := check(t, w.store); n != 0 {
+		t.Fatalf("%d origins that triggers noted count as missed", n)
+	}
+	keep(t, w.store)
+	w.exec(t, "alter table listed_origins disable trigger user; alter table origin_visit_stats disable trigger user")
+	w.change(t, r, 300)
+	w.exec(t, "alter table listed_origins enable trigger user; alter table origin_visit_stats enable trigger user")
+	w.change(t, r, 50) // noted
+	wrong := countOf(t, w.store, `select count(*) from (select distinct url, visit_type from (
+		(select `+candidateColumns+` from scheduler_go.candidates except select `+candidateColumns+` from scheduler_go.candidates_now)
+		union all
+		(select `+candidateColumns+` from scheduler_go.candidates_now except select `+candidateColumns+` from scheduler_go.candidates)) c
+		where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes)) c`)
+	if n := check(t, w.store); wrong < 20 || n != int64(wrong) {
+		t.Errorf("%d origins noted, want the %d that are wrong", n, wrong)
+	}
+	for i, policy := range plainPolicies {
+		f := w.plain(r, policy)
+		if diff := cmp.Diff(w.sortKeys(t, f, peer.grab(t, f, w.now, 50, true)), w.sortKeys(t, f, w.grab(t, f, 50, true))); diff != "" {
+			t.Errorf("%s, %d (-peer +ours):\n%s", policy, i, diff)
+		}
+	}
+	keep(t, w.store)
+	checkCandidates(t, w.store)
+	if n := check(t, w.store); n != 0 {
+		t.Errorf("%d origins noted after they were repaired", n)
+	}
+}
+
+// While many changes are pending, which a check would mistake for each other, or candidates
+// are built, it waits.
+func TestCheckWaits(t *testing.T) {
+	t.Parallel()
+	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	w.exec(t, "alter table listed_origins disable trigger user; update listed_origins set last_update = '2020-01-01'")
+	none := func() {
+		t.Helper()
+		for range 3 {
+			if n, err := w.store.CheckCandidates(t.Context(), time.Minute); n != 0 || err != nil {
+				t.Errorf("%d noted, %v", n, err)
+			}
+		}
+	}
+	w.exec(t, "insert into scheduler_go.candidate_changes (visit_type, url) select 'x', n::text from generate_series(1, 5000) n")
+	none()
+	w.exec(t, "delete from scheduler_go.candidate_changes; update scheduler_go.candidate_build set phase = 'empty'")
+	none()
+	w.exec(t, "update scheduler_go.candidate_build set phase = 'ready'")
+	if n := check(t, w.store); n == 0 {
+		t.Error("nothing is noted when it can go on")
+	}
+}
