@@ -2,6 +2,7 @@ package recurrent
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"swh-scheduler/internal/service"
@@ -11,6 +12,7 @@ import (
 const (
 	keepPeriod  = 500 * time.Millisecond // how often changes are looked for when there were none
 	vacuumAfter = 50_000                 // drained changes after which their table is vacuumed
+	tellEvery   = time.Minute            // how often the progress of a build is logged
 )
 
 // Candidates is the database of the keeper.
@@ -22,13 +24,18 @@ type Candidates interface {
 // keeper keeps candidates up to date. Several keepers, in several processes, take turns.
 type keeper struct {
 	candidates Candidates
+	log        *slog.Logger
 	drained    int64 // changes since the last vacuum
+	told       db.BuildLog
 }
 
 func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {
 	kept, err := k.candidates.KeepCandidates(ctx)
 	if err != nil {
 		return service.Result{}, err
+	}
+	if kept.Build.Phase != "" { // else another process has them
+		k.told.Tell(k.log, kept.Build, time.Now(), tellEvery)
 	}
 	if k.drained += kept.Drained; k.drained >= vacuumAfter {
 		k.drained = 0

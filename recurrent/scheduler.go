@@ -86,7 +86,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
 	var loops errgroup.Group
-	keeping := service.Loop{RunOnce: (&keeper{candidates: s.Store}).runOnce, Period: keepPeriod, Service: service.NewService(s.Log, "what keeping candidates needs")}
+	keeping := service.Loop{RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce, Period: keepPeriod, Service: service.NewService(s.Log, "what keeping candidates needs")}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	for _, visitType := range visitTypes {
 		loops.Go(func() error { return s.loop(visitType).Run(ctx) })

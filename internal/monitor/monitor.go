@@ -42,7 +42,7 @@ type Monitor struct {
 	position, drift                  *prometheus.GaugeVec
 	pools, active, setAside          *prometheus.GaugeVec
 	rejected                         *prometheus.GaugeVec
-	unanswered, changes              prometheus.Gauge
+	unanswered, changes, built       prometheus.Gauge
 }
 
 // New makes a Monitor; its metrics are registered on reg.
@@ -72,6 +72,9 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	})
 	m.changes = f.NewGauge(prometheus.GaugeOpts{
 		Name: "swh_scheduler_candidate_changes", Help: "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.",
+	})
+	m.built = f.NewGauge(prometheus.GaugeOpts{
+		Name: "swh_scheduler_candidates_built", Help: "How much of the candidates is built, from 0 to 1; below 1, grabs read the tables.",
 	})
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
 	f.NewGaugeFunc(prometheus.GaugeOpts{
@@ -132,6 +135,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
+	m.built.Set(f.Build.Part())
 	m.changes.Set(float64(f.CandidateChanges))
 	m.setAside.WithLabelValues("task").Set(float64(f.SetAside.Tasks))
 	m.setAside.WithLabelValues("origin").Set(float64(f.SetAside.Origins))

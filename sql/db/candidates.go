@@ -44,6 +44,7 @@ const (
 type Kept struct {
 	Drained int64 // changes
 	More    bool  // there is more to do at once
+	Build   Build // how far the build is; without a phase while another process works on it
 }
 
 // drainSizes are the sizes of the batches of drains and of maintenance.
@@ -56,25 +57,23 @@ type drainSizes struct{ changes, parked, copied, graphs, unheard, settled BatchS
 func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 	var kept Kept
 	var late error
-	phase := phaseReady
-	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		locked, err := tx.q.TryLockCandidates(ctx)
+	var build queries.BuildPhaseRow
+	locked := false
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		locked, err = tx.q.TryLockCandidates(ctx)
 		if err != nil || !locked {
 			return err
 		}
-		build, err := tx.q.BuildPhase(ctx)
-		if err != nil {
-			return err
-		}
-		if phase = build.Phase; phase == phaseReady {
+		if build, err = tx.q.BuildPhase(ctx); err == nil && build.Phase == phaseReady {
 			kept, late, err = tx.keepCandidates(ctx)
 		}
 		return err
 	})
-	if err == nil && phase != phaseReady {
+	if err == nil && locked && build.Phase != phaseReady {
 		kept.More = true
-		_, err = buildStep(ctx, s.pool, &s.drains.copied)
+		build, err = buildStep(ctx, s.pool, &s.drains.copied)
 	}
+	kept.Build = Build(build)
 	return kept, failed(errors.Join(err, late), "keep candidates up to date")
 }
 

@@ -160,13 +160,52 @@ func giveUpCandidates(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
+// Build is how far candidates are built.
+type Build queries.BuildPhaseRow
+
+// Part returns how much of it is done: 1 if candidates can be used.
+func (b Build) Part() float64 {
+	if b.Phase == phaseReady {
+		return 1
+	}
+	return min(0.99, float64(b.Rows)/float64(max(b.Origins, 1)))
+}
+
+// BuildLog logs how far a build is, now and then, and that it has ended. The zero value is for
+// one build after the other.
+type BuildLog struct {
+	began, told time.Time
+	first       int64 // candidates when it began
+}
+
+// Tell is called with each step, and logs if the last message is that old, or the build has
+// ended.
+func (l *BuildLog) Tell(log *slog.Logger, b Build, now time.Time, every time.Duration) {
+	building := !l.began.IsZero()
+	switch {
+	case b.Phase == phaseReady && building:
+		log.Info("candidates are built", "rows", b.Rows, "took", now.Sub(l.began).Round(time.Millisecond))
+		*l = BuildLog{}
+	case b.Phase == phaseReady:
+	case !building || b.Rows < l.first:
+		*l = BuildLog{began: now, told: now, first: b.Rows}
+	case now.Sub(l.told) >= every:
+		l.told = now
+		attributes := []any{"phase", b.Phase, "rows", b.Rows, "of_about", b.Origins}
+		if copied := b.Rows - l.first; b.Phase == phaseRows && copied > 0 && b.Origins > b.Rows {
+			left := now.Sub(l.began).Seconds() * float64(b.Origins-b.Rows) / float64(copied)
+			attributes = append(attributes, "copied_in_about", model.Duration(left).Round(time.Second))
+		}
+		log.Info("building candidates", attributes...)
+	}
+}
+
 // buildCandidates builds candidates to the end, if they are not built, and logs its
 // progress.
 func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
-	var total int64
-	began, told := time.Now(), time.Now()
+	var told BuildLog
 	var size BatchSize
-	for steps := 0; ; steps++ {
+	for {
 		rows := size.Of(copyBatch)
 		build, err := buildStep(ctx, db, &size)
 		if TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
@@ -175,23 +214,10 @@ func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 		if err != nil {
 			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
 		}
+		told.Tell(log, Build(build), time.Now(), progressEvery)
 		if build.Phase == phaseReady {
-			if steps > 0 {
-				log.Info("candidates are built", "rows", build.Rows, "took", time.Since(began).Round(time.Millisecond))
-			}
 			return nil
 		}
-		if time.Since(told) < progressEvery {
-			continue
-		}
-		told = time.Now()
-		if total == 0 {
-			err := db.QueryRow(ctx, "select greatest(reltuples, 0)::bigint from pg_class where oid = 'listed_origins'::regclass").Scan(&total)
-			if err != nil {
-				return err
-			}
-		}
-		log.Info("building candidates", "phase", build.Phase, "rows", build.Rows, "of_about", total)
 	}
 }
 

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +88,40 @@ func TestCheckWaits(t *testing.T) {
 	w.exec(t, "update scheduler_go.candidate_build set phase = 'ready'")
 	if n := check(t, w.store); n == 0 {
 		t.Error("nothing is noted when it can go on")
+	}
+}
+
+// The log of a build says how far it is and how long it will take, as seldom as is asked for,
+// and when it has ended; nothing while there is no build.
+func TestBuildLog(t *testing.T) {
+	t.Parallel()
+	var told db.BuildLog
+	began := time.Unix(1_000_000, 0)
+	for _, step := range []struct {
+		after time.Duration
+		phase string
+		rows  int64
+		want  string
+	}{
+		{0, "ready", 100, ""},
+		{0, "empty", 0, ""},
+		{time.Minute, "rows", 100, `level=INFO msg="building candidates" phase=rows rows=100 of_about=1000 copied_in_about=9m0s`},
+		{time.Minute + time.Second, "rows", 200, ""},
+		{2 * time.Minute, "rows", 500, `level=INFO msg="building candidates" phase=rows rows=500 of_about=1000 copied_in_about=2m0s`},
+		{3 * time.Minute, "indexes", 1100, `level=INFO msg="building candidates" phase=indexes rows=1100 of_about=1000`},
+		{200 * time.Second, "ready", 1100, `level=INFO msg="candidates are built" rows=1100 took=3m20s`},
+		{time.Hour, "ready", 1100, ""},
+	} {
+		var text strings.Builder
+		log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		told.Tell(log, db.Build{Phase: step.phase, Rows: step.rows, Origins: 1000}, began.Add(step.after), time.Minute)
+		if got := strings.TrimSpace(text.String()); got != step.want {
+			t.Errorf("after %s, %s: %q, want %q", step.after, step.phase, got, step.want)
+		}
 	}
 }

@@ -23,6 +23,7 @@ type Figures struct {
 	// MaxCandidateChanges.
 	CandidateChanges int64
 
+	Build Build                 // of candidates
 	Pools map[string]PoolCounts // by visit type
 	Runs  RunCounts
 }
@@ -56,6 +57,11 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	if f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges); err != nil {
 		return f, failed(err, "count the changes of candidates")
 	}
+	build, err := s.q.BuildPhase(ctx)
+	if err != nil {
+		return f, failed(err, "look whether candidates are built")
+	}
+	f.Build = Build(build)
 	counted, err := resultOf[originCounts](ctx, s.q, originWalk)
 	if err != nil {
 		return f, err

@@ -56,9 +56,11 @@ limit 1;
 
 -- The build, in steps; the caller holds the lock of candidates.
 
--- BuildPhase returns the next phase of the build.
+-- BuildPhase returns the next phase of the build, and how many listed origins there are, about.
 -- name: BuildPhase :one
-select phase, rows, by_lister from scheduler_go.candidate_build;
+select phase, rows, by_lister,
+       (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
+from scheduler_go.candidate_build;
 
 -- StartBuild starts to copy rows. Visible changes are deleted: what they changed is read later.
 -- name: StartBuild :exec

@@ -12,21 +12,29 @@ import (
 
 const buildPhase = `-- name: BuildPhase :one
 
-select phase, rows, by_lister from scheduler_go.candidate_build
+select phase, rows, by_lister,
+       (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
+from scheduler_go.candidate_build
 `
 
 type BuildPhaseRow struct {
 	Phase    string
 	Rows     int64
 	ByLister bool
+	Origins  int64
 }
 
 // The build, in steps; the caller holds the lock of candidates.
-// BuildPhase returns the next phase of the build.
+// BuildPhase returns the next phase of the build, and how many listed origins there are, about.
 func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 	row := q.db.QueryRow(ctx, buildPhase)
 	var i BuildPhaseRow
-	err := row.Scan(&i.Phase, &i.Rows, &i.ByLister)
+	err := row.Scan(
+		&i.Phase,
+		&i.Rows,
+		&i.ByLister,
+		&i.Origins,
+	)
 	return i, err
 }
 
