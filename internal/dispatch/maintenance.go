@@ -16,6 +16,7 @@ import (
 
 const (
 	maintenancePeriod = time.Minute
+	lowWaterPeriod    = 10 * time.Second
 
 	// unheardAfter is how long the event of a start or an end may be delayed.
 	unheardAfter = 10 * time.Minute
@@ -45,7 +46,21 @@ func (m *Maintenance) Jobs() []keep.Job {
 	job := func(name string, do func(ctx context.Context, now time.Time) (string, error)) keep.Job {
 		return keep.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, m.Store.Now()) }}
 	}
-	return []keep.Job{job("unheard work", m.GiveUp), job("removed lanes", m.Release)}
+	return []keep.Job{
+		job("unheard work", m.GiveUp), job("removed lanes", m.Release),
+		{Name: "low water", Period: lowWaterPeriod, Do: func(ctx context.Context) (string, error) { return "", m.Store.RaiseLowWater(ctx) }},
+		{Name: "work below low water", Period: time.Hour, Do: m.lowerLowWater},
+	}
+}
+
+// lowerLowWater finds outgoing work that deliverers don't see.
+func (m *Maintenance) lowerLowWater(ctx context.Context) (string, error) {
+	lowered, err := m.Store.LowerLowWater(ctx)
+	if !lowered {
+		return "", err
+	}
+	m.Log.Error("outgoing messages were below the low-water mark; they are sent now")
+	return "lowered", err
 }
 
 // GiveUp gives up sent work whose end will not be heard, also of queues that no longer

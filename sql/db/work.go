@@ -108,6 +108,24 @@ func (a WorkQueries) OutgoingDue(ctx context.Context, urgent bool) (int, error) 
 	return int(n), err
 }
 
+// lowWaterStep is how many places work gets between two rises of the low-water mark: so many
+// index entries of messages that are gone a look passes by at most, a millisecond's worth.
+const lowWaterStep = 5000
+
+// RaiseLowWater raises the place below which no work is outgoing, so that looks at outgoing work
+// don't pass by what is gone, which stays as long as the oldest snapshot of the database.
+// Called now and then, it writes seldom.
+func (a WorkQueries) RaiseLowWater(ctx context.Context) error {
+	return failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water mark of outgoing work")
+}
+
+// LowerLowWater lowers it if there is outgoing work below, and reports whether there was: a
+// mistake, or work that somebody wrote by hand. It passes by all that is gone.
+func (a WorkQueries) LowerLowWater(ctx context.Context) (bool, error) {
+	n, err := a.q.LowerLowWater(ctx)
+	return n > 0, failed(err, "look for outgoing work below the low-water mark")
+}
+
 // Outgoing is a message that a deliverer has locked.
 type Outgoing struct {
 	Work

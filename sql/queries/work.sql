@@ -11,7 +11,7 @@ from unnest(@queues::text[]) queue;
 -- confirmed since a moment: its statistics may not show them yet.
 -- name: QueueLedgers :many
 select q.queue::text as queue,
-  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue) as outgoing,
+  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
   (select coalesce(sum(d.messages), 0) from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= @since)::bigint as recent
 from (select unnest(@queues::text[]) as queue, generate_subscripts(@queues::text[], 1) as place) q
 order by q.place;
@@ -23,9 +23,7 @@ select count(*) from scheduler_go.work where state = 'sent' and queue = @queue::
 -- OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
 -- those of queues that can't be sent to now: some of their messages wait.
 -- name: OutgoingDue :one
-select count(*) from scheduler_go.work due
-where due.state = 'outgoing' and due.urgent = @urgent and due.not_before <= statement_timestamp()
-  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > statement_timestamp());
+select scheduler_go.outgoing_due(@urgent);
 
 -- NextOutgoing locks the next messages to send, of the urgent ones or of the others. It skips
 -- some queues, and rows that another deliverer or a listener has locked. The lock is
@@ -34,10 +32,22 @@ where due.state = 'outgoing' and due.urgent = @urgent and due.not_before <= stat
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null)::boolean as kept
 from scheduler_go.work
-where state = 'outgoing' and urgent = @urgent and not_before <= statement_timestamp() and queue <> all(@skip::text[])
+where state = 'outgoing' and urgent = @urgent and place >= (select low from scheduler_go.low_water)
+  and not_before <= statement_timestamp() and queue <> all(@skip::text[])
 order by place
 limit @max_rows
 for no key update skip locked;
+
+-- RaiseLowWater raises the place from which the three above look at outgoing work, at the
+-- second call after work got so many more places.
+-- name: RaiseLowWater :exec
+select scheduler_go.raise_low_water(@step);
+
+-- LowerLowWater lowers it to the first outgoing work, if that is below.
+-- name: LowerLowWater :execrows
+update scheduler_go.low_water l set low = o.place
+from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o
+where o.place < l.low;
 
 -- TakeOutgoing removes all outgoing messages of a queue that is not a broker's.
 -- name: TakeOutgoing :many

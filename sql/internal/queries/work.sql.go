@@ -219,6 +219,21 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 	return items, nil
 }
 
+const lowerLowWater = `-- name: LowerLowWater :execrows
+update scheduler_go.low_water l set low = o.place
+from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o
+where o.place < l.low
+`
+
+// LowerLowWater lowers it to the first outgoing work, if that is below.
+func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, lowerLowWater)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const markSent = `-- name: MarkSent :exec
 update scheduler_go.work set state = 'sent' where task_id = any($1::uuid[]) and state = 'outgoing'
 `
@@ -232,7 +247,8 @@ const nextOutgoing = `-- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null)::boolean as kept
 from scheduler_go.work
-where state = 'outgoing' and urgent = $1 and not_before <= statement_timestamp() and queue <> all($2::text[])
+where state = 'outgoing' and urgent = $1 and place >= (select low from scheduler_go.low_water)
+  and not_before <= statement_timestamp() and queue <> all($2::text[])
 order by place
 limit $3
 for no key update skip locked
@@ -294,18 +310,16 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 }
 
 const outgoingDue = `-- name: OutgoingDue :one
-select count(*) from scheduler_go.work due
-where due.state = 'outgoing' and due.urgent = $1 and due.not_before <= statement_timestamp()
-  and due.queue not in (select w.queue from scheduler_go.work w where w.state = 'outgoing' and w.not_before > statement_timestamp())
+select scheduler_go.outgoing_due($1)
 `
 
 // OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
 // those of queues that can't be sent to now: some of their messages wait.
 func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
 	row := q.db.QueryRow(ctx, outgoingDue, urgent)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var outgoing_due int64
+	err := row.Scan(&outgoing_due)
+	return outgoing_due, err
 }
 
 const postponeWork = `-- name: PostponeWork :exec
@@ -367,7 +381,7 @@ func (q *Queries) PutOffMessages(ctx context.Context, backendIds []uuid.UUID) ([
 
 const queueLedgers = `-- name: QueueLedgers :many
 select q.queue::text as queue,
-  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue) as outgoing,
+  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
   (select coalesce(sum(d.messages), 0) from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= $1)::bigint as recent
 from (select unnest($2::text[]) as queue, generate_subscripts($2::text[], 1) as place) q
 order by q.place
@@ -429,6 +443,17 @@ func (q *Queries) QueuesWithSent(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const raiseLowWater = `-- name: RaiseLowWater :exec
+select scheduler_go.raise_low_water($1)
+`
+
+// RaiseLowWater raises the place from which the three above look at outgoing work, at the
+// second call after work got so many more places.
+func (q *Queries) RaiseLowWater(ctx context.Context, step int64) error {
+	_, err := q.db.Exec(ctx, raiseLowWater, step)
+	return err
 }
 
 const recordDeliveries = `-- name: RecordDeliveries :exec

@@ -1,0 +1,152 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// pass sends n messages through the ledger: they are written and gone.
+func pass(t *testing.T, store *db.Store, n int) {
+	t.Helper()
+	mustExec(t, store, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent)
+		select gen_random_uuid(), 'q', 'n', '[]', '{}', n % 2 = 0 from generate_series(1, $1::int) n`, n)
+	mustExec(t, store, "delete from scheduler_go.work where queue = 'q'")
+}
+
+// raise raises the mark until it has passed a place, for which transactions of other tests on
+// the server have to end, too.
+func raise(t *testing.T, store *db.Store, place int) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); lowWater(t, store) < place; time.Sleep(5 * time.Millisecond) {
+		if err := store.RaiseLowWater(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the mark stays at %d, want %d", lowWater(t, store), place)
+		}
+	}
+}
+
+func lowWater(t *testing.T, store *db.Store) int {
+	t.Helper()
+	return countOf(t, store, "select low from scheduler_go.low_water")
+}
+
+// outgoing returns the queues of all outgoing messages, as deliverers see them.
+func outgoing(t *testing.T, store *db.Store) (queues []string) {
+	t.Helper()
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		for _, urgent := range []bool{true, false} {
+			next, err := tx.NextOutgoing(ctx, urgent, 250, []string{})
+			if err != nil {
+				return err
+			}
+			for _, m := range next {
+				queues = append(queues, m.Queue)
+			}
+			if _, err := tx.OutgoingDue(ctx, urgent); err != nil {
+				return err
+			}
+		}
+		_, err := tx.QueueLedgers(ctx, time.Now(), "q")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queues
+}
+
+// While a snapshot is held, messages that were sent stay in the table and its indexes. What
+// deliverers and claims ask doesn't read more and more of them.
+func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn+"?pool_max_conns=1")
+	snapshot, err := connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Exec(t.Context(), "select count(*) from scheduler_go.work"); err != nil {
+		t.Fatal(err)
+	}
+	blocks := func() int {
+		mustExec(t, store, "select pg_stat_force_next_flush()")
+		return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where relid = 'scheduler_go.work'::regclass`)
+	}
+	var read []int
+	for i := range 5 {
+		pass(t, store, 5000)
+		raise(t, store, 5000*(i+1))
+		before := blocks()
+		outgoing(t, store)
+		read = append(read, blocks()-before)
+	}
+	if slices.Max(read) > 450 { // 2,000 without the mark
+		t.Errorf("with 5,000 more dead rows each, %v blocks were read", read)
+	}
+}
+
+// What is written by a transaction that began before others is seen when it commits, however
+// much they sent meanwhile; what is below the mark by mistake, once somebody looks for it.
+func TestLowWaterHidesNothing(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store, slow := open(t, dsn), connect(t, dsn)
+	insert := func(queue, place string) string {
+		return fmt.Sprintf(`insert into scheduler_go.work (task_id, place, queue, task_name, args, kwargs) values (gen_random_uuid(), %s, '%s', 'n', '[]', '{}')`, place, queue)
+	}
+	run := func(statement string) {
+		t.Helper()
+		if _, err := slow.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		queue := fmt.Sprint("slow", i)
+		run("begin")
+		run(insert(queue, "default"))
+		for range 3 {
+			pass(t, store, 2500)
+			for range 2 {
+				if err := store.RaiseLowWater(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		run("commit")
+		if got := outgoing(t, store); len(got) != i+1 || got[i] != queue {
+			t.Errorf("outgoing to %v, want %s, too", got, queue)
+		}
+	}
+	mustExec(t, store, "delete from scheduler_go.work")
+	pass(t, store, 6000)
+	raise(t, store, 6000)
+	if lowered, err := store.LowerLowWater(t.Context()); lowered || err != nil {
+		t.Errorf("lowered without need: %v", err)
+	}
+	run(insert("below", "7"))
+	if lowered, err := store.LowerLowWater(t.Context()); !lowered || err != nil || len(outgoing(t, store)) != 1 {
+		t.Errorf("what is below is not found: %t, %v", lowered, err)
+	}
+	// Places begin anew; the mark is of another server, whose transactions have other numbers.
+	run("truncate scheduler_go.work restart identity; update scheduler_go.low_water set low = 100000, next = 200000, next_xid = '1000000000'")
+	if err := store.RaiseLowWater(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run(insert("anew", "default"))
+	if got := outgoing(t, store); len(got) != 1 {
+		t.Errorf("outgoing to %v after places began anew", got)
+	}
+	run("delete from scheduler_go.work; update scheduler_go.low_water set next = 1, next_xid = '1000000000'")
+	pass(t, store, 6000)
+	raise(t, store, 6000)
+}
