@@ -70,6 +70,7 @@ func TestConfigCheck(t *testing.T) {
 		fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.Postgres(t)) + broker: {
 			"WRONG scheduler: ", "swh-scheduler migrate", "WRONG celery.task_broker: ", "WRONG rabbitmq.management_url: "},
 		"scheduler: {cls: postgresql, db: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n" + broker: {"WRONG scheduler: PostgreSQL (host=127.0.0.1 port=1", "is not reachable"},
+		good + "database: {replica: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n":                {"WRONG database.replica: PostgreSQL (host=127.0.0.1 port=1"},
 		"scheduler: {cls: remote, url: \"http://u:s3cret@127.0.0.1:1/\"}\n" + broker:           {"WRONG scheduler: RPC server http://u:xxxxx@127.0.0.1:1/ is not reachable"},
 		good[:strings.Index(good, "journal:")] + "journal: {brokers: [\"127.0.0.1:1\"], group_id: g}\n": {
 			"WRONG journal: "},

@@ -68,25 +68,35 @@ keep_servers_down() {
 }
 
 apt_install() {
-	local rabbitmq_was_here=
+	local were_here
 	if ! have apt-get; then
 		echo "install: missing, and no apt-get to install them with: $*" >&2
 		exit 3 # ./run then tries a container
 	fi
 	[ "$(id -u)" = 0 ] || have sudo || fail "as root, run: apt-get install $*"
 	export DEBIAN_FRONTEND=noninteractive
-	dpkg-query -W rabbitmq-server >/dev/null 2>&1 && rabbitmq_was_here=yes
+	were_here=$(installed_servers)
 	keep_servers_down
 	step "reading the package lists" as_root apt-get -q update
 	step "installing packages: $*" as_root apt-get -q -y --no-install-recommends \
 		-o Dpkg::Options::=--force-confold -o DPkg::Lock::Timeout=300 install "$@"
-	if [ -z "$rabbitmq_was_here" ] && dpkg-query -W rabbitmq-server >/dev/null 2>&1; then
+	for server in $(installed_servers); do
+		[[ " $were_here " = *" $server "* ]] && continue
 		if have systemctl; then
-			step "keeping RabbitMQ from starting at boot" as_root systemctl disable rabbitmq-server
+			step "keeping $server from starting at boot" as_root systemctl disable "$server"
 		elif have update-rc.d; then
-			step "keeping RabbitMQ from starting at boot" as_root update-rc.d rabbitmq-server disable
+			step "keeping $server from starting at boot" as_root update-rc.d "$server" disable
 		fi
-	fi
+	done
+}
+
+# installed_servers: which of those are there that their packages start at boot.
+installed_servers() {
+	local server here=
+	for server in rabbitmq-server pgbouncer; do
+		dpkg-query -W "$server" >/dev/null 2>&1 && here="$here $server"
+	done
+	echo $here
 }
 
 # --- Go --------------------------------------------------------------------
@@ -210,6 +220,8 @@ need_tools() {
 	# Units, and alerts and dashboards, are checked by their own tools.
 	have systemd-analyze || echo systemd
 	have promtool || echo prometheus
+	# Between our daemons and PostgreSQL, in a test.
+	[ -x /usr/sbin/pgbouncer ] || have pgbouncer || echo pgbouncer
 	# The race detector needs a C compiler.
 	if ! have gcc || [ ! -e /usr/include/stdlib.h ]; then echo gcc libc6-dev; fi
 }

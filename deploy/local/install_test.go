@@ -48,7 +48,7 @@ func TestFailedDownloadIsRepaired(t *testing.T) {
 			if err := os.Mkdir(tools, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "promtool", "systemd-analyze"} {
+			for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "promtool", "pgbouncer", "systemd-analyze"} {
 				if err := os.WriteFile(filepath.Join(tools, name), []byte(tool), 0o755); err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ would be lost, unless --yes is given.`,
 		if err != nil {
 			return err
 		}
+		dsn = cmp.Or(string(a.Config.Database.Direct), dsn) // locks of a session, which a pooler doesn't keep
 		if yes && !remove {
 			return command.Usagef(cmd, "--yes needs --remove")
 		}

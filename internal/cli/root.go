@@ -70,6 +70,10 @@ task list) is the command's.`,
 			RunE:  command.Work(func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) }),
 		},
 	)
+	command.ReadOnly(root,
+		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
+		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
+		"explain", "shares status", "lanes status")
 	command.Complete(root)
 	addCompletion(a, root)
 	return root

@@ -3,7 +3,7 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, failures_keep_date,
+// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, failures_keep_date,
 // update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
@@ -32,6 +32,7 @@ import (
 type Config struct {
 	File      string // "" if there is none
 	Scheduler Scheduler
+	Database  Database
 	Celery    Celery
 	RabbitMQ  RabbitMQ
 	Journal   Journal
@@ -73,6 +74,12 @@ type Scheduler struct {
 	DB           Secret // a libpq DSN or URI
 	URL          Secret // of the RPC server
 	MaxPoolConns int    // most connections to the database; 0 if not given
+}
+
+// Database has further addresses of the database that Scheduler.DB names, libpq DSNs or URIs.
+type Database struct {
+	Direct  Secret // the server itself, if DB is that of a pooler which shares connections between transactions
+	Replica Secret // a server for commands that only read
 }
 
 // Celery is the address of the broker: an AMQP URL, or several joined by ; for failover.
@@ -139,7 +146,10 @@ func Default() *Config {
 	}
 }
 
-func (c *Config) UseDatabase(dsn string) { c.Scheduler.Cls, c.Scheduler.DB = Postgres, Secret(dsn) }
+// UseDatabase replaces all addresses of the database.
+func (c *Config) UseDatabase(dsn string) {
+	c.Scheduler.Cls, c.Scheduler.DB, c.Database = Postgres, Secret(dsn), Database{}
+}
 
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
 

@@ -81,6 +81,7 @@ scheduling_policy:
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
+database: {direct: "host=direct password=s3cret", replica: "host=replica password=s3cret"}
 archive: {after: {default: 365 days, load-git: 0}, directory: /a}
 failures_keep_date: yes
 update_metrics_after: 1 day
@@ -130,6 +131,7 @@ func TestLoad(t *testing.T) {
 		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
+	want.Database = Database{Direct: "host=direct password=s3cret", Replica: "host=replica password=s3cret"}
 	want.Archive = Archive{After: map[string]time.Duration{"default": 365 * 24 * time.Hour, "load-git": 0}, Directory: "/a"}
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
@@ -150,7 +152,7 @@ func TestLoad(t *testing.T) {
 
 // reveal compares secrets as texts: a difference of two secrets does not show.
 func reveal(c *Config) any {
-	return []any{*c, string(c.Scheduler.DB), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), map[string]string(c.Journal.ConsumerSettings)}
+	return []any{*c, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), map[string]string(c.Journal.ConsumerSettings)}
 }
 
 // The file shown to operators is one that is read without a word, and whose
@@ -170,7 +172,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
-	want.Archive = got.Archive
+	want.Archive, want.Database = got.Archive, got.Database
 	want.LostAfter, want.Shares, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Lanes, got.MetricsAddr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize

@@ -117,6 +117,12 @@ func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 func (c *Config) read(root value) {
 	root.section(map[string]func(value){
 		"scheduler": c.Scheduler.read,
+		"database": func(v value) {
+			v.section(map[string]func(value){
+				"direct":  func(v value) { c.Database.Direct = Secret(v.text()) },
+				"replica": func(v value) { c.Database.Replica = Secret(v.text()) },
+			}, nil)
+		},
 		"celery": func(v value) {
 			v.section(map[string]func(value){"task_broker": func(v value) { c.Celery.TaskBroker = Secret(v.text()) }}, othersKeys("celery"))
 		},

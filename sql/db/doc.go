@@ -49,8 +49,8 @@
 //
 // # Poolers
 //
-// Behind PgBouncer in transaction mode, add default_query_exec_mode=exec to the DSN.
-// Migrations need a direct connection: their lock belongs to the session.
+// Behind PgBouncer in transaction mode, set [Options.Direct]. Migrations need a direct
+// connection: their lock belongs to the session.
 //
 // # Time
 //

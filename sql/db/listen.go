@@ -9,9 +9,9 @@ import (
 )
 
 // ListenGraphs calls wake each time tasks of graphs may have to be released, or
-// have been, until ctx ends or the connection is lost. It keeps one connection of
-// the pool for itself. Behind a pooler that shares connections between
-// transactions nothing is heard, so nobody may depend on it.
+// have been, until ctx ends or the connection is lost. It has a connection of its own, to
+// [Options.Direct] if that is given: a pooler that shares connections between transactions
+// passes on no notifications. So nobody may depend on it.
 func (s *Store) ListenGraphs(ctx context.Context, wake func()) error {
 	return s.listen(ctx, "listen scheduler_go_graph", wake)
 }
@@ -30,16 +30,14 @@ func (s *Store) ListenLanes(ctx context.Context, wake func()) error {
 
 func (s *Store) listen(ctx context.Context, statements string, wake func()) (err error) {
 	defer func() { err = failed(err, "listen for tasks") }()
-	shared, err := s.pool.Acquire(ctx)
+	conn, err := pgx.ConnectConfig(ctx, s.watch.config)
 	if err != nil {
 		return err
 	}
-	conn := shared.Hijack() // it must not go back to the pool still listening
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := conn.Exec(ctx, statements); err != nil {
 		return err
 	}
-	s.watch.listens(conn.PgConn())
 	wake() // for what came before
 	for {
 		switch err := waitForNotification(ctx, conn); {

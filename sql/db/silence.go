@@ -39,7 +39,7 @@ var vigilant = vigilance{period: 5 * time.Second, suspect: 10 * time.Second, aba
 // watch closes the connections of a pool that have fallen silent.
 type watch struct {
 	vigilance
-	config *pgx.ConnConfig // of connections to ask with
+	config *pgx.ConnConfig // of connections to ask with, and to listen on, which are not watched
 	pool   *pgxpool.Pool
 
 	mu    sync.Mutex
@@ -56,7 +56,6 @@ type watchedConn struct {
 
 	// Guarded by watch.mu.
 	backend   backend
-	listens   bool  // waits for notifications, which may never come
 	suspected int64 // since, when the database was last found to be idle
 }
 
@@ -122,15 +121,6 @@ func (w *watch) setBackend(conn *pgconn.PgConn, b backend) {
 	}
 }
 
-// listens exempts a connection that waits for notifications.
-func (w *watch) listens(conn *pgconn.PgConn) {
-	if c := watchedUnder(conn); c != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		c.listens = true
-	}
-}
-
 // run looks at the connections until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	tick := time.NewTicker(w.period)
@@ -157,7 +147,7 @@ func (w *watch) silent() []silence {
 	defer w.mu.Unlock()
 	var found []silence
 	for c := range w.conns {
-		if since := c.since.Load(); !c.listens && c.busy.Load() > 0 && time.Since(time.Unix(0, since)) >= w.suspect {
+		if since := c.since.Load(); c.busy.Load() > 0 && time.Since(time.Unix(0, since)) >= w.suspect {
 			found = append(found, silence{c, since, c.backend})
 		}
 	}

@@ -22,6 +22,11 @@ type Options struct {
 	// DSN wins.
 	MaxConns int32
 
+	// Direct is a DSN of the server itself, if the DSN is that of a pooler which shares
+	// connections between transactions, such as PgBouncer. What a session of its own is needed
+	// for, it does there: to listen for notifications, and to ask for silent connections.
+	Direct string
+
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
 
@@ -135,7 +140,16 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 		return nil, err
 	}
 	config.MaxConnIdleTime = 5 * time.Minute
-	watch := &watch{vigilance: o.vigilance, config: config.ConnConfig.Copy(), conns: make(map[*watchedConn]struct{})}
+	direct := config.ConnConfig.Copy()
+	if o.Direct != "" {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // without prepared statements
+		directConfig, err := poolConfig(o.Direct, o)
+		if err != nil {
+			return nil, fmt.Errorf("database.direct: %w", err)
+		}
+		direct = directConfig.ConnConfig
+	}
+	watch := &watch{vigilance: o.vigilance, config: direct, conns: make(map[*watchedConn]struct{})}
 	if watch.vigilance == (vigilance{}) {
 		watch.vigilance = vigilant
 	}
@@ -146,6 +160,9 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 		// For the modes without prepared statements, where the server doesn't tell
 		// a parameter's type.
 		types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
+		if o.Direct != "" {
+			return nil
+		}
 		backend, err := prepareSession(ctx, conn)
 		watch.setBackend(conn.PgConn(), backend)
 		return err

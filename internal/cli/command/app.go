@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -84,13 +85,32 @@ func (a *App) LoadConfig(cmd *cobra.Command) error {
 	return nil
 }
 
-// OpenStore opens the configured database, which connects when first used.
+// readsOnly is the annotation of commands that change nothing.
+const readsOnly = "reads only"
+
+// ReadOnly has commands, named without the root, use the replica, if there is one.
+func ReadOnly(root *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd, _, err := root.Find(strings.Fields(name))
+		if err != nil {
+			panic(err) // it has another name
+		}
+		cmd.Annotations = map[string]string{readsOnly: "yes"}
+	}
+}
+
+// OpenStore opens the configured database, or for a command that only reads its replica, if
+// there is one. It connects when first used.
 func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, error) {
 	dsn, err := a.DSN(cmd)
 	if err != nil {
 		return nil, err
 	}
-	store, err := db.Open(ctx, dsn, db.Options{Command: cmd.Name(), MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
+	o := db.Options{Command: cmd.Name(), MaxConns: int32(a.Config.Scheduler.MaxPoolConns), Direct: string(a.Config.Database.Direct)}
+	if replica := a.Config.Database.Replica; replica != "" && cmd.Annotations[readsOnly] != "" {
+		dsn, o.Direct = string(replica), ""
+	}
+	store, err := db.Open(ctx, dsn, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.source("--database", a.Globals.database, "scheduler.db"), err)
 	}

@@ -89,6 +89,14 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		{"celery.task_broker", func(ctx context.Context) (string, error) { return checkBroker(ctx, a) }},
 		{"rabbitmq.management_url", func(ctx context.Context) (string, error) { return checkManagement(ctx, a) }},
 	}
+	for _, further := range []struct {
+		name string
+		dsn  config.Secret
+	}{{"database.direct", a.Config.Database.Direct}, {"database.replica", a.Config.Database.Replica}} {
+		if further.dsn != "" {
+			checks = append(checks, check{further.name, func(ctx context.Context) (string, error) { return checkDatabase(ctx, cmd, further.dsn) }})
+		}
+	}
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
@@ -107,6 +115,16 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	}
 	all.Wait()
 	return results
+}
+
+// checkDatabase checks that a further address of the database is usable.
+func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (string, error) {
+	store, err := db.Open(ctx, string(dsn), db.Options{Command: cmd.Name()})
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	return backend.ServerName(store), backend.Describe(store, store.CheckVersion(ctx))
 }
 
 // checkScheduler checks that the database or RPC server is usable, and that it has the

@@ -47,6 +47,10 @@ type configView struct {
 		URL          string `yaml:"url,omitempty" json:"url,omitempty"`
 		MaxPoolConns int    `yaml:"max_pool_conns,omitempty" json:"max_pool_conns,omitempty"`
 	} `yaml:"scheduler" json:"scheduler"`
+	Database struct {
+		Direct  string `yaml:"direct,omitempty" json:"direct,omitempty"`
+		Replica string `yaml:"replica,omitempty" json:"replica,omitempty"`
+	} `yaml:"database,omitempty" json:"database,omitzero"`
 	Celery struct {
 		TaskBroker string `yaml:"task_broker" json:"task_broker"`
 	} `yaml:"celery" json:"celery"`
@@ -109,8 +113,12 @@ func viewConfig(c *config.Config) configView {
 		SchedulingPolicy: map[string][]policyView{}, LostAfter: map[string]string{}, Shares: map[string]sharesView{}, Lanes: map[string][]laneView{},
 	}
 	v.Scheduler.Cls, v.Scheduler.MaxPoolConns = c.Scheduler.Cls, c.Scheduler.MaxPoolConns
-	if c.Scheduler.DB != "" {
-		v.Scheduler.DB = db.Redacted(string(c.Scheduler.DB))
+	for shown, dsn := range map[*string]config.Secret{
+		&v.Scheduler.DB: c.Scheduler.DB, &v.Database.Direct: c.Database.Direct, &v.Database.Replica: c.Database.Replica,
+	} {
+		if dsn != "" {
+			*shown = db.Redacted(string(dsn))
+		}
 	}
 	v.Scheduler.URL = shownURL(c.Scheduler.URL)
 	v.Celery.TaskBroker = c.Celery.TaskBroker.String()
