@@ -13,7 +13,7 @@ import (
 const (
 	archiveEvery   = 24 * time.Hour
 	tasksAStep     = 10_000 // numbers of task
-	archivedAtOnce = 1000   // tasks deleted in one transaction, with their runs
+	archivedAtOnce = 100    // tasks deleted in one transaction, with their runs, which are in memory meanwhile
 )
 
 // Archived counts what was archived.
