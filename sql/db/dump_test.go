@@ -64,7 +64,7 @@ func TestDumpAndRestore(t *testing.T) {
 				}
 			}
 			migrate(t, dsn, db.MigrateOptions{Rebuild: c.rebuild})
-			restored := &grabWorld{dsn: dsn, store: open(t, dsn), listers: w.listers, now: w.now}
+			restored := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), listers: w.listers, now: w.now}
 			if diff := cmp.Diff(want, restored.sortKeys(t, f, restored.grab(t, f, 50, true))); diff != "" {
 				t.Errorf("%+v (-before +after):\n%s", f, diff)
 			}

@@ -52,14 +52,14 @@ func (w walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 		if end < 0 {
 			return false, q.CancelWalk(ctx, w.name)
 		}
-		part := end
+		next := min(at+int64(size.Of(w.most)), end)
 		if w.over > 0 {
-			part = max(1, int64(float64(end)*float64(time.Minute)/float64(w.over))) - taken
+			part := max(1, int64(float64(end)*float64(time.Minute)/float64(w.over)))
+			if taken >= part {
+				return false, nil
+			}
+			next = min(next, at+part-taken)
 		}
-		if part <= 0 {
-			return false, nil
-		}
-		next := min(at+int64(size.Of(w.most)), at+part, end)
 		taken += next - at
 		if at < next {
 			err := w.step(ctx, at, next, &soFar)
