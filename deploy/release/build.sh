@@ -44,12 +44,12 @@ licences() {
 	go version -m "$1/swh-scheduler" | awk '$1 == "dep" { print $2, $3 }' | while read -r module version; do
 		source=$(go list -m -f '{{.Dir}}' "$module@$version")
 		mkdir -p "$1/LICENSES/$module"
-		find "$source" -maxdepth 1 -type f -regextype posix-extended -iregex '.*/(licen[cs]e|copying|notice|patents)([.-].*)?' \
+		find "$source" -maxdepth 1 -type f -regextype posix-extended -iregex '.*/((un)?licen[cs]e|copying|notice|patents)([.-].*)?' \
 			-exec cp --no-preserve=mode {} "$1/LICENSES/$module/" \;
-		rmdir "$1/LICENSES/$module" 2>/dev/null && {
+		if rmdir "$1/LICENSES/$module" 2>/dev/null; then
 			echo "build.sh: $module@$version has no licence" >&2
 			exit 1
-		}
+		fi
 	done
 }
 
