@@ -27,7 +27,7 @@ func TestHostileTextOnATerminal(t *testing.T) {
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 			select '00000000-0000-0000-0000-000000000001', `+quoted+` || n, 'git', '{}', true, now() from generate_series(1, 4) n`) // each is grabbed once
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
-	hidden := regexp.MustCompile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x{9f}\\x{200b}-\\x{200f}\\x{2028}-\\x{202e}\\x{2060}-\\x{206f}]")
+	hidden := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}]`)
 	for _, tc := range []struct {
 		raw  bool // a pipe has it as it is: not as Python's repr or JSON
 		args []string

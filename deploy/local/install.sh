@@ -209,7 +209,7 @@ need_python() {
 make_python() {
 	rm -rf "$cache/python"
 	python3 -m venv "$cache/python"
-	"$cache/python/bin/pip" install -r "$here/python/requirements.txt"
+	"$cache/python/bin/pip" install --require-hashes -r "$here/python/requirements.txt"
 	cp "$here/python/requirements.txt" "$cache/python/new"
 	mv "$cache/python/new" "$cache/python/requirements.txt"
 }
