@@ -265,7 +265,7 @@ func TestRunnerWithoutBroker(t *testing.T) {
 	p := start(t, "-C", config, "start-runner", "-p", "1")
 	p.logs(t, proxy.Addr)
 	proxy.Restore()
-	p.logs(t, "is back")
+	p.logs(t, "tasks claimed")
 	p.stop(t, syscall.SIGTERM)
 	conn, err := amqp.Dial(mq.URL)
 	if err != nil {

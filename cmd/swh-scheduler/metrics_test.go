@@ -121,7 +121,7 @@ func TestReadinessFollowsTheServices(t *testing.T) {
 			}
 		}
 	}
-	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "waiting for the database")
+	w.becomes(t, "/readyz", http.StatusServiceUnavailable, "waiting for PostgreSQL")
 	w.becomes(t, "/healthz", http.StatusOK, "alive\n")
 	tellsStrangers()
 	proxy.Restore()

@@ -109,7 +109,7 @@ scheduler: {cls: postgresql, db: %q, session_kwargs: {auth: [swh, %q]}, pasword:
 celery:
   task_broker: %q
   result_backend: "redis://%sredis.example/0"
-  broker_password: %q
+  redis_password: %q
   sentry_settings_for_celery_tasks: {dsn: "https://%ssentry.example/1"}
 celry: {task_broker: "amqp://%smq.example//"}
 rabbitmq: {management_url: %q}
@@ -123,7 +123,7 @@ no_origins_scheduled_backoff: 0.1
 scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 `, dsn, g.in("scheduler.session_kwargs"), g.in("an unknown key of scheduler"),
 		broker+";amqp://"+g.user("the second broker of celery.task_broker")+"127.0.0.1:1//",
-		g.user("celery.result_backend"), g.in("celery.broker_password"), g.user("celery.sentry_settings_for_celery_tasks"),
+		g.user("celery.result_backend"), g.in("celery.redis_password"), g.user("celery.sentry_settings_for_celery_tasks"),
 		g.user("an unknown section"), management, g.in("rpc_serve.token"), rpcPassword,
 		g.user("sentry_dsn"), g.user("sentry.dsn"), g.user("statsd"), g.user("storage.url"), g.in("keycloak"))+section)
 	g.environ = []string{
