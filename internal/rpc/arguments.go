@@ -44,6 +44,15 @@ var (
 	looseText    = textAs[string]()
 	looseInteger = integerAs[int64]()
 
+	// addend is an integer that the Python scheduler adds to, which it can't to a text.
+	addend = &kind[int64]{looseInteger.pythonType, func(f *fields, value any) int64 {
+		if _, text := value.(string); text {
+			f.fail(typeError(`can only concatenate str (not "int") to str`))
+			return 0
+		}
+		return looseInteger.read(f, value)
+	}, looseInteger.write}
+
 	// limit is the largest number of rows wanted.
 	limit = &kind[int]{pythonType{name: "int"}, func(f *fields, value any) int {
 		i := looseInteger.read(f, value)
