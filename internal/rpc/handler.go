@@ -120,7 +120,13 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 // needs a content type, which a page in a browser can't give without asking.
 func arguments(ctx context.Context, ep *endpoint, contentType string, body []byte, room *share) (dict, error) {
 	mime, _, _ := strings.Cut(contentType, ";")
-	read := map[string]func([]byte, limits) (any, error){mimeMsgpack: readMsgpack, mimeJSON: readJSON}[strings.ToLower(strings.TrimSpace(mime))]
+	var read func([]byte, limits) (any, error)
+	switch strings.ToLower(strings.TrimSpace(mime)) {
+	case mimeMsgpack:
+		read = readMsgpack
+	case mimeJSON:
+		read = readJSON
+	}
 	switch {
 	case len(body) == 0 && ep.writes && read == nil:
 		return nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "A call that changes something needs a Content-Type: "+mimeMsgpack+" or "+mimeJSON+".")

@@ -50,6 +50,9 @@ func errNoRoom() error {
 // reserve waits for room for n of something, until it is released. It returns an error
 // with the status 503 if that takes too long.
 func (r room) reserve(ctx context.Context, of *semaphore.Weighted, n int64) error {
+	if of.TryAcquire(n) { // without the cost of a time limit
+		return nil
+	}
 	waiting, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
 	if of.Acquire(waiting, n) != nil {
