@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
@@ -13,29 +12,6 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// through replaces the host and port of a URL by those of a proxy to them.
-func through(t *testing.T, address string) (proxied string, proxy *testenv.Toxic) {
-	t.Helper()
-	return throughProxy(t, address, testenv.Proxy)
-}
-
-// throughBroker is through for a broker's URL; the proxy can hold frames.
-func throughBroker(t *testing.T, address string) (proxied string, proxy *testenv.Toxic) {
-	t.Helper()
-	return throughProxy(t, address, testenv.BrokerProxy)
-}
-
-func throughProxy(t *testing.T, address string, make func(testing.TB, string) *testenv.Toxic) (proxied string, proxy *testenv.Toxic) {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy = make(t, u.Host)
-	u.Host = proxy.Addr
-	return u.String(), proxy
-}
-
 // Runners are killed, and cut off from PostgreSQL or the broker, at random moments, while
 // messages are on their way to the broker, and when the broker has confirmed all that
 // they may have in hand: in the end every task has one run and its message is in its
@@ -44,8 +20,8 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	t.Parallel()
 	const rounds, tasksARound = 10, 800
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
-	dsnThrough, database := through(t, dsn)
-	urlThrough, broker := throughBroker(t, mq.URL)
+	dsnThrough, database := testenv.Through(t, dsn, testenv.Proxy)
+	urlThrough, broker := testenv.Through(t, mq.URL, testenv.BrokerProxy)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsnThrough, urlThrough, mq.ManagementURL))
 

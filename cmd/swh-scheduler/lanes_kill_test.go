@@ -179,7 +179,7 @@ func TestKilledDaemonsAndLanes(t *testing.T) {
 	t.Parallel()
 	const loader, check, tasks, urgent, visits, graph, late = "swh.loader.git", "swh.test.check", 120, 40, 240, 12, 40
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
-	dsnThrough, database := through(t, dsn)
+	dsnThrough, database := testenv.Through(t, dsn, testenv.Proxy)
 	section := journalSection(t, "")
 	configOf := func(broker string) string {
 		return configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
@@ -266,7 +266,7 @@ lanes:
 	}
 	twins := make([]*playedTwin, 2)
 	for i := range twins {
-		url, broker := throughBroker(t, mq.URL)
+		url, broker := testenv.Through(t, mq.URL, testenv.BrokerProxy)
 		twins[i] = &playedTwin{config: configOf(url), broker: broker}
 		startTwin(twins[i])
 	}

@@ -137,12 +137,7 @@ func TestReadinessFollowsTheServices(t *testing.T) {
 func TestReadinessFollowsTheBroker(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
-	broker, err := url.Parse(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, broker.Host)
-	broker.Host = proxy.Addr
+	broker, proxy := testenv.Through(t, mq.URL, testenv.Proxy)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		testenv.Database(t), broker, mq.ManagementURL))
 	daemons := []*watched{startWatched(t, "-C", config, "start-listener"), startWatched(t, "-C", config, "start-runner", "--period", "1")}

@@ -77,7 +77,7 @@ func withUser(t *testing.T, address string, user *url.Userinfo) string {
 // proxied is an address by way of a proxy, with another user.
 func proxied(t *testing.T, address string, user *url.Userinfo) (string, *testenv.Toxic) {
 	t.Helper()
-	address, proxy := through(t, address)
+	address, proxy := testenv.Through(t, address, testenv.Proxy)
 	return withUser(t, address, user), proxy
 }
 

@@ -17,7 +17,7 @@ func TestDaemonsGoOnAfterSilence(t *testing.T) {
 	t.Parallel()
 	const tasks, origins, bound = 20_000, 500, 45 * time.Second
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
-	dsnThrough, way := through(t, dsn)
+	dsnThrough, way := testenv.Through(t, dsn, testenv.Proxy)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\nqueue_full_backoff: 0.1\nno_origins_scheduled_backoff: 0.5\n",
 		dsnThrough, mq.URL, mq.ManagementURL))
 	conn, err := pgx.Connect(t.Context(), dsn)

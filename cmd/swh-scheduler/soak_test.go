@@ -174,7 +174,7 @@ scheduling_policy:
 	}
 	daemons := make([]*soakedDaemon, 2)
 	for i := range daemons {
-		url, broker := throughBroker(t, mq.URL)
+		url, broker := testenv.Through(t, mq.URL, testenv.BrokerProxy)
 		daemons[i] = &soakedDaemon{config: config(url), broker: broker}
 		schedule(daemons[i])
 	}

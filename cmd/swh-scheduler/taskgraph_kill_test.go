@@ -20,7 +20,7 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 	r := newGraphRoom(t)
 	worker := r.startWorker()
 	const n, rounds = 36, 8
-	url, broker := throughBroker(t, r.broker.URL)
+	url, broker := testenv.Through(t, r.broker.URL, testenv.BrokerProxy)
 	config := r.withBroker(url)
 	var graphs []submittedGraph
 	var daemons []*process

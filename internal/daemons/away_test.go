@@ -3,7 +3,6 @@ package daemons_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -17,18 +16,6 @@ import (
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
 )
-
-// proxied puts a proxy in front of the server of a URL.
-func proxied(t *testing.T, text string) (*testenv.Toxic, string) {
-	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, u.Host)
-	u.Host = proxy.Addr
-	return proxy, u.String()
-}
 
 // gauge returns the values of a gauge by one of its labels; of several the largest.
 func gauge(t *testing.T, metrics *prometheus.Registry, name, label string) map[string]float64 {
@@ -56,15 +43,15 @@ func TestServicesThatAreAwayAreShown(t *testing.T) {
 	all := options(t, "test")
 	all.MetricsAddr = "127.0.0.1:0"
 	all.Config.Journal.Brokers, all.Config.Journal.GroupID = []string{"127.0.0.1:1"}, "group"
-	broker, brokerURL := proxied(t, string(all.Config.Celery.TaskBroker))
-	management, managementURL := proxied(t, string(all.Config.RabbitMQ.ManagementURL))
+	brokerURL, broker := testenv.Through(t, string(all.Config.Celery.TaskBroker), testenv.Proxy)
+	managementURL, management := testenv.Through(t, string(all.Config.RabbitMQ.ManagementURL), testenv.Proxy)
 	all.Config.Celery.TaskBroker, all.Config.RabbitMQ.ManagementURL = config.Secret(brokerURL), config.Secret(managementURL)
 	store, err := all.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	database, dsn := proxied(t, store.Pool().Config().ConnString())
+	dsn, database := testenv.Through(t, store.Pool().Config().ConnString(), testenv.Proxy)
 	all.OpenStore = func(ctx context.Context) (*db.Store, error) { return db.Open(ctx, dsn, db.Options{Command: "test"}) }
 
 	ctx, stop := context.WithCancel(t.Context())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,18 @@ func Proxy(t testing.TB, target string) *Toxic {
 func BrokerProxy(t testing.TB, target string) *Toxic {
 	t.Helper()
 	return proxy(t, &Toxic{target: target, amqp: true})
+}
+
+// Through returns a URL through a proxy to its host, which make makes, and the proxy.
+func Through(t testing.TB, address string, make func(testing.TB, string) *Toxic) (through string, way *Toxic) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	way = make(t, u.Host)
+	u.Host = way.Addr
+	return u.String(), way
 }
 
 func proxy(t testing.TB, x *Toxic) *Toxic {

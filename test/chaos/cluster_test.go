@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -251,10 +250,10 @@ func (c *cluster) addDaemon(args []string) {
 		d.database, ways = append(d.database, way), append(ways, way.Addr)
 	}
 	for i := range c.broker.Nodes {
-		way, through := proxied(c.t, c.broker.Nodes[(n+i)%len(c.broker.Nodes)].URL)
+		through, way := testenv.Through(c.t, c.broker.Nodes[(n+i)%len(c.broker.Nodes)].URL, testenv.Proxy)
 		d.broker, urls = append(d.broker, way), append(urls, through)
 	}
-	api, management := proxied(c.t, c.broker.Nodes[n%len(c.broker.Nodes)].ManagementURL)
+	management, api := testenv.Through(c.t, c.broker.Nodes[n%len(c.broker.Nodes)].ManagementURL, testenv.Proxy)
 	d.api = api
 	name := fmt.Sprintf("%s %d", args[0], n%2+1)
 	if slices.Contains(args, "--with-priority") {
@@ -306,18 +305,6 @@ func (c *cluster) addWorker(n int, kind string) {
 	w.start()
 	c.workers = append(c.workers, w)
 	c.t.Cleanup(w.kill)
-}
-
-// proxied returns a proxy to the host of an address, and the address through it.
-func proxied(t *testing.T, address string) (way *testenv.Toxic, through string) {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	way = testenv.Proxy(t, u.Host)
-	u.Host = way.Addr
-	return way, u.String()
 }
 
 // freeAddress returns an address that nobody listens on, another one each time, below the
