@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +74,63 @@ func TestSlowClients(t *testing.T) {
 	}
 	if err := <-released; err != nil {
 		t.Error(err)
+	}
+}
+
+// Connections that nobody uses give way to new ones: that which has been idle longest, or
+// has not sent a request yet. One in the middle of a call stays.
+func TestIdleConnectionsGiveWay(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	const most = 8
+	url := serve(t, dsn, func(o *Options) { o.mostOpen = most })
+	store := openStore(t, dsn)
+	tx, err := store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // or the server could not stop
+	if _, err := tx.Exec(t.Context(), "lock table task_type in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	const call = "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+	busy := dial(t, url, call)
+	awaitBlockedCall(t, tx)
+	answer := func(conn net.Conn) error {
+		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = errors.New(response.Status)
+		}
+		return err
+	}
+	var idle []net.Conn
+	for i := range 3 * most {
+		text := ""
+		if i%2 == 0 {
+			text = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+		}
+		idle = append(idle, dial(t, url, text))
+		if text != "" {
+			if err := answer(idle[i]); err != nil {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+		}
+	}
+	for i, conn := range idle[:2*most] {
+		if i%2 > 0 {
+			continue // it sent nothing, for which it is closed anyhow
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(idleTimeout / 2))
+		if _, err := conn.Read(make([]byte, 4096)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d of %d is still open: %v", i, len(idle), err)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := answer(busy); err != nil {
+		t.Errorf("the call that took long: %v", err)
 	}
 }
 

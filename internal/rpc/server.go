@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -53,6 +54,7 @@ type Options struct {
 	roomWait   time.Duration // 0: defaultRoomWait
 	headerTime time.Duration // 0: headerTimeout
 	smallTime  time.Duration // 0: smallBodyTimeout
+	mostOpen   int           // connections; 0: maxConnections
 }
 
 // Server is the RPC server.
@@ -122,6 +124,7 @@ func (s *Server) Run(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // of single connections
 		BaseContext:       func(net.Listener) context.Context { return calls },
+		ConnState:         (&connections{most: cmp.Or(s.mostOpen, maxConnections), open: map[net.Conn]*list.Element{}}).changed,
 	}
 	s.announce()
 	failed := make(chan error, 1)

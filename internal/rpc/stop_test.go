@@ -68,19 +68,10 @@ func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 		_ = response.Body.Close()
 		s.answer <- response.StatusCode
 	}()
-	deadline := time.Now().Add(2 * time.Minute)
-	for waiting := 0; waiting == 0; {
-		// Through the connection that holds the lock, as the call has begun before.
-		if err := s.holder.QueryRow(t.Context(), waitingCalls).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the call does not wait")
-		}
-	}
+	awaitBlockedCall(t, s.holder)
 	stop()
 	// No new connection is taken.
-	for {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		c, err := net.Dial("tcp", server.Addr().String())
 		if err != nil {
 			return s
@@ -88,6 +79,21 @@ func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 		_ = c.Close()
 		if time.Now().After(deadline) {
 			t.Fatal("it still takes connections")
+		}
+	}
+}
+
+// awaitBlockedCall returns when a call waits for the lock that holder's transaction has.
+func awaitBlockedCall(t *testing.T, holder pgx.Tx) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for waiting := 0; waiting == 0; {
+		// Through the connection that holds the lock, as the call has begun before.
+		if err := holder.QueryRow(t.Context(), waitingCalls).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the call does not wait")
 		}
 	}
 }

@@ -1,0 +1,54 @@
+package rpc
+
+import (
+	"container/list"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// maxConnections is how many connections are open at a time.
+const maxConnections = 2048
+
+// connections bounds how many are open: where one more comes, that which has waited longest
+// for a request is closed. If all are in the middle of a call, that is the new one.
+type connections struct {
+	most int
+
+	mu      sync.Mutex
+	open    map[net.Conn]*list.Element // in waiting; nil in the middle of a call
+	waiting list.List                  // of net.Conn, that which waits longest first
+}
+
+// changed is an http.Server's ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	if surplus := c.note(conn, state); surplus != nil {
+		if encrypted, ok := surplus.(*tls.Conn); ok {
+			surplus = encrypted.NetConn() // without a farewell, for which its peer would have to read
+		}
+		_ = surplus.Close()
+	}
+}
+
+// note keeps the books, and returns the connection that is to be closed, if any.
+func (c *connections) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if place := c.open[conn]; place != nil {
+		c.waiting.Remove(place)
+		c.open[conn] = nil
+	}
+	switch state {
+	case http.StateNew, http.StateIdle:
+		c.open[conn] = c.waiting.PushBack(conn)
+	case http.StateClosed, http.StateHijacked:
+		delete(c.open, conn)
+	}
+	if state != http.StateNew || len(c.open) <= c.most {
+		return nil
+	}
+	surplus = c.waiting.Remove(c.waiting.Front()).(net.Conn)
+	delete(c.open, surplus)
+	return surplus
+}
