@@ -226,6 +226,8 @@ need_tools() {
 	# Units, and alerts and dashboards, are checked by their own tools.
 	have systemd-analyze || echo systemd
 	have promtool || echo prometheus
+	# Releases are signed with it.
+	have ssh-keygen || echo openssh-client
 	# Between our daemons and PostgreSQL, in a test.
 	[ -x /usr/sbin/pgbouncer ] || have pgbouncer || echo pgbouncer
 	# The race detector needs a C compiler.

@@ -2,9 +2,7 @@
 # build.sh VERSION [PLATFORM]... makes a release in bin/release: for each platform
 # an archive of the program, its licence and those of the modules in it, units and sample
 # configurations, and what the program is made of (CycloneDX); and the checksums of all of
-# them. RELEASE_KEY names a private key of SSH's, with which the checksums are signed
-# (`ssh-keygen -Y verify -n swh-scheduler`, docs/security.md); without one SHA256SUMS says
-# that it is not signed.
+# them, signed if RELEASE_KEY names a key (see sign).
 #
 # Everything is built twice, the second time from a copy of the sources elsewhere
 # and with an empty cache, and must come out the same to the byte. So whoever
@@ -89,12 +87,5 @@ for platform in "$@"; do
 	done
 	rm -rf "$work/again"
 done
-cd "$out"
-sha256sum -- * >"$work/SHA256SUMS"
-if [ -n "${RELEASE_KEY:-}" ]; then
-	mv "$work/SHA256SUMS" .
-	ssh-keygen -q -Y sign -f "$RELEASE_KEY" -n swh-scheduler SHA256SUMS
-else
-	{ echo '# Not signed.' && cat "$work/SHA256SUMS"; } >SHA256SUMS
-fi
-cat SHA256SUMS
+deploy/release/sign "$out"
+cat "$out/SHA256SUMS"
