@@ -155,7 +155,7 @@ func (c *Celery) read(v value) {
 }
 
 func (c *Celery) refuse(v value, problem string) {
-	c.refused = append(c.refused, &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem})
+	c.refused = append(c.refused, v.error(problem))
 }
 
 func (c *Celery) set(name, value string) {

@@ -224,6 +224,32 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 	}
 }
 
+// Each setting of the journal client's constructor is honoured, refused by name, or warned of.
+func TestJournalIsHonouredOrRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ keys, refused, warned string }{
+		{keys: "cls: kafka, object_types: [origin_visit_status], create_topics: true, error_reporter: null, process_timeout: null"},
+		{keys: "cls: memory", refused: "F:1:16: journal.cls must be kafka"},
+		{keys: "object_types: [origin, origin_visit_status]", refused: "journal.object_types must be [origin_visit_status]"},
+		{keys: "process_timeout: 3", refused: "journal.process_timeout can't be given"},
+		{keys: "value_deserializer: a.b", refused: "journal.value_deserializer can't be given"},
+		{keys: "error_reporter: {host: h, password: s3cret}", warned: "journal.error_reporter has no effect"},
+		{keys: "stats_cb: 'a:b'", warned: "journal.stats_cb has no effect"},
+		{keys: "create_topic: true", warned: "journal.create_topic is not a known key; it is ignored (did you mean create_topics?)"},
+	} {
+		c, warnings, err := parse("F", []byte("journal: {"+tc.keys+"}"))
+		if err != nil {
+			t.Errorf("%s: %v", tc.keys, err)
+			continue
+		}
+		for what, s := range map[string]struct{ got, want string }{"refused": {fmt.Sprint(c.Journal.Refused), tc.refused}, "warned": {fmt.Sprint(warnings), tc.warned}} {
+			if s.want == "" && s.got != "<nil>" && s.got != "[]" || !strings.Contains(s.got, s.want) || strings.Contains(s.got, "s3cret") {
+				t.Errorf("%s: %s: %s, want %q", tc.keys, what, s.got, s.want)
+			}
+		}
+	}
+}
+
 // A broker that Celery would take from the environment instead is refused by name.
 func TestCeleryEnvironment(t *testing.T) {
 	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
@@ -278,7 +304,9 @@ func TestCeleryIsReadAsThePythonSchedulerDoes(t *testing.T) {
 import json, os, sys
 os.environ["SWH_CONFIG_FILENAME"] = os.devnull
 os.environ.pop("SWH_WORKER_INSTANCE", None)
+import inspect
 from celery.app.routes import MapRoute
+from swh.journal.client import JournalClientBase
 from swh.scheduler.celery_backend.config import build_app
 def reached(config):
     c = build_app(config).connection_for_write()
@@ -288,6 +316,7 @@ def reached(config):
 asked = json.load(sys.stdin)
 conf = build_app({"task_broker": "amqp://h"}).conf
 print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults": {k: conf[k] if isinstance(conf[k], (str, int, bool)) else None for k in asked["keys"]},
+    "journal": [k for k, p in inspect.signature(JournalClientBase.__init__).parameters.items() if k != "self" and p.kind != p.VAR_KEYWORD],
     "matches": [[n for n in asked["names"] if MapRoute({p: "q"})(n)] for p in asked["patterns"]]}))`)
 	python.Stdin = bytes.NewReader(input)
 	out, err := python.Output()
@@ -297,6 +326,7 @@ print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults":
 	var want struct {
 		Reached  []string
 		Defaults map[string]any
+		Journal  []string // its client's keys
 		Matches  [][]string
 	}
 	if err := json.Unmarshal(out, &want); err != nil {
@@ -320,6 +350,11 @@ print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults":
 		values := only[key].values
 		if value != nil && (len(values) == 0 || fmt.Sprint(value) != values[0]) {
 			t.Errorf("%s is %v by default, want %v", key, value, values)
+		}
+	}
+	for _, key := range append(want.Journal, "cls", "stats_cb") {
+		if _, warnings, err := parse("F", []byte("journal: {"+key+": null}")); err != nil || len(warnings) > 0 {
+			t.Errorf("the Python scheduler reads journal.%s: %v, %v", key, err, warnings)
 		}
 	}
 	compared := 0
