@@ -10,7 +10,7 @@
 // # The peer's rules kept here
 //
 //   - A type's tasks go to the queue of its backend name, or to "celery" if that
-//     name doesn't begin with "swh."; tasks of any priority go to
+//     name doesn't begin with "swh.", unless the configuration routes them; tasks of any priority go to
 //     save_code_now:<backend name>.
 //   - A queue is refilled only when more than a fifth of it is free.
 //   - At most 10,000 tasks at a time.

@@ -84,10 +84,22 @@ var idle = map[string]string{
 
 const ownExchange = "as for the Python scheduler: each queue has an exchange of its own name"
 
-// idleOptions are those of broker_transport_options: time-outs, sizes and pauses of the
-// Python library, and confirmations, which are always asked for.
-var idleOptions = strings.Fields(`confirm_publish read_timeout write_timeout socket_settings channel_max frame_max
-	client_properties max_retries interval_start interval_step interval_max`)
+// idleOptions are settings of broker_transport_options that have no effect here, and why.
+var idleOptions = map[string]string{
+	"confirm_publish":   "the broker confirms each message, always",
+	"read_timeout":      "heartbeats tell whether a connection lives",
+	"write_timeout":     "heartbeats tell whether a connection lives",
+	"socket_settings":   "the system's defaults hold",
+	"channel_max":       "the broker's limit holds",
+	"frame_max":         "a frame has 128 KiB at most",
+	"client_properties": "a connection has the name of its daemon",
+	"max_retries":       waits,
+	"interval_start":    waits,
+	"interval_step":     waits,
+	"interval_max":      waits,
+}
+
+const waits = "the daemons try again for as long as the broker is away"
 
 func (c *Celery) read(v value) {
 	var others []value // addresses of brokers
@@ -113,7 +125,11 @@ func (c *Celery) read(v value) {
 				"login_method": c.setting("login_method"), "heartbeat": c.setting("heartbeat"),
 				"connect_timeout": c.setting("connect_timeout"), "ssl": c.readTLS,
 			}, func(e entry) {
-				if !slices.Contains(idleOptions, e.name) {
+				switch why := idleOptions[e.name]; {
+				case e.name == "confirm_publish" && e.scalar() == true, e.isNull():
+				case why != "":
+					e.warn("has no effect: " + why)
+				default:
 					c.refuse(e.value, "is not known here: write what is to hold in the query of task_broker's URL")
 				}
 			})

@@ -153,7 +153,7 @@ func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 		}
 		m := celery.TaskMessage{
 			ID: uuid.NewString(), Name: numbered(tc.name), Queue: numbered(tc.queue),
-			Args: []byte(`[1, -300, 2.5, null]`), Kwargs: []byte(`{"url": "https://é.example/", "n": {"a": [true, 18446744073709551615]}}`),
+			Args: []byte(`[1, -300, 2.5, null, NaN, -1e400]`), Kwargs: []byte(`{"url": "https://é.example/", "n": {"a": [true, 18446744073709551615]}}`),
 		}
 		in := numbered(tc.in)
 		var refused struct{ Error string }
