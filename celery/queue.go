@@ -39,6 +39,7 @@ func declareQueue(conn *amqp.Connection, queue string, arguments amqp.Table) err
 	if err != nil || found {
 		return err
 	}
+	var refusal error
 	for _, declare := range []func(*amqp.Channel) error{
 		func(ch *amqp.Channel) error {
 			return ch.ExchangeDeclare(queue, amqp.ExchangeDirect, true, false, false, false, nil)
@@ -47,8 +48,13 @@ func declareQueue(conn *amqp.Connection, queue string, arguments amqp.Table) err
 		func(ch *amqp.Channel) error { return ch.QueueBind(queue, queue, queue, false, nil) },
 	} {
 		// An exchange of another type will do, and so does a queue that somebody
-		// else has made in the meantime.
-		if err := onChannel(conn, declare); err != nil && !hasCode(err, amqp.PreconditionFailed) {
+		// else has made in the meantime. A queue whose arguments are refused can't be bound.
+		switch err := onChannel(conn, declare); {
+		case hasCode(err, amqp.PreconditionFailed):
+			refusal = err
+		case isMissing(err) && refusal != nil:
+			return refusal
+		case err != nil:
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package celery_test
 import (
 	"errors"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -51,6 +52,22 @@ func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
 	}
 	if ids := taskIDs(t, ch, "q"); ids[msgs[1].ID] != 1 || ids[msgs[0].ID] != 3 {
 		t.Errorf("arrived: %v", ids)
+	}
+}
+
+// Arguments that the broker refuses fail the queues that are to be declared with them only, and
+// the error has the broker's reason.
+func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ctx := deadline(t)
+	declare(t, channel(t, env.URL), "there", nil)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{MaxPriority: 300}})
+	if err := p.DeclareQueue(ctx, "there"); err != nil {
+		t.Error(err)
+	}
+	if err := p.DeclareQueue(ctx, "missing"); !celery.IsOfQueue(err) || !strings.Contains(err.Error(), "x-max-priority") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -110,7 +110,7 @@ func (c *Celery) read(v value) {
 		"task_serializer":            c.readSerializer(&c.Sending.Serializer),
 		"task_compression":           c.readCompression(&c.Sending.Compression),
 		"task_default_delivery_mode": c.readDeliveryMode(&c.Sending.DeliveryMode),
-		"task_queue_max_priority":    func(v value) { c.Sending.MaxPriority = v.whole(1) },
+		"task_queue_max_priority":    c.readPriority(1, func(n int64) { c.Sending.MaxPriority = int(n) }),
 		"task_create_missing_queue_type": func(v value) {
 			if v.oneOf("classic", "quorum") == "quorum" {
 				c.Sending.MissingType = "quorum"

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -62,12 +63,23 @@ func (c *Celery) readDeliveryMode(into *uint8) func(value) {
 	}
 }
 
+func (c *Celery) readPriority(smallest int64, set func(int64)) func(value) {
+	return func(v value) {
+		n, ok := v.scalar().(*big.Int)
+		if !ok || !n.IsInt64() || n.Int64() < smallest || n.Int64() > 255 {
+			c.refuse(v, fmt.Sprintf("must be a whole number from %d to 255", smallest))
+			return
+		}
+		set(n.Int64())
+	}
+}
+
 // readQueues reads the names of queues, which workers consume from by default. As in the Python
 // scheduler, each has a direct exchange of its name, whatever a mapping says of it.
 func (c *Celery) readQueues(v value) {
 	c.Sending.Queues = []string{model.DefaultQueue}
 	if v.node.Kind == yaml.MappingNode {
-		for _, e := range v.entries("a list of names") {
+		for _, e := range v.entries("a mapping of queues") {
 			c.Sending.Queues = append(c.Sending.Queues, e.name)
 			if !e.isNull() {
 				e.warn("counts by its name only, as for the Python scheduler, which gives each queue an exchange of that name")
@@ -75,13 +87,14 @@ func (c *Celery) readQueues(v value) {
 		}
 		return
 	}
+	names := v.node.Kind == yaml.SequenceNode
 	for i := range v.node.Content {
 		name, ok := v.item(i).scalar().(string)
-		if v.node.Kind != yaml.SequenceNode || !ok {
-			c.refuse(v, "must be a list of names: the Python scheduler reads no other; declare other queues beforehand, as a queue that exists is used as it is")
-			return
-		}
+		names = names && ok
 		c.Sending.Queues = append(c.Sending.Queues, name)
+	}
+	if !names {
+		c.refuse(v, "must be a list of names: the Python scheduler reads no other; declare other queues beforehand, as a queue that exists is used as it is")
 	}
 }
 
@@ -158,14 +171,7 @@ func (c *Celery) readRoute(v value, r *celery.Route) {
 		"serializer":    c.readSerializer(&r.Serializer),
 		"compression":   c.readCompression(&r.Compression),
 		"delivery_mode": c.readDeliveryMode(&r.DeliveryMode),
-		"priority": func(v value) {
-			n, ok := v.scalar().(*big.Int)
-			if !ok || !n.IsUint64() || n.Uint64() > 255 {
-				c.refuse(v, "must be a whole number from 0 to 255")
-				return
-			}
-			r.Priority = uint8(n.Uint64())
-		},
+		"priority":      c.readPriority(0, func(n int64) { r.Priority = uint8(n) }),
 	}, func(e entry) { c.refuse(e.value, "is no part of a route here") })
 	switch {
 	case r.Exchange != "" && r.RoutingKey != "":

@@ -194,6 +194,8 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 		{keys: "task_routes: {a: {exchange: x, routing_key: k}}", refused: "celery.task_routes.a has an exchange and no queue"},
 		{keys: "task_routes: {a: {queue: q, exchange_type: topic}}", refused: "celery.task_routes.a has an exchange_type"},
 		{keys: "task_queues: {a: {exchange: b}}", warned: "celery.task_queues.a counts by its name only"},
+		{keys: "task_queues: a", refused: "celery.task_queues must be a list of names"},
+		{keys: "task_queue_max_priority: 256", refused: "celery.task_queue_max_priority must be a whole number from 1 to 255"},
 		{keys: "task_queues: [{name: b}]", refused: "celery.task_queues must be a list of names"},
 		{keys: "BROKER_USE_SSL: true", refused: "celery.BROKER_USE_SSL is an old name"},
 		{keys: "CELERY_TASK_SERIALIZER: yaml", refused: "celery.CELERY_TASK_SERIALIZER is an old name"},
