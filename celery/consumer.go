@@ -149,7 +149,7 @@ func (c *Consumer) consume(conn *connection) (*amqp.Channel, <-chan amqp.Deliver
 		return nil, nil, err
 	}
 	if !found {
-		if err := onChannel(conn.Connection, durableQueue(queue)); err != nil {
+		if err := onChannel(conn.Connection, durableQueue(queue, nil)); err != nil {
 			return nil, nil, fmt.Errorf("declaring queue %q: %w", queue, err)
 		}
 	}

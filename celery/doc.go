@@ -28,6 +28,9 @@
 // One queue that doesn't answer can block a whole connection. So a connection with
 // unanswered messages is kept for their answers only, and the others go on over a new one.
 //
+// [Sending] has Celery's settings of how messages are sent: serializer, compression,
+// delivery mode, and routes by the tasks' names.
+//
 // A message's time limits travel in its header timelimit, hard and soft, in
 // seconds or fractions of them. Workers of the prefork pool enforce both; a limit
 // that is not given is the worker's own.

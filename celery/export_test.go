@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/http"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Address is one node of a broker, for tests.
@@ -32,11 +34,17 @@ func Represent(text []byte) (repr, body string, err error) {
 	return string(v.appendRepr(nil, at)), string(v.appendJSON(nil, at)), nil
 }
 
+// EncodeAs gives a function that encodes messages with one encoder.
+func EncodeAs(s Sending) func(*TaskMessage) (amqp.Publishing, error) {
+	e, forms := newEncoder(16<<20), newForms(s)
+	return func(m *TaskMessage) (amqp.Publishing, error) { return e.encode(m, forms.of(m.Name)) }
+}
+
 // Encode gives a function that encodes messages with one encoder.
 func Encode() func(*TaskMessage) error {
-	e := newEncoder(16 << 20)
+	encode := EncodeAs(Sending{})
 	return func(m *TaskMessage) error {
-		_, err := e.encode(m)
+		_, err := encode(m)
 		return err
 	}
 }
@@ -69,10 +77,10 @@ func (p *Publisher) Suspect(queue string) (still func() bool) {
 
 // Headers returns the headers of messages that one encoder encodes.
 func Headers(messages ...TaskMessage) ([]map[string]any, error) {
-	e := newEncoder(16 << 20)
+	encode := EncodeAs(Sending{})
 	var all []map[string]any
 	for i := range messages {
-		p, err := e.encode(&messages[i])
+		p, err := encode(&messages[i])
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,8 @@ type PublisherOptions struct {
 
 	// QueueTimeout is how long a queue may take to answer DeclareQueue. Default: 2 s.
 	QueueTimeout time.Duration
+
+	Sending Sending
 }
 
 var (
@@ -111,6 +113,7 @@ type Publisher struct {
 	isClosed bool
 
 	questions questions
+	forms     *forms
 
 	connecting mutex
 	dialer     dialer // guarded by connecting
@@ -146,6 +149,7 @@ func newPublisher(b Broker, o PublisherOptions) *Publisher {
 		log:        o.Logger,
 		connecting: newMutex(),
 		dialer:     newDialer(b, o.ConnectionOptions),
+		forms:      newForms(o.Sending),
 		encoder:    newEncoder(o.MaxMessageSize),
 	}
 	p.questions = questions{timeout: cmp.Or(o.QueueTimeout, queueTimeout), tasks: &p.tasks}
@@ -401,7 +405,7 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || f.session.isBlocked() {
 				return nil, context.Cause(ctx)
 			}
-			return nil, &QueueDownError{f.key.queue, fmt.Sprintf("%d messages are not answered for", suspectWindow)}
+			return nil, &QueueDownError{c.msgs[f.index].Queue, fmt.Sprintf("%d messages are not answered for", suspectWindow)}
 		}
 	}
 	if s := c.p.current(); s != nil && s.alive() && !s.isBlocked() {
@@ -450,19 +454,28 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 // the session has ended, and the message was not sent.
 func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) {
 	m := &c.msgs[i]
+	form := c.p.forms.of(m.Name)
+	key := m.Queue
+	if form.Exchange != "" {
+		key = form.RoutingKey
+		if err := c.findExchange(s, m, form.Exchange); err != nil {
+			s.release()
+			return false, err
+		}
+	}
 	c.p.encodeM.Lock()
-	publishing, err := c.p.encoder.encode(m)
+	publishing, err := c.p.encoder.encode(m, form)
 	if err != nil {
 		c.p.encodeM.Unlock()
 		s.release()
 		return false, err
 	}
-	confirm, err := s.channel.PublishWithDeferredConfirm("", m.Queue, true, false, publishing)
+	confirm, err := s.channel.PublishWithDeferredConfirm(form.Exchange, key, true, false, publishing)
 	c.p.encodeM.Unlock()
 	switch {
 	case err == nil:
 		s.unanswered.Add(1)
-		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, m.Queue}})
+		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, key}})
 		return false, nil
 	case errors.Is(err, amqp.ErrClosed):
 		s.release()
@@ -494,7 +507,7 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	c.errs[f.index] = f.result(&c.msgs[f.index])
 	f.session.release()
 	if c.errs[f.index] == nil {
-		c.p.suspects.Delete(f.key.queue)
+		c.p.suspects.Delete(c.msgs[f.index].Queue)
 	}
 	return true
 }

@@ -30,13 +30,15 @@ type publishSession struct {
 	ended context.Context // once nobody may use the session any more
 	end   context.CancelFunc
 
+	exchanges sync.Map // of routes, that are known to exist
+
 	m         sync.Mutex
 	returned  map[returnKey][]*ReturnedError
 	unblocked chan struct{} // closed when unblocked; nil while not blocked
 }
 
 // returnKey tells what a returned message was; returns carry no delivery tag.
-type returnKey struct{ id, queue string }
+type returnKey struct{ id, routingKey string }
 
 func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int) *publishSession {
 	ended, end := context.WithCancel(context.Background())

@@ -9,8 +9,8 @@ import (
 
 // DeclareQueue makes sure that a queue exists. One that exists is used as it
 // is, whatever its type and arguments. Otherwise it is made as Celery makes
-// it: a durable direct exchange of the same name, a durable queue, and a
-// binding with that name as its key. A QueueDownError or QueueAccessError is of this queue
+// it: a durable direct exchange of the same name, a durable queue with the arguments of
+// Sending, and a binding with that name as its key. A QueueDownError or QueueAccessError is of this queue
 // alone.
 func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
 	if err := p.declareQueue(ctx, queue); err != nil {
@@ -29,35 +29,41 @@ func (p *Publisher) declareQueue(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	return p.questions.ask(ctx, queue, func() error { return declareQueue(s.conn.Connection, queue) })
+	return p.questions.ask(ctx, queue, func() error { return declareQueue(s.conn.Connection, queue, p.forms.sending.arguments(queue)) })
 }
 
 // declareQueue asks first, because declaring a queue with other arguments than
 // it has is an error. Each step has its own channel, because an error closes it.
-func declareQueue(conn *amqp.Connection, queue string) error {
+func declareQueue(conn *amqp.Connection, queue string, arguments amqp.Table) error {
 	found, _, err := inspectQueue(conn, queue)
 	if err != nil || found {
 		return err
 	}
+	var refusal error
 	for _, declare := range []func(*amqp.Channel) error{
 		func(ch *amqp.Channel) error {
 			return ch.ExchangeDeclare(queue, amqp.ExchangeDirect, true, false, false, false, nil)
 		},
-		durableQueue(queue),
+		durableQueue(queue, arguments),
 		func(ch *amqp.Channel) error { return ch.QueueBind(queue, queue, queue, false, nil) },
 	} {
 		// An exchange of another type will do, and so does a queue that somebody
-		// else has made in the meantime.
-		if err := onChannel(conn, declare); err != nil && !hasCode(err, amqp.PreconditionFailed) {
+		// else has made in the meantime. A queue whose arguments are refused can't be bound.
+		switch err := onChannel(conn, declare); {
+		case hasCode(err, amqp.PreconditionFailed):
+			refusal = err
+		case isMissing(err) && refusal != nil:
+			return refusal
+		case err != nil:
 			return err
 		}
 	}
 	return nil
 }
 
-func durableQueue(queue string) func(*amqp.Channel) error {
+func durableQueue(queue string, arguments amqp.Table) func(*amqp.Channel) error {
 	return func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(queue, true, false, false, false, nil)
+		_, err := ch.QueueDeclare(queue, true, false, false, false, arguments)
 		return err
 	}
 }

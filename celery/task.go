@@ -61,6 +61,9 @@ type encoder struct {
 	headers amqp.Table
 	replyTo string
 	maxSize int
+
+	compressor  compressor
+	compression string // what headers say of it
 }
 
 func newEncoder(maxSize int) *encoder {
@@ -88,9 +91,9 @@ func newEncoder(maxSize int) *encoder {
 	}
 }
 
-// encode returns the publishing of m. Errors are *EncodingError.
-func (e *encoder) encode(m *TaskMessage) (amqp.Publishing, error) {
-	p, err := e.publishing(m)
+// encode returns the publishing of m in a form. Errors are *EncodingError.
+func (e *encoder) encode(m *TaskMessage, form *Form) (amqp.Publishing, error) {
+	p, err := e.publishing(m, form)
 	if err != nil {
 		return p, &EncodingError{ID: m.ID, Name: m.Name, Err: err}
 	}
@@ -104,7 +107,7 @@ const (
 	maxShortString = 255 // bytes in an AMQP short string
 )
 
-func (e *encoder) publishing(m *TaskMessage) (p amqp.Publishing, err error) {
+func (e *encoder) publishing(m *TaskMessage, form *Form) (p amqp.Publishing, err error) {
 	switch {
 	case m.ID == "":
 		return p, errors.New("it has no id")
@@ -126,22 +129,43 @@ func (e *encoder) publishing(m *TaskMessage) (p amqp.Publishing, err error) {
 	if err != nil {
 		return p, fmt.Errorf("kwargs: %w", err)
 	}
-	e.body = e.values.appendJSON(append(e.body[:0], '['), args)
-	e.body = e.values.appendJSON(append(e.body, ", "...), kwargs)
-	// What to run before, after or instead.
-	e.body = append(e.body, `, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]`...)
-	if len(e.body) > e.maxSize {
-		return p, fmt.Errorf("its body has %d bytes, above the limit of %d", len(e.body), e.maxSize)
+	contentType, encoding := contentTypeJSON, "utf-8"
+	if form.Serializer == MsgpackSerializer {
+		contentType, encoding = contentTypeMsgpack, "binary"
+		e.body, err = e.values.appendMsgpackBody(e.body[:0], args, kwargs)
+	} else {
+		e.body = e.values.appendJSON(append(e.body[:0], '['), args)
+		e.body = e.values.appendJSON(append(e.body, ", "...), kwargs)
+		// What to run before, after or instead.
+		e.body = append(e.body, `, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]`...)
+	}
+	body := e.body
+	if form.Compression != "" && err == nil {
+		body, err = e.compressor.compress(form.Compression, e.body)
+	}
+	if err != nil {
+		return p, err
+	}
+	if len(body) > e.maxSize {
+		return p, fmt.Errorf("its body has %d bytes, above the limit of %d", len(body), e.maxSize)
 	}
 	e.setHeaders(m, args, kwargs)
+	if form.Compression != e.compression {
+		if e.compression = form.Compression; e.compression == "" {
+			delete(e.headers, "compression")
+		} else {
+			e.headers["compression"] = e.compression
+		}
+	}
 	return amqp.Publishing{
 		Headers:         e.headers,
-		ContentType:     contentTypeJSON,
-		ContentEncoding: "utf-8",
-		DeliveryMode:    amqp.Persistent,
+		ContentType:     contentType,
+		ContentEncoding: encoding,
+		DeliveryMode:    form.DeliveryMode,
+		Priority:        form.Priority,
 		CorrelationId:   m.ID,
 		ReplyTo:         e.replyTo,
-		Body:            e.body,
+		Body:            body,
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -137,15 +138,17 @@ func loadJSON(t testing.TB, file string, into any) {
 }
 
 // The same arguments, sent by Celery and by us through the same broker, must
-// arrive the same.
+// arrive the same, in JSON and in msgpack.
 func TestRandomMessagesEqualCelerys(t *testing.T) {
 	t.Parallel()
 	const sets = 300
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
 	python := startPeer(t, env.URL)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
-	queue := "swh.test.Task"
+	const queue, packed = "swh.test.Task", "swh.test.Packed"
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
+		{Task: regexp.MustCompile(packed), Form: celery.Form{Serializer: celery.MsgpackSerializer}},
+	}}})
 	if err := p.DeclareQueue(ctx, queue); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +158,11 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 			ID: uuid.NewString(), Name: queue, Queue: queue,
 			Args: []byte(g.list(5)), Kwargs: []byte(g.dict(5)),
 		}
-		refusal := python.send(m, nil)
+		var options map[string]any
+		if i%2 == 1 {
+			m.Name, options = packed, map[string]any{"serializer": "msgpack"}
+		}
+		refusal := python.send(m, options)
 		err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...)
 		var encoding *celery.EncodingError
 		if refusal != "" || err != nil {

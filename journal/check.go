@@ -10,15 +10,15 @@ import (
 )
 
 // Check asks the Kafka brokers once for the topic, and returns its name. It joins
-// no group and changes nothing.
+// no group and changes nothing: a topic that Run would create need not be there.
 func (c *Client) Check(ctx context.Context) (topic string, err error) {
 	client, err := kgo.NewClient(c.kafka...)
 	if err != nil {
 		return "", fmt.Errorf("configure the Kafka client: %w", err)
 	}
 	defer client.Close()
-	topic, found, err := findTopic(ctx, kadm.NewClient(client), c.o.Prefix, c.o.Privileged)
-	if err == nil && !found {
+	topic, found, err := c.findTopic(ctx, kadm.NewClient(client))
+	if err == nil && !found && !c.o.CreateTopics {
 		err = errNoTopic(topic)
 	}
 	return topic, err

@@ -355,11 +355,15 @@ func (m *member) restart(ctx context.Context) error {
 }
 
 // findTopic returns the topic to read: the privileged one if asked for and
-// there, else the plain one, like the peer. found is false if there is none.
-func findTopic(ctx context.Context, admin *kadm.Client, prefix string, privileged bool) (topic string, found bool, err error) {
-	candidates := []string{prefix + "." + objectType}
-	if privileged {
-		candidates = []string{prefix + "_privileged." + objectType, candidates[0]}
+// there, else the plain one. found is false if there is none. If topics are to be created,
+// only the first of them counts, as in the Python scheduler.
+func (c *Client) findTopic(ctx context.Context, admin *kadm.Client) (topic string, found bool, err error) {
+	candidates := []string{c.o.Prefix + "." + objectType}
+	if c.o.Privileged {
+		candidates = []string{c.o.Prefix + "_privileged." + objectType, candidates[0]}
+	}
+	if c.o.CreateTopics {
+		candidates = candidates[:1]
 	}
 	details, err := admin.ListTopics(ctx, candidates...)
 	if err != nil {
@@ -376,4 +380,16 @@ func findTopic(ctx context.Context, admin *kadm.Client, prefix string, privilege
 		}
 	}
 	return candidates[0], false, nil
+}
+
+// createTopic makes a topic as the Python scheduler does. Brokers learn of it a moment later.
+func (c *Client) createTopic(ctx context.Context, admin *kadm.Client, topic string) error {
+	_, err := admin.CreateTopic(ctx, 1, 1, nil, topic)
+	switch {
+	case err == nil:
+		c.o.Log.Info("created the topic", "topic", topic)
+	case !errors.Is(err, kerr.TopicAlreadyExists):
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	return nil
 }

@@ -31,8 +31,8 @@
 // the database is away is the batch given up instead, so as not to hold up the
 // group; it is read again from the committed offsets.
 //
-// PostgreSQL and Kafka are retried with back-off for as long as it takes. What
-// stops Run is what waiting does not cure: a topic that does not exist at start, a
+// PostgreSQL and Kafka are retried with back-off for as long as it takes, and a topic
+// that is not there is waited for. What stops Run is what waiting does not cure: a
 // group that refuses this member, another member of the same static name.
 //
 // # Speed

@@ -19,10 +19,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Defaults of the peer.
 const (
-	DefaultPrefix    = "swh.journal.objects"
-	DefaultBatchSize = 200
+	DefaultPrefix = "swh.journal.objects" // the Python scheduler's
 
 	objectType = "origin_visit_status"
 )
@@ -85,8 +83,12 @@ type Options struct {
 
 	Prefix     string // of the topic; "" is DefaultPrefix
 	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
+	// CreateTopics creates the topic, with one partition and no copies, if it isn't there.
+	CreateTopics bool
+	// FailIfMissing has Run return an error if the topic isn't there; else it is waited for.
+	FailIfMissing bool
 	// BatchSize raises the bound of a batch if it is above 20,000 records, and has
-	// no effect otherwise: a batch is what is at hand. 0 is DefaultBatchSize.
+	// no effect otherwise: a batch is what is at hand.
 	BatchSize        int
 	AutoOffsetReset  Reset // "" is Earliest
 	OnEOF            EOF   // "" is EOFContinue
@@ -150,6 +152,9 @@ func New(o Options) (c *Client, warnings []string, err error) {
 	settings, warnings, err := translate(o.ConsumerSettings)
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
+	}
+	if o.BatchSize > 0 && o.BatchSize < minBatchLimit {
+		warnings = append(warnings, fmt.Sprintf("journal.batch_size has no effect below %d: a batch is what is at hand, which is faster; leave it out", minBatchLimit))
 	}
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(o.Brokers...),
@@ -219,23 +224,35 @@ func endedBy(ctx context.Context, err error) error {
 	return err
 }
 
-// topic waits for Kafka and finds the topic. That there is none is an error, not
-// a state: a wrong prefix would otherwise wait for ever.
+// topic waits for Kafka, and for the topic unless that is to be an error, or to be created.
 func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) {
 	var backoff service.Backoff
+	waiting := false
 	for {
 		c.pulse.Begin()
 		askCtx, cancel := context.WithTimeout(ctx, askTimeout)
-		topic, found, err := findTopic(askCtx, admin, c.o.Prefix, c.o.Privileged)
+		topic, found, err := c.findTopic(askCtx, admin)
+		if err == nil && !found && c.o.CreateTopics {
+			err = c.createTopic(askCtx, admin, topic)
+		}
 		cancel()
 		switch {
-		case err == nil && found:
+		case err != nil:
+			c.kafkaState.Failed(err)
+		case found:
 			c.kafkaState.OK()
 			return topic, nil
-		case err == nil:
+		case c.o.CreateTopics: // brokers may not know of it yet
+		case c.o.FailIfMissing:
 			return "", errNoTopic(topic)
+		default:
+			c.kafkaState.OK()
+			c.pulse.Done(service.DefaultMaxWait)
+			if !waiting {
+				waiting = true
+				c.o.Log.Warn("waiting for the topic, which is not on the Kafka brokers yet; if it has another name, correct the key journal.prefix", "topic", topic)
+			}
 		}
-		c.kafkaState.Failed(err)
 		if err := backoff.Wait(ctx); err != nil {
 			return "", err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -480,18 +481,78 @@ func TestRecordsDeletedByRetention(t *testing.T) {
 	}
 }
 
-// A topic that is not there is an error that names it, as with the peer.
+// A topic that is not there is waited for, which is said once, or is an error that names it.
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
+	var logs logBuffer
 	o := s.options()
-	o.Prefix = "test.missing"
-	c, _, err := New(o)
+	o.Prefix, o.Log, o.OnEOF = s.prefix+".late", logs.logger(), EOFContinue
+	s.topic = o.Prefix + "." + objectType
+	strict := o
+	strict.FailIfMissing = true
+	c, _, err := New(strict)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "test.missing.origin_visit_status does not exist") {
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), s.topic+" does not exist") {
 		t.Errorf("got %v", err)
+	}
+	var processed atomic.Int64
+	o.Progress = func(n, _ int64) { processed.Store(n) }
+	stop := s.start(o)
+	const waiting = "waiting for the topic"
+	s.eventually("it waits", func(context.Context) (bool, error) { return logs.count(waiting) > 0, nil })
+	s.createTopic(s.topic, 1)
+	s.produce(0, visitsOf(3, 0)...)
+	s.eventually("it reads the topic", func(context.Context) (bool, error) { return processed.Load() == 3, nil })
+	stop()
+	if n := logs.count(waiting); n != 1 {
+		t.Errorf("%d lines say that it waits, want 1", n)
+	}
+}
+
+// With create_topics the topics are as those that the Python scheduler creates.
+func TestCreateTopics(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	python := exec.CommandContext(t.Context(), testenv.Python(t), append([]string{"-c", `
+import sys
+from swh.journal.client import get_journal_client
+for privileged in (False, True):
+    get_journal_client("kafka", brokers=sys.argv[2:], group_id=sys.argv[1], prefix=sys.argv[1] + (".p" if privileged else ""),
+        object_types=["origin_visit_status"], privileged=privileged, create_topics=True).close()`, s.prefix + ".theirs"}, s.brokers...)...)
+	if out, err := python.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	o := s.options()
+	o.CreateTopics = true
+	for _, o.Privileged = range []bool{false, true} {
+		o.Prefix = s.prefix + ".ours"
+		if o.Privileged {
+			o.Prefix += ".p"
+		}
+		if got := s.run(o); got != 0 {
+			t.Errorf("%d records processed of a new topic", got)
+		}
+	}
+	topics := func(of string) map[string]string {
+		found := map[string]string{}
+		details, err := s.admin.ListTopics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for topic, d := range details {
+			if rest, ok := strings.CutPrefix(topic, s.prefix+of); ok {
+				t.Cleanup(func() { _, _ = s.admin.DeleteTopic(context.WithoutCancel(t.Context()), topic) })
+				found[rest] = fmt.Sprintf("%d partitions, %d copies", len(d.Partitions), d.Partitions.NumReplicas())
+			}
+		}
+		return found
+	}
+	theirs := topics(".theirs")
+	if diff := cmp.Diff(theirs, topics(".ours")); diff != "" || len(theirs) != 2 {
+		t.Errorf("topics (-Python +ours):\n%s", diff)
 	}
 }
 
@@ -603,5 +664,12 @@ func TestOptionsAreChecked(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+	for size, want := range map[int]int{0: 0, 200: 1, minBatchLimit: 0} {
+		o := good
+		o.BatchSize = size
+		if _, warnings, err := New(o); len(warnings) != want || err != nil {
+			t.Errorf("batch_size %d: %q, %v", size, warnings, err)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func BenchmarkRunner(b *testing.B) {
 						select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/some/repository/' || n)),
 						       now() - n * interval '1 s', '1 day', 'next_run_not_scheduled' from generate_series(1, %d) n`, n),
 					"vacuum analyze task")
-				cmd := side.command(config(b, dsn, mq.URL), "start-runner")
+				cmd := side.command(configFile(b, dsn, mq.URL), "start-runner")
 				b.StartTimer()
 				if out, err := cmd.CombinedOutput(); err != nil {
 					b.Fatalf("%v\n%s", err, out)
@@ -64,7 +64,7 @@ func BenchmarkIdlePass(b *testing.B) {
 				`insert into task (type, arguments, next_run, current_interval, status)
 					select 'load-' || 1 + n % 300, '{}', now() + interval '1 day', '1 day', 'next_run_not_scheduled' from generate_series(1, 100000) n`,
 				"vacuum analyze task")
-			path := config(b, dsn, mq.URL)
+			path := configFile(b, dsn, mq.URL)
 			for b.Loop() {
 				if out, err := side.command(path, "start-runner").CombinedOutput(); err != nil {
 					b.Fatalf("%v\n%s", err, out)
@@ -100,7 +100,7 @@ func commands(b *testing.B) []side {
 	}
 }
 
-func config(b *testing.B, dsn, broker string) string {
+func configFile(b *testing.B, dsn, broker string) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "scheduler.yml")
 	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, broker)
@@ -159,7 +159,7 @@ func BenchmarkSaveCodeNow(b *testing.B) {
 						select 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled' from generate_series(1, %d)`, waiting),
 					"vacuum analyze task")
 				arrivals := consume(b, mq.URL, "save_code_now:swh.load")
-				path := config(b, dsn, mq.URL)
+				path := configFile(b, dsn, mq.URL)
 				for _, option := range []string{"--without-priority", "--with-priority"} {
 					cmd := side.command(path, "start-runner", "--period", "1", option)
 					if err := cmd.Start(); err != nil {

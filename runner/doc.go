@@ -10,8 +10,8 @@
 // # The peer's rules kept here
 //
 //   - A type's tasks go to the queue of its backend name, or to "celery" if that
-//     name doesn't begin with "swh."; tasks of any priority go to
-//     save_code_now:<backend name>.
+//     name doesn't begin with "swh.", unless the configuration routes them; tasks of
+//     any priority go to save_code_now:<backend name>.
 //   - A queue is refilled only when more than a fifth of it is free.
 //   - At most 10,000 tasks at a time.
 //   - First visits have no cooldowns, and a lister that is done is marked as changed

@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -110,12 +109,8 @@ func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := filepath.Join(t.TempDir(), "scheduler.yml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", theirs.dsn, theirs.broker.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+theirs.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the peer's runner: %v\n%s", err, out)
 	}

@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
@@ -29,15 +30,32 @@ type world struct {
 	dsn    string
 	broker testenv.Broker
 	store  *db.Store
+	file   string // of the configuration
+	celery config.Celery
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t)}
+	return newWorldWith(t, "")
+}
+
+// newWorldWith makes a world with more settings in the section celery.
+func newWorldWith(t *testing.T, settings string) *world {
+	t.Helper()
+	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t), file: filepath.Join(t.TempDir(), "scheduler.yml")}
+	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q, %s}\n", w.dsn, w.broker.URL, settings)
+	if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := config.Load(w.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.celery = c.Celery
 	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test"})
+	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test", Route: w.celery.Route()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +109,7 @@ func (w *world) state(t *testing.T) []string {
 }
 
 var queues = func() (names []string) {
-	for _, backend := range []string{"swh.lister.a.tasks.Full", "swh.lister.b.tasks.Full", "swh.loader.git.tasks.Update", "not.a.swh.task", "celery"} {
+	for _, backend := range []string{"swh.lister.a.tasks.Full", "swh.lister.b.tasks.Full", "swh.loader.git.tasks.Update", "not.a.swh.task", "celery", "routed", "others"} {
 		names = append(names, backend, "save_code_now:"+backend)
 	}
 	return names
@@ -160,13 +178,8 @@ func (w *world) runPeer(t *testing.T, args ...string) {
 
 // tryPeer is runPeer for goroutines, which may not end the test.
 func (w *world) tryPeer(t *testing.T, args ...string) error {
-	config := filepath.Join(t.TempDir(), "scheduler.yml")
-	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", w.dsn, w.broker.URL)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return err
-	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler", "start-runner"}, args...)...)
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the peer's runner: %w\n%s", err, out)
 	}
@@ -200,7 +213,7 @@ func (w *world) tryOurs(t *testing.T, o runner.Options) (claimed int, err error)
 	if err != nil {
 		return 0, err
 	}
-	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
+	publisher := celery.NewPublisher(address, celery.PublisherOptions{Sending: w.celery.Sending})
 	defer publisher.Close()
 	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
 	defer inspector.Close()
@@ -224,17 +237,19 @@ func (w *world) tryOurs(t *testing.T, o runner.Options) (claimed int, err error)
 func TestRunnerLeavesWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		args    []string
-		options runner.Options
+		settings string
+		args     []string
+		options  runner.Options
 	}{
-		"all types":     {nil, runner.Options{}},
-		"with priority": {[]string{"--with-priority"}, runner.Options{WithPriority: true}},
-		"named types":   {[]string{"--task-type", "list-b", "--task-type", "other"}, runner.Options{TaskTypes: []string{"list-b", "other"}}},
-		"patterns":      {[]string{"--task-type-pattern", "li", "--task-type-pattern", "lo"}, runner.Options{TaskTypePatterns: []string{"li", "lo"}}},
+		"all types":                        {"", nil, runner.Options{}},
+		"with priority, some with a route": {"task_routes: {not.*: {queue: routed, priority: 3}}", []string{"--with-priority"}, runner.Options{WithPriority: true}},
+		"named types, some with a route": {"task_routes: {swh.lister.*: {queue: routed, priority: 3}}, task_default_queue: others",
+			[]string{"--task-type", "list-b", "--task-type", "other"}, runner.Options{TaskTypes: []string{"list-b", "other"}}},
+		"patterns": {"", []string{"--task-type-pattern", "li", "--task-type-pattern", "lo"}, runner.Options{TaskTypePatterns: []string{"li", "lo"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			theirs, ours := newWorld(t), newWorld(t)
+			theirs, ours := newWorldWith(t, tc.settings), newWorldWith(t, tc.settings)
 			theirs.runPeer(t, tc.args...)
 			if n := ours.runOurs(t, tc.options); n == 0 {
 				t.Fatal("nothing was claimed")

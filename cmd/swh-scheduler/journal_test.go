@@ -64,7 +64,8 @@ func visitRecord(t *testing.T, origin, day int, status string) []byte {
 // the peer's words.
 func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
 	t.Parallel()
-	p := start(t, "-C", configFile(t, services(t)+journalSection(t, "  on_eof: stop\n")), "journal-client")
+	settings, section := services(t), journalSection(t, "  on_eof: stop\n")
+	p := start(t, "-C", configFile(t, settings+section), "journal-client")
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	select {
@@ -75,6 +76,10 @@ func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Error("it does not end")
+	}
+	missing := configFile(t, settings+strings.Replace(section, "prefix: ", "prefix: missing.", 1))
+	if r := ours(t, "-C", missing, "journal-client", "--fail-if-missing"); r.code != 1 || !strings.Contains(r.stderr, ".origin_visit_status does not exist") {
+		t.Errorf("without the topic: %+v", r)
 	}
 }
 

@@ -22,6 +22,10 @@ type Celery struct {
 	// says itself wins.
 	Connection url.Values
 
+	Sending      celery.Sending
+	DefaultQueue string // of tasks that no route has a queue for; "" is Celery's
+	routed       bool   // task_routes is given, in place of the Python scheduler's own
+
 	refused []error // keys that ask for what the daemons don't do
 }
 
@@ -58,22 +62,10 @@ var only = map[string]struct {
 	"control_exchange":                        {[]string{"celery"}, "give workers this one, too"},
 	"event_exchange":                          {[]string{"celeryev"}, "give workers this one, too"},
 	"task_always_eager":                       {[]string{"false"}, "the daemons run no tasks"},
-	"task_compression":                        {nil, "leave it out; workers read both"},
 	"task_create_missing_queues":              {[]string{"true"}, "leave it out"},
 	"task_create_missing_queue_exchange_type": {[]string{"direct"}, "leave it out"},
-	"task_create_missing_queue_type":          {[]string{"classic"}, "declare quorum queues beforehand; a queue that exists is used as it is"},
-	"task_default_delivery_mode":              {[]string{"2", "persistent"}, "messages are always persistent"},
-	"task_default_exchange":                   {[]string{"celery"}, "a task goes to the queue of its name, by the exchange of that name"},
-	"task_default_exchange_type":              {[]string{"direct"}, "a task goes to the queue of its name, by the exchange of that name"},
-	"task_default_priority":                   {[]string{"0"}, "leave it out; save_code_now has queues of its own"},
-	"task_default_queue":                      {[]string{"celery"}, "a task goes to the queue of its name"},
-	"task_default_queue_type":                 {[]string{"classic"}, "declare quorum queues beforehand; a queue that exists is used as it is"},
-	"task_default_routing_key":                {[]string{"celery"}, "a task goes to the queue of its name"},
 	"task_protocol":                           {[]string{"2"}, "leave it out; workers read both"},
-	"task_queue_max_priority":                 {nil, "declare such queues beforehand; a queue that exists is used as it is"},
-	"task_routes":                             {nil, "a task goes to the queue of its name; lanes can have others"},
 	"task_send_sent_event":                    {[]string{"false"}, "leave it out"},
-	"task_serializer":                         {[]string{"json"}, "leave it out; workers read both"},
 }
 
 // idle are settings that have no effect here, and why.
@@ -83,18 +75,47 @@ var idle = map[string]string{
 	"broker_pool_acquire_timeout": "a daemon has one connection to send with",
 	"task_publish_retry":          "what is claimed is sent until the broker confirms it",
 	"task_publish_retry_policy":   "what is claimed is sent until the broker confirms it",
+	"task_default_priority":       "as for the Python scheduler: it is of tasks that are registered with the sender; write a priority in task_routes",
+	"task_default_exchange":       ownExchange,
+	"task_default_exchange_type":  ownExchange,
+	"task_default_routing_key":    ownExchange,
+	"task_default_queue_type":     "as for the Python scheduler: task_create_missing_queue_type is of all queues that are not in task_queues",
 }
 
-// idleOptions are those of broker_transport_options: time-outs, sizes and pauses of the
-// Python library, and confirmations, which are always asked for.
-var idleOptions = strings.Fields(`confirm_publish read_timeout write_timeout socket_settings channel_max frame_max
-	client_properties max_retries interval_start interval_step interval_max`)
+const ownExchange = "as for the Python scheduler: each queue has an exchange of its own name"
+
+// idleOptions are settings of broker_transport_options that have no effect here, and why.
+var idleOptions = map[string]string{
+	"confirm_publish":   "the broker confirms each message, always",
+	"read_timeout":      "heartbeats tell whether a connection lives",
+	"write_timeout":     "heartbeats tell whether a connection lives",
+	"socket_settings":   "the system's defaults hold",
+	"channel_max":       "the broker's limit holds",
+	"frame_max":         "a frame has 128 KiB at most",
+	"client_properties": "a connection has the name of its daemon",
+	"max_retries":       waits,
+	"interval_start":    waits,
+	"interval_step":     waits,
+	"interval_max":      waits,
+}
+
+const waits = "the daemons try again for as long as the broker is away"
 
 func (c *Celery) read(v value) {
 	var others []value // addresses of brokers
 	fields := map[string]func(value){
-		"task_broker":               func(v value) { c.TaskBroker = Secret(v.text()) },
-		"task_queues":               c.readQueues,
+		"task_broker":                func(v value) { c.TaskBroker = Secret(v.text()) },
+		"task_queues":                c.readQueues,
+		"task_default_queue":         func(v value) { c.DefaultQueue = v.text() },
+		"task_serializer":            c.readSerializer(&c.Sending.Serializer),
+		"task_compression":           c.readCompression(&c.Sending.Compression),
+		"task_default_delivery_mode": c.readDeliveryMode(&c.Sending.DeliveryMode),
+		"task_queue_max_priority":    c.readPriority(1, func(n int64) { c.Sending.MaxPriority = int(n) }),
+		"task_create_missing_queue_type": func(v value) {
+			if v.oneOf("classic", "quorum") == "quorum" {
+				c.Sending.MissingType = "quorum"
+			}
+		},
 		"broker_use_ssl":            c.readTLS,
 		"broker_login_method":       c.setting("login_method"),
 		"broker_heartbeat":          c.setting("heartbeat"),
@@ -104,7 +125,11 @@ func (c *Celery) read(v value) {
 				"login_method": c.setting("login_method"), "heartbeat": c.setting("heartbeat"),
 				"connect_timeout": c.setting("connect_timeout"), "ssl": c.readTLS,
 			}, func(e entry) {
-				if !slices.Contains(idleOptions, e.name) {
+				switch why := idleOptions[e.name]; {
+				case e.name == "confirm_publish" && e.scalar() == true, e.isNull():
+				case why != "":
+					e.warn("has no effect: " + why)
+				default:
 					c.refuse(e.value, "is not known here: write what is to hold in the query of task_broker's URL")
 				}
 			})
@@ -127,13 +152,15 @@ func (c *Celery) read(v value) {
 	}
 	v.sectionWith(fields, func(e entry) {
 		switch why := idle[e.name]; {
+		case e.name == "task_routes": // also null: it takes the place of the Python scheduler's own
+			c.readRoutes(e.value)
 		case e.isNull():
 		case why != "":
 			e.warn("has no effect: " + why)
 		case e.name == strings.ToUpper(e.name) && plainName.MatchString(e.name) && !strings.HasPrefix(e.name, "CELERYD_") && !strings.HasPrefix(e.name, "CELERYBEAT_"):
 			c.refuse(e.value, "is an old name, which the Python scheduler still reads: write the one that Celery has for it now, in lower case")
 		default:
-			e.unknown(keysOf(fields), othersKeys("celery"))
+			e.unknown(append(keysOf(fields), "task_routes"), othersKeys("celery"))
 		}
 	})
 	for _, v := range others {
@@ -144,7 +171,7 @@ func (c *Celery) read(v value) {
 }
 
 func (c *Celery) refuse(v value, problem string) {
-	c.refused = append(c.refused, &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem})
+	c.refused = append(c.refused, v.error(problem))
 }
 
 func (c *Celery) set(name, value string) {
@@ -157,17 +184,6 @@ func (c *Celery) set(name, value string) {
 // setting makes the reader of one that ParseBroker knows by name.
 func (c *Celery) setting(name string) func(value) {
 	return func(v value) { c.set(name, v.setting()) }
-}
-
-// readQueues accepts a list of names: declared for workers, they are the queues that the
-// daemons declare when they send.
-func (c *Celery) readQueues(v value) {
-	for i := range v.node.Content {
-		if _, ok := v.item(i).scalar().(string); v.node.Kind != yaml.SequenceNode || !ok {
-			c.refuse(v, "must be a list of names: declare other queues beforehand; a queue that exists is used as it is")
-			return
-		}
-	}
 }
 
 // readTLS reads true, or how certificates are checked, by the names of Python's library.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // relay passes connections to RabbitMQ, and keeps what clients send.
@@ -159,7 +161,9 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 		{keys: "task_serializer: json, task_routes: null, task_default_delivery_mode: 2, task_protocol: 2, task_always_eager: no, task_queues: [a, b]"},
 		{keys: "task_default_delivery_mode: persistent, broker_transport: pyamqp, broker_failover_strategy: round-robin"},
 		{keys: "broker_read_url: amqp://u:s3cret@h//, broker_write_url: amqp://u:s3cret@h//"},
-		{keys: "broker_transport_options: {confirm_publish: true, max_retries: 3}, broker_connection_retry: true, broker_use_ssl: false"},
+		{keys: "broker_transport_options: {confirm_publish: true}, broker_connection_retry: true, broker_use_ssl: false"},
+		{keys: "broker_transport_options: {confirm_publish: false}", warned: "celery.broker_transport_options.confirm_publish has no effect: the broker confirms each"},
+		{keys: "broker_transport_options: {max_retries: 3}", warned: "celery.broker_transport_options.max_retries has no effect"},
 		{keys: "broker_read_url: amqp://u:s3cret@other//", refused: "F:1:63: celery.broker_read_url names another broker"},
 		{keys: "broker_write_url: amqp://other//", refused: "celery.broker_write_url names another broker"},
 		{keys: "broker_login_method: GSSAPI", refused: "login_method must be PLAIN or EXTERNAL"},
@@ -172,13 +176,26 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 		{keys: "broker_password: s3cret2", refused: "celery.broker_password can't be given"},
 		{keys: "broker_transport: redis", refused: "celery.broker_transport must be amqp or pyamqp"},
 		{keys: "broker_failover_strategy: shuffle", refused: "celery.broker_failover_strategy must be round-robin"},
-		{keys: "task_serializer: msgpack", refused: "celery.task_serializer must be json"},
-		{keys: "task_compression: gzip", refused: "celery.task_compression can't be given"},
-		{keys: "task_default_delivery_mode: transient", refused: "celery.task_default_delivery_mode must be 2 or persistent"},
-		{keys: "task_default_queue: x", refused: "celery.task_default_queue must be celery"},
-		{keys: "task_default_priority: 3", refused: "celery.task_default_priority must be 0"},
-		{keys: "task_routes: {a: {queue: b}}", refused: "celery.task_routes can't be given"},
-		{keys: "task_queues: {a: {exchange: b}}", refused: "celery.task_queues must be a list of names"},
+		{keys: "task_serializer: pickle", refused: "celery.task_serializer must be json or msgpack"},
+		{keys: "task_serializer: yaml", refused: "celery.task_serializer must be json or msgpack"},
+		{keys: "task_compression: bzip2", refused: "celery.task_compression must be application/x-gzip or"},
+		{keys: "task_compression: zstd, task_queues: {a: null}"},
+		{keys: "task_default_delivery_mode: 3", refused: "celery.task_default_delivery_mode must be 1, 2"},
+		{keys: "task_create_missing_queue_exchange_type: topic", refused: "celery.task_create_missing_queue_exchange_type must be direct"},
+		{keys: "task_default_exchange: x", warned: "celery.task_default_exchange has no effect"},
+		{keys: "task_default_priority: 3", warned: "celery.task_default_priority has no effect"},
+		{keys: "task_routes: module.function", refused: "celery.task_routes can't be given"},
+		{keys: "task_routes: [{a: b}, module.function]", refused: "celery.task_routes[1] can't be given"},
+		{keys: "task_routes: [[a, b]]", refused: "celery.task_routes[0] must be a list of lists of pairs"},
+		{keys: "task_routes: {a: 3}", refused: "celery.task_routes.a must be the name of a queue"},
+		{keys: "task_routes: {a: {expires: 3}}", refused: "celery.task_routes.a.expires is no part of a route"},
+		{keys: "task_routes: {a: {priority: 256}}", refused: "celery.task_routes.a.priority must be a whole number from 0 to 255"},
+		{keys: "task_routes: {a: {serializer: pickle}}", refused: "celery.task_routes.a.serializer must be json or msgpack"},
+		{keys: "task_routes: {a: {exchange: x, routing_key: k}}", refused: "celery.task_routes.a has an exchange and no queue"},
+		{keys: "task_routes: {a: {queue: q, exchange_type: topic}}", refused: "celery.task_routes.a has an exchange_type"},
+		{keys: "task_queues: {a: {exchange: b}}", warned: "celery.task_queues.a counts by its name only"},
+		{keys: "task_queues: a", refused: "celery.task_queues must be a list of names"},
+		{keys: "task_queue_max_priority: 256", refused: "celery.task_queue_max_priority must be a whole number from 1 to 255"},
 		{keys: "task_queues: [{name: b}]", refused: "celery.task_queues must be a list of names"},
 		{keys: "BROKER_USE_SSL: true", refused: "celery.BROKER_USE_SSL is an old name"},
 		{keys: "CELERY_TASK_SERIALIZER: yaml", refused: "celery.CELERY_TASK_SERIALIZER is an old name"},
@@ -208,6 +225,32 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 	}
 	if _, _, err := parse("F", []byte("celery: {broker_use_ssl: maybe}")); err == nil {
 		t.Error("broker_use_ssl: maybe is accepted")
+	}
+}
+
+// Each setting of the journal client's constructor is honoured, refused by name, or warned of.
+func TestJournalIsHonouredOrRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ keys, refused, warned string }{
+		{keys: "cls: kafka, object_types: [origin_visit_status], create_topics: true, error_reporter: null, process_timeout: null"},
+		{keys: "cls: memory", refused: "F:1:16: journal.cls must be kafka"},
+		{keys: "object_types: [origin, origin_visit_status]", refused: "journal.object_types must be [origin_visit_status]"},
+		{keys: "process_timeout: 3", refused: "journal.process_timeout can't be given"},
+		{keys: "value_deserializer: a.b", refused: "journal.value_deserializer can't be given"},
+		{keys: "error_reporter: {host: h, password: s3cret}", warned: "journal.error_reporter has no effect"},
+		{keys: "stats_cb: 'a:b'", warned: "journal.stats_cb has no effect"},
+		{keys: "create_topic: true", warned: "journal.create_topic is not a known key; it is ignored (did you mean create_topics?)"},
+	} {
+		c, warnings, err := parse("F", []byte("journal: {"+tc.keys+"}"))
+		if err != nil {
+			t.Errorf("%s: %v", tc.keys, err)
+			continue
+		}
+		for what, s := range map[string]struct{ got, want string }{"refused": {fmt.Sprint(c.Journal.Refused), tc.refused}, "warned": {fmt.Sprint(warnings), tc.warned}} {
+			if s.want == "" && s.got != "<nil>" && s.got != "[]" || !strings.Contains(s.got, s.want) || strings.Contains(s.got, "s3cret") {
+				t.Errorf("%s: %s: %s, want %q", tc.keys, what, s.got, s.want)
+			}
+		}
 	}
 }
 
@@ -245,7 +288,19 @@ func TestCeleryIsReadAsThePythonSchedulerDoes(t *testing.T) {
 			c["task_broker"] = "amqp://u:p@h//"
 		}
 	}
-	input, err := json.Marshal(map[string]any{"configs": configs, "keys": keys})
+	random := seed.Rand(t)
+	text := func(alphabet string) string {
+		var b strings.Builder
+		for range 1 + random.IntN(6) {
+			b.WriteByte(alphabet[random.IntN(len(alphabet))])
+		}
+		return b.String()
+	}
+	var patterns, names []string
+	for range 400 {
+		patterns, names = append(patterns, text("ab*?[]!-^.")), append(names, text("ab!-^.]["))
+	}
+	input, err := json.Marshal(map[string]any{"configs": configs, "keys": keys, "patterns": patterns, "names": names})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +308,9 @@ func TestCeleryIsReadAsThePythonSchedulerDoes(t *testing.T) {
 import json, os, sys
 os.environ["SWH_CONFIG_FILENAME"] = os.devnull
 os.environ.pop("SWH_WORKER_INSTANCE", None)
+import inspect
+from celery.app.routes import MapRoute
+from swh.journal.client import JournalClientBase
 from swh.scheduler.celery_backend.config import build_app
 def reached(config):
     c = build_app(config).connection_for_write()
@@ -261,7 +319,9 @@ def reached(config):
     return "%s://%s:***@%s:%d/%s" % ("amqps" if secure else "amqp", c.userid, c.hostname, c.port or (5671 if secure else 5672), c.virtual_host)
 asked = json.load(sys.stdin)
 conf = build_app({"task_broker": "amqp://h"}).conf
-print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults": {k: conf[k] if isinstance(conf[k], (str, int, bool)) else None for k in asked["keys"]}}))`)
+print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults": {k: conf[k] if isinstance(conf[k], (str, int, bool)) else None for k in asked["keys"]},
+    "journal": [k for k, p in inspect.signature(JournalClientBase.__init__).parameters.items() if k != "self" and p.kind != p.VAR_KEYWORD],
+    "matches": [[n for n in asked["names"] if MapRoute({p: "q"})(n)] for p in asked["patterns"]]}))`)
 	python.Stdin = bytes.NewReader(input)
 	out, err := python.Output()
 	if err != nil {
@@ -270,6 +330,8 @@ print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults":
 	var want struct {
 		Reached  []string
 		Defaults map[string]any
+		Journal  []string // its client's keys
+		Matches  [][]string
 	}
 	if err := json.Unmarshal(out, &want); err != nil {
 		t.Fatal(err)
@@ -293,5 +355,29 @@ print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults":
 		if value != nil && (len(values) == 0 || fmt.Sprint(value) != values[0]) {
 			t.Errorf("%s is %v by default, want %v", key, value, values)
 		}
+	}
+	for _, key := range append(want.Journal, "cls", "stats_cb") {
+		if _, warnings, err := parse("F", []byte("journal: {"+key+": null}")); err != nil || len(warnings) > 0 {
+			t.Errorf("the Python scheduler reads journal.%s: %v, %v", key, err, warnings)
+		}
+	}
+	compared := 0
+	for i, pattern := range patterns {
+		task, err := celery.TaskPattern(pattern)
+		if err != nil {
+			continue // such as [b-a]*, which is refused
+		}
+		var got []string
+		for _, name := range names {
+			if task.MatchString(name) {
+				got = append(got, name)
+			}
+		}
+		if compared++; !slices.Equal(got, want.Matches[i]) {
+			t.Errorf("the pattern %q matches %q, want %q", pattern, got, want.Matches[i])
+		}
+	}
+	if compared < len(patterns)/2 {
+		t.Errorf("only %d of %d patterns are accepted", compared, len(patterns))
 	}
 }

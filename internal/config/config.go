@@ -99,11 +99,15 @@ type Journal struct {
 	GroupID          string   `yaml:"group_id,omitempty" json:"group_id,omitempty"`
 	Prefix           string   `yaml:"prefix" json:"prefix"`                                             // of topics
 	Privileged       bool     `yaml:"privileged,omitempty" json:"privileged,omitempty"`                 // read topics prefix_privileged.…
-	BatchSize        int      `yaml:"batch_size" json:"batch_size"`                                     // records applied at a time
+	BatchSize        int      `yaml:"batch_size,omitempty" json:"batch_size,omitempty"`                 // records applied at a time; 0: the journal client's default
+	CreateTopics     bool     `yaml:"create_topics,omitempty" json:"create_topics,omitempty"`           // make the topic if it isn't there
 	AutoOffsetReset  string   `yaml:"auto_offset_reset" json:"auto_offset_reset"`                       // where a new group starts: earliest or latest
 	OnEOF            string   `yaml:"on_eof" json:"on_eof"`                                             // continue, stop or restart at the end of the topic
 	StopAfterObjects int      `yaml:"stop_after_objects,omitempty" json:"stop_after_objects,omitempty"` // stop after so many records; 0 is never
 	ConsumerSettings Settings `yaml:"consumer_settings,omitempty" json:"consumer_settings,omitempty"`   // KAFKA_GROUP_INSTANCE_ID sets group.instance.id
+
+	// Refused names each setting that the journal client can't honour.
+	Refused error `yaml:"-" json:"-"`
 }
 
 type RPCServe struct {
@@ -135,7 +139,7 @@ func Default() *Config {
 		Celery:   Celery{TaskBroker: "amqp://guest@localhost//"}, // the peer's
 		RabbitMQ: RabbitMQ{StatsAge: celery.StatsAge},
 		Journal: Journal{
-			Prefix: "swh.journal.objects", BatchSize: 200,
+			Prefix:          "swh.journal.objects",
 			AutoOffsetReset: "earliest", OnEOF: "continue", ConsumerSettings: Settings{},
 		},
 		RPCServe:                  RPCServe{MaxBodySize: DefaultMaxBodySize},

@@ -109,6 +109,7 @@ func TestLoad(t *testing.T) {
 	want.File = path
 	want.Scheduler = Scheduler{Cls: Postgres, DB: "host=db.example dbname=scheduler user=swh password=s3cret", MaxPoolConns: 20}
 	want.Celery.TaskBroker = "amqp://swh:s3cret@mq.example:5672//;amqps://swh:s3cret@mq2.example//"
+	want.Celery.Sending.Queues = []string{"celery", "a", "b"}
 	want.RabbitMQ = RabbitMQ{ManagementURL: "http://swh:s3cret@mq.example:15672", StatsAge: time.Minute}
 	want.Journal = Journal{
 		Brokers: []string{"k1:9092", "k2:9092", "k3:9092"}, GroupID: "swh.scheduler", Prefix: "swh.journal.objects",
@@ -171,6 +172,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 	want := Default()
 	j := &want.Journal
+	j.BatchSize = 20_000 // as without it
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -244,6 +245,19 @@ func (j *Journal) read(v value) {
 		"on_eof":             func(v value) { j.OnEOF = v.oneOf("continue", "stop", "restart") },
 		"stop_on_eof":        j.readStopOnEOF,
 		"stop_after_objects": func(v value) { j.StopAfterObjects = v.whole(0) },
+		"create_topics":      func(v value) { j.CreateTopics = v.flag() },
+		"cls": func(v value) {
+			if v.setting() != "kafka" {
+				j.refuse(v, "must be kafka")
+			}
+		},
+		"object_types": func(v value) {
+			if !slices.Equal(v.texts(), []string{"origin_visit_status"}) {
+				j.refuse(v, "must be [origin_visit_status]: nothing else is read")
+			}
+		},
+		"process_timeout":    func(v value) { j.refuse(v, "can't be given, in the Python scheduler neither: leave it out") },
+		"value_deserializer": func(v value) { j.refuse(v, "can't be given: functions of Python are not called") },
 		"consumer_settings": func(v value) {
 			for _, e := range v.entries("a mapping of Kafka settings") {
 				if !e.isNull() {
@@ -255,7 +269,11 @@ func (j *Journal) read(v value) {
 	v.sectionWith(fields, func(e entry) {
 		// The peer passes unknown keys to Kafka, whose settings have dots in their names.
 		if !strings.Contains(e.name, ".") {
-			e.unknown(keysOf(fields), othersKeys("journal"))
+			if why := idleJournal[e.name]; why == "" {
+				e.unknown(append(keysOf(fields), keysOf(idleJournal)...), nil)
+			} else if !e.isNull() {
+				e.warn("has no effect: " + why)
+			}
 			return
 		}
 		if !e.isNull() {
@@ -271,6 +289,16 @@ func (j *Journal) read(v value) {
 			j.ConsumerSettings[name] = setting
 		}
 	}
+}
+
+// idleJournal are settings that have no effect here, and why.
+var idleJournal = map[string]string{
+	"error_reporter": "as for the Python scheduler, which reports nothing to it; records that can't be read are set aside",
+	"stats_cb":       "functions of Python are not called; --metrics-addr shows figures",
+}
+
+func (j *Journal) refuse(v value, problem string) {
+	j.Refused = errors.Join(j.Refused, v.error(problem))
 }
 
 func (j *Journal) readStopOnEOF(v value) {

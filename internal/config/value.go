@@ -43,8 +43,10 @@ func (v value) fail(expected string) {
 	v.problem("must be " + expected + ", not " + kind(v.node))
 }
 
-func (v value) problem(problem string) {
-	v.errors = append(v.errors, &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem})
+func (v value) problem(problem string) { v.errors = append(v.errors, v.error(problem)) }
+
+func (v value) error(problem string) *Error {
+	return &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem}
 }
 
 func (e entry) warn(problem string) {

@@ -84,6 +84,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 type Journal struct {
 	Options
 	StopAfterObjects int64 // 0 is no limit
+	FailIfMissing    bool  // if the topic isn't there; else it is waited for
 	// Read reads the journal until ctx ends or client is done.
 	Read     func(ctx context.Context, client *journal.Client) error
 	Progress func(processed, remaining int64)
@@ -93,7 +94,7 @@ type Journal struct {
 func (j *Journal) Run(ctx context.Context) error {
 	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
 		o := j.JournalOptions(store)
-		o.StopAfterObjects, o.Progress = j.StopAfterObjects, j.Progress
+		o.StopAfterObjects, o.FailIfMissing, o.Progress = j.StopAfterObjects, j.FailIfMissing, j.Progress
 		client, err := j.NewJournalClient(o)
 		if err != nil {
 			return nil, err
@@ -107,15 +108,19 @@ func (o *Options) JournalOptions(store *db.Store) journal.Options {
 	c := o.Config.Journal
 	return journal.Options{
 		Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
-		Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
+		Prefix: c.Prefix, Privileged: c.Privileged, CreateTopics: c.CreateTopics, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,
 		Rules: journal.Rules{FailuresKeepDate: o.Config.FailuresKeepDate}, Log: o.Log, Registry: o.Metrics,
 	}
 }
 
-// NewJournalClient makes a client and logs its warnings.
+// NewJournalClient makes a client and logs its warnings. It returns an error for settings of the
+// file that can't be honoured.
 func (o *Options) NewJournalClient(options journal.Options) (*journal.Client, error) {
+	if err := o.Config.Journal.Refused; err != nil {
+		return nil, err
+	}
 	client, warnings, err := journal.New(options)
 	for _, w := range warnings {
 		o.Log.Warn(w)

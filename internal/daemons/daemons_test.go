@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -73,6 +77,26 @@ func TestRunnerOnceInProcess(t *testing.T) {
 	}
 	r = daemons.Runner{Options: options(t, "start-runner")}
 	if err := r.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A daemon refuses lanes of a task type whose messages a route sends to an exchange: they would
+// not get into the lanes' queues.
+func TestLanesBesideAnExchangeAreRefused(t *testing.T) {
+	t.Parallel()
+	r := daemons.Runner{Options: options(t, "start-runner")}
+	r.Config.Celery.Sending.Routes = []celery.Route{{Task: regexp.MustCompile("^swh.a$"), Queue: "q", Form: celery.Form{Exchange: "x", RoutingKey: "k"}}}
+	r.Config.Lanes = map[string][]model.Lane{"load-a": {{Name: "all", Queue: "{backend_name}"}}}
+	store, err := r.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.CreateTaskType(t.Context(), model.TaskType{Type: "load-a", BackendName: "swh.a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the lanes of load-a can't work") {
 		t.Error(err)
 	}
 }

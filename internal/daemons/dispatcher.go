@@ -39,7 +39,7 @@ func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
 	}
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	d := &dispatcher{
-		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log}),
+		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, Sending: o.Config.Celery.Sending}),
 		inspector: o.newInspector(broker, connection),
 	}
 	d.deliverer = dispatch.NewDeliverer(store, d.publisher, o.Log, o.Metrics)

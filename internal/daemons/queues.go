@@ -2,6 +2,7 @@ package daemons
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -115,6 +116,8 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) ([
 	for _, laneSet := range slices.Sorted(maps.Keys(o.Config.Lanes)) {
 		if name := strings.TrimPrefix(laneSet, priorityPrefix); !slices.Contains(names, name) {
 			o.warnOfName("lanes are configured for a task type that is not there", name, names)
+		} else if r := o.Config.Celery.Sending.Route(types[slices.Index(names, name)].BackendName); r != nil && r.Exchange != "" {
+			return nil, fmt.Errorf("the lanes of %s can't work, as celery.task_routes sends its messages to the exchange %q: remove one of both", laneSet, r.Exchange)
 		}
 	}
 	// Before work may come into their backlogs.
@@ -191,6 +194,7 @@ func KnownQueues(ctx context.Context, store *db.Store, c *config.Config) ([]Know
 		}
 		names := []string{tt.Queue(), priorityPrefix + tt.BackendName}
 		if _, ok := model.LoadedVisitType(tt.Type); ok {
+			names = append(names, tt.BackendName) // of its visits, whatever routes say
 			for _, l := range listers {
 				names = append(names, *l.FirstVisitsQueuePrefix+":"+tt.BackendName)
 			}

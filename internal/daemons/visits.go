@@ -49,8 +49,10 @@ func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Send
 	}
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	direct := directSender{
-		backend:   b.(backend.Remote),
-		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, MaxWait: publishWait}),
+		backend: b.(backend.Remote),
+		publisher: celery.NewPublisher(broker, celery.PublisherOptions{
+			ConnectionOptions: connection, Logger: o.Log, MaxWait: publishWait, Sending: o.Config.Celery.Sending,
+		}),
 		inspector: o.newInspector(broker, connection),
 	}
 	return direct, func() error { return errors.Join(direct.publisher.Close(), direct.inspector.Close()) }, nil

@@ -101,9 +101,9 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 	if t.LostAfter, known = x.Config.LostAfter[t.Task.Type]; !known {
 		t.LostAfter = x.Config.LostAfter["default"]
 	}
-	queue, laneSet := t.Type.BackendName, t.Task.Type
+	queue, laneSet := t.Type.Queue(), t.Task.Type
 	if t.Task.Priority != "" {
-		queue, laneSet = model.PriorityLanes(queue), model.PriorityLanes(laneSet)
+		queue, laneSet = model.PriorityLanes(t.Type.BackendName), model.PriorityLanes(laneSet)
 	}
 	t.Lanes = x.laned(laneSet)
 	t.SharedBy = x.Config.Shares[t.Task.Type].By

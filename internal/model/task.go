@@ -26,7 +26,7 @@ var (
 type TaskType struct {
 	Type            string
 	Description     string
-	BackendName     string // the Celery task's name, and the name of its queue
+	BackendName     string // the Celery task's name
 	DefaultInterval *time.Duration
 	MinInterval     *time.Duration
 	MaxInterval     *time.Duration
@@ -34,6 +34,8 @@ type TaskType struct {
 	MaxQueueLength  *int64
 	NumRetries      *int64
 	RetryDelay      *time.Duration
+
+	Routed string // the queue that the configured routes lead to; "" if there are none
 }
 
 // TaskStatus is the status of a task between two runs.

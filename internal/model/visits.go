@@ -69,14 +69,24 @@ type WeightedPolicy struct {
 // loaderPrefix makes a visit type's task type.
 const loaderPrefix = "load-"
 
-// Queue returns where messages of the type's tasks and visits go, unless they have
-// priority: the peer's routes send Celery tasks named swh.… to the queue of their own
-// name, others to Celery's default queue.
+// Queue returns where messages of the type's tasks go, unless they have priority.
 func (t TaskType) Queue() string {
-	if strings.HasPrefix(t.BackendName, "swh.") {
-		return t.BackendName
+	if t.Routed != "" {
+		return t.Routed
 	}
-	return "celery"
+	return QueueOf(t.BackendName, DefaultQueue)
+}
+
+// DefaultQueue is Celery's queue of tasks that have no other.
+const DefaultQueue = "celery"
+
+// QueueOf returns the queue of tasks by the Python scheduler's routes: that of their own name
+// if it begins with swh., else the given one.
+func QueueOf(task, others string) string {
+	if strings.HasPrefix(task, "swh.") {
+		return task
+	}
+	return others
 }
 
 // LoaderTaskType returns the task type that visits origins of a visit type.

@@ -59,7 +59,7 @@ func (e *DependencyError) Error() string {
 // CheckGraph checks that the task types and existing dependencies of a graph exist.
 // Errors are model.ErrUnknownTaskType or a *DependencyError.
 func (a GraphQueries) CheckGraph(ctx context.Context, g NewGraph) error {
-	types, err := TaskQueries(a).TaskTypes(ctx)
+	types, err := TaskQueries{q: a.q}.TaskTypes(ctx)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,10 @@ type Options struct {
 	// for, it does there: to listen for notifications, and to ask for silent connections.
 	Direct string
 
+	// Route finds the queue of a task type's tasks by their Celery name; nil leaves it to
+	// model.TaskType.
+	Route func(task string) string
+
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
 
@@ -78,7 +82,10 @@ type Tx struct {
 // Methods by subject. Those of a type …Queries are one statement each, in a transaction
 // or not; those of a type …Store run their own transactions.
 type (
-	TaskQueries      struct{ q *queries.Queries } // task types and tasks
+	TaskQueries struct { // task types and tasks
+		q     *queries.Queries
+		route func(task string) string // Options.Route
+	}
 	RunQueries       struct{ q *queries.Queries } // runs of tasks
 	ListerQueries    struct{ q *queries.Queries }
 	OriginQueries    struct{ q *queries.Queries } // listed origins, their visit stats, and counts of them
@@ -129,6 +136,7 @@ type transactor struct {
 	pool   *pgxpool.Pool
 	clock  *clock
 	drains *drainSizes
+	route  func(task string) string // Options.Route
 }
 
 // Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
@@ -179,9 +187,9 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if clock.host == nil {
 		clock.host = time.Now
 	}
-	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes)}
+	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes), o.Route}
 	return &Store{
-		watch, stop, t, TaskStore{t, TaskQueries{q}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
+		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
 		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t},
 	}, nil
@@ -216,7 +224,7 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		q := queries.New(metered{tx})
 		return do(ctx, &Tx{
-			TaskQueries{q}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
+			TaskQueries{q, t.route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
 			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains,
 		})
 	})

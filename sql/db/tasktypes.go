@@ -14,7 +14,7 @@ import (
 // TaskTypes lists all task types, by name.
 func (a TaskQueries) TaskTypes(ctx context.Context) ([]model.TaskType, error) {
 	rows, err := a.q.TaskTypes(ctx)
-	return list(rows, failed(err, "read task types"), taskTypeOf)
+	return list(rows, failed(err, "read task types"), a.taskType)
 }
 
 // TaskType returns the task type of that name, or model.ErrUnknownTaskType.
@@ -23,7 +23,7 @@ func (a TaskQueries) TaskType(ctx context.Context, name string) (model.TaskType,
 	if errors.Is(err, pgx.ErrNoRows) {
 		return model.TaskType{}, fmt.Errorf("%w: %q", model.ErrUnknownTaskType, name)
 	}
-	return taskTypeOf(row), failed(err, "read task type %q", name)
+	return a.taskType(row), failed(err, "read task type %q", name)
 }
 
 // CreateTaskType adds a task type. An existing one of that name stays as it is, without
@@ -38,10 +38,14 @@ func (a TaskQueries) CreateTaskType(ctx context.Context, t model.TaskType) error
 	return failed(err, "create task type %q", t.Type)
 }
 
-func taskTypeOf(row queries.TaskType) model.TaskType {
-	return model.TaskType{
+func (a TaskQueries) taskType(row queries.TaskType) model.TaskType {
+	t := model.TaskType{
 		Type: row.Type, Description: row.Description, BackendName: row.BackendName,
 		DefaultInterval: durationOf(row.DefaultInterval), MinInterval: durationOf(row.MinInterval), MaxInterval: durationOf(row.MaxInterval),
 		BackoffFactor: row.BackoffFactor, MaxQueueLength: row.MaxQueueLength, NumRetries: row.NumRetries, RetryDelay: durationOf(row.RetryDelay),
 	}
+	if a.route != nil {
+		t.Routed = a.route(t.BackendName)
+	}
+	return t
 }

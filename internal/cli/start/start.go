@@ -136,6 +136,7 @@ func checkPeriod(cmd *cobra.Command, period int) (time.Duration, error) {
 
 func NewJournal(a *command.App) *cobra.Command {
 	var stopAfterObjects int64
+	var failIfMissing bool
 	cmd := &cobra.Command{
 		Use:   "journal-client [OPTIONS]",
 		Short: "Keeps the origin visits stats up to date from a Kafka journal",
@@ -143,6 +144,7 @@ func NewJournal(a *command.App) *cobra.Command {
 of visits and records them for the scheduler.`,
 	}
 	cmd.Flags().Int64VarP(&stopAfterObjects, "stop-after-objects", "m", 0, "maximum number of records to read; 0 for no limit")
+	cmd.Flags().BoolVar(&failIfMissing, "fail-if-missing", false, "fail if the topic is not there, instead of waiting for it")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		if stopAfterObjects < 0 {
@@ -159,7 +161,7 @@ of visits and records them for the scheduler.`,
 		}
 		var bar *command.Bar
 		d := daemons.Journal{
-			Options: a.Daemon(cmd), StopAfterObjects: stopAfterObjects,
+			Options: a.Daemon(cmd), StopAfterObjects: stopAfterObjects, FailIfMissing: failIfMissing,
 			Progress: func(processed, remaining int64) { bar.Set(processed, boundOf(stopAfterObjects, processed+remaining)) },
 			Read: func(ctx context.Context, client *journal.Client) error {
 				if stopAfterObjects > 0 || c.OnEOF == string(journal.EOFStop) {

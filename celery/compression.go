@@ -1,0 +1,59 @@
+package celery
+
+import (
+	"bytes"
+	"compress/zlib"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Compressions are the content types of the ways to compress messages, by kombu's names.
+var Compressions = map[string]string{
+	"gzip": contentTypeZlib, "zlib": contentTypeZlib, contentTypeZlib: contentTypeZlib,
+	"zstd": contentTypeZstd, "zstandard": contentTypeZstd, contentTypeZstd: contentTypeZstd,
+}
+
+const (
+	contentTypeZlib = "application/x-gzip" // kombu's name for zlib's format
+	contentTypeZstd = "application/zstd"
+)
+
+// compressor compresses bodies. It reuses its buffers.
+type compressor struct {
+	out     bytes.Buffer
+	zlib    *zlib.Writer
+	zstdOut []byte
+}
+
+// zstdEncoder is shared, as one takes some megabytes; it is safe for concurrent use. A single
+// segment tells its length, without which some of Python's libraries don't read it.
+var zstdEncoder = sync.OnceValues(func() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(true))
+})
+
+// compress compresses a body for a content type of Compressions. The result is good until the
+// next call.
+func (c *compressor) compress(contentType string, body []byte) ([]byte, error) {
+	if contentType == contentTypeZstd {
+		e, err := zstdEncoder()
+		if err != nil {
+			return nil, err
+		}
+		c.zstdOut = e.EncodeAll(body, c.zstdOut[:0])
+		return c.zstdOut, nil
+	}
+	c.out.Reset()
+	if c.zlib == nil {
+		c.zlib = zlib.NewWriter(&c.out)
+	} else {
+		c.zlib.Reset(&c.out)
+	}
+	if _, err := c.zlib.Write(body); err != nil {
+		return nil, err
+	}
+	if err := c.zlib.Close(); err != nil {
+		return nil, err
+	}
+	return c.out.Bytes(), nil
+}

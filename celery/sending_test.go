@@ -1,0 +1,124 @@
+package celery_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/testenv"
+)
+
+// An exchange of a route that isn't there fails its own messages only, and these get there once
+// it is.
+func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ctx, ch := deadline(t), channel(t, env.URL)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
+		{Task: regexp.MustCompile("^routed$"), Queue: "q", Form: celery.Form{Exchange: "x", RoutingKey: "k"}},
+	}}})
+	declare(t, ch, "q", nil)
+	var msgs []celery.TaskMessage
+	for _, name := range []string{"plain", "routed", "plain"} {
+		msgs = append(msgs, celery.TaskMessage{ID: uuid.NewString(), Name: name, Queue: "q"})
+	}
+	send := func() (routed error) {
+		errs := p.Publish(ctx, msgs)
+		if err := errors.Join(errs[0], errs[2]); err != nil {
+			t.Fatalf("others: %v", err)
+		}
+		return errs[1]
+	}
+	var returned *celery.ReturnedError
+	if err := send(); !errors.As(err, &returned) || !celery.IsPermanent(err) {
+		t.Errorf("without the exchange: %v", err)
+	}
+	if err := ch.ExchangeDeclare("x", "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(); !errors.As(err, &returned) || returned.Code != 312 {
+		t.Errorf("without a binding: %v", err)
+	}
+	if err := ch.QueueBind("q", "k", "x", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(); err != nil {
+		t.Error(err)
+	}
+	if ids := taskIDs(t, ch, "q"); ids[msgs[1].ID] != 1 || ids[msgs[0].ID] != 3 {
+		t.Errorf("arrived: %v", ids)
+	}
+}
+
+// Arguments that the broker refuses fail the queues that are to be declared with them only, and
+// the error has the broker's reason.
+func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	ctx := deadline(t)
+	declare(t, channel(t, env.URL), "there", nil)
+	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{MaxPriority: 300}})
+	if err := p.DeclareQueue(ctx, "there"); err != nil {
+		t.Error(err)
+	}
+	if err := p.DeclareQueue(ctx, "missing"); !celery.IsOfQueue(err) || !strings.Contains(err.Error(), "x-max-priority") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A body in zstd, of which the Python scheduler's environment has no library to compare with,
+// is what it is without; and tells how long it is, which some readers need.
+func TestZstd(t *testing.T) {
+	t.Parallel()
+	message := celery.TaskMessage{ID: "id", Name: "t", Queue: "q", Args: []byte(`["a", 1]`)}
+	encode := celery.EncodeAs(celery.Sending{})
+	plain, err := encode(&message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(plain.Body)
+	got, err := celery.EncodeAs(celery.Sending{Form: celery.Form{Compression: celery.Compressions["zstandard"]}})(&message)
+	if err != nil || got.Headers["compression"] != "application/zstd" {
+		t.Fatal(got.Headers, err)
+	}
+	var header zstd.Header
+	if err := header.Decode(got.Body); err != nil || !header.HasFCS || header.FrameContentSize != uint64(len(want)) {
+		t.Errorf("the frame's header: %+v, %v", header, err)
+	}
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if body, err := r.DecodeAll(got.Body, nil); err != nil || string(body) != want {
+		t.Errorf("%s, %v; want %s", body, err, want)
+	}
+}
+
+// The encoder's headers, which it reuses, tell of a compression only where there is one; and
+// what msgpack can't hold can never be sent.
+func TestFormsOfTasksDiffer(t *testing.T) {
+	t.Parallel()
+	encode := celery.EncodeAs(celery.Sending{Routes: []celery.Route{
+		{Task: regexp.MustCompile("^packed$"), Form: celery.Form{Serializer: "msgpack", Compression: celery.Compressions["gzip"], Priority: 3}},
+	}})
+	for _, name := range []string{"plain", "packed", "plain"} {
+		p, err := encode(&celery.TaskMessage{ID: "id", Name: name, Queue: "q"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed := name == "packed"
+		if _, compressed := p.Headers["compression"]; compressed != packed || (p.ContentType == "application/x-msgpack") != packed || (p.Priority == 3) != packed || p.DeliveryMode != 2 {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	_, err := encode(&celery.TaskMessage{ID: "id", Name: "packed", Queue: "q", Args: []byte(`[18446744073709551616]`)})
+	if !celery.IsPermanent(err) {
+		t.Errorf("an integer of 65 bits: %v", err)
+	}
+}

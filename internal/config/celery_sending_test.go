@@ -1,0 +1,205 @@
+package config
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+)
+
+// side is one of the two senders, with a virtual host of its own.
+type side struct {
+	env testenv.Broker
+	ch  *amqp.Channel
+}
+
+func newSide(t *testing.T) side {
+	t.Helper()
+	env := testenv.RabbitMQ(t)
+	conn, err := amqp.Dial(env.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return side{env, ch}
+}
+
+// arrived is what a queue holds and how it was declared.
+type arrived struct {
+	Message   amqp.Delivery
+	Body      string // not compressed
+	Arguments map[string]any
+	Bindings  []string
+}
+
+func (s side) arrived(t *testing.T, queue string) arrived {
+	t.Helper()
+	d, ok, err := s.ch.Get(queue, true)
+	if err != nil || !ok {
+		t.Fatalf("nothing arrived in queue %q: %v", queue, err)
+	}
+	a := arrived{Message: d}
+	delete(d.Headers, "origin")
+	a.Message.ReplyTo, a.Message.Acknowledger, a.Message.DeliveryTag = "", nil, 0
+	if d.Headers["compression"] == "application/x-gzip" {
+		r, err := zlib.NewReader(bytes.NewReader(d.Body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Body, err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Body, a.Message.Body = string(d.Body), nil
+	var declared struct{ Arguments map[string]any }
+	s.manage(t, queue, &declared)
+	a.Arguments = declared.Arguments
+	var bindings []struct {
+		Source     string
+		RoutingKey string `json:"routing_key"`
+	}
+	s.manage(t, queue+"/bindings", &bindings)
+	for _, b := range bindings {
+		a.Bindings = append(a.Bindings, b.Source+" "+b.RoutingKey)
+	}
+	return a
+}
+
+// manage asks the management API about a queue.
+func (s side) manage(t *testing.T, name string, into any) {
+	t.Helper()
+	u, err := url.Parse(s.env.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(fmt.Sprintf("%s/api/queues%s/%s", strings.TrimSuffix(s.env.ManagementURL, "/"), u.Path, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", name, response.Status, err)
+	}
+}
+
+// With the same file both schedulers send the same message: its properties, headers and body,
+// where it goes, and how its queue is declared if it isn't there.
+func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
+	t.Parallel()
+	theirs, ours := newSide(t), newSide(t)
+	python := testenv.StartScript(t, nil, "testdata/send.py")
+	for _, s := range []side{theirs, ours} {
+		err := errors.Join(
+			s.ch.ExchangeDeclare("x", "topic", true, false, false, false, nil),
+			s.ch.ExchangeDeclare("swh.0.q", "direct", true, false, false, false, nil),
+			func() error { _, err := s.ch.QueueDeclare("swh.0.q", true, false, false, false, nil); return err }(),
+			s.ch.QueueBind("swh.0.q", "swh.0.q", "swh.0.q", false, nil),
+			s.ch.QueueBind("swh.0.q", "k.#", "x", false, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, tc := range []struct {
+		keys        string
+		name, queue string // of the task; queue if one is given
+		in          string // the queue that it gets into; "" for its own
+	}{
+		{keys: "task_routes: {swh.N.*: {queue: swh.N.q, exchange: x, routing_key: k.a}}", name: "swh.N.t", in: "swh.N.q"},
+		{name: "swh.N.t"},
+		{name: "other.N", in: "celery"},
+		{keys: "task_serializer: msgpack", name: "swh.N.t"},
+		{keys: "task_compression: gzip", name: "swh.N.t"},
+		{keys: "task_serializer: msgpack, task_compression: zlib, task_default_delivery_mode: transient", name: "swh.N.t"},
+		{keys: "task_default_delivery_mode: 1", name: "swh.N.t", queue: "save_code_now:swh.N.t"},
+		{keys: "task_default_queue: N.others", name: "other", in: "N.others"},
+		{keys: "task_default_queue: N.others", name: "swh.N.t"},
+		{keys: "task_default_exchange: e, task_default_exchange_type: topic, task_default_routing_key: k, task_default_queue_type: quorum, task_default_priority: 3", name: "swh.N.t"},
+		{keys: "task_queue_max_priority: 7, task_routes: {swh.N.t: {queue: swh.N.q, priority: 5}}", name: "swh.N.t", in: "swh.N.q"},
+		{keys: "task_create_missing_queue_type: quorum, task_queues: [swh.N.q]", name: "swh.N.t"},
+		{keys: "task_create_missing_queue_type: quorum, task_queues: {swh.N.t: {exchange: e, routing_key: k, queue_arguments: {x-max-length: 3}}}", name: "swh.N.t"},
+		{keys: "task_routes: null", name: "swh.N.t", in: "celery"},
+		{keys: "task_routes: {swh.N.*: {queue: swh.N.q, exchange: x, exchange_type: direct}}", name: "swh.N.t", in: "swh.N.q"},
+		{keys: "task_routes: {swh.N.*: {queue: swh.N.q, routing_key: k, delivery_mode: transient, serializer: msgpack, compression: application/x-gzip}}", name: "swh.N.t", in: "swh.N.q"},
+		{keys: "task_routes: {swh.*: swh.N.q, swh.N.t: swh.N.exact}", name: "swh.N.t", in: "swh.N.exact"},
+		{keys: "task_routes: [{other: a}, {swh.N.*: swh.N.q}, {swh.N.t: swh.N.exact}]", name: "swh.N.t", in: "swh.N.q"},
+		{keys: "task_routes: [[[swh.N.a, a], ['sw?.N.[!a-s]*', {queue: swh.N.q}], ['*', b]]]", name: "swh.N.t", in: "swh.N.q"},
+		{keys: "task_routes: {swh.N.a*: a}", name: "swh.N.t", in: "celery"},
+		{keys: "task_routes: {'swh.N.?': a, '*': {priority: 4}}", name: "swh.N.t", in: "celery"},
+		{keys: "task_routes: {swh.N.t: {queue: swh.N.q, priority: 9}}", name: "swh.N.t", queue: "save_code_now:swh.N.t"},
+	} {
+		numbered := func(text string) string { return strings.ReplaceAll(text, "N", fmt.Sprint(i)) }
+		file := func(s side) string { // they differ in the broker only
+			return fmt.Sprintf("celery: {task_broker: '%s', %s}", s.env.URL, numbered(tc.keys))
+		}
+		m := celery.TaskMessage{
+			ID: uuid.NewString(), Name: numbered(tc.name), Queue: numbered(tc.queue),
+			Args: []byte(`[1, -300, 2.5, null, NaN, -1e400]`), Kwargs: []byte(`{"url": "https://é.example/", "n": {"a": [true, 18446744073709551615]}}`),
+		}
+		in := numbered(tc.in)
+		var refused struct{ Error string }
+		asked := map[string]any{"file": file(theirs), "name": m.Name, "args": string(m.Args), "kwargs": string(m.Kwargs), "id": m.ID, "queue": nil}
+		if m.Queue != "" {
+			asked["queue"], in = m.Queue, m.Queue
+		}
+		if in == "" {
+			in = m.Name
+		}
+		if python.Ask(t, asked, &refused); refused.Error != "" {
+			t.Errorf("%s: Python: %s", tc.keys, refused.Error)
+			continue
+		}
+		c, _, err := parse("F", []byte(file(ours)))
+		if err != nil {
+			t.Errorf("%s: %v", tc.keys, err)
+			continue
+		}
+		if m.Queue == "" {
+			tt := model.TaskType{BackendName: m.Name}
+			if route := c.Celery.Route(); route != nil {
+				tt.Routed = route(m.Name)
+			}
+			m.Queue = tt.Queue()
+		}
+		if err := publish(t, c, m); err != nil {
+			t.Errorf("%s: %v", tc.keys, err)
+			continue
+		}
+		if diff := cmp.Diff(theirs.arrived(t, in), ours.arrived(t, in)); diff != "" {
+			t.Errorf("%s (-Python +ours):\n%s", tc.keys, diff)
+		}
+	}
+}
+
+func publish(t *testing.T, c *Config, m celery.TaskMessage) error {
+	t.Helper()
+	broker, err := c.Broker()
+	if err != nil {
+		return err
+	}
+	p := celery.NewPublisher(broker, celery.PublisherOptions{Logger: slog.New(slog.DiscardHandler), Sending: c.Celery.Sending})
+	err = p.DeclareQueue(t.Context(), m.Queue)
+	if err == nil {
+		err = errors.Join(p.Publish(t.Context(), []celery.TaskMessage{m})...)
+	}
+	return errors.Join(err, p.Close())
+}
