@@ -63,7 +63,8 @@ type Config struct {
 	MetricsAddr        string // HOST:PORT of a daemon's metrics and health; "" for none
 	MetricsPprof       bool   // Go's profiles are served there, too
 
-	lines map[string]int // of the keys that the file has
+	lines   map[string]int // of the keys that the file has
+	version version
 }
 
 const (
@@ -143,6 +144,7 @@ func Default() *Config {
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,
 		lines:                     map[string]int{},
+		version:                   version{values: map[string]uint64{}},
 	}
 }
 
@@ -158,13 +160,14 @@ func (c *Config) Beside(path string) string {
 // UseDatabase replaces all addresses of the database.
 func (c *Config) UseDatabase(dsn string) {
 	c.Scheduler.Cls, c.Scheduler.DB, c.Database = Postgres, Secret(dsn), Database{}
+	c.version.forget("scheduler", "database")
 }
 
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
 
 func (c Config) String() string {
 	type plain Config // without this method
-	c.lines = nil
+	c.lines, c.version = nil, version{}
 	return fmt.Sprintf("%+v", plain(c))
 }
 

@@ -23,7 +23,7 @@ const maxFileSize = 1 << 20
 // Load reads the file at path, which may begin with ~/ and leave out .yml. It returns
 // all errors, each an *Error, joined.
 func Load(path string) (*Config, []Warning, error) {
-	text, file, err := readFile(path)
+	text, file, modified, err := readFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -31,17 +31,18 @@ func Load(path string) (*Config, []Warning, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
+	c.version.modified = modified
 	if id := os.Getenv("KAFKA_GROUP_INSTANCE_ID"); id != "" {
 		c.Journal.ConsumerSettings["group.instance.id"] = id
 	}
 	return c, warnings, nil
 }
 
-func readFile(path string) (text []byte, file string, err error) {
+func readFile(path string) (text []byte, file string, modified time.Time, err error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", path, err)
+			return nil, "", modified, fmt.Errorf("%s: %w", path, err)
 		}
 		path = filepath.Join(home, rest)
 	}
@@ -63,11 +64,11 @@ func readFile(path string) (text []byte, file string, err error) {
 			problem = "cannot be read: " + cause(err)
 		}
 		if problem != "" {
-			return nil, "", &Error{File: file, Problem: problem}
+			return nil, "", modified, &Error{File: file, Problem: problem}
 		}
-		return text, file, nil
+		return text, file, info.ModTime(), nil
 	}
-	return nil, "", &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
+	return nil, "", modified, &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
 }
 
 // cause returns the text of err without the path.
@@ -88,10 +89,12 @@ func parse(file string, text []byte) (*Config, []Warning, error) {
 	c := Default()
 	c.File = file
 	r := &reader{file: file, lines: c.lines}
-	c.read(value{reader: r, node: root})
+	fields, all := c.sections(), value{reader: r, node: root}
+	all.section(fields, othersKeys("top"))
 	if len(r.errors) > 0 {
 		return nil, r.warnings, errors.Join(r.errors...)
 	}
+	c.version.note(all, keysOf(fields))
 	return c, r.warnings, nil
 }
 
@@ -114,8 +117,9 @@ func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 	return root, nil
 }
 
-func (c *Config) read(root value) {
-	root.section(map[string]func(value){
+// sections returns what reads each section of the file.
+func (c *Config) sections() map[string]func(value) {
+	return map[string]func(value){
 		"scheduler": c.Scheduler.read,
 		"celery":    c.Celery.read,
 		"database": func(v value) {
@@ -156,7 +160,7 @@ func (c *Config) read(root value) {
 				v.fail(expected)
 			}
 		},
-	}, othersKeys("top"))
+	}
 }
 
 // readMetrics reads our keys of the section metrics. The other keys belong to other
