@@ -91,7 +91,7 @@ func (w *world) round(t *testing.T, policies []model.WeightedPolicy) *round {
 		Policies:         map[string][]model.WeightedPolicy{"default": policies},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
-	return &round{Scheduler: s, visitType: "git", policies: policies, log: logger(t)}
+	return &round{Scheduler: s, visitType: "git", log: logger(t)}
 }
 
 // messages delivers what is claimed and empties the queue: the bodies, sorted.
