@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/yaml11"
 )
 
@@ -150,6 +151,14 @@ func (c *Config) sections() map[string]func(value) {
 		},
 		"shares": func(v value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
+			for key, s := range c.Shares {
+				switch {
+				case strings.HasPrefix(key, model.PriorityLanes("")):
+					v.problem("has the queue of tasks with priority, which groups don't share")
+				case model.Prefixed(key) && s.By != "" && !s.By.OfVisits():
+					v.problem("has a queue with a prefix that is not shared by lister or lister_instance")
+				}
+			}
 		},
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":            c.readMetrics,

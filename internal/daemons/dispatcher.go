@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +16,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/monitor"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
@@ -205,8 +205,12 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 	m := dispatch.Maintenance{
 		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log, GivenUp: dispatch.NewGivenUp(o.Metrics),
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
-			tt, err := store.TaskType(ctx, strings.TrimPrefix(laneSet, priorityPrefix))
-			return homeQueue(laneSet, tt), err
+			types, err := store.TaskTypes(ctx)
+			tt, prefix, ok := model.TypeOf(laneSet, types)
+			if err == nil && !ok {
+				err = model.ErrUnknownTaskType
+			}
+			return homeQueue(prefix, tt), err
 		},
 	}
 	gauges := dispatch.QueueGauges{Lengths: d.inspector, Log: o.Log, Queues: func(ctx context.Context) ([]string, error) {

@@ -14,9 +14,6 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// priorityPrefix starts the names of queues and lane sets of tasks with priority.
-var priorityPrefix = model.PriorityLanes("")
-
 // sharing checks that the database is ready for the configured shares, warns of unknown
 // names, and returns the component that measures shares.
 func (o *Options) sharing(ctx context.Context, store *db.Store) (service.Component, error) {
@@ -43,8 +40,8 @@ func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.
 	types, err := store.TaskTypes(ctx)
 	var queues []dispatch.SharedQueue
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		if at := slices.IndexFunc(types, func(tt model.TaskType) bool { return tt.Type == name }); at >= 0 {
-			queues = append(queues, dispatch.SharedQueue{Name: types[at].Queue(), Shares: shares[name]})
+		if tt, prefix, ok := model.TypeOf(name, types); ok {
+			queues = append(queues, dispatch.SharedQueue{Name: homeQueue(prefix, tt).Name, Shares: shares[name]})
 		}
 	}
 	return queues, err
@@ -61,8 +58,8 @@ func (o *Options) warnOfShares(ctx context.Context, store *db.Store, shares map[
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		if names := typeNames(types); !slices.Contains(names, name) {
-			o.warnOfName("shares are configured for a task type that is not there", name, names)
+		if _, _, ok := model.TypeOf(name, types); !ok {
+			o.warnOfName("shares are configured for a task type that is not there", name, typeNames(types))
 			continue
 		}
 		known := groupsThatCanBe(shares[name].By, types, listers)
@@ -122,8 +119,8 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) (s
 		}
 		names := typeNames(types)
 		for _, laneSet := range slices.Sorted(maps.Keys(c.Lanes)) {
-			if name := strings.TrimPrefix(laneSet, priorityPrefix); !slices.Contains(names, name) {
-				o.warnOfName("lanes are configured for a task type that is not there", name, names)
+			if _, _, ok := model.TypeOf(laneSet, types); !ok {
+				o.warnOfName("lanes are configured for a task type that is not there", laneSet, names)
 			}
 		}
 		// Before work may come into their backlogs.
@@ -149,11 +146,11 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) (s
 	}}, err
 }
 
-// homeQueue returns the queue of a lane set's work if it had no lanes.
-func homeQueue(laneSet string, tt model.TaskType) dispatch.Queue {
+// homeQueue returns the queue of a task type with a prefix, "" or with its colon, without lanes.
+func homeQueue(prefix string, tt model.TaskType) dispatch.Queue {
 	name := tt.Queue()
-	if strings.HasPrefix(laneSet, priorityPrefix) {
-		name = priorityPrefix + tt.BackendName
+	if prefix != "" {
+		name = prefix + tt.BackendName
 	}
 	return dispatch.Queue{Name: name, Limit: tt.MaxQueueLength}
 }
@@ -169,9 +166,8 @@ func LanedQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 	}
 	var queues []dispatch.Queue
 	for _, laneSet := range slices.Sorted(maps.Keys(lanes)) {
-		at := slices.IndexFunc(types, func(tt model.TaskType) bool { return tt.Type == strings.TrimPrefix(laneSet, priorityPrefix) })
-		if at >= 0 {
-			queues = append(queues, homeQueue(laneSet, types[at]).WithLanes(laneSet, types[at], lanes))
+		if tt, prefix, ok := model.TypeOf(laneSet, types); ok {
+			queues = append(queues, homeQueue(prefix, tt).WithLanes(laneSet, tt, lanes))
 		}
 	}
 	return queues, nil
@@ -208,7 +204,7 @@ func KnownQueues(ctx context.Context, store *db.Store, c *config.Config) ([]Know
 		if tt.MaxQueueLength != nil {
 			limit = *tt.MaxQueueLength
 		}
-		names := []string{tt.Queue(), priorityPrefix + tt.BackendName}
+		names := []string{tt.Queue(), model.PriorityLanes(tt.BackendName)}
 		if _, ok := model.LoadedVisitType(tt.Type); ok {
 			for _, l := range listers {
 				names = append(names, *l.FirstVisitsQueuePrefix+":"+tt.BackendName)

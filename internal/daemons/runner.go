@@ -72,11 +72,20 @@ type FirstVisits struct {
 }
 
 func (v *FirstVisits) Run(ctx context.Context) error {
-	return v.send(ctx, v.Period, func(_ context.Context, store *db.Store, d *dispatcher) (sender, error) {
+	return v.send(ctx, v.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
+		sharing, err := v.sharing(ctx, store)
+		if err != nil {
+			return sender{}, err
+		}
+		laning, err := v.laning(ctx, store, d)
+		if err != nil {
+			return sender{}, err
+		}
 		f := runner.NewFirstVisits(runner.FirstVisitsOptions{
-			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period,
+			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period, Shares: v.Config.Shares, Lanes: v.Config.Lanes,
 		})
-		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce}, nil
+		v.onChange(func(c *config.Config) { f.Change(runner.FirstVisitsOptions{Shares: c.Shares, Lanes: c.Lanes}) })
+		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: []service.Component{sharing, laning}}, nil
 	})
 }
 
