@@ -107,6 +107,19 @@ var firstVisitQueues = []string{
 	"add_forge_now:swh.loader.git.tasks.Update", "add_forge_now:swh.loader.hg.tasks.Update",
 }
 
+func (w *world) firstVisitsPeers(t *testing.T) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "scheduler.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", w.dsn, w.broker.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the peer's runner: %v\n%s", err, out)
+	}
+}
+
 // A pass over listers in every state leaves what the peer's pass leaves: the same
 // origins marked and sent to the same queues, the same listers done.
 func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
@@ -118,15 +131,7 @@ func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := filepath.Join(t.TempDir(), "scheduler.yml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", theirs.dsn, theirs.broker.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the peer's runner: %v\n%s", err, out)
-	}
+	theirs.firstVisitsPeers(t)
 	ours.firstVisitsOurs(t)
 	if diff := cmp.Diff(theirs.firstVisitsState(t), ours.firstVisitsState(t)); diff != "" {
 		t.Errorf("rows (-peer +ours):\n%s", diff)

@@ -135,7 +135,7 @@ func TestSendSameAsThePeer(t *testing.T) {
 	}
 }
 
-// A file that is longer than its queue has room for is sent as room comes.
+// A file that is longer than its queue has room for is sent as room comes, up to the limit.
 func TestSendFromFileWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	text := services(t)
@@ -146,10 +146,10 @@ func TestSendFromFileWaitsForRoom(t *testing.T) {
 		t.Fatal(r.stderr)
 	}
 	path := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(path, []byte("https://1\n\nhttps://2\nhttps://3"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("https://1\n\nhttps://2\nhttps://3\nhttps://4"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-x", path, "--threshold", "2", "--waiting-period", "0")
+	p := start(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-x", path, "--threshold", "2", "--limit", "3", "--waiting-period", "0")
 	p.logs(t, "the queue is full")
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

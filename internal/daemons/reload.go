@@ -2,7 +2,6 @@ package daemons
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -145,7 +144,9 @@ func (o *Options) onChange(take func(c *config.Config)) {
 // reloading returns the component that takes up a changed configuration: on SIGHUP, or when
 // two looks in a row find the same new file, as the first one may find half of it.
 func (o *Options) reloading() service.Component {
-	o.Log.Info("configuration in force", o.file(o.Config)...)
+	if o.Config.File != "" {
+		o.Log.Info("configuration in force", file(o.Config)...)
+	}
 	return service.Component{Name: "configuration", Run: func(ctx context.Context) error {
 		period := o.ReloadPeriod
 		if period == 0 {
@@ -169,13 +170,8 @@ func (o *Options) reloading() service.Component {
 	}}
 }
 
-// file returns which file a configuration is, for the log.
-func (o *Options) file(c *config.Config) []any {
-	if c.File == "" {
-		return []any{slog.String("file", "")}
-	}
-	return []any{slog.String("file", c.File), slog.Time("modified", c.Modified())}
-}
+// file says which file a configuration is from, for the log.
+func file(c *config.Config) []any { return []any{"file", c.File, "modified", c.Modified()} }
 
 // look reads the configuration and takes it up if it is new. asked says that somebody waits
 // for an answer.
@@ -187,9 +183,6 @@ func (o *Options) look(ctx context.Context, asked bool) {
 	l.last = now
 	if !asked && (!settled || now.same(l.seen)) {
 		return
-	}
-	for _, w := range now.warnings {
-		o.Log.Warn(w.String())
 	}
 	if now.err == nil {
 		now.err = o.prepareAll(ctx, now.config)
@@ -205,14 +198,23 @@ func (o *Options) look(ctx context.Context, asked bool) {
 		return
 	}
 	l.waits, l.seen = false, now
+	for _, w := range now.warnings {
+		o.Log.Warn(w.String())
+	}
 	if now.err != nil {
-		o.Log.Error("the changed configuration is refused; the one before stays in force", append(o.file(l.config.Load()), "error", pytext.OneLine(now.err))...)
+		o.Log.Error("the changed configuration is refused; the one before stays in force", append(file(l.config.Load()), "error", pytext.OneLine(now.err))...)
 		return
 	}
 	o.takeUp(now.config)
 }
 
+// prepareAll prepares for a configuration, and refuses one with which the daemon would not start.
 func (o *Options) prepareAll(ctx context.Context, c *config.Config) error {
+	if slices.Contains(Keys["celery"].Daemons, o.Command) {
+		if _, err := c.Broker(); err != nil {
+			return err
+		}
+	}
 	for _, prepare := range o.live.prepare {
 		if err := prepare(ctx, c); err != nil {
 			return err
@@ -230,7 +232,7 @@ func (o *Options) takeUp(c *config.Config) {
 	for _, take := range o.live.take {
 		take(c)
 	}
-	o.Log.Info("configuration in force", append(o.file(c), "changed", changed)...)
+	o.Log.Info("configuration in force", append(file(c), "changed", changed)...)
 	if o.live.behind.Set(0); len(restart) > 0 {
 		o.live.behind.Set(1)
 		o.Log.Warn("changed keys need a restart", "keys", restart)

@@ -137,6 +137,9 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	says(`msg="visits claimed"`)
 	behind(1)
 
+	write("%s", policies(ofAll, "redis://u:s3cret@elsewhere"))
+	says("is refused; the one before stays in force", "celery.task_broker")
+
 	write("shares: {load-git: {by: kwargs.tenant}}\n%s", policies(ofAll, broker))
 	says("is refused; the one before stays in force", "the database lacks indexes")
 
