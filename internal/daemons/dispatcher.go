@@ -210,7 +210,7 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 			if err == nil && !ok {
 				err = model.ErrUnknownTaskType
 			}
-			return homeQueue(prefix, tt), err
+			return dispatch.Queue{Name: tt.QueueWith(prefix), Limit: tt.MaxQueueLength}, err
 		},
 	}
 	gauges := dispatch.QueueGauges{Lengths: d.inspector, Log: o.Log, Queues: func(ctx context.Context) ([]string, error) {

@@ -41,7 +41,7 @@ func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.
 	var queues []dispatch.SharedQueue
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		if tt, prefix, ok := model.TypeOf(name, types); ok {
-			queues = append(queues, dispatch.SharedQueue{Name: homeQueue(prefix, tt).Name, Shares: shares[name]})
+			queues = append(queues, dispatch.SharedQueue{Name: tt.QueueWith(prefix), Shares: shares[name]})
 		}
 	}
 	return queues, err
@@ -146,15 +146,6 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) (s
 	}}, err
 }
 
-// homeQueue returns the queue of a task type with a prefix, "" or with its colon, without lanes.
-func homeQueue(prefix string, tt model.TaskType) dispatch.Queue {
-	name := tt.Queue()
-	if prefix != "" {
-		name = prefix + tt.BackendName
-	}
-	return dispatch.Queue{Name: name, Limit: tt.MaxQueueLength}
-}
-
 // LanedQueues returns the queues with lanes, in the order of their lane sets' names.
 func LanedQueues(ctx context.Context, store *db.Store, lanes map[string][]model.Lane) ([]dispatch.Queue, error) {
 	if len(lanes) == 0 {
@@ -167,7 +158,7 @@ func LanedQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 	var queues []dispatch.Queue
 	for _, laneSet := range slices.Sorted(maps.Keys(lanes)) {
 		if tt, prefix, ok := model.TypeOf(laneSet, types); ok {
-			queues = append(queues, homeQueue(prefix, tt).WithLanes(laneSet, tt, lanes))
+			queues = append(queues, dispatch.Queue{Name: tt.QueueWith(prefix), Limit: tt.MaxQueueLength}.WithLanes(laneSet, tt, lanes))
 		}
 	}
 	return queues, nil

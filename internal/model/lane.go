@@ -50,6 +50,14 @@ func KeyOf(queue string, tt TaskType) (key string, ok bool) {
 	return prefix + tt.Type, ok && (prefix == "" || strings.HasSuffix(prefix, ":"))
 }
 
+// QueueWith returns the type's queue with a prefix of TypeOf.
+func (t TaskType) QueueWith(prefix string) string {
+	if prefix == "" {
+		return t.Queue()
+	}
+	return prefix + t.BackendName
+}
+
 // TypeOf returns the task type of a key of lanes or shares, and the prefix of its queue, colon
 // included, or "".
 func TypeOf(key string, types []TaskType) (tt TaskType, prefix string, ok bool) {

@@ -44,10 +44,7 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", model.ErrUnknownTaskType, taskType)
 	}
-	queue := tt.Queue()
-	if prefix != "" {
-		queue = prefix + tt.BackendName
-	}
+	queue := tt.QueueWith(prefix)
 	states, err := store.ShareStates(ctx, queue, now, shares.HalfLife)
 	if err != nil {
 		return nil, err
