@@ -21,7 +21,7 @@ func (c *Client) countHeld(ctx context.Context) {
 	loop := service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			most := c.heldSize.Of(maxHeld)
-			n, applied, err := countReleased(ctx, c.o.Store, c.o.Rules, most)
+			n, applied, err := countReleased(ctx, c.o.Store, c.rules(), most)
 			if err == nil {
 				c.metrics.visits(applied)
 			}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,10 +106,16 @@ type Options struct {
 	Progress func(processed, remaining int64)
 }
 
+// Change replaces the rules, from the next batch on.
+func (c *Client) Change(r Rules) { c.changed.Store(&r) }
+
+func (c *Client) rules() Rules { return *cmp.Or(c.changed.Load(), &c.o.Rules) }
+
 // A Client is the daemon that keeps visit stats up to date.
 type Client struct {
 	o       Options
-	kafka   []kgo.Opt // how to reach the brokers and to consume
+	changed atomic.Pointer[Rules] // of Change; nil before
+	kafka   []kgo.Opt             // how to reach the brokers and to consume
 	metrics *metrics
 	decoder *decoder
 	rejects service.Seldom
@@ -376,7 +383,7 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	for {
 		c.pulse.Begin()
 		tryCtx, cancel := context.WithTimeout(work, applyTimeout)
-		err := b.write(tryCtx, c.o.Store, c.o.Rules, &c.size)
+		err := b.write(tryCtx, c.o.Store, c.rules(), &c.size)
 		cancel()
 		if err == nil {
 			c.databaseState.OK()

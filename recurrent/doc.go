@@ -38,5 +38,6 @@
 // # Failures
 //
 // A loop that fails logs it once and retries with back-off; the others go on. A visit
-// type without a task type is such a failure, until the type is added.
+// type that was asked for by name and has no task type is such a failure, until the type is
+// added. Otherwise loops come and go with the task types, within 10 s.
 package recurrent

@@ -82,7 +82,7 @@ func BenchmarkRefill(b *testing.B) {
 		Store: store, Slots: dispatch.NewSlots(store, inspector, deliverer.Wake), Log: log, Reg: prometheus.NewRegistry(),
 		Policies: config.DefaultSchedulingPolicy(),
 	})
-	r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: log}
+	r := &round{Scheduler: s, visitType: "git", log: log}
 	for b.Loop() {
 		if _, err := r.runOnce(b.Context()); err != nil {
 			b.Fatal(err)
@@ -118,7 +118,7 @@ func BenchmarkSharedRefill(b *testing.B) {
 		Store: store, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares,
 		Policies: config.DefaultSchedulingPolicy(),
 	})
-	r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: s.Log}
+	r := &round{Scheduler: s, visitType: "git", log: s.Log}
 	refill := func(shares map[string]model.Shares) time.Duration {
 		s.Shares = shares
 		began := time.Now()
@@ -183,7 +183,7 @@ func BenchmarkLanedRefill(b *testing.B) {
 	})
 	refill := func(lanes map[string][]model.Lane) time.Duration {
 		s.Lanes = lanes
-		r := &round{Scheduler: s, visitType: "git", policies: config.DefaultSchedulingPolicy()["default"], log: s.Log}
+		r := &round{Scheduler: s, visitType: "git", log: s.Log}
 		began := time.Now()
 		if _, err := r.runOnce(b.Context()); err != nil {
 			b.Fatal(err)

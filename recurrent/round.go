@@ -16,8 +16,8 @@ import (
 type round struct {
 	*Scheduler
 	visitType string
-	policies  []model.WeightedPolicy
 	log       *slog.Logger
+	seen      *Options     // at the last round
 	size      db.BatchSize // of claims
 	picked    []dispatch.Visit
 
@@ -28,6 +28,9 @@ type round struct {
 
 // next does a round, or only looks for news if the last one found nothing to visit.
 func (r *round) next(ctx context.Context) (service.Result, error) {
+	if options := r.options(); options != r.seen {
+		r.seen, r.idle = options, false // what they ask for may be there
+	}
 	left := r.until.Sub(r.now())
 	resting := r.idle && left > 0
 	if resting {
@@ -63,7 +66,9 @@ func (r *round) news(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-func (r *round) picker() Picker { return Picker{VisitType: r.visitType, Policies: r.policies} }
+func (r *round) picker() Picker {
+	return Picker{VisitType: r.visitType, Policies: r.policiesOf(r.visitType)}
+}
 
 // runOnce fills the free slots of the visit type's queue and returns how long to wait
 // before the next round, without splay. After a claim that timed out it claims half as many.
@@ -75,7 +80,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	}
 	full, asked := false, 0
 	r.idle = false
-	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
+	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.options().Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
 			return dispatch.Claimed{}, nil
@@ -92,11 +97,11 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	case err != nil:
 		return 0, err
 	case full:
-		return r.QueueFullBackoff, nil
+		return r.options().QueueFullBackoff, nil
 	case n == 0:
 		r.log.Debug("no origins to visit")
 		r.idle = true
-		return r.NoOriginsBackoff, nil
+		return r.options().NoOriginsBackoff, nil
 	}
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
 	r.samples.add(ctx, r.picked)
@@ -115,7 +120,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	picker := r.picker()
 	var picked Picked
 	var err error
-	if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {
+	if shares, ok := r.options().Shares[tt.Type]; ok && shares.By.OfVisits() {
 		picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}, now, free)
 	} else {
 		picked, err = picker.Pick(ctx, tx, now, free)

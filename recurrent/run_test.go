@@ -2,13 +2,16 @@ package recurrent
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 )
 
 // A database without any loader's task type is waited on, not an end: the
@@ -28,7 +31,56 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	w.exec(t, "update task_type set type = 'load-git'")
+	s.Change(s.Options) // looks at once
 	w.awaitScheduled(t, 5, ended)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Visit types come and go with their task types, and a daemon that has none left is ready.
+// Policies and waits that change are taken up at once, also by a visit type that rests.
+func TestVisitTypesAndPoliciesChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.list(t, "plain", 5, false)
+	w.list(t, "hg", 5, true)
+	w.exec(t, "update listed_origins set visit_type = 'hg' where url like 'https://hg/%'")
+	o := Options{
+		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
+		Policies: map[string][]model.WeightedPolicy{
+			"default": weighted(map[model.VisitPolicy]float64{model.NeverVisitedOldestUpdateFirst: 1}), // plain ones have no update
+		},
+		NoOriginsBackoff: time.Hour, QueueFullBackoff: time.Hour,
+	}
+	s := New(o)
+	s.splay = func() time.Duration { return 0 }
+	health := service.NewHealth()
+	ctx, stop := context.WithCancel(service.WithHealth(t.Context(), health))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-hg', '', 'swh.test.hg', 100)")
+	s.Change(o) // looks at once
+	w.awaitScheduled(t, 5, ended)
+	if got := w.scheduled(t); !slices.Contains(got, "https://hg/1") {
+		t.Errorf("scheduled: %q", got)
+	}
+	o.Policies = map[string][]model.WeightedPolicy{"default": evenly}
+	s.Change(o)
+	w.awaitScheduled(t, 10, ended)
+	w.exec(t, "delete from task_type")
+	s.Change(o)
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		// Left are the loops that keep candidates, follow samples, and look for visit types.
+		waits, loops := health.Waits(), testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_overdue_seconds")
+		if len(waits) == 0 && loops == 3 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("without task types there are %d loops, and it waits: %q", loops, waits)
+		}
+	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

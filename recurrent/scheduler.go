@@ -1,9 +1,11 @@
 package recurrent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +51,7 @@ type Options struct {
 	Log   *slog.Logger
 	Reg   prometheus.Registerer
 
-	// VisitTypes to schedule; none means those of all task types load-*.
+	// VisitTypes to schedule; none means those of all task types load-*, which may come and go.
 	VisitTypes []string
 	// Policies by visit type, with those of "default" for any other. Each visit
 	// type has a policy once, and some weight.
@@ -64,6 +66,8 @@ type Options struct {
 // Scheduler runs one loop a visit type, and a keeper of candidates beside them.
 type Scheduler struct {
 	Options
+	newest  atomic.Pointer[Options] // of Change; nil before
+	changed chan struct{}
 	now     func() time.Time
 	splay   func() time.Duration
 	visits  *prometheus.CounterVec
@@ -73,20 +77,29 @@ type Scheduler struct {
 // New makes a Scheduler; its counters are registered on o.Reg.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		Options: o, now: o.Store.Now, samples: newSamples(o.Store, o.Log, o.Store.Now, o.Reg), splay: func() time.Duration { return rand.N(splayMax) },
+		Options: o, changed: make(chan struct{}, 1),
+		now: o.Store.Now, samples: newSamples(o.Store, o.Log, o.Store.Now, o.Reg), splay: func() time.Duration { return rand.N(splayMax) },
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type and policy.",
 		}, []string{"visit_type", "policy"}),
 	}
 }
 
+// options returns those whose policies, shares, lanes and waits count now.
+func (s *Scheduler) options() *Options { return cmp.Or(s.newest.Load(), &s.Options) }
+
+// Change replaces the policies, shares, lanes and waits by those of o. Each visit type has a
+// round with them at once, or when the one that it is in has ended.
+func (s *Scheduler) Change(o Options) {
+	s.newest.Store(&o)
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
 // Run schedules visits until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
-	visitTypes, err := s.visitTypes(ctx)
-	if err != nil {
-		return nil // ctx ended before the database answered
-	}
-	s.Log.Info("scheduling recurrent visits", "visit_types", visitTypes)
 	var loops errgroup.Group
 	keeping := service.Loop{
 		RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce, Period: keepPeriod,
@@ -94,62 +107,27 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	loops.Go(func() error { return s.samples.run(ctx) })
-	for _, visitType := range visitTypes {
-		loops.Go(func() error { return s.loop(visitType).Run(ctx) })
-	}
+	loops.Go(func() error { return s.followVisitTypes(ctx, &loops) })
 	return loops.Wait()
-}
-
-// visitTypes returns those asked for, else those of the loaders' task types, as soon as
-// there is one. The only error is that ctx ended.
-func (s *Scheduler) visitTypes(ctx context.Context) ([]string, error) {
-	if len(s.VisitTypes) > 0 {
-		return s.VisitTypes, nil
-	}
-	postgres := service.NewService(s.Log, "PostgreSQL")
-	var backoff service.Backoff
-	told := false
-	for {
-		types, err := s.Store.TaskTypes(ctx)
-		if err == nil {
-			postgres.OK()
-			var visitTypes []string
-			for _, tt := range types {
-				if visitType, ok := model.LoadedVisitType(tt.Type); ok {
-					visitTypes = append(visitTypes, visitType)
-				}
-			}
-			if len(visitTypes) > 0 {
-				return visitTypes, nil
-			}
-			if !told {
-				told = true
-				s.Log.Warn("there is no task type load-*, so there is nothing to visit; waiting for one")
-			}
-		} else if ctx.Err() == nil {
-			postgres.Failed(err)
-		}
-		if err := backoff.Wait(ctx); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // policiesOf returns the policies of a visit type: its own, or the default ones.
 func (s *Scheduler) policiesOf(visitType string) []model.WeightedPolicy {
-	if policies, ok := s.Policies[visitType]; ok {
+	all := s.options().Policies
+	if policies, ok := all[visitType]; ok {
 		return policies
 	}
-	return s.Policies["default"]
+	return all["default"]
 }
 
-// loop makes the loop of one visit type.
-func (s *Scheduler) loop(visitType string) *service.Loop {
-	r := &round{Scheduler: s, visitType: visitType, policies: s.policiesOf(visitType), log: s.Log.With("visit_type", visitType)}
+// loop makes the loop of one visit type. A round follows at once when it is woken.
+func (s *Scheduler) loop(visitType string, wake <-chan struct{}) *service.Loop {
+	r := &round{Scheduler: s, visitType: visitType, log: s.Log.With("visit_type", visitType)}
 	return &service.Loop{
 		RunOnce: r.next,
 		Period:  splayMax, // only spreads the first rounds
 		Jitter:  true,
+		Wake:    wake,
 		Service: service.NewService(r.log, "what scheduling visits needs"),
 	}
 }

@@ -91,7 +91,7 @@ func (w *world) round(t *testing.T, policies []model.WeightedPolicy) *round {
 		Policies:         map[string][]model.WeightedPolicy{"default": policies},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
-	return &round{Scheduler: s, visitType: "git", policies: policies, log: logger(t)}
+	return &round{Scheduler: s, visitType: "git", log: logger(t)}
 }
 
 // messages delivers what is claimed and empties the queue: the bodies, sorted.
@@ -150,14 +150,9 @@ var evenly = weighted(map[model.VisitPolicy]float64{
 	model.AlreadyVisitedOrderByLag: 40, model.NeverVisitedOldestUpdateFirst: 40, model.OriginsWithoutLastUpdate: 20,
 })
 
-// A round sends the messages, and marks the origins, that the peer's round does.
-func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
-	t.Parallel()
-	theirs, ours := newWorld(t), newWorld(t)
-	for _, w := range []*world{theirs, ours} {
-		w.list(t, "updated", 30, true) // fits into the policy's 40 slots
-		w.list(t, "plain", 15, false)  // fits into 20
-	}
+// roundOfPeer makes a round of the Python scheduler's with the policies evenly.
+func (w *world) roundOfPeer(t *testing.T) {
+	t.Helper()
 	config := filepath.Join(t.TempDir(), "scheduler.yml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
@@ -166,7 +161,7 @@ scheduling_policy:
   - {policy: already_visited_order_by_lag, weight: 40}
   - {policy: never_visited_oldest_update_first, weight: 40}
   - {policy: origins_without_last_update, weight: 20}
-`, theirs.dsn, theirs.broker.URL), 0o600); err != nil {
+`, w.dsn, w.broker.URL), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "testdata/send_visits.py", "git")
@@ -174,6 +169,33 @@ scheduling_policy:
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the peer's round: %v\n%s", err, out)
 	}
+}
+
+// Slots that a policy can't fill stay empty with the Python scheduler; ours go to the others.
+func TestSlotsThatThePeerLeavesEmpty(t *testing.T) {
+	t.Parallel()
+	theirs, ours := newWorld(t), newWorld(t)
+	for _, w := range []*world{theirs, ours} {
+		w.list(t, "plain", 160, false) // of one policy's, with 20 of 100 slots
+	}
+	theirs.roundOfPeer(t)
+	if _, err := ours.round(t, evenly).runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if python, here := len(theirs.scheduled(t)), len(ours.scheduled(t)); python != 20 || here != 100 {
+		t.Errorf("the Python scheduler fills %d of 100 slots, want 20; ours %d, want all", python, here)
+	}
+}
+
+// A round sends the messages, and marks the origins, that the peer's round does.
+func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
+	t.Parallel()
+	theirs, ours := newWorld(t), newWorld(t)
+	for _, w := range []*world{theirs, ours} {
+		w.list(t, "updated", 30, true) // fits into the policy's 40 slots
+		w.list(t, "plain", 15, false)  // fits into 20
+	}
+	theirs.roundOfPeer(t)
 	if _, err := ours.round(t, evenly).runOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

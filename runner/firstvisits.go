@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,17 +38,23 @@ type FirstVisitsOptions struct {
 	Reg   prometheus.Registerer
 
 	Period time.Duration // between passes
+
+	// By model.KeyOf: the prefix of the listers' queue, and the task type.
+	Shares map[string]model.Shares
+	Lanes  map[string][]model.Lane
 }
 
 // FirstVisits schedules the first visits of origins after their listing, for the listers
 // that have a queue prefix for them. They go to the queue <prefix>:<backend name of
-// load-<visit type>>, within its task type's limit. A lister is done when all of its
-// enabled origins have been scheduled since the listing ended.
+// load-<visit type>>, within its task type's limit, by the lanes of that queue, if it has some.
+// Listers that have the same queue follow one another, unless they share it. A lister is done
+// when all of its enabled origins have been scheduled since the listing ended.
 type FirstVisits struct {
 	FirstVisitsOptions
-	now    func() time.Time
-	visits *prometheus.CounterVec
-	sizes  claimSizes
+	changed atomic.Pointer[FirstVisitsOptions] // of Change, until the next pass
+	now     func() time.Time
+	visits  *prometheus.CounterVec
+	sizes   claimSizes
 }
 
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
@@ -73,70 +82,94 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
+// Change replaces the shares and lanes by those of o, from the next pass on.
+func (f *FirstVisits) Change(o FirstVisitsOptions) { f.changed.Store(&o) }
+
+// firstQueue is a queue of first visits.
+type firstQueue struct{ prefix, visitType string }
+
 // RunOnce makes one pass over the listers with first visits to schedule. It returns the
-// number of claimed visits, and the errors of all listers.
+// number of claimed visits, and the errors of all listers and queues.
 func (f *FirstVisits) RunOnce(ctx context.Context) (int, error) {
+	if o := f.changed.Swap(nil); o != nil {
+		f.Shares, f.Lanes = o.Shares, o.Lanes
+	}
 	listers, err := f.Store.ListersWithFirstVisits(ctx)
 	if err != nil {
 		return 0, err
 	}
-	total := 0
 	var failed []error
+	unfinished := make(map[uuid.UUID]bool)
+	var queues []firstQueue
+	of := make(map[firstQueue][]model.Lister)
 	for _, lister := range listers {
-		n, err := f.lister(ctx, lister)
+		visitTypes, err := f.Store.ListedVisitTypes(ctx, lister.ID)
+		if err != nil {
+			failed, unfinished[lister.ID] = append(failed, fmt.Errorf("first visits of %s: %w", nameOf(lister), err)), true
+		}
+		for _, visitType := range visitTypes {
+			q := firstQueue{*lister.FirstVisitsQueuePrefix, visitType}
+			if of[q] == nil {
+				queues = append(queues, q)
+			}
+			of[q] = append(of[q], lister)
+		}
+	}
+	total := 0
+	for _, q := range queues {
+		n, err := f.claim(ctx, q, of[q])
 		total += n
 		if err != nil {
-			failed = append(failed, fmt.Errorf("first visits of lister %q, instance %q: %w", lister.Name, lister.InstanceName, err))
+			failed = append(failed, fmt.Errorf("first visits of type %q, queue prefix %q: %w", q.visitType, q.prefix, err))
+			for _, lister := range of[q] {
+				unfinished[lister.ID] = true
+			}
+		}
+	}
+	for _, lister := range listers {
+		if unfinished[lister.ID] {
+			continue
+		}
+		done, err := f.Store.FinishFirstVisits(ctx, lister, f.now())
+		if err != nil {
+			failed = append(failed, fmt.Errorf("first visits of %s: %w", nameOf(lister), err))
+		}
+		if done {
+			f.Log.Info("all first visits are scheduled", "lister", lister.Name, "instance", lister.InstanceName)
 		}
 	}
 	return total, errors.Join(failed...)
 }
 
-// lister claims within the free slots of the queues of one lister.
-func (f *FirstVisits) lister(ctx context.Context, lister model.Lister) (int, error) {
-	visitTypes, err := f.Store.ListedVisitTypes(ctx, lister.ID)
-	if err != nil {
-		return 0, err
-	}
-	total := 0
-	var failed []error
-	for _, visitType := range visitTypes {
-		n, err := f.claim(ctx, lister, visitType)
-		total += n
-		if err != nil {
-			failed = append(failed, fmt.Errorf("visit type %q: %w", visitType, err))
-		}
-	}
-	if failed != nil {
-		return total, errors.Join(failed...)
-	}
-	done, err := f.Store.FinishFirstVisits(ctx, lister, f.now())
-	if done {
-		f.Log.Info("all first visits are scheduled", "lister", lister.Name, "instance", lister.InstanceName)
-	}
-	return total, err
+func nameOf(l model.Lister) string {
+	return fmt.Sprintf("lister %q, instance %q", l.Name, l.InstanceName)
 }
 
-// claim fills the free slots of one queue for first visits. After one that timed out it
+// claim fills the free slots of one queue for first visits. After a claim that timed out it
 // claims half as many.
-func (f *FirstVisits) claim(ctx context.Context, lister model.Lister, visitType string) (int, error) {
-	tt, err := f.Store.TaskType(ctx, model.LoaderTaskType(visitType))
+func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.Lister) (int, error) {
+	tt, err := f.Store.TaskType(ctx, model.LoaderTaskType(q.visitType))
 	if err != nil {
 		return 0, err
 	}
-	queue := dispatch.Queue{Name: *lister.FirstVisitsQueuePrefix + ":" + tt.BackendName, Limit: tt.MaxQueueLength}
+	queue := dispatch.Queue{Name: q.prefix + ":" + tt.BackendName, Limit: tt.MaxQueueLength}
+	key, _ := model.KeyOf(queue.Name, tt)
+	queue = queue.WithLanes(key, tt, f.Lanes)
+	shares, shared := f.Shares[key]
 	size, asked := f.sizes.of(queue.Name), 0
 	n, err := f.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		now := f.now()
+		g := firstGrab{tx: tx, now: f.now(), visitType: q.visitType}
 		asked = size.Of(free)
-		// No cooldowns: these origins are new, or new again.
-		origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{
-			VisitType: visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: lister.ID, Valid: true},
-		}, now, asked, false)
+		var err error
+		if shared {
+			err = g.share(ctx, dispatch.SharedQueue{Name: queue.Name, Shares: shares}, listers, asked)
+		} else {
+			_, err = g.grab(ctx, listers, asked, db.Share{})
+		}
 		if err != nil {
 			return dispatch.Claimed{}, err
 		}
-		work, err := dispatch.VisitWork(ctx, tx, queue.Name, tt.BackendName, dispatch.Visits(origins), now)
+		work, err := dispatch.VisitWork(ctx, tx, queue.Name, tt.BackendName, g.visits, g.now)
 		return dispatch.Claimed{Work: work}, err
 	})
 	if err == nil {
@@ -144,8 +177,57 @@ func (f *FirstVisits) claim(ctx context.Context, lister model.Lister, visitType 
 	}
 	size.Note(asked, err)
 	if n > 0 {
-		f.visits.WithLabelValues(visitType).Add(float64(n))
-		f.Log.Info("first visits claimed", "lister", lister.Name, "instance", lister.InstanceName, "queue", queue.Name, "visits", n)
+		f.visits.WithLabelValues(q.visitType).Add(float64(n))
+		f.Log.Info("first visits claimed", "queue", queue.Name, "visits", n)
 	}
 	return n, err
+}
+
+// firstGrab grabs the first visits of a claim.
+type firstGrab struct {
+	tx        *db.Tx
+	now       time.Time
+	visitType string
+	visits    []dispatch.Visit
+}
+
+// grab grabs up to n origins of listers, of one after the other, and returns their number.
+func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, share db.Share) (grabbed int, err error) {
+	for _, lister := range listers {
+		if grabbed == n {
+			break
+		}
+		// No cooldowns: these origins are new, or new again.
+		origins, err := g.tx.GrabNextVisits(ctx, model.VisitFilter{
+			VisitType: g.visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: lister.ID, Valid: true},
+		}, g.now, n-grabbed, false)
+		if err != nil {
+			return 0, err
+		}
+		grabbed += len(origins)
+		for _, o := range origins {
+			g.visits = append(g.visits, dispatch.Visit{Origin: o, Share: share})
+		}
+	}
+	return grabbed, nil
+}
+
+// share divides free slots between the groups of listers.
+func (g *firstGrab) share(ctx context.Context, queue dispatch.SharedQueue, listers []model.Lister, free int) error {
+	groups := make(map[string][]model.Lister)
+	for _, l := range listers {
+		group := model.ListerGroup(queue.Shares.By, l)
+		groups[group] = append(groups[group], l)
+	}
+	_, err := dispatch.ShareOut(ctx, g.tx, queue, g.now, free, slices.Collect(maps.Keys(groups)), func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+		given := make([]int, len(asks))
+		for i, ask := range asks {
+			var err error
+			if given[i], err = g.grab(ctx, groups[ask.Name], ask.Count, db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost}); err != nil {
+				return nil, err
+			}
+		}
+		return given, nil
+	})
+	return err
 }

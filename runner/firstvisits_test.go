@@ -1,12 +1,14 @@
 package runner_test
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -14,6 +16,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 )
@@ -72,6 +75,12 @@ func (w *world) firstVisitsState(t *testing.T) []string {
 
 func (w *world) firstVisitsOurs(t *testing.T) {
 	t.Helper()
+	w.firstVisitsWith(t, nil, nil)
+}
+
+// firstVisitsWith makes a pass with shares and lanes.
+func (w *world) firstVisitsWith(t *testing.T, shares map[string]model.Shares, lanes map[string][]model.Lane) {
+	t.Helper()
 	address, err := celery.ParseBroker(w.broker.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +92,7 @@ func (w *world) firstVisitsOurs(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	d := dispatch.NewDeliverer(w.store, publisher, log, prometheus.NewRegistry())
 	f := runner.NewFirstVisits(runner.FirstVisitsOptions{
-		Store: w.store, Slots: dispatch.NewSlots(w.store, inspector, d.Wake), Log: log, Reg: prometheus.NewRegistry(),
+		Store: w.store, Slots: dispatch.NewSlots(w.store, inspector, d.Wake), Log: log, Reg: prometheus.NewRegistry(), Shares: shares, Lanes: lanes,
 	})
 	if _, err := f.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
@@ -98,6 +107,15 @@ var firstVisitQueues = []string{
 	"add_forge_now:swh.loader.git.tasks.Update", "add_forge_now:swh.loader.hg.tasks.Update",
 }
 
+func (w *world) firstVisitsPeers(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the peer's runner: %v\n%s", err, out)
+	}
+}
+
 // A pass over listers in every state leaves what the peer's pass leaves: the same
 // origins marked and sent to the same queues, the same listers done.
 func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
@@ -109,11 +127,7 @@ func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+theirs.file)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the peer's runner: %v\n%s", err, out)
-	}
+	theirs.firstVisitsPeers(t)
 	ours.firstVisitsOurs(t)
 	if diff := cmp.Diff(theirs.firstVisitsState(t), ours.firstVisitsState(t)); diff != "" {
 		t.Errorf("rows (-peer +ours):\n%s", diff)
@@ -149,5 +163,58 @@ func TestFirstVisitsAreDoneWhenAllAreScheduled(t *testing.T) {
 	slices.Sort(sent)
 	if n := len(slices.Compact(slices.Clone(sent))); n != len(sent) || n != 47 { // 60, less 8 disabled and 6 scheduled since, one of them both
 		t.Errorf("%d visits sent, %d of them different, want 47", len(sent), n)
+	}
+}
+
+// Listers that have the same queue for first visits share it, and its work goes by its lanes,
+// if the configuration has them for its prefix. Other queues, also of the same task type, stay
+// as they are.
+func TestFirstVisitsTakeSharesAndLanes(t *testing.T) {
+	t.Parallel()
+	w := newListings(t)
+	for _, statement := range []string{
+		"update listers set first_visits_queue_prefix = 'first' where instance_name = 'i2'",
+		"insert into origin_visit_stats (url, visit_type, last_scheduled) select url, visit_type, now() from listed_origins where visit_type = 'hg' on conflict (url, visit_type) do update set last_scheduled = now()",
+		"update task_type set max_queue_length = 8",
+	} {
+		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	by := func(key string) map[string]model.Shares {
+		return map[string]model.Shares{key: {By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour}}
+	}
+	lanes := map[string][]model.Lane{"first:load-git": {
+		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: time.Hour, Slots: 6, MinSlots: 1},
+		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: time.Hour, Slots: 2, MinSlots: 1},
+	}}
+	const git = "swh.loader.git.tasks.Update"
+	for _, tc := range []struct {
+		what   string
+		shares map[string]model.Shares
+		lanes  map[string][]model.Lane
+		want   string // origins by lister, messages by queue
+	}{
+		{"neither", by("load-git"), map[string][]model.Lane{"load-git": lanes["first:load-git"]}, "i1 8, first:" + git + " 8"},
+		{"shares", by("first:load-git"), nil, "i1 4, i2 4, first:" + git + " 8"},
+		{"shares and lanes", by("first:load-git"), lanes, "i1 4, i2 4, express:first:" + git + " 6, first:" + git + " 2"},
+	} {
+		if _, err := w.store.Pool().Exec(t.Context(), "delete from scheduler_go.work; delete from scheduler_go.shares; update origin_visit_stats set last_scheduled = null where last_scheduled > now() - interval '1 day' and visit_type = 'git'; delete from scheduler_go.deliveries"); err != nil {
+			t.Fatal(err)
+		}
+		w.firstVisitsWith(t, tc.shares, tc.lanes)
+		got := ""
+		if err := w.store.Pool().QueryRow(t.Context(), `select string_agg('i' || n || ' ' || c, ', ' order by n) from (
+			select left(substring(url from 9), 1) n, count(*) c from origin_visit_stats where visit_type = 'git' and last_scheduled > now() - interval '1 day' group by 1) s`).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		for _, queue := range []string{"express:first:" + git, "first:" + git} {
+			if n := len(w.bodies(t, []string{queue})[queue]); n > 0 {
+				got += fmt.Sprintf(", %s %d", queue, n)
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.what, got, tc.want)
+		}
 	}
 }

@@ -135,7 +135,7 @@ func TestSendSameAsThePeer(t *testing.T) {
 	}
 }
 
-// A file that is longer than its queue has room for is sent as room comes.
+// A file that is longer than its queue has room for is sent as room comes, up to the limit.
 func TestSendFromFileWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	text := services(t)
@@ -146,10 +146,10 @@ func TestSendFromFileWaitsForRoom(t *testing.T) {
 		t.Fatal(r.stderr)
 	}
 	path := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(path, []byte("https://1\n\nhttps://2\nhttps://3"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("https://1\n\nhttps://2\nhttps://3\nhttps://4"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-x", path, "--threshold", "2", "--waiting-period", "0")
+	p := start(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-x", path, "--threshold", "2", "--limit", "3", "--waiting-period", "0")
 	p.logs(t, "the queue is full")
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -190,15 +190,18 @@ func publish(t *testing.T, channel *amqp.Channel, queue string) {
 }
 
 // Visits sent by hand to a queue that groups share count for their groups, and go
-// by the queue's lanes; those sent to another queue do neither.
+// by the queue's lanes; so do those sent to a queue with a prefix, and what is sent from a file.
+// Those sent to another queue do neither.
 func TestSendToASharedQueueWithLanes(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
-shares: {load-git: {by: lister}}
-lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 60, slots: 4}, {name: slow, time_limit: 600, slots: 2}]}
+shares: {load-git: {by: lister}, "new:load-git": {by: lister_instance}}
+lanes:
+  load-git: [{name: express, queue: "express:{backend_name}", time_limit: 60, slots: 4}, {name: slow, time_limit: 600, slots: 2}]
+  new:load-git: [{name: express, queue: "express:{backend_name}", time_limit: 60, slots: 3}, {name: slow, time_limit: 600, slots: 1}]
 `, dsn, mq.URL, mq.ManagementURL))
 	execute(t, dsn, `
 		insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.git', 1000);
@@ -207,6 +210,10 @@ lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 
 		select id, 'https://' || name || '.example/' || n, 'git', now(), true, now(), now(), '{}' from listers, generate_series(1, 10) n`)
 	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
 		t.Fatalf("%+v", r)
+	}
+	urls := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(urls, []byte("https://1\nhttps://2\nhttps://3\nhttps://4\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	ledger := func() string {
 		return value(t, dsn, `select coalesce((select string_agg(share_group || ' ' || n, ', ' order by share_group) from
@@ -229,5 +236,21 @@ lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 
 	}
 	if express, slow := len(taskMessages(t, mq.URL, "express:swh.git")), len(taskMessages(t, mq.URL, "swh.git")); express != 4 || slow != 2 {
 		t.Errorf("%d and %d messages, want 4 and 2", express, slow)
+	}
+
+	for _, args := range [][]string{
+		{"add-forge-now", "schedule-first-visits", "-t", "git", "--lister-name", "gitea", "--queue-name-prefix", "new"},
+		{"origin", "send-origins-from-file-to-celery", "load-git", urls, "lister_name=gitea", "lister_instance_name=a", "--queue-name-prefix", "new"},
+	} {
+		execute(t, dsn, "delete from scheduler_go.work; delete from scheduler_go.deliveries; update origin_visit_stats set last_scheduled = null")
+		if r := ours(t, append([]string{"-C", config}, args...)...); r.code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		if got := ledger(); got != "gitea/a 4; 4 on lanes" {
+			t.Errorf("%q: %s", args, got)
+		}
+		if express, slow := len(taskMessages(t, mq.URL, "express:new:swh.git")), len(taskMessages(t, mq.URL, "new:swh.git")); express != 3 || slow != 1 {
+			t.Errorf("%q: %d and %d messages, want 3 and 1", args, express, slow)
+		}
 	}
 }

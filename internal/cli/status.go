@@ -49,7 +49,7 @@ func newLanes(a *command.App) *cobra.Command {
 	return newStatus(a, "lanes", "Lanes that keep quick work from waiting behind slow work",
 		"Shows the work of each lane of task types, and its last hour",
 		`Shows, for the given task types (all that have lanes if none is given, where
-save_code_now:TASK_TYPE is a type's tasks with priority), the work of each lane now
+PREFIX:TASK_TYPE is its queue with that prefix, such as save_code_now), the work of each lane now
 and in the last hour.
 
   limit     the soft and the hard time limit: when work times out, and is killed

@@ -49,10 +49,11 @@ type Config struct {
 	// "default" is for all others. Without an entry, no run is given up.
 	LostAfter map[string]time.Duration
 	Archive   Archive
-	// Shares says, by task type, how its queue is divided between groups.
+	// Shares says, by task type, how its queue is divided between groups, and by model.KeyOf
+	// how its queues with a prefix are.
 	Shares map[string]model.Shares
-	// Lanes are the lanes of a task type, and by model.PriorityLanes those of its tasks
-	// with priority. Other types have one queue.
+	// Lanes are the lanes of a task type, and by model.KeyOf those of its queues with a
+	// prefix, such as that of its tasks with priority. Other queues have none.
 	Lanes map[string][]model.Lane
 	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
 	// of recurrent visits; the peer changes it.
@@ -63,7 +64,8 @@ type Config struct {
 	MetricsAddr        string // HOST:PORT of a daemon's metrics and health; "" for none
 	MetricsPprof       bool   // Go's profiles are served there, too
 
-	lines map[string]int // of the keys that the file has
+	lines   map[string]int // of the keys that the file has
+	version version
 }
 
 const (
@@ -147,6 +149,7 @@ func Default() *Config {
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,
 		lines:                     map[string]int{},
+		version:                   version{values: map[string]uint64{}},
 	}
 }
 
@@ -162,13 +165,14 @@ func (c *Config) Beside(path string) string {
 // UseDatabase replaces all addresses of the database.
 func (c *Config) UseDatabase(dsn string) {
 	c.Scheduler.Cls, c.Scheduler.DB, c.Database = Postgres, Secret(dsn), Database{}
+	c.version.forget("scheduler", "database")
 }
 
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
 
 func (c Config) String() string {
 	type plain Config // without this method
-	c.lines = nil
+	c.lines, c.version = nil, version{}
 	return fmt.Sprintf("%+v", plain(c))
 }
 
@@ -191,8 +195,14 @@ func (c *Config) CheckTaskTypes(types []model.TaskType) error {
 	same := func(name string) string { return name }
 	expect("lost_after", keysOf(c.LostAfter), same)
 	expect("archive.after", keysOf(c.Archive.After), same)
-	expect("shares", keysOf(c.Shares), same)
-	expect("lanes", keysOf(c.Lanes), func(name string) string { return strings.TrimPrefix(name, model.PriorityLanes("")) })
+	ofKey := func(key string) string {
+		if tt, _, ok := model.TypeOf(key, types); ok {
+			return tt.Type
+		}
+		return key[strings.LastIndexByte(key, ':')+1:]
+	}
+	expect("shares", keysOf(c.Shares), ofKey)
+	expect("lanes", keysOf(c.Lanes), ofKey)
 	defaults := DefaultSchedulingPolicy()
 	configured := slices.DeleteFunc(keysOf(c.SchedulingPolicy), func(name string) bool { _, ok := defaults[name]; return ok })
 	expect("scheduling_policy", configured, model.LoaderTaskType)

@@ -213,6 +213,8 @@ func TestErrors(t *testing.T) {
 		{"a: 1\nb: \"x\n", "F:2: is not YAML: found unexpected end of stream"},
 		{"a: 1\nb: *s3cret\n", "F:2: is not YAML: an alias (*name) of an unknown anchor; a text that begins with * must be quoted"},
 		{"a: 1\n---\nb: 1", "F:2: is not YAML: a second document; only one is expected"},
+		{base + "shares: {\"save_code_now:load-git\": {by: lister}}", "F:2:9: shares has the queue of tasks with priority, which groups don't share"},
+		{base + "shares: {\"new:load-git\": {by: kwargs.x}}", "F:2:9: shares has a queue with a prefix that is not shared by lister or lister_instance"},
 		{"scheduler: s3cret", "F:1:12: scheduler must be a mapping, not a text"},
 		{"scheduler:\n  cls: postgres\n  db: x", "F:2:8: scheduler.cls must be postgresql, local or remote (did you mean postgresql?), not a text"},
 		{"scheduler:\n  cls: memory\n", "F:2:8: scheduler.cls must be postgresql, local or remote, not a text"},

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/yaml11"
 )
 
@@ -24,7 +25,7 @@ const maxFileSize = 1 << 20
 // Load reads the file at path, which may begin with ~/ and leave out .yml. It returns
 // all errors, each an *Error, joined.
 func Load(path string) (*Config, []Warning, error) {
-	text, file, err := readFile(path)
+	text, file, modified, err := readFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,17 +33,18 @@ func Load(path string) (*Config, []Warning, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
+	c.version.modified = modified
 	if id := os.Getenv("KAFKA_GROUP_INSTANCE_ID"); id != "" {
 		c.Journal.ConsumerSettings["group.instance.id"] = id
 	}
 	return c, warnings, nil
 }
 
-func readFile(path string) (text []byte, file string, err error) {
+func readFile(path string) (text []byte, file string, modified time.Time, err error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", path, err)
+			return nil, "", modified, fmt.Errorf("%s: %w", path, err)
 		}
 		path = filepath.Join(home, rest)
 	}
@@ -64,11 +66,11 @@ func readFile(path string) (text []byte, file string, err error) {
 			problem = "cannot be read: " + cause(err)
 		}
 		if problem != "" {
-			return nil, "", &Error{File: file, Problem: problem}
+			return nil, "", modified, &Error{File: file, Problem: problem}
 		}
-		return text, file, nil
+		return text, file, info.ModTime(), nil
 	}
-	return nil, "", &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
+	return nil, "", modified, &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
 }
 
 // cause returns the text of err without the path.
@@ -89,10 +91,12 @@ func parse(file string, text []byte) (*Config, []Warning, error) {
 	c := Default()
 	c.File = file
 	r := &reader{file: file, lines: c.lines}
-	c.read(value{reader: r, node: root})
+	fields, all := c.sections(), value{reader: r, node: root}
+	all.section(fields, othersKeys("top"))
 	if len(r.errors) > 0 {
 		return nil, r.warnings, errors.Join(r.errors...)
 	}
+	c.version.note(all, keysOf(fields))
 	return c, r.warnings, nil
 }
 
@@ -115,8 +119,9 @@ func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 	return root, nil
 }
 
-func (c *Config) read(root value) {
-	root.section(map[string]func(value){
+// sections returns what reads each section of the file.
+func (c *Config) sections() map[string]func(value) {
+	return map[string]func(value){
 		"scheduler": c.Scheduler.read,
 		"celery":    c.Celery.read,
 		"database": func(v value) {
@@ -147,6 +152,14 @@ func (c *Config) read(root value) {
 		},
 		"shares": func(v value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
+			for key, s := range c.Shares {
+				switch {
+				case strings.HasPrefix(key, model.PriorityLanes("")):
+					v.problem("has the queue of tasks with priority, which groups don't share")
+				case model.Prefixed(key) && s.By != "" && !s.By.OfVisits():
+					v.problem("has a queue with a prefix that is not shared by lister or lister_instance")
+				}
+			}
 		},
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":            c.readMetrics,
@@ -157,7 +170,7 @@ func (c *Config) read(root value) {
 				v.fail(expected)
 			}
 		},
-	}, othersKeys("top"))
+	}
 }
 
 // readMetrics reads our keys of the section metrics. The other keys belong to other

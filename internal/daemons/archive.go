@@ -67,16 +67,14 @@ func appendLines(path string, lines []string) (err error) {
 // archiveTime is how long a run of the job works on tasks, and on graphs.
 const archiveTime = 10 * time.Second
 
-// archive returns the job that archives tasks, if it is configured.
-func (o *Options) archive(store *db.Store) []keep.Job {
-	if len(o.Config.Archive.After) == 0 {
-		return nil
-	}
+// archive returns the job that archives tasks.
+func (o *Options) archive(store *db.Store) keep.Job {
 	archived := promauto.With(o.Metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "swh_scheduler_runner_archived_total", Help: "Tasks that had ended, and runs of them, deleted by age, by task type and kind (task, run).",
 	}, []string{"task_type", "kind"})
-	return []keep.Job{{Name: "archive", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
-		what, err := ArchiveOptions(ctx, store, o.Config.Archive)
+	configured := func() bool { return len(o.configuration().Archive.After) > 0 }
+	return keep.Job{Name: "archive", Period: time.Minute, Configured: configured, Do: func(ctx context.Context) (string, error) {
+		what, err := ArchiveOptions(ctx, store, o.configuration().Archive)
 		if err != nil {
 			return "", err
 		}
@@ -93,5 +91,5 @@ func (o *Options) archive(store *db.Store) []keep.Job {
 		}
 		o.Log.Info("archived tasks that had ended", "tasks", sum.Tasks, "runs", sum.Runs)
 		return sum.String(), err
-	}}}
+	}}
 }

@@ -30,12 +30,17 @@ type Options struct {
 	Version     string
 	MetricsAddr string // address of metrics and probes; "" for none
 
-	Config    *config.Config
+	Config    *config.Config // as of the start
 	Log       *slog.Logger
 	Level     *slog.LevelVar // of Log
 	Metrics   *prometheus.Registry
 	OpenStore func(ctx context.Context) (*db.Store, error)
 
+	// Reload reads the configuration anew. If it is nil, the daemon keeps Config.
+	Reload       func() (*config.Config, []config.Warning, error)
+	ReloadPeriod time.Duration // how often that is done; 0 is DefaultReloadPeriod
+
+	live     *live  // nil unless it is a daemon
 	daemon   string // its name in metrics; Command if it is ""
 	health   *service.Health
 	tracer   *tracing.Tracer // nil if traces are off
@@ -45,6 +50,7 @@ type Options struct {
 // run waits for the database and runs the components that build makes until ctx ends. A
 // daemon waits for services that are away, but a database that must be migrated is an error.
 func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) (err error) {
+	defer o.follow()()
 	o.health = service.NewHealth()
 	ctx = service.WithHealth(ctx, o.health)
 	store, err := o.OpenStore(ctx)
@@ -82,12 +88,15 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 		return err
 	}
 	o.Log.Info("started", "command", o.Command, "version", o.Version)
-	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.contact(store))...); err != nil {
+	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.contact(store), o.reloading())...); err != nil {
 		return err
 	}
 	o.Log.Info("stopped", "command", o.Command)
 	return nil
 }
+
+// name returns the daemon's name in metrics.
+func (o *Options) name() string { return cmp.Or(o.daemon, o.Command) }
 
 // closeTracer sends the last spans within three seconds.
 func (o *Options) closeTracer(ctx context.Context) {
@@ -112,7 +121,7 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	if o.MetricsAddr == "" {
 		return endReporting, nil
 	}
-	daemon := cmp.Or(o.daemon, o.Command)
+	daemon := o.name()
 	o.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(daemon, o.Version), o.health.Collector(daemon))
 	registerPool(o.Metrics, daemon, store.Pool().Stat)
 	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: o.health, Log: o.Log, Pprof: o.Config.MetricsPprof}.Start(ctx)

@@ -3,9 +3,9 @@ package daemons
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
@@ -66,17 +66,21 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		s := recurrent.New(recurrent.Options{
-			Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,
-			VisitTypes: r.VisitTypes, Policies: r.Config.SchedulingPolicy, Shares: r.Config.Shares, Lanes: r.Config.Lanes,
-			NoOriginsBackoff: r.Config.NoOriginsScheduledBackoff, QueueFullBackoff: r.Config.QueueFullBackoff,
-		})
+		by := func(c *config.Config) recurrent.Options {
+			return recurrent.Options{
+				Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,
+				VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy, Shares: c.Shares, Lanes: c.Lanes,
+				NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
+			}
+		}
+		s := recurrent.New(by(r.Config))
+		r.onChange(func(c *config.Config) { s.Change(by(c)) })
 		sharing, err := r.sharing(ctx, store)
 		if err != nil {
 			return nil, err
 		}
 		laning, err := r.laning(ctx, store, d)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, laning, r.sending(store, d)), err
+		return append([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, r.sending(store, d)...), err
 	})
 }
 
@@ -99,6 +103,7 @@ func (j *Journal) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
+		j.onChange(func(c *config.Config) { client.Change(rules(c)) })
 		return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}, j.keeper(store)}, nil
 	})
 }
@@ -111,8 +116,12 @@ func (o *Options) JournalOptions(store *db.Store) journal.Options {
 		Prefix: c.Prefix, Privileged: c.Privileged, CreateTopics: c.CreateTopics, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,
-		Rules: journal.Rules{FailuresKeepDate: o.Config.FailuresKeepDate}, Log: o.Log, Registry: o.Metrics,
+		Rules: rules(o.Config), Log: o.Log, Registry: o.Metrics,
 	}
+}
+
+func rules(c *config.Config) journal.Rules {
+	return journal.Rules{FailuresKeepDate: c.FailuresKeepDate}
 }
 
 // NewJournalClient makes a client and logs its warnings. It returns an error for settings of the

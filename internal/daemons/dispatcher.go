@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +16,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/monitor"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
@@ -122,9 +122,10 @@ const countTime = 5 * time.Second
 // old. It has a keeper of its own, as counting the origins of a large lister takes minutes.
 func (o *Options) updateMetrics(store *db.Store) keep.Job {
 	var failed []uuid.UUID // tried again when all others are counted
-	return keep.Job{Name: "origin metrics", Period: time.Minute, Timeout: updateMetricsTimeout, Do: func(ctx context.Context) (string, error) {
+	configured := func() bool { return o.configuration().UpdateMetricsAfter > 0 }
+	return keep.Job{Name: "origin metrics", Period: time.Minute, Timeout: updateMetricsTimeout, Configured: configured, Do: func(ctx context.Context) (string, error) {
 		for n := 0; ; n++ {
-			lister, err := store.UpdateStaleMetrics(ctx, o.Config.UpdateMetricsAfter, failed)
+			lister, err := store.UpdateStaleMetrics(ctx, o.configuration().UpdateMetricsAfter, failed)
 			switch {
 			case err != nil && lister != uuid.Nil:
 				failed = append(failed, lister)
@@ -204,12 +205,16 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 	m := dispatch.Maintenance{
 		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log, GivenUp: dispatch.NewGivenUp(o.Metrics),
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
-			tt, err := store.TaskType(ctx, strings.TrimPrefix(laneSet, priorityPrefix))
-			return homeQueue(laneSet, tt), err
+			types, err := store.TaskTypes(ctx)
+			tt, prefix, ok := model.TypeOf(laneSet, types)
+			if err == nil && !ok {
+				err = model.ErrUnknownTaskType
+			}
+			return dispatch.Queue{Name: tt.QueueWith(prefix), Limit: tt.MaxQueueLength}, err
 		},
 	}
 	gauges := dispatch.QueueGauges{Lengths: d.inspector, Log: o.Log, Queues: func(ctx context.Context) ([]string, error) {
-		queues, err := KnownQueues(ctx, store, o.Config)
+		queues, err := KnownQueues(ctx, store, o.configuration())
 		names := make([]string, len(queues))
 		for i, q := range queues {
 			names[i] = q.Name
@@ -217,15 +222,13 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 		return names, err
 	}}
 	gauges.Register(o.Metrics, d.slots)
-	components := []service.Component{
+	counting := keep.Keeper{Store: store, Log: o.Log, Jobs: []keep.Job{o.updateMetrics(store)}}
+	return []service.Component{
 		o.keeper(store, slices.Concat(others, m.Jobs(), []keep.Job{o.checkCandidates(store)})...),
 		{Name: "monitor", Run: d.monitor.Run},
 		{Name: "gauges of queues", Run: gauges.Run},
 		d.contact(o),
+		{Name: "origin metrics", Run: counting.Run},
+		d.deliver(),
 	}
-	if o.Config.UpdateMetricsAfter > 0 {
-		k := keep.Keeper{Store: store, Log: o.Log, Jobs: []keep.Job{o.updateMetrics(store)}}
-		components = append(components, service.Component{Name: "origin metrics", Run: k.Run})
-	}
-	return append(components, d.deliver())
 }

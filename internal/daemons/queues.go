@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
@@ -14,56 +15,62 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// priorityPrefix starts the names of queues and lane sets of tasks with priority.
-var priorityPrefix = model.PriorityLanes("")
-
 // sharing checks that the database is ready for the configured shares, warns of unknown
-// names, and returns the component that measures shares; none if no queue is shared.
-func (o *Options) sharing(ctx context.Context, store *db.Store) ([]service.Component, error) {
-	if len(o.Config.Shares) == 0 {
-		return nil, nil
-	}
-	var queues []dispatch.SharedQueue
-	err := o.patiently(ctx, store, func(ctx context.Context) (err error) {
-		if err := store.CheckShares(ctx, o.Config.Shares); err != nil {
+// names, and returns the component that measures shares.
+func (o *Options) sharing(ctx context.Context, store *db.Store) (service.Component, error) {
+	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
+		if len(c.Shares) == 0 {
+			return nil
+		}
+		if err := store.CheckShares(ctx, c.Shares); err != nil {
 			return err
 		}
-		queues, err = o.sharedQueues(ctx, store)
-		return err
+		return o.warnOfShares(ctx, store, c.Shares)
 	})
-	if err != nil {
-		return nil, err
-	}
-	gauges := dispatch.NewShareGauges(store, queues, o.Log, o.Metrics)
-	return []service.Component{{Name: "gauges of shares", Run: gauges.Run}}, nil
+	gauges := dispatch.NewShareGauges(store, func(ctx context.Context) ([]dispatch.SharedQueue, error) {
+		return sharedQueues(ctx, store, o.configuration().Shares)
+	}, o.Log, o.Metrics)
+	return service.Component{Name: "gauges of shares", Run: gauges.Run}, err
 }
 
-func (o *Options) sharedQueues(ctx context.Context, store *db.Store) ([]dispatch.SharedQueue, error) {
+// sharedQueues returns the queues that groups share, in the order of their task types.
+func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.Shares) ([]dispatch.SharedQueue, error) {
+	if len(shares) == 0 {
+		return nil, nil
+	}
+	types, err := store.TaskTypes(ctx)
+	var queues []dispatch.SharedQueue
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		if tt, prefix, ok := model.TypeOf(name, types); ok {
+			queues = append(queues, dispatch.SharedQueue{Name: tt.QueueWith(prefix), Shares: shares[name]})
+		}
+	}
+	return queues, err
+}
+
+// warnOfShares warns of task types and groups that are not there.
+func (o *Options) warnOfShares(ctx context.Context, store *db.Store, shares map[string]model.Shares) error {
 	types, err := store.TaskTypes(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	listers, err := store.Listers(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var queues []dispatch.SharedQueue
-	for _, name := range slices.Sorted(maps.Keys(o.Config.Shares)) {
-		shares := o.Config.Shares[name]
-		at := slices.IndexFunc(types, func(tt model.TaskType) bool { return tt.Type == name })
-		if at < 0 {
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		if _, _, ok := model.TypeOf(name, types); !ok {
 			o.warnOfName("shares are configured for a task type that is not there", name, typeNames(types))
 			continue
 		}
-		queues = append(queues, dispatch.SharedQueue{Name: types[at].Queue(), Shares: shares})
-		known := groupsThatCanBe(shares.By, types, listers)
-		for _, group := range slices.Sorted(maps.Keys(shares.Weights)) {
+		known := groupsThatCanBe(shares[name].By, types, listers)
+		for _, group := range slices.Sorted(maps.Keys(shares[name].Weights)) {
 			if known != nil && !slices.Contains(known, group) {
 				o.warnOfName("shares give a weight to a group that is not there", group, known)
 			}
 		}
 	}
-	return queues, nil
+	return nil
 }
 
 func typeNames(types []model.TaskType) []string {
@@ -99,47 +106,47 @@ func (o *Options) warnOfName(problem, name string, known []string) {
 }
 
 // laning warns of lanes of unknown task types and returns the component that sends to
-// lanes; none if there are no lanes.
-func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) ([]service.Component, error) {
-	if len(o.Config.Lanes) == 0 {
-		return nil, nil
-	}
-	var types []model.TaskType
-	err := o.patiently(ctx, store, func(ctx context.Context) (err error) {
-		types, err = store.TaskTypes(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	names := typeNames(types)
-	for _, laneSet := range slices.Sorted(maps.Keys(o.Config.Lanes)) {
-		if name := strings.TrimPrefix(laneSet, priorityPrefix); !slices.Contains(names, name) {
-			o.warnOfName("lanes are configured for a task type that is not there", name, names)
-		} else if r := o.Config.Celery.Sending.Route(types[slices.Index(names, name)].BackendName); r != nil && r.Exchange != "" {
-			return nil, fmt.Errorf("the lanes of %s can't work, as celery.task_routes sends its messages to the exchange %q: remove one of both", laneSet, r.Exchange)
+// lanes, which begins when there are some.
+func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) (service.Component, error) {
+	laned := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(laned) })
+	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
+		if len(c.Lanes) == 0 {
+			return nil
 		}
-	}
-	// Before work may come into their backlogs.
-	if err := o.patiently(ctx, store, func(ctx context.Context) error {
-		return store.SeeLaneSets(ctx, slices.Collect(maps.Keys(o.Config.Lanes)), store.Now())
-	}); err != nil {
-		return nil, err
-	}
+		types, err := store.TaskTypes(ctx)
+		if err != nil {
+			return err
+		}
+		names := typeNames(types)
+		for _, laneSet := range slices.Sorted(maps.Keys(c.Lanes)) {
+			if tt, _, ok := model.TypeOf(laneSet, types); !ok {
+				o.warnOfName("lanes are configured for a task type that is not there", laneSet, names)
+			} else if r := c.Celery.Sending.Route(tt.BackendName); r != nil && r.Exchange != "" {
+				return fmt.Errorf("the lanes of %s can't work, as celery.task_routes sends its messages to the exchange %q: remove one of both", laneSet, r.Exchange)
+			}
+		}
+		// Before work may come into their backlogs.
+		if err := store.SeeLaneSets(ctx, slices.Collect(maps.Keys(c.Lanes)), store.Now()); err != nil {
+			return err
+		}
+		begin()
+		return nil
+	})
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
 		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.ListenLanes,
-		Queues: func(ctx context.Context) ([]dispatch.Queue, error) { return LanedQueues(ctx, store, o.Config.Lanes) },
+		Queues: func(ctx context.Context) ([]dispatch.Queue, error) {
+			return LanedQueues(ctx, store, o.configuration().Lanes)
+		},
 	})
-	return []service.Component{{Name: "lanes", Run: pump.Run}}, nil
-}
-
-// homeQueue returns the queue of a lane set's work if it had no lanes.
-func homeQueue(laneSet string, tt model.TaskType) dispatch.Queue {
-	name := tt.Queue()
-	if strings.HasPrefix(laneSet, priorityPrefix) {
-		name = priorityPrefix + tt.BackendName
-	}
-	return dispatch.Queue{Name: name, Limit: tt.MaxQueueLength}
+	return service.Component{Name: "lanes", Run: func(ctx context.Context) error {
+		select {
+		case <-laned:
+			return pump.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}}, err
 }
 
 // LanedQueues returns the queues with lanes, in the order of their lane sets' names.
@@ -153,9 +160,8 @@ func LanedQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 	}
 	var queues []dispatch.Queue
 	for _, laneSet := range slices.Sorted(maps.Keys(lanes)) {
-		at := slices.IndexFunc(types, func(tt model.TaskType) bool { return tt.Type == strings.TrimPrefix(laneSet, priorityPrefix) })
-		if at >= 0 {
-			queues = append(queues, homeQueue(laneSet, types[at]).WithLanes(laneSet, types[at], lanes))
+		if tt, prefix, ok := model.TypeOf(laneSet, types); ok {
+			queues = append(queues, dispatch.Queue{Name: tt.QueueWith(prefix), Limit: tt.MaxQueueLength}.WithLanes(laneSet, tt, lanes))
 		}
 	}
 	return queues, nil
@@ -192,7 +198,7 @@ func KnownQueues(ctx context.Context, store *db.Store, c *config.Config) ([]Know
 		if tt.MaxQueueLength != nil {
 			limit = *tt.MaxQueueLength
 		}
-		names := []string{tt.Queue(), priorityPrefix + tt.BackendName}
+		names := []string{tt.Queue(), model.PriorityLanes(tt.BackendName)}
 		if _, ok := model.LoadedVisitType(tt.Type); ok {
 			names = append(names, tt.BackendName) // of its visits, whatever routes say
 			for _, l := range listers {

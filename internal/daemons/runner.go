@@ -3,10 +3,11 @@ package daemons
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -36,10 +37,11 @@ func (r *Runner) Run(ctx context.Context) error {
 			Listen: store.ListenGraphs,
 		}
 		var jobs []keep.Job
-		also, err := r.laning(ctx, store, d)
+		laning, err := r.laning(ctx, store, d)
 		if err != nil {
 			return sender{}, err
 		}
+		also := []service.Component{laning}
 		if r.WithPriority {
 			o.Listen = store.ListenPriorityTasks
 		} else {
@@ -47,9 +49,10 @@ func (r *Runner) Run(ctx context.Context) error {
 			if err != nil {
 				return sender{}, err
 			}
-			also, jobs = slices.Concat(also, sharing), append(r.lostRuns(store, d, r.LostAfter), r.archive(store)...)
+			also, jobs = append(also, sharing), []keep.Job{r.lostRuns(store, d, r.LostAfter), r.archive(store)}
 		}
 		n := runner.New(o)
+		r.onChange(func(c *config.Config) { n.Change(runner.Options{Shares: c.Shares, Lanes: c.Lanes}) })
 		once := func(ctx context.Context) (int, error) {
 			mend := keep.Keeper{Store: store, Jobs: []keep.Job{mendGraphs(store)}}
 			if err := mend.RunOnce(ctx); err != nil {
@@ -69,24 +72,38 @@ type FirstVisits struct {
 }
 
 func (v *FirstVisits) Run(ctx context.Context) error {
-	return v.send(ctx, v.Period, func(_ context.Context, store *db.Store, d *dispatcher) (sender, error) {
+	return v.send(ctx, v.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
+		sharing, err := v.sharing(ctx, store)
+		if err != nil {
+			return sender{}, err
+		}
+		laning, err := v.laning(ctx, store, d)
+		if err != nil {
+			return sender{}, err
+		}
 		f := runner.NewFirstVisits(runner.FirstVisitsOptions{
-			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period,
+			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period, Shares: v.Config.Shares, Lanes: v.Config.Lanes,
 		})
-		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce}, nil
+		v.onChange(func(c *config.Config) { f.Change(runner.FirstVisitsOptions{Shares: c.Shares, Lanes: c.Lanes}) })
+		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: []service.Component{sharing, laning}}, nil
 	})
 }
 
-// lostRuns returns the job that gives up lost runs, if it is configured.
-func (o *Options) lostRuns(store *db.Store, d *dispatcher, otherwise time.Duration) []keep.Job {
-	after := map[string]time.Duration{}
-	if otherwise > 0 {
-		after["default"] = otherwise
+// lostRuns returns the job that gives up lost runs.
+func (o *Options) lostRuns(store *db.Store, d *dispatcher, otherwise time.Duration) keep.Job {
+	after := func() map[string]time.Duration {
+		after := map[string]time.Duration{}
+		if otherwise > 0 {
+			after["default"] = otherwise
+		}
+		maps.Copy(after, o.configuration().LostAfter)
+		return after
 	}
-	maps.Copy(after, o.Config.LostAfter)
-	if len(after) == 0 {
-		return nil
+	l := runner.NewLostRuns(runner.LostOptions{Store: store, Lengths: d.inspector, Log: o.Log, Reg: o.Metrics})
+	job := l.Job()
+	job.Configured = func() bool {
+		l.After = after() // before each run of the job
+		return len(l.After) > 0
 	}
-	l := runner.NewLostRuns(runner.LostOptions{Store: store, Lengths: d.inspector, Log: o.Log, Reg: o.Metrics, After: after})
-	return []keep.Job{l.Job()}
+	return job
 }

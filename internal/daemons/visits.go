@@ -27,9 +27,9 @@ type Visits struct {
 // return the number of messages sent.
 type Sender interface {
 	Visits(ctx context.Context, v Visits) (int, error)
-	// Messages sends the first messages, up to the free slots of a queue with a limit
-	// (0: none).
-	Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error)
+	// Messages sends the first messages, of a task type, up to the free slots of a queue
+	// with a limit (0: none). A queue with lanes has their slots instead.
+	Messages(ctx context.Context, tt model.TaskType, queue string, limit int64, all []celery.TaskMessage) (int, error)
 }
 
 // NewSender makes a sender; stop ends it. With a database, messages go through the outbox.
@@ -91,14 +91,22 @@ func (s outboxSender) claim(ctx context.Context, queue dispatch.Queue, claim dis
 	return n, err
 }
 
-func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
-	queue := dispatch.Queue{Name: v.Queue, Limit: v.TaskType.MaxQueueLength}
-	shares, shared := s.options.Config.Shares[v.TaskType.Type]
-	if v.Queue == v.TaskType.BackendName {
-		queue = queue.WithLanes(v.TaskType.Type, v.TaskType, s.options.Config.Lanes)
-	} else {
-		shared = false // groups share only the type's own queue
+// queue returns a queue for work of a task type with the lanes and shares that are configured
+// for it; shared is nil if it is not shared.
+func (s outboxSender) queue(name string, limit *int64, tt model.TaskType) (queue dispatch.Queue, shared *dispatch.SharedQueue) {
+	queue = dispatch.Queue{Name: name, Limit: limit}
+	key, ok := model.KeyOf(name, tt)
+	if !ok {
+		return queue, nil
 	}
+	if shares, ok := s.options.Config.Shares[key]; ok {
+		shared = &dispatch.SharedQueue{Name: name, Shares: shares}
+	}
+	return queue.WithLanes(key, tt, s.options.Config.Lanes), shared
+}
+
+func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
+	queue, shared := s.queue(v.Queue, v.TaskType.MaxQueueLength, v.TaskType)
 	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		now := tx.Now()
 		origins, err := tx.GrabNextVisits(ctx, v.Filter, now, free, false)
@@ -106,8 +114,8 @@ func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
 			return dispatch.Claimed{}, err
 		}
 		visits := dispatch.Visits(origins)
-		if shared && shares.By.OfVisits() {
-			if err := dispatch.ShareVisits(ctx, tx, dispatch.SharedQueue{Name: v.Queue, Shares: shares}, visits, now); err != nil {
+		if shared != nil && shared.Shares.By.OfVisits() {
+			if err := dispatch.ShareVisits(ctx, tx, *shared, visits, now); err != nil {
 				return dispatch.Claimed{}, err
 			}
 		}
@@ -116,15 +124,21 @@ func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
 	})
 }
 
-func (s outboxSender) Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error) {
-	return s.claim(ctx, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		work := make([]db.Work, min(free, len(all)))
+func (s outboxSender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
+	queue, shared := s.queue(name, &limit, tt)
+	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
+		work, now := make([]db.Work, min(free, len(all))), tx.Now()
 		for i := range work {
 			id, err := uuid.Parse(all[i].ID)
 			if err != nil {
 				return dispatch.Claimed{}, err
 			}
-			work[i] = db.Work{TaskID: id, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: tx.Now()}
+			work[i] = db.Work{TaskID: id, Home: name, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: now}
+		}
+		if shared != nil {
+			if err := dispatch.ShareWork(ctx, tx, *shared, tt.Type, work, now); err != nil {
+				return dispatch.Claimed{}, err
+			}
 		}
 		return dispatch.Claimed{Work: work}, nil
 	})
@@ -180,7 +194,7 @@ func (s directSender) Visits(ctx context.Context, v Visits) (int, error) {
 	return s.publish(ctx, v.Queue, messages)
 }
 
-func (s directSender) Messages(ctx context.Context, queue string, limit int64, all []celery.TaskMessage) (int, error) {
+func (s directSender) Messages(ctx context.Context, _ model.TaskType, queue string, limit int64, all []celery.TaskMessage) (int, error) {
 	free, err := s.free(ctx, queue, limit)
 	if err != nil {
 		return 0, err

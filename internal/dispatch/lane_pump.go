@@ -24,6 +24,7 @@ const pumpPeriod = 5 * time.Second
 type LanePump struct {
 	LanePumpOptions
 	measured time.Time
+	shown    map[[2]string]bool // lane sets and lanes
 
 	waiting, sent, running, slots *prometheus.GaugeVec
 }
@@ -89,10 +90,16 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		return errors.Join(failed...)
 	}
 	var sets []string
+	shown := make(map[[2]string]bool)
 	for _, q := range queues {
 		sets = append(sets, q.Lanes.Name)
+		for _, lane := range q.Lanes.Lanes {
+			shown[[2]string{q.Lanes.Name, lane.Name}] = true
+		}
 		failed = append(failed, p.measure(ctx, q.Lanes))
 	}
+	forget([]*prometheus.GaugeVec{p.waiting, p.sent, p.running, p.slots}, [2]string{"lane_set", "lane"}, p.shown, shown)
+	p.shown = shown
 	failed = append(failed, p.Store.SeeLaneSets(ctx, sets, now))
 	err = errors.Join(failed...)
 	if err == nil {

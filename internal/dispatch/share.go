@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -63,20 +64,53 @@ func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, 
 	if err != nil {
 		return err
 	}
-	states, err := tx.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
+	shareOf, err := sharesOf(ctx, tx, q, now)
 	if err != nil {
 		return err
 	}
-	mean := meanCost(states)
 	for i, v := range visits {
-		group := model.ListerGroup(q.Shares.By, listers[v.Origin.ListerID])
+		visits[i].Share = shareOf(model.ListerGroup(q.Shares.By, listers[v.Origin.ListerID]))
+	}
+	return nil
+}
+
+// ShareWork does for other messages of a task type, by their keyword arguments, what
+// ShareVisits does for visits.
+func ShareWork(ctx context.Context, tx *db.Tx, q SharedQueue, taskType string, work []db.Work, now time.Time) error {
+	shareOf, err := sharesOf(ctx, tx, q, now)
+	if err != nil {
+		return err
+	}
+	for i := range work {
+		work[i].Share = shareOf(groupOf(q.Shares.By, taskType, work[i].Kwargs))
+	}
+	return nil
+}
+
+// sharesOf returns what makes the share of a message of a group.
+func sharesOf(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time) (func(group string) db.Share, error) {
+	states, err := tx.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
+	mean := meanCost(states)
+	return func(group string) db.Share {
 		state := states[group]
 		if state == nil {
 			state = &db.ShareState{Group: group}
 		}
-		visits[i].Share = db.Share{Shared: true, Group: group, Cost: costOf(state, mean)}
+		return db.Share{Shared: true, Group: group, Cost: costOf(state, mean)}
+	}, err
+}
+
+// groupOf returns the group of a task, as a claim has it.
+func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string {
+	if by == model.ShareByTaskType {
+		return taskType
 	}
-	return nil
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal(kwargs, &all) // other than objects have none
+	if name, ok := by.Kwarg(); ok {
+		return textArgument(all[name])
+	}
+	return model.ListerGroup(by, model.Lister{Name: textArgument(all["lister_name"]), InstanceName: textArgument(all["lister_instance_name"])})
 }
 
 // join returns the groups that take part in a division: those with work waiting, each at

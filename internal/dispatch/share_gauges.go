@@ -24,14 +24,15 @@ const (
 // ShareGauges measure the shares of queues.
 type ShareGauges struct {
 	store  *db.Store
-	queues []SharedQueue
+	queues func(ctx context.Context) ([]SharedQueue, error)
 	log    *slog.Logger
+	shown  map[[2]string]bool // queues and groups
 
 	inFlight, used, weight *prometheus.GaugeVec
 }
 
-// NewShareGauges makes the gauges of some queues and registers them on reg.
-func NewShareGauges(store *db.Store, queues []SharedQueue, log *slog.Logger, reg prometheus.Registerer) *ShareGauges {
+// NewShareGauges makes the gauges of the queues that are shared now and registers them on reg.
+func NewShareGauges(store *db.Store, queues func(ctx context.Context) ([]SharedQueue, error), log *slog.Logger, reg prometheus.Registerer) *ShareGauges {
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return newGauge(reg, name, help+", by queue and group; groups without a weight of their own are taken together.", "queue", "group")
 	}
@@ -56,15 +57,34 @@ func (g *ShareGauges) Run(ctx context.Context) error {
 
 // RunOnce measures once.
 func (g *ShareGauges) RunOnce(ctx context.Context, now time.Time) error {
-	for _, q := range g.queues {
-		if err := g.measure(ctx, q, now); err != nil {
+	queues, err := g.queues(ctx)
+	if err != nil {
+		return err
+	}
+	shown := make(map[[2]string]bool)
+	for _, q := range queues {
+		if err := g.measure(ctx, q, now, shown); err != nil {
 			return fmt.Errorf("measure the shares of queue %q: %w", q.Name, err)
 		}
 	}
+	forget([]*prometheus.GaugeVec{g.inFlight, g.used, g.weight}, [2]string{"queue", "group"}, g.shown, shown)
+	g.shown = shown
 	return nil
 }
 
-func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time) error {
+// forget deletes the series of gauges with two labels whose values were shown before and are
+// not now.
+func forget(gauges []*prometheus.GaugeVec, labels [2]string, before, now map[[2]string]bool) {
+	for values := range before {
+		for _, gauge := range gauges {
+			if !now[values] {
+				gauge.DeletePartialMatch(prometheus.Labels{labels[0]: values[0], labels[1]: values[1]})
+			}
+		}
+	}
+}
+
+func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time, shown map[[2]string]bool) error {
 	states, err := g.store.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
 		return err
@@ -93,6 +113,7 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time)
 	for gauge, values := range map[*prometheus.GaugeVec]map[string]float64{g.weight: weight, g.inFlight: inFlight, g.used: seconds} {
 		for group, v := range values {
 			gauge.WithLabelValues(q.Name, group).Set(v)
+			shown[[2]string{q.Name, group}] = true
 		}
 	}
 	return nil

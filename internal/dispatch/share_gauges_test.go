@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ func TestSharesAreMeasuredAtOnce(t *testing.T) {
 	registries := make([]*prometheus.Registry, 8)
 	for i := range registries {
 		registries[i] = prometheus.NewRegistry()
-		gauges := dispatch.NewShareGauges(b.store, []dispatch.SharedQueue{queue}, slog.New(slog.DiscardHandler), registries[i])
+		gauges := dispatch.NewShareGauges(b.store, func(context.Context) ([]dispatch.SharedQueue, error) { return []dispatch.SharedQueue{queue}, nil }, slog.New(slog.DiscardHandler), registries[i])
 		ended := make(chan error)
 		go func() { ended <- gauges.Run(t.Context()) }()
 		t.Cleanup(func() {
@@ -38,4 +39,22 @@ func TestSharesAreMeasuredAtOnce(t *testing.T) {
 			return err != nil || n == 0
 		})
 	})
+}
+
+// A queue that is no longer shared is no longer shown, so that no alert stands on its last
+// figures.
+func TestGaugesOfRemovedShares(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	reg, shared := prometheus.NewRegistry(), []dispatch.SharedQueue{{Name: "swh.load.git", Shares: model.Shares{Weights: map[string]float64{"github": 50}, HalfLife: time.Hour}}}
+	gauges := dispatch.NewShareGauges(b.store, func(context.Context) ([]dispatch.SharedQueue, error) { return shared, nil }, slog.New(slog.DiscardHandler), reg)
+	for _, want := range []int{1, 0} {
+		if err := gauges.RunOnce(t.Context(), b.store.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := testutil.GatherAndCount(reg, "swh_scheduler_share_weight"); n != want || err != nil {
+			t.Errorf("%d queues are shown, %v, want %d", n, err, want)
+		}
+		shared = nil
+	}
 }

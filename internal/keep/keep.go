@@ -29,6 +29,9 @@ type Job struct {
 	Name    string // of its row; the same in all processes
 	Period  time.Duration
 	Timeout time.Duration // 0: DefaultTimeout
+	// Configured, if not nil, reports whether this process has the job now; if not, it
+	// leaves it to the others.
+	Configured func() bool
 	// Do does the job. It returns what it did, in a few words, or "".
 	Do func(ctx context.Context) (string, error)
 }
@@ -60,7 +63,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) RunOnce(ctx context.Context) error {
 	periods := make(map[string]time.Duration, len(k.Jobs))
 	for _, job := range k.Jobs {
-		periods[job.Name] = job.Period
+		if job.Configured == nil || job.Configured() {
+			periods[job.Name] = job.Period
+		}
+	}
+	if len(periods) == 0 {
+		return nil
 	}
 	due, err := k.Store.DueJobs(ctx, periods)
 	if err != nil {

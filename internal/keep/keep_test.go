@@ -65,6 +65,22 @@ func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
 	}
 }
 
+// A process leaves a job that it has not in its configuration to the others, until it has.
+func TestJobThatIsNotConfigured(t *testing.T) {
+	t.Parallel()
+	n, configured := 0, false
+	k := &Keeper{Store: openStore(t), Jobs: []Job{{Name: "sweep", Period: time.Hour, Configured: func() bool { return configured }, Do: func(context.Context) (string, error) {
+		n++
+		return "", nil
+	}}}}
+	for want := range 2 {
+		if err := k.RunOnce(t.Context()); err != nil || n != want {
+			t.Errorf("done %d times, %v, want %d", n, err, want)
+		}
+		configured = true
+	}
+}
+
 // A job that was done a period ago is done again; one that failed, after a minute.
 func TestJobsComeBack(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,9 @@
 package model
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Lane is a queue of a task type, with a time limit for each message.
 type Lane struct {
@@ -38,3 +41,34 @@ func (l Lane) Sized(tt TaskType, unlimited int) Lane {
 // PriorityLanes returns the key, among lane sets by task type, of the one for a type's
 // tasks with priority.
 func PriorityLanes(taskType string) string { return "save_code_now:" + taskType }
+
+// KeyOf returns the key of the lanes and shares of a queue to which work of a task type is
+// sent: the type's name for its own queue, and with the same prefix for PREFIX:<backend name>.
+// Other queues have none.
+func KeyOf(queue string, tt TaskType) (key string, ok bool) {
+	prefix, ok := strings.CutSuffix(queue, tt.BackendName)
+	return prefix + tt.Type, ok && (prefix == "" || strings.HasSuffix(prefix, ":"))
+}
+
+// QueueWith returns the type's queue with a prefix of TypeOf.
+func (t TaskType) QueueWith(prefix string) string {
+	if prefix == "" {
+		return t.Queue()
+	}
+	return prefix + t.BackendName
+}
+
+// TypeOf returns the task type of a key of lanes or shares, and the prefix of its queue, colon
+// included, or "".
+func TypeOf(key string, types []TaskType) (tt TaskType, prefix string, ok bool) {
+	for _, t := range types {
+		before, found := strings.CutSuffix(key, t.Type)
+		if found && (before == "" || strings.HasSuffix(before, ":")) && len(t.Type) > len(tt.Type) {
+			tt, prefix, ok = t, before, true
+		}
+	}
+	return tt, prefix, ok
+}
+
+// Prefixed reports whether a key of lanes or shares is that of a queue with a prefix.
+func Prefixed(key string) bool { return strings.Contains(key, ":") }

@@ -77,6 +77,17 @@ func (h *Health) Watch(s *Service) {
 	}
 }
 
+// unwatch ends what Watch began.
+func (h *Health) unwatch(s *Service) {
+	if h != nil && s != nil {
+		h.locked(func() {
+			if at := slices.Index(h.services, s); at >= 0 {
+				h.services = slices.Delete(h.services, at, at+1)
+			}
+		})
+	}
+}
+
 // Show shows s among the metrics. The daemon can do its work without it.
 func (h *Health) Show(s *Service) {
 	if h != nil {

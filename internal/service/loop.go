@@ -39,9 +39,16 @@ func (l *Loop) Run(ctx context.Context) error {
 		wait = time.Duration(rand.Float64() * float64(l.Period))
 	}
 	wake := l.Wake
-	pulse, met := l.report(HealthOf(ctx))
+	health := HealthOf(ctx)
+	pulse, met := l.report(health)
 	pulse.Done(wait)
-	defer pulse.Gone()
+	defer func() { // nobody waits for a loop that has ended
+		pulse.Gone()
+		met()
+		if !l.Beside {
+			health.unwatch(l.Service)
+		}
+	}()
 	for {
 		if !l.wait(ctx, wait, wake) {
 			return nil

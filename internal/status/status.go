@@ -36,11 +36,15 @@ type Group struct {
 }
 
 func Groups(ctx context.Context, store *db.Store, taskType string, shares model.Shares, now time.Time) ([]Group, error) {
-	tt, err := store.TaskType(ctx, taskType)
+	types, err := store.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	queue := tt.Queue()
+	tt, prefix, ok := model.TypeOf(taskType, types)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", model.ErrUnknownTaskType, taskType)
+	}
+	queue := tt.QueueWith(prefix)
 	states, err := store.ShareStates(ctx, queue, now, shares.HalfLife)
 	if err != nil {
 		return nil, err
@@ -49,9 +53,11 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := store.WaitingByGroup(ctx, tt, shares.By, now)
-	if err != nil {
-		return nil, err
+	var waiting map[string]int // not counted for a queue with a prefix, which is for first visits and work sent by hand
+	if prefix == "" {
+		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, now); err != nil {
+			return nil, err
+		}
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(states)), slices.Collect(maps.Keys(used)),
 		slices.Collect(maps.Keys(waiting)), slices.Collect(maps.Keys(shares.Weights)))

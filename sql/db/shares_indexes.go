@@ -20,6 +20,9 @@ type sharesNeed struct {
 
 func needOf(shares map[string]model.Shares) (need sharesNeed) {
 	for taskType, s := range shares {
+		if model.Prefixed(taskType) {
+			continue // no tasks go there, and first visits have each lister's candidates looked up
+		}
 		if _, visits := model.LoadedVisitType(taskType); visits && s.By.OfVisits() {
 			need.byLister = true
 		}

@@ -57,33 +57,41 @@ func (a *App) Configured(do func(cmd *cobra.Command, args []string) error) func(
 }
 
 func (a *App) LoadConfig(cmd *cobra.Command) error {
+	c, warnings, err := a.readConfig(cmd)
+	for _, w := range warnings {
+		a.Log.Warn(w.String())
+	}
+	if err == nil {
+		a.Config = c
+	}
+	return err
+}
+
+// readConfig reads the configuration, with the changes of the command line.
+func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []config.Warning, err error) {
 	path, fromFlag := a.Globals.configFile, true
 	if path == "" {
 		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
 	}
-	a.Config = config.Default()
+	c = config.Default()
 	if path != "" {
-		c, warnings, err := config.Load(path)
-		for _, w := range warnings {
-			a.Log.Warn(w.String())
-		}
+		c, warnings, err = config.Load(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && fromFlag:
-			return Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
+			return nil, warnings, Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
 		case errors.Is(err, os.ErrNotExist):
-			return Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
+			return nil, warnings, Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
 		case err != nil:
-			return err
+			return nil, warnings, err
 		}
-		a.Config = c
 	}
 	switch {
 	case a.Globals.database != "":
-		a.Config.UseDatabase(a.Globals.database)
+		c.UseDatabase(a.Globals.database)
 	case a.Globals.url != "":
-		a.Config.UseURL(a.Globals.url)
+		c.UseURL(a.Globals.url)
 	}
-	return nil
+	return c, warnings, nil
 }
 
 // readsOnly is the annotation of commands that change nothing.
@@ -127,6 +135,7 @@ func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.MetricsAddr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
+		Reload:    func() (*config.Config, []config.Warning, error) { return a.readConfig(cmd) },
 	}
 }
 

@@ -38,7 +38,8 @@ func newSendFromFile(a *command.App) *cobra.Command {
 		Use:   "send-origins-from-file-to-celery [OPTIONS] TASK_TYPE [FILE_INPUT] [OPTIONS]...",
 		Short: "Send origins directly from file/stdin to celery",
 		Long: `Send origins directly from a file to celery, filling the queue of the task type
-up to the threshold again and again until the end of the file.
+up to the threshold again and again until the end of the file. A queue with lanes is
+filled up to their slots instead.
 
 TASK_TYPE is a task type, or a name that begins with one (load-git-large). Each line
 of FILE_INPUT (- or none: standard input) is an origin: its URL, or the loader's
@@ -86,7 +87,7 @@ passed to each task.`,
 				return err
 			}
 			f := &fileSender{
-				app: a, queue: tt.BackendName, taskName: tt.BackendName, args: extra.Args, form: form,
+				app: a, taskType: tt, queue: tt.BackendName, taskName: tt.BackendName, args: extra.Args, form: form,
 				threshold: threshold, wait: time.Duration(waitIn) * time.Second, dryRun: dryRun, debug: debug, left: limit, limit: limit,
 			}
 			if prefix != "" {
@@ -128,6 +129,7 @@ func taskTypeOrShorter(ctx context.Context, from backend.TaskTypes, name string)
 type fileSender struct {
 	app             *command.App
 	send            daemons.Sender // unless dryRun
+	taskType        model.TaskType
 	queue, taskName string
 	args            json.RawMessage
 	form            taskinput.LineForm
@@ -215,7 +217,7 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 		return f.tell("** DRY-RUN ** Call app.send_task with: ", batch)
 	}
 	for len(batch) > 0 {
-		n, err := f.send.Messages(ctx, f.queue, f.threshold, batch)
+		n, err := f.send.Messages(ctx, f.taskType, f.queue, f.threshold, batch)
 		if err := errors.Join(f.tell("", batch[:n]), err); err != nil {
 			return err
 		}

@@ -1,0 +1,197 @@
+package daemons_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
+)
+
+// logText is a log that a test reads while it is written.
+type logText struct {
+	m    sync.Mutex
+	text bytes.Buffer
+	also io.Writer
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.m.Lock()
+	defer l.m.Unlock()
+	l.text.Write(line)
+	return l.also.Write(line)
+}
+
+// take returns what was written since the last time.
+func (l *logText) take() string {
+	l.m.Lock()
+	defer l.m.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
+// A daemon takes up a changed file by itself, also one that Kubernetes puts in its place by a
+// link. What needs a restart it says by name, without the value. A file that can't be used is
+// refused, and the configuration before stays in force.
+func TestChangedConfigurationIsTakenUp(t *testing.T) {
+	t.Parallel()
+	o := options(t, "schedule-recurrent")
+	log := &logText{also: t.Output()}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	store, err := o.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.test.git', 100);
+		insert into listers (name, instance_name, current_state, updated) values ('gitea', '', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://one/', 'git', '{}', true, now() from listers`)
+
+	// As in a volume of Kubernetes: the file's name leads to a directory that is replaced.
+	dir := t.TempDir()
+	path, version := filepath.Join(dir, "scheduler.yml"), 0
+	write := func(format string, args ...any) {
+		t.Helper()
+		version++
+		name := fmt.Sprintf("..%d", version)
+		text := fmt.Sprintf("scheduler: {cls: postgresql, db: unused}\nrabbitmq: {management_url: %q}\n", string(o.Config.RabbitMQ.ManagementURL)) + fmt.Sprintf(format, args...)
+		for _, err := range []error{
+			os.Mkdir(filepath.Join(dir, name), 0o700), os.WriteFile(filepath.Join(dir, name, "scheduler.yml"), []byte(text), 0o600),
+			os.Symlink(name, filepath.Join(dir, "..next")), os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	broker := string(o.Config.Celery.TaskBroker)
+	policies := func(name, broker string) string {
+		return fmt.Sprintf("celery: {task_broker: %q}\nno_origins_scheduled_backoff: 3600\nscheduling_policy: {git: [{policy: %s, weight: 1}]}\n", broker, name)
+	}
+	const ofNone, ofAll = "never_visited_oldest_update_first", "oldest_scheduled_first" // the origin has no update
+	write("%s", policies(ofNone, broker))
+	if err := os.Symlink("..data/scheduler.yml", path); err != nil {
+		t.Fatal(err)
+	}
+	o.Reload = func() (*config.Config, []config.Warning, error) { return config.Load(path) }
+	o.ReloadPeriod = 20 * time.Millisecond
+	if o.Config, _, err = o.Reload(); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	r := daemons.Recurrent{Options: o}
+	go func() { ended <- r.Run(ctx) }()
+	heard := ""
+	says := func(texts ...string) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			heard += log.take()
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(heard, text) }) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("it doesn't say %q:\n%s", texts, heard)
+			}
+		}
+		if strings.Contains(heard, "s3cret") {
+			t.Errorf("it shows a password:\n%s", heard)
+		}
+		heard = ""
+	}
+	behind := func(want float64) {
+		t.Helper()
+		if got := gauge(t, o.Metrics, "swh_scheduler_config_behind", "daemon"); got["schedule-recurrent"] != want {
+			t.Errorf("behind: %v, want %v", got, want)
+		}
+	}
+	says("configuration in force", "msg=started")
+
+	write("%s", policies(ofAll, "amqp://u:s3cret@elsewhere//"))
+	says("changed=[scheduling_policy.git]", `msg="changed keys need a restart" keys=[celery.task_broker]`, `msg="visits claimed"`)
+	behind(1)
+
+	write("lanes: {load-git: [1]}\n%s", policies(ofNone, broker))
+	says("is refused; the one before stays in force", "scheduler.yml:3:", "lanes.load-git[0]")
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://two/', 'git', '{}', true, now() from listers`)
+	says(`msg="visits claimed"`)
+	behind(1)
+
+	write("%s", policies(ofAll, "redis://u:s3cret@elsewhere"))
+	says("is refused; the one before stays in force", "celery.task_broker")
+
+	write("shares: {load-git: {by: kwargs.tenant}}\n%s", policies(ofAll, broker))
+	says("is refused; the one before stays in force", "the database lacks indexes")
+
+	write("lanes:\n  load-git:\n  - {name: express, queue: e, time_limit: 1 min}\n  - {name: slow, time_limit: 2 min}\n%s", policies(ofAll, broker))
+	says("changed=[lanes.load-git]")
+	behind(0)
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://three/', 'git', '{}', true, now() from listers`)
+	says(`msg="visits claimed"`)
+	var queue string
+	if err := store.Pool().QueryRow(t.Context(), "select queue from scheduler_go.work where kwargs ->> 'url' = 'https://three/'").Scan(&queue); err != nil || queue != "e" {
+		t.Errorf("the visit goes to %q, %v; want the express lane", queue, err)
+	}
+	if times := gauge(t, o.Metrics, "swh_scheduler_config_timestamp_seconds", "event"); times["modified"] == 0 || times["taken_up"] < times["modified"] {
+		t.Errorf("times: %v", times)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// docs/configuration.md says of each key whether daemons take it up while they run, and which.
+func TestKeysTakenUpAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| key | read by | a change |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	documented, want := map[string]string{}, map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*`) \\| (.*) \\| (.*) \\|$").FindAllStringSubmatch(table, -1) {
+		for _, key := range regexp.MustCompile("[a-z_]+").FindAllString(row[1], -1) {
+			documented[key] = row[2] + ": " + row[3]
+		}
+	}
+	for _, section := range config.Sections() {
+		key, by, change := daemons.Keys[section], "all", "needs a restart"
+		switch {
+		case len(key.Daemons) == 3:
+			by = "those that send"
+		case len(key.Daemons) == 4:
+			by = "those that send, `start-listener`"
+		case len(key.Daemons) > 0:
+			by = "`" + strings.Join(key.Daemons, "`, `") + "`"
+		}
+		if key.Live {
+			change = "is taken up"
+		}
+		want[section] = by + ": " + change
+	}
+	if diff := cmp.Diff(want, documented); diff != "" {
+		t.Errorf("docs/configuration.md (-the daemons +the page):\n%s", diff)
+	}
+}

@@ -1,0 +1,100 @@
+package recurrent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+)
+
+// visitTypesPeriod is how often the task types are looked at.
+const visitTypesPeriod = 10 * time.Second
+
+// visitTypes runs a loop for each visit type that there is.
+type visitTypes struct {
+	*Scheduler
+	start   func(visitType string) running
+	running map[string]running
+	known   []string // as they were logged
+	told    bool     // that there is none
+	seen    *Options // at the last look
+}
+
+// running is the loop of a visit type.
+type running struct {
+	stop context.CancelFunc
+	wake chan struct{}
+}
+
+// followVisitTypes starts loops in the group, and wakes all when the options have changed,
+// until ctx ends.
+func (s *Scheduler) followVisitTypes(ctx context.Context, loops *errgroup.Group) error {
+	v := visitTypes{Scheduler: s, running: make(map[string]running), start: func(visitType string) running {
+		ctx, stop := context.WithCancel(ctx)
+		wake := make(chan struct{}, 1)
+		loops.Go(func() error { return s.loop(visitType, wake).Run(ctx) })
+		return running{stop, wake}
+	}}
+	return (&service.Loop{
+		RunOnce: v.look, Period: visitTypesPeriod, Wake: s.changed,
+		Service: service.NewService(s.Log, "PostgreSQL"),
+	}).Run(ctx)
+}
+
+// look starts the loops of new visit types, and ends those of visit types that are gone.
+func (v *visitTypes) look(ctx context.Context) (service.Result, error) {
+	wanted, err := v.wanted(ctx)
+	if err != nil {
+		return service.Result{}, err
+	}
+	if !slices.Equal(wanted, v.known) {
+		v.known = wanted
+		v.Log.Info("scheduling recurrent visits", "visit_types", wanted)
+	} else if len(wanted) == 0 && !v.told {
+		v.told = true
+		v.Log.Warn("there is no task type load-*, so there is nothing to visit; waiting for one")
+	}
+	for visitType, loop := range v.running {
+		if !slices.Contains(wanted, visitType) {
+			loop.stop()
+			delete(v.running, visitType)
+		}
+	}
+	if options := v.options(); options != v.seen {
+		v.seen = options
+		for _, loop := range v.running {
+			select {
+			case loop.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+	for _, visitType := range wanted {
+		if _, ok := v.running[visitType]; !ok {
+			v.running[visitType] = v.start(visitType)
+		}
+	}
+	return service.Result{}, nil
+}
+
+// wanted returns the visit types asked for, or else those of the loaders' task types.
+func (v *visitTypes) wanted(ctx context.Context) ([]string, error) {
+	if len(v.VisitTypes) > 0 {
+		return v.VisitTypes, nil
+	}
+	types, err := v.Store.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var visitTypes []string
+	for _, tt := range types {
+		if visitType, ok := model.LoadedVisitType(tt.Type); ok {
+			visitTypes = append(visitTypes, visitType)
+		}
+	}
+	return visitTypes, nil
+}
