@@ -21,6 +21,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/statsd"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
 )
@@ -47,6 +48,11 @@ type Options struct {
 func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) (err error) {
 	o.health = service.NewHealth()
 	ctx = service.WithHealth(ctx, o.health)
+	stopCounters, err := o.sendCounters(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopCounters()
 	store, err := o.OpenStore(ctx)
 	if err != nil {
 		return err
@@ -123,6 +129,22 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	return func() {
 		endReporting()
 		stopServer()
+	}, nil
+}
+
+// sendCounters sends the daemon's counters to StatsD, if that is configured, until stop is
+// called, which sends the last ones.
+func (o *Options) sendCounters(ctx context.Context) (stop func(), err error) {
+	counters, err := statsd.FromEnvironment(o.Metrics, o.Log)
+	if err != nil || counters == nil {
+		return func() {}, err
+	}
+	sending, end := context.WithCancel(context.WithoutCancel(ctx))
+	var sender sync.WaitGroup
+	sender.Go(func() { counters.Run(sending) })
+	return func() {
+		end()
+		sender.Wait()
 	}, nil
 }
 
