@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/sentry"
 	"swh-scheduler/sql/db"
 )
 
@@ -35,12 +36,13 @@ type App struct {
 	Log     *slog.Logger   // to Stderr, around a bar
 
 	logLines *logLines
+	sentry   *sentry.Reporter
 }
 
 // New makes an App without a configuration. release is the program's version, or "".
 func New(release string, stdout, stderr io.Writer) *App {
 	stdout, stderr = toScreen(stdout), toScreen(stderr)
-	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, Level: new(slog.LevelVar)}
+	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, sentry: new(sentry.Reporter), Level: new(slog.LevelVar)}
 	a.Log = slog.New(slog.NewTextHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
 	a.Styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a
@@ -61,21 +63,21 @@ func (a *App) LoadConfig(cmd *cobra.Command) error {
 	if path == "" {
 		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
 	}
-	a.Config = config.Default()
-	if path != "" {
-		c, warnings, err := config.Load(path)
-		for _, w := range warnings {
-			a.Log.Warn(w.String())
-		}
-		switch {
-		case errors.Is(err, os.ErrNotExist) && fromFlag:
-			return Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
-		case errors.Is(err, os.ErrNotExist):
-			return Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
-		case err != nil:
-			return err
-		}
-		a.Config = c
+	c, warnings, err := config.Load(path, a.Globals.options...)
+	for _, w := range warnings {
+		a.Log.Warn(w.String())
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist) && fromFlag:
+		return Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
+	case errors.Is(err, os.ErrNotExist):
+		return Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
+	case err != nil:
+		return err
+	}
+	a.Config = c
+	if err := a.reportErrors(cmd, c.Sentry); err != nil {
+		return err
 	}
 	switch {
 	case a.Globals.database != "":
