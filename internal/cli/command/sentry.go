@@ -22,9 +22,10 @@ func (a *App) reportErrors(cmd *cobra.Command, c config.Sentry) error {
 	if !fromEnvironment {
 		dsn = cmp.Or(a.Globals.sentryDSN, string(c.DSN))
 	}
+	log := sentry.Unreported(a.Log.Handler())
 	var debug io.Writer
 	if a.flagOf("SWH_SENTRY_DEBUG", a.Globals.sentryDebug) {
-		debug = a.Stderr
+		debug = slog.NewLogLogger(log, slog.LevelInfo).Writer()
 	}
 	reporter, err := sentry.New(sentry.Options{
 		DSN: dsn, Environment: cmp.Or(os.Getenv("SWH_SENTRY_ENVIRONMENT"), c.Environment),
@@ -36,7 +37,7 @@ func (a *App) reportErrors(cmd *cobra.Command, c config.Sentry) error {
 	}
 	a.sentry.Close()
 	a.sentry = reporter
-	a.Log = slog.New(reporter.Handler(sentry.Unreported(a.Log.Handler())))
+	a.Log = slog.New(reporter.Handler(log))
 	return nil
 }
 
