@@ -8,9 +8,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -173,6 +175,24 @@ func TestStatsdSameAsThePeer(t *testing.T) {
 		want := packets()
 		if our.code+their.code != 0 || strings.Join(got, "\n") != strings.Join(want, "\n") || len(got) == 0 {
 			t.Errorf("%s: sent\n%s\nthe Python scheduler:\n%s\n%s%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"), our.stderr, their.stderr)
+		}
+	}
+}
+
+// rpc-serve --debug logs each call, as does --log-level debug.
+func TestRPCServeDebug(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	for _, args := range [][]string{{"rpc-serve", "--debug"}, {"-l", "debug", "rpc-serve"}, {"-l", "debug", "rpc-serve", "--nodebug"}} {
+		p := start(t, append([]string{"-d", dsn}, append(args, "--host", "127.0.0.1", "--port", "0")...)...)
+		p.logs(t, "msg=listening")
+		url := "http://" + regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(p.log())[1]
+		if r := ours(t, "-u", url, "task-type", "list"); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+		p.stop(t, syscall.SIGTERM)
+		if said := strings.Contains(p.log(), "level=DEBUG msg=call endpoint=task_type/get_all caller.address=127.0.0.1:"); said != !slices.Contains(args, "--nodebug") {
+			t.Errorf("%q:\n%s", args, p.log())
 		}
 	}
 }

@@ -125,13 +125,14 @@ func (o *Options) NewJournalClient(options journal.Options) (*journal.Client, er
 
 type RPC struct {
 	Options
-	Address string // HOST:PORT
+	Address  string // HOST:PORT
+	LogCalls bool   // at level debug
 }
 
 func (r *RPC) Run(ctx context.Context) error {
 	c := r.Config.RPCServe
 	o := rpc.Options{
-		Address: r.Address, Log: r.Log, Registry: r.Metrics, MaxBody: int64(c.MaxBodySize),
+		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
 	}
 	if c.TLSCertificate != "" {

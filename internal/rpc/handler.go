@@ -55,6 +55,9 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 	respond(w, r, status, out.contentType(), body)
 	s.metrics.observe(ep, fault, time.Since(began))
+	if s.LogCalls && s.Log.Enabled(r.Context(), slog.LevelDebug) {
+		s.Log.Debug("call", "endpoint", ep.path, s.caller(r), "status", status, "took", time.Since(began))
+	}
 }
 
 // caller returns who has called, for the log: the address, and the user whose password was
