@@ -65,7 +65,7 @@ const (
 	Latest   Reset = "latest"
 )
 
-// A Store keeps visit stats: a *db.Store.
+// A Store keeps visit stats: a *db.Store, or a backend.Visits.
 type Store interface {
 	// UpdateVisitStats changes the stats of the given origins in one
 	// transaction; change may be called more than once.
@@ -83,6 +83,7 @@ type Options struct {
 	GroupID string
 	Store   Store
 
+	StoreName  string // what is waited for if Store fails; "" is PostgreSQL
 	Prefix     string // of the topic; "" is DefaultPrefix
 	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
 	// BatchSize raises the bound of a batch if it is above 20,000 records, and has
@@ -165,7 +166,7 @@ func New(o Options) (c *Client, warnings []string, err error) {
 		metrics:       newMetrics(o.Registry, o.GroupID),
 		decoder:       newDecoder(),
 		kafkaState:    service.NewService(o.Log, "Kafka"),
-		databaseState: service.NewService(o.Log, "PostgreSQL"),
+		databaseState: service.NewService(o.Log, cmp.Or(o.StoreName, "PostgreSQL")),
 		restartAfter:  restartAfter,
 	}, warnings, nil
 }

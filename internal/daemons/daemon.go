@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/statsd"
 	"swh-scheduler/internal/tracing"
@@ -36,6 +37,7 @@ type Options struct {
 	Level     *slog.LevelVar // of Log
 	Metrics   *prometheus.Registry
 	OpenStore func(ctx context.Context) (*db.Store, error)
+	OpenRPC   func() (*rpc.Client, error) // of a configured scheduler that is an RPC server
 
 	daemon   string // its name in metrics; Command if it is ""
 	health   *service.Health
@@ -45,18 +47,31 @@ type Options struct {
 
 // run waits for the database and runs the components that build makes until ctx ends. A
 // daemon waits for services that are away, but a database that must be migrated is an error.
-func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) (err error) {
-	o.health = service.NewHealth()
-	ctx = service.WithHealth(ctx, o.health)
+func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) error {
+	store, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	return o.work(ctx, store, func(ctx context.Context) ([]service.Component, error) {
+		if err := o.waitForDatabase(ctx, store); err != nil {
+			return nil, err
+		}
+		o.starting = true
+		components, err := build(ctx, store)
+		return append(components, o.contact(store)), err
+	})
+}
+
+// work runs the components that build makes until ctx ends, and then closes the store, if
+// there is one.
+func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx context.Context) ([]service.Component, error)) (err error) {
 	stopCounters, err := o.sendCounters(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopCounters()
-	store, err := o.OpenStore(ctx)
-	if err != nil {
-		return err
-	}
+	o.health = service.NewHealth()
+	ctx = service.WithHealth(ctx, o.health)
 	stop, err := o.startReporting(ctx, store)
 	if err != nil {
 		return err
@@ -72,15 +87,11 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 	defer o.closeTracer(ctx)
 	defer func() {
 		// Close would wait for the connections of components that were stopped by force.
-		if !errors.Is(err, service.ErrForced) {
+		if store != nil && !errors.Is(err, service.ErrForced) {
 			store.Close()
 		}
 	}()
-	var components []service.Component
-	if err = o.waitForDatabase(ctx, store); err == nil {
-		o.starting = true
-		components, err = build(ctx, store)
-	}
+	components, err := build(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it was started
@@ -88,7 +99,7 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 		return err
 	}
 	o.Log.Info("started", "command", o.Command, "version", o.Version)
-	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.contact(store))...); err != nil {
+	if err := (service.Group{Log: o.Log}).Run(ctx, components...); err != nil {
 		return err
 	}
 	o.Log.Info("stopped", "command", o.Command)
@@ -120,7 +131,9 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	}
 	daemon := cmp.Or(o.daemon, o.Command)
 	o.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(daemon, o.Version), o.health.Collector(daemon))
-	registerPool(o.Metrics, daemon, store.Pool().Stat)
+	if store != nil {
+		registerPool(o.Metrics, daemon, store.Pool().Stat)
+	}
 	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: o.health, Log: o.Log, Pprof: o.Config.MetricsPprof}.Start(ctx)
 	if err != nil {
 		endReporting()

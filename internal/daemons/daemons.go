@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
@@ -91,22 +93,40 @@ type Journal struct {
 
 // Run runs it until ctx ends or Read returns.
 func (j *Journal) Run(ctx context.Context) error {
-	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
-		o := j.JournalOptions(store)
-		o.StopAfterObjects, o.Progress = j.StopAfterObjects, j.Progress
-		client, err := j.NewJournalClient(o)
-		if err != nil {
-			return nil, err
+	if j.Config.Scheduler.Cls == config.Remote {
+		if j.Config.FailuresKeepDate {
+			return errors.New("failures_keep_date needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
 		}
-		return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}, j.keeper(store)}, nil
+		server, err := j.OpenRPC()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		return j.work(ctx, nil, func(context.Context) ([]service.Component, error) {
+			return j.components(backend.Visits{Client: server})
+		})
+	}
+	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
+		components, err := j.components(store)
+		return append(components, j.keeper(store)), err
 	})
 }
 
+func (j *Journal) components(store journal.Store) ([]service.Component, error) {
+	o := j.JournalOptions(store)
+	o.StopAfterObjects, o.Progress = j.StopAfterObjects, j.Progress
+	client, err := j.NewJournalClient(o)
+	return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}}, err
+}
+
 // JournalOptions returns the configured options of the journal client.
-func (o *Options) JournalOptions(store *db.Store) journal.Options {
-	c := o.Config.Journal
+func (o *Options) JournalOptions(store journal.Store) journal.Options {
+	c, name := o.Config.Journal, "PostgreSQL"
+	if o.Config.Scheduler.Cls == config.Remote {
+		name = "RPC server"
+	}
 	return journal.Options{
-		Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
+		Brokers: c.Brokers, GroupID: c.GroupID, Store: store, StoreName: name,
 		Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,

@@ -125,6 +125,7 @@ func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 	return daemons.Options{
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.MetricsAddr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
+		OpenRPC:   a.OpenRPC,
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
 	}
 }
@@ -168,15 +169,24 @@ func (a *App) WithBackend(cmd *cobra.Command, do func(ctx context.Context, b bac
 	if a.Config.Scheduler.Cls != config.Remote {
 		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error { return do(ctx, backend.Database{Store: store}) })
 	}
-	if a.Config.Scheduler.URL == "" {
-		return a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
-	}
-	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
+	client, err := a.OpenRPC()
 	if err != nil {
-		return fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+		return err
 	}
 	defer client.Close()
 	return do(cmd.Context(), backend.Remote{Client: client})
+}
+
+// OpenRPC returns a client of the configured RPC server. It connects when first used.
+func (a *App) OpenRPC() (*rpc.Client, error) {
+	if a.Config.Scheduler.URL == "" {
+		return nil, a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
+	}
+	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+	}
+	return client, nil
 }
 
 // versionOf returns the release, or for a build between releases the commit.
