@@ -81,10 +81,28 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 		return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", url))
 	}
 	w.peerC, w.ourC = remote(ourServer(t, w.peer)), remote(pythonServer(t, "scheduler", w.ours))
-	for _, args := range remoteWords {
+	tasks := filepath.Join(t.TempDir(), "tasks.csv")
+	if err := os.WriteFile(tasks, []byte("load-git;[];{\"url\": \"https://x/1\"};2031-01-01\nbare;[1];{};2031-01-02\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range append(remoteWords, []string{"task", "schedule", "-c", "type", "-c", "args", "-c", "kwargs", "-c", "next_run", "-d", ";", tasks}) {
 		w.compare(nil, args...)
 	}
 	w.compareTables()
+}
+
+// What needs a database says so (docs/replacing.md): it has no use for an RPC server.
+func TestCommandsThatNeedADatabase(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{
+		"start-runner", "start-runner --with-priority", "start-runner-first-visits", "schedule-recurrent", "start-listener", "rpc-serve",
+		"simulator run", "simulator fill-test-data",
+	} {
+		r := ours(t, append([]string{"-u", "http://u:s3cret@127.0.0.1:1/"}, strings.Fields(words)...)...)
+		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, " works on a database, and the configuration names an RPC server (scheduler.cls is remote); name the database with --database") {
+			t.Errorf("%s: %+v", words, r)
+		}
+	}
 }
 
 // --url names a server as the configuration does, and a server that is away, or
