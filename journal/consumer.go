@@ -349,6 +349,7 @@ func (m *member) restart(ctx context.Context) error {
 	m.mu.Unlock()
 	if len(again) > 0 {
 		m.log.Info("reading partitions from their start again", "partitions", len(again))
+		m.metrics.restarts.Add(float64(len(again)))
 		m.seek(again)
 	}
 	return nil

@@ -64,7 +64,7 @@ const (
 	Latest   Reset = "latest"
 )
 
-// A Store keeps visit stats: a *db.Store.
+// A Store keeps visit stats: a *db.Store, or a backend.Visits.
 type Store interface {
 	// UpdateVisitStats changes the stats of the given origins in one
 	// transaction; change may be called more than once.
@@ -82,6 +82,7 @@ type Options struct {
 	GroupID string
 	Store   Store
 
+	StoreName  string // what is waited for if Store fails; "" is PostgreSQL
 	Prefix     string // of the topic; "" is DefaultPrefix
 	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
 	// CreateTopics creates the topic, with one partition and no copies, if it isn't there.
@@ -174,10 +175,10 @@ func New(o Options) (c *Client, warnings []string, err error) {
 	return &Client{
 		o:             o,
 		kafka:         opts,
-		metrics:       newMetrics(o.Registry),
+		metrics:       newMetrics(o.Registry, o.GroupID),
 		decoder:       newDecoder(),
 		kafkaState:    service.NewService(o.Log, "Kafka"),
-		databaseState: service.NewService(o.Log, "PostgreSQL"),
+		databaseState: service.NewService(o.Log, cmp.Or(o.StoreName, "PostgreSQL")),
 		restartAfter:  restartAfter,
 	}, warnings, nil
 }
@@ -205,6 +206,8 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 		return 0, endedBy(ctx, err)
 	}
 	found()
+	c.metrics.is(idle)
+	defer c.metrics.is("")
 	c.o.Log.Info("reading the journal", "topic", topic, "group", c.o.GroupID)
 	var backoff service.Backoff
 	for {
@@ -284,14 +287,17 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	lastRecord := time.Now()
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		c.pulse.Begin()
+		c.metrics.is(waiting)
 		records, err := m.gather(ctx, c.limit())
 		if err != nil {
 			return err
 		}
 		if len(records) > 0 {
+			c.metrics.is(processing)
 			if err := c.process(ctx, m, records); err != nil {
 				return err
 			}
+			c.metrics.is(idle)
 			lastRecord = time.Now()
 		} else if c.o.OnEOF != EOFContinue {
 			done, err := c.atEOF(ctx, m, time.Since(lastRecord))
@@ -332,7 +338,9 @@ func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done
 	switch {
 	case c.refresh(ctx, m) != nil: // it has been noted, and is asked again soon
 	case c.o.OnEOF == EOFStop:
-		done = m.atEnd()
+		if done = m.atEnd(); done {
+			c.metrics.stops.Inc()
+		}
 	case idle >= c.restartAfter:
 		err = m.restart(ctx)
 	}
@@ -429,6 +437,7 @@ func (c *Client) decode(records []*kgo.Record) *batch {
 // account counts a batch that is done with.
 func (c *Client) account(b *batch, took time.Duration) {
 	c.processed += int64(b.records)
+	c.metrics.handled.Add(float64(b.records))
 	rejected := slices.Concat(b.undecoded, b.refused)
 	for outcome, n := range map[string]int{
 		outcomeApplied: b.applied.Total(), outcomeIgnored: len(b.visits) - b.applied.Total() - len(b.refused),

@@ -25,9 +25,22 @@ type metrics struct {
 	lag          *prometheus.GaugeVec
 	batchSeconds prometheus.Histogram
 	batchRecords prometheus.Histogram
+
+	// The Python scheduler's, under its names.
+	handled  prometheus.Counter
+	restarts prometheus.Counter // of partitions
+	stops    prometheus.Counter
+	status   *prometheus.GaugeVec
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
+// What the client does, as the Python scheduler's tells it.
+const (
+	idle       = "idle"
+	waiting    = "waiting"
+	processing = "processing"
+)
+
+func newMetrics(registry prometheus.Registerer, group string) *metrics {
 	f := promauto.With(registry)
 	const prefix = "swh_scheduler_journal_"
 	counters := func(name, help, label string) *prometheus.CounterVec {
@@ -35,6 +48,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return f.NewHistogram(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets})
+	}
+	const peer = "swh_journal_client_"
+	ofGroup := prometheus.Labels{"group": group}
+	peerCounter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: peer + name, Help: help, ConstLabels: ofGroup})
 	}
 	m := &metrics{
 		visitTypes: service.Names{Max: maxVisitTypes},
@@ -48,7 +66,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"partition"}),
 		batchSeconds: histogram("batch_seconds", "Time from a batch's decoding to the commit of its offsets.", prometheus.ExponentialBuckets(0.001, 2, 16)),
 		batchRecords: histogram("batch_records", "Records in a batch.", prometheus.ExponentialBuckets(1, 4, 9)),
+		handled:      peerCounter("handle_message_total", "Journal records that are done with."),
+		restarts:     peerCounter("partition_restart_total", "Partitions that were read from their start again (on_eof: restart)."),
+		stops:        peerCounter("stop_total", "Ends of the client as all was read (on_eof: stop)."),
+		status: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: peer + "status", Help: "1 for what the client does: idle, waiting (for records) or processing (records).", ConstLabels: ofGroup,
+		}, []string{"status"}),
 	}
+	m.is("")
 	for _, outcome := range []string{outcomeApplied, outcomeIgnored, outcomeSkipped, outcomeRejected} {
 		m.records.WithLabelValues(outcome)
 	}
@@ -62,6 +87,17 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 func (m *metrics) visits(applied Applied) {
 	for what, n := range applied {
 		m.outcomes.WithLabelValues(m.visitTypes.Of(what.visitType), what.outcome).Add(float64(n))
+	}
+}
+
+// is notes what the client does; "" is nothing.
+func (m *metrics) is(now string) {
+	for _, status := range []string{idle, waiting, processing} {
+		value := 0.0
+		if status == now {
+			value = 1
+		}
+		m.status.WithLabelValues(status).Set(value)
 	}
 }
 

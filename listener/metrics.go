@@ -38,7 +38,7 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 	}
 	m := &metrics{
 		// The peer's name and label, so that dashboards keep working.
-		events: f.NewCounterVec(counter("handled_event_total", "Events read from the queue, by type."), []string{"event_type"}),
+		events: f.NewCounterVec(counter("handled_event_total", "Events of tasks read from the queue, by type."), []string{"event_type"}),
 		outcomes: f.NewCounterVec(counter("outcomes_total",
 			"Outcomes found in events, of any run: started, or the status by which it ended."), []string{"status"}),
 		malformed:      f.NewCounterVec(counter("malformed_events_total", "Events or messages that made no sense, by what was wrong."), []string{"problem"}),
@@ -62,10 +62,10 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 	return m
 }
 
-// eventTypes are the types of Celery's own events and of the peer's task-result.
+// eventTypes are the types of Celery's own events of tasks, and the Python scheduler's task-result.
 var eventTypes = []string{
 	"task-sent", "task-received", "task-started", "task-succeeded", "task-failed", "task-rejected", "task-revoked",
-	"task-retried", "task-cancelled", "task-result", "worker-online", "worker-heartbeat", "worker-offline",
+	"task-retried", "task-cancelled", "task-result",
 }
 
 func (m *metrics) event(eventType string) {

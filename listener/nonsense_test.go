@@ -144,6 +144,19 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
+// The Python scheduler counts the events that happened to a task; so do we, but for types that
+// Celery hasn't, which could be any number.
+func TestEventsOfTasksAreCounted(t *testing.T) {
+	t.Parallel()
+	l := newTestListener(t, nil, &nothing{})
+	feed(t, l, []byte(`[{"type": "task-started", "uuid": "u"}, {"type": "worker-heartbeat", "hostname": "h"}, {"type": "task-sent"}, {"type": "task-x", "uuid": "u"}]`))
+	for eventType, want := range map[string]float64{"task-started": 1, "task-sent": 0, "other": 1} {
+		if got := testutil.ToFloat64(l.metrics.events.WithLabelValues(eventType)); got != want {
+			t.Errorf("%s: %v counted, want %v", eventType, got, want)
+		}
+	}
+}
+
 // nothing is a store that takes everything.
 type nothing struct{ outcomes int }
 

@@ -35,7 +35,9 @@ func (l *Listener) read(b *batch, d celery.Delivery) {
 	}
 	b.events += len(events)
 	for _, e := range events {
-		l.metrics.event(e.Type)
+		if e.UUID != "" { // of a task; others the Python scheduler doesn't count
+			l.metrics.event(e.Type)
+		}
 		if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
 			l.metrics.lag.read(sent)
 		}

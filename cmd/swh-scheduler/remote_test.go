@@ -81,10 +81,28 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 		return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", url))
 	}
 	w.peerC, w.ourC = remote(ourServer(t, w.peer)), remote(pythonServer(t, "scheduler", w.ours))
-	for _, args := range remoteWords {
+	tasks := filepath.Join(t.TempDir(), "tasks.csv")
+	if err := os.WriteFile(tasks, []byte("load-git;[];{\"url\": \"https://x/1\"};2031-01-01\nbare;[1];{};2031-01-02\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range append(remoteWords, []string{"task", "schedule", "-c", "type", "-c", "args", "-c", "kwargs", "-c", "next_run", "-d", ";", tasks}) {
 		w.compare(nil, args...)
 	}
 	w.compareTables()
+}
+
+// What needs a database says so (docs/replacing.md): it has no use for an RPC server.
+func TestCommandsThatNeedADatabase(t *testing.T) {
+	t.Parallel()
+	for _, words := range []string{
+		"start-runner", "start-runner --with-priority", "start-runner-first-visits", "schedule-recurrent", "start-listener", "rpc-serve",
+		"simulator run", "simulator fill-test-data",
+	} {
+		r := ours(t, append([]string{"-u", "http://u:s3cret@127.0.0.1:1/"}, strings.Fields(words)...)...)
+		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, " works on a database, and the configuration names an RPC server (scheduler.cls is remote); name the database with --database") {
+			t.Errorf("%s: %+v", words, r)
+		}
+	}
 }
 
 // --url names a server as the configuration does, and a server that is away, or
@@ -182,5 +200,47 @@ func TestScheduleOrigins(t *testing.T) {
 		if r := ours(t, append([]string{"-C", w.ourC}, args...)...); r.code != 2 || !strings.Contains(r.stderr, "'--") {
 			t.Errorf("%q: %+v", args, r)
 		}
+	}
+}
+
+// The journal client works on an RPC server as the Python one does: ours on the Python server
+// and the Python one on ours leave the same behind.
+func TestRemoteJournalClientSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w, section := newTwins(t), journalSection(t, "  on_eof: stop\n")
+	w.execute(someTaskTypes + ";" + someOrigins + `;
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen)
+			select id, 'https://example.org/0', 'git', '{"a": [1]}', true, '2020-01-01Z', '2020-01-01Z' from listers;
+		insert into origin_visit_stats (url, visit_type, last_scheduled, next_position_offset) values ('https://example.org/0', 'git', '2020-01-02Z', 4);
+		insert into visit_scheduler_queue_position values ('git', 1700000000)`)
+	for _, dsn := range []string{w.peer, w.ours} {
+		if r := ours(t, "-d", dsn, "migrate"); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+	}
+	produce := journalTopic(t, section)
+	for day, status := range []string{"full", "full", "failed", "failed", "failed"} {
+		produce(0, visitRecord(t, 0, day, status), visitRecord(t, 1, day, "full"))
+	}
+	config := func(url, section string) string {
+		return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n%s", url, section))
+	}
+	peer := command(t, testenv.Python(t), environment(), "-W", "ignore", filepath.Join("testdata", "journal_client.py"),
+		config(ourServer(t, w.peer), strings.Replace(section, "group_id: ", "group_id: theirs-", 1)))
+	our := config(pythonServer(t, "scheduler", w.ours), section)
+	if r := ours(t, "-C", our, "journal-client"); r.code+peer.code != 0 || r.stdout != "Processed 10 message(s).\nDone.\n" {
+		t.Fatalf("%+v\n%+v", r, peer)
+	}
+	w.compareQuery(`select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_position_offset, successive_visits,
+		next_visit_queue_position between 1700000000 + 80000 and 1700000000 + 86400 * 20 from origin_visit_stats where url like 'https://example.org/%' order by url`)
+	w.compareQuery(`select url, visit_type, enabled, last_seen, extra_loader_arguments from listed_origins where url like 'https://example.org/%' order by url, lister_id`)
+	if got := value(t, w.ours, "select count(*) || ' ' || bool_or(enabled) from listed_origins where url = 'https://example.org/0'"); !strings.HasSuffix(got, " false") {
+		t.Errorf("the origin that failed thrice: %s", got)
+	}
+	if r := ours(t, "-C", our, "config", "check"); !strings.Contains(r.stdout, "ok    journal: ") {
+		t.Errorf("%+v", r)
+	}
+	if r := ours(t, "-C", our, "-o", "failures_keep_date=yes", "journal-client"); r.code != 1 || !strings.Contains(r.stderr, "failures_keep_date needs a database") {
+		t.Errorf("%+v", r)
 	}
 }

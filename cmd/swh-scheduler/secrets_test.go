@@ -60,7 +60,8 @@ type guarded struct {
 	produce   func(partition int32, values ...[]byte)
 	rpcUsers  []string // user information of URLs: what rpc-serve takes, none, and what it does not
 	collector *testenv.Toxic
-	cut       func() // cuts off all but Kafka
+	sentry    *reported
+	cut       func() // cuts off all but Kafka and Sentry
 }
 
 // withUser is a URL with another user.
@@ -99,6 +100,7 @@ func newGuarded(t *testing.T) *guarded {
 			p.Cut()
 		}
 	}
+	g.sentry = newSentry(t)
 	section := journalSection(t, fmt.Sprintf("  sasl.username: swh\n  consumer_settings: {sasl.password: %q, ssl.key.password: %q, sasl.oauthbearer.client.secret: %q}\n",
 		g.in("sasl.password"), g.in("ssl.key.password"), g.in("sasl.oauthbearer.client.secret")))
 	g.produce = journalTopic(t, section)
@@ -130,7 +132,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector, "OTEL_BSP_SCHEDULE_DELAY=100",
 		"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20" + url.PathEscape(g.in("OTEL_EXPORTER_OTLP_HEADERS")),
 		"PGPASSWORD=" + g.in("PGPASSWORD"), "SENTRY_DSN=https://" + g.user("SENTRY_DSN") + "sentry.example/1",
-		"SWH_SENTRY_DSN=https://" + g.user("SWH_SENTRY_DSN") + "sentry.example/1",
+		"SWH_SENTRY_DSN=" + strings.Replace(g.sentry.URL, "//", "//"+g.user("SWH_SENTRY_DSN"), 1) + "/1", "SWH_SENTRY_DEBUG=1",
 	}
 	execute(t, g.dsn, someTaskTypes+";"+someOrigins)
 	return g
@@ -165,7 +167,7 @@ func (g *guarded) commands(logFormat string) {
 	all.Wait()
 }
 
-// No secret shows in what a daemon or command writes, serves or sends as traces,
+// No secret shows in what a daemon or command writes, serves or sends as traces or to Sentry,
 // with services that are there and that go away; and a log in JSON is JSON.
 func TestSecretsShowNowhere(t *testing.T) {
 	t.Parallel()
@@ -281,6 +283,11 @@ func TestSecretsShowNowhere(t *testing.T) {
 		}
 	}
 	g.absentFrom(t, "traces", fmt.Sprint(g.traces.got))
+	events := g.sentry.all()
+	if !strings.Contains(events, "is not reachable") || !strings.Contains(events, `"command":"swh-scheduler schedule-recurrent"`) {
+		t.Errorf("what was reported to Sentry:\n%s", events)
+	}
+	g.absentFrom(t, "events of Sentry", events)
 }
 
 // No secret shows in what is said of a setting that is wrong.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -52,7 +53,10 @@ task list) is the command's.`,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Prepare(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.Globals.Version {
+			switch {
+			case a.Globals.Versions:
+				return a.Print(fmt.Sprintf("%s, version %s\nInstalled swh components:\n  swh.scheduler, version %[2]s (%[1]s, in Go)\n", cmd.Root().Name(), a.Version))
+			case a.Globals.Version:
 				return printVersion(cmd)
 			}
 			return command.Group(cmd, args)

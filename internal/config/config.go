@@ -3,7 +3,7 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, failures_keep_date,
+// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, sentry, failures_keep_date,
 // update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
@@ -63,6 +63,7 @@ type Config struct {
 	UpdateMetricsAfter time.Duration
 	MetricsAddr        string // HOST:PORT of a daemon's metrics and health; "" for none
 	MetricsPprof       bool   // Go's profiles are served there, too
+	Sentry             Sentry
 
 	lines   map[string]int // of the keys that the file has
 	version version
@@ -110,6 +111,14 @@ type Journal struct {
 
 	// Refused names each setting that the journal client can't honour.
 	Refused error `yaml:"-" json:"-"`
+}
+
+// Sentry is where errors are reported to. The environment's SWH_SENTRY_… and SWH_MAIN_PACKAGE win.
+type Sentry struct {
+	DSN                  Secret `yaml:"dsn,omitempty" json:"dsn,omitempty"`
+	Environment          string `yaml:"environment,omitempty" json:"environment,omitempty"`
+	MainPackage          string `yaml:"main_package,omitempty" json:"main_package,omitempty"`
+	DisableLoggingEvents bool   `yaml:"disable_logging_events,omitempty" json:"disable_logging_events,omitempty"`
 }
 
 type RPCServe struct {

@@ -96,7 +96,7 @@ lanes:
   - {name: slow, time_limit: {soft: 900, hard: 20 min}}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
 storage: {cls: remote, url: x}
-sentry: null
+sentry: {dsn: "https://k:s3cret@sentry.example/1", environment: staging, main_package: swh.scheduler, disable_logging_events: on, traces_sample_rate: 0.1}
 `
 
 func TestLoad(t *testing.T) {
@@ -137,6 +137,7 @@ func TestLoad(t *testing.T) {
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
 	want.MetricsPprof = true
+	want.Sentry = Sentry{DSN: "https://k:s3cret@sentry.example/1", Environment: "staging", MainPackage: "swh.scheduler", DisableLoggingEvents: true}
 	want.Lanes = map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
@@ -154,7 +155,7 @@ func TestLoad(t *testing.T) {
 
 // reveal compares secrets as texts: a difference of two secrets does not show.
 func reveal(c *Config) any {
-	return []any{*c, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), map[string]string(c.Journal.ConsumerSettings)}
+	return []any{*c, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), string(c.Sentry.DSN), map[string]string(c.Journal.ConsumerSettings)}
 }
 
 // The file shown to operators is one that is read without a word, and whose
@@ -174,7 +175,7 @@ func TestDocumentedFile(t *testing.T) {
 	j := &want.Journal
 	j.BatchSize = 20_000 // as without it
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
-	want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
+	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database
 	want.LostAfter, want.Shares, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Lanes, got.MetricsAddr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
@@ -473,7 +474,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
-				c.MetricsAddr, c.Archive = "", Archive{}
+				c.MetricsAddr, c.Archive, c.Sentry = "", Archive{}, Sentry{DSN: c.Sentry.DSN}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}

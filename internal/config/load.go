@@ -22,14 +22,18 @@ import (
 // maxFileSize limits the size of a file, which may be named by mistake, in bytes.
 const maxFileSize = 1 << 20
 
-// Load reads the file at path, which may begin with ~/ and leave out .yml. It returns
-// all errors, each an *Error, joined.
-func Load(path string) (*Config, []Warning, error) {
-	text, file, modified, err := readFile(path)
-	if err != nil {
-		return nil, nil, err
+// Load reads the file at path, which may begin with ~/ and leave out .yml; "" is no file. It
+// sets options, each KEY=VALUE (see setOption), in what it has read. It returns all errors,
+// each an *Error, joined.
+func Load(path string, options ...string) (*Config, []Warning, error) {
+	text, file, modified := []byte("{}"), "", time.Time{}
+	if path != "" {
+		var err error
+		if text, file, modified, err = readFile(path); err != nil {
+			return nil, nil, err
+		}
 	}
-	c, warnings, err := parse(file, text)
+	c, warnings, err := parse(file, text, options...)
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -83,10 +87,15 @@ func cause(err error) string {
 
 var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 
-func parse(file string, text []byte) (*Config, []Warning, error) {
+func parse(file string, text []byte, options ...string) (*Config, []Warning, error) {
 	root, err := parseRoot(file, text, "a mapping with a scheduler section")
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, option := range options {
+		if err := setOption(root, option); err != nil {
+			return nil, nil, err
+		}
 	}
 	c := Default()
 	c.File = file
@@ -163,6 +172,7 @@ func (c *Config) sections() map[string]func(value) {
 		},
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":            c.readMetrics,
+		"sentry":             c.Sentry.read,
 		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
 		"update_metrics_after": func(v value) {
 			const expected = "a duration of a minute or more"
@@ -188,6 +198,19 @@ func (c *Config) readMetrics(v value) {
 			c.MetricsPprof = e.flag()
 		}
 	}
+}
+
+// read reads a mapping. What else has that name belongs to other components.
+func (s *Sentry) read(v value) {
+	if v.node.Kind != yaml.MappingNode {
+		return
+	}
+	v.section(map[string]func(value){
+		"dsn":                    func(v value) { s.DSN = Secret(v.text()) },
+		"environment":            func(v value) { s.Environment = v.text() },
+		"main_package":           func(v value) { s.MainPackage = v.text() },
+		"disable_logging_events": func(v value) { s.DisableLoggingEvents = v.flag() },
+	}, othersKeys("sentry"))
 }
 
 func statsAge(v value) time.Duration {

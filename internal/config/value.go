@@ -39,6 +39,14 @@ type entry struct {
 	value
 }
 
+// source returns where a node is from: the file, or an option, whose nodes have no line.
+func (r *reader) source(n *yaml.Node) string {
+	if n.Line == 0 {
+		return "--option"
+	}
+	return r.file
+}
+
 func (v value) fail(expected string) {
 	v.problem("must be " + expected + ", not " + kind(v.node))
 }
@@ -46,11 +54,11 @@ func (v value) fail(expected string) {
 func (v value) problem(problem string) { v.errors = append(v.errors, v.error(problem)) }
 
 func (v value) error(problem string) *Error {
-	return &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem}
+	return &Error{File: v.source(v.node), Line: v.node.Line, Column: v.node.Column, Key: v.key, Problem: problem}
 }
 
 func (e entry) warn(problem string) {
-	e.warnings = append(e.warnings, Warning{File: e.file, Line: e.keyNode.Line, Column: e.keyNode.Column, Key: e.key, Problem: problem})
+	e.warnings = append(e.warnings, Warning{File: e.source(e.keyNode), Line: e.keyNode.Line, Column: e.keyNode.Column, Key: e.key, Problem: problem})
 }
 
 // kind names the kind of a node, without its value, which may be a password.

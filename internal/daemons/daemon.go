@@ -20,7 +20,9 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/statsd"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
 )
@@ -35,6 +37,7 @@ type Options struct {
 	Level     *slog.LevelVar // of Log
 	Metrics   *prometheus.Registry
 	OpenStore func(ctx context.Context) (*db.Store, error)
+	OpenRPC   func() (*rpc.Client, error) // of a configured scheduler that is an RPC server
 
 	// Reload reads the configuration anew. If it is nil, the daemon keeps Config.
 	Reload       func() (*config.Config, []config.Warning, error)
@@ -49,14 +52,32 @@ type Options struct {
 
 // run waits for the database and runs the components that build makes until ctx ends. A
 // daemon waits for services that are away, but a database that must be migrated is an error.
-func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) (err error) {
-	defer o.follow()()
-	o.health = service.NewHealth()
-	ctx = service.WithHealth(ctx, o.health)
+func (o *Options) run(ctx context.Context, build func(ctx context.Context, store *db.Store) ([]service.Component, error)) error {
 	store, err := o.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
+	return o.work(ctx, store, func(ctx context.Context) ([]service.Component, error) {
+		if err := o.waitForDatabase(ctx, store); err != nil {
+			return nil, err
+		}
+		o.starting = true
+		components, err := build(ctx, store)
+		return append(components, o.contact(store)), err
+	})
+}
+
+// work runs the components that build makes until ctx ends, and then closes the store, if
+// there is one.
+func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx context.Context) ([]service.Component, error)) (err error) {
+	stopCounters, err := o.sendCounters(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopCounters()
+	defer o.follow()()
+	o.health = service.NewHealth()
+	ctx = service.WithHealth(ctx, o.health)
 	stop, err := o.startReporting(ctx, store)
 	if err != nil {
 		return err
@@ -72,15 +93,11 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 	defer o.closeTracer(ctx)
 	defer func() {
 		// Close would wait for the connections of components that were stopped by force.
-		if !errors.Is(err, service.ErrForced) {
+		if store != nil && !errors.Is(err, service.ErrForced) {
 			store.Close()
 		}
 	}()
-	var components []service.Component
-	if err = o.waitForDatabase(ctx, store); err == nil {
-		o.starting = true
-		components, err = build(ctx, store)
-	}
+	components, err := build(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it was started
@@ -88,7 +105,7 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 		return err
 	}
 	o.Log.Info("started", "command", o.Command, "version", o.Version)
-	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.contact(store), o.reloading())...); err != nil {
+	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.reloading())...); err != nil {
 		return err
 	}
 	o.Log.Info("stopped", "command", o.Command)
@@ -123,7 +140,9 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	}
 	daemon := o.name()
 	o.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(daemon, o.Version), o.health.Collector(daemon))
-	registerPool(o.Metrics, daemon, store.Pool().Stat)
+	if store != nil {
+		registerPool(o.Metrics, daemon, store.Pool().Stat)
+	}
 	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: o.health, Log: o.Log, Pprof: o.Config.MetricsPprof}.Start(ctx)
 	if err != nil {
 		endReporting()
@@ -132,6 +151,22 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	return func() {
 		endReporting()
 		stopServer()
+	}, nil
+}
+
+// sendCounters sends the daemon's counters to StatsD, if that is configured, until stop is
+// called, which sends the last ones.
+func (o *Options) sendCounters(ctx context.Context) (stop func(), err error) {
+	counters, err := statsd.FromEnvironment(o.Metrics, o.Log)
+	if err != nil || counters == nil {
+		return func() {}, err
+	}
+	sending, end := context.WithCancel(context.WithoutCancel(ctx))
+	var sender sync.WaitGroup
+	sender.Go(func() { counters.Run(sending) })
+	return func() {
+		end()
+		sender.Wait()
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -96,23 +97,52 @@ type Journal struct {
 
 // Run runs it until ctx ends or Read returns.
 func (j *Journal) Run(ctx context.Context) error {
-	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
-		o := j.JournalOptions(store)
-		o.StopAfterObjects, o.FailIfMissing, o.Progress = j.StopAfterObjects, j.FailIfMissing, j.Progress
-		client, err := j.NewJournalClient(o)
+	if j.Config.Scheduler.Cls == config.Remote {
+		server, err := j.OpenRPC()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		j.onChange(func(c *config.Config) { client.Change(rules(c)) })
-		return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}, j.keeper(store)}, nil
+		defer server.Close()
+		return j.work(ctx, nil, func(ctx context.Context) ([]service.Component, error) {
+			if err := j.prepare(ctx, nil, needNoDatabase); err != nil {
+				return nil, err
+			}
+			return j.components(backend.Visits{Client: server})
+		})
+	}
+	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
+		components, err := j.components(store)
+		return append(components, j.keeper(store)), err
 	})
 }
 
+func (j *Journal) components(store journal.Store) ([]service.Component, error) {
+	o := j.JournalOptions(store)
+	o.StopAfterObjects, o.FailIfMissing, o.Progress = j.StopAfterObjects, j.FailIfMissing, j.Progress
+	client, err := j.NewJournalClient(o)
+	if err != nil {
+		return nil, err
+	}
+	j.onChange(func(c *config.Config) { client.Change(rules(c)) })
+	return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}}, nil
+}
+
+// needNoDatabase returns an error for what a journal client can't do through an RPC server.
+func needNoDatabase(_ context.Context, c *config.Config) error {
+	if c.FailuresKeepDate {
+		return errors.New("failures_keep_date needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
+	}
+	return nil
+}
+
 // JournalOptions returns the configured options of the journal client.
-func (o *Options) JournalOptions(store *db.Store) journal.Options {
-	c := o.Config.Journal
+func (o *Options) JournalOptions(store journal.Store) journal.Options {
+	c, name := o.Config.Journal, "PostgreSQL"
+	if o.Config.Scheduler.Cls == config.Remote {
+		name = "RPC server"
+	}
 	return journal.Options{
-		Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
+		Brokers: c.Brokers, GroupID: c.GroupID, Store: store, StoreName: name,
 		Prefix: c.Prefix, Privileged: c.Privileged, CreateTopics: c.CreateTopics, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,
@@ -139,13 +169,14 @@ func (o *Options) NewJournalClient(options journal.Options) (*journal.Client, er
 
 type RPC struct {
 	Options
-	Address string // HOST:PORT
+	Address  string // HOST:PORT
+	LogCalls bool   // at level debug
 }
 
 func (r *RPC) Run(ctx context.Context) error {
 	c := r.Config.RPCServe
 	o := rpc.Options{
-		Address: r.Address, Log: r.Log, Registry: r.Metrics, MaxBody: int64(c.MaxBodySize),
+		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
 	}
 	if c.TLSCertificate != "" {

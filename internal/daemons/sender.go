@@ -42,6 +42,11 @@ func (o *Options) send(ctx context.Context, period time.Duration, build func(ctx
 			return slices.Concat([]service.Component{{Name: s.name, Run: s.run}}, s.also, o.sending(store, d, s.jobs...)), nil
 		})
 	}
+	stopCounters, err := o.sendCounters(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopCounters()
 	store, err := o.OpenStore(ctx)
 	if err != nil {
 		return err

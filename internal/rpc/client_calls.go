@@ -116,6 +116,40 @@ func (c *Client) VisitStats(ctx context.Context, keys []model.OriginKey) ([]mode
 	return getVisitStats.ask(ctx, c, keys)
 }
 
+// VisitQueuePositions returns those of all visit types that have one.
+func (c *Client) VisitQueuePositions(ctx context.Context) ([]db.VisitQueuePosition, error) {
+	return getQueuePositions.ask(ctx, c, none{})
+}
+
+// UpsertVisitStats writes the stats of origins; what is nil in them stays as it is.
+func (c *Client) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
+	_, err := upsertVisitStats.ask(ctx, c, stats)
+	return err
+}
+
+// DisableOrigins disables all origins of these URLs until a lister sees them again.
+func (c *Client) DisableOrigins(ctx context.Context, urls []string) error {
+	filter := db.ListedOriginFilter{URLs: urls, Enabled: new(true)}
+	for {
+		origins, next, err := c.ListedOrigins(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for i := range origins {
+			origins[i].Enabled = false
+		}
+		if len(origins) > 0 {
+			if _, err := recordListedOrigins.ask(ctx, c, recordArguments{origins: origins}); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		filter.After = next
+	}
+}
+
 // UpdateMetrics counts the origins of a lister, or of all, and returns the
 // counts, dated with the database's time if now is zero.
 func (c *Client) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {

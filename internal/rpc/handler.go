@@ -30,9 +30,12 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 		if ended := r.Context().Err(); errors.Is(ended, context.Canceled) {
 			internal, x.server = false, false // the client went away, or the server stops
 		}
-		if internal {
+		switch {
+		case internal && x.status == http.StatusServiceUnavailable:
+			s.Log.Warn("call failed; its client may try again", "endpoint", ep.path, s.caller(r), "error", err.Error()) // a text: not for Sentry
+		case internal:
 			s.Log.Error("call failed", "endpoint", ep.path, s.caller(r), "error", err)
-		} else {
+		default:
 			s.Log.Debug("call refused", "endpoint", ep.path, s.caller(r), "error", err)
 		}
 		status, fault = x.httpStatus(), x.fault()
@@ -52,6 +55,9 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 	respond(w, r, status, out.contentType(), body)
 	s.metrics.observe(ep, fault, time.Since(began))
+	if s.LogCalls && s.Log.Enabled(r.Context(), slog.LevelDebug) {
+		s.Log.Debug("call", "endpoint", ep.path, s.caller(r), "status", status, "took", time.Since(began))
+	}
 }
 
 // caller returns who has called, for the log: the address, and the user whose password was

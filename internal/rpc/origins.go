@@ -22,7 +22,7 @@ var hashableTruth = &kind[bool]{read: func(f *fields, value any) bool {
 		f.fail(typeError("unhashable type: '%s'", typeName(value)))
 	}
 	return truth(value)
-}}
+}, write: boolean.write}
 
 func recordOrigins(c *call, a recordArguments) ([]model.ListedOrigin, error) {
 	for i := range a.origins {
@@ -157,7 +157,16 @@ var originKeys = &kind[model.OriginKey]{text.pythonType, func(f *fields, value a
 }, func(f *fields, k *model.OriginKey) { texts.write(f, &[]string{k.URL, k.VisitType}) }}
 
 // queuePositions are a dict by visit type.
-var queuePositions = &kind[[]db.VisitQueuePosition]{write: func(f *fields, positions *[]db.VisitQueuePosition) {
+var queuePositions = &kind[[]db.VisitQueuePosition]{read: func(f *fields, value any) (positions []db.VisitQueuePosition) {
+	d, ok := value.(dict)
+	if !ok {
+		f.fail(unexpected(value))
+	}
+	for _, e := range d {
+		positions = append(positions, db.VisitQueuePosition{VisitType: text.read(f, e.key), Position: looseInteger.read(f, e.value)})
+	}
+	return positions
+}, write: func(f *fields, positions *[]db.VisitQueuePosition) {
 	f.out.openDict()
 	for i := range *positions {
 		p := &(*positions)[i]

@@ -45,6 +45,7 @@ type Options struct {
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
 	TLS         *tls.Config // nil: HTTP without TLS
+	LogCalls    bool        // at level debug
 	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
 	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much

@@ -18,6 +18,9 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return "refused by PostgreSQL: " + e.err.Error() }
 func (e *RefusedError) Unwrap() error { return e.err }
 
+// Refused wraps an error of an RPC server's database in a RefusedError.
+func Refused(err error) error { return &RefusedError{err: err} }
+
 // refused wraps err in a RefusedError if it is about the data. Any other error
 // (connections, resources, locks, privileges, a missing table) is about the state of
 // the service, and waiting or an operator can cure it.

@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/sentry"
 	"swh-scheduler/sql/db"
 )
 
@@ -35,12 +36,13 @@ type App struct {
 	Log     *slog.Logger   // to Stderr, around a bar
 
 	logLines *logLines
+	sentry   *sentry.Reporter
 }
 
 // New makes an App without a configuration. release is the program's version, or "".
 func New(release string, stdout, stderr io.Writer) *App {
 	stdout, stderr = toScreen(stdout), toScreen(stderr)
-	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, Level: new(slog.LevelVar)}
+	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, sentry: new(sentry.Reporter), Level: new(slog.LevelVar)}
 	a.Log = slog.New(slog.NewTextHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
 	a.Styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a
@@ -61,10 +63,11 @@ func (a *App) LoadConfig(cmd *cobra.Command) error {
 	for _, w := range warnings {
 		a.Log.Warn(w.String())
 	}
-	if err == nil {
-		a.Config = c
+	if err != nil {
+		return err
 	}
-	return err
+	a.Config = c
+	return a.reportErrors(cmd, c.Sentry)
 }
 
 // readConfig reads the configuration, with the changes of the command line.
@@ -73,17 +76,14 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 	if path == "" {
 		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
 	}
-	c = config.Default()
-	if path != "" {
-		c, warnings, err = config.Load(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist) && fromFlag:
-			return nil, warnings, Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
-		case errors.Is(err, os.ErrNotExist):
-			return nil, warnings, Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
-		case err != nil:
-			return nil, warnings, err
-		}
+	c, warnings, err = config.Load(path, a.Globals.options...)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && fromFlag:
+		return nil, warnings, Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
+	case errors.Is(err, os.ErrNotExist):
+		return nil, warnings, Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
+	case err != nil:
+		return nil, warnings, err
 	}
 	switch {
 	case a.Globals.database != "":
@@ -134,6 +134,7 @@ func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 	return daemons.Options{
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.MetricsAddr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
+		OpenRPC:   a.OpenRPC,
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
 		Reload:    func() (*config.Config, []config.Warning, error) { return a.readConfig(cmd) },
 	}
@@ -178,15 +179,24 @@ func (a *App) WithBackend(cmd *cobra.Command, do func(ctx context.Context, b bac
 	if a.Config.Scheduler.Cls != config.Remote {
 		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error { return do(ctx, backend.Database{Store: store}) })
 	}
-	if a.Config.Scheduler.URL == "" {
-		return a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
-	}
-	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
+	client, err := a.OpenRPC()
 	if err != nil {
-		return fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+		return err
 	}
 	defer client.Close()
 	return do(cmd.Context(), backend.Remote{Client: client})
+}
+
+// OpenRPC returns a client of the configured RPC server. It connects when first used.
+func (a *App) OpenRPC() (*rpc.Client, error) {
+	if a.Config.Scheduler.URL == "" {
+		return nil, a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
+	}
+	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+	}
+	return client, nil
 }
 
 // versionOf returns the release, or for a build between releases the commit.

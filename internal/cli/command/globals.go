@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
 )
 
@@ -17,22 +18,37 @@ type Globals struct {
 	configFile  string
 	database    string
 	url         string
+	options     []string // KEY=VALUE, over the configuration file
 	logLevels   []string
+	logConfig   string
 	logFormat   string
+	sentryDSN   string
+	sentryDebug bool
 	metricsAddr string
 	Version     bool // print it, and do nothing else
+	Versions    bool // likewise
 }
 
 func (g *Globals) Flags(flags *pflag.FlagSet) {
 	flags.StringVarP(&g.configFile, "config-file", "C", "", "configuration `FILE` (wins over SWH_CONFIG_FILENAME)")
+	flags.StringArrayVarP(&g.options, "option", "o", nil, "`KEY=VALUE` to set in the configuration: dots separate the parts of KEY, VALUE is YAML")
 	flags.StringVarP(&g.database, "database", "d", "", "database `DSN`, instead of the configured scheduler")
 	flags.StringVarP(&g.url, "url", "u", "", "`URL` of a scheduler's RPC server, instead of the configured scheduler")
 	flags.Bool("no-stdout", false, "ignored, for compatibility with the Python command: logs always go to standard error")
 	flags.StringArrayVarP(&g.logLevels, "log-level", "l", nil, "log `LEVEL`: debug, info, warning or error (default info)")
+	flags.StringVar(&g.logConfig, "log-config", "", "`FILE` with a configuration of Python's logging, of which levels and JSON formatters count")
 	flags.Var(Choice(&g.logFormat, "text", "json"), "log-format", "form of the log: text or json (default text)")
+	flags.StringVar(&g.sentryDSN, "sentry-dsn", "", "`DSN` of the Sentry to report errors to (SWH_SENTRY_DSN wins)")
+	Pair(flags, &g.sentryDebug, "sentry-debug", "", "no-sentry-debug", "log what is sent to Sentry", "don't (default)")
+	for _, name := range []string{"sentry-debug", "no-sentry-debug"} {
+		flags.Lookup(name).Hidden = true
+	}
 	flags.StringVar(&g.metricsAddr, "metrics-addr", "", "serve a daemon's /metrics to Prometheus at `HOST:PORT`")
 	flags.BoolVarP(&g.Version, "version", "v", false, "version for swh-scheduler")
+	flags.BoolVar(&g.Versions, "versions", false, "versions of the parts of swh that this program has")
+	PythonName(flags, "option", "options")
 	PythonName(flags, "log-level", "log_levels")
+	PythonName(flags, "versions", "")
 	PythonName(flags, "version", "")
 }
 
@@ -42,6 +58,9 @@ const environmentPrefix = "SWH_SCHEDULER"
 // Prepare reads options from the environment before any command runs.
 func (a *App) Prepare(cmd *cobra.Command) error {
 	if err := a.PrepareGlobal(cmd.Root()); err != nil {
+		return err
+	}
+	if err := a.reportErrors(cmd, config.Sentry{}); err != nil {
 		return err
 	}
 	for c := cmd; c.HasParent(); c = c.Parent() {
@@ -58,12 +77,17 @@ func (a *App) PrepareGlobal(root *cobra.Command) error {
 	if err := fromEnvironment(root, environmentPrefix); err != nil {
 		return err
 	}
-	// These two belong to the program swh, of which the Python scheduler is a part.
-	if a.Globals.configFile == "" {
-		a.Globals.configFile = os.Getenv("SWH_CONFIG_FILE")
+	// These belong to the program swh, of which the Python scheduler is a part.
+	for name, variable := range map[string]string{
+		"config-file": "SWH_CONFIG_FILE", "option": "SWH_OPTIONS", "log-level": "SWH_LOG_LEVEL", "log-config": "SWH_LOG_CONFIG",
+	} {
+		if err := setFrom(variable, root, root.Flags().Lookup(name)); err != nil {
+			return err
+		}
 	}
-	if len(a.Globals.logLevels) == 0 {
-		a.Globals.logLevels = strings.Fields(os.Getenv("SWH_LOG_LEVEL"))
+	ignored, err := a.readLogConfig(root)
+	if err != nil {
+		return err
 	}
 	for _, text := range a.Globals.logLevels {
 		level, ours, err := parseLogLevel(text)
@@ -77,7 +101,16 @@ func (a *App) PrepareGlobal(root *cobra.Command) error {
 	if a.Globals.logFormat == "json" {
 		a.Log = slog.New(slog.NewJSONHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
 	}
+	if len(ignored) > 0 {
+		a.Log.Warn("parts of the logging configuration have no effect here; see docs/cli.md", "file", a.Globals.logConfig, "parts", strings.Join(ignored, ", "))
+	}
 	return nil
+}
+
+// logLevels are Python's levels.
+var logLevels = map[string]slog.Level{
+	"notset": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
 // parseLogLevel reads LEVEL or module:LEVEL, with Python's levels. ours reports whether
@@ -87,11 +120,7 @@ func parseLogLevel(text string) (level slog.Level, ours bool, err error) {
 	if !found {
 		module, name = "", text
 	}
-	levels := map[string]slog.Level{
-		"notset": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
-		"warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
-	}
-	level, ok := levels[strings.ToLower(name)]
+	level, ok := logLevels[strings.ToLower(name)]
 	if !ok {
 		return 0, false, pytext.Sentencef("Log level %s unknown (in `%s`) needs to be one of notset, debug, info, warning, error, critical", name, text)
 	}
@@ -143,33 +172,36 @@ func fromEnvironment(cmd *cobra.Command, prefix string) error {
 		if peer := f.Annotations[parameter]; peer != nil {
 			name = peer[0]
 		}
-		if name == "" {
-			return // the other word of a pair, of which the first has the variable
+		if name != "" && problem == nil { // without one, it is the other word of a pair, of which the first has the variable
+			problem = setFrom(strings.ToUpper(strings.ReplaceAll(prefix+"_"+name, "-", "_")), cmd, f)
 		}
-		variable := strings.ToUpper(strings.ReplaceAll(prefix+"_"+name, "-", "_"))
-		text := os.Getenv(variable)
-		if f.Changed || text == "" || problem != nil {
-			return
-		}
-		if f.Value.Type() == "bool" {
-			text = cmp.Or(booleans[strings.ToLower(text)], text)
-		}
-		values := []string{text}
-		switch v := f.Value.(type) {
-		case pflag.SliceValue, integers:
-			values = strings.Fields(text)
-		case choice:
-			if v.repeated {
-				values = strings.Fields(text)
-			}
-		}
-		for _, value := range values {
-			if err := f.Value.Set(value); err != nil {
-				problem = Usagef(cmd, "%s (env var: '%s')", Invalid(f, value, err), variable)
-				return
-			}
-		}
-		f.Changed = true
 	})
 	return problem
+}
+
+// setFrom sets an option that the command line doesn't from an environment variable.
+func setFrom(variable string, cmd *cobra.Command, f *pflag.Flag) error {
+	text := os.Getenv(variable)
+	if f.Changed || text == "" {
+		return nil
+	}
+	if f.Value.Type() == "bool" {
+		text = cmp.Or(booleans[strings.ToLower(text)], text)
+	}
+	values := []string{text}
+	switch v := f.Value.(type) {
+	case pflag.SliceValue, integers:
+		values = strings.Fields(text)
+	case choice:
+		if v.repeated {
+			values = strings.Fields(text)
+		}
+	}
+	for _, value := range values {
+		if err := f.Value.Set(value); err != nil {
+			return Usagef(cmd, "%s (env var: '%s')", Invalid(f, value, err), variable)
+		}
+	}
+	f.Changed = true
+	return nil
 }

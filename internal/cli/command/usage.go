@@ -45,6 +45,7 @@ func Work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 
 // ExitCode prints the error of a command line, if any, and returns the exit code.
 func (a *App) ExitCode(root *cobra.Command, err error) int {
+	defer a.sentry.Close()
 	if err == nil {
 		return 0
 	}
@@ -53,6 +54,7 @@ func (a *App) ExitCode(root *cobra.Command, err error) int {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(a.Stderr, "swh-scheduler: %s\n", strings.TrimSuffix(line, "\n"))
 		}
+		a.sentry.Error(err)
 		return 1
 	}
 	if !isUsage {

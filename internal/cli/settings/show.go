@@ -64,6 +64,7 @@ type configView struct {
 	QueueFullBackoff          float64                 `yaml:"queue_full_backoff" json:"queue_full_backoff"`
 	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
 	Archive                   *archiveView            `yaml:"archive,omitempty" json:"archive,omitempty"`
+	Sentry                    config.Sentry           `yaml:"sentry,omitempty" json:"sentry,omitzero"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
 	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
@@ -107,7 +108,7 @@ type laneView struct {
 
 func viewConfig(c *config.Config) configView {
 	v := configView{
-		File: c.File, Journal: c.Journal, RPCServe: c.RPCServe, FailuresKeepDate: c.FailuresKeepDate,
+		File: c.File, Journal: c.Journal, RPCServe: c.RPCServe, Sentry: c.Sentry, FailuresKeepDate: c.FailuresKeepDate,
 		NoOriginsScheduledBackoff: c.NoOriginsScheduledBackoff.Seconds(), QueueFullBackoff: c.QueueFullBackoff.Seconds(),
 		SchedulingPolicy: map[string][]policyView{}, LostAfter: map[string]string{}, Shares: map[string]sharesView{}, Lanes: map[string][]laneView{},
 	}

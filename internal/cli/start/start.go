@@ -4,6 +4,7 @@ package start
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -113,11 +114,16 @@ can ask for TLS and credentials.`,
 	flags := cmd.Flags()
 	flags.StringVar(&host, "host", "0.0.0.0", "host to listen on; 0.0.0.0 is all network interfaces")
 	flags.Uint16Var(&port, "port", 5008, "port to listen on; 0 takes a free one")
-	flags.Bool("debug", false, "ignored, for compatibility with the Python command; see --log-level")
-	flags.Bool("nodebug", false, "ignored, for compatibility with the Python command")
-	command.PythonName(flags, "nodebug", "")
+	var debug bool
+	command.Pair(flags, &debug, "debug", "", "nodebug", "log at level debug, with a line for each call", "log no calls (default, unless --log-level is debug)")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		d := daemons.RPC{Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port)))}
+		if !cmd.Flags().Changed("debug") {
+			debug = a.Level.Level() <= slog.LevelDebug
+		}
+		if debug {
+			a.Level.Set(slog.LevelDebug)
+		}
+		d := daemons.RPC{Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug}
 		return d.Run(cmd.Context())
 	})
 	return cmd

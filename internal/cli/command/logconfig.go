@@ -1,0 +1,153 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/yaml11"
+)
+
+// readLogConfig sets the log's level and form to what --log-config says. ignored are the parts of the
+// file without a meaning here.
+func (a *App) readLogConfig(root *cobra.Command) (ignored []string, err error) {
+	path := a.Globals.logConfig
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, Usagef(root, "Invalid value for '--log-config': Path '%s' does not exist or can't be read.", path)
+	}
+	c, err := parseLogConfig(text)
+	if err != nil {
+		return nil, failure{fmt.Errorf("--log-config %s: %w", path, err)}
+	}
+	a.Level.Set(c.level)
+	if c.json && a.Globals.logFormat == "" {
+		a.Globals.logFormat = "json"
+	}
+	return c.ignored, nil
+}
+
+// logConfig is what a configuration of Python's logging says of this program's log.
+type logConfig struct {
+	level   slog.Level
+	json    bool     // a formatter writes JSON
+	ignored []string // paths of keys
+}
+
+// ourLoggers are the names of the Python scheduler's loggers; "" is the root. The last that
+// sets a level counts, and the handlers of all.
+var ourLoggers = []string{"", "swh", "swh.scheduler"}
+
+// parseLogConfig reads the YAML of a dictionary for Python's logging.config.dictConfig.
+func parseLogConfig(text []byte) (logConfig, error) {
+	c := logConfig{level: slog.LevelWarn} // Python's, if the file sets none
+	var file struct {
+		Version    int
+		Formatters map[string]map[string]any
+		Handlers   map[string]map[string]any
+		Loggers    map[string]map[string]any
+		Root       map[string]any
+	}
+	node, err := yaml11.Parse(text)
+	if err != nil {
+		return c, fmt.Errorf("is not %s", strings.Replace(err.Error(), "yaml", "YAML", 1))
+	}
+	var keys map[string]any
+	asJSON, err := yaml11.JSON(node)
+	if err != nil || json.Unmarshal(asJSON, &keys) != nil || json.Unmarshal(asJSON, &file) != nil || file.Version != 1 {
+		return c, errors.New("is not a configuration of Python's logging (a mapping with version: 1)")
+	}
+	c.ignoreAllBut(keys, "", "version", "formatters", "handlers", "loggers", "root", "disable_existing_loggers")
+
+	used := map[string]bool{} // handlers
+	for _, name := range ourLoggers {
+		logger, path := file.Loggers[name], "loggers."+name+"."
+		if name == "" {
+			logger, path = file.Root, "root."
+		}
+		c.ignoreAllBut(logger, path, "level", "handlers", "propagate")
+		if level, ok := c.levelOf(logger, path); ok {
+			c.level = level
+		}
+		handlers, _ := logger["handlers"].([]any)
+		for _, handler := range handlers {
+			name, _ := handler.(string)
+			used[name] = true
+		}
+	}
+	for name := range file.Loggers {
+		if !slices.Contains(ourLoggers, name) {
+			c.ignored = append(c.ignored, "loggers."+name)
+		}
+	}
+	lowest := slog.LevelError + 1
+	formatters := map[string]bool{}
+	for name, handler := range file.Handlers {
+		path := "handlers." + name
+		stream, _ := handler["stream"].(string)
+		if !used[name] || handler["class"] != "logging.StreamHandler" || stream != "" && stream != "ext://sys.stderr" {
+			c.ignored = append(c.ignored, path)
+			if !used[name] {
+				continue
+			}
+		} else {
+			c.ignoreAllBut(handler, path+".", "class", "stream", "level", "formatter")
+		}
+		level, ok := c.levelOf(handler, path+".")
+		if !ok {
+			level = slog.LevelDebug
+		}
+		lowest = min(lowest, level)
+		formatter, _ := handler["formatter"].(string)
+		formatters[formatter] = true
+	}
+	if lowest <= slog.LevelError {
+		c.level = max(c.level, lowest)
+	}
+	for name, formatter := range file.Formatters {
+		class := fmt.Sprint(formatter["class"], formatter["()"])
+		isJSON := strings.Contains(strings.ToLower(class), "json")
+		c.json = c.json || isJSON && formatters[name]
+		if !isJSON || !formatters[name] || len(formatter) > 1 {
+			c.ignored = append(c.ignored, "formatters."+name)
+		}
+	}
+	slices.Sort(c.ignored)
+	return c, nil
+}
+
+// ignoreAllBut notes the keys of a part that are not known.
+func (c *logConfig) ignoreAllBut(part map[string]any, path string, known ...string) {
+	for key := range maps.Keys(part) {
+		if !slices.Contains(known, key) {
+			c.ignored = append(c.ignored, path+key)
+		}
+	}
+}
+
+// levelOf returns the level that a part sets, by name or number. NOTSET sets none.
+func (c *logConfig) levelOf(part map[string]any, path string) (level slog.Level, ok bool) {
+	switch set := part["level"].(type) {
+	case nil:
+	case float64:
+		return slog.Level(set*0.4 - 8), set > 0 // DEBUG is 10, and -4 here; ERROR is 40, and 8
+	case string:
+		name := strings.ToLower(set)
+		level, ok = logLevels[name]
+		if !ok {
+			c.ignored = append(c.ignored, path+"level")
+		}
+		return level, ok && name != "notset"
+	}
+	return 0, false
+}

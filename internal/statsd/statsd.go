@@ -1,0 +1,154 @@
+// Package statsd sends the Python scheduler's counters to a StatsD server, under its names,
+// types and tags. They are counted once, for Prometheus; this package sends what they grew by.
+package statsd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// names are the Python scheduler's, by ours.
+var names = map[string]string{
+	"swh_scheduler_runner_scheduled_task_total":  "swh_scheduler_runner_scheduled_task_total",
+	"swh_scheduler_listener_handled_event_total": "swh_scheduler_listener_handled_event_total",
+	"swh_journal_client_handle_message_total":    "swh_journal_client.handle_message_total",
+	"swh_journal_client_partition_restart_total": "swh_journal_client.partition_restart_total",
+	"swh_journal_client_stop_total":              "swh_journal_client.stop_total",
+	"swh_journal_client_status":                  "swh_journal_client.status",
+}
+
+// period is how often counters are sent.
+const period = 10 * time.Second
+
+// Sender sends counters.
+type Sender struct {
+	address  string
+	tags     map[string]string // of all counters
+	gatherer prometheus.Gatherer
+	log      *slog.Logger
+	sent     map[string]float64 // of each counter, with its tags
+}
+
+// FromEnvironment makes the Sender that STATSD_HOST (localhost), STATSD_PORT (8125) and
+// STATSD_TAGS (key:value, separated by commas; a value $NAME is that of the environment) ask
+// for; nil if none of them is set.
+func FromEnvironment(gatherer prometheus.Gatherer, log *slog.Logger) (*Sender, error) {
+	host, port, tags := os.Getenv("STATSD_HOST"), os.Getenv("STATSD_PORT"), os.Getenv("STATSD_TAGS")
+	if host == "" && port == "" && tags == "" {
+		return nil, nil
+	}
+	if _, err := strconv.ParseUint(cmp.Or(port, "8125"), 10, 16); err != nil {
+		return nil, fmt.Errorf("STATSD_PORT is %q, not a port", port)
+	}
+	s := &Sender{
+		address: net.JoinHostPort(cmp.Or(host, "localhost"), cmp.Or(port, "8125")), tags: map[string]string{},
+		gatherer: gatherer, log: log, sent: map[string]float64{},
+	}
+	for tag := range strings.SplitSeq(tags, ",") {
+		key, value, found := strings.Cut(tag, ":")
+		if found {
+			s.tags[key] = expand(value)
+		} else if tag != "" {
+			log.Warn("a tag of STATSD_TAGS is ignored; it must be key:value", "tag", tag)
+		}
+	}
+	return s, nil
+}
+
+var variable = regexp.MustCompile(`^\$(?:(\w+)|\{(\w+)\})$`)
+
+// expand returns the value of the variable that a value names, if that is set.
+func expand(value string) string {
+	if m := variable.FindStringSubmatch(value); m != nil {
+		if set, ok := os.LookupEnv(m[1] + m[2]); ok {
+			return set
+		}
+	}
+	return value
+}
+
+// Run sends each ten seconds, and once more when ctx ends.
+func (s *Sender) Run(ctx context.Context) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		s.send()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	s.send()
+}
+
+// send sends all gauges, and what the counters grew by. What can't be sent is sent the next
+// time; what the network loses is lost.
+func (s *Sender) send() {
+	families, err := s.gatherer.Gather()
+	if err != nil {
+		s.log.Debug("some counters are not sent to StatsD", "error", err)
+	}
+	connection, err := net.Dial("udp4", s.address)
+	if err != nil {
+		s.log.Debug("StatsD can't be reached", "error", err)
+		return
+	}
+	defer func() { _ = connection.Close() }()
+	for _, family := range families {
+		name, ok := names[family.GetName()]
+		if !ok {
+			continue
+		}
+		for _, m := range family.Metric {
+			tags := s.tagsOf(m)
+			packet, total := "", m.GetCounter().GetValue()
+			if family.GetType() == dto.MetricType_GAUGE {
+				packet = name + ":" + number(m.GetGauge().GetValue()) + "|g" + tags
+			} else if grown := total - s.sent[name+tags]; grown > 0 {
+				packet = name + ":" + number(grown) + "|c" + tags
+			}
+			if packet == "" {
+				continue
+			}
+			if _, err := connection.Write([]byte(packet)); err != nil {
+				s.log.Debug("StatsD can't be reached", "error", err)
+				return
+			}
+			s.sent[name+tags] = total
+		}
+	}
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// tagsOf returns the tags of a metric, sorted: its labels, which win, and those of all.
+func (s *Sender) tagsOf(m *dto.Metric) string {
+	labels := map[string]string{}
+	for key, value := range s.tags {
+		labels[key] = value
+	}
+	for _, label := range m.Label {
+		labels[label.GetName()] = label.GetValue()
+	}
+	var tags []string
+	for key, value := range labels {
+		tags = append(tags, key+":"+value)
+	}
+	slices.Sort(tags)
+	if len(tags) == 0 {
+		return ""
+	}
+	return "|#" + strings.Join(tags, ",")
+}
