@@ -214,7 +214,7 @@ fetch_postgres() {
 	mkdir "$postgres.new"
 	mvn -B -q -C $dependency:unpack \
 		-Dartifact="io.zonky.test.postgres:embedded-postgres-binaries-linux-$machine:$SWH_TEST_POSTGRES_VERSION" \
-		-DoutputDirectory="$postgres.jar"
+		-DmarkersDirectory="$postgres.jar" -DoutputDirectory="$postgres.jar"
 	tar -C "$postgres.new" -xJf "$postgres.jar"/*.txz
 	rm -rf "$postgres.jar"
 	mv "$postgres.new" "$postgres"
@@ -228,30 +228,37 @@ install_postgres() {
 
 python=$cache/python${SWH_TEST_CELERY_VERSION:+-$SWH_TEST_CELERY_VERSION}
 requirements=("$here/python/requirements.txt" ${SWH_TEST_CELERY_VERSION:+"$here/python/celery-$SWH_TEST_CELERY_VERSION.txt"})
-python_is_current() { cat "${requirements[@]}" | cmp -s - "$python/requirements.txt"; }
+archive_requirements=$here/python/archive.txt
+
+# is_current ENVIRONMENT REQUIREMENTS...
+is_current() { cat "${@:2}" | cmp -s - "$1/requirements.txt"; }
 
 need_python() {
 	have psql || echo postgresql-client # the peer makes its tables with it
-	[ -n "${SWH_TEST_PYTHON:-}" ] || python_is_current ||
+	{ [ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}"; } &&
+		is_current "$cache/archive" "$archive_requirements" ||
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
-# In place, as its programs hold its path; the copy of requirements.txt, which says
-# that it is whole, comes last.
+# make_python ENVIRONMENT REQUIREMENTS... makes it in place, as its programs hold its
+# path; the copy of the requirements, which says that it is whole, comes last.
 make_python() {
 	local file
-	rm -rf "$python"
-	python3 -m venv "$python"
-	for file in "${requirements[@]}"; do # the later one replaces packages
-		"$python/bin/pip" install --require-hashes -r "$file"
+	rm -rf "$1"
+	python3 -m venv "$1"
+	for file in "${@:2}"; do # a later one replaces packages
+		"$1/bin/pip" install --require-hashes -r "$file"
 	done
-	"$python/bin/pip" check
-	cat "${requirements[@]}" >"$python/new"
-	mv "$python/new" "$python/requirements.txt"
+	"$1/bin/pip" check
+	cat "${@:2}" >"$1/new"
+	mv "$1/new" "$1/requirements.txt"
 }
 
 install_python() {
-	[ -n "${SWH_TEST_PYTHON:-}" ] || python_is_current || step "installing the peer and Celery by pip" make_python
+	[ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}" ||
+		step "installing the peer and Celery by pip" make_python "$python" "${requirements[@]}"
+	is_current "$cache/archive" "$archive_requirements" ||
+		step "installing the archive's lister, loader and storage by pip" make_python "$cache/archive" "$archive_requirements"
 }
 
 # ---------------------------------------------------------------------------
@@ -264,6 +271,9 @@ need_tools() {
 	have promtool || echo prometheus
 	# Between our daemons and PostgreSQL, in a test.
 	[ -x /usr/sbin/pgbouncer ] || have pgbouncer || echo pgbouncer
+	# The forge that the archive's lister and loader visit.
+	[ -e /usr/share/gitweb/gitweb.cgi ] || echo gitweb
+	perl -MCGI -e 1 2>/dev/null || echo libcgi-pm-perl
 	# The race detector needs a C compiler.
 	if ! have gcc || [ ! -e /usr/include/stdlib.h ]; then echo gcc libc6-dev; fi
 }

@@ -53,6 +53,20 @@ func findPython() (string, error) {
 	return python, nil
 }
 
+// FindArchive returns the Python interpreter of the environment with the archive's lister,
+// loader and storage (deploy/local/python/archive.txt).
+func FindArchive() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	python := filepath.Join(cache, "archive", "bin", "python")
+	if _, err := os.Stat(python); err != nil {
+		return "", missing("the Python environment with the archive's lister, loader and storage (" + python + ")")
+	}
+	return python, nil
+}
+
 // findKafka returns the class path of Kafka and the Java to run it with.
 func findKafka() (java, classPath string, err error) {
 	java, err = exec.LookPath("java")
