@@ -43,9 +43,9 @@ type archiveParts struct {
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	a := startArchive(t)
-	names := []string{"a.git", "b.git", "c.git", "d.git"}
+	names, longAgo := []string{"a.git", "b.git", "c.git", "d.git"}, time.Now().AddDate(0, 0, -2)
 	for _, name := range names {
-		a.commit(name, "one of "+name, time.Now().AddDate(0, 0, -2))
+		a.commit(name, "one of "+name, longAgo)
 	}
 
 	a.client("list", a.forge.URL)
@@ -64,7 +64,7 @@ func TestArchive(t *testing.T) {
 	}
 	first := a.compare()
 
-	a.commit("e.git", "unlisted", time.Now())
+	a.commit("e.git", "not listed yet", longAgo)
 	saved := a.forge.Origin("e.git")
 	a.client("save", saved)
 	a.until("the visit is known", func() bool { return a.known()[saved] != "" })
