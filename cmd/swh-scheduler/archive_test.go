@@ -113,8 +113,8 @@ func startArchive(t *testing.T) *archiveParts {
 	}
 
 	conf := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n"+
-		"journal: {brokers: [%q], prefix: %q, group_id: %q, auto_offset_reset: earliest}\n%s",
-		dsn, mq.URL, mq.ManagementURL, strings.Join(storage.Brokers, `", "`), storage.Prefix, storage.Prefix, archivePolicy))
+		"journal: {brokers: [%s], prefix: %q, group_id: %q, auto_offset_reset: earliest}\n%s",
+		dsn, mq.URL, mq.ManagementURL, strings.Join(storage.Brokers, ", "), storage.Prefix, storage.Prefix, archivePolicy))
 	for _, args := range []string{
 		"start-listener", "journal-client", "start-runner --period 1", "start-runner --period 1 --with-priority", "schedule-recurrent --visit-type git",
 	} {
