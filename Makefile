@@ -39,6 +39,9 @@ REPORT ?=
 # What `make test-debian` tests on.
 RELEASE ?= trixie
 
+# Which versions `make test-versions` tries (a regular expression of Bash; all if empty).
+ONLY ?=
+
 # What `make bench` runs, and how long each part.
 BENCH     ?= .
 BENCHTIME ?= 1x
@@ -47,7 +50,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test chaos test-debian fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test chaos test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +74,11 @@ fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
 
 test-debian: ## The same on another Debian, as root (RELEASE=trixie)
 	@deploy/local/on-debian $(RELEASE) make test # with the variables given, by MAKEFLAGS
+
+test-versions: export ONLY := $(ONLY)
+test-versions: export TESTFLAGS := $(TESTFLAGS)
+test-versions: ## Try the versions of the services that operators run (ONLY="PostgreSQL|Kafka 4")
+	@deploy/local/versions
 
 conformance: ## Run the peer's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc

@@ -10,6 +10,10 @@
 # directory, $SWH_SCHEDULER_CACHE or else swh-scheduler in the user's cache: Go
 # by way of the Go module proxy, Kafka by Maven, the peer by pip, each with the
 # settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…).
+#
+# Other versions than the usual ones are kept beside them, if these name some:
+# SWH_TEST_POSTGRES_VERSION (13.23.0; by Maven), SWH_TEST_KAFKA_VERSION (4.4.0)
+# and SWH_TEST_CELERY_VERSION (5.3: one of python/celery-*.txt).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -168,10 +172,17 @@ image() {
 	timeout 600 docker pull -q "${1:-$2}" >"$log" 2>&1 </dev/null
 }
 
-kafka_is_current() { cmp -s "$here/kafka/pom.xml" "$cache/kafka/pom.xml"; }
+kafka=$cache/kafka${SWH_TEST_KAFKA_VERSION:+-$SWH_TEST_KAFKA_VERSION}
+kafka_is_current() { cmp -s "$here/kafka/pom.xml" "$kafka/pom.xml"; }
+
+postgres=${SWH_TEST_POSTGRES_VERSION:+$cache/postgresql-$SWH_TEST_POSTGRES_VERSION}
 
 need_servers() {
-	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || have postgres || echo postgresql
+	if [ -n "$postgres" ]; then
+		[ -d "$postgres" ] || { have mvn || echo maven; have xz || echo xz-utils; }
+	else
+		ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || have postgres || echo postgresql
+	fi
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server || echo rabbitmq-server
 }
 
@@ -182,40 +193,72 @@ need_kafka() {
 	kafka_is_current || have mvn || echo maven
 }
 
+dependency=org.apache.maven.plugins:maven-dependency-plugin:3.8.1
+
 fetch_kafka() {
-	rm -rf "$cache/kafka.new"
-	mvn -B -q -C -f "$here/kafka/pom.xml" \
-		org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
-		-DoutputDirectory="$cache/kafka.new"
-	cp "$here/kafka/pom.xml" "$cache/kafka.new/"
-	rm -rf "$cache/kafka"
-	mv "$cache/kafka.new" "$cache/kafka"
+	rm -rf "$kafka.new"
+	mvn -B -q -C -f "$here/kafka/pom.xml" ${SWH_TEST_KAFKA_VERSION:+"-Dkafka.version=$SWH_TEST_KAFKA_VERSION"} \
+		$dependency:copy-dependencies -DoutputDirectory="$kafka.new"
+	cp "$here/kafka/pom.xml" "$kafka.new/"
+	rm -rf "$kafka"
+	mv "$kafka.new" "$kafka"
 }
 
-install_kafka() { kafka_is_current || step "fetching Kafka by Maven" fetch_kafka; }
+install_kafka() { kafka_is_current || step "fetching Kafka${SWH_TEST_KAFKA_VERSION:+ $SWH_TEST_KAFKA_VERSION} by Maven" fetch_kafka; }
+
+# The servers' programs alone, of any version, in an archive in an archive.
+fetch_postgres() {
+	local machine
+	machine=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64v8/')
+	rm -rf "$postgres.new" "$postgres.jar"
+	mkdir "$postgres.new"
+	mvn -B -q -C $dependency:unpack \
+		-Dartifact="io.zonky.test.postgres:embedded-postgres-binaries-linux-$machine:$SWH_TEST_POSTGRES_VERSION" \
+		-DmarkersDirectory="$postgres.jar" -DoutputDirectory="$postgres.jar"
+	tar -C "$postgres.new" -xJf "$postgres.jar"/*.txz
+	rm -rf "$postgres.jar"
+	mv "$postgres.new" "$postgres"
+}
+
+install_postgres() {
+	[ -z "$postgres" ] || [ -d "$postgres" ] || step "fetching PostgreSQL $SWH_TEST_POSTGRES_VERSION by Maven" fetch_postgres
+}
 
 # --- Python ----------------------------------------------------------------
 
-python_is_current() { cmp -s "$here/python/requirements.txt" "$cache/python/requirements.txt"; }
+python=$cache/python${SWH_TEST_CELERY_VERSION:+-$SWH_TEST_CELERY_VERSION}
+requirements=("$here/python/requirements.txt" ${SWH_TEST_CELERY_VERSION:+"$here/python/celery-$SWH_TEST_CELERY_VERSION.txt"})
+archive_requirements=$here/python/archive.txt
+
+# is_current ENVIRONMENT REQUIREMENTS...
+is_current() { cat "${@:2}" | cmp -s - "$1/requirements.txt"; }
 
 need_python() {
 	have psql || echo postgresql-client # the peer makes its tables with it
-	[ -n "${SWH_TEST_PYTHON:-}" ] || python_is_current ||
+	{ [ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}"; } &&
+		is_current "$cache/archive" "$archive_requirements" ||
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
-# In place, as its programs hold its path; the copy of requirements.txt, which says
-# that it is whole, comes last.
+# make_python ENVIRONMENT REQUIREMENTS... makes it in place, as its programs hold its
+# path; the copy of the requirements, which says that it is whole, comes last.
 make_python() {
-	rm -rf "$cache/python"
-	python3 -m venv "$cache/python"
-	"$cache/python/bin/pip" install --require-hashes -r "$here/python/requirements.txt"
-	cp "$here/python/requirements.txt" "$cache/python/new"
-	mv "$cache/python/new" "$cache/python/requirements.txt"
+	local file
+	rm -rf "$1"
+	python3 -m venv "$1"
+	for file in "${@:2}"; do # a later one replaces packages
+		"$1/bin/pip" install --require-hashes -r "$file"
+	done
+	"$1/bin/pip" check
+	cat "${@:2}" >"$1/new"
+	mv "$1/new" "$1/requirements.txt"
 }
 
 install_python() {
-	[ -n "${SWH_TEST_PYTHON:-}" ] || python_is_current || step "installing the peer and Celery by pip" make_python
+	[ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}" ||
+		step "installing the peer and Celery by pip" make_python "$python" "${requirements[@]}"
+	is_current "$cache/archive" "$archive_requirements" ||
+		step "installing the archive's lister, loader and storage by pip" make_python "$cache/archive" "$archive_requirements"
 }
 
 # ---------------------------------------------------------------------------
@@ -230,6 +273,9 @@ need_tools() {
 	have ssh-keygen || echo openssh-client
 	# Between our daemons and PostgreSQL, in a test.
 	[ -x /usr/sbin/pgbouncer ] || have pgbouncer || echo pgbouncer
+	# The forge that the archive's lister and loader visit.
+	[ -e /usr/share/gitweb/gitweb.cgi ] || echo gitweb
+	perl -MCGI -e 1 2>/dev/null || echo libcgi-pm-perl
 	# The race detector needs a C compiler.
 	if ! have gcc || [ ! -e /usr/include/stdlib.h ]; then echo gcc libc6-dev; fi
 }
@@ -256,6 +302,7 @@ all)
 	install_go
 	install_python
 	install_kafka
+	install_postgres
 	;;
 kafka) install_kafka ;;
 esac

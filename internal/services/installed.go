@@ -20,6 +20,22 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "swh-scheduler"), err
 }
 
+// These environment variables ask for other versions than the usual ones. The installer
+// reads them, too, and keeps the versions side by side.
+const (
+	PostgresVersionVar = "SWH_TEST_POSTGRES_VERSION" // 13.23.0
+	KafkaVersionVar    = "SWH_TEST_KAFKA_VERSION"    // 4.4.0
+	CeleryVersionVar   = "SWH_TEST_CELERY_VERSION"   // 5.3
+)
+
+// versioned returns the name of the directory that holds the version a variable asks for.
+func versioned(name, variable string) string {
+	if version := os.Getenv(variable); version != "" {
+		return name + "-" + version
+	}
+	return name
+}
+
 // missing is the error for something that the installer would have put there.
 func missing(what string) error {
 	return fmt.Errorf("%s is not installed: run `make install`", what)
@@ -30,9 +46,23 @@ func findPython() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	python := filepath.Join(cache, "python", "bin", "python")
+	python := filepath.Join(cache, versioned("python", CeleryVersionVar), "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		return "", missing("the Python environment with Celery and swh.scheduler (" + python + ")")
+	}
+	return python, nil
+}
+
+// FindArchive returns the Python interpreter of the environment with the archive's lister,
+// loader and storage (deploy/local/python/archive.txt).
+func FindArchive() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	python := filepath.Join(cache, "archive", "bin", "python")
+	if _, err := os.Stat(python); err != nil {
+		return "", missing("the Python environment with the archive's lister, loader and storage (" + python + ")")
 	}
 	return python, nil
 }
@@ -47,11 +77,35 @@ func findKafka() (java, classPath string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	libs := filepath.Join(cache, "kafka")
+	libs := filepath.Join(cache, versioned("kafka", KafkaVersionVar))
 	if found, _ := filepath.Glob(filepath.Join(libs, "kafka_*.jar")); len(found) == 0 {
 		return "", "", missing("Kafka (" + libs + ")")
 	}
 	return java, filepath.Join(libs, "*"), nil
+}
+
+// postgresPrograms returns the directory of PostgreSQL's programs: the system's, or those of
+// the version that the environment asks for. Of these it makes a copy in dir, as PostgreSQL
+// runs as a user who may not read the cache of root.
+func postgresPrograms(dir string) (string, error) {
+	if os.Getenv(PostgresVersionVar) == "" {
+		initdb, err := findProgram("initdb", "/usr/lib/postgresql/*/bin")
+		return filepath.Dir(initdb), err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	name := versioned("postgresql", PostgresVersionVar)
+	installed, copied := filepath.Join(cache, name), filepath.Join(dir, name)
+	bin := filepath.Join(copied, "bin")
+	if _, err := os.Stat(bin); err == nil {
+		return bin, nil
+	}
+	if _, err := os.Stat(installed); err != nil {
+		return "", missing("PostgreSQL (" + installed + ")")
+	}
+	return bin, os.CopyFS(copied, os.DirFS(installed))
 }
 
 // findProgram looks for a server program in PATH and in the directories where

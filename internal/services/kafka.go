@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -104,7 +103,7 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 	for user, password := range users {
 		fmt.Fprintf(&plain, " user_%s=%q", user, password)
 	}
-	c, id := &KafkaCluster{}, uuid.NewString()
+	c, id := &KafkaCluster{}, kafkaClusterID()
 	for i := range size {
 		broker, sasl := address(ports[2*i]), address(ports[2*i+1])
 		settings := kafkaSettings(broker, broker, "")

@@ -2,13 +2,12 @@ package services
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"os"
 	"os/user"
 	"strconv"
 	"syscall"
-
-	"github.com/google/uuid"
 )
 
 // local runs servers as processes of this machine.
@@ -70,11 +69,15 @@ func (l *local) startKafka(ctx context.Context) (string, error) {
 	}
 	broker := address(ports[0])
 	node := kafkaNode{server: server{local: l, name: "kafka"}, broker: broker, settings: kafkaSettings(broker, broker, address(ports[1]))}
-	if err := node.format(ctx, uuid.NewString()); err != nil {
+	if err := node.format(ctx, kafkaClusterID()); err != nil {
 		return "", err
 	}
 	return broker, node.start(ctx)
 }
+
+// kafkaClusterID returns a new identity in the form that old versions insist on: 16 bytes in
+// base64, which doesn't begin like an option.
+func kafkaClusterID() string { return rand.Text()[:21] + "A" }
 
 // kafkaSettings are those of a single KRaft node. Consumers of a new group do
 // not wait for others to join, and topics are made on purpose only.

@@ -25,7 +25,7 @@ type PostgresServer struct {
 }
 
 func (l *local) newPostgres(name string) (*PostgresServer, error) {
-	initdb, err := findProgram("initdb", "/usr/lib/postgresql/*/bin")
+	bin, err := postgresPrograms(l.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (l *local) newPostgres(name string) (*PostgresServer, error) {
 	}
 	return &PostgresServer{
 		URL:    fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0])),
-		server: server{local: l, name: name}, bin: filepath.Dir(initdb), port: ports[0],
+		server: server{local: l, name: name}, bin: bin, port: ports[0],
 	}, nil
 }
 

@@ -32,11 +32,13 @@ func Topic(t testing.TB, partitions int) string {
 }
 
 // Journal returns the prefix of a fresh journal, whose topic of visit statuses takes
-// records; it is deleted when the test ends.
-func Journal(t testing.TB, partitions int) (prefix string) {
+// records, as do those of further types of objects; they are deleted when the test ends.
+func Journal(t testing.TB, partitions int, further ...string) (prefix string) {
 	t.Helper()
 	prefix = randomName("test")
-	makeTopic(t, prefix+".origin_visit_status", partitions)
+	for _, objects := range append(further, "origin_visit_status") {
+		makeTopic(t, prefix+"."+objects, partitions)
+	}
 	return prefix
 }
 

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"swh-scheduler/internal/services"
 )
 
 // Python returns the Python interpreter of a virtual environment that holds
@@ -14,6 +16,17 @@ import (
 func Python(t testing.TB) string {
 	t.Helper()
 	return endpoint(t, pythonVar)
+}
+
+// ArchivePython returns the Python interpreter of a virtual environment that holds the
+// archive's lister, loader and storage.
+func ArchivePython(t testing.TB) string {
+	t.Helper()
+	python, err := services.FindArchive()
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	return python
 }
 
 // PeerDatabase returns the URL of a fresh database as the peer's own commands

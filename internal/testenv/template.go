@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // template returns the name of the template database that build makes on an
@@ -36,18 +38,21 @@ func template(t testing.TB, name string, build func(ctx context.Context, dsn str
 		if err := build(ctx, withDatabase(t, unfinished)); err != nil {
 			return fmt.Errorf("build the template database %s: %w", name, err)
 		}
-		// The last connection of build may take a moment to go, and a database
-		// in use can be neither renamed nor copied.
-		for _, statement := range []string{
-			"alter database " + quote(unfinished) + " with allow_connections false",
-			"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '" + unfinished + "'",
-			"alter database " + quote(unfinished) + " rename to " + quote(name),
-		} {
-			if _, err := server.Exec(ctx, statement); err != nil {
+		if _, err := server.Exec(ctx, "alter database "+quote(unfinished)+" with allow_connections false"); err != nil {
+			return err
+		}
+		// The last connection of build may take a moment to go, and a database in use can
+		// be neither renamed nor copied.
+		for {
+			if _, err := server.Exec(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", unfinished); err != nil {
+				return err
+			}
+			_, err := server.Exec(ctx, "alter database "+quote(unfinished)+" rename to "+quote(name)) // waits 5 s itself
+			var refused *pgconn.PgError
+			if !errors.As(err, &refused) || refused.Code != "55006" { // in use
 				return err
 			}
 		}
-		return nil
 	})
 	return name
 }

@@ -20,7 +20,7 @@ func refuseMarks(t *testing.T, store *db.Store, table, condition string) {
 	t.Helper()
 	run(t, store, `create or replace function refuse_mark() returns trigger language plpgsql as $$
 		begin if `+condition+` then raise exception 'not this one'; end if; return new; end $$`)
-	run(t, store, "create or replace trigger refuse_mark before insert or update on "+table+" for each row execute function refuse_mark()")
+	run(t, store, "drop trigger if exists refuse_mark on "+table+"; create trigger refuse_mark before insert or update on "+table+" for each row execute function refuse_mark()")
 }
 
 // Tasks that PostgreSQL refuses to mark as scheduled stop no claim: they are set aside with

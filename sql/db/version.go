@@ -15,6 +15,9 @@ import (
 // creates in an empty database. It works with a later one that has all that it uses.
 const PeerVersion = 38
 
+// leastPostgres is the least version of PostgreSQL that this program works with.
+const leastPostgres = 13
+
 // peerModule is what the peer writes to dbmodule; an older peer wrote the short form.
 const (
 	peerModule      = "scheduler:postgresql"
@@ -28,8 +31,8 @@ var peerTables = []string{
 var (
 	// ErrNotMigrated marks a database that "swh-scheduler migrate" makes usable.
 	ErrNotMigrated = errors.New(`the database is not ready for this program: run "swh-scheduler migrate"`)
-	// ErrUnsupported marks a database that is not a scheduler's, or has an unknown schema
-	// version.
+	// ErrUnsupported marks a database that is not a scheduler's, has an unknown schema
+	// version, or is on a PostgreSQL that is too old.
 	ErrUnsupported = errors.New("the database is not supported")
 )
 
@@ -89,13 +92,19 @@ func inspect(ctx context.Context, db querier, name string) (Status, error) {
 		return status, fmt.Errorf("%w: %s %s", ErrUnsupported, name, fmt.Sprintf(format, args...))
 	}
 
+	var number int
+	var server string
 	var hasVersion, hasModule, hasOwn bool
 	err := db.QueryRow(ctx, `
-		select to_regclass('public.dbversion') is not null,
+		select current_setting('server_version_num')::int, current_setting('server_version'),
+		       to_regclass('public.dbversion') is not null,
 		       to_regclass('public.dbmodule') is not null,
-		       to_regnamespace('scheduler_go') is not null`).Scan(&hasVersion, &hasModule, &hasOwn)
+		       to_regnamespace('scheduler_go') is not null`).Scan(&number, &server, &hasVersion, &hasModule, &hasOwn)
 	if err != nil {
 		return status, fmt.Errorf("inspect database: %w", err)
+	}
+	if number/10000 < leastPostgres {
+		return unsupported("is on PostgreSQL %s, and %d is the least that this program works with: upgrade the server", server, leastPostgres)
 	}
 
 	if !hasVersion {

@@ -5,16 +5,18 @@
 
 -- The difference of two dates may be more than an interval holds: PostgreSQL 15 then
 -- gives a negative one, and PostgreSQL 17 an error, which would stop every drain of
--- the changes that such an origin is among. Stable, as extract is: only so is the
--- function inlined. Seconds are exact (numeric), infinity included; 2^63 microseconds
--- are 9223372036854.775808 s.
+-- the changes that such an origin is among; here it is more than any other. Stable, as
+-- extract is: only so is the function inlined. Seconds are exact (numeric), infinity
+-- included; 2^63 microseconds are 9223372036854.775808 s.
 create function scheduler_go.lag_behind(last_update timestamptz, last_successful timestamptz) returns interval
 language sql stable parallel safe
-return case
+as $$
+select case
   when extract(epoch from last_update) - extract(epoch from last_successful) < 9223372036854
   then last_update - last_successful
-  else interval '1000000 years' -- more than any other
-end;
+  else interval '1000000 years'
+end
+$$;
 comment on function scheduler_go.lag_behind(timestamptz, timestamptz) is
   'How much later than the last successful visit an origin changed, if it did, for any dates';
 

@@ -2,20 +2,26 @@
 -- The triggers of candidates on listed_origins. Each of the two tables has a migration of
 -- its own, so that no transaction holds the lock of one while it waits for the other's.
 -- Databases migrated before have these triggers already.
-create or replace trigger scheduler_go_candidate_insert after insert on listed_origins
-for each row when (new.enabled)
-execute function scheduler_go.note_candidate();
+-- +goose StatementBegin
+do $$
+begin
+  create trigger scheduler_go_candidate_insert after insert on listed_origins
+  for each row when (new.enabled)
+  execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_update after update on listed_origins
-for each row when (
-  (old.enabled or new.enabled)
-  and (old.lister_id, old.url, old.visit_type, old.enabled, old.first_seen, old.last_update)
-    is distinct from (new.lister_id, new.url, new.visit_type, new.enabled, new.first_seen, new.last_update))
-execute function scheduler_go.note_candidate();
+  create trigger scheduler_go_candidate_update after update on listed_origins
+  for each row when (
+    (old.enabled or new.enabled)
+    and (old.lister_id, old.url, old.visit_type, old.enabled, old.first_seen, old.last_update)
+      is distinct from (new.lister_id, new.url, new.visit_type, new.enabled, new.first_seen, new.last_update))
+  execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_delete after delete on listed_origins
-for each row when (old.enabled)
-execute function scheduler_go.note_candidate();
+  create trigger scheduler_go_candidate_delete after delete on listed_origins
+  for each row when (old.enabled)
+  execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_truncate after truncate on listed_origins
-execute function scheduler_go.rebuild_candidates();
+  create trigger scheduler_go_candidate_truncate after truncate on listed_origins
+  execute function scheduler_go.rebuild_candidates();
+exception when duplicate_object then null;
+end $$;
+-- +goose StatementEnd

@@ -2,20 +2,26 @@
 -- The triggers of candidates on origin_visit_stats. Each of the two tables has a migration of
 -- its own, so that no transaction holds the lock of one while it waits for the other's.
 -- Databases migrated before have these triggers already.
-create or replace trigger scheduler_go_candidate_insert after insert on origin_visit_stats
-for each row execute function scheduler_go.note_candidate();
+-- +goose StatementBegin
+do $$
+begin
+  create trigger scheduler_go_candidate_insert after insert on origin_visit_stats
+  for each row execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_update after update on origin_visit_stats
-for each row when (
-  (old.url, old.visit_type, old.last_successful, old.last_visit, old.last_visit_status,
-   old.last_scheduled, old.last_snapshot is null, old.next_visit_queue_position)
-  is distinct from
-  (new.url, new.visit_type, new.last_successful, new.last_visit, new.last_visit_status,
-   new.last_scheduled, new.last_snapshot is null, new.next_visit_queue_position))
-execute function scheduler_go.note_candidate();
+  create trigger scheduler_go_candidate_update after update on origin_visit_stats
+  for each row when (
+    (old.url, old.visit_type, old.last_successful, old.last_visit, old.last_visit_status,
+     old.last_scheduled, old.last_snapshot is null, old.next_visit_queue_position)
+    is distinct from
+    (new.url, new.visit_type, new.last_successful, new.last_visit, new.last_visit_status,
+     new.last_scheduled, new.last_snapshot is null, new.next_visit_queue_position))
+  execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_delete after delete on origin_visit_stats
-for each row execute function scheduler_go.note_candidate();
+  create trigger scheduler_go_candidate_delete after delete on origin_visit_stats
+  for each row execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_truncate after truncate on origin_visit_stats
-execute function scheduler_go.rebuild_candidates();
+  create trigger scheduler_go_candidate_truncate after truncate on origin_visit_stats
+  execute function scheduler_go.rebuild_candidates();
+exception when duplicate_object then null;
+end $$;
+-- +goose StatementEnd

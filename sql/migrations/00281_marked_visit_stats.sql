@@ -1,11 +1,13 @@
 -- +goose Up
 -- The triggers of candidates on origin_visit_stats (00221) let pass what a claim notes itself
--- (00280).
-create or replace trigger scheduler_go_candidate_insert after insert on origin_visit_stats
+-- (00280). PostgreSQL 13 can't replace a trigger.
+drop trigger scheduler_go_candidate_insert on origin_visit_stats;
+create trigger scheduler_go_candidate_insert after insert on origin_visit_stats
 for each row when (current_setting('scheduler_go.noted', true) is distinct from 'on')
 execute function scheduler_go.note_candidate();
 
-create or replace trigger scheduler_go_candidate_update after update on origin_visit_stats
+drop trigger scheduler_go_candidate_update on origin_visit_stats;
+create trigger scheduler_go_candidate_update after update on origin_visit_stats
 for each row when (
   (old.url, old.visit_type, old.last_successful, old.last_visit, old.last_visit_status,
    old.last_scheduled, old.last_snapshot is null, old.next_visit_queue_position)

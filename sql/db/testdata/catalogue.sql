@@ -26,7 +26,7 @@ union all
 select format('column %s.%s', relname, attname),
        format('number %s, type %s, not null %s, default %s, identity %s, generated %s, collation %s, storage %s, compression %s, rights %s',
               attnum, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid), attidentity,
-              attgenerated, attcollation::regcollation, attstorage, attcompression, attacl),
+              attgenerated, attcollation::regcollation, attstorage, to_jsonb(pg_attribute) ->> 'attcompression', attacl),
        coalesce(col_description(relations.oid, attnum), '')
   from relations
   join pg_attribute on attrelid = relations.oid and attnum > 0 and not attisdropped
@@ -37,7 +37,7 @@ select format('constraint %s on %s', conname, relname),
        format('%s, deferrable %s, deferred %s, validated %s',
               pg_get_constraintdef(pg_constraint.oid), condeferrable, condeferred, convalidated),
        coalesce(obj_description(pg_constraint.oid, 'pg_constraint'), '')
-  from relations join pg_constraint on conrelid = relations.oid
+  from relations join pg_constraint on conrelid = relations.oid and contype <> 'n' -- with the columns
 union all
 select format('index %s', relname),
        format('%s, primary %s, valid %s', pg_get_indexdef(indexrelid), indisprimary, indisvalid), ''

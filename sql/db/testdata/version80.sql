@@ -95,11 +95,13 @@ create table scheduler_go.visit_failures (
 
 create function scheduler_go.lag_behind(last_update timestamptz, last_successful timestamptz) returns interval
 language sql stable parallel safe
-return case
+as $$
+select case
   when extract(epoch from last_update) - extract(epoch from last_successful) < 9223372036854
   then last_update - last_successful
   else interval '1000000 years'
-end;
+end
+$$;
 create view scheduler_go.candidates_now as
 select
   lo.lister_id,

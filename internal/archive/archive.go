@@ -1,0 +1,77 @@
+package archive
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+)
+
+// Storage says where the archive's storage keeps what.
+type Storage struct {
+	DSN     string   // its own database
+	Objects string   // directory of contents
+	Brokers []string // of its journal
+	Prefix  string   // of the journal's topics
+}
+
+// ObjectTypes are what the storage's journal has topics for, beside visit statuses; it makes
+// none itself.
+var ObjectTypes = []string{
+	"content", "directory", "extid", "metadata_authority", "metadata_fetcher", "origin", "origin_visit", "raw_extrinsic_metadata", "release", "revision", "skipped_content", "snapshot",
+}
+
+// Init returns the commands that make the storage's database; python is that of the
+// archive's environment.
+func (s Storage) Init(python string) [][]string {
+	swh := filepath.Join(filepath.Dir(python), "swh")
+	return [][]string{{swh, "db", "init-admin", "--dbname", s.DSN, "storage"}, {swh, "db", "init", "--dbname", s.DSN, "storage"}}
+}
+
+// The tasks of the lister and the loader, which are the names of their queues, too.
+const (
+	ListTask = "swh.lister.gitweb.tasks.GitwebListerTask"
+	LoadTask = "swh.loader.git.tasks.UpdateGitRepository"
+)
+
+// Lister returns the configuration of a worker of swh.lister, as JSON, which is YAML, too.
+// It tells the scheduler at the URL what it listed.
+func Lister(broker, scheduler string) string {
+	return text(map[string]any{
+		"scheduler": map[string]any{"cls": "remote", "url": scheduler},
+		"celery":    celery(broker, "swh.lister.gitweb.tasks", ListTask),
+	})
+}
+
+// Loader returns the configuration of a worker of swh.loader.git, which also takes what is
+// to be saved now.
+func (s Storage) Loader(broker string) string {
+	return text(map[string]any{
+		"storage": map[string]any{
+			"cls": "postgresql", "db": s.DSN,
+			"objstorage": map[string]any{"cls": "pathslicing", "root": s.Objects, "slicing": "0:2/2:4"},
+			"journal_writer": map[string]any{
+				"cls": "kafka", "brokers": s.Brokers, "prefix": s.Prefix, "client_id": "storage", "anonymize": false,
+			},
+		},
+		"celery": celery(broker, "swh.loader.git.tasks", LoadTask, "save_code_now:"+LoadTask),
+	})
+}
+
+func celery(broker, module string, queues ...string) map[string]any {
+	return map[string]any{"task_broker": broker, "task_modules": []string{module}, "task_queues": queues}
+}
+
+func text(config map[string]any) string {
+	out, err := json.Marshal(config)
+	if err != nil {
+		panic(fmt.Sprint("a configuration that is no JSON: ", err))
+	}
+	return string(out)
+}
+
+// Worker returns the arguments for Python that run a worker; SWH_CONFIG_FILENAME names its
+// configuration.
+func Worker(name string, processes int) []string {
+	return []string{"-m", "celery", "-A", "swh.scheduler.celery_backend.config.app", "worker", "--loglevel=info",
+		"--events", "--without-gossip", "--without-mingle", "--hostname", name + "@%h", "--concurrency", fmt.Sprint(processes)}
+}

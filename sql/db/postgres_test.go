@@ -1,0 +1,36 @@
+package db_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// A PostgreSQL that is too old is refused by name, and nothing is made there; on any other
+// the database is made. Versions are chosen by `make test-versions`.
+func TestLeastPostgres(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
+	conn := connect(t, dsn)
+	version := texts(t, conn, "select split_part(current_setting('server_version'), ' ', 1), current_setting('server_version_num')::int < 130000")
+	made := len(texts(t, conn, "select 1 from pg_namespace where nspname = 'scheduler_go'")) > 0
+	number, old := strings.CutSuffix(strings.Trim(version[0], "()"), ",t")
+	if !old {
+		if err != nil || !made {
+			t.Errorf("on PostgreSQL %s: %v", number, err)
+		}
+		return
+	}
+	for _, err := range []error{err, open(t, dsn).CheckVersion(t.Context())} {
+		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), "is on PostgreSQL "+number+", and 13 is the least") {
+			t.Errorf("%v, want it to refuse PostgreSQL %s", err, number)
+		}
+	}
+	if made {
+		t.Error("the schema scheduler_go was made")
+	}
+}
