@@ -75,8 +75,12 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
+		hosting, err := r.hosting(ctx, store)
+		if err != nil {
+			return nil, err
+		}
 		laning, err := r.laning(ctx, store, d)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, laning, r.sending(store, d)), err
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, sharing, hosting, laning, r.sending(store, d)), err
 	})
 }
 

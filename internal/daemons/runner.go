@@ -69,11 +69,12 @@ type FirstVisits struct {
 }
 
 func (v *FirstVisits) Run(ctx context.Context) error {
-	return v.send(ctx, v.Period, func(_ context.Context, store *db.Store, d *dispatcher) (sender, error) {
+	return v.send(ctx, v.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
+		hosting, err := v.hosting(ctx, store)
 		f := runner.NewFirstVisits(runner.FirstVisitsOptions{
 			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period,
 		})
-		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce}, nil
+		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: hosting}, err
 	})
 }
 

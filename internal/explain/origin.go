@@ -23,6 +23,25 @@ type Origin struct {
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
 	SharedBy       model.ShareKey
+	Hosters        []Hoster // with a limit
+}
+
+// Hoster is one of an origin, with its visits and how many it takes.
+type Hoster struct {
+	Name  string
+	Limit model.HosterLimit
+	Load  db.HosterLoad
+}
+
+// full says why a hoster takes no more visits; "" if it does.
+func (h Hoster) full() string {
+	switch {
+	case h.Limit.MaxInFlight > 0 && h.Load.InFlight >= h.Limit.MaxInFlight:
+		return fmt.Sprintf("%d of its visits are in flight", h.Load.InFlight)
+	case h.Limit.PerMinute > 0 && h.Load.LastMinute >= h.Limit.PerMinute:
+		return fmt.Sprintf("%d of its visits were claimed in the last minute", h.Load.LastMinute)
+	}
+	return ""
 }
 
 type Policy struct {
@@ -183,6 +202,12 @@ func (o Origin) byPolicies(e *Explanation) {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
 		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.SharedBy, o.Loader.Type)
+		for _, h := range o.Hosters {
+			if why := h.full(); why != "" {
+				e.Summary = "It is due, and its hoster takes no more visits now."
+				e.because("%s takes no more visits now: %s, as many as hosters in the configuration allow.", h.Name, why)
+			}
+		}
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}

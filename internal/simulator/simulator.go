@@ -53,6 +53,7 @@ type visit struct {
 	model.OriginKey
 	id    uuid.UUID // Celery's of the task
 	group string    // "" if its queue is not shared
+	kept  bool      // it is in the ledger until it ends
 }
 
 // agents are the parts of a scheduler under test.

@@ -96,7 +96,7 @@ func (a WorkQueries) QueueLedgers(ctx context.Context, since time.Time, names ..
 }
 
 // SentMessages counts the work of a queue that was sent and is not known to have ended. Only
-// work of groups and lanes is kept that long.
+// work of groups, lanes and hosters is kept that long.
 func (a WorkQueries) SentMessages(ctx context.Context, queue string) (int, error) {
 	n, err := a.q.SentMessages(ctx, queue)
 	return int(n), err
