@@ -20,6 +20,7 @@ celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 lost_after: {load-git: 36h}
 shares: {load-hg: {by: lister, default: 1}}
+visit_rules: {disable_after_mixed: 4}
 hosters: {limits: {two: {max_in_flight: 1}}}
 lanes:
   load-laned: [{name: express, queue: "express:{backend_name}", time_limit: 1 min}, {name: slow, time_limit: 1 h}]
@@ -74,6 +75,7 @@ lanes:
 		update task set status = 'disabled', retries_left = 0 where id = 105;
 		update task set status = 'completed' where id = 106;
 		update task set status = 'next_run_not_scheduled', retries_left = 2, next_run = now() + interval '10 minutes 30 seconds' where id = 112;
+		insert into scheduler_go.visit_failures (url, visit_type, last_failure, in_a_row) values ('https://gitlab.example/14', 'git', now(), 4);
 		insert into scheduler_go.work (state, queue, home, task_id, task_name, args, kwargs, hosters) values
 			('sent', 'swh.hg', 'swh.hg', '00000000-0000-0000-0000-000000000120', 'swh.hg', '[]', '{}', '{two}');
 		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
@@ -127,6 +129,7 @@ lanes:
 		{[]string{"https://cooling"}, []string{"is cooling down", "absolute cooldown", "failed cooldown", "(in 13 days)", "was failed"}},
 		{[]string{"https://gone"}, []string{"No lister lists it", "was successful"}},
 		{[]string{"https://unscheduled/"}, []string{"visit is scheduled, but the message has not been sent yet", "with 1 messages before it"}},
+		{[]string{"https://gitlab.example/14"}, []string{"is disabled", "Its last 4 visits failed or found nothing: 4 in a row disable an origin", "a visit without news moves it by 4 days, one with news by 2 days"}},
 		{[]string{"https://gitlab.example/7"}, []string{"is disabled", "Its lister recorded it so"}},
 		{[]string{"https://gitlab.example/2", "-t", "git"}, []string{"No policy of its visit type picks it", "changed since their last successful visit", "was not_found"}},
 	} {

@@ -4,7 +4,7 @@
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
 // database, rpc_serve, queue_full_backoff, lost_after, archive, shares, hosters, lanes, metrics,
-// failures_keep_date, update_metrics_after.
+// visit_rules, failures_keep_date, update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
@@ -53,8 +53,9 @@ type Config struct {
 	Shares map[string]model.Shares
 	// Lanes are the lanes of a task type, and by model.PriorityLanes those of its tasks
 	// with priority. Other types have one queue.
-	Lanes   map[string][]model.Lane
-	Hosters model.Hosters // those that take a limited number of visits
+	Lanes      map[string][]model.Lane
+	Hosters    model.Hosters    // those that take a limited number of visits
+	VisitRules model.VisitRules // of the journal client
 	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
 	// of recurrent visits; the peer changes it.
 	FailuresKeepDate bool
@@ -143,6 +144,7 @@ func Default() *Config {
 		SchedulingPolicy:          DefaultSchedulingPolicy(),
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,
+		VisitRules:                model.DefaultVisitRules,
 		lines:                     map[string]int{},
 	}
 }

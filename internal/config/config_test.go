@@ -90,6 +90,7 @@ shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
   index-text: {by: task_type}
+visit_rules: {intervals: [12 hours, 1 day, 1 day], fudge: 0.25, disable_after: 4, disable_after_mixed: 6}
 hosters:
   limits: {gitlab/gitlab.example: {max_in_flight: 20, per_minute: 60}, git.example: {per_minute: 5}}
   default: {max_in_flight: 50}
@@ -140,6 +141,7 @@ func TestLoad(t *testing.T) {
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
 	want.MetricsPprof = true
+	want.VisitRules = model.VisitRules{Intervals: []time.Duration{12 * time.Hour, 24 * time.Hour, 24 * time.Hour}, Fudge: 0.25, DisableAfter: 4, DisableAfterMixed: 6}
 	want.Hosters = model.Hosters{
 		Limits:  map[string]model.HosterLimit{"gitlab/gitlab.example": {MaxInFlight: 20, PerMinute: 60}, "git.example": {PerMinute: 5}},
 		Default: model.HosterLimit{MaxInFlight: 50}, LostAfter: 48 * time.Hour,
@@ -233,6 +235,11 @@ func TestErrors(t *testing.T) {
 		{base + "hosters: {limits: {Git.Example: {per_minute: 1}}}", "F:2:19: hosters.limits must name hosters as an instance of a lister (name/instance) or a host in lower case, without a port"},
 		{base + "hosters: {default: {max_in_flight: 0}}", "F:2:36: hosters.default.max_in_flight must be a whole number of at least 1"},
 		{base + "hosters: {lost_after: 5}", "F:2:23: hosters.lost_after must be at least a minute"},
+		{base + "visit_rules: {intervals: []}", "F:2:26: visit_rules.intervals must be a list of intervals, such as [1 day, 2 days, 4 days], not a list"},
+		{base + "visit_rules: {intervals: [1 day, 1 hour]}", "F:2:34: visit_rules.intervals[1] must not be shorter than the one before it: an origin without news would be visited sooner"},
+		{base + "visit_rules: {intervals: [0]}", "F:2:27: visit_rules.intervals[0] must be an interval from a minute to 100 years"},
+		{base + "visit_rules: {fudge: 1}", "F:2:22: visit_rules.fudge must be below 1: an interval would not move an origin forward"},
+		{base + "visit_rules: {disable_after: 5, disable_after_mixed: 4}", "F:2:14: visit_rules must not have a smaller disable_after_mixed than disable_after, which it would make void"},
 		{base + "shares: [load-git]", "F:2:9: shares must be a mapping from task types to how their queues are shared, not a list"},
 		{base + "shares: {load-git: {weights: {a: 1}}}", "F:2:20: shares.load-git needs by: lister, lister_instance, task_type or kwargs.<key>"},
 		{base + "shares: {load-git: {by: listers}}", "F:2:25: shares.load-git.by must be lister, lister_instance, task_type or kwargs.<key> (did you mean lister?), not a text"},

@@ -114,7 +114,7 @@ func (o *Options) JournalOptions(store *db.Store) journal.Options {
 		Prefix: c.Prefix, Privileged: c.Privileged, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,
-		Rules: journal.Rules{FailuresKeepDate: o.Config.FailuresKeepDate}, Log: o.Log, Registry: o.Metrics,
+		Rules: journal.Rules{Visits: &o.Config.VisitRules, FailuresKeepDate: o.Config.FailuresKeepDate}, Log: o.Log, Registry: o.Metrics,
 	}
 }
 

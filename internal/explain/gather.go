@@ -281,6 +281,10 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	if len(stats) > 0 {
 		o.Stats = &stats[0]
 	}
+	o.Rules = x.Config.VisitRules
+	if o.Failures, err = x.Store.FailuresInARow(ctx, model.OriginKey{URL: o.URL, VisitType: o.VisitType}); err != nil {
+		return err
+	}
 	loader, err := x.Store.TaskType(ctx, model.LoaderTaskType(o.VisitType))
 	switch {
 	case errors.Is(err, model.ErrUnknownTaskType):

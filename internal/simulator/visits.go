@@ -26,6 +26,7 @@ type originAgents struct {
 	store    *db.Store
 	policies map[string][]model.WeightedPolicy // by visit type, and default
 	journal  *watchedStore
+	rules    journal.Rules
 	census   *census
 	disabled func(urls []string)
 
@@ -41,7 +42,7 @@ type originAgents struct {
 // newOriginAgents makes agents that call disabled with the URLs that the journal disables.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
-		store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
+		store: o.Store, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
 	}
 	var err error
 	a.queues, err = sharedQueues(ctx, o, visitTypes)
@@ -179,7 +180,7 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	if err := a.census.know(ctx, urls); err != nil {
 		return false, err
 	}
-	if _, err := (journal.Rules{}).Write(ctx, a.journal, visits); err != nil {
+	if _, err := a.rules.Write(ctx, a.journal, visits); err != nil {
 		return false, err
 	}
 	a.census.visited(a.journal.changes)

@@ -65,6 +65,7 @@ type configView struct {
 	LostAfter                 map[string]string       `yaml:"lost_after,omitempty" json:"lost_after,omitempty"`
 	Archive                   *archiveView            `yaml:"archive,omitempty" json:"archive,omitempty"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
+	VisitRules                visitRulesView          `yaml:"visit_rules" json:"visit_rules"`
 	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
 	Hosters                   *hostersView            `yaml:"hosters,omitempty" json:"hosters,omitempty"`
@@ -92,6 +93,13 @@ type sharesView struct {
 	Weights  map[string]float64 `yaml:"weights,omitempty" json:"weights,omitempty"`
 	Default  float64            `yaml:"default" json:"default"`
 	HalfLife string             `yaml:"half_life" json:"half_life"`
+}
+
+type visitRulesView struct {
+	Intervals         []string `yaml:"intervals,flow" json:"intervals"`
+	Fudge             float64  `yaml:"fudge" json:"fudge"`
+	DisableAfter      int      `yaml:"disable_after" json:"disable_after"`
+	DisableAfterMixed int      `yaml:"disable_after_mixed,omitempty" json:"disable_after_mixed,omitempty"`
 }
 
 type hostersView struct {
@@ -160,6 +168,11 @@ func viewConfig(c *config.Config) configView {
 	}
 	for taskType, s := range c.Shares {
 		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}
+	}
+	r := c.VisitRules
+	v.VisitRules = visitRulesView{Fudge: r.Fudge, DisableAfter: r.DisableAfter, DisableAfterMixed: r.DisableAfterMixed}
+	for _, interval := range r.Intervals {
+		v.VisitRules.Intervals = append(v.VisitRules.Intervals, interval.String())
 	}
 	if h := c.Hosters; h.Any() {
 		v.Hosters = &hostersView{Limits: map[string]hosterLimitView{}, LostAfter: h.LostAfter.String()}
