@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
@@ -235,4 +236,48 @@ func testHosters(t *testing.T, shared bool) {
 			t.Errorf("%s (%s) was claimed %d times", o.URL, o.VisitType, n)
 		}
 	}
+}
+
+// A round that leaves visits to hosters that take no more is repeated soon, and not after the
+// rest of a visit type that has nothing to visit.
+func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test", Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 10}, LostAfter: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	w.store.Close()
+	w.store, w.slots = store, dispatch.NewSlots(store, freeQueues{}, func() {})
+	w.exec(t, "update task_type set max_queue_length = null")
+	w.list(t, "plain", 60, false)
+	r := w.round(t, evenly)
+	for i, step := range []struct {
+		scheduled int
+		left      bool
+	}{{20, true}, {20, true}, {40, true}, {60, false}} {
+		if i > 1 {
+			w.exec(t, "delete from scheduler_go.work") // all have ended
+		}
+		began := time.Now()
+		next, err := r.next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.scheduled(t)); n != step.scheduled || r.left != step.left {
+			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.left, step)
+		}
+		if most := max(newsPeriod, newsCost*time.Since(began)); step.left && (next.Next < newsPeriod || next.Next > most) {
+			t.Errorf("round %d: the next is in %s, want at most %s", i, next.Next, most)
+		}
+	}
+}
+
+// freeQueues are queues without messages.
+type freeQueues struct{}
+
+func (freeQueues) Figures(context.Context, string) (f celery.QueueFigures) { return f }
+func (freeQueues) LengthSince(context.Context, string, celery.QueueFigures, int) (l celery.QueueLength, err error) {
+	return l, nil
 }
