@@ -99,7 +99,8 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 	if q.grouped {
 		return cf, nil
 	}
-	return cf, q.filterListers(ctx, tx, f, &cf)
+	err := q.filterListers(ctx, tx, f, &cf)
+	return cf, err
 }
 
 // filterListers says whose origins a filter asks for: some listers', or all but those whose

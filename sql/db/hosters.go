@@ -50,6 +50,9 @@ func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) 
 		return nil, err
 	}
 	listers, err := tx.q.HosterListers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range listers {
 		s.listers[l.ID] = l.Hoster
 	}
@@ -59,7 +62,7 @@ func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) 
 		}
 	}
 	tx.sparing = s
-	return s, err
+	return s, nil
 }
 
 // room reports whether a hoster takes another visit.
@@ -116,8 +119,8 @@ func (s *sparing) instances() []uuid.UUID {
 // isClosed reports whether the instance of a lister is closed; none of nil is.
 func (s *sparing) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
 
-// openListers returns the condition on a row with that alias that its lister's instance is not
-// closed; none if none is.
+// openListers returns the condition that the lister's instance of a row with that alias is not
+// closed; none if no instance is.
 func (q *grabQuery) openListers(alias string) []string {
 	closed := slices.DeleteFunc(q.sparing.instances(), func(l uuid.UUID) bool { return !q.sparing.isClosed(l) })
 	if len(closed) == 0 {
@@ -127,7 +130,8 @@ func (q *grabQuery) openListers(alias string) []string {
 	return []string{alias + ".lister_id <> all(@closed_listers::uuid[])"}
 }
 
-// openHosts returns the condition that its host is not closed; none if none is.
+// openHosts returns the condition that the host of a row with that alias is not closed; none if
+// no host is.
 func (q *grabQuery) openHosts(alias string) []string {
 	var closed []string
 	if q.sparing != nil {
