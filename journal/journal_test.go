@@ -95,7 +95,9 @@ swh_scheduler_visits_total{outcome="uneventful",visit_type="git"} 20
 // twice.
 func TestReplayAfterACrashChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, keepDate := range map[string]bool{"the peer's rules": false, "failures keep the date": true} {
+	mixed := model.DefaultVisitRules
+	mixed.DisableAfterMixed = 4
+	for name, rules := range map[string]Rules{"the peer's rules": {}, "failures keep the date": {FailuresKeepDate: true}, "mixed failures disable": {Visits: &mixed}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStream(t, 1)
@@ -108,15 +110,22 @@ func TestReplayAfterACrashChangesNothing(t *testing.T) {
 				s.produce(0, append(visits, []byte("rubbish"))...)
 			}
 			o := s.options()
-			o.Rules.FailuresKeepDate = keepDate
+			o.Rules = rules
 			s.run(o)
 			stats, rejected := s.stats(), table(t, s.dsn, rejectedQuery)
+			failures := table(t, s.dsn, failuresQuery)
+			if recorded := len(failures) > 0; recorded != (rules.FailuresKeepDate || rules.Visits != nil) {
+				t.Errorf("%d failures are recorded", len(failures))
+			}
 			s.setCommitted(0, 100) // as if what was done since had not been committed
 			if got := s.run(o); got != 155 {
 				t.Errorf("%d records were read again, want 155", got)
 			}
 			if diff := cmp.Diff(stats, s.stats()); diff != "" {
 				t.Errorf("stats (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(failures, table(t, s.dsn, failuresQuery)); diff != "" {
+				t.Errorf("failures (-before +after):\n%s", diff)
 			}
 			if diff := cmp.Diff(rejected, table(t, s.dsn, rejectedQuery)); diff != "" {
 				t.Errorf("rejected (-before +after):\n%s", diff)

@@ -281,6 +281,7 @@ const (
 	statsQuery    = "select to_jsonb(s)::text from origin_visit_stats s order by url collate \"C\", visit_type collate \"C\""
 	originsQuery  = "select url || ' ' || visit_type || ' ' || enabled || ' ' || last_seen from listed_origins order by url, visit_type, lister_id"
 	rejectedQuery = "select format('%s/%s %s', partition, record_offset, kind) from scheduler_go.rejected_records order by partition, record_offset"
+	failuresQuery = "select format('%s %s %s %s', url, visit_type, last_failure, in_a_row) from scheduler_go.visit_failures order by 1"
 )
 
 func (s *stream) stats() []string { return table(s.t, s.dsn, statsQuery) }

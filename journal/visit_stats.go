@@ -13,21 +13,8 @@ import (
 )
 
 const (
-	// disableThreshold is how many visits in a row must fail, or find nothing,
-	// for the origin to be disabled until a lister sees it again.
-	disableThreshold = 3
-
-	maxPositionOffset = 10
-	eventfulStep      = -2 // something new was seen: visit sooner
-	uneventfulStep    = +1 // nothing new, or no result: visit later
-
-	// fudge is the largest random share that an interval is longer or shorter, so
-	// that the origins of one host spread out.
-	fudge = 0.1
-
-	// lastIntervalOffset is the last offset whose interval, fudged, fits in 64
-	// bits of seconds. No rule leads to a larger one, but one may be stored.
-	lastIntervalOffset = 27
+	eventfulStep   = -2 // something new was seen: visit sooner
+	uneventfulStep = +1 // nothing new, or no result: visit later
 )
 
 // A Visit is the end of one visit of an origin.
@@ -41,8 +28,9 @@ type Visit struct {
 // Rules turn visits into stats (the peer's process_journal_objects). They hold
 // no state: what a visit changes depends on the origin's stats alone.
 type Rules struct {
-	// Fudge is a random share of an interval, from -0.1 to 0.1, that is added
-	// to it. Nil draws it evenly.
+	Visits *model.VisitRules // nil: model.DefaultVisitRules
+	// Fudge is the random share of an interval that is added to it. Nil draws it evenly
+	// within Visits.Fudge.
 	Fudge func() float64
 	// FailuresKeepDate is the rule of the scheduler's first design for a failed
 	// visit (not for one that found nothing): the date of the last visit and the
@@ -56,7 +44,7 @@ type Rules struct {
 // An originState is what is known of one origin.
 type originState struct {
 	model.VisitStats
-	lastFailure time.Time // of a failure that left LastVisit alone; zero if none
+	db.VisitFailure // zero if none is recorded
 }
 
 // apply records visit v in s, the stats of its origin, and reports whether it
@@ -67,9 +55,10 @@ type originState struct {
 //
 // s.LastSnapshot is replaced, never written to; s may share it.
 func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, disable, eventful bool) {
-	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) || !v.Date.After(s.lastFailure) && !s.lastFailure.IsZero() {
+	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) || !v.Date.After(s.Date) && !s.Date.IsZero() {
 		return false, false, false
 	}
+	rules := r.visits()
 	keepDate := r.FailuresKeepDate && v.Status == model.VisitFailed && s.LastVisit != nil
 	successful := v.Status == model.VisitSuccessful
 	eventful = successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
@@ -84,7 +73,7 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 		if eventful {
 			step = eventfulStep
 		}
-		offset = int32(max(0, min(int64(offset)+step, maxPositionOffset)))
+		offset = int32(max(0, min(int64(offset)+step, int64(rules.LastOffset()))))
 		s.NextPositionOffset = offset
 	}
 	if !sameStatus {
@@ -94,10 +83,15 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	}
 
 	date := v.Date
-	if keepDate {
-		s.lastFailure = date
-	} else {
+	if !keepDate {
 		s.LastVisit = &date
+	}
+	// Those of the same status in a row count also where no others were recorded.
+	if s.InARow = max(s.InARow+1, s.SuccessiveVisits); successful {
+		s.InARow = 0
+	}
+	if keepDate || !successful && rules.DisableAfterMixed > 0 {
+		s.Date = date
 	}
 	s.LastVisitStatus = v.Status
 	if successful {
@@ -115,27 +109,26 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	position = min(position, math.MaxInt64-interval) + interval
 	s.NextVisitQueuePosition = &position
 
-	return true, !successful && s.SuccessiveVisits >= disableThreshold, eventful
+	disable = !successful && (int(s.SuccessiveVisits) >= rules.DisableAfter ||
+		rules.DisableAfterMixed > 0 && int(s.InARow) >= rules.DisableAfterMixed)
+	return true, disable, eventful
+}
+
+func (r Rules) visits() model.VisitRules {
+	if r.Visits == nil {
+		return model.DefaultVisitRules
+	}
+	return *r.Visits
 }
 
 // interval returns how far an origin of that offset moves in the queue, in seconds.
 func (r Rules) interval(offset int32) int64 {
-	share := (2*rand.Float64() - 1) * fudge
+	rules := r.visits()
+	share := (2*rand.Float64() - 1) * rules.Fudge
 	if r.Fudge != nil {
 		share = r.Fudge()
 	}
-	return int64(float64(intervalDays(offset)*24*3600) * (1 + share))
-}
-
-// intervalDays returns the interval of each offset: 1, 1, 2, 2, 2, then 4^(n-4) days.
-func intervalDays(offset int32) int64 {
-	switch {
-	case offset < 2:
-		return 1
-	case offset < 5:
-		return 2
-	}
-	return 1 << (2 * (min(offset, lastIntervalOffset) - 4))
+	return int64(rules.Interval(offset).Seconds() * (1 + share))
 }
 
 // A tally applies a batch of visits, in order, to the stats of their origins.
@@ -160,7 +153,7 @@ func newTally(rules Rules, known db.KnownVisits) *tally {
 	}
 	for _, s := range known.Stats {
 		key := model.OriginKey{URL: s.URL, VisitType: s.VisitType}
-		t.origins[key] = &originState{VisitStats: s, lastFailure: known.LastFailures[key]}
+		t.origins[key] = &originState{s, known.LastFailures[key]}
 	}
 	return t
 }
@@ -218,15 +211,15 @@ func (t *tally) holdBack(v Visit) bool {
 func (t *tally) changes() db.VisitChanges {
 	c := db.VisitChanges{
 		Stats:        make([]*model.VisitStats, 0, len(t.changed)),
-		LastFailures: make(map[model.OriginKey]time.Time),
+		LastFailures: make(map[model.OriginKey]db.VisitFailure),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
 	}
 	for key := range t.changed {
 		s := t.origins[key]
 		c.Stats = append(c.Stats, &s.VisitStats)
-		if !s.lastFailure.IsZero() {
-			c.LastFailures[key] = s.lastFailure
+		if !s.Date.IsZero() {
+			c.LastFailures[key] = s.VisitFailure
 		}
 	}
 	return c

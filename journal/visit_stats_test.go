@@ -249,8 +249,8 @@ func TestVisitsChangeStats(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	t.Parallel()
 	for offset, want := range []int64{1, 1, 2, 2, 2, 4, 16, 64, 256, 1024, 4096} {
-		if got := intervalDays(int32(offset)); got != want {
-			t.Errorf("offset %d: %d days, want %d", offset, got, want)
+		if got := model.DefaultVisitRules.Interval(int32(offset)); got != time.Duration(want)*24*time.Hour {
+			t.Errorf("offset %d: %s, want %d days", offset, got, want)
 		}
 	}
 }
@@ -283,11 +283,81 @@ func TestFudge(t *testing.T) {
 	}
 }
 
+// The table of intervals, its end, the share of chance and the number of failures are those
+// that are configured.
+func TestConfiguredRules(t *testing.T) {
+	t.Parallel()
+	hours := func(n int64) *int64 { return ptr(n * 3600) }
+	rules := Rules{Visits: &model.VisitRules{Intervals: []time.Duration{time.Hour, 2 * time.Hour, 5 * time.Hour}, DisableAfter: 2}}
+	tally := newTally(rules, db.KnownVisits{})
+	for i, c := range []struct {
+		visit  Visit
+		offset int32
+		want   *int64
+	}{
+		{success(0, snapshotA), 4, hours(5)}, // a first visit keeps its offset, which has the last interval
+		{success(1, snapshotA), 2, hours(10)},
+		{success(2, snapshotB), 0, hours(11)},
+		{failure(3), 1, hours(13)},
+		{failure(4), 2, hours(18)},
+	} {
+		tally.apply([]Visit{c.visit})
+		s := tally.origins[origin]
+		if s.NextPositionOffset != c.offset || *s.NextVisitQueuePosition != *c.want {
+			t.Errorf("visit %d: offset %d, position %d, want %d and %d", i, s.NextPositionOffset, *s.NextVisitQueuePosition, c.offset, *c.want)
+		}
+		if disabled := tally.disabled[origin.URL]; disabled != (i == 4) {
+			t.Errorf("visit %d: disabled %v", i, disabled)
+		}
+	}
+	rules.Visits.Fudge = 0.5
+	for range 1000 {
+		if got := rules.interval(0); got < 1800 || got > 5400 {
+			t.Fatalf("%d seconds is more than a half off an hour", got)
+		}
+	}
+}
+
+// With disable_after_mixed, so many visits in a row that fail or find nothing, in any mixture,
+// disable an origin, whatever is in one batch; without it, only those of one kind do.
+func TestMixedFailuresDisable(t *testing.T) {
+	t.Parallel()
+	seed.Check(t, func(t *rapid.T) {
+		mixed := rapid.SampledFrom([]int{0, 3, 5}).Draw(t, "disable_after_mixed")
+		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date"), Visits: &model.VisitRules{
+			Intervals: model.DefaultVisitRules.Intervals, DisableAfter: 3, DisableAfterMixed: mixed,
+		}}
+		statuses := rapid.SliceOfN(rapid.SampledFrom([]model.VisitStatus{model.VisitSuccessful, model.VisitFailed, model.VisitNotFound}), 1, 25).Draw(t, "statuses")
+		var known db.KnownVisits
+		same, any := 0, 0
+		for day, status := range statuses {
+			v := Visit{OriginKey: origin, Date: at(day), Status: status}
+			if status == model.VisitSuccessful {
+				v.Snapshot = snapshotA
+			}
+			if same++; day == 0 || statuses[day-1] != status {
+				same = 1
+			}
+			if any++; status == model.VisitSuccessful {
+				any = 0
+			}
+			tally := newTally(rules, known)
+			tally.apply([]Visit{v, v}) // it comes twice
+			want := any > 0 && (same >= 3 || mixed > 0 && any >= mixed)
+			if got := tally.disabled[origin.URL]; got != want {
+				t.Fatalf("visit %d of %v: disabled %v, want %v", day, statuses, got, want)
+			}
+			changes := tally.changes() // as the database has them for the next batch
+			known = db.KnownVisits{Stats: []model.VisitStats{*changes.Stats[0]}, LastFailures: changes.LastFailures}
+		}
+	})
+}
+
 // Whatever numbers a row holds, an interval moves an origin forward.
 func TestIntervalsAreWithinBounds(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
-		share := rapid.Float64Range(-fudge, fudge).Draw(t, "share")
+		share := rapid.Float64Range(-0.1, 0.1).Draw(t, "share")
 		offset := rapid.Int32().Draw(t, "offset")
 		if got := (Rules{Fudge: func() float64 { return share }}).interval(offset); got <= 0 {
 			t.Fatalf("offset %d moves by %d seconds", offset, got)
@@ -370,7 +440,7 @@ func TestFailuresKeepDate(t *testing.T) {
 	if diff := cmp.Diff(want, tally.origins[origin].VisitStats); diff != "" {
 		t.Errorf("after failures (-want +got):\n%s", diff)
 	}
-	if got := tally.changes().LastFailures[origin]; !got.Equal(at(4)) {
+	if got := tally.changes().LastFailures[origin].Date; !got.Equal(at(4)) {
 		t.Errorf("last failure %s, want %s", got, at(4))
 	}
 	tally.apply([]Visit{failure(5)})

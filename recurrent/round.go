@@ -22,6 +22,7 @@ type round struct {
 	picked    []dispatch.Visit
 
 	idle  bool          // the last round found nothing to visit
+	left  bool          // it left visits to hosters that take no more
 	until time.Time     // then: when the next one is due without news
 	look  time.Duration // and how often news are looked for
 }
@@ -43,7 +44,11 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 			return service.Result{Next: min(left, max(r.look, newsCost*time.Since(began)))}, nil
 		}
 	}
+	began := time.Now()
 	wait, err := r.runOnce(ctx)
+	if err == nil && r.left {
+		return service.Result{Next: min(r.NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
+	}
 	wait = max(wait+r.splay(), time.Millisecond) // never 0, which would ask for the loop's period
 	switch {
 	case err != nil || !r.idle:
@@ -79,7 +84,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	full, asked := false, 0
-	r.idle = false
+	r.idle, r.left = false, false
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.options().Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
@@ -87,6 +92,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		}
 		asked = r.size.Of(free)
 		work, err := r.claim(ctx, tx, tt, asked)
+		r.left = tx.Spared() && len(work) < asked
 		return dispatch.Claimed{Work: work}, err
 	})
 	if err == nil {
@@ -98,6 +104,9 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	case full:
 		return r.options().QueueFullBackoff, nil
+	case n == 0 && r.left:
+		r.log.Debug("the hosters of all origins to visit take no more")
+		return 0, nil
 	case n == 0:
 		r.log.Debug("no origins to visit")
 		r.idle = true

@@ -20,6 +20,8 @@ celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 lost_after: {load-git: 36h}
 shares: {load-hg: {by: lister, default: 1}}
+visit_rules: {disable_after_mixed: 4}
+hosters: {limits: {two: {max_in_flight: 1}}}
 lanes:
   load-laned: [{name: express, queue: "express:{backend_name}", time_limit: 1 min}, {name: slow, time_limit: 1 h}]
 `, dsn, mq.URL, mq.ManagementURL))
@@ -73,6 +75,9 @@ lanes:
 		update task set status = 'disabled', retries_left = 0 where id = 105;
 		update task set status = 'completed' where id = 106;
 		update task set status = 'next_run_not_scheduled', retries_left = 2, next_run = now() + interval '10 minutes 30 seconds' where id = 112;
+		insert into scheduler_go.visit_failures (url, visit_type, last_failure, in_a_row) values ('https://gitlab.example/14', 'git', now(), 4);
+		insert into scheduler_go.work (state, queue, home, task_id, task_name, args, kwargs, hosters) values
+			('sent', 'swh.hg', 'swh.hg', '00000000-0000-0000-0000-000000000120', 'swh.hg', '[]', '{}', '{two}');
 		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
 			('swh.git', '00000000-0000-0000-0000-000000000108', 'swh.git', '[]', '{}', 0, null, '-infinity'),
 			('swh.git', '00000000-0000-0000-0000-000000000109', 'swh.git', '[]', '{}', 3, 'no such queue', now() + interval '1 hour 30 seconds'),
@@ -118,12 +123,13 @@ lanes:
 		{[]string{"https://laned/waits"}, []string{"waits in the backlog for a slot of lane slow.", "with 1 before it"}},
 		{[]string{"https://laned/new"}, []string{"can be picked for a visit now", "It goes by lanes"}},
 		{[]string{"https://three"}, []string{"Origin https://three (git), listed by empty (forge)", "is disabled", "3 in a row disable an origin"}},
-		{[]string{"https://two"}, []string{"Origin https://two (git)", "Origin https://two (nope)", "no task type load-nope",
+		{[]string{"https://two"}, []string{"Origin https://two (git)", "due, and its hoster takes no more", "two takes no more visits now: 1 of its visits are in flight", "Origin https://two (nope)", "no task type load-nope",
 			"Policy origins_without_last_update, which has weight", "number 1 in the policy's order", "Policy already_visited_order_by_lag picks origins that were loaded before"}},
 		{[]string{"https://new", "--type", "hg"}, []string{"can be picked for a visit now", "Policy never_visited_oldest_update_first, which has weight", "No schedule-recurrent", "divided between groups by lister"}},
 		{[]string{"https://cooling"}, []string{"is cooling down", "absolute cooldown", "failed cooldown", "(in 13 days)", "was failed"}},
 		{[]string{"https://gone"}, []string{"No lister lists it", "was successful"}},
 		{[]string{"https://unscheduled/"}, []string{"visit is scheduled, but the message has not been sent yet", "with 1 messages before it"}},
+		{[]string{"https://gitlab.example/14"}, []string{"is disabled", "Its last 4 visits failed or found nothing: 4 in a row disable an origin", "a visit without news moves it by 4 days, one with news by 2 days"}},
 		{[]string{"https://gitlab.example/7"}, []string{"is disabled", "Its lister recorded it so"}},
 		{[]string{"https://gitlab.example/2", "-t", "git"}, []string{"No policy of its visit type picks it", "changed since their last successful visit", "was not_found"}},
 	} {

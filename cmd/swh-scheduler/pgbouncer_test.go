@@ -149,7 +149,7 @@ lanes: {load-git: [{name: express, queue: e, time_limit: 1 min, slots: 5}, {name
 	}
 	for _, args := range [][]string{
 		{"task", "list"}, {"task", "list-pending", "load-git"}, {"task-type", "list"}, {"task", "graph", "list"},
-		{"origin", "peek-next", "git", "5"}, {"explain", "1"}, {"lanes", "status"}, {"shares", "status"},
+		{"origin", "peek-next", "git", "5"}, {"explain", "1"}, {"lanes", "status"}, {"shares", "status"}, {"hosters", "status"},
 	} {
 		if r := ours(t, append([]string{"-C", config}, args...)...); r.code != 0 {
 			t.Errorf("%q: %+v", args, r)

@@ -66,7 +66,7 @@ task list) is the command's.`,
 	root.AddCommand(
 		task.New(a), tasktype.New(a), origin.New(a), addforge.New(a),
 		start.NewRunner(a), start.NewFirstVisits(a), start.NewListener(a), start.NewRecurrent(a), start.NewJournal(a), monitor.New(a),
-		start.NewRPCServe(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a), newQueue(a),
+		start.NewRPCServe(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a),
 		newMigrate(a),
 		&cobra.Command{
 			Use:   "version",
@@ -77,7 +77,7 @@ task list) is the command's.`,
 	command.ReadOnly(root,
 		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
-		"explain", "shares status", "lanes status")
+		"explain", "shares status", "lanes status", "hosters status")
 	command.Complete(root)
 	addCompletion(a, root)
 	return root

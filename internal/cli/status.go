@@ -16,12 +16,15 @@ import (
 )
 
 // newStatus makes a group of commands with one command, status, which prints rows about
-// the given task types as a table or as JSON. check refuses a name.
+// the given task types as a table or as JSON. check refuses a name; if it is nil, there are none.
 func newStatus[Row any](a *command.App, group, groupShort, short, long string, check func(name string) (known bool),
 	rows func(ctx context.Context, store *db.Store, taskTypes []string) ([]Row, error), table func([]Row) string,
 ) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{Use: "status [OPTIONS] [TASK_TYPE]...", Short: short, Long: long, Args: cobra.ArbitraryArgs}
+	if check == nil {
+		cmd.Use, cmd.Args = "status [OPTIONS]", cobra.NoArgs
+	}
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
 		for _, name := range args {
@@ -113,4 +116,19 @@ the share of each group now, and its work.
 			}
 			return all, nil
 		}, status.GroupTable)
+}
+
+func newHosters(a *command.App) *cobra.Command {
+	return newStatus(a, "hosters", "Hosters that take a limited number of visits",
+		"Shows the visits of hosters with limits",
+		`Shows the visits of the hosters that the configuration gives limits (hosters), and of
+those that have the default limit and visits now.
+
+  in flight   visits claimed and not known to have ended, and how many it takes
+  last minute visits claimed in the last minute, and how many it takes; only counted
+              where there is such a limit`,
+		nil,
+		func(ctx context.Context, store *db.Store, _ []string) ([]status.Hoster, error) {
+			return status.Hosters(ctx, store, a.Config.Hosters, time.Now())
+		}, status.HosterTable)
 }

@@ -3,8 +3,8 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, sentry, failures_keep_date,
-// update_metrics_after.
+// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, hosters, lanes, metrics, sentry,
+// visit_rules, failures_keep_date, update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
@@ -54,7 +54,9 @@ type Config struct {
 	Shares map[string]model.Shares
 	// Lanes are the lanes of a task type, and by model.KeyOf those of its queues with a
 	// prefix, such as that of its tasks with priority. Other queues have none.
-	Lanes map[string][]model.Lane
+	Lanes      map[string][]model.Lane
+	Hosters    model.Hosters    // those that take a limited number of visits
+	VisitRules model.VisitRules // of the journal client
 	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
 	// of recurrent visits; the peer changes it.
 	FailuresKeepDate bool
@@ -157,6 +159,7 @@ func Default() *Config {
 		SchedulingPolicy:          DefaultSchedulingPolicy(),
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,
+		VisitRules:                model.DefaultVisitRules,
 		lines:                     map[string]int{},
 		version:                   version{values: map[string]uint64{}},
 	}

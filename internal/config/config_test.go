@@ -90,6 +90,11 @@ shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
   index-text: {by: task_type}
+visit_rules: {intervals: [12 hours, 1 day, 1 day], fudge: 0.25, disable_after: 4, disable_after_mixed: 6}
+hosters:
+  limits: {gitlab/gitlab.example: {max_in_flight: 20, per_minute: 60}, git.example: {per_minute: 5}}
+  default: {max_in_flight: 50}
+  lost_after: 2 days
 lanes:
   load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
@@ -138,6 +143,11 @@ func TestLoad(t *testing.T) {
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
 	want.MetricsPprof = true
 	want.Sentry = Sentry{DSN: "https://k:s3cret@sentry.example/1", Environment: "staging", MainPackage: "swh.scheduler", DisableLoggingEvents: true}
+	want.VisitRules = model.VisitRules{Intervals: []time.Duration{12 * time.Hour, 24 * time.Hour, 24 * time.Hour}, Fudge: 0.25, DisableAfter: 4, DisableAfterMixed: 6}
+	want.Hosters = model.Hosters{
+		Limits:  map[string]model.HosterLimit{"gitlab/gitlab.example": {MaxInFlight: 20, PerMinute: 60}, "git.example": {PerMinute: 5}},
+		Default: model.HosterLimit{MaxInFlight: 50}, LostAfter: 48 * time.Hour,
+	}
 	want.Lanes = map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
@@ -177,7 +187,7 @@ func TestDocumentedFile(t *testing.T) {
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database
-	want.LostAfter, want.Shares, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Lanes, got.MetricsAddr
+	want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.MetricsAddr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{})); diff != "" {
@@ -226,6 +236,15 @@ func TestErrors(t *testing.T) {
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0; a task type whose runs are never given up is left out"},
 		{base + "failures_keep_date: 1", "F:2:21: failures_keep_date must be true or false, not a whole number"},
 		{base + "update_metrics_after: 5 s", "F:2:23: update_metrics_after must be a duration of a minute or more, not a text"},
+		{base + "hosters: {limits: {git.example: {}}}", "F:2:33: hosters.limits.git.example needs max_in_flight, per_minute or both"},
+		{base + "hosters: {limits: {Git.Example: {per_minute: 1}}}", "F:2:19: hosters.limits must name hosters as an instance of a lister (name/instance) or a host in lower case, without a port"},
+		{base + "hosters: {default: {max_in_flight: 0}}", "F:2:36: hosters.default.max_in_flight must be a whole number of at least 1"},
+		{base + "hosters: {lost_after: 5}", "F:2:23: hosters.lost_after must be at least a minute"},
+		{base + "visit_rules: {intervals: []}", "F:2:26: visit_rules.intervals must be a list of intervals, such as [1 day, 2 days, 4 days], not a list"},
+		{base + "visit_rules: {intervals: [1 day, 1 hour]}", "F:2:34: visit_rules.intervals[1] must not be shorter than the one before it: an origin without news would be visited sooner"},
+		{base + "visit_rules: {intervals: [0]}", "F:2:27: visit_rules.intervals[0] must be an interval from a minute to 100 years"},
+		{base + "visit_rules: {fudge: 1}", "F:2:22: visit_rules.fudge must be below 1: an interval would not move an origin forward"},
+		{base + "visit_rules: {disable_after: 5, disable_after_mixed: 4}", "F:2:14: visit_rules must not have a smaller disable_after_mixed than disable_after, which it would make void"},
 		{base + "shares: [load-git]", "F:2:9: shares must be a mapping from task types to how their queues are shared, not a list"},
 		{base + "shares: {load-git: {weights: {a: 1}}}", "F:2:20: shares.load-git needs by: lister, lister_instance, task_type or kwargs.<key>"},
 		{base + "shares: {load-git: {by: listers}}", "F:2:25: shares.load-git.by must be lister, lister_instance, task_type or kwargs.<key> (did you mean lister?), not a text"},
@@ -474,7 +493,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
-				c.MetricsAddr, c.Archive, c.Sentry = "", Archive{}, Sentry{DSN: c.Sentry.DSN}
+				c.MetricsAddr, c.Archive, c.Hosters, c.Sentry = "", Archive{}, model.Hosters{}, Sentry{DSN: c.Sentry.DSN}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}

@@ -170,9 +170,11 @@ func (c *Config) sections() map[string]func(value) {
 				}
 			}
 		},
+		"hosters":            func(v value) { c.Hosters = hostersOf(v) },
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":            c.readMetrics,
 		"sentry":             c.Sentry.read,
+		"visit_rules":        c.readVisitRules,
 		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
 		"update_metrics_after": func(v value) {
 			const expected = "a duration of a minute or more"

@@ -3,6 +3,7 @@ package daemons
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/backend"
@@ -80,8 +81,12 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
+		hosting, err := r.hosting(ctx, store)
+		if err != nil {
+			return nil, err
+		}
 		laning, err := r.laning(ctx, store, d)
-		return append([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, r.sending(store, d)...), err
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, hosting, r.sending(store, d)), err
 	})
 }
 
@@ -129,8 +134,10 @@ func (j *Journal) components(store journal.Store) ([]service.Component, error) {
 
 // needNoDatabase returns an error for what a journal client can't do through an RPC server.
 func needNoDatabase(_ context.Context, c *config.Config) error {
-	if c.FailuresKeepDate {
-		return errors.New("failures_keep_date needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
+	for key, needed := range map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0} {
+		if needed {
+			return errors.New(key + " needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
+		}
 	}
 	return nil
 }
@@ -151,7 +158,7 @@ func (o *Options) JournalOptions(store journal.Store) journal.Options {
 }
 
 func rules(c *config.Config) journal.Rules {
-	return journal.Rules{FailuresKeepDate: c.FailuresKeepDate}
+	return journal.Rules{Visits: &c.VisitRules, FailuresKeepDate: c.FailuresKeepDate}
 }
 
 // NewJournalClient makes a client and logs its warnings. It returns an error for settings of the

@@ -61,6 +61,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	all.Config.LostAfter = map[string]time.Duration{"load-git": 24 * time.Hour}
 	all.Config.Archive.After = map[string]time.Duration{"load-git": 24 * time.Hour}
 	all.Config.Shares = map[string]model.Shares{"load-git": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
+	all.Config.Hosters.Default.MaxInFlight = 5
 	all.Config.Lanes = map[string][]model.Lane{"load-hg": {
 		{Name: "express", Queue: "express:swh.test.hg", SoftTimeLimit: time.Second, TimeLimit: time.Minute, Slots: 6},
 		{Name: "slow", Queue: "swh.test.hg", SoftTimeLimit: 10 * time.Second, TimeLimit: time.Minute, Slots: 3},

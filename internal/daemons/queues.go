@@ -48,6 +48,30 @@ func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.
 	return queues, err
 }
 
+// hosting warns of instances of listers that are not there and returns the component that
+// measures hosters; none without limits.
+func (o *Options) hosting(ctx context.Context, store *db.Store) ([]service.Component, error) {
+	if !o.Config.Hosters.Any() {
+		return nil, nil
+	}
+	var known []string
+	err := o.patiently(ctx, store, func(ctx context.Context) error {
+		listers, err := store.Listers(ctx)
+		known = groupsThatCanBe(model.ShareByListerInstance, nil, listers)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, hoster := range slices.Sorted(maps.Keys(o.Config.Hosters.Limits)) {
+		if model.IsInstance(hoster) && !slices.Contains(known, hoster) {
+			o.warnOfName("hosters limit an instance of a lister that is not there", hoster, known)
+		}
+	}
+	gauges := dispatch.NewHosterGauges(store, o.Config.Hosters, o.Log, o.Metrics)
+	return []service.Component{{Name: "gauges of hosters", Run: gauges.Run}}, nil
+}
+
 // warnOfShares warns of task types and groups that are not there.
 func (o *Options) warnOfShares(ctx context.Context, store *db.Store, shares map[string]model.Shares) error {
 	types, err := store.TaskTypes(ctx)

@@ -47,6 +47,7 @@ var Keys = map[string]Key{
 	"rabbitmq":  {Daemons: append(slices.Clone(senders), listenerCommand)},
 	"journal":   {Daemons: []string{journalCommand}},
 	"rpc_serve": {Daemons: []string{rpcCommand}},
+	"hosters":   {Daemons: append(slices.Clone(senders), rpcCommand)},
 
 	"scheduling_policy":            {Daemons: []string{recurrentCommand}, Live: true},
 	"no_origins_scheduled_backoff": {Daemons: []string{recurrentCommand}, Live: true},
@@ -56,6 +57,7 @@ var Keys = map[string]Key{
 	"shares":                       {Daemons: senders, Live: true},
 	"lanes":                        {Daemons: senders, Live: true},
 	"update_metrics_after":         {Daemons: senders, Live: true},
+	"visit_rules":                  {Daemons: []string{journalCommand}, Live: true},
 	"failures_keep_date":           {Daemons: []string{journalCommand}, Live: true},
 }
 

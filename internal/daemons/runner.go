@@ -81,11 +81,15 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 		if err != nil {
 			return sender{}, err
 		}
+		hosting, err := v.hosting(ctx, store)
+		if err != nil {
+			return sender{}, err
+		}
 		f := runner.NewFirstVisits(runner.FirstVisitsOptions{
 			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period, Shares: v.Config.Shares, Lanes: v.Config.Lanes,
 		})
 		v.onChange(func(c *config.Config) { f.Change(runner.FirstVisitsOptions{Shares: c.Shares, Lanes: c.Lanes}) })
-		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: []service.Component{sharing, laning}}, nil
+		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: append(hosting, sharing, laning)}, nil
 	})
 }
 

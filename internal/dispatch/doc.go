@@ -11,7 +11,7 @@
 // and the mandatory flag, records what the broker confirmed, and commits.
 //
 //	      claim, route      slot free           confirmed
-//	(work) ─────────► backlog ─────► outgoing ───────────► sent, if it has a group or lanes,
+//	(work) ─────────► backlog ─────► outgoing ───────────► sent, if it has a group, lanes or hosters,
 //	             └── no lanes ──────►  │    ▲               or gone
 //	                           refused │    │ not_before has come
 //	                                   ▼    │

@@ -49,7 +49,7 @@ type Maintenance struct {
 // NewGivenUp makes the counter of a Maintenance and registers it on reg.
 func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups and lanes that were given up, as nothing was heard of them, by queue.",
+		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups, lanes and hosters that were given up, as nothing was heard of them, by queue.",
 	}, []string{"queue"})
 }
 

@@ -43,7 +43,7 @@ func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []
 	}
 	work := make([]db.Work, len(visits))
 	for i, v := range visits {
-		work[i] = db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share}
+		work[i] = db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: tx.HostersOf(v.Origin)}
 	}
 	return work, nil
 }

@@ -258,6 +258,21 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 	return all, nil
 }
 
+// hosters returns the hosters of a listed origin that have a limit.
+func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, err error) {
+	limits := x.Config.Hosters
+	if !limits.Any() {
+		return nil, nil
+	}
+	loads, err := x.Store.HosterLoads(ctx, limits, x.Now)
+	for _, name := range []string{model.ListerGroup(model.ShareByListerInstance, o.Lister), model.HostOf(o.URL)} {
+		if limit := limits.Limit(name); limit.Limited() {
+			limited = append(limited, Hoster{name, limit, loads[name]})
+		}
+	}
+	return limited, err
+}
+
 func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	stats, err := x.Store.VisitStats(ctx, []model.OriginKey{{URL: o.URL, VisitType: o.VisitType}})
 	if err != nil {
@@ -265,6 +280,10 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	}
 	if len(stats) > 0 {
 		o.Stats = &stats[0]
+	}
+	o.Rules = x.Config.VisitRules
+	if o.Failures, err = x.Store.FailuresInARow(ctx, model.OriginKey{URL: o.URL, VisitType: o.VisitType}); err != nil {
+		return err
 	}
 	loader, err := x.Store.TaskType(ctx, model.LoaderTaskType(o.VisitType))
 	switch {
@@ -294,6 +313,9 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	}
 	if o.Loader == nil || !o.Listed.Enabled {
 		return nil
+	}
+	if o.Hosters, err = x.hosters(ctx, o); err != nil {
+		return err
 	}
 	o.SharedBy = x.Config.Shares[loader.Type].By
 	o.Queue = x.queue(ctx, loader.BackendName, loader.MaxQueueLength)

@@ -23,6 +23,27 @@ type Origin struct {
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
 	SharedBy       model.ShareKey
+	Hosters        []Hoster // with a limit
+	Failures       int      // visits in a row that failed or found nothing, as far as that is recorded
+	Rules          model.VisitRules
+}
+
+// Hoster is one of an origin, with its visits and how many it takes.
+type Hoster struct {
+	Name  string
+	Limit model.HosterLimit
+	Load  db.HosterLoad
+}
+
+// full says why a hoster takes no more visits; "" if it does.
+func (h Hoster) full() string {
+	switch {
+	case h.Limit.MaxInFlight > 0 && h.Load.InFlight >= h.Limit.MaxInFlight:
+		return fmt.Sprintf("%d of its visits are in flight", h.Load.InFlight)
+	case h.Limit.PerMinute > 0 && h.Load.LastMinute >= h.Limit.PerMinute:
+		return fmt.Sprintf("%d of its visits were claimed in the last minute", h.Load.LastMinute)
+	}
+	return ""
 }
 
 type Policy struct {
@@ -123,10 +144,15 @@ func (o Origin) isDisabled(e *Explanation) {
 	e.Summary = "It is disabled: no visit of it is scheduled until its lister sees it again."
 	e.because("Its lister saw it last at %s.", e.at(o.Listed.LastSeen))
 	o.describeVisits(e)
-	const limit = 3
-	if s := o.Stats; s != nil && s.SuccessiveVisits >= limit && (s.LastVisitStatus == model.VisitFailed || s.LastVisitStatus == model.VisitNotFound) {
+	s, limit, mixed := o.Stats, o.Rules.DisableAfter, o.Rules.DisableAfterMixed
+	switch {
+	case s == nil || s.LastVisitStatus != model.VisitFailed && s.LastVisitStatus != model.VisitNotFound:
+		e.because("Its lister recorded it so, or a program did on its behalf.")
+	case int(s.SuccessiveVisits) >= limit:
 		e.because("Its last %d visits ended so: %d in a row disable an origin.", s.SuccessiveVisits, limit)
-	} else {
+	case mixed > 0 && o.Failures >= mixed:
+		e.because("Its last %d visits failed or found nothing: %d in a row disable an origin (disable_after_mixed).", o.Failures, mixed)
+	default:
 		e.because("Its lister recorded it so, or a program did on its behalf.")
 	}
 }
@@ -139,6 +165,10 @@ func (o Origin) describeVisits(e *Explanation) {
 	}
 	if s.LastVisit != nil {
 		e.because("Its last visit, at %s, was %s.", e.at(*s.LastVisit), s.LastVisitStatus)
+		if len(o.Rules.Intervals) > 0 {
+			after := func(step int32) time.Duration { return o.Rules.Interval(s.NextPositionOffset + step) }
+			e.because("In the order by visit target, a visit without news moves it by %s, one with news by %s (visit_rules).", Roughly(after(+1)), Roughly(after(-2)))
+		}
 	} else {
 		e.because("No visit of it is known.")
 	}
@@ -183,6 +213,12 @@ func (o Origin) byPolicies(e *Explanation) {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
 		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.SharedBy, o.Loader.Type)
+		for _, h := range o.Hosters {
+			if why := h.full(); why != "" {
+				e.Summary = "It is due, and its hoster takes no more visits now."
+				e.because("%s takes no more visits now: %s, as many as hosters in the configuration allow.", h.Name, why)
+			}
+		}
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}

@@ -72,12 +72,7 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 	if err != nil {
 		return nil, err
 	}
-	visits := make([]visit, len(picked.Visits))
-	work := make([]db.Work, len(visits))
-	for i, p := range picked.Visits {
-		visits[i] = newVisit(p.Origin, p.Share.Group)
-		work[i] = db.Work{TaskID: visits[i].id, Queue: q.Name, Home: q.Name, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share}
-	}
+	visits, work := claimed(tx, q.Name, picked.Visits, now)
 	mix(visits)
 	return visits, tx.AddWork(ctx, work)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 
 	Kind       Kind
 	Policies   map[string][]model.WeightedPolicy // of OriginScheduler, by visit type; "default" is for any other
+	Rules      journal.Rules                     // of OriginScheduler: what visits change
 	VisitTypes []string                          // each has a queue; none: see Run
 	Workers    int                               // of each queue
 	Start      time.Time                         // not in the past, as the database dates listings itself
@@ -53,6 +55,7 @@ type visit struct {
 	model.OriginKey
 	id    uuid.UUID // Celery's of the task
 	group string    // "" if its queue is not shared
+	kept  bool      // it is in the ledger until it ends
 }
 
 // agents are the parts of a scheduler under test.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/journal"
@@ -25,11 +26,13 @@ type originAgents struct {
 	store    *db.Store
 	policies map[string][]model.WeightedPolicy // by visit type, and default
 	journal  *watchedStore
+	rules    journal.Rules
 	census   *census
 	disabled func(urls []string)
 
 	queues   map[string]sharedQueue // shared ones, by visit type
-	outcomes []settle.Outcome       // of visits with a group, not yet written
+	outcomes []settle.Outcome       // of visits in the ledger, not yet written
+	spared   bool                   // the last claim left visits to hosters that take no more
 
 	statuses int             // since the last whole batch
 	heard    []journal.Visit // not yet written
@@ -39,7 +42,7 @@ type originAgents struct {
 // newOriginAgents makes agents that call disabled with the URLs that the journal disables.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
-		store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
+		store: o.Store, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
 	}
 	var err error
 	a.queues, err = sharedQueues(ctx, o, visitTypes)
@@ -63,22 +66,38 @@ func (a *originAgents) claim(ctx context.Context, visitType string, n int, now t
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
 			visits, err = queue.claim(ctx, tx, picker, now, n)
+			a.spared = tx.Spared()
 			return err
 		}
 		picked, err := picker.Pick(ctx, tx, now, n)
-		for _, o := range picked.Visits {
-			visits = append(visits, newVisit(o.Origin, ""))
+		if err != nil {
+			return err
 		}
+		var work []db.Work
+		visits, work = claimed(tx, model.LoaderTaskType(visitType), picked.Visits, now)
 		if len(picked.Policies) > 1 {
 			mix(visits)
 		}
-		return err
+		a.spared = tx.Spared()
+		return tx.AddWork(ctx, work)
 	})
 	return visits, err
 }
 
-func newVisit(o model.ListedOrigin, group string) visit {
-	return visit{model.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New(), group}
+// claimed returns the visits that were picked, and the work of those that groups or hosters
+// keep in the ledger.
+func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([]visit, []db.Work) {
+	visits := make([]visit, len(picked))
+	var work []db.Work
+	for i, p := range picked {
+		v := visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group}
+		hosters := tx.HostersOf(p.Origin)
+		if v.kept = p.Share.Shared || hosters != nil; v.kept {
+			work = append(work, db.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: hosters})
+		}
+		visits[i] = v
+	}
+	return visits, work
 }
 
 // mix shuffles the visits of several policies or groups, as the daemon does.
@@ -87,6 +106,9 @@ func mix(visits []visit) {
 }
 
 func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
+	if a.spared {
+		return time.Time{}, false, nil
+	}
 	for _, p := range a.policiesOf(visitType) {
 		if p.Filter.Policy == model.Pools {
 			p.Filter.Policy = model.OldestScheduledFirst // or any other of the pools
@@ -115,7 +137,7 @@ func keepCandidates(ctx context.Context, store *db.Store) error {
 }
 
 func (a *originAgents) began(v visit, now time.Time) {
-	if v.group != "" {
+	if v.kept {
 		a.outcomes = append(a.outcomes, began(v, now))
 	}
 	a.hear()
@@ -127,7 +149,7 @@ func (a *originAgents) ended(v visit, _ time.Time, l load, eventful bool, now ti
 		jv.Status = model.VisitFailed
 	}
 	a.heard = append(a.heard, jv)
-	if v.group != "" {
+	if v.kept {
 		a.outcomes = append(a.outcomes, ended(v, l, eventful, now))
 	}
 	a.hear()
@@ -158,7 +180,7 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	if err := a.census.know(ctx, urls); err != nil {
 		return false, err
 	}
-	if _, err := (journal.Rules{}).Write(ctx, a.journal, visits); err != nil {
+	if _, err := a.rules.Write(ctx, a.journal, visits); err != nil {
 		return false, err
 	}
 	a.census.visited(a.journal.changes)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
@@ -95,30 +93,45 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 		}
 		cf.conditions, cf.bounded = append(cf.conditions, condition), true
 	}
-	if q.grouped || !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
+	if open := q.openHosts("c"); len(open) > 0 {
+		cf.conditions, cf.bounded = append(cf.conditions, open...), true
+	}
+	if q.grouped {
 		return cf, nil
 	}
-	listers, err := tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
-	if err != nil {
-		return cf, err
-	}
-	build, err := tx.q.BuildPhase(ctx)
-	if cf.byLister = build.ByLister; cf.byLister {
-		q.want(listers, q.args["count"].(int))
-	} else {
-		q.args["listers"] = listers
-		cf.conditions, cf.bounded = append(cf.conditions, "c.lister_id = any(@listers::uuid[])"), true
-	}
+	err := q.filterListers(ctx, tx, f, &cf)
 	return cf, err
 }
 
-// want sets who is wanted to one group of listers.
-func (q *grabQuery) want(listers []uuid.UUID, count int) {
-	places, counts := make([]int32, len(listers)), make([]int32, len(listers))
-	for i := range counts {
-		counts[i] = int32(count)
+// filterListers says whose origins a filter asks for: some listers', or all but those whose
+// instances are closed.
+func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilter, cf *candidateFilter) error {
+	some := f.ListerID.Valid || f.ListerName != "" || f.ListerInstanceName != ""
+	open := q.openListers("c")
+	if !some && len(open) == 0 {
+		return nil
 	}
-	q.args["listers"], q.args["places"], q.args["counts"] = listers, places, counts
+	build, err := tx.q.BuildPhase(ctx)
+	if err != nil {
+		return err
+	}
+	q.byLister = build.ByLister && !some
+	listers := q.sparing.instances()
+	if some {
+		if listers, err = tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName}); err != nil {
+			return err
+		}
+	}
+	if cf.byLister = build.ByLister && (some || q.eachLister); cf.byLister {
+		q.want([]VisitGroup{{Listers: listers, Count: q.groups[0].Count}})
+		return nil
+	}
+	if some {
+		q.args["listers"] = listers
+		open = append(open, "c.lister_id = any(@listers::uuid[])")
+	}
+	cf.conditions, cf.bounded = append(cf.conditions, open...), true
+	return nil
 }
 
 // shorterBy returns by how much cooldowns are shorter than the default ones at most, or
@@ -143,6 +156,7 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 			return nil, false, err
 		}
 	}
+	q.ask()
 	cf, err := q.filterCandidates(ctx, tx, f, now)
 	if err != nil {
 		return nil, false, err

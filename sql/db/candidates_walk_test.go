@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -62,6 +63,34 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", c.filter, diff)
+		}
+	}
+
+	// Beside a hoster that takes no more, others are found in the tables, or by the indexes by lister.
+	hosters := model.Hosters{Limits: map[string]model.HosterLimit{"l/1": {MaxInFlight: 1}}, LostAfter: time.Hour}
+	execute(t, dsn, `insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) values ('sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{l/1}')`)
+	sparing, err := db.Open(t.Context(), dsn, db.Options{Command: "test", Hosters: hosters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sparing.Close)
+	for _, built := range []bool{false, true} {
+		if built {
+			migrate(t, dsn, db.MigrateOptions{Hosters: hosters})
+		}
+		var got []string
+		if err := sparing.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			f := model.VisitFilter{VisitType: "git", Cooldowns: model.DefaultCooldowns, Policy: model.NeverVisitedOldestUpdateFirst}
+			origins, err := tx.GrabNextVisits(ctx, f, time.Now(), 5, false)
+			for _, o := range origins {
+				got = append(got, o.URL)
+			}
+			return errors.Join(err, errUndo)
+		}); !errors.Is(err, errUndo) {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"21001", "21002", "21003", "21004", "21005"}, got); diff != "" {
+			t.Errorf("beside a hoster that takes no more, with indexes by lister %v (-want +got):\n%s", built, diff)
 		}
 	}
 }

@@ -28,9 +28,10 @@ import (
 
 // MigrateOptions configure Migrate.
 type MigrateOptions struct {
-	DryRun bool                    // change nothing, report what would be done
-	Logger *slog.Logger            // logs each step; may be nil
-	Shares map[string]model.Shares // by task type: their indexes are created too
+	DryRun  bool                    // change nothing, report what would be done
+	Logger  *slog.Logger            // logs each step; may be nil
+	Shares  map[string]model.Shares // by task type: their indexes are created too
+	Hosters model.Hosters           // likewise
 
 	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
 	// read the Python scheduler's tables.
@@ -123,7 +124,7 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 		if err := buildCandidates(ctx, conn, log); err != nil {
 			return err
 		}
-		return buildForShares(ctx, conn, o.Shares, log)
+		return buildForShares(ctx, conn, needOf(o.Shares, o.Hosters), log)
 	})
 	return report, err
 }

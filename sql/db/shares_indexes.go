@@ -12,13 +12,15 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// sharesNeed is what the database needs to find the work of each group of shares.
+// sharesNeed is what the database needs to find the work of each group of shares, and of
+// each lister beside hosters that take no more.
 type sharesNeed struct {
 	byLister bool             // candidates by lister
 	tasks    []model.ShareKey // indexes of ready tasks by these keys
 }
 
-func needOf(shares map[string]model.Shares) (need sharesNeed) {
+func needOf(shares map[string]model.Shares, hosters model.Hosters) (need sharesNeed) {
+	need.byLister = hosters.Any()
 	for taskType, s := range shares {
 		if model.Prefixed(taskType) {
 			continue // no tasks go there, and first visits have each lister's candidates looked up
@@ -44,10 +46,10 @@ func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
 }
 
-// buildForShares creates the indexes that shares need and the database lacks,
+// buildForShares creates the indexes that shares and hosters need and the database lacks,
 // concurrently with other work.
-func buildForShares(ctx context.Context, conn *pgx.Conn, shares map[string]model.Shares, log *slog.Logger) error {
-	missing, err := missingForShares(ctx, conn, shares)
+func buildForShares(ctx context.Context, conn *pgx.Conn, need sharesNeed, log *slog.Logger) error {
+	missing, err := missingForShares(ctx, conn, need)
 	if err != nil {
 		return err
 	}
@@ -73,8 +75,7 @@ func buildForShares(ctx context.Context, conn *pgx.Conn, shares map[string]model
 	return nil
 }
 
-func missingForShares(ctx context.Context, db querier, shares map[string]model.Shares) (sharesNeed, error) {
-	need := needOf(shares)
+func missingForShares(ctx context.Context, db querier, need sharesNeed) (sharesNeed, error) {
 	var missing sharesNeed
 	if need.byLister {
 		var made bool
@@ -100,7 +101,7 @@ func missingForShares(ctx context.Context, db querier, shares map[string]model.S
 // CheckShares returns an error that says what to do if the database lacks indexes that
 // shares need.
 func (s ShareStore) CheckShares(ctx context.Context, shares map[string]model.Shares) error {
-	missing, err := missingForShares(ctx, s.pool, shares)
+	missing, err := missingForShares(ctx, s.pool, needOf(shares, model.Hosters{}))
 	if err != nil {
 		return fmt.Errorf("look for the indexes that shares need: %w", err)
 	}

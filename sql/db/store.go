@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	// Route finds the queue of a task type's tasks by their Celery name; nil leaves it to
 	// model.TaskType.
 	Route func(task string) string
+	// Hosters are spared by claims of visits.
+	Hosters model.Hosters
 
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
@@ -73,10 +76,12 @@ type Tx struct {
 	LaneQueries
 	ShareQueries
 	GraphQueries
-	q      *queries.Queries
-	tx     pgx.Tx
-	clock  *clock
-	drains *drainSizes
+	q       *queries.Queries
+	tx      pgx.Tx
+	clock   *clock
+	drains  *drainSizes
+	hosters model.Hosters
+	sparing *sparing // nil until visits are claimed, or without limits of hosters
 }
 
 // Methods by subject. Those of a type …Queries are one statement each, in a transaction
@@ -133,10 +138,11 @@ type (
 
 // transactor runs transactions on a pool.
 type transactor struct {
-	pool   *pgxpool.Pool
-	clock  *clock
-	drains *drainSizes
-	route  func(task string) string // Options.Route
+	pool    *pgxpool.Pool
+	clock   *clock
+	drains  *drainSizes
+	route   func(task string) string // Options.Route
+	hosters model.Hosters
 }
 
 // Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
@@ -187,7 +193,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if clock.host == nil {
 		clock.host = time.Now
 	}
-	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes), o.Route}
+	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}
 	return &Store{
 		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
@@ -225,7 +231,7 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 		q := queries.New(metered{tx})
 		return do(ctx, &Tx{
 			TaskQueries{q, t.route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
-			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains,
+			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains, t.hosters, nil,
 		})
 	})
 }

@@ -31,7 +31,7 @@ import (
 // does one with a filter that too many of the next origins don't meet; the result is the
 // same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
-	visits, err := tx.grab(ctx, &grabQuery{args: pgx.NamedArgs{"count": count}}, f, now, dryRun)
+	visits, err := tx.grab(ctx, &grabQuery{groups: []VisitGroup{{Count: count}}, args: pgx.NamedArgs{}}, f, now, dryRun)
 	return list(visits, failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
 		func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
 }
@@ -42,7 +42,7 @@ func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) 
 	if !KnownToCandidates(f) {
 		return false, nil
 	}
-	q := &grabQuery{args: pgx.NamedArgs{"count": 1, "visit_type": f.VisitType, "now": now}}
+	q := &grabQuery{groups: []VisitGroup{{Count: 1}}, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
 	visits, _, err := tx.grabCandidates(ctx, q, f, now, true)
 	return len(visits) > 0, failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
 }
@@ -66,17 +66,8 @@ type GrabbedVisit struct {
 // With the indexes of Migrate for shares by lister, its cost depends on how many are asked
 // for. It never looks at a sample: a group that is not in it would seem to have nothing.
 func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
-	var listers []uuid.UUID
-	var places, counts []int32
-	for i, g := range groups {
-		for _, l := range g.Listers {
-			listers = append(listers, l)
-			places = append(places, int32(i))
-			counts = append(counts, int32(g.Count))
-		}
-	}
 	f.TableSample = 0
-	q := &grabQuery{grouped: true, args: pgx.NamedArgs{"listers": listers, "places": places, "counts": counts}}
+	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
 	visits, err := tx.grab(ctx, q, f, now, false)
 	return visits, failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
@@ -84,13 +75,13 @@ func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now ti
 func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) ([]GrabbedVisit, error) {
 	q.args["visit_type"], q.args["now"] = f.VisitType, now
 	if !dryRun {
+		if tx.hosters.Any() {
+			return tx.grabSparing(ctx, q, f, now)
+		}
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 			return nil, err
 		}
-		q.effects = append(q.effects, setOddAside, markScheduled, noteMarked)
-		if p := f.Policy.Policy(); p != nil && p.ByTarget {
-			q.effects = append(q.effects, moveQueuePosition)
-		}
+		q.effects = append([]string{setOddAside}, marks(f)...)
 	}
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
@@ -99,12 +90,31 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 			return nil, err
 		}
 	}
+	return tx.selectVisits(ctx, q, f, now, dryRun, migrated)
+}
+
+// marks are the effects by which a grab marks what it selected.
+func marks(f model.VisitFilter) []string {
+	effects := []string{markScheduled, noteMarked}
+	if p := f.Policy.Policy(); p != nil && p.ByTarget {
+		effects = append(effects, moveQueuePosition)
+	}
+	return effects
+}
+
+// selectVisits runs a grab on candidates, or on the tables where they can't be used.
+func (tx *Tx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun, migrated bool) ([]GrabbedVisit, error) {
 	if migrated && KnownToCandidates(f) {
 		visits, usable, err := tx.grabCandidates(ctx, q, f, now, dryRun)
+		if !usable && err == nil && q.byLister && !q.eachLister {
+			q.eachLister = true
+			visits, usable, err = tx.grabCandidates(ctx, q, f, now, dryRun)
+		}
 		if err != nil || usable {
 			return visits, err
 		}
 	}
+	q.ask()
 	if err := q.selectFromTables(ctx, tx, f, now, migrated); err != nil {
 		return nil, err
 	}
@@ -115,7 +125,14 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 // grabQuery is a grab being put together. Every value goes through args: no SQL
 // is made from input.
 type grabQuery struct {
-	grouped  bool
+	groups  []VisitGroup // what is asked for; without grouped, one of all listers
+	grouped bool
+	sparing *sparing // what hosters take; nil: anything
+
+	// byLister reports that closed listers may be left out by a walk of each other one, which
+	// eachLister asks for.
+	byLister, eachLister bool
+
 	pinned   bool     // its plan is along indexes
 	selected string   // CTEs: usable, which has a row if the others can be used, and selected, what to return in order
 	effects  []string // data-modifying CTEs after it
@@ -125,6 +142,31 @@ type grabQuery struct {
 	from    string
 	where   []string
 	orderBy string
+}
+
+// ask sets what is asked for.
+func (q *grabQuery) ask() {
+	if q.grouped {
+		q.want(q.groups)
+	} else {
+		q.args["count"] = q.groups[0].Count
+	}
+}
+
+// want sets the CTE wanted to groups, without the listers whose instances are closed.
+func (q *grabQuery) want(groups []VisitGroup) {
+	var listers []uuid.UUID
+	var places, counts []int32
+	for i, g := range groups {
+		for _, l := range g.Listers {
+			if !q.sparing.isClosed(l) {
+				listers = append(listers, l)
+				places = append(places, int32(i))
+				counts = append(counts, int32(g.Count))
+			}
+		}
+	}
+	q.args["listers"], q.args["places"], q.args["counts"] = listers, places, counts
 }
 
 // setOddAside sets aside what cannot be sent. If there is anything, nothing else is done:
@@ -216,8 +258,19 @@ func (tx *Tx) withSettings(ctx context.Context, q *grabQuery, do func() error) e
 func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
 	selection := *q
 	selection.effects = nil
-	if visits, _, usable, err = tx.runGrabOnce(ctx, &selection); err != nil || len(visits) == 0 {
+	if visits, _, usable, err = tx.runGrabOnce(ctx, &selection); err != nil {
 		return nil, usable, err
+	}
+	visits, err = tx.mark(ctx, q, visits)
+	return visits, usable, err
+}
+
+// mark marks visits by the effects of a grab. It leaves out, and sets aside, those that
+// PostgreSQL refuses to mark alone.
+func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]GrabbedVisit, error) {
+	effects := slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setOddAside })
+	if len(visits) == 0 || len(effects) == 0 {
+		return visits, nil
 	}
 	var urls []string
 	for _, v := range visits {
@@ -229,8 +282,8 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 	mark := `with selected as (
 	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd
 	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
-), ` + strings.Join(slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setOddAside }), ", ") + " select"
-	_, err = tx.bisect(ctx, len(urls), func(first, end int) (int64, error) {
+), ` + strings.Join(effects, ", ") + " select"
+	_, err := tx.bisect(ctx, len(urls), func(first, end int) (int64, error) {
 		arguments := maps.Clone(q.args)
 		arguments["urls"] = urls[first:end]
 		_, err := tx.tx.Exec(ctx, mark, arguments)
@@ -239,7 +292,7 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 		aside[urls[i]] = true
 		return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: urls[i], VisitType: q.args["visit_type"].(string)})
 	})
-	return slices.DeleteFunc(visits, func(v GrabbedVisit) bool { return aside[v.Origin.URL] }), usable, err
+	return slices.DeleteFunc(visits, func(v GrabbedVisit) bool { return aside[v.Origin.URL] }), err
 }
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
@@ -324,6 +377,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 		return err
 	}
 	q.listers(f)
+	q.where = append(q.where, slices.Concat(q.openHosts("lo"), q.openListers("lo"))...)
 	where := strings.Join(q.where, "\n\t  and ")
 	if q.grouped {
 		q.selected = `usable as (select), ` + wanted + `, selected as materialized (

@@ -19,12 +19,18 @@ type KnownVisits struct {
 	// Stats has an element for each origin with a row, without LastScheduled, which may
 	// change while the rows are locked for the journal.
 	Stats          []model.VisitStats
-	LastFailures   map[model.OriginKey]time.Time // VisitChanges.LastFailures, as recorded
-	QueuePositions map[string]int64              // by visit type
+	LastFailures   map[model.OriginKey]VisitFailure // VisitChanges.LastFailures, as recorded
+	QueuePositions map[string]int64                 // by visit type
 	// Laned has the work of those origins that was sent and is requeued if it times out;
 	// TimedOut when that last happened.
 	Laned    map[model.OriginKey][]LanedVisit
 	TimedOut map[model.OriginKey]LastTimeout
+}
+
+// VisitFailure is the last recorded visit of an origin that failed or found nothing.
+type VisitFailure struct {
+	Date   time.Time
+	InARow int32 // how many did, with it; 0 after one that succeeded
 }
 
 // LanedVisit is a visit underway on lanes. It neither ends nor moves until the
@@ -49,11 +55,11 @@ type HeldVisit struct {
 
 // VisitChanges is what some visits change.
 type VisitChanges struct {
-	Stats        []*model.VisitStats           // of the origins asked for, each once, LastVisit set
-	LastFailures map[model.OriginKey]time.Time // of origins among Stats, where LastVisit does not tell
-	DisabledURLs []string                      // origins to disable until a lister sees them again
-	Held         []HeldVisit                   // failed visits to keep back
-	Counted      []HeldVisit                   // those kept back that count now
+	Stats        []*model.VisitStats              // of the origins asked for, each once, LastVisit set
+	LastFailures map[model.OriginKey]VisitFailure // of origins among Stats, where these don't tell it
+	DisabledURLs []string                         // origins to disable until a lister sees them again
+	Held         []HeldVisit                      // failed visits to keep back
+	Counted      []HeldVisit                      // those kept back that count now
 }
 
 // updateTries bounds how often UpdateVisitStats tries a transaction that met
@@ -113,7 +119,7 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 	if err != nil {
 		return KnownVisits{}, err
 	}
-	known := KnownVisits{LastFailures: make(map[model.OriginKey]time.Time), QueuePositions: make(map[string]int64)}
+	known := KnownVisits{LastFailures: make(map[model.OriginKey]VisitFailure), QueuePositions: make(map[string]int64)}
 	for _, r := range rows {
 		known.Stats = append(known.Stats, model.VisitStats{
 			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit,
@@ -122,7 +128,7 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 		})
 	}
 	for _, f := range failures {
-		known.LastFailures[model.OriginKey{URL: f.URL, VisitType: f.VisitType}] = f.LastFailure
+		known.LastFailures[model.OriginKey{URL: f.URL, VisitType: f.VisitType}] = VisitFailure{f.LastFailure, f.InARow}
 	}
 	lanes := false
 	for _, p := range positions {
@@ -191,7 +197,8 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 		arrays(slices.Collect(maps.Keys(changes.LastFailures)), tx.q.RecordVisitFailures, func(p *queries.RecordVisitFailuresParams, key model.OriginKey) {
 			p.Urls = append(p.Urls, key.URL)
 			p.VisitTypes = append(p.VisitTypes, key.VisitType)
-			p.LastFailure = append(p.LastFailure, changes.LastFailures[key])
+			p.LastFailure = append(p.LastFailure, changes.LastFailures[key].Date)
+			p.InARow = append(p.InARow, changes.LastFailures[key].InARow)
 		}),
 		arrays(changes.Held, tx.q.HoldVisits, func(p *queries.HoldVisitsParams, h HeldVisit) {
 			p.TaskIds = append(p.TaskIds, h.TaskID)

@@ -83,7 +83,7 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 			NextVisitQueuePosition: &position, NextPositionOffset: 4, SuccessiveVisits: 1,
 		},
 	}
-	failures := map[model.OriginKey]time.Time{keys[1]: visitDay}
+	failures := map[model.OriginKey]db.VisitFailure{keys[1]: {Date: visitDay, InARow: 1}}
 	for range 2 { // inserted, then updated
 		err := store.UpdateVisitStats(t.Context(), keys, func(db.KnownVisits) db.VisitChanges {
 			return db.VisitChanges{Stats: []*model.VisitStats{&want[0], &want[1]}, LastFailures: failures}
@@ -107,7 +107,7 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 		}
 		want[0].SuccessiveVisits++
 		want[1].LastVisitStatus = model.VisitFailed
-		failures[keys[1]] = visitDay.Add(time.Hour)
+		failures[keys[1]] = db.VisitFailure{Date: visitDay.Add(time.Hour), InARow: 2}
 	}
 }
 

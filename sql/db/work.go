@@ -30,8 +30,9 @@ type Work struct {
 	Urgent   bool      // sent before what is not urgent
 	Claimed  time.Time // claimer's clock
 
-	Share Share
-	Lane  WorkLane
+	Share   Share
+	Lane    WorkLane
+	Hosters []string // for whose limits it counts
 
 	Tried    bool  // the last run of its task failed; not stored
 	Attempts int32 // how often the broker refused it; not written by AddWork
@@ -63,7 +64,7 @@ type WorkLane struct {
 }
 
 // kept reports whether the row is needed until its end is heard.
-func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" }
+func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" || len(w.Hosters) > 0 }
 
 // LockQueues takes the advisory locks of some queues until the transaction ends. Every
 // claim for a queue takes its lock, so what it counts as free stays free until it commits.
@@ -95,7 +96,7 @@ func (a WorkQueries) QueueLedgers(ctx context.Context, since time.Time, names ..
 }
 
 // SentMessages counts the work of a queue that was sent and is not known to have ended. Only
-// work of groups and lanes is kept that long.
+// work of groups, lanes and hosters is kept that long.
 func (a WorkQueries) SentMessages(ctx context.Context, queue string) (int, error) {
 	n, err := a.q.SentMessages(ctx, queue)
 	return int(n), err
@@ -224,7 +225,7 @@ func (tx *Tx) AddWork(ctx context.Context, work []Work) error {
 func (w *Work) params() queries.AddKeptWorkParams {
 	p := queries.AddKeptWorkParams{
 		TaskID: w.TaskID, State: "outgoing", Queue: w.Queue, Home: &w.Home,
-		TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed, Since: &w.Claimed,
+		TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed, Since: &w.Claimed, Hosters: w.Hosters,
 	}
 	if w.Share.Shared {
 		p.ShareGroup, p.Cost = &w.Share.Group, &w.Share.Cost

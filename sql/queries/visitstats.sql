@@ -25,15 +25,15 @@ left join visit_scheduler_queue_position p on true;
 
 -- name: VisitFailures :many
 -- The rows are guarded by the locks of LockVisitStats.
-select f.url, f.visit_type, f.last_failure
+select f.url, f.visit_type, f.last_failure, f.in_a_row
 from scheduler_go.visit_failures f
 join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
   on f.url = k.url and f.visit_type = k.visit_type;
 
 -- name: RecordVisitFailures :exec
-insert into scheduler_go.visit_failures as f (url, visit_type, last_failure)
-select unnest(@urls::text[]), unnest(@visit_types::text[]), unnest(@last_failure::timestamptz[])
-on conflict (url, visit_type) do update set last_failure = excluded.last_failure;
+insert into scheduler_go.visit_failures as f (url, visit_type, last_failure, in_a_row)
+select unnest(@urls::text[]), unnest(@visit_types::text[]), unnest(@last_failure::timestamptz[]), unnest(@in_a_row::integer[])
+on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row;
 
 -- name: UpdateVisitStats :exec
 -- Writes back locked rows. last_scheduled is not the journal's to write: the

@@ -34,7 +34,7 @@ select scheduler_go.outgoing_due(@urgent);
 -- share locks of the journal client.
 -- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
-       (share_group is not null or lane_set is not null)::boolean as kept
+       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept
 from scheduler_go.work
 where state = 'outgoing' and urgent = @urgent and place >= (select low from scheduler_go.low_water)
   and not_before <= statement_timestamp() and queue <> all(@skip::text[])
@@ -92,7 +92,7 @@ select unnest(@queues::text[]), @delivered_at, unnest(@messages::integer[]);
 -- name: ForgetDeliveries :exec
 delete from scheduler_go.deliveries where delivered_at < @before;
 
--- AddWork writes work without groups and lanes.
+-- AddWork writes work without groups, lanes and hosters.
 -- name: AddWork :copyfrom
 insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed)
 values ($1, $2, $3, $4, $5, $6, $7);
@@ -100,8 +100,8 @@ values ($1, $2, $3, $4, $5, $6, $7);
 -- AddKeptWork writes work that is kept until its end is heard.
 -- name: AddKeptWork :copyfrom
 insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost,
-  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25);
+  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26);
 
 -- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
 -- of all listeners.

@@ -117,7 +117,7 @@ func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, err
 	}
 	o := db.Options{
 		Command: cmd.Name(), MaxConns: int32(a.Config.Scheduler.MaxPoolConns), Direct: string(a.Config.Database.Direct),
-		Route: a.Config.Celery.Route(),
+		Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters,
 	}
 	if replica := a.Config.Database.Replica; replica != "" && cmd.Annotations[readsOnly] != "" {
 		dsn, o.Direct = string(replica), ""

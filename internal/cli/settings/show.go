@@ -66,8 +66,10 @@ type configView struct {
 	Archive                   *archiveView            `yaml:"archive,omitempty" json:"archive,omitempty"`
 	Sentry                    config.Sentry           `yaml:"sentry,omitempty" json:"sentry,omitzero"`
 	FailuresKeepDate          bool                    `yaml:"failures_keep_date,omitempty" json:"failures_keep_date,omitempty"`
+	VisitRules                visitRulesView          `yaml:"visit_rules" json:"visit_rules"`
 	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
+	Hosters                   *hostersView            `yaml:"hosters,omitempty" json:"hosters,omitempty"`
 	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
 }
 
@@ -92,6 +94,24 @@ type sharesView struct {
 	Weights  map[string]float64 `yaml:"weights,omitempty" json:"weights,omitempty"`
 	Default  float64            `yaml:"default" json:"default"`
 	HalfLife string             `yaml:"half_life" json:"half_life"`
+}
+
+type visitRulesView struct {
+	Intervals         []string `yaml:"intervals,flow" json:"intervals"`
+	Fudge             float64  `yaml:"fudge" json:"fudge"`
+	DisableAfter      int      `yaml:"disable_after" json:"disable_after"`
+	DisableAfterMixed int      `yaml:"disable_after_mixed,omitempty" json:"disable_after_mixed,omitempty"`
+}
+
+type hostersView struct {
+	Limits    map[string]hosterLimitView `yaml:"limits,omitempty" json:"limits,omitempty"`
+	Default   *hosterLimitView           `yaml:"default,omitempty" json:"default,omitempty"`
+	LostAfter string                     `yaml:"lost_after" json:"lost_after"`
+}
+
+type hosterLimitView struct {
+	MaxInFlight int `yaml:"max_in_flight,omitempty" json:"max_in_flight,omitempty"`
+	PerMinute   int `yaml:"per_minute,omitempty" json:"per_minute,omitempty"`
 }
 
 type laneView struct {
@@ -149,6 +169,20 @@ func viewConfig(c *config.Config) configView {
 	}
 	for taskType, s := range c.Shares {
 		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}
+	}
+	r := c.VisitRules
+	v.VisitRules = visitRulesView{Fudge: r.Fudge, DisableAfter: r.DisableAfter, DisableAfterMixed: r.DisableAfterMixed}
+	for _, interval := range r.Intervals {
+		v.VisitRules.Intervals = append(v.VisitRules.Intervals, interval.String())
+	}
+	if h := c.Hosters; h.Any() {
+		v.Hosters = &hostersView{Limits: map[string]hosterLimitView{}, LostAfter: h.LostAfter.String()}
+		for hoster, limit := range h.Limits {
+			v.Hosters.Limits[hoster] = hosterLimitView(limit)
+		}
+		if h.Default.Limited() {
+			v.Hosters.Default = new(hosterLimitView(h.Default))
+		}
 	}
 	for taskType, lanes := range c.Lanes {
 		for _, l := range lanes {

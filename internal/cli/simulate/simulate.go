@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/simulator"
 	"swh-scheduler/internal/simulator/page"
+	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
 )
 
@@ -158,6 +159,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 			Store: store, Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
 			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Start: time.Now(),
 			Listers: simulator.ListersOf(shares), Shares: shares,
+			Rules: journal.Rules{Visits: &a.Config.VisitRules, FailuresKeepDate: a.Config.FailuresKeepDate},
 		}
 		if cmd.Flags().Changed("runtime") {
 			runtime := time.Duration(min(max(o.runtime, 0)*float64(time.Second), math.MaxInt64/2))

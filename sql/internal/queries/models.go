@@ -90,12 +90,14 @@ type SchedulerGoGraphEdge struct {
 	DependsOn int64
 }
 
-// The last failed visit of each origin, by which one that comes again is told from a new one; written only where failed visits are configured to keep the date of the last visit
+// The last visit of each origin that failed or found nothing; written only where failed visits are configured to keep the date of the last visit, or to disable origins in any mixture (disable_after_mixed)
 type SchedulerGoVisitFailure struct {
 	URL       string
 	VisitType string
 	// Date of the visit
 	LastFailure time.Time
+	// How many visits in a row failed or found nothing; 0 after one that succeeded
+	InARow int32
 }
 
 // Counts of origins for each lister and visit type, refreshed by update_metrics

@@ -185,19 +185,25 @@ func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) 
 }
 
 const recordVisitFailures = `-- name: RecordVisitFailures :exec
-insert into scheduler_go.visit_failures as f (url, visit_type, last_failure)
-select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[])
-on conflict (url, visit_type) do update set last_failure = excluded.last_failure
+insert into scheduler_go.visit_failures as f (url, visit_type, last_failure, in_a_row)
+select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[]), unnest($4::integer[])
+on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row
 `
 
 type RecordVisitFailuresParams struct {
 	Urls        []string
 	VisitTypes  []string
 	LastFailure []time.Time
+	InARow      []int32
 }
 
 func (q *Queries) RecordVisitFailures(ctx context.Context, arg RecordVisitFailuresParams) error {
-	_, err := q.db.Exec(ctx, recordVisitFailures, arg.Urls, arg.VisitTypes, arg.LastFailure)
+	_, err := q.db.Exec(ctx, recordVisitFailures,
+		arg.Urls,
+		arg.VisitTypes,
+		arg.LastFailure,
+		arg.InARow,
+	)
 	return err
 }
 
@@ -267,7 +273,7 @@ func (q *Queries) UpdateVisitStats(ctx context.Context, arg UpdateVisitStatsPara
 }
 
 const visitFailures = `-- name: VisitFailures :many
-select f.url, f.visit_type, f.last_failure
+select f.url, f.visit_type, f.last_failure, f.in_a_row
 from scheduler_go.visit_failures f
 join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
   on f.url = k.url and f.visit_type = k.visit_type
@@ -288,7 +294,12 @@ func (q *Queries) VisitFailures(ctx context.Context, arg VisitFailuresParams) ([
 	var items []SchedulerGoVisitFailure
 	for rows.Next() {
 		var i SchedulerGoVisitFailure
-		if err := rows.Scan(&i.URL, &i.VisitType, &i.LastFailure); err != nil {
+		if err := rows.Scan(
+			&i.URL,
+			&i.VisitType,
+			&i.LastFailure,
+			&i.InARow,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

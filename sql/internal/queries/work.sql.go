@@ -39,6 +39,7 @@ type AddKeptWorkParams struct {
 	Behind     *float64
 	VisitType  *string
 	URL        *string
+	Hosters    []string
 }
 
 type AddWorkParams struct {
@@ -253,7 +254,7 @@ func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
 
 const nextOutgoing = `-- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
-       (share_group is not null or lane_set is not null)::boolean as kept
+       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept
 from scheduler_go.work
 where state = 'outgoing' and urgent = $1 and place >= (select low from scheduler_go.low_water)
   and not_before <= statement_timestamp() and queue <> all($2::text[])

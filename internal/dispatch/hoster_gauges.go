@@ -1,0 +1,69 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+// HosterGauges measure the visits of hosters with limits.
+type HosterGauges struct {
+	store   *db.Store
+	hosters model.Hosters
+	log     *slog.Logger
+
+	inFlight, lastMinute *prometheus.GaugeVec
+}
+
+// NewHosterGauges makes the gauges and registers them on reg.
+func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, reg prometheus.Registerer) *HosterGauges {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return newGauge(reg, name, help+", by hoster; those without limits of their own are taken together.", "hoster")
+	}
+	return &HosterGauges{
+		store: store, hosters: hosters, log: log,
+		inFlight:   gauge("swh_scheduler_hoster_in_flight", "Visits of hosters with a limit that are claimed and not known to have ended"),
+		lastMinute: gauge("swh_scheduler_hoster_claimed_last_minute", "Visits claimed in the last minute of hosters whose visits a minute are limited"),
+	}
+}
+
+// Run measures every minute until ctx ends.
+func (g *HosterGauges) Run(ctx context.Context) error {
+	return (&service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			return service.Result{}, g.RunOnce(ctx, g.store.Now())
+		},
+		Period:  measurePeriod,
+		Service: service.NewService(g.log, "what measuring hosters needs"), Beside: true,
+	}).Run(ctx)
+}
+
+// RunOnce measures once.
+func (g *HosterGauges) RunOnce(ctx context.Context, now time.Time) error {
+	loads, err := g.store.HosterLoads(ctx, g.hosters, now)
+	if err != nil {
+		return err
+	}
+	sums := map[string]db.HosterLoad{otherGroups: {}}
+	for hoster := range g.hosters.Limits {
+		sums[hoster] = db.HosterLoad{}
+	}
+	for hoster, load := range loads {
+		if _, named := g.hosters.Limits[hoster]; !named {
+			hoster = otherGroups
+		}
+		sum := sums[hoster]
+		sums[hoster] = db.HosterLoad{InFlight: sum.InFlight + load.InFlight, LastMinute: sum.LastMinute + load.LastMinute}
+	}
+	for hoster, sum := range sums {
+		g.inFlight.WithLabelValues(hoster).Set(float64(sum.InFlight))
+		g.lastMinute.WithLabelValues(hoster).Set(float64(sum.LastMinute))
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package model
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// HosterLimit is how many visits a hoster takes; 0 is any number.
+type HosterLimit struct {
+	MaxInFlight int // claimed and not known to have ended
+	PerMinute   int // claimed in any minute
+}
+
+// Limited reports whether there is a limit.
+func (l HosterLimit) Limited() bool { return l != HosterLimit{} }
+
+// Hosters has the limits of those that host origins. A hoster is an instance of a lister, by
+// its name as a group (ShareByListerInstance), or a host, by its name in lower case.
+type Hosters struct {
+	Limits  map[string]HosterLimit
+	Default HosterLimit // of each lister's instance that is not among them
+	// LostAfter is how long a visit counts after a worker began it, if its end isn't heard.
+	LostAfter time.Duration
+}
+
+// DefaultHosterLostAfter is the default of Hosters.LostAfter.
+const DefaultHosterLostAfter = 24 * time.Hour
+
+// Any reports whether any hoster has a limit.
+func (h Hosters) Any() bool { return len(h.Limits) > 0 || h.Default.Limited() }
+
+// Limit returns the limit of a hoster.
+func (h Hosters) Limit(hoster string) HosterLimit {
+	if l, ok := h.Limits[hoster]; ok || !IsInstance(hoster) {
+		return l
+	}
+	return h.Default
+}
+
+// IsInstance reports whether a hoster is an instance of a lister, and no host.
+func IsInstance(hoster string) bool { return strings.Contains(hoster, "/") }
+
+// HostPattern finds the host in the URL of an origin in lower case, in Go and in PostgreSQL.
+const HostPattern = `^[a-z0-9.+-]+://(?:[^/?#@]*@)?([^/?#@:]+)`
+
+var host = regexp.MustCompile(HostPattern)
+
+// HostOf returns the host of an origin's URL, in lower case; "" if it has none.
+func HostOf(url string) string {
+	if m := host.FindStringSubmatch(strings.ToLower(url)); m != nil {
+		return m[1]
+	}
+	return ""
+}

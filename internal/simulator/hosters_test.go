@@ -1,0 +1,49 @@
+package simulator
+
+import (
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// A hoster that takes a number of visits a minute gets so many, and no more than it takes at
+// once, however many workers there are.
+func TestHostersInARun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		limit             model.HosterLimit
+		claimed, inFlight int // in a quarter of an hour, and at its end; 0: any number
+	}{
+		{model.HosterLimit{PerMinute: 5}, 75, 0},
+		{model.HosterLimit{MaxInFlight: 2}, 0, 2},
+	} {
+		hosters := model.Hosters{Default: c.limit, LostAfter: model.DefaultHosterLostAfter}
+		store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test", Hosters: hosters})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(store.Close)
+		s := setting{OriginScheduler, model.OldestScheduledFirst, 300, 0.25, 100, ""}
+		options := s.options(t, store, time.Now())
+		if err := Fill(t.Context(), store, options.Listers, s.origins, time.Now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), options); err != nil {
+			t.Fatal(err)
+		}
+		loads, err := store.HosterLoads(t.Context(), hosters, options.Start.Add(s.runtime()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claimed int
+		if err := store.Pool().QueryRow(t.Context(), "select count(last_scheduled) from origin_visit_stats").Scan(&claimed); err != nil {
+			t.Fatal(err)
+		}
+		if c.claimed > 0 && claimed != c.claimed || c.inFlight > 0 && loads["example/"].InFlight != c.inFlight {
+			t.Errorf("%+v: %d visits were claimed, and %+v", c.limit, claimed, loads)
+		}
+	}
+}

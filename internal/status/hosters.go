@@ -1,0 +1,59 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/db"
+)
+
+// Hoster is the state of a hoster with limits; a limit of 0 is none.
+type Hoster struct {
+	Hoster      string `json:"hoster"`
+	InFlight    int    `json:"in_flight"`
+	MaxInFlight int    `json:"max_in_flight"`
+	LastMinute  int    `json:"last_minute"`
+	PerMinute   int    `json:"per_minute"`
+}
+
+// Hosters returns those that are named, and those with visits.
+func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now time.Time) ([]Hoster, error) {
+	loads, err := store.HosterLoads(ctx, hosters, now)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(hosters.Limits)), slices.Collect(maps.Keys(loads)))
+	slices.Sort(names)
+	names = slices.Compact(names)
+	rows := make([]Hoster, len(names))
+	for i, hoster := range names {
+		limit, load := hosters.Limit(hoster), loads[hoster]
+		rows[i] = Hoster{hoster, load.InFlight, limit.MaxInFlight, load.LastMinute, limit.PerMinute}
+	}
+	return rows, nil
+}
+
+func HosterTable(rows []Hoster) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "HOSTER\tIN FLIGHT\tMAX\tLAST MINUTE\tMAX")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", pytext.Visible(r.Hoster), r.InFlight, limitText(r.MaxInFlight), r.LastMinute, limitText(r.PerMinute))
+	}
+	w.Flush()
+	return b.String()
+}
+
+func limitText(limit int) string {
+	if limit == 0 {
+		return "-"
+	}
+	return fmt.Sprint(limit)
+}

@@ -1,0 +1,283 @@
+package recurrent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/db"
+)
+
+// hosterWorld is a database whose claims spare hosters, in a time of its own.
+type hosterWorld struct {
+	store  *db.Store
+	limits model.Hosters
+	now    time.Time
+	shared bool
+
+	inFlight map[string]model.OriginKey // by task id
+	claimed  map[model.OriginKey]int
+	claims   map[string][]time.Time // by hoster
+	listers  map[string]string      // the hoster by the URL of an origin
+}
+
+// hosters returns the hosters of an origin, as the test knows them.
+func (w *hosterWorld) hosters(url string) []string {
+	return []string{w.listers[url], model.HostOf(url)}
+}
+
+// loads counts what is in flight, and what was claimed in the last minute.
+func (w *hosterWorld) loads() (inFlight, lastMinute map[string]int) {
+	inFlight, lastMinute = make(map[string]int), make(map[string]int)
+	for _, key := range w.inFlight {
+		for _, h := range w.hosters(key.URL) {
+			inFlight[h]++
+		}
+	}
+	for h, all := range w.claims {
+		for _, at := range all {
+			if at.After(w.now.Add(-time.Minute)) {
+				lastMinute[h]++
+			}
+		}
+	}
+	return inFlight, lastMinute
+}
+
+// claim claims up to n visits of a visit type and checks what holds then.
+func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.WeightedPolicy, n int) int {
+	t.Helper()
+	var visits []dispatch.Visit
+	var work []db.Work
+	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		picker := Picker{VisitType: visitType, Policies: policies}
+		var picked Picked
+		var err error
+		if w.shared {
+			picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: "q", Shares: model.Shares{By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour}}, w.now, n)
+		} else {
+			picked, err = picker.Pick(ctx, tx, w.now, n)
+		}
+		if err != nil {
+			return err
+		}
+		visits = picked.Visits
+		if work, err = dispatch.VisitWork(ctx, tx, "q", "q", visits, w.now); err != nil {
+			return err
+		}
+		return tx.AddWork(ctx, work)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range visits {
+		key := model.OriginKey{URL: v.Origin.URL, VisitType: visitType}
+		w.inFlight[work[i].TaskID.String()] = key
+		w.claimed[key]++
+		for _, h := range w.hosters(key.URL) {
+			w.claims[h] = append(w.claims[h], w.now)
+		}
+	}
+	inFlight, lastMinute := w.loads()
+	for _, h := range slices.Concat(slices.Collect(maps.Keys(inFlight)), slices.Collect(maps.Keys(lastMinute))) {
+		if l := w.limits.Limit(h); l.MaxInFlight > 0 && inFlight[h] > l.MaxInFlight || l.PerMinute > 0 && lastMinute[h] > l.PerMinute {
+			t.Fatalf("%s has %d in flight and %d in a minute, its limit is %+v", h, inFlight[h], lastMinute[h], l)
+		}
+	}
+	if len(visits) < n {
+		w.nothingElse(t, visitType, policies)
+	}
+	return len(visits)
+}
+
+// nothingElse checks that what could still be picked is of hosters that take no more.
+func (w *hosterWorld) nothingElse(t *testing.T, visitType string, policies []model.WeightedPolicy) {
+	t.Helper()
+	inFlight, lastMinute := w.loads()
+	full := func(h string) bool {
+		l := w.limits.Limit(h)
+		return l.MaxInFlight > 0 && inFlight[h] >= l.MaxInFlight || l.PerMinute > 0 && lastMinute[h] >= l.PerMinute
+	}
+	for _, p := range policies {
+		f := p.Filter
+		f.VisitType = visitType
+		var rest []model.ListedOrigin
+		if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) (err error) {
+			rest, err = tx.GrabNextVisits(ctx, f, w.now, 1000, true)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range rest {
+			if !slices.ContainsFunc(w.hosters(o.URL), full) {
+				t.Errorf("%s was not claimed, although there were slots and its hosters take more", o.URL)
+			}
+		}
+	}
+}
+
+// end ends some of what is in flight, as a listener hears of it.
+func (w *hosterWorld) end(t *testing.T, r *rand.Rand, one int) {
+	t.Helper()
+	var outcomes []settle.Outcome
+	for id := range w.inFlight {
+		if r.IntN(one) == 0 {
+			outcomes = append(outcomes,
+				settle.Outcome{BackendID: id, Heard: w.now, Start: &settle.Start{EventTime: model.UnixSeconds(w.now)}},
+				settle.Outcome{BackendID: id, Heard: w.now, End: &settle.End{Status: model.RunEventful, EventTime: model.UnixSeconds(w.now)}})
+			delete(w.inFlight, id)
+		}
+	}
+	if err := (settle.Store{Store: w.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever is claimed, of whatever visit type and lister, by policies, by shares or as first
+// visits: no hoster has more in flight, or claimed in a minute, than it takes; slots stay free
+// only where all that is left is of hosters that take no more; and in the end each origin was
+// claimed once.
+func TestHostersAreSpared(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprint("shared=", shared), func(t *testing.T) {
+			t.Parallel()
+			testHosters(t, shared)
+		})
+	}
+}
+
+func testHosters(t *testing.T, shared bool) {
+	r := seed.Rand(t)
+	dsn := testenv.Database(t)
+	w := &hosterWorld{
+		shared: shared, now: time.Now().UTC().Truncate(time.Microsecond), inFlight: map[string]model.OriginKey{},
+		claimed: map[model.OriginKey]int{}, claims: map[string][]time.Time{}, listers: map[string]string{},
+		limits: model.Hosters{Default: model.HosterLimit{MaxInFlight: 6}, LostAfter: 24 * time.Hour, Limits: map[string]model.HosterLimit{
+			"gitea/1": {MaxInFlight: 3}, "gitea/2": {PerMinute: 4}, "gitea/3": {MaxInFlight: 1000}, "busy.example": {MaxInFlight: 5, PerMinute: 7},
+		}},
+	}
+	if shared || r.IntN(2) == 0 {
+		if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Hosters: w.limits}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if w.store, err = db.Open(t.Context(), dsn, db.Options{Command: "test", Hosters: w.limits}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.store.Close)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`insert into listers (id, name, instance_name, current_state, updated, last_listing_finished_at)
+		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'gitea', n, '{}', now(), now() - interval '1 hour' from generate_series(1, 5) n`)
+	// Of each lister some origins are at a host of its own, and some at one of all.
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || l)::uuid, 'https://' || case when n % 4 = 0 then 'Busy.example:8443' else 'forge' || l end || '/' || l || '/' || n,
+		       type, '{}', true, now(), case when n % 3 = 0 then null else now() - l * interval '1 day' - n * interval '1 second' end
+		from generate_series(1, 5) l, generate_series(1, 12) n, unnest(array['git', 'hg']) type`)
+	for more := shared || r.IntN(2) == 0; more; { // groups of shares are those of candidates
+		kept, err := w.store.KeepCandidates(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = kept.More
+	}
+	origins, _, err := w.store.ListedOrigins(t.Context(), db.ListedOriginFilter{Limit: 1000})
+	if err != nil || len(origins) != 120 {
+		t.Fatal(len(origins), err)
+	}
+	for _, o := range origins {
+		w.listers[o.URL] = fmt.Sprint("gitea/", o.ListerID.String()[35:])
+	}
+	policies := func() []model.WeightedPolicy {
+		if r.IntN(4) == 0 && !shared {
+			return []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: origins[r.IntN(120)].ListerID, Valid: true}}}}
+		}
+		if r.IntN(2) == 0 {
+			return []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}}}
+		}
+		return evenly
+	}
+	visitType := func() string { return []string{"git", "hg"}[r.IntN(2)] }
+	for range 15 {
+		switch r.IntN(4) {
+		case 0:
+			w.now = w.now.Add(time.Duration(r.IntN(60)) * time.Second)
+		case 1:
+			w.end(t, r, 2)
+		default:
+			w.claim(t, visitType(), policies(), 1+r.IntN(40))
+		}
+	}
+	all := []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}}}
+	for n := 1; n > 0 || len(w.inFlight) > 0; {
+		w.end(t, r, 1)
+		w.now = w.now.Add(time.Minute)
+		n = w.claim(t, "git", all, 40) + w.claim(t, "hg", all, 40)
+	}
+	for _, o := range origins {
+		if n := w.claimed[model.OriginKey{URL: o.URL, VisitType: o.VisitType}]; n != 1 {
+			t.Errorf("%s (%s) was claimed %d times", o.URL, o.VisitType, n)
+		}
+	}
+}
+
+// A round that leaves visits to hosters that take no more is repeated soon, and not after the
+// rest of a visit type that has nothing to visit.
+func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test", Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 10}, LostAfter: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	w.store.Close()
+	w.store, w.slots = store, dispatch.NewSlots(store, freeQueues{}, func() {})
+	w.exec(t, "update task_type set max_queue_length = null")
+	w.list(t, "plain", 60, false)
+	r := w.round(t, evenly)
+	for i, step := range []struct {
+		scheduled int
+		left      bool
+	}{{20, true}, {20, true}, {40, true}, {60, false}} {
+		if i > 1 {
+			w.exec(t, "delete from scheduler_go.work") // all have ended
+		}
+		began := time.Now()
+		next, err := r.next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.scheduled(t)); n != step.scheduled || r.left != step.left {
+			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.left, step)
+		}
+		if most := max(newsPeriod, newsCost*time.Since(began)); step.left && (next.Next < newsPeriod || next.Next > most) {
+			t.Errorf("round %d: the next is in %s, want at most %s", i, next.Next, most)
+		}
+	}
+}
+
+// freeQueues are queues without messages.
+type freeQueues struct{}
+
+func (freeQueues) Figures(context.Context, string) (f celery.QueueFigures) { return f }
+func (freeQueues) LengthSince(context.Context, string, celery.QueueFigures, int) (l celery.QueueLength, err error) {
+	return l, nil
+}

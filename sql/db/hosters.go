@@ -1,0 +1,227 @@
+package db
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// HosterLoad is how many visits of a hoster count for its limits.
+type HosterLoad struct {
+	InFlight   int // claimed and not known to have ended
+	LastMinute int // claimed in the last minute
+}
+
+// HosterLoads returns the loads of the hosters that have any, by their names. Visits count
+// only for hosters that had a limit when they were claimed.
+func (a WorkQueries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
+	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{LostBefore: now.Add(-hosters.LostAfter), ClaimedAfter: now.Add(-time.Minute)})
+	loads := make(map[string]HosterLoad, len(rows))
+	for _, r := range rows {
+		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed)}
+	}
+	return loads, failed(err, "count the visits of hosters")
+}
+
+// sparing is what hosters still take in a transaction that claims visits. Their lock is held.
+type sparing struct {
+	model.Hosters
+	loads   map[string]HosterLoad
+	listers map[uuid.UUID]string // the hoster that each lister's instance is
+	closed  map[string]bool      // hosters that have taken all that they take
+}
+
+// spare takes the lock of hosters and counts what they have, once in a transaction.
+func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) {
+	if tx.sparing != nil {
+		return tx.sparing, nil
+	}
+	if err := tx.q.LockHosters(ctx); err != nil {
+		return nil, err
+	}
+	s = &sparing{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool)}
+	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, now); err != nil {
+		return nil, err
+	}
+	listers, err := tx.q.HosterListers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listers {
+		s.listers[l.ID] = l.Hoster
+	}
+	for hoster := range s.loads {
+		if !s.room(hoster) {
+			s.closed[hoster] = true
+		}
+	}
+	tx.sparing = s
+	return s, nil
+}
+
+// room reports whether a hoster takes another visit.
+func (s *sparing) room(hoster string) bool {
+	limit, load := s.Limit(hoster), s.loads[hoster]
+	return (limit.MaxInFlight == 0 || load.InFlight < limit.MaxInFlight) && (limit.PerMinute == 0 || load.LastMinute < limit.PerMinute)
+}
+
+// add adds visits to the loads of hosters.
+func (s *sparing) add(hosters []string, visits int) {
+	for _, h := range hosters {
+		load := s.loads[h]
+		load.InFlight += visits
+		load.LastMinute += visits
+		s.loads[h] = load
+	}
+}
+
+// of returns the hosters of an origin that have a limit.
+func (s *sparing) of(o model.ListedOrigin) (limited []string) {
+	for _, hoster := range []string{s.listers[o.ListerID], model.HostOf(o.URL)} {
+		if s.Limit(hoster).Limited() {
+			limited = append(limited, hoster)
+		}
+	}
+	return limited
+}
+
+// take takes the visits for which there is room, in their order. Of those that it leaves, it
+// closes the hosters; all says that none was closed by that.
+func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
+	all = true
+	for _, v := range visits {
+		hosters := s.of(v.Origin)
+		full := slices.IndexFunc(hosters, func(h string) bool { return !s.room(h) })
+		if full < 0 {
+			s.add(hosters, 1)
+			taken = append(taken, v)
+		} else if !s.closed[hosters[full]] {
+			s.closed[hosters[full]], all = true, false
+		}
+	}
+	return taken, all
+}
+
+// instances returns all listers; none of nil.
+func (s *sparing) instances() []uuid.UUID {
+	if s == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(s.listers))
+}
+
+// isClosed reports whether the instance of a lister is closed; none of nil is.
+func (s *sparing) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
+
+// openListers returns the condition that the lister's instance of a row with that alias is not
+// closed; none if no instance is.
+func (q *grabQuery) openListers(alias string) []string {
+	closed := slices.DeleteFunc(q.sparing.instances(), func(l uuid.UUID) bool { return !q.sparing.isClosed(l) })
+	if len(closed) == 0 {
+		return nil
+	}
+	q.args["closed_listers"] = closed
+	return []string{alias + ".lister_id <> all(@closed_listers::uuid[])"}
+}
+
+// openHosts returns the condition that the host of a row with that alias is not closed; none if
+// no host is.
+func (q *grabQuery) openHosts(alias string) []string {
+	var closed []string
+	if q.sparing != nil {
+		closed = slices.DeleteFunc(slices.Collect(maps.Keys(q.sparing.closed)), model.IsInstance)
+	}
+	if len(closed) == 0 {
+		return nil
+	}
+	q.args["host"], q.args["closed_hosts"] = model.HostPattern, closed
+	return []string{"coalesce(substring(lower(" + alias + ".url) from @host::text), '') <> all(@closed_hosts::text[])"}
+}
+
+// grabSparing does what grab does, for hosters with room. It leaves out the visits for which
+// their hosters have no room, and selects again, without the origins of these hosters, until
+// there is room for all that it selected.
+func (tx *Tx) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time) ([]GrabbedVisit, error) {
+	s, err := tx.spare(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
+		return nil, err
+	}
+	q.sparing, q.effects = s, []string{setOddAside}
+	asked := slices.Clone(q.groups)
+	var ofClosed, ofOpen []GrabbedVisit
+	for all := false; !all; {
+		q.groups = slices.Clone(asked)
+		for _, v := range ofClosed {
+			q.groups[v.Group].Count--
+		}
+		selected, err := tx.selectVisits(ctx, q, f, now, false, true)
+		if err != nil {
+			return nil, err
+		}
+		var taken []GrabbedVisit
+		taken, all = s.take(selected)
+		ofOpen = nil
+		for _, v := range taken {
+			hosters := s.of(v.Origin)
+			if slices.ContainsFunc(hosters, func(h string) bool { return s.closed[h] }) {
+				ofClosed = append(ofClosed, v)
+				continue
+			}
+			ofOpen = append(ofOpen, v)
+			if !all {
+				s.add(hosters, -1)
+			}
+		}
+	}
+	q.effects = marks(f)
+	var visits []GrabbedVisit
+	if err := tx.withSettings(ctx, q, func() (err error) {
+		visits, err = tx.mark(ctx, q, append(ofClosed, ofOpen...))
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return visits, tx.addHosterClaims(ctx, s, visits, now)
+}
+
+// addHosterClaims notes the visits of hosters whose visits a minute are limited.
+func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
+	claims := make(map[string]int32)
+	for _, v := range visits {
+		for _, h := range s.of(v.Origin) {
+			if s.Limit(h).PerMinute > 0 {
+				claims[h]++
+			}
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	p := queries.AddHosterClaimsParams{Claimed: now, ForgetUntil: now.Add(-time.Minute)}
+	for hoster, n := range claims {
+		p.Hosters, p.Visits = append(p.Hosters, hoster), append(p.Visits, n)
+	}
+	return tx.q.AddHosterClaims(ctx, p)
+}
+
+// Spared reports whether hosters were closed when the transaction grabbed visits, so that
+// there may be more to visit than it grabbed.
+func (tx *Tx) Spared() bool { return tx.sparing != nil && len(tx.sparing.closed) > 0 }
+
+// HostersOf returns the hosters for whose limits a visit that the transaction has grabbed
+// counts.
+func (tx *Tx) HostersOf(o model.ListedOrigin) []string {
+	if tx.sparing == nil {
+		return nil
+	}
+	return tx.sparing.of(o)
+}

@@ -1,0 +1,32 @@
+-- Hosters: how many visits they have in flight, and were claimed of late.
+
+-- LockHosters makes claims of visits wait for each other, so that none takes what another
+-- has counted as free.
+-- name: LockHosters :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0));
+
+-- HosterLoads counts the visits in flight, without those that a worker began too long ago, and
+-- those claimed since a moment.
+-- name: HosterLoads :many
+select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed
+from (
+  select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed
+  from scheduler_go.work w
+  where w.hosters is not null and w.state <> 'settled'
+    and (w.started is null or w.started >= extract(epoch from @lost_before::timestamptz)::double precision)
+  union all
+  select c.hoster, 0, c.visits from scheduler_go.hoster_claims c where c.claimed > @claimed_after
+) l
+group by hoster;
+
+-- HosterListers names the hoster that each lister's instance is.
+-- name: HosterListers :many
+select id, (name || '/' || instance_name)::text as hoster from listers;
+
+-- AddHosterClaims writes how many visits were claimed of each hoster, and deletes old rows.
+-- name: AddHosterClaims :exec
+with forgotten as (
+  delete from scheduler_go.hoster_claims old where old.claimed <= @forget_until
+)
+insert into scheduler_go.hoster_claims (hoster, claimed, visits)
+select unnest(@hosters::text[]), @claimed, unnest(@visits::integer[]);
