@@ -19,7 +19,7 @@ type round struct {
 	policies  []model.WeightedPolicy
 	log       *slog.Logger
 	size      db.BatchSize // of claims
-	picked    []dispatch.Visit
+	picked    Picked       // by the last claim
 
 	idle  bool          // the last round found nothing to visit
 	until time.Time     // then: when the next one is due without news
@@ -74,7 +74,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	full, asked := false, 0
-	r.idle = false
+	r.idle, r.picked = false, Picked{}
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
@@ -93,13 +93,15 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	case full:
 		return r.QueueFullBackoff, nil
+	case n == 0 && r.picked.AtCeiling: // it has room as soon as something ends
+		return newsPeriod, nil
 	case n == 0:
 		r.log.Debug("no origins to visit")
 		r.idle = true
 		return r.NoOriginsBackoff, nil
 	}
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
-	r.samples.add(ctx, r.picked)
+	r.samples.add(ctx, r.picked.Visits)
 	return 0, nil
 }
 
@@ -125,7 +127,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	}
 	r.count(picked)
 	mix(picked.Visits)
-	r.picked = picked.Visits
+	r.picked = picked
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 

@@ -29,8 +29,8 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		return Picked{}, err
 	}
 	s.got = make([]int, len(s.policies))
-	_, err = dispatch.ShareOut(ctx, tx, queue, now, slots, slices.Collect(maps.Keys(s.groups)), s.grab)
-	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got}, err
+	_, atCeiling, err := dispatch.ShareOut(ctx, tx, queue, now, slots, slices.Collect(maps.Keys(s.groups)), s.grab)
+	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: atCeiling}, err
 }
 
 // sharedPick picks one round's origins for groups.

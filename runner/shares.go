@@ -101,7 +101,7 @@ func (r *Runner) shareOut(ctx context.Context, tx *db.Tx, j job, free int) (map[
 	perType := make(map[string]int, len(j.types))
 	var claimed dispatch.Claimed
 	queue := dispatch.SharedQueue{Name: j.queue.Name, Shares: *j.shares}
-	n, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	n, _, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 		given := make([]int, 0, len(asks))
 		// All groups of one type at once; where groups are types, one at a time.
 		for len(given) < len(asks) {

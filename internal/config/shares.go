@@ -19,6 +19,9 @@ func shareOf(v value) model.Shares {
 		"by":      func(v value) { s.By = shareKey(v) },
 		"weights": func(v value) { s.Weights = mapping(v, "a mapping from groups to weights", value.weight) },
 		"default": func(v value) { s.Default = v.weight() },
+		"max_in_flight": func(v value) {
+			s.MaxInFlight = mapping(v, "a mapping from groups to how many messages they may have in flight", func(v value) int { return v.whole(1) })
+		},
 		"half_life": func(v value) {
 			if s.HalfLife = v.cooldown(); s.HalfLife < time.Second {
 				v.problem("must be at least a second")

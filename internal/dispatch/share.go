@@ -20,29 +20,34 @@ type SharedQueue struct {
 type Ask = db.TaskGroup
 
 // ShareOut divides free slots of a queue between the groups that have work waiting
-// (see package shares), within a claim (Slots.Claim), and returns how much was claimed.
+// (see package shares), within a claim (Slots.Claim). It returns how much was claimed, and
+// whether a group is at its ceiling.
 // grab claims what is asked of some groups and returns how many of each there were; if
 // fewer than asked, the group has no more, and its part goes to the others.
 func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting []string,
-	grab func(ctx context.Context, asks []Ask) ([]int, error)) (int, error) {
+	grab func(ctx context.Context, asks []Ask) ([]int, error)) (claimed int, atCeiling bool, err error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	groups := join(states, q.Shares, waiting)
-	claimed := 0
+	atCeiling = len(groups) < len(waiting)
 	for claimed < free && len(groups) > 0 {
 		asks := asks(groups, shares.Divide(free-claimed, groups))
 		given, err := grab(ctx, asks)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		for i, ask := range asks {
 			claimed += given[i]
 			at := slices.IndexFunc(groups, func(g shares.Group) bool { return g.Name == ask.Name })
-			groups[at].Load += float64(given[i]) * ask.Cost
+			g := &groups[at]
+			full := given[i] == g.Most && g.Most > 0
+			g.Load += float64(given[i]) * ask.Cost
+			g.Most = max(0, g.Most-given[i])
 			states[ask.Name].InFlight += given[i]
-			if given[i] < ask.Count {
+			atCeiling = atCeiling || full
+			if full || given[i] < ask.Count {
 				groups = slices.Delete(groups, at, at+1)
 			}
 		}
@@ -53,7 +58,7 @@ func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free
 	for _, g := range groups { // those left still have work waiting
 		states[g.Name].Busy = true
 	}
-	return claimed, tx.SaveShares(ctx, q.Name, now, states)
+	return claimed, atCeiling, tx.SaveShares(ctx, q.Name, now, states)
 }
 
 // ShareVisits sets the groups of visits to a shared queue that were not divided between
@@ -79,24 +84,30 @@ func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, 
 	return nil
 }
 
-// join returns the groups that take part in a division: those with work waiting, each at
-// the level where it may start. It adds what they forgo to states.
+// join returns the groups that take part in a division: those with work waiting that are
+// below their ceilings, each at the level where it may start. It adds what they forgo to
+// states.
 func join(states map[string]*db.ShareState, s model.Shares, waiting []string) []shares.Group {
 	cost := meanCost(states)
-	groups := make([]shares.Group, len(waiting))
-	var busy []shares.Group
-	for i, name := range slices.Sorted(slices.Values(waiting)) {
+	var groups, busy []shares.Group
+	for _, name := range slices.Sorted(slices.Values(waiting)) {
 		state := states[name]
 		if state == nil {
 			state = &db.ShareState{Group: name}
 			states[name] = state
 		}
-		groups[i] = shares.Group{
+		g := shares.Group{
 			Name: name, Weight: s.Weight(name), Cost: costOf(state, cost),
 			Load: state.Used + state.Forgone + state.InFlightLoad,
 		}
+		if ceiling := s.MaxInFlight[name]; ceiling > 0 {
+			if g.Most = ceiling - state.InFlight; g.Most <= 0 {
+				continue
+			}
+		}
+		groups = append(groups, g)
 		if state.Busy {
-			busy = append(busy, groups[i])
+			busy = append(busy, g)
 		}
 	}
 	for i := range groups {

@@ -39,6 +39,14 @@ func newSharing(t *testing.T, weights map[string]float64, otherwise float64) *sh
 func (s *sharing) pass(free int) map[string]int {
 	s.t.Helper()
 	s.now = s.now.Add(time.Second)
+	got, err := s.claim(free)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+func (s *sharing) claim(free int) (map[string]int, error) {
 	got := make(map[string]int)
 	var waiting []string
 	for group, n := range s.waiting {
@@ -46,8 +54,11 @@ func (s *sharing) pass(free int) map[string]int {
 			waiting = append(waiting, group)
 		}
 	}
-	err := s.store.InTx(s.t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		n, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	return got, s.store.InTx(s.t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockQueues(ctx, s.q.Name); err != nil {
+			return err
+		}
+		n, _, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 			given := make([]int, len(asks))
 			var rows []db.Work
 			for i, ask := range asks {
@@ -76,10 +87,6 @@ func (s *sharing) pass(free int) map[string]int {
 		}
 		return err
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return got
 }
 
 // end ends all work underway of a group, after as many seconds a piece.

@@ -31,6 +31,10 @@ type Shares struct {
 	Weights  map[string]float64 // by group; all above 0
 	Default  float64            // the weight of each group that is not among them; above 0
 	HalfLife time.Duration
+
+	// MaxInFlight bounds how many messages of a group are claimed and not known to have
+	// ended; a group that is not in it has no ceiling.
+	MaxInFlight map[string]int
 }
 
 // Weight returns the weight of a group.

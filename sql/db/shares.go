@@ -20,7 +20,7 @@ type ShareState struct {
 	Used    float64 // work that ended
 	Pieces  float64 // visits or runs that ended
 	Forgone float64 // what it did not use while it had nothing to do
-	Busy    bool    // the last claim left some of its work waiting
+	Busy    bool    // the last claim left some of its work waiting, though it was below its ceiling
 
 	InFlight     int     // visits or runs that are claimed and not known to have ended
 	Started      int     // those that are known to have started
