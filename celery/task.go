@@ -30,6 +30,8 @@ type TaskMessage struct {
 	// its own UTC offset, in microseconds.
 	ETA time.Time
 
+	Priority uint8 // in a queue with x-max-priority; others don't heed it
+
 	// TimeLimit and SoftTimeLimit override the worker's. Zero: the worker's.
 	TimeLimit, SoftTimeLimit time.Duration
 
@@ -139,6 +141,7 @@ func (e *encoder) publishing(m *TaskMessage) (p amqp.Publishing, err error) {
 		ContentType:     contentTypeJSON,
 		ContentEncoding: "utf-8",
 		DeliveryMode:    amqp.Persistent,
+		Priority:        m.Priority,
 		CorrelationId:   m.ID,
 		ReplyTo:         e.replyTo,
 		Body:            e.body,

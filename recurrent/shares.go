@@ -103,7 +103,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 		if k := keyOf(v.Origin); !p.taken[k] {
 			p.taken[k] = true
 			ask := asks[of[v.Group]]
-			p.picked = append(p.picked, dispatch.Visit{Origin: v.Origin, Policy: filter.Policy, Share: db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost}})
+			p.picked = append(p.picked, dispatch.Visit{Origin: v.Origin, Policy: filter.Policy, Share: ask.Share()})
 			fresh[v.Group]++
 		}
 	}

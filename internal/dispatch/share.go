@@ -33,7 +33,7 @@ func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free
 	groups := join(states, q.Shares, waiting)
 	atCeiling = len(groups) < len(waiting)
 	for claimed < free && len(groups) > 0 {
-		asks := asks(groups, shares.Divide(free-claimed, groups))
+		asks := asks(groups, shares.Divide(free-claimed, groups), q.Shares)
 		given, err := grab(ctx, asks)
 		if err != nil {
 			return 0, false, err
@@ -79,7 +79,7 @@ func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, 
 		if state == nil {
 			state = &db.ShareState{Group: group}
 		}
-		visits[i].Share = db.Share{Shared: true, Group: group, Cost: costOf(state, mean)}
+		visits[i].Share = db.Share{Shared: true, Group: group, Cost: costOf(state, mean), Priority: q.Shares.Priorities[group]}
 	}
 	return nil
 }
@@ -118,11 +118,11 @@ func join(states map[string]*db.ShareState, s model.Shares, waiting []string) []
 	return groups
 }
 
-func asks(groups []shares.Group, parts []int) []Ask {
+func asks(groups []shares.Group, parts []int, s model.Shares) []Ask {
 	asks := make([]Ask, 0, len(groups))
 	for i, g := range groups {
 		if parts[i] > 0 {
-			asks = append(asks, Ask{Name: g.Name, Count: parts[i], Cost: g.Cost})
+			asks = append(asks, Ask{Name: g.Name, Count: parts[i], Cost: g.Cost, Priority: s.Priorities[g.Name]})
 		}
 	}
 	return asks

@@ -70,8 +70,8 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 					id := uuid.New()
 					s.sent[ask.Name] = append(s.sent[ask.Name], id)
 					rows = append(rows, db.Work{
-						TaskID: id, Queue: s.q.Name, Home: s.q.Name, Args: []byte("[]"), Kwargs: []byte("{}"), Claimed: s.now,
-						Share: db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost},
+						TaskID: id, Queue: s.q.Name, Home: s.q.Name, TaskName: "swh.test", Args: []byte("[]"), Kwargs: []byte("{}"), Claimed: s.now,
+						Share: ask.Share(),
 					})
 				}
 				got[ask.Name] += given[i]

@@ -35,6 +35,10 @@ type Shares struct {
 	// MaxInFlight bounds how many messages of a group are claimed and not known to have
 	// ended; a group that is not in it has no ceiling.
 	MaxInFlight map[string]int
+
+	// Priorities are those of the messages, by group; 0 if a group is not in it. RabbitMQ
+	// heeds them in queues with x-max-priority.
+	Priorities map[string]uint8
 }
 
 // Weight returns the weight of a group.
