@@ -3,7 +3,7 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, lanes, metrics, failures_keep_date,
+// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, priority_ageing, lanes, metrics, failures_keep_date,
 // update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
@@ -51,6 +51,9 @@ type Config struct {
 	Archive   Archive
 	// Shares says, by task type, how its queue is divided between groups.
 	Shares map[string]model.Shares
+	// PriorityAgeing is how long work waits until it counts as one priority higher (tasks),
+	// or is not passed by any more (messages); 0 is for ever.
+	PriorityAgeing time.Duration
 	// Lanes are the lanes of a task type, and by model.PriorityLanes those of its tasks
 	// with priority. Other types have one queue.
 	Lanes map[string][]model.Lane
@@ -142,6 +145,7 @@ func Default() *Config {
 		SchedulingPolicy:          DefaultSchedulingPolicy(),
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,
+		PriorityAgeing:            time.Hour,
 		lines:                     map[string]int{},
 	}
 }

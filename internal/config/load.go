@@ -147,6 +147,7 @@ func (c *Config) read(root value) {
 		"shares": func(v value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
 		},
+		"priority_ageing":    func(v value) { c.PriorityAgeing = v.cooldown() },
 		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":            c.readMetrics,
 		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },

@@ -22,7 +22,7 @@ type Origin struct {
 	Queue          Queue
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
-	SharedBy       model.ShareKey
+	Share          *Share   // nil: its queue is not divided between groups
 }
 
 type Policy struct {
@@ -182,7 +182,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	switch {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
-		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.SharedBy, o.Loader.Type)
+		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.Share)
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}

@@ -26,6 +26,10 @@ type TaskClaim struct {
 	WithPriority bool // tasks of any priority, highest first, instead of those without
 	Now          time.Time
 
+	// Ageing is how long a task with priority waits until it counts as one priority higher:
+	// until it goes before one of the next priority that becomes ready then. 0 is for ever.
+	Ageing time.Duration
+
 	Max    int            // how many, if Groups is nil
 	Groups []TaskGroup    // to claim for; may be nil
 	By     model.ShareKey // by which tasks are grouped
@@ -155,10 +159,20 @@ func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGrou
 	return taken, odd, err
 }
 
+// ageingSeconds returns the ageing for scheduler_go.turn: in the strict order, longer than any
+// task waits.
+func ageingSeconds(ageing time.Duration) float64 {
+	if ageing == 0 {
+		const never = 1e11 // 3,000 years
+		return never
+	}
+	return ageing.Seconds()
+}
+
 // order is the order in which tasks are claimed.
 func (c TaskClaim) order() string {
 	if c.WithPriority {
-		return "priority, next_run" // the enum task_priority is declared high, normal, low
+		return "scheduler_go.turn(priority, next_run, @ageing)"
 	}
 	return "next_run"
 }
@@ -232,7 +246,7 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	}
 	return pgx.NamedArgs{
 		"type": c.Type.Type, "task_name": c.Type.BackendName, "queue": c.Queue, "urgent": c.WithPriority, "now": c.Now,
-		"names": names, "counts": counts, "costs": costs, "priorities": priorities,
+		"names": names, "counts": counts, "costs": costs, "priorities": priorities, "ageing": ageingSeconds(c.Ageing),
 	}
 }
 
