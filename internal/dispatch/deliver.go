@@ -265,7 +265,8 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		s.turn.read.Unlock()
 		var outcomes []error
 		if err == nil && len(rows) > 0 {
-			if err = d.age(commit, tx, rows); err == nil {
+			err = LowerPriorities(commit, tx, d.now(), d.Ageing, rows, func(queue string) { d.lowered.WithLabelValues(queue).Inc() })
+			if err == nil {
 				outcomes = d.publish(ctx, rows)
 			}
 		}
@@ -284,26 +285,27 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 	return b.delivered, b.outage
 }
 
-// age lowers the priority of rows to that of work that has waited in their queue for longer
-// than Ageing, so that they don't pass it by.
-func (d *Deliverer) age(ctx context.Context, tx *db.Tx, rows []db.Outgoing) error {
+// LowerPriorities lowers the priority of messages to that of work that has waited in their
+// queue for longer than ageing, so that they don't pass it by; 0 is never. It calls lowered
+// for each.
+func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.Duration, rows []db.Outgoing, lowered func(queue string)) error {
 	var homes []string
 	for _, row := range rows {
 		if row.Share.Priority > 0 && !slices.Contains(homes, row.Home) {
 			homes = append(homes, row.Home)
 		}
 	}
-	if len(homes) == 0 || d.Ageing == 0 {
+	if len(homes) == 0 || ageing == 0 {
 		return nil
 	}
-	passed, err := tx.PassedWork(ctx, homes, d.now().Add(-d.Ageing))
+	passed, err := tx.PassedWork(ctx, homes, now.Add(-ageing))
 	if err != nil {
 		return err
 	}
 	for i := range rows {
 		if lowest, waits := passed[rows[i].Queue]; waits && lowest < rows[i].Share.Priority {
 			rows[i].Share.Priority = lowest
-			d.lowered.WithLabelValues(rows[i].Queue).Inc()
+			lowered(rows[i].Queue)
 		}
 	}
 	return nil

@@ -29,7 +29,9 @@ type originAgents struct {
 	disabled func(urls []string)
 
 	queues   map[string]sharedQueue // shared ones, by visit type
-	outcomes []settle.Outcome       // of visits with a group, not yet written
+	ageing   time.Duration
+	room     bool             // a visit ended, which makes room for its group, since the last claim
+	outcomes []settle.Outcome // of visits with a group, not yet written
 
 	statuses int             // since the last whole batch
 	heard    []journal.Visit // not yet written
@@ -39,7 +41,7 @@ type originAgents struct {
 // newOriginAgents makes agents that call disabled with the URLs that the journal disables.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
-		store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
+		store: o.Store, policies: o.Policies, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
 	}
 	var err error
 	a.queues, err = sharedQueues(ctx, o, visitTypes)
@@ -58,16 +60,17 @@ func (a *originAgents) claim(ctx context.Context, visitType string, n int, now t
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
+	a.room = false
 	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
-			visits, err = queue.claim(ctx, tx, picker, now, n)
+			visits, err = queue.claim(ctx, tx, picker, now, n, a.ageing)
 			return err
 		}
 		picked, err := picker.Pick(ctx, tx, now, n)
 		for _, o := range picked.Visits {
-			visits = append(visits, newVisit(o.Origin, ""))
+			visits = append(visits, newVisit(o.Origin, now))
 		}
 		if len(picked.Policies) > 1 {
 			mix(visits)
@@ -77,8 +80,8 @@ func (a *originAgents) claim(ctx context.Context, visitType string, n int, now t
 	return visits, err
 }
 
-func newVisit(o model.ListedOrigin, group string) visit {
-	return visit{model.OriginKey{URL: o.URL, VisitType: o.VisitType}, uuid.New(), group}
+func newVisit(o model.ListedOrigin, claimed time.Time) visit {
+	return visit{OriginKey: model.OriginKey{URL: o.URL, VisitType: o.VisitType}, id: uuid.New(), claimed: claimed}
 }
 
 // mix shuffles the visits of several policies or groups, as the daemon does.
@@ -129,6 +132,7 @@ func (a *originAgents) ended(v visit, _ time.Time, l load, eventful bool, now ti
 	a.heard = append(a.heard, jv)
 	if v.group != "" {
 		a.outcomes = append(a.outcomes, ended(v, l, eventful, now))
+		a.room = a.room || a.queues[v.VisitType].Shares.MaxInFlight[v.group] > 0
 	}
 	a.hear()
 }
@@ -140,7 +144,7 @@ func (a *originAgents) hear() {
 	}
 }
 
-func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 }
+func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 || a.room }
 
 func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.outcomes); err != nil {
