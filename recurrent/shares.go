@@ -29,7 +29,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		return Picked{}, err
 	}
 	s.got = make([]int, len(s.policies))
-	_, atCeiling, err := dispatch.ShareOut(ctx, tx, queue, now, slots, slices.Collect(maps.Keys(s.groups)), s.grab)
+	_, atCeiling, err := dispatch.ShareOut(ctx, tx, queue, now, slots, dispatch.Waiting{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true}, s.grab)
 	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: atCeiling}, err
 }
 

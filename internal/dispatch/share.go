@@ -16,6 +16,26 @@ type SharedQueue struct {
 	Shares model.Shares
 }
 
+// Waiting says what a claim looked at, and what of it waits.
+type Waiting struct {
+	Groups []string // with work waiting
+	Visits bool     // it looked at visits; otherwise at tasks
+	Only   []string // the groups that it looked at; nil is all
+}
+
+// otherClaims is how long it counts that a claim of the other kind left work waiting.
+const otherClaims = 10 * time.Minute
+
+// of returns when a claim of the same kind left work of a group waiting, and whether the
+// group is busy: such a claim has, or lately one of the other kind.
+func (w Waiting) of(s *db.ShareState, now time.Time) (waited *float64, busy bool) {
+	waited, other := &s.TasksWaited, s.VisitsWaited
+	if w.Visits {
+		waited, other = &s.VisitsWaited, s.TasksWaited
+	}
+	return waited, *waited > 0 || other > model.UnixSeconds(now.Add(-otherClaims))
+}
+
 // Ask is how many messages of a group are wanted, and their expected cost, in seconds.
 type Ask = db.TaskGroup
 
@@ -23,15 +43,16 @@ type Ask = db.TaskGroup
 // (see package shares), within a claim (Slots.Claim). It returns how much was claimed, and
 // whether a group is at its ceiling.
 // grab claims what is asked of some groups and returns how many of each there were; if
-// fewer than asked, the group has no more, and its part goes to the others.
-func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting []string,
+// fewer than asked, the group has no more, and its part goes to the others. Groups that the
+// claim didn't look at keep their credit.
+func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Waiting,
 	grab func(ctx context.Context, asks []Ask) ([]int, error)) (claimed int, atCeiling bool, err error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
 		return 0, false, err
 	}
-	groups := join(states, q.Shares, waiting)
-	atCeiling = len(groups) < len(waiting)
+	groups := join(states, q.Shares, waiting, now)
+	atCeiling = len(groups) < len(waiting.Groups)
 	for claimed < free && len(groups) > 0 {
 		asks := asks(groups, shares.Divide(free-claimed, groups), q.Shares)
 		given, err := grab(ctx, asks)
@@ -52,11 +73,15 @@ func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free
 			}
 		}
 	}
-	for _, s := range states {
-		s.Busy = false
+	for name, s := range states {
+		if waiting.Only == nil || slices.Contains(waiting.Only, name) {
+			waited, _ := waiting.of(s, now)
+			*waited = 0
+		}
 	}
 	for _, g := range groups { // those left still have work waiting
-		states[g.Name].Busy = true
+		waited, _ := waiting.of(states[g.Name], now)
+		*waited = model.UnixSeconds(now)
 	}
 	return claimed, atCeiling, tx.SaveShares(ctx, q.Name, now, states)
 }
@@ -87,10 +112,10 @@ func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, 
 // join returns the groups that take part in a division: those with work waiting that are
 // below their ceilings, each at the level where it may start. It adds what they forgo to
 // states.
-func join(states map[string]*db.ShareState, s model.Shares, waiting []string) []shares.Group {
+func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now time.Time) []shares.Group {
 	cost := meanCost(states)
 	var groups, busy []shares.Group
-	for _, name := range slices.Sorted(slices.Values(waiting)) {
+	for _, name := range slices.Sorted(slices.Values(waiting.Groups)) {
 		state := states[name]
 		if state == nil {
 			state = &db.ShareState{Group: name}
@@ -106,12 +131,13 @@ func join(states map[string]*db.ShareState, s model.Shares, waiting []string) []
 			}
 		}
 		groups = append(groups, g)
-		if state.Busy {
+		if _, isBusy := waiting.of(state, now); isBusy {
 			busy = append(busy, g)
 		}
 	}
 	for i := range groups {
-		if state := states[groups[i].Name]; !state.Busy {
+		state := states[groups[i].Name]
+		if _, isBusy := waiting.of(state, now); !isBusy {
 			state.Forgone += shares.Join(&groups[i], busy)
 		}
 	}

@@ -90,7 +90,7 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time)
 		g.most.WithLabelValues(q.Name, group).Set(float64(most))
 	}
 	for group, s := range states {
-		if s.Busy {
+		if s.Busy() {
 			weight[label(group)] += q.Shares.Weight(group)
 		}
 		inFlight[label(group)] += float64(s.InFlight)

@@ -22,6 +22,7 @@ type sharing struct {
 	q       dispatch.SharedQueue
 	now     time.Time
 	waiting map[string]int // work there is, by group; -1 is no end of it
+	visits  bool           // what waits is visits, otherwise tasks
 	sent    map[string][]uuid.UUID
 }
 
@@ -58,7 +59,7 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 		if err := tx.LockQueues(ctx, s.q.Name); err != nil {
 			return err
 		}
-		n, _, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+		n, _, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, dispatch.Waiting{Groups: waiting, Visits: s.visits}, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 			given := make([]int, len(asks))
 			var rows []db.Work
 			for i, ask := range asks {
@@ -139,6 +140,24 @@ func TestShareOutGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
 		s.want(s.pass(1000), map[string]int{"a": 300, "b": 500, "c": 200}, 3)
 		endAll()
 	}
+}
+
+// Visits and tasks can share a queue, and a claim looks at one of the two. It says nothing of
+// the others' groups: one that comes back to the one has no rush, and the other's keep their
+// credit.
+func TestClaimsOfTasksAndVisitsOnOneQueue(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, nil, 1)
+	for range 3 {
+		s.visits, s.waiting = true, map[string]int{"visited": -1}
+		s.pass(100)
+		s.visits, s.waiting = false, map[string]int{"tasks": -1}
+		s.pass(100)
+	}
+	s.visits, s.waiting = true, map[string]int{"visited": -1, "back": -1}
+	s.want(s.pass(100), map[string]int{"visited": 50, "back": 50}, 1)
+	s.visits, s.waiting = false, map[string]int{"tasks": -1, "visited": -1, "back again": -1}
+	s.want(s.pass(90), map[string]int{"tasks": 45, "visited": 0, "back again": 45}, 1)
 }
 
 // One slot a pass is enough for a tenth of a slot: each piece of the loads is in

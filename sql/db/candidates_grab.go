@@ -95,11 +95,11 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 		}
 		cf.conditions, cf.bounded = append(cf.conditions, condition), true
 	}
-	if q.grouped || !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
+	if q.grouped { // by listers that meet the filter
 		return cf, nil
 	}
-	listers, err := tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
-	if err != nil {
+	listers, filtered, err := tx.filteredListers(ctx, f)
+	if err != nil || !filtered {
 		return cf, err
 	}
 	build, err := tx.q.BuildPhase(ctx)
@@ -110,6 +110,16 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 		cf.conditions, cf.bounded = append(cf.conditions, "c.lister_id = any(@listers::uuid[])"), true
 	}
 	return cf, err
+}
+
+// filteredListers returns the listers whose origins a filter asks for; filtered is false if
+// those are all.
+func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers []uuid.UUID, filtered bool, err error) {
+	if !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
+		return nil, false, nil
+	}
+	listers, err = tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
+	return listers, true, failed(err, "look for the listers of a filter")
 }
 
 // want sets who is wanted to one group of listers.

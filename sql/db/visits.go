@@ -68,8 +68,15 @@ type GrabbedVisit struct {
 func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
 	var listers []uuid.UUID
 	var places, counts []int32
+	among, filtered, err := tx.filteredListers(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	for i, g := range groups {
 		for _, l := range g.Listers {
+			if filtered && !slices.Contains(among, l) {
+				continue
+			}
 			listers = append(listers, l)
 			places = append(places, int32(i))
 			counts = append(counts, int32(g.Count))
