@@ -2,13 +2,18 @@ package dispatch_test
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv/seed"
 )
 
@@ -23,6 +28,22 @@ func TestCeilingOfAGroup(t *testing.T) {
 	s.waiting = map[string]int{"a": -1, "b": -1, "c": -1}
 	s.want(s.pass(100), map[string]int{"a": 10, "b": 54, "c": 36}, 0)
 	s.want(s.pass(100), map[string]int{"a": 0, "b": 60, "c": 40}, 0)
+	reg := prometheus.NewRegistry()
+	gauges := dispatch.NewShareGauges(s.store, []dispatch.SharedQueue{s.q}, slog.New(slog.DiscardHandler), reg)
+	if err := gauges.RunOnce(t.Context(), s.now); err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP swh_scheduler_share_max_in_flight Ceiling of swh_scheduler_share_in_flight, by queue and group; only groups that have one.
+# TYPE swh_scheduler_share_max_in_flight gauge
+swh_scheduler_share_max_in_flight{group="a",queue="q"} 10
+# HELP swh_scheduler_share_weight Weights of the groups that have work waiting and are below their ceilings, by queue and group; groups without a weight or a ceiling of their own are taken together.
+# TYPE swh_scheduler_share_weight gauge
+swh_scheduler_share_weight{group="(others)",queue="q"} 20
+swh_scheduler_share_weight{group="a",queue="q"} 0
+swh_scheduler_share_weight{group="b",queue="q"} 30
+`), "swh_scheduler_share_max_in_flight", "swh_scheduler_share_weight"); err != nil {
+		t.Error(err)
+	}
 	for range 3 {
 		for group := range s.waiting {
 			s.end(group, 1)

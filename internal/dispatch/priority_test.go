@@ -44,11 +44,13 @@ func TestPriorityOfAGroup(t *testing.T) {
 			s.waiting["urgent"] = -1
 			send(3)
 			var served []string // a minute each, by one worker
+			ids := make(map[string]bool)
 			for range 40 {
 				m, ok, err := ch.Get(s.q.Name, true)
-				if err != nil || !ok {
-					t.Fatal(ok, err)
+				if err != nil || !ok || ids[m.CorrelationId] {
+					t.Fatalf("a message that was not served before: %v, %v", ok, err)
 				}
+				ids[m.CorrelationId] = true
 				group := "bulk"
 				for _, id := range s.sent["urgent"] {
 					if id.String() == m.CorrelationId {
