@@ -26,14 +26,20 @@ type Waiting struct {
 // otherClaims is how long it counts that a claim of the other kind left work waiting.
 const otherClaims = 10 * time.Minute
 
-// of returns when a claim of the same kind left work of a group waiting, and whether the
-// group is busy: such a claim has, or lately one of the other kind.
-func (w Waiting) of(s *db.ShareState, now time.Time) (waited *float64, busy bool) {
-	waited, other := &s.TasksWaited, s.VisitsWaited
+// since returns when a claim of the same kind left work of a group waiting, and one of the
+// other kind.
+func (w Waiting) since(s *db.ShareState) (same, other *float64) {
 	if w.Visits {
-		waited, other = &s.VisitsWaited, s.TasksWaited
+		return &s.VisitsWaited, &s.TasksWaited
 	}
-	return waited, *waited > 0 || other > model.UnixSeconds(now.Add(-otherClaims))
+	return &s.TasksWaited, &s.VisitsWaited
+}
+
+// busy reports whether the last claim of the same kind left work of a group waiting, or lately
+// one of the other kind.
+func (w Waiting) busy(s *db.ShareState, now time.Time) bool {
+	same, other := w.since(s)
+	return *same > 0 || *other > model.UnixSeconds(now.Add(-otherClaims))
 }
 
 // Ask is how many messages of a group are wanted, and their expected cost, in seconds.
@@ -75,13 +81,13 @@ func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free
 	}
 	for name, s := range states {
 		if waiting.Only == nil || slices.Contains(waiting.Only, name) {
-			waited, _ := waiting.of(s, now)
-			*waited = 0
+			same, _ := waiting.since(s)
+			*same = 0
 		}
 	}
 	for _, g := range groups { // those left still have work waiting
-		waited, _ := waiting.of(states[g.Name], now)
-		*waited = model.UnixSeconds(now)
+		same, _ := waiting.since(states[g.Name])
+		*same = model.UnixSeconds(now)
 	}
 	return claimed, atCeiling, tx.SaveShares(ctx, q.Name, now, states)
 }
@@ -131,13 +137,12 @@ func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now
 			}
 		}
 		groups = append(groups, g)
-		if _, isBusy := waiting.of(state, now); isBusy {
+		if waiting.busy(state, now) {
 			busy = append(busy, g)
 		}
 	}
 	for i := range groups {
-		state := states[groups[i].Name]
-		if _, isBusy := waiting.of(state, now); !isBusy {
+		if state := states[groups[i].Name]; !waiting.busy(state, now) {
 			state.Forgone += shares.Join(&groups[i], busy)
 		}
 	}
