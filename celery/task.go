@@ -30,6 +30,8 @@ type TaskMessage struct {
 	// its own UTC offset, in microseconds.
 	ETA time.Time
 
+	Priority uint8 // in a queue with x-max-priority; others don't heed it
+
 	// TimeLimit and SoftTimeLimit override the worker's. Zero: the worker's.
 	TimeLimit, SoftTimeLimit time.Duration
 
@@ -162,7 +164,7 @@ func (e *encoder) publishing(m *TaskMessage, form *Form) (p amqp.Publishing, err
 		ContentType:     contentType,
 		ContentEncoding: encoding,
 		DeliveryMode:    form.DeliveryMode,
-		Priority:        form.Priority,
+		Priority:        cmp.Or(m.Priority, form.Priority),
 		CorrelationId:   m.ID,
 		ReplyTo:         e.replyTo,
 		Body:            body,

@@ -22,6 +22,8 @@ type Picked struct {
 	Visits   []dispatch.Visit       // in the order they were picked, policy by policy
 	Policies []model.WeightedPolicy // with pools split
 	Got      []int                  // how many origins each policy gave
+
+	AtCeiling bool // a group that may have work waiting is at its ceiling
 }
 
 // visitKey identifies a picked origin of a visit type.

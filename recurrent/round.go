@@ -19,7 +19,7 @@ type round struct {
 	log       *slog.Logger
 	seen      *Options     // at the last round
 	size      db.BatchSize // of claims
-	picked    []dispatch.Visit
+	picked    Picked       // by the last claim
 
 	idle  bool          // the last round found nothing to visit
 	left  bool          // it left visits to hosters that take no more
@@ -84,7 +84,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	full, asked := false, 0
-	r.idle, r.left = false, false
+	r.idle, r.left, r.picked = false, false, Picked{}
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.options().Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
@@ -107,13 +107,15 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	case n == 0 && r.left:
 		r.log.Debug("the hosters of all origins to visit take no more")
 		return 0, nil
+	case n == 0 && r.picked.AtCeiling: // it has room as soon as something ends
+		return newsPeriod, nil
 	case n == 0:
 		r.log.Debug("no origins to visit")
 		r.idle = true
 		return r.options().NoOriginsBackoff, nil
 	}
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
-	r.samples.add(ctx, r.picked)
+	r.samples.add(ctx, r.picked.Visits)
 	return 0, nil
 }
 
@@ -139,7 +141,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	}
 	r.count(picked)
 	mix(picked.Visits)
-	r.picked = picked.Visits
+	r.picked = picked
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 

@@ -29,8 +29,8 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		return Picked{}, err
 	}
 	s.got = make([]int, len(s.policies))
-	_, err = dispatch.ShareOut(ctx, tx, queue, now, slots, slices.Collect(maps.Keys(s.groups)), s.grab)
-	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got}, err
+	_, atCeiling, err := dispatch.ShareOut(ctx, tx, queue, now, slots, dispatch.Waiting{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true}, s.grab)
+	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: atCeiling}, err
 }
 
 // sharedPick picks one round's origins for groups.
@@ -103,7 +103,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 		if k := keyOf(v.Origin); !p.taken[k] {
 			p.taken[k] = true
 			ask := asks[of[v.Group]]
-			p.picked = append(p.picked, dispatch.Visit{Origin: v.Origin, Policy: filter.Policy, Share: db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost}})
+			p.picked = append(p.picked, dispatch.Visit{Origin: v.Origin, Policy: filter.Policy, Share: ask.Share()})
 			fresh[v.Group]++
 		}
 	}

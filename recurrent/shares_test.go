@@ -130,6 +130,28 @@ func (w *world) finish(t *testing.T) {
 	}
 }
 
+// A round that found groups at their ceilings is repeated soon: they have room as soon as
+// something ends, and there is no news of that among the candidates.
+func TestRoundLooksSoonAtGroupsAtTheirCeilings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.listed(t, 1, 0, 100, true)
+	r := w.round(t, evenly)
+	w.share(t, r, model.Shares{By: model.ShareByLister, Default: 1, MaxInFlight: map[string]int{"gitea": 5}})
+	for range 2 { // what ended makes room, for as many
+		if wait, err := r.runOnce(t.Context()); wait != 0 || err != nil {
+			t.Fatal(wait, err)
+		}
+		if n := len(w.messages(t)); n != 5 {
+			t.Errorf("%d messages were sent", n)
+		}
+		if wait, err := r.runOnce(t.Context()); wait > time.Second || r.idle || err != nil {
+			t.Errorf("waits %s, idle %v, %v", wait, r.idle, err)
+		}
+		w.finish(t)
+	}
+}
+
 // One origin among a hundred thousand of another lister's is visited in the first
 // round that it is there for.
 func TestOneOriginIsNotStarved(t *testing.T) {

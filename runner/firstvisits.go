@@ -219,11 +219,12 @@ func (g *firstGrab) share(ctx context.Context, queue dispatch.SharedQueue, liste
 		group := model.ListerGroup(queue.Shares.By, l)
 		groups[group] = append(groups[group], l)
 	}
-	_, err := dispatch.ShareOut(ctx, g.tx, queue, g.now, free, slices.Collect(maps.Keys(groups)), func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	waiting := dispatch.Waiting{Groups: slices.Collect(maps.Keys(groups)), Visits: true}
+	_, _, err := dispatch.ShareOut(ctx, g.tx, queue, g.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 		given := make([]int, len(asks))
 		for i, ask := range asks {
 			var err error
-			if given[i], err = g.grab(ctx, groups[ask.Name], ask.Count, db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost}); err != nil {
+			if given[i], err = g.grab(ctx, groups[ask.Name], ask.Count, ask.Share()); err != nil {
 				return nil, err
 			}
 		}

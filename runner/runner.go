@@ -46,6 +46,7 @@ type Options struct {
 	TaskTypes        []string      // only these, if any
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
+	Ageing           time.Duration // of tasks with priority (db.TaskClaim)
 
 	Shares map[string]model.Shares // by task type; not for tasks with priority
 	Lanes  map[string][]model.Lane // by key of the lane set: a task type or model.PriorityLanes
@@ -254,7 +255,7 @@ func (r *Runner) claimFree(ctx context.Context, tx *db.Tx, j job, free int) (map
 
 // taskClaim returns a claim of tasks of a type for a job.
 func (r *Runner) taskClaim(j job, tt model.TaskType) db.TaskClaim {
-	return db.TaskClaim{Type: tt, Queue: j.queue.Name, WithPriority: r.WithPriority, Now: r.now(), Unrouted: j.queue.Lanes != nil}
+	return db.TaskClaim{Type: tt, Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Unrouted: j.queue.Lanes != nil}
 }
 
 // saveCodeNow is the prefix of the queues for tasks with priority.

@@ -12,6 +12,7 @@ import (
 // queue.
 type job struct {
 	types  []model.TaskType
+	only   []string // where types are the groups: those that this runner serves
 	queue  dispatch.Queue
 	shares *model.Shares // nil where the queue is not shared
 }
@@ -24,8 +25,12 @@ func (j job) name() string { return j.types[0].Type }
 func (r *Runner) jobs(ready, all []model.TaskType) []job {
 	byType := make(map[string]model.Shares) // queues whose groups are task types
 	limits := make(map[string]*int64)
+	served := make(map[string][]string) // types, by queue
 	if !r.WithPriority {
 		for _, tt := range all {
+			if r.wanted(tt.Type) {
+				served[queueOf(tt, false)] = append(served[queueOf(tt, false)], tt.Type)
+			}
 			if s, ok := r.Shares[tt.Type]; ok && s.By == model.ShareByTaskType {
 				byType[queueOf(tt, false)] = s
 				limits[queueOf(tt, false)] = tt.MaxQueueLength
@@ -44,7 +49,7 @@ func (r *Runner) jobs(ready, all []model.TaskType) []job {
 				jobs[i].types = append(jobs[i].types, tt)
 				continue
 			}
-			j.shares, j.queue.Limit = &s, limits[j.queue.Name]
+			j.shares, j.queue.Limit, j.only = &s, limits[j.queue.Name], served[j.queue.Name]
 			at[j.queue.Name] = len(jobs)
 		} else if s, ok := r.Shares[tt.Type]; ok && !r.WithPriority {
 			j.shares = &s
@@ -84,24 +89,24 @@ func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 func (r *Runner) shareOut(ctx context.Context, tx *db.Tx, j job, free int) (map[string]int, dispatch.Claimed, error) {
 	byType := j.shares.By == model.ShareByTaskType
 	claims := make(map[string]db.TaskClaim, len(j.types)) // by type
-	var waiting []string
+	waiting := dispatch.Waiting{Only: j.only}
 	for _, tt := range j.types {
 		c := r.taskClaim(j, tt)
 		c.By = j.shares.By
 		claims[tt.Type] = c
-		waiting = append(waiting, tt.Type)
+		waiting.Groups = append(waiting.Groups, tt.Type)
 	}
 	now := claims[j.name()].Now
 	if !byType {
 		var err error
-		if waiting, err = tx.ReadyTaskGroups(ctx, claims[j.name()], j.shares.By); err != nil {
+		if waiting.Groups, err = tx.ReadyTaskGroups(ctx, claims[j.name()], j.shares.By); err != nil {
 			return nil, dispatch.Claimed{}, err
 		}
 	}
 	perType := make(map[string]int, len(j.types))
 	var claimed dispatch.Claimed
 	queue := dispatch.SharedQueue{Name: j.queue.Name, Shares: *j.shares}
-	n, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	n, _, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 		given := make([]int, 0, len(asks))
 		// All groups of one type at once; where groups are types, one at a time.
 		for len(given) < len(asks) {

@@ -2,10 +2,12 @@ package runner_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -101,6 +103,33 @@ func TestTaskTypesShareAQueue(t *testing.T) {
 	got := w.claimed(t, "type")
 	if got["a"] < 53 || got["a"] > 54 || got["a"]+got["b"] != 80 || got["c"] != 10 || got["d"] != 10 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A group keeps its credit in passes that don't look at its work: those of a runner of other
+// task types.
+func TestGroupsOutsideAPassKeepTheirCredit(t *testing.T) {
+	t.Parallel()
+	shares := map[string]model.Shares{"a": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
+	w := newShared(t, shares,
+		`insert into task_type (type, description, backend_name, max_queue_length) values ('a', '', 'swh.index', 1000), ('b', '', 'swh.index', null)`,
+		`insert into task (type, arguments, next_run, status, policy)
+		 select type, '{"args": [], "kwargs": {}}', '2026-01-01Z', 'next_run_not_scheduled', 'oneshot'
+		 from unnest(array['a', 'b']) type, generate_series(1, 1000) n`)
+	pass := func(limit int, types ...string) {
+		t.Helper()
+		w.exec(t, "update task_type set max_queue_length = $1 where type = 'a'", limit)
+		o := runner.Options{Store: w.store, Slots: w.slots(t), Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares, TaskTypes: types}
+		if _, err := runner.New(o).RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(20)       // 10 of each
+	pass(120, "a") // 100 of a: b is behind, and still has work waiting
+	pass(220)
+	got := w.claimed(t, "type")
+	if diff := cmp.Diff(map[string]int{"a": 110, "b": 110}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // On real services and a real worker: 30, 50 and 20 of the work, 37.5 and 62.5
 // while the third has nothing to do, and 30, 50 and 20 again, without a rush, when
-// it has; `shares status` tells.
+// it has; `shares status` tells. And one with most of the weight stays below its ceiling.
 func TestSharesOnARealWorker(t *testing.T) {
 	t.Parallel()
 	const limit = 50
@@ -23,7 +23,7 @@ func TestSharesOnARealWorker(t *testing.T) {
 	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
-shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 1}, default: 20}}
+shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, max_in_flight: {d: 2}}}
 `, dsn, mq.URL, mq.ManagementURL))
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -127,13 +127,33 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 1}, default: 20}}
 	}
 	for i, entitled := range []float64{0.3, 0.5, 0.2, 0} {
 		g := groups[i]
-		if math.Abs(g.Entitled-entitled) > 1e-9 || g.Group != "d" && (g.Waiting == 0 || g.HourPieces < 50 || g.HourSeconds <= 0) {
+		if math.Abs(g.Entitled-entitled) > 1e-9 || (g.MaxInFlight != nil) != (g.Group == "d") || g.Group != "d" && (g.Waiting == 0 || g.HourPieces < 50 || g.HourSeconds <= 0) {
 			t.Errorf("group %d: %+v", i, g)
 		}
 	}
 	table := start(t, "-C", config, "shares", "status", "work")
-	if err := <-table.done; err != nil || !strings.Contains(table.stdout.String(), "swh.test.Sleep  b      50      50.0 %") {
+	if err := <-table.done; err != nil || !strings.Contains(table.stdout.String(), "swh.test.Sleep  b      50      0         50.0 %") {
 		t.Errorf("%v: %s%s", err, table.stdout.String(), table.log())
+	}
+	exec(`insert into task (type, arguments, next_run, status, policy)
+		select 'work', '{"args": [], "kwargs": {"owner": "d", "seconds": 0.01}}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 7) n`)
+	_, pieces := used()
+	for deadline, ended := time.Now().Add(2*time.Minute), 0; ended < 7; pause(20 * time.Millisecond) {
+		var inFlight int
+		if err := conn.QueryRow(t.Context(), `select count(*) filter (where status = 'completed'),
+				(select count(*) from scheduler_go.work where share_group = 'd' and state <> 'settled')
+			from task where arguments -> 'kwargs' ->> 'owner' = 'd'`).Scan(&ended, &inFlight); err != nil {
+			t.Fatal(err)
+		}
+		if inFlight > 2 {
+			t.Fatalf("%d messages in flight, of at most 2", inFlight)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of 7 tasks in two minutes", ended)
+		}
+	}
+	if _, more := used(); more < pieces+7+10 {
+		t.Errorf("beside 7 tasks below their ceiling, only %d others were done", more-pieces-7)
 	}
 	unknown := start(t, "-C", config, "shares", "status", "wrok")
 	if err := <-unknown.done; err == nil || !strings.Contains(unknown.log(), "The configuration has no shares for task type wrok") {

@@ -92,12 +92,14 @@ func newShares(a *command.App) *cobra.Command {
 		`Shows, for the queues of the given task types (all shared ones if none is given),
 the share of each group now, and its work.
 
+  priority  of its messages, in a queue with x-max-priority
   entitled  its part of the queue, by its weight among the groups that have work
-            waiting
+            waiting and are below their ceilings
   now       its part of the work underway
   hour      its part of the work that ended in the last hour
   waiting   origins or tasks that could be claimed now (at most 10,000 are counted)
   in flight visits or tasks sent and not known to have ended
+  max       its ceiling (max_in_flight): how many these may be
   used      the work that ended in the last hour`,
 		func(name string) bool { _, ok := a.Config.Shares[name]; return ok },
 		func(ctx context.Context, store *db.Store, taskTypes []string) (all []status.Group, _ error) {

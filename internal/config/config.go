@@ -3,8 +3,8 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, hosters, lanes, metrics, sentry,
-// visit_rules, failures_keep_date, update_metrics_after.
+// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, lanes, metrics,
+// sentry, visit_rules, failures_keep_date, update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
@@ -52,6 +52,9 @@ type Config struct {
 	// Shares says, by task type, how its queue is divided between groups, and by model.KeyOf
 	// how its queues with a prefix are.
 	Shares map[string]model.Shares
+	// PriorityAgeing is how long work waits until it counts as one priority higher (tasks),
+	// or is not passed by any more (messages); 0 is for ever.
+	PriorityAgeing time.Duration
 	// Lanes are the lanes of a task type, and by model.KeyOf those of its queues with a
 	// prefix, such as that of its tasks with priority. Other queues have none.
 	Lanes      map[string][]model.Lane
@@ -160,6 +163,7 @@ func Default() *Config {
 		NoOriginsScheduledBackoff: 20 * time.Minute,
 		QueueFullBackoff:          time.Minute,
 		VisitRules:                model.DefaultVisitRules,
+		PriorityAgeing:            time.Hour,
 		lines:                     map[string]int{},
 		version:                   version{values: map[string]uint64{}},
 	}

@@ -89,7 +89,8 @@ metrics: {addr: "127.0.0.1:9100", pprof: true, theirs: 1}
 shares:
   load-git: {by: lister, weights: {github: 50, gitlab: 30.5}, default: 20, half_life: 30 min}
   load-hg: {by: kwargs.owner_2, weights: {a: 1, b: 3}}
-  index-text: {by: task_type}
+  index-text: {by: task_type, max_in_flight: {index-text: 5}, priority: {index-text: 255, other: 0}}
+priority_ageing: 30 min
 visit_rules: {intervals: [12 hours, 1 day, 1 day], fudge: 0.25, disable_after: 4, disable_after_mixed: 6}
 hosters:
   limits: {gitlab/gitlab.example: {max_in_flight: 20, per_minute: 60}, git.example: {per_minute: 5}}
@@ -153,10 +154,14 @@ func TestLoad(t *testing.T) {
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
 	}}
 	want.Shares = map[string]model.Shares{
-		"load-git":   {By: model.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
-		"load-hg":    {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
-		"index-text": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour},
+		"load-git": {By: model.ShareByLister, Weights: map[string]float64{"github": 50, "gitlab": 30.5}, Default: 20, HalfLife: 30 * time.Minute},
+		"load-hg":  {By: "kwargs.owner_2", Weights: map[string]float64{"a": 1, "b": 3}, Default: 2, HalfLife: time.Hour},
+		"index-text": {
+			By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour,
+			MaxInFlight: map[string]int{"index-text": 5}, Priorities: map[string]uint8{"index-text": 255, "other": 0},
+		},
 	}
+	want.PriorityAgeing = 30 * time.Minute
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{})); diff != "" {
 		t.Error(diff)
@@ -253,6 +258,10 @@ func TestErrors(t *testing.T) {
 		{base + "shares: {load-git: {by: lister, weights: {a: -1}}}", "F:2:46: shares.load-git.weights.a must be a number of at least 0"},
 		{base + "shares: {load-git: {by: lister, default: 0}}", "F:2:42: shares.load-git.default must be above 0: a group without a share would never be served"},
 		{base + "shares: {load-git: {by: lister, half_life: 0}}", "F:2:44: shares.load-git.half_life must be at least a second"},
+		{base + "shares: {load-git: {by: lister, max_in_flight: {a: 0}}}", "F:2:52: shares.load-git.max_in_flight.a must be a whole number of at least 1"},
+		{base + "shares: {load-git: {by: lister, priority: {a: 256}}}", "F:2:47: shares.load-git.priority.a must be a whole number from 0 to 255"},
+		{base + "shares: {load-git: {by: lister, priority: {a: high}}}", "F:2:47: shares.load-git.priority.a must be a whole number of at least 0, not a text"},
+		{base + "priority_ageing: soon", "F:2:18: priority_ageing must be a duration such as \"12 hours\", 12h30m, a number of seconds, or null for none, not a text"},
 		{base + "lanes: {load-git: {name: a}}", "F:2:19: lanes.load-git must be a list of lanes: {name, queue, time_limit, slots}, not a mapping"},
 		{base + "lanes: {load-git: [{name: a, time_limit: 60}]}", "F:2:19: lanes.load-git must be two or more lanes: what times out in one goes to the next"},
 		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60}, {name: b, time_limit: 1 min}]}", "F:2:50: lanes.t[1] needs a longer time_limit than the lane before it (1m0s): what times out there goes here"},

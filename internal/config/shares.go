@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"math"
 	"regexp"
 	"time"
 
@@ -19,6 +20,12 @@ func shareOf(v value) model.Shares {
 		"by":      func(v value) { s.By = shareKey(v) },
 		"weights": func(v value) { s.Weights = mapping(v, "a mapping from groups to weights", value.weight) },
 		"default": func(v value) { s.Default = v.weight() },
+		"max_in_flight": func(v value) {
+			s.MaxInFlight = mapping(v, "a mapping from groups to how many messages they may have in flight", func(v value) int { return v.whole(1) })
+		},
+		"priority": func(v value) {
+			s.Priorities = mapping(v, "a mapping from groups to the priorities of their messages", value.messagePriority)
+		},
 		"half_life": func(v value) {
 			if s.HalfLife = v.cooldown(); s.HalfLife < time.Second {
 				v.problem("must be at least a second")
@@ -57,6 +64,15 @@ func shareKey(v value) model.ShareKey {
 	}
 	return model.ShareKey(v.oneOf(string(model.ShareByLister), string(model.ShareByListerInstance),
 		string(model.ShareByTaskType), "kwargs.<key>"))
+}
+
+// messagePriority reads a priority of AMQP.
+func (v value) messagePriority() uint8 {
+	n := v.whole(0)
+	if n > math.MaxUint8 {
+		v.problem("must be a whole number from 0 to 255")
+	}
+	return uint8(n)
 }
 
 func (v value) weight() float64 {

@@ -43,7 +43,7 @@ func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
 		inspector: o.newInspector(broker, connection),
 	}
 	d.deliverer = dispatch.NewDeliverer(store, d.publisher, o.Log, o.Metrics)
-	d.deliverer.Tracer = o.tracer
+	d.deliverer.Tracer, d.deliverer.Ageing = o.tracer, o.Config.PriorityAgeing
 	d.slots = dispatch.NewSlots(store, d.inspector, d.deliverer.Wake)
 	d.slots.Log = o.Log
 	d.slots.Register(o.Metrics)

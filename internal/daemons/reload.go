@@ -43,11 +43,12 @@ var senders = []string{runnerCommand, firstVisitsCommand, recurrentCommand}
 // Keys are the sections that not all daemons read, or that they take up while they run. All
 // daemons read the others as they start.
 var Keys = map[string]Key{
-	"celery":    {Daemons: append(slices.Clone(senders), listenerCommand)},
-	"rabbitmq":  {Daemons: append(slices.Clone(senders), listenerCommand)},
-	"journal":   {Daemons: []string{journalCommand}},
-	"rpc_serve": {Daemons: []string{rpcCommand}},
-	"hosters":   {Daemons: append(slices.Clone(senders), rpcCommand)},
+	"celery":          {Daemons: append(slices.Clone(senders), listenerCommand)},
+	"rabbitmq":        {Daemons: append(slices.Clone(senders), listenerCommand)},
+	"journal":         {Daemons: []string{journalCommand}},
+	"rpc_serve":       {Daemons: []string{rpcCommand}},
+	"priority_ageing": {Daemons: senders},
+	"hosters":         {Daemons: append(slices.Clone(senders), rpcCommand)},
 
 	"scheduling_policy":            {Daemons: []string{recurrentCommand}, Live: true},
 	"no_origins_scheduled_backoff": {Daemons: []string{recurrentCommand}, Live: true},

@@ -33,7 +33,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		o := runner.Options{
 			Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,
-			Period: r.Period, TaskTypes: r.TaskTypes, TaskTypePatterns: r.TaskTypePatterns, WithPriority: r.WithPriority, Shares: r.Config.Shares, Lanes: r.Config.Lanes,
+			Period: r.Period, TaskTypes: r.TaskTypes, TaskTypePatterns: r.TaskTypePatterns, WithPriority: r.WithPriority,
+			Ageing: r.Config.PriorityAgeing, Shares: r.Config.Shares, Lanes: r.Config.Lanes,
 			Listen: store.ListenGraphs,
 		}
 		var jobs []keep.Job

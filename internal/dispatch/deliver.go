@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,8 +60,13 @@ type Deliverer struct {
 	streams   [2]*stream
 	now       func() time.Time
 	messages  *prometheus.CounterVec
+	lowered   *prometheus.CounterVec
 	putOff    *putOff
 	settling  sync.Mutex
+
+	// Ageing is how long work waits in a queue until messages with a higher priority don't
+	// pass it by any more; 0 is for ever.
+	Ageing time.Duration
 
 	// Tracer, if not nil, makes a span from each message's claim to the broker, and
 	// propagates it to the worker.
@@ -89,6 +95,10 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 			Name: "swh_scheduler_dispatch_messages_total",
 			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
 		}, []string{"queue", "result"}),
+		lowered: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_dispatch_lowered_total",
+			Help: "Messages sent with a lower priority than their group's, as others had waited in the queue for priority_ageing.",
+		}, []string{"queue"}),
 	}
 }
 
@@ -255,7 +265,10 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		s.turn.read.Unlock()
 		var outcomes []error
 		if err == nil && len(rows) > 0 {
-			outcomes = d.publish(ctx, rows)
+			err = LowerPriorities(commit, tx, d.now(), d.Ageing, rows, func(queue string) { d.lowered.WithLabelValues(queue).Inc() })
+			if err == nil {
+				outcomes = d.publish(ctx, rows)
+			}
 		}
 		s.turn.send.Unlock()
 		if err != nil || len(rows) == 0 {
@@ -270,6 +283,32 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 	}
 	d.wait(b.unanswered)
 	return b.delivered, b.outage
+}
+
+// LowerPriorities lowers the priority of messages to that of work that has waited in their
+// queue for longer than ageing, so that they don't pass it by; 0 is never. It calls lowered
+// for each.
+func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.Duration, rows []db.Outgoing, lowered func(queue string)) error {
+	var homes []string
+	for _, row := range rows {
+		if row.Share.Priority > 0 && !slices.Contains(homes, row.Home) {
+			homes = append(homes, row.Home)
+		}
+	}
+	if len(homes) == 0 || ageing == 0 {
+		return nil
+	}
+	passed, err := tx.PassedWork(ctx, homes, now.Add(-ageing))
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		if lowest, waits := passed[rows[i].Queue]; waits && lowest < rows[i].Share.Priority {
+			rows[i].Share.Priority = lowest
+			lowered(rows[i].Queue)
+		}
+	}
+	return nil
 }
 
 // publish declares the rows' queues and sends the rows, within deliverTimeout. If a
@@ -292,7 +331,7 @@ func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
 		span := d.Tracer.Send(id, row.TaskName, row.Queue, row.Claimed)
 		message := celery.TaskMessage{
 			ID: id, Name: row.TaskName, Queue: row.Queue, Args: row.Args, Kwargs: row.Kwargs,
-			TimeLimit: row.Lane.HardLimit, SoftTimeLimit: row.Lane.SoftLimit, TraceParent: span.Parent(),
+			Priority: row.Share.Priority, TimeLimit: row.Lane.HardLimit, SoftTimeLimit: row.Lane.SoftLimit, TraceParent: span.Parent(),
 		}
 		if row.RootID.Valid {
 			message.RootID = row.RootID.UUID.String()

@@ -17,44 +17,80 @@ type SharedQueue struct {
 	Shares model.Shares
 }
 
+// Waiting says what a claim looked at, and what of it waits.
+type Waiting struct {
+	Groups []string // with work waiting
+	Visits bool     // it looked at visits; otherwise at tasks
+	Only   []string // the groups that it looked at; nil is all
+}
+
+// otherClaims is how long it counts that a claim of the other kind left work waiting.
+const otherClaims = 10 * time.Minute
+
+// since returns when a claim of the same kind left work of a group waiting, and one of the
+// other kind.
+func (w Waiting) since(s *db.ShareState) (same, other *float64) {
+	if w.Visits {
+		return &s.VisitsWaited, &s.TasksWaited
+	}
+	return &s.TasksWaited, &s.VisitsWaited
+}
+
+// busy reports whether the last claim of the same kind left work of a group waiting, or lately
+// one of the other kind.
+func (w Waiting) busy(s *db.ShareState, now time.Time) bool {
+	same, other := w.since(s)
+	return *same > 0 || *other > model.UnixSeconds(now.Add(-otherClaims))
+}
+
 // Ask is how many messages of a group are wanted, and their expected cost, in seconds.
 type Ask = db.TaskGroup
 
 // ShareOut divides free slots of a queue between the groups that have work waiting
-// (see package shares), within a claim (Slots.Claim), and returns how much was claimed.
+// (see package shares), within a claim (Slots.Claim). It returns how much was claimed, and
+// whether a group is at its ceiling.
 // grab claims what is asked of some groups and returns how many of each there were; if
-// fewer than asked, the group has no more, and its part goes to the others.
-func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting []string,
-	grab func(ctx context.Context, asks []Ask) ([]int, error)) (int, error) {
+// fewer than asked, the group has no more, and its part goes to the others. Groups that the
+// claim didn't look at keep their credit.
+func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Waiting,
+	grab func(ctx context.Context, asks []Ask) ([]int, error)) (claimed int, atCeiling bool, err error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	groups := join(states, q.Shares, waiting)
-	claimed := 0
+	groups := join(states, q.Shares, waiting, now)
+	atCeiling = len(groups) < len(waiting.Groups)
 	for claimed < free && len(groups) > 0 {
-		asks := asks(groups, shares.Divide(free-claimed, groups))
+		asks := asks(groups, shares.Divide(free-claimed, groups), q.Shares)
 		given, err := grab(ctx, asks)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		for i, ask := range asks {
 			claimed += given[i]
 			at := slices.IndexFunc(groups, func(g shares.Group) bool { return g.Name == ask.Name })
-			groups[at].Load += float64(given[i]) * ask.Cost
+			g := &groups[at]
+			full := given[i] == g.Most && g.Most > 0
+			g.Load += float64(given[i]) * ask.Cost
+			g.Most = max(0, g.Most-given[i])
 			states[ask.Name].InFlight += given[i]
-			if given[i] < ask.Count {
+			atCeiling = atCeiling || full
+			if full || given[i] < ask.Count {
 				groups = slices.Delete(groups, at, at+1)
 			}
 		}
 	}
-	for _, s := range states {
-		s.Busy = false
+	for name, s := range states {
+		if waiting.Only == nil || slices.Contains(waiting.Only, name) {
+			same, _ := waiting.since(s)
+			*same = 0
+		}
 	}
 	for _, g := range groups { // those left still have work waiting
-		states[g.Name].Busy = true
+		same, _ := waiting.since(states[g.Name])
+		*same = model.UnixSeconds(now)
 	}
-	return claimed, tx.SaveShares(ctx, q.Name, now, states)
+	return claimed, atCeiling, tx.SaveShares(ctx, q.Name, now, states)
 }
 
 // ShareVisits sets the groups of visits to a shared queue that were not divided between
@@ -96,7 +132,7 @@ func sharesOf(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time) (fun
 		if state == nil {
 			state = &db.ShareState{Group: group}
 		}
-		return db.Share{Shared: true, Group: group, Cost: costOf(state, mean)}
+		return db.Share{Shared: true, Group: group, Cost: costOf(state, mean), Priority: q.Shares.Priorities[group]}
 	}, err
 }
 
@@ -113,39 +149,45 @@ func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string 
 	return model.ListerGroup(by, model.Lister{Name: textArgument(all["lister_name"]), InstanceName: textArgument(all["lister_instance_name"])})
 }
 
-// join returns the groups that take part in a division: those with work waiting, each at
-// the level where it may start. It adds what they forgo to states.
-func join(states map[string]*db.ShareState, s model.Shares, waiting []string) []shares.Group {
+// join returns the groups that take part in a division: those with work waiting that are
+// below their ceilings, each at the level where it may start. It adds what they forgo to
+// states.
+func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now time.Time) []shares.Group {
 	cost := meanCost(states)
-	groups := make([]shares.Group, len(waiting))
-	var busy []shares.Group
-	for i, name := range slices.Sorted(slices.Values(waiting)) {
+	var groups, busy []shares.Group
+	for _, name := range slices.Sorted(slices.Values(waiting.Groups)) {
 		state := states[name]
 		if state == nil {
 			state = &db.ShareState{Group: name}
 			states[name] = state
 		}
-		groups[i] = shares.Group{
+		g := shares.Group{
 			Name: name, Weight: s.Weight(name), Cost: costOf(state, cost),
 			Load: state.Used + state.Forgone + state.InFlightLoad,
 		}
-		if state.Busy {
-			busy = append(busy, groups[i])
+		if ceiling := s.MaxInFlight[name]; ceiling > 0 {
+			if g.Most = ceiling - state.InFlight; g.Most <= 0 {
+				continue
+			}
+		}
+		groups = append(groups, g)
+		if waiting.busy(state, now) {
+			busy = append(busy, g)
 		}
 	}
 	for i := range groups {
-		if state := states[groups[i].Name]; !state.Busy {
+		if state := states[groups[i].Name]; !waiting.busy(state, now) {
 			state.Forgone += shares.Join(&groups[i], busy)
 		}
 	}
 	return groups
 }
 
-func asks(groups []shares.Group, parts []int) []Ask {
+func asks(groups []shares.Group, parts []int, s model.Shares) []Ask {
 	asks := make([]Ask, 0, len(groups))
 	for i, g := range groups {
 		if parts[i] > 0 {
-			asks = append(asks, Ask{Name: g.Name, Count: parts[i], Cost: g.Cost})
+			asks = append(asks, Ask{Name: g.Name, Count: parts[i], Cost: g.Cost, Priority: s.Priorities[g.Name]})
 		}
 	}
 	return asks

@@ -16,8 +16,8 @@ const (
 	// measurePeriod is how often shares and lanes are measured.
 	measurePeriod = time.Minute
 
-	// otherGroups is the label of the groups without a weight of their own, which bounds
-	// the number of labels.
+	// otherGroups is the label of the groups without a weight or a ceiling of their own, which
+	// bounds the number of labels.
 	otherGroups = "(others)"
 )
 
@@ -28,17 +28,18 @@ type ShareGauges struct {
 	log    *slog.Logger
 	shown  map[[2]string]bool // queues and groups
 
-	inFlight, used, weight *prometheus.GaugeVec
+	inFlight, most, used, weight *prometheus.GaugeVec
 }
 
 // NewShareGauges makes the gauges of the queues that are shared now and registers them on reg.
 func NewShareGauges(store *db.Store, queues func(ctx context.Context) ([]SharedQueue, error), log *slog.Logger, reg prometheus.Registerer) *ShareGauges {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return newGauge(reg, name, help+", by queue and group; groups without a weight of their own are taken together.", "queue", "group")
+		return newGauge(reg, name, help+", by queue and group; groups without a weight or a ceiling of their own are taken together.", "queue", "group")
 	}
 	return &ShareGauges{
 		store: store, queues: queues, log: log,
-		weight:   gauge("swh_scheduler_share_weight", "Weights of the groups that have work waiting"),
+		weight:   gauge("swh_scheduler_share_weight", "Weights of the groups that have work waiting and are below their ceilings"),
+		most:     newGauge(reg, "swh_scheduler_share_max_in_flight", "Ceiling of swh_scheduler_share_in_flight, by queue and group; only groups that have one.", "queue", "group"),
 		inFlight: gauge("swh_scheduler_share_in_flight", "Visits and tasks sent and not known to have ended"),
 		used:     gauge("swh_scheduler_share_used_seconds", "Work that ended in the last hour, in seconds"),
 	}
@@ -94,7 +95,8 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 		return err
 	}
 	label := func(group string) string {
-		if _, named := q.Shares.Weights[group]; named {
+		_, weighted := q.Shares.Weights[group]
+		if _, capped := q.Shares.MaxInFlight[group]; weighted || capped {
 			return group
 		}
 		return otherGroups
@@ -103,8 +105,12 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 	for group := range q.Shares.Weights {
 		weight[group], inFlight[group], seconds[group] = 0, 0, 0
 	}
+	for group, most := range q.Shares.MaxInFlight {
+		weight[group], inFlight[group], seconds[group] = 0, 0, 0
+		g.most.WithLabelValues(q.Name, group).Set(float64(most))
+	}
 	for group, s := range states {
-		if s.Busy {
+		if s.Busy() {
 			weight[label(group)] += q.Shares.Weight(group)
 		}
 		inFlight[label(group)] += float64(s.InFlight)

@@ -22,6 +22,7 @@ type sharing struct {
 	q       dispatch.SharedQueue
 	now     time.Time
 	waiting map[string]int // work there is, by group; -1 is no end of it
+	visits  bool           // what waits is visits, otherwise tasks
 	sent    map[string][]uuid.UUID
 }
 
@@ -39,6 +40,14 @@ func newSharing(t *testing.T, weights map[string]float64, otherwise float64) *sh
 func (s *sharing) pass(free int) map[string]int {
 	s.t.Helper()
 	s.now = s.now.Add(time.Second)
+	got, err := s.claim(free)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+func (s *sharing) claim(free int) (map[string]int, error) {
 	got := make(map[string]int)
 	var waiting []string
 	for group, n := range s.waiting {
@@ -46,8 +55,11 @@ func (s *sharing) pass(free int) map[string]int {
 			waiting = append(waiting, group)
 		}
 	}
-	err := s.store.InTx(s.t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		n, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	return got, s.store.InTx(s.t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockQueues(ctx, s.q.Name); err != nil {
+			return err
+		}
+		n, _, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, dispatch.Waiting{Groups: waiting, Visits: s.visits}, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 			given := make([]int, len(asks))
 			var rows []db.Work
 			for i, ask := range asks {
@@ -59,8 +71,8 @@ func (s *sharing) pass(free int) map[string]int {
 					id := uuid.New()
 					s.sent[ask.Name] = append(s.sent[ask.Name], id)
 					rows = append(rows, db.Work{
-						TaskID: id, Queue: s.q.Name, Home: s.q.Name, Args: []byte("[]"), Kwargs: []byte("{}"), Claimed: s.now,
-						Share: db.Share{Shared: true, Group: ask.Name, Cost: ask.Cost},
+						TaskID: id, Queue: s.q.Name, Home: s.q.Name, TaskName: "swh.test", Args: []byte("[]"), Kwargs: []byte("{}"), Claimed: s.now,
+						Share: ask.Share(),
 					})
 				}
 				got[ask.Name] += given[i]
@@ -76,10 +88,6 @@ func (s *sharing) pass(free int) map[string]int {
 		}
 		return err
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return got
 }
 
 // end ends all work underway of a group, after as many seconds a piece.
@@ -132,6 +140,24 @@ func TestShareOutGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
 		s.want(s.pass(1000), map[string]int{"a": 300, "b": 500, "c": 200}, 3)
 		endAll()
 	}
+}
+
+// Visits and tasks can share a queue, and a claim looks at one of the two. It says nothing of
+// the others' groups: one that comes back to the one has no rush, and the other's keep their
+// credit.
+func TestClaimsOfTasksAndVisitsOnOneQueue(t *testing.T) {
+	t.Parallel()
+	s := newSharing(t, nil, 1)
+	for range 3 {
+		s.visits, s.waiting = true, map[string]int{"visited": -1}
+		s.pass(100)
+		s.visits, s.waiting = false, map[string]int{"tasks": -1}
+		s.pass(100)
+	}
+	s.visits, s.waiting = true, map[string]int{"visited": -1, "back": -1}
+	s.want(s.pass(100), map[string]int{"visited": 50, "back": 50}, 1)
+	s.visits, s.waiting = false, map[string]int{"tasks": -1, "visited": -1, "back again": -1}
+	s.want(s.pass(90), map[string]int{"tasks": 45, "visited": 0, "back again": 45}, 1)
 }
 
 // One slot a pass is enough for a tenth of a slot: each piece of the loads is in

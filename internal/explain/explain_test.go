@@ -162,6 +162,40 @@ func TestFactsOfATask(t *testing.T) {
 	}, nil)
 }
 
+// Of a task on a shared queue it is said how many messages of its group are in flight, of how
+// many, and their priority; one with priority is on a queue that is not shared.
+func TestShareOfATask(t *testing.T) {
+	t.Parallel()
+	store := opened(t,
+		"insert into task_type (type, description, backend_name) values ('load', '', 'swh.load'), ('a', '', 'swh.index'), ('b', '', 'swh.index')",
+		`insert into task (id, type, arguments, next_run, current_interval, status, priority, policy)
+		 select id, type, jsonb_build_object('kwargs', jsonb_build_object('owner', owner)), '2029-12-31Z', '1 day', 'next_run_not_scheduled', priority::task_priority, 'oneshot'
+		 from (values (1, 'load', 'bulk', null), (2, 'load', 'daily', null), (3, 'load', 'bulk', 'low'), (4, 'b', '', null)) v (id, type, owner, priority)`,
+		`insert into scheduler_go.work (task_id, queue, home, task_name, args, kwargs, share_group, cost)
+		 select gen_random_uuid(), 'swh.load', 'swh.load', 'swh.load', '[]', '{}', v.share_group, 1 from (values ('bulk'), ('bulk'), ('daily')) v (share_group)`,
+	)
+	x := &Gatherer{
+		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
+		Config: &config.Config{Celery: config.Celery{TaskBroker: "amqp://127.0.0.1:1//"}, PriorityAgeing: time.Hour, Shares: map[string]model.Shares{
+			"load": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour, MaxInFlight: map[string]int{"bulk": 2, "daily": 2}, Priorities: map[string]uint8{"daily": 5}},
+			"a":    {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour},
+		}},
+	}
+	defer x.Close()
+	for id, c := range map[int64]struct{ want, not []string }{
+		1: {[]string{`the share of its group, "bulk", may be used up`, "Its group is at its ceiling: 2 messages are in flight, of at most 2"}, []string{"x-max-priority"}},
+		2: {[]string{"Its group is below its ceiling: 1 messages are in flight, of at most 2", "Messages of its group have priority 5"}, nil},
+		3: {[]string{"Each 1 h 0 min that it waits, it counts as one priority higher"}, []string{"group"}},
+		4: {[]string{`its group, "b", may be used up: see swh-scheduler shares status a.`}, []string{"ceiling"}},
+	} {
+		e, err := x.Task(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, e, c.want, c.not)
+	}
+}
+
 // opened returns a database on which statements have been run.
 func opened(t *testing.T, statements ...string) *db.Store {
 	t.Helper()

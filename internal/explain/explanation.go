@@ -140,14 +140,36 @@ func (e *Explanation) hasInfinite(dates []db.InfiniteDate) {
 	}
 }
 
-// describeCapacity adds how full the lanes of a lane set are, or without one the queue.
-func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, by model.ShareKey, taskType string) {
+// Share is the group that work belongs to, on a queue that groups share.
+type Share struct {
+	TaskType    string // by which the configuration names the queue
+	By          model.ShareKey
+	Group       string
+	InFlight    int
+	MaxInFlight int // 0: no ceiling
+	Priority    uint8
+}
+
+// describeCapacity adds how full the lanes of a lane set are, or without one the queue, and
+// how work stands in its group.
+func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, s *Share) {
 	if laneSet != "" {
 		e.because("It goes by lanes: how full they are tells swh-scheduler lanes status %s.", laneSet)
 	} else {
 		e.describeQueue(q, refill)
 	}
-	if by != "" {
-		e.because("Its queue is divided between groups by %s, and the share of its group may be used up: see swh-scheduler shares status %s.", by, taskType)
+	if s == nil {
+		return
+	}
+	e.because("Its queue is divided between groups by %s, and the share of its group, %q, may be used up: see swh-scheduler shares status %s.", s.By, s.Group, s.TaskType)
+	switch {
+	case s.MaxInFlight == 0:
+	case s.InFlight >= s.MaxInFlight:
+		e.because("Its group is at its ceiling: %d messages are in flight, of at most %d (max_in_flight). More of it is sent as these end.", s.InFlight, s.MaxInFlight)
+	default:
+		e.because("Its group is below its ceiling: %d messages are in flight, of at most %d (max_in_flight).", s.InFlight, s.MaxInFlight)
+	}
+	if s.Priority > 0 {
+		e.because("Messages of its group have priority %d: in a queue with x-max-priority they pass by those of a lower one.", s.Priority)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,11 +79,14 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		return Explanation{}, fmt.Errorf("there is no task %d", id)
 	}
 	const mostAhead = 10_001
-	t := Task{Task: tasks[0], AheadLimit: mostAhead}
+	t := Task{Task: tasks[0], AheadLimit: mostAhead, Ageing: x.Config.PriorityAgeing}
 	for _, fact := range []func() error{
 		func() (err error) { t.Type, err = x.Store.TaskType(ctx, t.Task.Type); return err },
 		func() (err error) { t.LastRun, t.Message, err = x.lastRun(ctx, id); return err },
-		func() (err error) { t.Ahead, err = x.Store.TasksAhead(ctx, id, x.Now, mostAhead); return err },
+		func() (err error) {
+			t.Ahead, err = x.Store.TasksAhead(ctx, id, x.Now, x.Config.PriorityAgeing, mostAhead)
+			return err
+		},
 		func() (err error) { t.Graph, err = x.Store.GraphTask(ctx, id); return err },
 		func() (err error) { t.SetAside, err = x.Store.SetAsideTask(ctx, id); return err },
 		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
@@ -106,9 +111,54 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		queue, laneSet = model.PriorityLanes(t.Type.BackendName), model.PriorityLanes(laneSet)
 	}
 	t.Lanes = x.laned(laneSet)
-	t.SharedBy = x.Config.Shares[t.Task.Type].By
+	if t.Task.Priority == "" { // with priority, queues are not divided
+		t.Share, err = x.share(ctx, t.Type, func(by model.ShareKey) (string, error) {
+			if by == model.ShareByTaskType {
+				return t.Task.Type, nil
+			}
+			return x.Store.GroupOfTask(ctx, id, by)
+		})
+		if err != nil {
+			return Explanation{}, err
+		}
+	}
 	t.Queue = x.queue(ctx, queue, t.Type.MaxQueueLength)
 	return t.Explain(x.Now, x.Zone), nil
+}
+
+// share returns the state of a group of the queue of a task type, or nil if the queue is not
+// shared. It is shared by the shares of that type or, where types are the groups, of another
+// one with the same queue.
+func (x *Gatherer) share(ctx context.Context, tt model.TaskType, group func(by model.ShareKey) (string, error)) (*Share, error) {
+	for _, name := range slices.Sorted(maps.Keys(x.Config.Shares)) {
+		s := x.Config.Shares[name]
+		if name != tt.Type {
+			if s.By != model.ShareByTaskType {
+				continue
+			}
+			named, err := x.Store.TaskType(ctx, name)
+			if err != nil && !errors.Is(err, model.ErrUnknownTaskType) {
+				return nil, err
+			}
+			if err != nil || named.Queue() != tt.Queue() {
+				continue
+			}
+		}
+		states, err := x.Store.ShareStates(ctx, tt.Queue(), x.Now, s.HalfLife)
+		if err != nil {
+			return nil, err
+		}
+		share := &Share{TaskType: name, By: s.By}
+		if share.Group, err = group(s.By); err != nil {
+			return nil, err
+		}
+		if state := states[share.Group]; state != nil {
+			share.InFlight = state.InFlight
+		}
+		share.MaxInFlight, share.Priority = s.MaxInFlight[share.Group], s.Priorities[share.Group]
+		return share, nil
+	}
+	return nil, nil
 }
 
 // laned returns laneSet if the configuration has it, or "".
@@ -317,7 +367,13 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	if o.Hosters, err = x.hosters(ctx, o); err != nil {
 		return err
 	}
-	o.SharedBy = x.Config.Shares[loader.Type].By
+	o.Share, err = x.share(ctx, loader, func(by model.ShareKey) (string, error) { return model.ListerGroup(by, o.Lister), nil })
+	if err != nil {
+		return err
+	}
+	if o.Share != nil && !o.Share.By.OfVisits() { // only tasks are divided
+		o.Share = nil
+	}
 	o.Queue = x.queue(ctx, loader.BackendName, loader.MaxQueueLength)
 	return x.policies(ctx, o)
 }

@@ -22,7 +22,7 @@ type Origin struct {
 	Queue          Queue
 	Policies       []Policy // of its visit type
 	Schedulers     int      // connections of schedule-recurrent
-	SharedBy       model.ShareKey
+	Share          *Share   // nil: its queue is not divided between groups
 	Hosters        []Hoster // with a limit
 	Failures       int      // visits in a row that failed or found nothing, as far as that is recorded
 	Rules          model.VisitRules
@@ -212,7 +212,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	switch {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
-		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.SharedBy, o.Loader.Type)
+		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.Share)
 		for _, h := range o.Hosters {
 			if why := h.full(); why != "" {
 				e.Summary = "It is due, and its hoster takes no more visits now."

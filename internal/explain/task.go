@@ -25,8 +25,9 @@ type Task struct {
 	SetAside   *db.SetAside    // nil: it isn't
 	WaitsFor   []db.Dependency // of the graph
 	LostAfter  time.Duration   // 0: silent runs are not given up
+	Ageing     time.Duration   // of tasks with priority; 0: they go by priority, however long they wait
 	Runners    int             // connections of start-runner
-	SharedBy   model.ShareKey
+	Share      *Share          // nil: its queue is not divided between groups
 }
 
 // runnerRefill is the part of a queue that must be free before a runner fills it.
@@ -206,8 +207,11 @@ func (t Task) isReady(e *Explanation) {
 	if t.Task.Priority != "" {
 		runner = "start-runner --with-priority"
 		e.because("It has priority %s: only %s sends it.", t.Task.Priority, runner)
+		if t.Ageing > 0 && t.Task.Priority != model.PriorityHigh {
+			e.because("Each %s that it waits, it counts as one priority higher (priority_ageing).", Roughly(t.Ageing))
+		}
 	}
-	e.describeCapacity(t.Lanes, t.Queue, runnerRefill, t.SharedBy, t.Task.Type)
+	e.describeCapacity(t.Lanes, t.Queue, runnerRefill, t.Share)
 	switch {
 	case t.Ahead == 0:
 		e.because("No other ready task of its type is taken before it.")

@@ -31,6 +31,14 @@ type Shares struct {
 	Weights  map[string]float64 // by group; all above 0
 	Default  float64            // the weight of each group that is not among them; above 0
 	HalfLife time.Duration
+
+	// MaxInFlight bounds how many messages of a group are claimed and not known to have
+	// ended; a group that is not in it has no ceiling.
+	MaxInFlight map[string]int
+
+	// Priorities are those of the messages, by group; 0 if a group is not in it. RabbitMQ
+	// heeds them in queues with x-max-priority.
+	Priorities map[string]uint8
 }
 
 // Weight returns the weight of a group.

@@ -18,7 +18,8 @@
 // An idle group saves nothing up: when it comes back, what it did not use is counted as
 // forgone, so that it starts at the level of the busy group that is furthest behind.
 // What it used beyond its share stays with it. The part of an idle group goes to the
-// others by their weights, in the same division.
+// others by their weights, in the same division. So does that of a group at its ceiling,
+// which saves nothing up either.
 package shares
 
 import (
@@ -33,28 +34,30 @@ type Group struct {
 	Weight float64 // above 0; only the ratio of weights matters
 	Load   float64 // seconds of work: underway, used lately and forgone
 	Cost   float64 // seconds expected of one more message; above 0
+	Most   int     // slots that it may get at most; 0 is no ceiling
 }
 
 // Level returns a group's load for its weight: the groups' clock.
 func (g Group) Level() float64 { return g.Load / g.Weight }
 
 // Divide returns how many of n slots each group gets, in the groups' order. Their sum is
-// n, if there is a group. The groups' loads are not changed.
+// n, unless all groups get the most that they may. The groups' loads are not changed.
 func Divide(n int, groups []Group) []int {
 	parts := make([]int, len(groups))
-	if len(groups) == 0 {
-		return parts
-	}
 	q := make(queue, len(groups))
 	for i, g := range groups {
 		q[i] = turn{group: i, name: g.Name, weight: g.Weight, level: g.Level(), step: g.Cost / g.Weight}
 	}
 	heap.Init(&q)
-	for range n {
+	for ; n > 0 && len(q) > 0; n-- {
 		next := &q[0]
 		parts[next.group]++
 		next.level += next.step
-		heap.Fix(&q, 0)
+		if parts[next.group] == groups[next.group].Most {
+			heap.Pop(&q)
+		} else {
+			heap.Fix(&q, 0)
+		}
 	}
 	return parts
 }

@@ -16,6 +16,9 @@ func TestDivide(t *testing.T) {
 	group := func(name string, weight, load float64) Group {
 		return Group{Name: name, Weight: weight, Load: load, Cost: 1}
 	}
+	capped := func(name string, weight float64, most int) Group {
+		return Group{Name: name, Weight: weight, Cost: 1, Most: most}
+	}
 	for name, tc := range map[string]struct {
 		n      int
 		groups []Group
@@ -31,6 +34,9 @@ func TestDivide(t *testing.T) {
 		"then by name":      {1, []Group{group("b", 1, 0), group("a", 1, 0)}, []int{0, 1}},
 		"makes up for load": {10, []Group{group("a", 1, 10), group("b", 1, 4)}, []int{2, 8}},
 		"in debt":           {10, []Group{group("a", 1, 100), group("b", 1, 0)}, []int{0, 10}},
+		"a ceiling":         {100, []Group{capped("a", 50, 10), group("b", 30, 0), group("c", 20, 0)}, []int{10, 54, 36}},
+		"one not reached":   {10, []Group{capped("a", 1, 6), group("b", 1, 0)}, []int{5, 5}},
+		"all at theirs":     {100, []Group{capped("a", 1, 3), capped("b", 9, 4)}, []int{3, 4}},
 		"slow work":         {11, []Group{{Name: "a", Weight: 1, Cost: 10}, group("b", 1, 0)}, []int{1, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,9 +169,9 @@ func TestFractionsAreNeverLost(t *testing.T) {
 	}
 }
 
-// Whatever the weights, costs and loads: all slots are given, and each to the group
-// that was furthest behind: before its last one no group with a slot was ahead of
-// any other.
+// Whatever the weights, costs, loads and ceilings: all slots are given that a group may
+// have, none beyond a ceiling, and each to the group that was furthest behind: before its
+// last one no group with a slot was ahead of any other below its ceiling.
 func TestDivideProperty(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 200).Draw(t, "slots")
@@ -176,16 +182,28 @@ func TestDivideProperty(t *testing.T) {
 				Weight: rapid.Float64Range(0.01, 100).Draw(t, "weight"),
 				Load:   rapid.Float64Range(0, 1000).Draw(t, "load"),
 				Cost:   rapid.Float64Range(0.01, 100).Draw(t, "cost"),
+				Most:   max(0, rapid.IntRange(-20, 50).Draw(t, "most")),
 			}
 		}
-		given, behind := 0, math.Inf(1)
+		given, takes, behind := 0, 0, math.Inf(1)
 		parts := Divide(n, groups)
 		for i, part := range parts {
 			given += part
+			most := groups[i].Most
+			if most == 0 {
+				most = n
+			}
+			takes += most
+			if part > most {
+				t.Fatalf("group %d of %v got %d slots", i, groups, part)
+			}
+			if part == groups[i].Most && part > 0 {
+				continue
+			}
 			behind = min(behind, (groups[i].Load+float64(part)*groups[i].Cost)/groups[i].Weight)
 		}
-		if given != n {
-			t.Fatalf("%d of %d slots given", given, n)
+		if want := min(n, takes); given != want {
+			t.Fatalf("%d of %d slots given", given, want)
 		}
 		for i, part := range parts {
 			before := (groups[i].Load + float64(part-1)*groups[i].Cost) / groups[i].Weight

@@ -27,6 +27,20 @@ type Report struct {
 	Series     []Measurement
 
 	worked map[string]time.Duration // by group: visits that ended
+	waits  map[string]wait          // by group: visits that began
+}
+
+// wait is the time in the queue of some visits.
+type wait struct {
+	total  time.Duration
+	visits int
+}
+
+func (w wait) mean() time.Duration { return w.total / time.Duration(max(1, w.visits)) }
+
+func (r *Report) began(v visit, now time.Time) {
+	w := r.waits[v.group]
+	r.waits[v.group] = wait{w.total + now.Sub(v.claimed), w.visits + 1}
 }
 
 // Measurement is the state of the origins of all listers at a time.

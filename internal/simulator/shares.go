@@ -63,8 +63,8 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 	return queues, nil
 }
 
-// claim claims as schedule-recurrent does, and adds the work to the ledger.
-func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int) ([]visit, error) {
+// claim claims as schedule-recurrent does, and adds the work to the ledger, as sent.
+func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) ([]visit, error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return nil, err
 	}
@@ -73,20 +73,38 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 		return nil, err
 	}
 	visits, work := claimed(tx, q.Name, picked.Visits, now)
+	sent := make([]db.Outgoing, len(work))
+	for i, w := range work {
+		sent[i] = db.Outgoing{Work: w, Kept: true}
+	}
+	if err := dispatch.LowerPriorities(ctx, tx, now, ageing, sent, func(string) {}); err != nil {
+		return nil, err
+	}
+	for i := range visits {
+		visits[i].priority = sent[i].Share.Priority
+	}
 	mix(visits)
-	return visits, tx.AddWork(ctx, work)
+	if err := tx.AddWork(ctx, work); err != nil {
+		return nil, err
+	}
+	return visits, tx.Confirm(ctx, sent, now)
 }
 
 // GroupUse is the working time for a group.
 type GroupUse struct {
 	Group   string  `json:"group"`
 	Seconds float64 `json:"seconds"`
-	Part    float64 `json:"part"` // of all groups' time; of 1
+	Part    float64 `json:"part"`   // of all groups' time; of 1
+	Waited  float64 `json:"waited"` // mean time in the queue, in seconds
 }
 
 // Shares returns the working time for each group in the whole run; none without shares.
 func (r *Report) Shares() []GroupUse {
-	return r.sharesBetween(Measurement{}, r.Series[len(r.Series)-1])
+	uses := r.sharesBetween(Measurement{}, r.Series[len(r.Series)-1])
+	for i := range uses {
+		uses[i].Waited = r.waits[uses[i].Group].mean().Seconds()
+	}
+	return uses
 }
 
 // sharesBetween returns the working time for each group between two measurements.
@@ -118,7 +136,7 @@ func (r *Report) SharesText() string {
 	var b strings.Builder
 	b.WriteString("Shares of the workers' time:\n")
 	for _, u := range uses {
-		fmt.Fprintf(&b, "  %s: %.1f %% (%.0f seconds)\n", u.Group, 100*u.Part, u.Seconds)
+		fmt.Fprintf(&b, "  %s: %.1f %% (%.0f seconds); mean wait in the queue: %.0f seconds\n", u.Group, 100*u.Part, u.Seconds, u.Waited)
 	}
 	return b.String()
 }

@@ -12,22 +12,21 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// With more work waiting than workers can do, each group gets its share of their
-// time; a group that is not named has the default weight.
-func TestShares(t *testing.T) {
-	t.Parallel()
-	shares := map[string]model.Shares{"load-test-git": {
-		By: model.ShareByListerInstance, Weights: map[string]float64{"forge/a": 50, "forge/b": 30}, Default: 20,
-		HalfLife: model.DefaultShareHalfLife,
-	}}
+// simulateShares simulates the given shares of the queue of the listers forge/a, forge/b and
+// example/.
+func simulateShares(t *testing.T, s setting, shares model.Shares, ageing time.Duration) *Report {
+	t.Helper()
+	shares.By, shares.Weights, shares.Default = model.ShareByListerInstance, map[string]float64{"forge/a": 50, "forge/b": 30}, 20
+	shares.HalfLife = model.DefaultShareHalfLife
+	byType := map[string]model.Shares{"load-test-git": shares}
 	dsn := testenv.Database(t)
-	if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Shares: shares}); err != nil {
+	if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Shares: byType}); err != nil {
 		t.Fatal(err)
 	}
 	store := openStore(t, dsn)
-	s := setting{OriginScheduler, model.OldestScheduledFirst, 18_000, 8, 600, ""}
 	options := s.options(t, store, time.Now())
-	options.Shares, options.Listers, options.Log = shares, ListersOf(shares), slog.New(slog.DiscardHandler)
+	options.Shares, options.Listers, options.Log = byType, ListersOf(byType), slog.New(slog.DiscardHandler)
+	options.Ageing = ageing
 	if err := Fill(t.Context(), store, options.Listers, s.origins, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +34,15 @@ func TestShares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return report
+}
+
+// With more work waiting than workers can do, each group gets its share of their
+// time; a group that is not named has the default weight.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	s := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, origins: 18_000, hours: 8, workers: 600}
+	report := simulateShares(t, s, model.Shares{}, 0)
 	want := map[string]float64{"forge/a": 0.5, "forge/b": 0.3, "example/": 0.2}
 	uses, busy := report.Shares(), 0.0
 	for _, u := range uses {
@@ -52,6 +60,36 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// No group uses more workers at once than its ceiling, and each uses almost as many all the
+// time: what ends is soon followed by more.
+func TestCeilings(t *testing.T) {
+	t.Parallel()
+	s := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, origins: 300, hours: 3, workers: 20}
+	ceilings := map[string]int{"forge/a": 6, "forge/b": 3, "example/": 1}
+	report := simulateShares(t, s, model.Shares{MaxInFlight: ceilings}, 0)
+	for _, u := range report.Shares() {
+		workers := u.Seconds / report.Simulated.Seconds()
+		if most := float64(ceilings[u.Group]); workers > most*1.0001 || workers < 0.7*most {
+			t.Errorf("%s used %.2f workers, of at most %g", u.Group, workers, most)
+		}
+	}
+}
+
+// The visits of a group with a priority, more than the workers can do, pass by those that wait,
+// whose groups get next to nothing. With ageing they get their shares.
+func TestPriorities(t *testing.T) {
+	t.Parallel()
+	s := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, origins: 600, hours: 8, workers: 20}
+	for ageing, others := range map[time.Duration][2]float64{0: {0, 0.3}, 10 * time.Minute: {0.5, 0.9}} {
+		for _, u := range simulateShares(t, s, model.Shares{Priorities: map[string]uint8{"forge/b": 5}}, ageing).Shares() {
+			t.Logf("%+v", u)
+			if part := 1 - u.Part; u.Group == "forge/b" && (part < others[0] || part > others[1]) {
+				t.Errorf("with ageing after %s, the others got %.2f of the time", ageing, part)
+			}
+		}
+	}
+}
+
 // Shares that the run has nothing of are a mistake.
 func TestSharesOfNothing(t *testing.T) {
 	t.Parallel()
@@ -60,7 +98,7 @@ func TestSharesOfNothing(t *testing.T) {
 		"shares are of load-git, and what is simulated is of the visit types test-git": {"load-git": {By: model.ShareByLister, Default: 1}},
 		"visits can only be shared by lister or lister_instance":                       {"load-test-git": {By: "kwargs.url", Default: 1}},
 	} {
-		options := setting{OriginScheduler, model.OldestScheduledFirst, 0, 1, 1, ""}.options(t, store, time.Now())
+		options := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, hours: 1, workers: 1}.options(t, store, time.Now())
 		options.Shares = shares
 		if _, err := Run(t.Context(), options); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +49,7 @@ type Options struct {
 	Listers    []ListerName                      // each lists 100 new origins an hour
 	Listed     int                               // origins listed before the run
 	Shares     map[string]model.Shares           // of OriginScheduler, by task type: how groups of listers divide its queue
+	Ageing     time.Duration                     // of messages' priorities
 	Progress   func(simulated time.Duration)     // called after each simulated hour; may be nil
 }
 
@@ -56,6 +58,9 @@ type visit struct {
 	id    uuid.UUID // Celery's of the task
 	group string    // "" if its queue is not shared
 	kept  bool      // it is in the ledger until it ends
+
+	priority uint8
+	claimed  time.Time
 }
 
 // agents are the parts of a scheduler under test.
@@ -129,7 +134,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	s := &simulation{
 		Options: o, clock: NewClock(o.Start), loaders: loaders{}, running: make(map[uuid.UUID]running),
-		report: &Report{worked: make(map[string]time.Duration)},
+		report: &Report{worked: make(map[string]time.Duration), waits: make(map[string]wait)},
 	}
 	visitTypes, err := s.visitTypes(ctx)
 	if err != nil {
@@ -208,7 +213,9 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 			return err
 		}
 	}
-	q.put(visits...)
+	q.waiting = append(q.waiting, visits...)
+	slices.SortStableFunc(q.waiting, func(a, b visit) int { return int(b.priority) - int(a.priority) })
+	q.put()
 	return nil
 }
 
@@ -285,6 +292,7 @@ func (s *simulation) begin(v visit) time.Duration {
 	now := s.clock.Now()
 	l := s.loaders.visit(v.OriginKey, now)
 	s.running[v.id] = running{l, v.group, now}
+	s.report.began(v, now)
 	s.agents.began(v, now)
 	return model.Duration(l.runTime)
 }

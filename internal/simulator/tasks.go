@@ -59,7 +59,7 @@ func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now tim
 			if err := json.Unmarshal(m.Kwargs, &kwargs); err != nil || kwargs.URL == "" {
 				return fmt.Errorf("the argument url of a task of type %q is missing or no text: %s", tt.Type, m.Kwargs)
 			}
-			visits[i] = visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: visitType}, id: m.TaskID}
+			visits[i] = visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: visitType}, id: m.TaskID, claimed: now}
 		}
 		return nil
 	})

@@ -31,8 +31,10 @@ type originAgents struct {
 	disabled func(urls []string)
 
 	queues   map[string]sharedQueue // shared ones, by visit type
-	outcomes []settle.Outcome       // of visits in the ledger, not yet written
-	spared   bool                   // the last claim left visits to hosters that take no more
+	ageing   time.Duration
+	room     bool             // a visit ended, which makes room for its group, since the last claim
+	outcomes []settle.Outcome // of visits in the ledger, not yet written
+	spared   bool             // the last claim left visits to hosters that take no more
 
 	statuses int             // since the last whole batch
 	heard    []journal.Visit // not yet written
@@ -42,7 +44,7 @@ type originAgents struct {
 // newOriginAgents makes agents that call disabled with the URLs that the journal disables.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
-		store: o.Store, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled,
+		store: o.Store, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
 	}
 	var err error
 	a.queues, err = sharedQueues(ctx, o, visitTypes)
@@ -61,11 +63,12 @@ func (a *originAgents) claim(ctx context.Context, visitType string, n int, now t
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
+	a.room = false
 	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
-			visits, err = queue.claim(ctx, tx, picker, now, n)
+			visits, err = queue.claim(ctx, tx, picker, now, n, a.ageing)
 			a.spared = tx.Spared()
 			return err
 		}
@@ -90,7 +93,7 @@ func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([
 	visits := make([]visit, len(picked))
 	var work []db.Work
 	for i, p := range picked {
-		v := visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group}
+		v := visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group, claimed: now}
 		hosters := tx.HostersOf(p.Origin)
 		if v.kept = p.Share.Shared || hosters != nil; v.kept {
 			work = append(work, db.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: hosters})
@@ -151,6 +154,7 @@ func (a *originAgents) ended(v visit, _ time.Time, l load, eventful bool, now ti
 	a.heard = append(a.heard, jv)
 	if v.kept {
 		a.outcomes = append(a.outcomes, ended(v, l, eventful, now))
+		a.room = a.room || a.queues[v.VisitType].Shares.MaxInFlight[v.group] > 0
 	}
 	a.hear()
 }
@@ -162,7 +166,7 @@ func (a *originAgents) hear() {
 	}
 }
 
-func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 }
+func (a *originAgents) unsettled(time.Time) bool { return a.whole > 0 || a.room }
 
 func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.outcomes); err != nil {

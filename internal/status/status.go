@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,11 +24,13 @@ type Group struct {
 	Queue       string  `json:"queue"`
 	Group       string  `json:"group"`
 	Weight      float64 `json:"weight"`
+	Priority    uint8   `json:"priority"` // of its messages
 	Entitled    float64 `json:"entitled"`
 	Now         float64 `json:"now"`
 	Hour        float64 `json:"hour"`
 	Waiting     int     `json:"waiting"`
 	InFlight    int     `json:"in_flight"`
+	MaxInFlight *int    `json:"max_in_flight"` // nil: no ceiling
 	Running     int     `json:"running"`
 	HourSeconds float64 `json:"hour_seconds"`
 	HourPieces  int     `json:"hour_pieces"`
@@ -66,13 +69,16 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 	var weights, load, hour float64
 	for _, group := range slices.Compact(names) {
 		row := Group{
-			TaskType: taskType, Queue: queue, Group: group, Weight: shares.Weight(group), Waiting: waiting[group],
+			TaskType: taskType, Queue: queue, Group: group, Weight: shares.Weight(group), Priority: shares.Priorities[group], Waiting: waiting[group],
 			HourSeconds: used[group].Seconds, HourPieces: used[group].Pieces,
 		}
 		if s := states[group]; s != nil {
 			row.InFlight, row.Running, row.load = s.InFlight, s.Started, s.InFlightLoad
 		}
-		if row.Waiting > 0 {
+		if ceiling, ok := shares.MaxInFlight[group]; ok {
+			row.MaxInFlight = &ceiling
+		}
+		if row.divides() {
 			weights += row.Weight
 		}
 		load += row.load
@@ -87,20 +93,29 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 		if hour > 0 {
 			r.Hour = r.HourSeconds / hour
 		}
-		if r.Waiting > 0 {
+		if r.divides() {
 			r.Entitled = r.Weight / weights
 		}
 	}
 	return rows, nil
 }
 
+// divides reports whether free slots are divided with the group in it.
+func (g *Group) divides() bool {
+	return g.Waiting > 0 && (g.MaxInFlight == nil || g.InFlight < *g.MaxInFlight)
+}
+
 func GroupTable(rows []Group) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tGROUP\tWEIGHT\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tRUNNING\tUSED")
+	fmt.Fprintln(w, "QUEUE\tGROUP\tWEIGHT\tPRIORITY\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tMAX\tRUNNING\tUSED")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%g\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%d\t%s\n", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight,
-			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, r.Running,
+		most := "-"
+		if r.MaxInFlight != nil {
+			most = strconv.Itoa(*r.MaxInFlight)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%g\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%s\t%d\t%s\n", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight, r.Priority,
+			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running,
 			(time.Duration(r.HourSeconds * float64(time.Second))).Round(time.Second))
 	}
 	w.Flush()

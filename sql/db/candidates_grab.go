@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
@@ -96,31 +98,38 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 	if open := q.openHosts("c"); len(open) > 0 {
 		cf.conditions, cf.bounded = append(cf.conditions, open...), true
 	}
-	if q.grouped {
+	if q.grouped { // by listers that meet the filter
 		return cf, nil
 	}
 	err := q.filterListers(ctx, tx, f, &cf)
 	return cf, err
 }
 
+// filteredListers returns the listers whose origins a filter asks for; filtered is false if
+// those are all.
+func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers []uuid.UUID, filtered bool, err error) {
+	if !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
+		return nil, false, nil
+	}
+	listers, err = tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
+	return listers, true, failed(err, "look for the listers of a filter")
+}
+
 // filterListers says whose origins a filter asks for: some listers', or all but those whose
 // instances are closed.
 func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilter, cf *candidateFilter) error {
-	some := f.ListerID.Valid || f.ListerName != "" || f.ListerInstanceName != ""
+	listers, some, err := tx.filteredListers(ctx, f)
 	open := q.openListers("c")
-	if !some && len(open) == 0 {
-		return nil
+	if err != nil || !some && len(open) == 0 {
+		return err
 	}
 	build, err := tx.q.BuildPhase(ctx)
 	if err != nil {
 		return err
 	}
 	q.byLister = build.ByLister && !some
-	listers := q.sparing.instances()
-	if some {
-		if listers, err = tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName}); err != nil {
-			return err
-		}
+	if !some {
+		listers = q.sparing.instances()
 	}
 	if cf.byLister = build.ByLister && (some || q.eachLister); cf.byLister {
 		q.want([]VisitGroup{{Listers: listers, Count: q.groups[0].Count}})

@@ -26,6 +26,10 @@ type TaskClaim struct {
 	WithPriority bool // tasks of any priority, highest first, instead of those without
 	Now          time.Time
 
+	// Ageing is how long a task with priority waits until it counts as one priority higher:
+	// until it goes before one of the next priority that becomes ready then. 0 is for ever.
+	Ageing time.Duration
+
 	Max    int            // how many, if Groups is nil
 	Groups []TaskGroup    // to claim for; may be nil
 	By     model.ShareKey // by which tasks are grouped
@@ -40,6 +44,13 @@ type TaskGroup struct {
 	Name  string
 	Count int     // how many are asked for
 	Cost  float64 // expected of each, in seconds
+
+	Priority uint8 // of their messages
+}
+
+// Share returns the share of a message of the group.
+func (g TaskGroup) Share() Share {
+	return Share{Shared: true, Group: g.Name, Cost: g.Cost, Priority: g.Priority}
 }
 
 // ClaimTasks marks up to c.Max ready tasks as scheduled, or as many of each group as are
@@ -138,7 +149,7 @@ func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGrou
 		if c.Unrouted {
 			w.TaskID = id.UUID
 			if c.Groups != nil {
-				w.Share = Share{Shared: true, Group: groups[place-1].Name, Cost: groups[place-1].Cost}
+				w.Share = groups[place-1].Share()
 			}
 			*work = append(*work, w)
 			w.Args, w.Kwargs = nil, nil
@@ -148,10 +159,20 @@ func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGrou
 	return taken, odd, err
 }
 
+// ageingSeconds returns the ageing for scheduler_go.turn: in the strict order, longer than any
+// task waits.
+func ageingSeconds(ageing time.Duration) float64 {
+	if ageing == 0 {
+		const never = 1e11 // 3,000 years
+		return never
+	}
+	return ageing.Seconds()
+}
+
 // order is the order in which tasks are claimed.
 func (c TaskClaim) order() string {
 	if c.WithPriority {
-		return "priority, next_run" // the enum task_priority is declared high, normal, low
+		return "scheduler_go.turn(priority, next_run, @ageing)"
 	}
 	return "next_run"
 }
@@ -168,9 +189,9 @@ func (c TaskClaim) ready() string {
 	}
 	return `
 with wanted as (
-	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[]) with ordinality w (name, count, cost, place)
+	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[], @priorities::smallint[]) with ordinality w (name, count, cost, message_priority, place)
 ), ready as (
-	select t.id, t.odd, w.name, w.cost, w.place from wanted w cross join lateral (
+	select t.id, t.odd, w.* from wanted w cross join lateral (
 		select id, scheduler_go.odd_task(arguments) as odd from task
 		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
 		  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
@@ -186,7 +207,7 @@ func (c TaskClaim) statement() string {
 	order := c.order()
 	kept, keptValues := "", "" // work of groups stays in the ledger
 	if c.Groups != nil {
-		kept, keptValues = ", home, since, share_group, cost", ", @queue, @now, name, cost"
+		kept, keptValues = ", home, since, share_group, cost, priority", ", @queue, @now, name, cost, message_priority"
 	}
 	const arguments = `coalesce(arguments -> 'args', '[]')::text::json, coalesce(arguments -> 'kwargs', '{}')::text::json`
 	write, result := `, messages as (
@@ -209,7 +230,7 @@ from counted left join claimed on true order by `+order
 ), claimed as (
 	update task set status = 'next_run_scheduled'
 	from ready where task.id = ready.id and ready.odd is null
-	returning task.id, task.next_run, task.priority, task.arguments, ready.name, ready.cost, ready.place, gen_random_uuid() as backend_id
+	returning task.id, task.next_run, task.priority, task.arguments, ready.name, ready.cost, ready.message_priority, ready.place, gen_random_uuid() as backend_id
 ), runs as (
 	insert into task_run (task, backend_id, scheduled, status)
 	select id, backend_id::text, @now, 'scheduled' from claimed order by ` + order + `
@@ -218,13 +239,14 @@ select ` + result
 }
 
 func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
-	names, counts, costs := make([]string, len(groups)), make([]int32, len(groups)), make([]float64, len(groups))
+	names, counts := make([]string, len(groups)), make([]int32, len(groups))
+	costs, priorities := make([]float64, len(groups)), make([]int16, len(groups))
 	for i, g := range groups {
-		names[i], counts[i], costs[i] = g.Name, int32(g.Count), g.Cost
+		names[i], counts[i], costs[i], priorities[i] = g.Name, int32(g.Count), g.Cost, int16(g.Priority)
 	}
 	return pgx.NamedArgs{
 		"type": c.Type.Type, "task_name": c.Type.BackendName, "queue": c.Queue, "urgent": c.WithPriority, "now": c.Now,
-		"names": names, "counts": counts, "costs": costs,
+		"names": names, "counts": counts, "costs": costs, "priorities": priorities, "ageing": ageingSeconds(c.Ageing),
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // TasksAhead counts the ready tasks that a runner takes before a task, up to
 // limit.
-func (a ExplainQueries) TasksAhead(ctx context.Context, task int64, now time.Time, limit int) (int, error) {
-	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, MaxTasks: int32(limit)})
+func (a ExplainQueries) TasksAhead(ctx context.Context, task int64, now time.Time, ageing time.Duration, limit int) (int, error) {
+	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, Ageing: ageingSeconds(ageing), MaxTasks: int32(limit)})
 	return int(n), failed(err, "count the tasks before task %d", task)
 }
 
@@ -134,6 +134,12 @@ order by what`, task, url)
 	}
 	dates, err := pgx.CollectRows(rows, pgx.RowToStructByPos[InfiniteDate])
 	return dates, failed(err, "look for infinite dates")
+}
+
+// GroupOfTask returns the group of a task's arguments.
+func (s *Store) GroupOfTask(ctx context.Context, task int64, by model.ShareKey) (group string, err error) {
+	err = s.pool.QueryRow(ctx, "select "+taskGroup(by)+" from task where id = $1", task).Scan(&group)
+	return group, failed(err, "look for the group of task %d", task)
 }
 
 // ConnectedPrograms counts the connections of one of our commands to the

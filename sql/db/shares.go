@@ -20,12 +20,18 @@ type ShareState struct {
 	Used    float64 // work that ended
 	Pieces  float64 // visits or runs that ended
 	Forgone float64 // what it did not use while it had nothing to do
-	Busy    bool    // the last claim left some of its work waiting
+
+	// TasksWaited and VisitsWaited are when a claim left tasks, or visits, of it waiting, though
+	// it was below its ceiling, in seconds since 1970 UTC; 0: the last one did not.
+	TasksWaited, VisitsWaited float64
 
 	InFlight     int     // visits or runs that are claimed and not known to have ended
 	Started      int     // those that are known to have started
 	InFlightLoad float64 // their cost
 }
+
+// Busy reports whether the last claim left work of the group waiting.
+func (s *ShareState) Busy() bool { return s.TasksWaited > 0 || s.VisitsWaited > 0 }
 
 const (
 	shareHistoryKept = 3 * time.Hour
@@ -67,7 +73,8 @@ func (a ShareQueries) ShareStates(ctx context.Context, queue string, now time.Ti
 	for _, k := range known {
 		s := state(states, k.ShareGroup)
 		left := remaining(now.Sub(k.AsOf), halfLife)
-		s.Used, s.Pieces, s.Forgone, s.Busy = k.Used*left, k.Pieces*left, k.Forgone*left, k.Busy
+		s.Used, s.Pieces, s.Forgone = k.Used*left, k.Pieces*left, k.Forgone*left
+		s.TasksWaited, s.VisitsWaited = k.TasksWaited, k.VisitsWaited
 	}
 	underway, err := a.q.InFlightByGroup(ctx, queries.InFlightByGroupParams{Queue: &queue, Now: now})
 	if err != nil {
@@ -101,7 +108,7 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 	var forget []string
 	negligible := math.Exp2(-forgottenAfter)
 	for _, s := range states {
-		if !s.Busy && s.InFlight == 0 && s.Used+s.Forgone+s.Pieces < negligible {
+		if !s.Busy() && s.InFlight == 0 && s.Used+s.Forgone+s.Pieces < negligible {
 			forget = append(forget, s.Group)
 			continue
 		}
@@ -109,7 +116,9 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 		p.Used = append(p.Used, s.Used)
 		p.Pieces = append(p.Pieces, s.Pieces)
 		p.Forgone = append(p.Forgone, s.Forgone)
-		p.Busy = append(p.Busy, s.Busy)
+		p.Busy = append(p.Busy, s.Busy())
+		p.TasksWaited = append(p.TasksWaited, s.TasksWaited)
+		p.VisitsWaited = append(p.VisitsWaited, s.VisitsWaited)
 	}
 	return inOrder(ctx,
 		keys(forget, func(ctx context.Context, groups []string) error {

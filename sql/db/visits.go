@@ -66,6 +66,16 @@ type GrabbedVisit struct {
 // With the indexes of Migrate for shares by lister, its cost depends on how many are asked
 // for. It never looks at a sample: a group that is not in it would seem to have nothing.
 func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
+	among, filtered, err := tx.filteredListers(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if filtered {
+		groups = slices.Clone(groups)
+		for i := range groups {
+			groups[i].Listers = slices.DeleteFunc(slices.Clone(groups[i].Listers), func(l uuid.UUID) bool { return !slices.Contains(among, l) })
+		}
+	}
 	f.TableSample = 0
 	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
 	visits, err := tx.grab(ctx, q, f, now, false)

@@ -43,6 +43,9 @@ type Share struct {
 	Shared bool
 	Group  string
 	Cost   float64 // seconds
+
+	// Priority is that of the message in a queue with x-max-priority.
+	Priority uint8
 }
 
 // WorkLane is the lane of a message; the zero value is none.
@@ -144,11 +147,22 @@ func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []s
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Work: Work{
-			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
+			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, Home: orZero(r.Home), Share: Share{Priority: uint8(r.Priority)}, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
 			Claimed: r.Claimed, Attempts: r.Attempts,
 			Lane: WorkLane{SoftLimit: model.Duration(orZero(r.SoftLimit)), HardLimit: model.Duration(orZero(r.HardLimit))},
 		}}
 	})
+}
+
+// PassedWork returns, by queue, the lowest priority of the work of groups of some home queues
+// that was sent before a moment and that no worker is known to have begun.
+func (tx *Tx) PassedWork(ctx context.Context, homes []string, before time.Time) (map[string]uint8, error) {
+	rows, err := tx.q.PassedWork(ctx, queries.PassedWorkParams{Homes: homes, Before: &before})
+	lowest := make(map[string]uint8, len(rows))
+	for _, r := range rows {
+		lowest[r.Queue] = uint8(r.Priority)
+	}
+	return lowest, failed(err, "look for work that waits for long")
 }
 
 // TakeOutgoing removes all messages of a queue, in the order they were written, and
@@ -228,7 +242,7 @@ func (w *Work) params() queries.AddKeptWorkParams {
 		TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed, Since: &w.Claimed, Hosters: w.Hosters,
 	}
 	if w.Share.Shared {
-		p.ShareGroup, p.Cost = &w.Share.Group, &w.Share.Cost
+		p.ShareGroup, p.Cost, p.Priority = &w.Share.Group, &w.Share.Cost, int16(w.Share.Priority)
 	}
 	l := &w.Lane
 	if l.Set == "" {

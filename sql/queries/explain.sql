@@ -7,7 +7,8 @@ select count(*) from (
   select from task t join task one on one.id = @task
   where t.type = one.type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
     and (t.priority is null) = (one.priority is null)
-    and (coalesce(t.priority, 'low'), t.next_run, t.id) < (coalesce(one.priority, 'low'), one.next_run, one.id)
+    and (scheduler_go.turn(coalesce(t.priority, 'low'), t.next_run, @ageing::double precision), t.id)
+      < (scheduler_go.turn(coalesce(one.priority, 'low'), least(one.next_run, @now), @ageing::double precision), one.id)
   limit @max_tasks
 ) ahead;
 

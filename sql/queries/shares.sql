@@ -26,7 +26,7 @@ delete from scheduler_go.share_history where queue = @queue and minute < @before
 
 -- GroupsOfQueue lists the states of the groups of a queue.
 -- name: GroupsOfQueue :many
-select share_group, used, pieces, forgone, as_of, busy from scheduler_go.shares where queue = @queue;
+select share_group, used, pieces, forgone, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = @queue;
 
 -- InFlightByGroup counts what is underway in a queue. A message counts with its expected
 -- cost, or with the time since it started if that is more.
@@ -39,12 +39,13 @@ group by share_group;
 
 -- SaveShares writes the states of the groups of a queue.
 -- name: SaveShares :exec
-insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy)
+insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy, tasks_waited, visits_waited)
 select @queue, unnest(@groups::text[]), unnest(@used::double precision[]), unnest(@pieces::double precision[]),
-       unnest(@forgone::double precision[]), @as_of, unnest(@busy::boolean[])
+       unnest(@forgone::double precision[]), @as_of, unnest(@busy::boolean[]),
+       unnest(@tasks_waited::double precision[]), unnest(@visits_waited::double precision[])
 on conflict (queue, share_group) do update
 set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,
-    as_of = excluded.as_of, busy = excluded.busy;
+    as_of = excluded.as_of, busy = excluded.busy, tasks_waited = excluded.tasks_waited, visits_waited = excluded.visits_waited;
 
 -- ForgetShares deletes groups without work underway.
 -- name: ForgetShares :exec

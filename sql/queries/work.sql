@@ -34,13 +34,21 @@ select scheduler_go.outgoing_due(@urgent);
 -- share locks of the journal client.
 -- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
-       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept
+       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority
 from scheduler_go.work
 where state = 'outgoing' and urgent = @urgent and place >= (select low from scheduler_go.low_water)
   and not_before <= statement_timestamp() and queue <> all(@skip::text[])
 order by place
 limit @max_rows
 for no key update skip locked;
+
+-- PassedWork tells, of each queue that has work of groups which was sent before a moment and
+-- which no worker is known to have begun, the lowest priority of that work.
+-- name: PassedWork :many
+select queue, min(priority)::smallint as priority
+from scheduler_go.work
+where home = any(@homes::text[]) and share_group is not null and state = 'sent' and started is null and since < @before
+group by queue;
 
 -- RaiseLowWater raises the place from which the three above look at outgoing work, at the
 -- second call after work got so many more places.
@@ -99,9 +107,9 @@ values ($1, $2, $3, $4, $5, $6, $7);
 
 -- AddKeptWork writes work that is kept until its end is heard.
 -- name: AddKeptWork :copyfrom
-insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost,
+insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost, priority,
   lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26);
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27);
 
 -- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
 -- of all listeners.

@@ -70,6 +70,7 @@ type configView struct {
 	UpdateMetricsAfter        string                  `yaml:"update_metrics_after,omitempty" json:"update_metrics_after,omitempty"`
 	Shares                    map[string]sharesView   `yaml:"shares,omitempty" json:"shares,omitempty"`
 	Hosters                   *hostersView            `yaml:"hosters,omitempty" json:"hosters,omitempty"`
+	PriorityAgeing            string                  `yaml:"priority_ageing" json:"priority_ageing"`
 	Lanes                     map[string][]laneView   `yaml:"lanes,omitempty" json:"lanes,omitempty"`
 }
 
@@ -90,10 +91,12 @@ type policyView struct {
 }
 
 type sharesView struct {
-	By       model.ShareKey     `yaml:"by" json:"by"`
-	Weights  map[string]float64 `yaml:"weights,omitempty" json:"weights,omitempty"`
-	Default  float64            `yaml:"default" json:"default"`
-	HalfLife string             `yaml:"half_life" json:"half_life"`
+	By          model.ShareKey     `yaml:"by" json:"by"`
+	Weights     map[string]float64 `yaml:"weights,omitempty" json:"weights,omitempty"`
+	Default     float64            `yaml:"default" json:"default"`
+	HalfLife    string             `yaml:"half_life" json:"half_life"`
+	MaxInFlight map[string]int     `yaml:"max_in_flight,omitempty" json:"max_in_flight,omitempty"`
+	Priority    map[string]uint8   `yaml:"priority,omitempty" json:"priority,omitempty"`
 }
 
 type visitRulesView struct {
@@ -129,7 +132,7 @@ type laneView struct {
 func viewConfig(c *config.Config) configView {
 	v := configView{
 		File: c.File, Journal: c.Journal, RPCServe: c.RPCServe, Sentry: c.Sentry, FailuresKeepDate: c.FailuresKeepDate,
-		NoOriginsScheduledBackoff: c.NoOriginsScheduledBackoff.Seconds(), QueueFullBackoff: c.QueueFullBackoff.Seconds(),
+		NoOriginsScheduledBackoff: c.NoOriginsScheduledBackoff.Seconds(), QueueFullBackoff: c.QueueFullBackoff.Seconds(), PriorityAgeing: c.PriorityAgeing.String(),
 		SchedulingPolicy: map[string][]policyView{}, LostAfter: map[string]string{}, Shares: map[string]sharesView{}, Lanes: map[string][]laneView{},
 	}
 	v.Scheduler.Cls, v.Scheduler.MaxPoolConns = c.Scheduler.Cls, c.Scheduler.MaxPoolConns
@@ -168,7 +171,7 @@ func viewConfig(c *config.Config) configView {
 		}
 	}
 	for taskType, s := range c.Shares {
-		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String()}
+		v.Shares[taskType] = sharesView{s.By, s.Weights, s.Default, s.HalfLife.String(), s.MaxInFlight, s.Priorities}
 	}
 	r := c.VisitRules
 	v.VisitRules = visitRulesView{Fudge: r.Fudge, DisableAfter: r.DisableAfter, DisableAfterMixed: r.DisableAfterMixed}

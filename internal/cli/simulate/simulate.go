@@ -146,7 +146,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	if math.IsNaN(o.runtime) {
 		return command.Usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
 	}
-	shares, err := simulatedShares(a, cmd, o)
+	shares, ageing, err := simulatedShares(a, cmd, o)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 		options := simulator.Options{
 			Store: store, Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
 			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Start: time.Now(),
-			Listers: simulator.ListersOf(shares), Shares: shares,
+			Listers: simulator.ListersOf(shares), Shares: shares, Ageing: ageing,
 			Rules: journal.Rules{Visits: &a.Config.VisitRules, FailuresKeepDate: a.Config.FailuresKeepDate},
 		}
 		if cmd.Flags().Changed("runtime") {
@@ -179,32 +179,33 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	})
 }
 
-// simulatedShares reads the shares of a run, and migrates the database for them.
-func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (map[string]model.Shares, error) {
+// simulatedShares reads the shares of a run and the ageing of priorities, and migrates the
+// database for them.
+func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (map[string]model.Shares, time.Duration, error) {
 	if o.shares == "" {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if simulator.Kind(o.kind) != simulator.OriginScheduler {
-		return nil, command.Usagef(cmd, "Invalid value for '--shares': only %s can be simulated with shares.", simulator.OriginScheduler)
+		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': only %s can be simulated with shares.", simulator.OriginScheduler)
 	}
 	c, warnings, err := config.Load(o.shares)
 	for _, w := range warnings {
 		a.Log.Warn(w.String())
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, command.Usagef(cmd, "Invalid value for '--shares': File '%s' does not exist.", o.shares)
+		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': File '%s' does not exist.", o.shares)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(c.Shares) == 0 {
-		return nil, command.Usagef(cmd, "Invalid value for '--shares': %s has no key shares.", o.shares)
+		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': %s has no key shares.", o.shares)
 	}
 	dsn, err := a.DSN(cmd)
 	if err == nil {
 		_, err = db.Migrate(cmd.Context(), dsn, db.MigrateOptions{Logger: a.Log, Shares: c.Shares})
 	}
-	return c.Shares, err
+	return c.Shares, c.PriorityAgeing, err
 }
 
 func runSimulation(ctx context.Context, a *command.App, o simulator.Options) (*simulator.Report, error) {

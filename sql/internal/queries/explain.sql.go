@@ -84,14 +84,16 @@ select count(*) from (
   select from task t join task one on one.id = $1
   where t.type = one.type and t.status = 'next_run_not_scheduled' and t.next_run <= $2
     and (t.priority is null) = (one.priority is null)
-    and (coalesce(t.priority, 'low'), t.next_run, t.id) < (coalesce(one.priority, 'low'), one.next_run, one.id)
-  limit $3
+    and (scheduler_go.turn(coalesce(t.priority, 'low'), t.next_run, $3::double precision), t.id)
+      < (scheduler_go.turn(coalesce(one.priority, 'low'), least(one.next_run, $2), $3::double precision), one.id)
+  limit $4
 ) ahead
 `
 
 type TasksAheadParams struct {
 	Task     int64
 	Now      time.Time
+	Ageing   float64
 	MaxTasks int32
 }
 
@@ -99,7 +101,12 @@ type TasksAheadParams struct {
 // TasksAhead counts the ready tasks of a type that a runner takes before one, up
 // to a limit.
 func (q *Queries) TasksAhead(ctx context.Context, arg TasksAheadParams) (int64, error) {
-	row := q.db.QueryRow(ctx, tasksAhead, arg.Task, arg.Now, arg.MaxTasks)
+	row := q.db.QueryRow(ctx, tasksAhead,
+		arg.Task,
+		arg.Now,
+		arg.Ageing,
+		arg.MaxTasks,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

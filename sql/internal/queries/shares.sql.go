@@ -136,16 +136,17 @@ func (q *Queries) GroupedListers(ctx context.Context, visitType string) ([]Group
 }
 
 const groupsOfQueue = `-- name: GroupsOfQueue :many
-select share_group, used, pieces, forgone, as_of, busy from scheduler_go.shares where queue = $1
+select share_group, used, pieces, forgone, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = $1
 `
 
 type GroupsOfQueueRow struct {
-	ShareGroup string
-	Used       float64
-	Pieces     float64
-	Forgone    float64
-	AsOf       time.Time
-	Busy       bool
+	ShareGroup   string
+	Used         float64
+	Pieces       float64
+	Forgone      float64
+	AsOf         time.Time
+	TasksWaited  float64
+	VisitsWaited float64
 }
 
 // GroupsOfQueue lists the states of the groups of a queue.
@@ -164,7 +165,8 @@ func (q *Queries) GroupsOfQueue(ctx context.Context, queue string) ([]GroupsOfQu
 			&i.Pieces,
 			&i.Forgone,
 			&i.AsOf,
-			&i.Busy,
+			&i.TasksWaited,
+			&i.VisitsWaited,
 		); err != nil {
 			return nil, err
 		}
@@ -224,22 +226,25 @@ func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams
 }
 
 const saveShares = `-- name: SaveShares :exec
-insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy)
+insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy, tasks_waited, visits_waited)
 select $1, unnest($2::text[]), unnest($3::double precision[]), unnest($4::double precision[]),
-       unnest($5::double precision[]), $6, unnest($7::boolean[])
+       unnest($5::double precision[]), $6, unnest($7::boolean[]),
+       unnest($8::double precision[]), unnest($9::double precision[])
 on conflict (queue, share_group) do update
 set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,
-    as_of = excluded.as_of, busy = excluded.busy
+    as_of = excluded.as_of, busy = excluded.busy, tasks_waited = excluded.tasks_waited, visits_waited = excluded.visits_waited
 `
 
 type SaveSharesParams struct {
-	Queue   string
-	Groups  []string
-	Used    []float64
-	Pieces  []float64
-	Forgone []float64
-	AsOf    time.Time
-	Busy    []bool
+	Queue        string
+	Groups       []string
+	Used         []float64
+	Pieces       []float64
+	Forgone      []float64
+	AsOf         time.Time
+	Busy         []bool
+	TasksWaited  []float64
+	VisitsWaited []float64
 }
 
 // SaveShares writes the states of the groups of a queue.
@@ -252,6 +257,8 @@ func (q *Queries) SaveShares(ctx context.Context, arg SaveSharesParams) error {
 		arg.Forgone,
 		arg.AsOf,
 		arg.Busy,
+		arg.TasksWaited,
+		arg.VisitsWaited,
 	)
 	return err
 }

@@ -26,6 +26,7 @@ type AddKeptWorkParams struct {
 	Since      *time.Time
 	ShareGroup *string
 	Cost       *float64
+	Priority   int16
 	LaneSet    *string
 	Lane       *int16
 	LaneName   *string
@@ -254,7 +255,7 @@ func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
 
 const nextOutgoing = `-- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
-       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept
+       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority
 from scheduler_go.work
 where state = 'outgoing' and urgent = $1 and place >= (select low from scheduler_go.low_water)
   and not_before <= statement_timestamp() and queue <> all($2::text[])
@@ -281,6 +282,8 @@ type NextOutgoingRow struct {
 	Attempts  int32
 	Claimed   time.Time
 	Kept      bool
+	Home      *string
+	Priority  int16
 }
 
 // NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues, and
@@ -307,6 +310,8 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 			&i.Attempts,
 			&i.Claimed,
 			&i.Kept,
+			&i.Home,
+			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -329,6 +334,45 @@ func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
 	var outgoing_due int64
 	err := row.Scan(&outgoing_due)
 	return outgoing_due, err
+}
+
+const passedWork = `-- name: PassedWork :many
+select queue, min(priority)::smallint as priority
+from scheduler_go.work
+where home = any($1::text[]) and share_group is not null and state = 'sent' and started is null and since < $2
+group by queue
+`
+
+type PassedWorkParams struct {
+	Homes  []string
+	Before *time.Time
+}
+
+type PassedWorkRow struct {
+	Queue    string
+	Priority int16
+}
+
+// PassedWork tells, of each queue that has work of groups which was sent before a moment and
+// which no worker is known to have begun, the lowest priority of that work.
+func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]PassedWorkRow, error) {
+	rows, err := q.db.Query(ctx, passedWork, arg.Homes, arg.Before)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PassedWorkRow
+	for rows.Next() {
+		var i PassedWorkRow
+		if err := rows.Scan(&i.Queue, &i.Priority); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const postponeWork = `-- name: PostponeWork :exec

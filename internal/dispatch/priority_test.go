@@ -1,0 +1,90 @@
+package dispatch_test
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/settle"
+)
+
+// In a queue with x-max-priority, the messages of a group with a priority pass by those of
+// others: for ever without ageing, as long as there are any. With it, what has waited for so
+// long is not passed any more by what is sent from then on.
+func TestPriorityOfAGroup(t *testing.T) {
+	t.Parallel()
+	for name, ageing := range map[string]time.Duration{"strict": 0, "ageing": 20 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSharing(t, map[string]float64{"urgent": 1000}, 1)
+			s.q.Shares.Priorities = map[string]uint8{"urgent": 7}
+			ch := s.channel(t)
+			if _, err := ch.QueueDeclare(s.q.Name, true, false, false, false, amqp.Table{"x-max-priority": 10}); err != nil {
+				t.Fatal(err)
+			}
+			reg := prometheus.NewRegistry()
+			d := dispatch.NewDeliverer(s.store, s.publisher, slog.New(slog.NewTextHandler(t.Output(), nil)), reg)
+			d.Ageing = ageing
+			d.SetNow(func() time.Time { return s.now })
+			send := func(free int) {
+				t.Helper()
+				s.pass(free)
+				if done, err := d.Drain(t.Context()); err != nil || done.Confirmed != free {
+					t.Fatalf("%+v, %v", done, err)
+				}
+			}
+			s.waiting = map[string]int{"bulk": 3}
+			send(3)
+			s.waiting["urgent"] = -1
+			send(3)
+			var served []string // a minute each, by one worker
+			ids := make(map[string]bool)
+			for range 40 {
+				m, ok, err := ch.Get(s.q.Name, true)
+				if err != nil || !ok || ids[m.CorrelationId] {
+					t.Fatalf("a message that was not served before: %v, %v", ok, err)
+				}
+				ids[m.CorrelationId] = true
+				group := "bulk"
+				for _, id := range s.sent["urgent"] {
+					if id.String() == m.CorrelationId {
+						group = "urgent"
+					}
+				}
+				if want := uint8(7); group == "urgent" && ageing == 0 && m.Priority != want || group == "bulk" && m.Priority != 0 {
+					t.Errorf("priority %d of %s", m.Priority, group)
+				}
+				served = append(served, group)
+				runtime := time.Minute
+				s.now = s.now.Add(runtime)
+				outcome := settle.Outcome{BackendID: m.CorrelationId, Heard: s.now, Runtime: &runtime}
+				if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), []settle.Outcome{outcome}); err != nil {
+					t.Fatal(err)
+				}
+				send(1)
+			}
+			first := slices.Index(served, "bulk")
+			if ageing == 0 {
+				if first >= 0 {
+					t.Errorf("a message without priority was served: %v", served)
+				}
+				return
+			}
+			// Three urgent ones were before it when it was passed last.
+			if first < 20 || first > 24 || slices.Contains(served[first+3:], "bulk") {
+				t.Errorf("served: %v", served)
+			}
+			// Once they are served, the others pass again.
+			n, err := testutil.GatherAndCount(reg, "swh_scheduler_dispatch_lowered_total")
+			if err != nil || n != 1 || served[39] != "urgent" {
+				t.Errorf("%d series of lowered messages, %v", n, err)
+			}
+		})
+	}
+}
