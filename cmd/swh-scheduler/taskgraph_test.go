@@ -232,6 +232,8 @@ func TestGraphsOnRealServices(t *testing.T) {
 - {name: needs, type: step, depends_on: [good, bad]}
 - {name: needs-that, type: step, depends_on: [needs]}
 - {name: report, type: step, depends_on: [needs-that, good], requires: all-resolved}
+- {name: clean-up, type: step, depends_on: [good, {task: needs-that, on: failed}]}
+- {name: without-good, type: step, depends_on: [{task: good, on: failed}]}
 `)
 	manual := r.submit(`tasks:
 - {name: build, type: step}
@@ -245,7 +247,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	r.awaitFor(patience+time.Duration(n)*30*time.Millisecond, line.Graph, map[string]int{"completed": 10})
 	r.await(diamond.Graph, map[string]int{"completed": 4})
 	r.await(after.Graph, map[string]int{"completed": 1})
-	r.await(failing.Graph, map[string]int{"completed": 2, "failed": 1, "dependency": 2})
+	r.await(failing.Graph, map[string]int{"completed": 3, "failed": 1, "dependency": 2, "skipped": 1})
 	r.await(manual.Graph, map[string]int{"completed": 1, "waiting": 2})
 	var sent int
 	for deadline := time.Now().Add(2 * patience); ; {
@@ -279,7 +281,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run("task", "graph", "retry", strconv.FormatInt(failing.Graph, 10))
-	r.await(failing.Graph, map[string]int{"completed": 5})
+	r.await(failing.Graph, map[string]int{"completed": 6, "skipped": 1})
 }
 
 // What is wrong with a graph is said, naming the task, and nothing is stored.
