@@ -92,7 +92,7 @@ func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error
 func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, lane model.Lane, left int, now time.Time) error {
 	err := tx.q.SendBacklog(ctx, queries.SendBacklogParams{
 		LaneSet: &set, FromLane: new(int16(from)), ToLane: new(int16(to)), Count: int32(count), Now: &now, Queue: lane.Queue, LaneName: &lane.Name,
-		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left),
+		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left), Retried: lane.Retry,
 	})
 	return failed(err, "send the backlog of lane %q", lane.Name)
 }

@@ -48,7 +48,7 @@ with next as (
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = @to_lane, since = @now, queue = @queue, lane_name = @lane_name,
-    soft_limit = @soft_limit::double precision, hard_limit = @hard_limit::double precision, lanes_left = @lanes_left,
+    soft_limit = @soft_limit::double precision, hard_limit = @hard_limit::double precision, lanes_left = @lanes_left, retried = @retried,
     below = case when w.lane = @to_lane then w.below end
 from next where w.task_id = next.task_id;
 

@@ -625,15 +625,15 @@ with next as (
   select n.task_id, nextval('scheduler_go.work_place_seq') as place
   from (
     select b.task_id from scheduler_go.work b
-    where b.lane_set = $8 and b.lane = $9 and b.state = 'backlog'
+    where b.lane_set = $9 and b.lane = $10 and b.state = 'backlog'
     order by (b.timed_out = 0), b.since, b.place
-    limit $10
+    limit $11
     for no key update -- not blocked by the key share locks of the journal client
   ) n
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,
-    soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7,
+    soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7, retried = $8,
     below = case when w.lane = $1 then w.below end
 from next where w.task_id = next.task_id
 `
@@ -646,6 +646,7 @@ type SendBacklogParams struct {
 	SoftLimit float64
 	HardLimit float64
 	LanesLeft int16
+	Retried   bool
 	LaneSet   *string
 	FromLane  *int16
 	Count     int32
@@ -661,6 +662,7 @@ func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error 
 		arg.SoftLimit,
 		arg.HardLimit,
 		arg.LanesLeft,
+		arg.Retried,
 		arg.LaneSet,
 		arg.FromLane,
 		arg.Count,
