@@ -124,7 +124,7 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) ([
 		return nil, err
 	}
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
-		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.ListenLanes,
+		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.ListenLanes, Recall: d.inspector.Recall,
 		Queues: func(ctx context.Context) ([]dispatch.Queue, error) { return LanedQueues(ctx, store, o.Config.Lanes) },
 	})
 	return []service.Component{{Name: "lanes", Run: pump.Run}}, nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
@@ -37,6 +38,8 @@ type LanePumpOptions struct {
 
 	// Queues returns the queues that have lanes now.
 	Queues func(ctx context.Context) ([]Queue, error)
+	// Recall takes messages out of a queue: see celery.QueueInspector.
+	Recall func(ctx context.Context, queue string, most int, take func(ids []string) ([]string, error)) error
 	// Listen, if not nil, calls wake when a backlog grew, until ctx ends or it fails.
 	Listen func(ctx context.Context, wake func()) error
 }
@@ -84,6 +87,11 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		if _, err := p.Slots.Claim(ctx, q, nil); err != nil && !celery.IsOfQueue(err) {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
 		}
+		for _, queue := range p.Slots.unreadFor(q.Lanes, recallAfter) {
+			if err := p.recall(ctx, queue); err != nil && !celery.IsOfQueue(err) {
+				failed = append(failed, err)
+			}
+		}
 	}
 	if now.Sub(p.measured) < measurePeriod {
 		return errors.Join(failed...)
@@ -97,6 +105,36 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	err = errors.Join(failed...)
 	if err == nil {
 		p.measured = now
+	}
+	return err
+}
+
+const (
+	// recallAfter is for how long nobody reads a lane's queue until its messages go back.
+	recallAfter = 10 * time.Minute
+	// recallMost is how many messages a look takes out of a queue. They are sent again, with the
+	// same ids, if the process dies before the broker has heard that.
+	recallMost = 500
+)
+
+// recall puts the messages of a queue that nobody reads back into the backlog of its lane.
+func (p *LanePump) recall(ctx context.Context, queue string) error {
+	var recalled []uuid.UUID
+	err := p.Recall(ctx, queue, recallMost, func(texts []string) (taken []string, err error) {
+		var ids []uuid.UUID
+		for _, text := range texts {
+			if id, err := uuid.Parse(text); err == nil {
+				ids = append(ids, id)
+			}
+		}
+		recalled, err = p.Store.RecallBacklog(ctx, queue, ids)
+		for _, id := range recalled {
+			taken = append(taken, id.String())
+		}
+		return taken, err
+	})
+	if len(recalled) > 0 {
+		p.Log.Warn("nobody reads a lane's queue: its messages wait in the backlog again", "queue", queue, "messages", len(recalled))
 	}
 	return err
 }
