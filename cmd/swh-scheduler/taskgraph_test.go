@@ -106,12 +106,17 @@ type submittedGraph struct {
 // submit submits a graph in YAML.
 func (r *graphRoom) submit(text string) submittedGraph {
 	r.t.Helper()
+	return r.send(text, "submit")
+}
+
+// send runs a command of task graph with a graph in YAML.
+func (r *graphRoom) send(text string, command ...string) (s submittedGraph) {
+	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "graph.yml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	var s submittedGraph
-	r.runJSON(&s, "task", "graph", "submit", path)
+	r.runJSON(&s, append(append([]string{"task", "graph"}, command...), path)...)
 	return s
 }
 
@@ -270,10 +275,16 @@ func TestGraphsOnRealServices(t *testing.T) {
 	}
 	r.await(many.Graph, map[string]int{"completed": n + 2})
 
+	// While it waits, it is extended.
+	more := r.send("{tasks: [{name: sign, type: step, depends_on: [approve]}], add_dependencies: {publish: [sign]}, remove_dependencies: {publish: [approve]}}",
+		"extend", strconv.FormatInt(manual.Graph, 10))
+	if more.Graph != manual.Graph || len(more.Tasks) != 1 {
+		t.Errorf("extended: %+v", more)
+	}
 	if text := r.run("task", "graph", "release", strconv.FormatInt(manual.Tasks["approve"], 10)); !strings.Contains(text, "approve") {
 		t.Errorf("release says %q", text)
 	}
-	r.await(manual.Graph, map[string]int{"completed": 3})
+	r.await(manual.Graph, map[string]int{"completed": 4})
 	r.inOrder()
 
 	// The task that failed is repaired and taken up again, and with it what needs it.

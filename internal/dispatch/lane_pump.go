@@ -87,7 +87,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		if _, err := p.Slots.Claim(ctx, q, nil); err != nil && !celery.IsOfQueue(err) {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
 		}
-		for _, queue := range p.Slots.unreadFor(q.Lanes, recallAfter) {
+		for _, queue := range p.Slots.toRecall(q.Lanes) {
 			if err := p.recall(ctx, queue); err != nil && !celery.IsOfQueue(err) {
 				failed = append(failed, err)
 			}
@@ -110,17 +110,22 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 }
 
 const (
-	// recallAfter is for how long nobody reads a lane's queue until its messages go back.
+	// recallAfter is for how long nobody reads a lane's queue until its messages go back, and
+	// how long after that this is tried again: what is not ours is only given back so often.
 	recallAfter = 10 * time.Minute
-	// recallMost is how many messages a look takes out of a queue. They are sent again, with the
-	// same ids, if the process dies before the broker has heard that.
-	recallMost = 500
+	// recallMost is how many messages are taken out of a queue at once. They are sent again, with
+	// the same ids, if the process dies before the broker has heard that they are taken.
+	recallMost = MaxClaim
 )
 
 // recall puts the messages of a queue that nobody reads back into the backlog of its lane.
 func (p *LanePump) recall(ctx context.Context, queue string) error {
+	sent, err := p.Store.SentMessages(ctx, queue)
+	if err != nil || sent == 0 {
+		return err
+	}
 	var recalled []uuid.UUID
-	err := p.Recall(ctx, queue, recallMost, func(texts []string) (taken []string, err error) {
+	err = p.Recall(ctx, queue, recallMost, func(texts []string) (taken []string, err error) {
 		var ids []uuid.UUID
 		for _, text := range texts {
 			if id, err := uuid.Parse(text); err == nil {

@@ -172,8 +172,8 @@ func (s *Slots) isUnread(set string, lane model.Lane, c messageCount) bool {
 		s.metrics.unread.WithLabelValues(set, lane.Name).Set(0)
 		return false
 	}
-	since, known := s.unread.LoadOrStore(lane.Queue, &unreadQueue{since: s.now()})
-	q := since.(*unreadQueue)
+	found, known := s.unread.LoadOrStore(lane.Queue, &unreadQueue{since: s.now(), tried: s.now()})
+	q := found.(*unreadQueue)
 	if !known || s.now().Sub(q.since) < unreadAfter {
 		return false
 	}
@@ -184,18 +184,23 @@ func (s *Slots) isUnread(set string, lane model.Lane, c messageCount) bool {
 	return true
 }
 
-// unreadFor returns the queues of a lane set that nobody has read for some time, if another one
-// is read.
-func (s *Slots) unreadFor(l *LaneSet, atLeast time.Duration) (queues []string) {
+// toRecall returns the queues of a lane set whose messages are to go back, as nobody has read
+// them for long, and another one is read. One goroutine calls it.
+func (s *Slots) toRecall(l *LaneSet) (queues []string) {
 	read := false
+	var due []*unreadQueue
 	for _, queue := range l.Queues() {
-		q, unread := s.unread.Load(queue)
-		if read = read || !unread; unread && s.now().Sub(q.(*unreadQueue).since) >= atLeast {
-			queues = append(queues, queue)
+		found, unread := s.unread.Load(queue)
+		read = read || !unread
+		if unread && s.now().Sub(found.(*unreadQueue).tried) >= recallAfter {
+			due, queues = append(due, found.(*unreadQueue)), append(queues, queue)
 		}
 	}
 	if !read {
 		return nil
+	}
+	for _, q := range due {
+		q.tried = s.now()
 	}
 	return queues
 }
@@ -203,5 +208,6 @@ func (s *Slots) unreadFor(l *LaneSet, atLeast time.Duration) (queues []string) {
 // unreadQueue is a queue without a consumer.
 type unreadQueue struct {
 	since time.Time
+	tried time.Time // when its messages were last recalled; at first since
 	told  atomic.Bool
 }

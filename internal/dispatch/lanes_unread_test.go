@@ -68,6 +68,10 @@ func TestUnreadLanesGetNothing(t *testing.T) {
 		t.Errorf("the queue holds %+v, %v; want the message that is not ours", length, err)
 	}
 
+	if err := l.inspector.Recall(t.Context(), "none", 1, nil); err != nil {
+		t.Errorf("a queue that is not there: %v", err)
+	}
+
 	l.sent()
 	l.read("express:" + lanedQueue)
 	l.claim(1)
