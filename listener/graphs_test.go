@@ -19,7 +19,7 @@ func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) d
 	join := db.NewGraphTask{Name: "join", Type: "good"}
 	for i := range n {
 		g.Tasks = append(g.Tasks, db.NewGraphTask{Name: name(prefix, i), Type: "good"})
-		join.DependsOn = append(join.DependsOn, i)
+		join.DependsOn = append(join.DependsOn, db.NewDependency{Place: i})
 	}
 	g.Tasks = append(g.Tasks, join)
 	submitted, err := store.SubmitGraph(t.Context(), g, time.Now())

@@ -109,7 +109,7 @@ func TestRunnersAreWokenByGraphs(t *testing.T) {
 			task.Priority = "high"
 		}
 		second := task
-		second.Name, second.DependsOn = "second", []int{0}
+		second.Name, second.DependsOn = "second", []db.NewDependency{{}}
 		g, err := w.store.SubmitGraph(t.Context(), db.NewGraph{Tasks: []db.NewGraphTask{task, second}}, time.Now())
 		if err != nil {
 			t.Fatal(err)

@@ -165,16 +165,23 @@ func TestExplainGraph(t *testing.T) {
 	dsn := testenv.Database(t)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: \"amqp://127.0.0.1:1//\"}\n", dsn))
 	execute(t, dsn, someTaskTypes)
-	graph := configFile(t, "tasks:\n  - {name: first, type: bare}\n  - {name: second, type: bare, depends_on: [first]}\n")
+	graph := configFile(t, "tasks:\n  - {name: first, type: bare}\n  - {name: second, type: bare, depends_on: [first]}\n  - {name: third, type: bare, depends_on: [second, {task: first, on: failed}]}\n")
 	if r := ours(t, "-C", config, "task", "graph", "submit", graph); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	id := value(t, dsn, "select max(id)::text from task")
+	id := value(t, dsn, "select (max(id) - 1)::text from task")
 	first := value(t, dsn, "select min(id)::text from task")
 	r := ours(t, "-C", config, "-l", "error", "explain", id)
 	if r.code != 0 || !strings.Contains(r.stdout, "waits for other tasks of graph 1, where it is called second") || !strings.Contains(r.stdout, "waits for task "+first+" (first of graph 1)") {
 		t.Errorf("%+v", r)
 	}
+	execute(t, dsn, "update task set status = 'completed' where id = "+first)
+	third := value(t, dsn, "select max(id)::text from task")
+	if r := ours(t, "-C", config, "-l", "error", "explain", third); r.code != 0 || !strings.Contains(r.stdout, "waits for task "+id+" (second of graph 1)") ||
+		!strings.Contains(r.stdout, "Task "+first+" (first of graph 1) is completed, which is not how it asks for: it will not run") {
+		t.Errorf("%+v", r)
+	}
+	execute(t, dsn, "update task set status = 'next_run_not_scheduled' where id = "+first)
 	// Its broker is away, which is said and no error.
 	if r := ours(t, "-C", config, "-l", "error", "explain", first); r.code != 0 || !strings.Contains(r.stdout, "cannot be told") {
 		t.Errorf("%+v", r)

@@ -106,12 +106,17 @@ type submittedGraph struct {
 // submit submits a graph in YAML.
 func (r *graphRoom) submit(text string) submittedGraph {
 	r.t.Helper()
+	return r.send(text, "submit")
+}
+
+// send runs a command of task graph with a graph in YAML.
+func (r *graphRoom) send(text string, command ...string) (s submittedGraph) {
+	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "graph.yml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	var s submittedGraph
-	r.runJSON(&s, "task", "graph", "submit", path)
+	r.runJSON(&s, append(append([]string{"task", "graph"}, command...), path)...)
 	return s
 }
 
@@ -232,6 +237,8 @@ func TestGraphsOnRealServices(t *testing.T) {
 - {name: needs, type: step, depends_on: [good, bad]}
 - {name: needs-that, type: step, depends_on: [needs]}
 - {name: report, type: step, depends_on: [needs-that, good], requires: all-resolved}
+- {name: clean-up, type: step, depends_on: [good, {task: needs-that, on: failed}]}
+- {name: without-good, type: step, depends_on: [{task: good, on: failed}]}
 `)
 	manual := r.submit(`tasks:
 - {name: build, type: step}
@@ -245,7 +252,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	r.awaitFor(patience+time.Duration(n)*30*time.Millisecond, line.Graph, map[string]int{"completed": 10})
 	r.await(diamond.Graph, map[string]int{"completed": 4})
 	r.await(after.Graph, map[string]int{"completed": 1})
-	r.await(failing.Graph, map[string]int{"completed": 2, "failed": 1, "dependency": 2})
+	r.await(failing.Graph, map[string]int{"completed": 3, "failed": 1, "dependency": 2, "skipped": 1})
 	r.await(manual.Graph, map[string]int{"completed": 1, "waiting": 2})
 	var sent int
 	for deadline := time.Now().Add(2 * patience); ; {
@@ -268,10 +275,16 @@ func TestGraphsOnRealServices(t *testing.T) {
 	}
 	r.await(many.Graph, map[string]int{"completed": n + 2})
 
+	// While it waits, it is extended.
+	more := r.send("{tasks: [{name: sign, type: step, depends_on: [approve]}], add_dependencies: {publish: [sign]}, remove_dependencies: {publish: [approve]}}",
+		"extend", strconv.FormatInt(manual.Graph, 10))
+	if more.Graph != manual.Graph || len(more.Tasks) != 1 {
+		t.Errorf("extended: %+v", more)
+	}
 	if text := r.run("task", "graph", "release", strconv.FormatInt(manual.Tasks["approve"], 10)); !strings.Contains(text, "approve") {
 		t.Errorf("release says %q", text)
 	}
-	r.await(manual.Graph, map[string]int{"completed": 3})
+	r.await(manual.Graph, map[string]int{"completed": 4})
 	r.inOrder()
 
 	// The task that failed is repaired and taken up again, and with it what needs it.
@@ -279,7 +292,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run("task", "graph", "retry", strconv.FormatInt(failing.Graph, 10))
-	r.await(failing.Graph, map[string]int{"completed": 5})
+	r.await(failing.Graph, map[string]int{"completed": 6, "skipped": 1})
 }
 
 // What is wrong with a graph is said, naming the task, and nothing is stored.

@@ -53,6 +53,7 @@ type Scheduler interface {
 type Graphs interface {
 	CheckGraph(ctx context.Context, text []byte) (taskgraph.Size, error)
 	SubmitGraph(ctx context.Context, text []byte) (taskgraph.Submitted, error)
+	ExtendGraph(ctx context.Context, graph int64, text []byte) (taskgraph.Submitted, error)
 	Graphs(ctx context.Context, limit int) ([]taskgraph.Line, error)
 	Graph(ctx context.Context, graph int64) (taskgraph.Line, error)
 	GraphReport(ctx context.Context, graph int64) (taskgraph.Report, error)

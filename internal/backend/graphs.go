@@ -17,6 +17,10 @@ func (d Database) SubmitGraph(ctx context.Context, text []byte) (taskgraph.Submi
 	return taskgraph.Submit(ctx, d.Store, text, time.Now())
 }
 
+func (d Database) ExtendGraph(ctx context.Context, graph int64, text []byte) (taskgraph.Submitted, error) {
+	return taskgraph.Extend(ctx, d.Store, graph, text, time.Now())
+}
+
 func (d Database) Graphs(ctx context.Context, limit int) ([]taskgraph.Line, error) {
 	return taskgraph.List(ctx, d.Store, limit)
 }
@@ -45,7 +49,7 @@ func (d Database) CancelGraph(ctx context.Context, graph int64) error {
 }
 
 func (d Database) RetryGraph(ctx context.Context, graph int64) error {
-	_, err := taskgraph.Retry(ctx, d.Store, graph)
+	_, err := taskgraph.Retry(ctx, d.Store, graph, time.Now())
 	return err
 }
 

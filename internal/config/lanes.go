@@ -28,6 +28,9 @@ func lanesOf(v value) []model.Lane {
 				item.problem("has the queue of another lane: a message there would be of either")
 			}
 		}
+		if l.Retry && i < len(v.node.Content)-1 {
+			item.problem("can't have retry: only what times out in the last lane has no lane to go to")
+		}
 		if i > 0 && l.SoftTimeLimit > 0 && l.SoftTimeLimit <= all[i-1].SoftTimeLimit {
 			item.problem(fmt.Sprintf("needs a longer time_limit than the lane before it (%s): what times out there goes here", all[i-1].SoftTimeLimit))
 		}
@@ -49,6 +52,7 @@ func laneOf(v value) model.Lane {
 		"slots":      func(v value) { l.Slots = v.whole(1) },
 		"min_slots":  func(v value) { l.MinSlots = v.whole(1) },
 		"max_slots":  func(v value) { l.MaxSlots = v.whole(1) },
+		"retry":      func(v value) { l.Retry = v.flag() },
 	}, nil)
 	switch {
 	case len(v.errors) > before:

@@ -12,3 +12,6 @@ func (d *Deliverer) SetNow(now func() time.Time) { d.now = now }
 func (d *Deliverer) Round(ctx context.Context, over <-chan time.Time) (Delivered, bool, error) {
 	return d.round(ctx, d.streams[1], over)
 }
+
+// SetNow replaces the clock of a Slots.
+func (s *Slots) SetNow(now func() time.Time) { s.now = now }

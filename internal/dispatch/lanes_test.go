@@ -327,10 +327,22 @@ func TestLanesLearn(t *testing.T) {
 
 // A run of a task that goes on in another lane is the same run: it is open, nothing
 // of its retries is used, and it says which lane it left. A retry after a failure
-// does not go to the express lane.
+// does not go to the express lane. In the last lane a time-out is final, unless that lane
+// retries.
 func TestRunsMoveOn(t *testing.T) {
 	t.Parallel()
-	l := newLaned(t, two(2, 2)...)
+	for _, retry := range []bool{false, true} {
+		t.Run(fmt.Sprint("retry ", retry), func(t *testing.T) {
+			t.Parallel()
+			runsMoveOn(t, retry)
+		})
+	}
+}
+
+func runsMoveOn(t *testing.T, retry bool) {
+	lanes := two(2, 2)
+	lanes[1].Retry = retry
+	l := newLaned(t, lanes...)
 	l.exec(`insert into task (type, arguments, next_run, status, policy, retries_left) select 'load-git',
 		jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://forge.example/' || n)),
 		now() - n * interval '1 hour', 'next_run_not_scheduled', 'oneshot', 2 from generate_series(1, 2) n`)
@@ -366,12 +378,16 @@ func TestRunsMoveOn(t *testing.T) {
 	if len(again) != 1 || again[0].id.String() != newID || again[0].root != express[0].id {
 		t.Fatalf("sent again as %+v, the run is %s", again, newID)
 	}
-	// In the last lane a time-out is a failure by the usual rules.
 	l.now = l.now.Add(time.Hour)
-	l.apply(l.start(again[0].id), l.over(again[0].id, 16*time.Minute))
-	if n := l.count(`task_run r join task t on t.id = r.task where r.status = 'failed' and t.status = 'next_run_not_scheduled' and t.retries_left = 1
-		and t.arguments -> 'kwargs' ->> 'url' like '%/1'`); n != 1 {
-		t.Error("the run did not fail by the usual rules")
+	for _, id := range []uuid.UUID{again[0].id, slow[0].id} {
+		l.apply(l.start(id), l.over(id, 16*time.Minute))
+	}
+	want := "status = 'disabled' and retries_left = 0"
+	if retry {
+		want = "status = 'next_run_not_scheduled' and retries_left = 1"
+	}
+	if n := l.count("task where " + want); n != 2 {
+		t.Errorf("%d of 2 tasks have %s", n, want)
 	}
 }
 

@@ -63,7 +63,7 @@ func (l *LaneSet) send(w *db.Work, to int) {
 	if w.Lane.Number != to {
 		w.Lane.Number, w.Lane.Below = to, 0 // the prediction did not decide
 	}
-	w.Queue, w.Lane.Backlog, w.Lane.Name, w.Lane.Left = lane.Queue, false, lane.Name, l.left(to)
+	w.Queue, w.Lane.Backlog, w.Lane.Name, w.Lane.Left, w.Lane.Retried = lane.Queue, false, lane.Name, l.left(to), lane.Retry
 	w.Lane.SoftLimit, w.Lane.HardLimit = lane.SoftTimeLimit, lane.TimeLimit
 }
 

@@ -60,6 +60,7 @@ type Slots struct {
 	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
 	sends   sync.Map // by name of the lane set: the *db.BatchSize in which its backlogs are sent
 	failing sync.Map // queues that can't be asked
+	unread  sync.Map // by lanes' queues without a consumer: the *unreadQueue
 
 	// Log, if not nil, says when a queue can't be asked, and when it can again.
 	Log *slog.Logger
@@ -67,8 +68,8 @@ type Slots struct {
 
 // slotMetrics show the last claim for each queue.
 type slotMetrics struct {
-	messages, limit, free, known *prometheus.GaugeVec
-	seconds                      *prometheus.HistogramVec
+	messages, limit, free, known, unread *prometheus.GaugeVec
+	seconds                              *prometheus.HistogramVec
 }
 
 // newGauge makes gauges with labels and registers them, unless reg is nil.
@@ -82,6 +83,7 @@ func newSlotMetrics() slotMetrics {
 		limit:    newGauge(nil, "swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
 		free:     newGauge(nil, "swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
 		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue was told how many messages workers hold unacknowledged (1), or had to estimate it (0).", "queue"),
+		unread:   newGauge(nil, "swh_scheduler_lane_unread", "Whether nobody reads a lane's queue (1): its backlog waits, and other lanes take what they can.", "lane_set", "lane"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "swh_scheduler_claim_seconds", Help: "Time of a claim, from the queue's lock to its commit: counting slots, taking work, writing it to the ledger.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -91,7 +93,7 @@ func newSlotMetrics() slotMetrics {
 
 // Register registers the metrics of claims.
 func (s *Slots) Register(reg prometheus.Registerer) {
-	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.known, s.metrics.seconds)
+	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.known, s.metrics.unread, s.metrics.seconds)
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_clock_ahead_seconds",
 		Help: "How far this host's clock is ahead of the database's; beyond 5 s, either way, nothing is claimed.",

@@ -101,7 +101,7 @@ func (e *Explanation) waitsInBacklog(p db.LanePlace) {
 		e.because("It timed out on %d lanes; it goes on in this one, ahead of all that was not tried before.", p.TimedOut)
 	}
 	e.because("It was claimed at %s, and waits in this line since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
-	e.because("How full the lane is: swh-scheduler lanes status %s", p.Set)
+	e.because("How full the lane is: swh-scheduler lanes status %s. Whether workers read it: swh-scheduler queue status", p.Set)
 }
 
 // describeLane adds the state of work that was sent to a lane.

@@ -74,9 +74,12 @@ func (t Task) waitsInGraph(e *Explanation) {
 		if d.Name != "" {
 			name = fmt.Sprintf(" (%s of graph %d)", d.Name, d.Graph)
 		}
-		if d.ID == t.Task.ID {
+		switch {
+		case d.ID == t.Task.ID:
 			e.because("It is to be released by hand: swh-scheduler task graph release %d", d.ID)
-		} else {
+		case d.Broken:
+			e.because("Task %d%s is %s, which is not how it asks for: it will not run, unless that task is tried again.", d.ID, name, d.Status)
+		default:
 			e.because("It waits for task %d%s, which is %s.", d.ID, name, d.Status)
 		}
 	}
@@ -88,7 +91,11 @@ func (t Task) waitsInGraph(e *Explanation) {
 func (t Task) neverInGraph(e *Explanation) {
 	e.Summary = fmt.Sprintf("It will not run: in graph %d, where it is called %s, its state is %s.", t.Graph.Graph, t.Graph.Name, t.Graph.State)
 	if t.Graph.FailedBy != nil {
-		e.because("It depends on task %d, which failed.", *t.Graph.FailedBy)
+		how := "failed"
+		if t.Graph.State == db.GraphSkipped {
+			how = "ended otherwise than it asks for"
+		}
+		e.because("It depends on task %d, which %s.", *t.Graph.FailedBy, how)
 	}
 	t.describeLastRun(e)
 	e.because("To take up again what failed of the graph: swh-scheduler task graph retry %d", t.Graph.Graph)

@@ -15,6 +15,8 @@ type Lane struct {
 	// Slots is how many messages the queue may hold; 0 leaves it to the task type. By
 	// lending, it becomes MinSlots to MaxSlots (0: Slots).
 	Slots, MinSlots, MaxSlots int
+	// Retry has the runs of tasks that time out in the last lane retried, like other failures.
+	Retry bool
 }
 
 // BackendNameInQueue is replaced, in the name of a lane's queue, by the task type's

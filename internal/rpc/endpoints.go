@@ -23,7 +23,7 @@ var endpoints = []*endpoint{
 	&recordListedOrigins.endpoint, &getListedOrigins.endpoint, &getVisitTypes.endpoint, &grabNextVisits.endpoint,
 	&upsertVisitStats.endpoint, &getVisitStats.endpoint, &getQueuePositions.endpoint, &setQueuePosition.endpoint,
 	&updateMetrics.endpoint, &getMetrics.endpoint,
-	&submitGraph.endpoint, &checkGraph.endpoint, &listGraphs.endpoint, &graphStatus.endpoint, &showGraph.endpoint, &runningTasks.endpoint,
+	&submitGraph.endpoint, &extendGraph.endpoint, &checkGraph.endpoint, &listGraphs.endpoint, &graphStatus.endpoint, &showGraph.endpoint, &runningTasks.endpoint,
 	&cancelGraph.endpoint, &retryGraph.endpoint, &releaseTask.endpoint,
 }
 

@@ -26,6 +26,17 @@ var (
 			return s, badGraph(err)
 		})
 
+	extendGraph = define("task_graph/extend", "extend_task_graph",
+		"Adds tasks and dependencies to a graph, and removes dependencies, all or nothing; returns the numbers of the new tasks by name.",
+		func(f *fields, a *graphExtension) {
+			required(f, "graph_id", looseInteger, &a.graph)
+			required(f, "graph", graphTexts, &a.text)
+		}, document[taskgraph.Submitted](),
+		func(c *call, a graphExtension) (taskgraph.Submitted, error) {
+			s, err := taskgraph.Extend(c, c.store, a.graph, []byte(a.text), c.now)
+			return s, badGraph(err)
+		})
+
 	checkGraph = define("task_graph/check", "check_task_graph",
 		"Checks a graph of tasks, stores nothing, and returns its size.",
 		only("graph", graphTexts), document[taskgraph.Size](),
@@ -76,10 +87,10 @@ var (
 		})
 
 	retryGraph = define("task_graph/retry", "retry_task_graph",
-		"Retries the failed tasks of a graph, and returns how many there are.",
+		"Retries the tasks of a graph that failed or couldn't run, and returns how many there are.",
 		only("graph_id", looseInteger), integer,
 		func(c *call, graph int64) (int64, error) {
-			n, err := taskgraph.Retry(c, c.store, graph)
+			n, err := taskgraph.Retry(c, c.store, graph, c.now)
 			return int64(n), badGraph(err)
 		})
 
@@ -96,6 +107,11 @@ var (
 )
 
 type graphList struct{ limit, graph int64 }
+
+type graphExtension struct {
+	graph int64
+	text  string
+}
 
 type graphPicture struct {
 	graph  int64
@@ -148,7 +164,8 @@ func answerGraphs(c *call, a graphList) ([]taskgraph.Line, error) {
 func badGraph(err error) error {
 	_, dependency := errors.AsType[*db.DependencyError](err)
 	_, refused := errors.AsType[*taskgraph.RefusedError](err)
-	if dependency || refused || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
+	_, change := errors.AsType[*db.GraphError](err)
+	if dependency || refused || change || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
 		return &exception{class: "ValueError", args: []string{err.Error()}, status: http.StatusBadRequest}
 	}
 	return err
@@ -164,6 +181,12 @@ func (c *Client) CheckGraph(ctx context.Context, text []byte) (taskgraph.Size, e
 // SubmitGraph stores a graph, in YAML or JSON, all of it or nothing.
 func (c *Client) SubmitGraph(ctx context.Context, text []byte) (taskgraph.Submitted, error) {
 	return submitGraph.ask(ctx, c, string(text))
+}
+
+// ExtendGraph adds what a text in YAML or JSON asks for to a graph, all of it or nothing.
+func (c *Client) ExtendGraph(ctx context.Context, graph int64, text []byte) (taskgraph.Submitted, error) {
+	s, err := extendGraph.ask(ctx, c, graphExtension{graph, string(text)})
+	return s, unknownGraph(err)
 }
 
 // Graphs lists the newest graphs.

@@ -44,6 +44,7 @@ type modelRun struct {
 	ends     int // how often it ended: the trigger moves its task on each time
 	seconds  float64
 	requeued int
+	final    bool
 }
 
 func newWorld() *world {
@@ -117,6 +118,7 @@ func (w *world) write(s db.Settlement) {
 			r := w.runs[e.Run]
 			r.Status, r.ended = e.Status, e.At
 			r.ends++
+			r.final = e.Final
 			if e.Started != nil {
 				r.started, r.worker = *e.Started, *e.Metadata.Worker
 			}
@@ -265,11 +267,11 @@ func (w *world) summary() any {
 		Status         model.RunStatus
 		Worker, Error  string
 		Ends, Requeued int
-		Open           bool
+		Open, Final    bool
 	}
 	runs := make(map[int64]run)
 	for id, r := range w.runs {
-		runs[id] = run{r.Status, r.worker, r.error, r.ends, r.requeued, r.Open()}
+		runs[id] = run{r.Status, r.worker, r.error, r.ends, r.requeued, r.Open(), r.final}
 		if r.requeued > 0 {
 			runs[id] = run{Requeued: r.requeued, Open: r.Open()}
 		}

@@ -8,8 +8,9 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// settleRuns decides what becomes of runs. Those whose work is requeued only start.
-func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, requeued map[string]bool) {
+// settleRuns decides what becomes of runs. Those whose work is requeued only start;
+// those whose work timed out for good are not retried.
+func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, requeued, final map[string]bool) {
 	var ending []endingRun
 	for _, r := range runs {
 		t := byID[r.BackendID]
@@ -19,7 +20,7 @@ func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, req
 		starts := newStart(s, r, t)
 		switch {
 		case r.Open() && t.end != nil:
-			ending = append(ending, endingRun{r, t, starts})
+			ending = append(ending, endingRun{r, t, starts, final[r.BackendID]})
 		case starts:
 			begin := db.RunBegin{Run: r.ID, At: t.start.Heard, Metadata: db.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
 			if r.Open() {
@@ -50,6 +51,7 @@ type endingRun struct {
 	db.HeardRun
 	told   *told
 	starts bool
+	final  bool
 }
 
 // waves orders the ends of runs as they came, with at most one run of a task in each
@@ -60,7 +62,7 @@ func waves(ending []endingRun) [][]db.RunEnding {
 	nth := make(map[int64]int) // by task: how many of its runs are in waves
 	for _, r := range ending {
 		end := db.RunEnding{
-			Run: r.ID, Task: r.Task, At: r.told.end.Heard, Status: r.told.end.End.Status, Metadata: db.RunMetadata{Error: r.told.end.End.Error},
+			Run: r.ID, Task: r.Task, At: r.told.end.Heard, Status: r.told.end.End.Status, Metadata: db.RunMetadata{Error: r.told.end.End.Error}, Final: r.final,
 		}
 		if r.starts {
 			end.Metadata.Starts, end.Metadata.Worker = true, r.told.start.Start.Worker

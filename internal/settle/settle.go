@@ -70,6 +70,6 @@ func decide(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, newI
 	for _, row := range work {
 		w.settle(row, byID[row.TaskID.String()])
 	}
-	settleRuns(&w.Settlement, byID, runs, w.requeued)
+	settleRuns(&w.Settlement, byID, runs, w.requeued, w.final)
 	return w.Settlement
 }

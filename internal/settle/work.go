@@ -16,6 +16,7 @@ type workSettler struct {
 	db.Settlement
 	runs     map[string]db.HeardRun // by backend id
 	requeued map[string]bool        // backend ids
+	final    map[string]bool        // backend ids that timed out in the last lane
 	newID    func() uuid.UUID
 }
 
@@ -25,7 +26,7 @@ func newWorkSettler(runs []db.HeardRun, newID func() uuid.UUID) *workSettler {
 			Charges: make(db.Charges), Records: make(db.LaneRecords),
 			Memories: make(map[int64]db.WorkMemory), Counts: make(map[db.SketchCount]float64), HalfLife: lanes.SketchHalfLife,
 		},
-		runs: make(map[string]db.HeardRun, len(runs)), requeued: make(map[string]bool), newID: newID,
+		runs: make(map[string]db.HeardRun, len(runs)), requeued: make(map[string]bool), final: make(map[string]bool), newID: newID,
 	}
 	for _, r := range runs {
 		w.runs[r.BackendID] = r
@@ -109,7 +110,8 @@ func (s *workSettler) end(w db.HeardWork, t *told, took float64, known bool) {
 }
 
 // timeOut decides what becomes of a message that timed out: it is requeued on the next
-// lane, if there is one and its run has not been given up.
+// lane, if there is one and its run has not been given up. If there is none, that is final for
+// its run, unless the lane says otherwise.
 func (s *workSettler) timeOut(w db.HeardWork, t *told, took float64, known bool) {
 	heard := t.endHeard()
 	limit := w.Lane.SoftLimit.Seconds()
@@ -126,6 +128,7 @@ func (s *workSettler) timeOut(w db.HeardWork, t *told, took float64, known bool)
 	s.remember(w, max(took, limit), true, heard)
 	id := w.TaskID.String()
 	run, isRun := s.runs[id]
+	s.final[id] = w.Lane.Left == 0 && !w.Lane.Retried
 	if w.Lane.Left == 0 || isRun && !run.Open() {
 		s.WorkGone = append(s.WorkGone, w.TaskID)
 		return

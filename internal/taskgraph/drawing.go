@@ -127,7 +127,7 @@ func (d *Drawing) connect(deps dependencies, boxOf []int) {
 func (b Box) main() db.GraphState {
 	for _, state := range []db.GraphState{
 		db.GraphFailed, db.GraphByDependency, db.GraphByDeadline, db.GraphCancelled,
-		db.GraphRunning, db.GraphReady, db.GraphWaiting,
+		db.GraphRunning, db.GraphReady, db.GraphWaiting, db.GraphSkipped,
 	} {
 		if b.Counts[state] > 0 {
 			return state
@@ -144,6 +144,7 @@ var colours = map[db.GraphState]string{
 	db.GraphCompleted:    "#bfe8c5",
 	db.GraphFailed:       "#f5b5ae",
 	db.GraphByDependency: "#f3d3cf",
+	db.GraphSkipped:      "#e9ecdf",
 	db.GraphByDeadline:   "#f0c9e0",
 	db.GraphCancelled:    "#c9cdd3",
 }

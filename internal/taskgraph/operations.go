@@ -22,6 +22,8 @@ type Submitted struct {
 	Graph int64            `json:"graph"`
 	Tasks map[string]int64 `json:"tasks"` // their numbers by name
 	Size  Size             `json:"size"`
+	// Known is whether it was stored before, with the same key. Then the size is 0 of an extension.
+	Known bool `json:"known"`
 }
 
 // Check checks a graph as Submit does, and stores nothing.
@@ -30,10 +32,10 @@ func Check(ctx context.Context, store *db.Store, text []byte, now time.Time) (Si
 	if err != nil {
 		return Size{}, &RefusedError{err}
 	}
-	return sizeOf(g), store.CheckGraph(ctx, g)
+	return sizeOf(g.Tasks), store.CheckGraph(ctx, g)
 }
 
-// Submit stores a graph, all of it or nothing.
+// Submit stores a graph, all of it or nothing; nothing if it has a key and is stored.
 func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s Submitted, err error) {
 	g, err := Parse(text, now)
 	if err != nil {
@@ -43,11 +45,23 @@ func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s
 	if err != nil {
 		return s, err
 	}
-	s = Submitted{stored.ID, make(map[string]int64, len(g.Tasks)), sizeOf(g)}
-	for i, t := range g.Tasks {
-		s.Tasks[t.Name] = stored.Tasks[i]
+	return submitted(ctx, store, stored, g.Tasks)
+}
+
+// submitted names the stored tasks; all of the graph if it is known.
+func submitted(ctx context.Context, store *db.Store, stored db.SubmittedGraph, tasks []db.NewGraphTask) (Submitted, error) {
+	s := Submitted{Graph: stored.ID, Tasks: make(map[string]int64), Size: sizeOf(tasks), Known: stored.Known}
+	for i, id := range stored.Tasks {
+		s.Tasks[tasks[i].Name] = id
 	}
-	return s, nil
+	if !stored.Known {
+		return s, nil
+	}
+	all, err := store.GraphTasks(ctx, stored.ID)
+	for _, t := range all {
+		s.Tasks[t.Name] = t.ID
+	}
+	return s, err
 }
 
 // List lists the newest graphs.
@@ -91,10 +105,10 @@ func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) er
 	return Settle(ctx, store)
 }
 
-// Retry retries the failed tasks of a graph and settles graphs. It returns how many failed
-// tasks there are.
-func Retry(ctx context.Context, store *db.Store, graph int64) (int, error) {
-	n, err := store.RetryGraph(ctx, graph)
+// Retry retries the failed tasks of a graph, and those that couldn't run, and settles graphs.
+// It returns how many there are.
+func Retry(ctx context.Context, store *db.Store, graph int64, now time.Time) (int, error) {
+	n, err := store.RetryGraph(ctx, graph, now)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +155,7 @@ func Release(ctx context.Context, store *db.Store, task int64, force bool, now t
 
 // waitsFor names the other tasks that a task waits for.
 func waitsFor(ctx context.Context, store *db.Store, task int64) (others []string, err error) {
-	unmet, err := store.UnmetDependencies(ctx, task, MaxDependencies)
+	unmet, err := store.UnmetDependencies(ctx, task, db.MaxDependencies)
 	for _, d := range unmet {
 		if d.ID != task {
 			others = append(others, describeDependency(d))

@@ -9,7 +9,7 @@ import (
 )
 
 // inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm), and
-// changes the indexes in DependsOn accordingly. A task may depend on itself; a longer cycle
+// changes the places in DependsOn accordingly. A task may depend on itself; a longer cycle
 // is an error that shows it.
 func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 	left := make([]int, len(tasks)) // dependencies that are not yet in order
@@ -17,9 +17,9 @@ func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 	var order []int
 	for i, t := range tasks {
 		for _, d := range t.DependsOn {
-			if d != i {
+			if d.Task == 0 && d.Place != i {
 				left[i]++
-				dependents[d] = append(dependents[d], i)
+				dependents[d.Place] = append(dependents[d.Place], i)
 			}
 		}
 		if left[i] == 0 {
@@ -44,7 +44,9 @@ func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 	for at, i := range order {
 		t := tasks[i]
 		for k, d := range t.DependsOn {
-			t.DependsOn[k] = place[d]
+			if d.Task == 0 {
+				t.DependsOn[k].Place = place[d.Place]
+			}
 		}
 		ordered[at] = t
 	}
@@ -63,8 +65,10 @@ func cycle(tasks []db.NewGraphTask, left []int) error {
 		}
 		seen[at] = len(path)
 		path = append(path, at)
-		d := slices.IndexFunc(tasks[at].DependsOn, func(d int) bool { return d != at && left[d] > 0 })
-		at = tasks[at].DependsOn[d]
+		d := slices.IndexFunc(tasks[at].DependsOn, func(d db.NewDependency) bool {
+			return d.Task == 0 && d.Place != at && left[d.Place] > 0
+		})
+		at = tasks[at].DependsOn[d].Place
 	}
 }
 

@@ -3,11 +3,13 @@ package taskgraph
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +19,14 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// MaxDependencies is the maximum number of dependencies of a task.
-const MaxDependencies = 10_000
-
-// document is a graph as written. Tasks are decoded one by one, so that errors can name them.
+// document is a graph, or an extension of one, as written. Tasks are decoded one by one, so that errors can name them.
 type document struct {
 	Name  string            `json:"name"`
+	Key   string            `json:"key"`
 	Tasks []json.RawMessage `json:"tasks"`
+	// Of an extension, by name of the task.
+	Add    map[string][]json.RawMessage `json:"add_dependencies"`
+	Remove map[string][]json.RawMessage `json:"remove_dependencies"`
 }
 
 type taskDocument struct {
@@ -38,11 +41,38 @@ type taskDocument struct {
 	Deadline  string            `json:"deadline"`
 }
 
+// conditionDocument is a dependency with a condition.
+type conditionDocument struct {
+	Task json.RawMessage `json:"task"`
+	On   string          `json:"on"`
+	True string          `json:"true"` // the key on, as YAML 1.1 reads it
+}
+
 // Parse reads a graph from YAML or JSON. Deadlines that are durations start at now.
 func Parse(text []byte, now time.Time) (db.NewGraph, error) {
+	d, key, err := read(text)
+	if err != nil {
+		return db.NewGraph{}, err
+	}
+	if len(d.Add)+len(d.Remove) > 0 {
+		return db.NewGraph{}, errors.New("add_dependencies and remove_dependencies are for the extension of a graph")
+	}
+	if len(d.Tasks) == 0 {
+		return db.NewGraph{}, errors.New("the graph has no tasks")
+	}
+	p, err := parse(d, now, nil)
+	if err != nil {
+		return db.NewGraph{}, err
+	}
+	tasks, err := inOrder(p.tasks)
+	return db.NewGraph{Name: d.Name, Key: key, Tasks: tasks}, err
+}
+
+// read reads a document, and its key.
+func read(text []byte) (d document, key db.GraphKey, err error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
-		return db.NewGraph{}, errors.New("the graph is empty: expected a mapping with a list of tasks")
+		return d, key, errors.New("the graph is empty: expected a mapping with a list of tasks")
 	}
 	if text[0] != '{' || !json.Valid(text) {
 		root, err := yaml11.Parse(text)
@@ -50,27 +80,44 @@ func Parse(text []byte, now time.Time) (db.NewGraph, error) {
 			text, err = yaml11.JSON(root)
 		}
 		if err != nil {
-			return db.NewGraph{}, fmt.Errorf("the graph is neither JSON nor YAML: %w (put dates in quotes)", err)
+			return d, key, fmt.Errorf("the graph is neither JSON nor YAML: %w (put dates in quotes)", err)
 		}
 	}
-	var d document
 	if err := decode(text, &d); err != nil {
-		return db.NewGraph{}, fmt.Errorf("the graph is not as expected: %w", err)
+		return d, key, fmt.Errorf("the graph is not as expected: %w", err)
 	}
-	if len(d.Tasks) == 0 {
-		return db.NewGraph{}, errors.New("the graph has no tasks")
+	if strings.ContainsRune(d.Key, 0) {
+		return d, key, errors.New("PostgreSQL has no texts with a NUL: the key")
 	}
-	p := parser{now: now, places: make(map[string]int, len(d.Tasks))}
+	if d.Key != "" {
+		key, err = keyOf(d.Key, text)
+	}
+	return d, key, err
+}
+
+// keyOf returns a key with the digest of its document. The order of a mapping's keys doesn't
+// count.
+func keyOf(key string, text []byte) (db.GraphKey, error) {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return db.GraphKey{}, err
+	}
+	sorted, err := json.Marshal(value)
+	digest := sha256.Sum256(sorted)
+	return db.GraphKey{Text: key, Digest: digest[:]}, err
+}
+
+// parse reads tasks, which depend on each other and on those of ids, by name.
+func parse(d document, now time.Time, ids map[string]int64) (*parser, error) {
+	p := &parser{now: now, places: make(map[string]int, len(d.Tasks)), ids: ids}
 	for i, raw := range d.Tasks {
 		if err := p.add(i, raw); err != nil {
-			return db.NewGraph{}, err
+			return nil, err
 		}
 	}
-	if err := p.connect(); err != nil {
-		return db.NewGraph{}, err
-	}
-	tasks, err := inOrder(p.tasks)
-	return db.NewGraph{Name: d.Name, Tasks: tasks}, err
+	return p, p.connect()
 }
 
 // decode reads one JSON value without unknown keys.
@@ -101,6 +148,7 @@ type parser struct {
 	tasks     []db.NewGraphTask
 	dependsOn [][]json.RawMessage // of each task, as written
 	places    map[string]int      // index in tasks, by name
+	ids       map[string]int64    // numbers of the tasks that the graph has, by name
 }
 
 func (p *parser) add(i int, raw json.RawMessage) error {
@@ -120,6 +168,9 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	if first, taken := p.places[d.Name]; taken {
 		return fmt.Errorf("tasks %d and %d are both named %q", first+1, i+1, d.Name)
 	}
+	if _, taken := p.ids[d.Name]; taken {
+		return fmt.Errorf("the graph has a task %q already", d.Name)
+	}
 	if strings.ContainsRune(d.Name, 0) || bytes.Contains(d.Args, []byte(`\u0000`)) || bytes.Contains(d.Kwargs, []byte(`\u0000`)) {
 		return fmt.Errorf("task %q: PostgreSQL has no texts with a NUL", d.Name)
 	}
@@ -137,8 +188,8 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 		err = fmt.Errorf("priority %q is not one of high, normal, low", d.Priority)
 	case d.Retries != nil && *d.Retries < 0:
 		err = fmt.Errorf("retries %d is negative", *d.Retries)
-	case len(d.DependsOn) > MaxDependencies:
-		err = fmt.Errorf("it has %d dependencies, and may have %d", len(d.DependsOn), MaxDependencies)
+	case len(d.DependsOn) > db.MaxDependencies:
+		err = fmt.Errorf("it has %d dependencies, and may have %d", len(d.DependsOn), db.MaxDependencies)
 	case d.Requires != "" && d.Requires != "all-completed" && d.Requires != "all-resolved":
 		err = fmt.Errorf("requires %q is not one of all-completed, all-resolved", d.Requires)
 	default:
@@ -176,36 +227,68 @@ func deadline(text string, now time.Time) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// connect resolves dependencies: texts are names in the graph, integers numbers of
-// existing tasks.
+// connect resolves dependencies.
 func (p *parser) connect() error {
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		seen := map[any]bool{} // indexes in the graph and numbers of tasks
-		for _, raw := range p.dependsOn[i] {
-			var name string
-			var id int64
-			var dependency any
-			what := ""
-			switch {
-			case json.Unmarshal(raw, &name) == nil && raw[0] == '"':
-				place, known := p.places[name]
-				if !known {
-					return fmt.Errorf("task %q depends on %q, which is not in the graph", t.Name, name)
-				}
-				dependency, what = place, strconv.Quote(name)
-				t.DependsOn = append(t.DependsOn, place)
-			case json.Unmarshal(raw, &id) == nil && id > 0:
-				dependency, what = id, fmt.Sprintf("task %d", id)
-				t.Existing = append(t.Existing, id)
-			default:
-				return fmt.Errorf("task %q depends on %s, which is neither a name in the graph nor the number of a task", t.Name, raw)
+		var err error
+		if t.DependsOn, err = p.dependencies(t.Name, p.dependsOn[i]); err != nil {
+			return err
+		}
+		for _, name := range db.References(t.Arguments) {
+			if !slices.ContainsFunc(t.DependsOn, func(d db.NewDependency) bool { return d.Name == name }) {
+				return fmt.Errorf("task %q asks for the number of %q, on which it doesn't depend", t.Name, name)
 			}
-			if seen[dependency] {
-				return fmt.Errorf("task %q depends on %s twice", t.Name, what)
-			}
-			seen[dependency] = true
 		}
 	}
 	return nil
+}
+
+// dependencies resolves the dependencies of a task.
+func (p *parser) dependencies(of string, written []json.RawMessage) (all []db.NewDependency, err error) {
+	seen := map[string]bool{}
+	for _, raw := range written {
+		d, what, err := p.dependency(of, raw)
+		if err != nil {
+			return nil, fmt.Errorf("task %q %w", of, err)
+		}
+		if seen[what] {
+			return nil, fmt.Errorf("task %q depends on %s twice", of, what)
+		}
+		seen[what] = true
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// dependency resolves a dependency of a task: a text is a name in the graph, an integer the
+// number of an existing task, a mapping one of these with a condition. What names it.
+func (p *parser) dependency(of string, raw json.RawMessage) (d db.NewDependency, what string, err error) {
+	task := raw
+	if raw[0] == '{' {
+		var c conditionDocument
+		if err := decode(raw, &c); err != nil {
+			return d, "", fmt.Errorf("depends on %s: %w", raw, err)
+		}
+		task, d.On = c.Task, db.Condition(cmp.Or(c.On, c.True))
+		if d.On != db.OnCompleted && d.On != db.OnResolved && d.On != db.OnFailed {
+			return d, "", fmt.Errorf("depends on %s: on %q is not one of completed, resolved, failed", task, d.On)
+		}
+	}
+	switch {
+	case json.Unmarshal(task, &d.Name) == nil && task[0] == '"':
+		place, isNew := p.places[d.Name]
+		id, known := p.ids[d.Name]
+		if !isNew && !known {
+			return d, "", fmt.Errorf("depends on %q, which is not in the graph", d.Name)
+		}
+		if d.Name == of && d.On != "" {
+			return d, "", errors.New("depends on itself, to be released by hand: that has no condition")
+		}
+		d.Place, d.Task = place, id
+		return d, strconv.Quote(d.Name), nil
+	case json.Unmarshal(task, &d.Task) == nil && d.Task > 0:
+		return d, fmt.Sprintf("task %d", d.Task), nil
+	}
+	return d, "", fmt.Errorf("depends on %s, which is neither a name in the graph nor the number of a task", raw)
 }

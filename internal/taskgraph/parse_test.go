@@ -26,14 +26,14 @@ name: import
 tasks:
   - name: verify
     type: verify-all
-    depends_on: [load, 12, verify]
+    depends_on: [{task: load, on: failed}, {task: 12, on: completed}, verify]
     requires: all-resolved
     deadline: 36h
   - {name: list, type: list-x, args: [1, x], kwargs: {n: 1180591620717411303424}, priority: high, retries: 3}
   - {name: load, type: load-x, depends_on: [list], deadline: "2030-01-02T00:00:00+01:00", requires: all-completed}
 `
 	json := `{"name": "import", "tasks": [
-		{"name": "verify", "type": "verify-all", "depends_on": ["load", 12, "verify"], "requires": "all-resolved", "deadline": "36h"},
+		{"name": "verify", "type": "verify-all", "depends_on": [{"task": "load", "on": "failed"}, {"on": "completed", "task": 12}, "verify"], "requires": "all-resolved", "deadline": "36h"},
 		{"name": "list", "type": "list-x", "args": [1,"x"], "kwargs": {"n":1180591620717411303424}, "priority": "high", "retries": 3},
 		{"name": "load", "type": "load-x", "depends_on": ["list"], "deadline": "2030-01-02T00:00:00+01:00"}]}`
 	want := db.NewGraph{Name: "import", Tasks: []db.NewGraphTask{
@@ -41,8 +41,8 @@ tasks:
 			Name: "list", Type: "list-x", Priority: "high", Retries: new(int64(3)),
 			Arguments: model.TaskArguments{Args: []byte(`[1,"x"]`), Kwargs: []byte(`{"n":1180591620717411303424}`)},
 		},
-		{Name: "load", Type: "load-x", DependsOn: []int{0}, Deadline: time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC)},
-		{Name: "verify", Type: "verify-all", DependsOn: []int{1, 2}, Existing: []int64{12}, AnyResult: true, Deadline: now.Add(36 * time.Hour)},
+		{Name: "load", Type: "load-x", DependsOn: []db.NewDependency{{Name: "list"}}, Deadline: time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC)},
+		{Name: "verify", Type: "verify-all", DependsOn: []db.NewDependency{{Name: "load", Place: 1, On: db.OnFailed}, {Task: 12, On: db.OnCompleted}, {Name: "verify", Place: 2}}, AnyResult: true, Deadline: now.Add(36 * time.Hour)},
 	}}
 	for _, text := range []string{yaml, json} {
 		got, err := Parse([]byte(text), now)
@@ -57,7 +57,7 @@ tasks:
 
 // What is wrong is said, naming the task.
 func TestParseErrors(t *testing.T) {
-	many := make([]string, MaxDependencies+1)
+	many := make([]string, db.MaxDependencies+1)
 	for i := range many {
 		many[i] = fmt.Sprint(i + 1)
 	}
@@ -71,27 +71,34 @@ func TestParseErrors(t *testing.T) {
 		"tasks: [{name: a}]":          `task "a" has no type`,
 		"tasks: [1]":                  "task 1",
 		"tasks: [{name: a, type: 1}]": `task "a": type must be a text, not number`,
-		"tasks: [{name: a, type: x, dependson: [b]}]":                                `task "a": unknown field "dependson"`,
-		"tasks: [{name: a, type: x, args: 1}]":                                       `task "a": args must be a list`,
-		"tasks: [{name: a, type: x, kwargs: [1]}]":                                   `task "a": kwargs must be a mapping`,
-		"tasks: [{name: a, type: x, priority: urgent}]":                              `task "a": priority "urgent" is not one of high, normal, low`,
-		"tasks: [{name: a, type: x, requires: some}]":                                `task "a": requires "some" is not one of all-completed, all-resolved`,
-		"tasks: [{name: a, type: x, retries: -1}]":                                   `task "a": retries -1 is negative`,
-		"tasks: [{name: a, type: x, deadline: soon}]":                                `task "a": deadline "soon" is neither a date such as 2030-01-31T12:00:00Z nor a duration such as 36h`,
-		"tasks: [{name: a, type: x, deadline: 2030-01-01}]":                          "put dates in quotes",
-		"tasks: [{name: a, type: x, deadline: '-1h'}]":                               `task "a": deadline "-1h" is over already`,
-		"tasks: [{name: a, type: x, deadline: 0s}]":                                  `task "a": deadline "0s" is over already`,
-		"tasks: [{name: a, type: x, deadline: '0001-01-01T00:00:00Z'}]":              `task "a": deadline "0001-01-01T00:00:00Z" is neither a date`,
-		"tasks: [{name: a, type: x}, {name: a, type: x}]":                            `tasks 1 and 2 are both named "a"`,
-		"tasks: [{name: a, type: x, depends_on: [b]}]":                               `task "a" depends on "b", which is not in the graph`,
-		"tasks: [{name: a, type: x, depends_on: [-1]}]":                              `task "a" depends on -1, which is neither a name in the graph nor the number of a task`,
-		"tasks: [{name: a, type: x, depends_on: [1.5]}]":                             `task "a" depends on 1.5, which is neither`,
-		"tasks: [{name: a, type: x, depends_on: [null]}]":                            `task "a" depends on null, which is neither`,
-		"tasks: [{name: a, type: x, depends_on: [7, 7]}]":                            `task "a" depends on task 7 twice`,
-		"tasks: [{name: a, type: x, depends_on: [a, a]}]":                            `task "a" depends on "a" twice`,
-		"tasks: [{name: a, type: x, depends_on: [" + strings.Join(many, ",") + "]}]": `task "a": it has 10001 dependencies, and may have 10000`,
-		`tasks: [{name: a, type: x, kwargs: {k: "\0"}}]`:                             `task "a": PostgreSQL has no texts with a NUL`,
-		`tasks: [{name: a, type: x, args: ["\0"]}]`:                                  `task "a": PostgreSQL has no texts with a NUL`,
+		"tasks: [{name: a, type: x, dependson: [b]}]":                                                 `task "a": unknown field "dependson"`,
+		"tasks: [{name: a, type: x, args: 1}]":                                                        `task "a": args must be a list`,
+		"tasks: [{name: a, type: x, kwargs: [1]}]":                                                    `task "a": kwargs must be a mapping`,
+		"tasks: [{name: a, type: x, priority: urgent}]":                                               `task "a": priority "urgent" is not one of high, normal, low`,
+		"tasks: [{name: a, type: x, requires: some}]":                                                 `task "a": requires "some" is not one of all-completed, all-resolved`,
+		"tasks: [{name: a, type: x, retries: -1}]":                                                    `task "a": retries -1 is negative`,
+		"tasks: [{name: a, type: x, deadline: soon}]":                                                 `task "a": deadline "soon" is neither a date such as 2030-01-31T12:00:00Z nor a duration such as 36h`,
+		"tasks: [{name: a, type: x, deadline: 2030-01-01}]":                                           "put dates in quotes",
+		"tasks: [{name: a, type: x, deadline: '-1h'}]":                                                `task "a": deadline "-1h" is over already`,
+		"tasks: [{name: a, type: x, deadline: 0s}]":                                                   `task "a": deadline "0s" is over already`,
+		"tasks: [{name: a, type: x, deadline: '0001-01-01T00:00:00Z'}]":                               `task "a": deadline "0001-01-01T00:00:00Z" is neither a date`,
+		"tasks: [{name: a, type: x}, {name: a, type: x}]":                                             `tasks 1 and 2 are both named "a"`,
+		"tasks: [{name: a, type: x, depends_on: [b]}]":                                                `task "a" depends on "b", which is not in the graph`,
+		"tasks: [{name: a, type: x, depends_on: [{task: b}]}, {name: b, type: x}]":                    `task "a" depends on "b": on "" is not one of completed, resolved, failed`,
+		"tasks: [{name: a, type: x, depends_on: [{task: b, if: failed}]}]":                            `unknown field "if"`,
+		"tasks: [{name: a, type: x, depends_on: [{on: failed}]}]":                                     `which is neither`,
+		"tasks: [{name: a, type: x, depends_on: [{task: a, on: failed}]}]":                            `task "a" depends on itself, to be released by hand: that has no condition`,
+		"tasks: [{name: a, type: x, depends_on: [b, {task: b, on: failed}]}, {name: b, type: x}]":     `task "a" depends on "b" twice`,
+		"tasks: [{name: a, type: x, depends_on: [b], args: ['{{ task.c.id }}']}, {name: b, type: x}]": `task "a" asks for the number of "c", on which it doesn't depend`,
+		"{tasks: [{name: a, type: x}], remove_dependencies: {a: [b]}}":                                "are for the extension of a graph",
+		"tasks: [{name: a, type: x, depends_on: [-1]}]":                                               `task "a" depends on -1, which is neither a name in the graph nor the number of a task`,
+		"tasks: [{name: a, type: x, depends_on: [1.5]}]":                                              `task "a" depends on 1.5, which is neither`,
+		"tasks: [{name: a, type: x, depends_on: [null]}]":                                             `task "a" depends on null, which is neither`,
+		"tasks: [{name: a, type: x, depends_on: [7, 7]}]":                                             `task "a" depends on task 7 twice`,
+		"tasks: [{name: a, type: x, depends_on: [a, a]}]":                                             `task "a" depends on "a" twice`,
+		"tasks: [{name: a, type: x, depends_on: [" + strings.Join(many, ",") + "]}]":                  `task "a": it has 10001 dependencies, and may have 10000`,
+		`tasks: [{name: a, type: x, kwargs: {k: "\0"}}]`:                                              `task "a": PostgreSQL has no texts with a NUL`,
+		`tasks: [{name: a, type: x, args: ["\0"]}]`:                                                   `task "a": PostgreSQL has no texts with a NUL`,
 		"tasks: [{name: a, type: x, depends_on: [b]}, {name: b, type: x, depends_on: [c, b]}, {name: c, type: x, depends_on: [d, a]}, {name: d, type: x}]": `the tasks depend on each other in a circle: "a" → "b" → "c" → "a"`,
 	} {
 		_, err := Parse([]byte(text), now)
@@ -106,7 +113,7 @@ func TestLongCircle(t *testing.T) {
 	const n = 1000
 	tasks := make([]db.NewGraphTask, n)
 	for i := range tasks {
-		tasks[i] = db.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []int{(i + 1) % n}}
+		tasks[i] = db.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []db.NewDependency{{Place: (i + 1) % n}}}
 	}
 	_, err := inOrder(tasks)
 	if want := `"0" → "1" → "2" → "3" → "4" → "5" → … (989 more) → "995" → "996" → "997" → "998" → "999" → "0"`; err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -126,7 +133,7 @@ func TestOrder(t *testing.T) {
 			task := db.NewGraphTask{Name: fmt.Sprint(i)}
 			on := rapid.SliceOfNDistinct(rapid.IntRange(0, i), 0, i, rapid.ID[int]).Draw(t, "on") // i: itself
 			for _, d := range on {
-				task.DependsOn = append(task.DependsOn, at[d])
+				task.DependsOn = append(task.DependsOn, db.NewDependency{Place: at[d]})
 				want[task.Name] = append(want[task.Name], fmt.Sprint(d))
 			}
 			tasks[at[i]] = task
@@ -138,10 +145,10 @@ func TestOrder(t *testing.T) {
 		got := map[string][]string{}
 		for i, task := range ordered {
 			for _, d := range task.DependsOn {
-				if d > i {
-					t.Fatalf("%s comes before %s", task.Name, ordered[d].Name)
+				if d.Place > i {
+					t.Fatalf("%s comes before %s", task.Name, ordered[d.Place].Name)
 				}
-				got[task.Name] = append(got[task.Name], ordered[d].Name)
+				got[task.Name] = append(got[task.Name], ordered[d.Place].Name)
 			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -151,10 +158,10 @@ func TestOrder(t *testing.T) {
 			return
 		}
 		first, second := rapid.IntRange(0, n-2).Draw(t, "first"), n-1
-		if !slices.Contains(ordered[second].DependsOn, first) {
-			ordered[second].DependsOn = append(ordered[second].DependsOn, first)
+		if back := (db.NewDependency{Place: first}); !slices.Contains(ordered[second].DependsOn, back) {
+			ordered[second].DependsOn = append(ordered[second].DependsOn, back)
 		}
-		ordered[first].DependsOn = append(ordered[first].DependsOn, second)
+		ordered[first].DependsOn = append(ordered[first].DependsOn, db.NewDependency{Place: second})
 		if _, err := inOrder(ordered); err == nil || !strings.Contains(err.Error(), "in a circle") {
 			t.Fatalf("a circle gives %v", err)
 		}
@@ -186,8 +193,8 @@ func FuzzParse(f *testing.F) {
 			}
 			seen[task.Name] = true
 			for _, d := range task.DependsOn {
-				if d > i {
-					t.Errorf("%q: task %d depends on %d", text, i, d)
+				if d.Place > i {
+					t.Errorf("%q: task %d depends on %d", text, i, d.Place)
 				}
 			}
 			for _, arguments := range []json.RawMessage{task.Arguments.Args, task.Arguments.Kwargs} {

@@ -64,6 +64,7 @@ func ago(at, now time.Time) string {
 // stateTexts has the texts of states that are not their names.
 var stateTexts = map[db.GraphState]string{
 	db.GraphByDependency: "never to run: a dependency failed",
+	db.GraphSkipped:      "skipped: a dependency ended otherwise than they ask for",
 	db.GraphByDeadline:   "never to run: waited longer than the deadline",
 	db.GraphCancelled:    "never to run: cancelled",
 }
@@ -176,13 +177,14 @@ func progressBar(done, whole int) string {
 type Size struct {
 	Tasks        int `json:"tasks"`
 	Dependencies int `json:"dependencies"`
-	Ready        int `json:"ready"` // tasks without dependencies
+	Ready        int `json:"ready"`             // tasks without dependencies
+	Removed      int `json:"removed,omitempty"` // dependencies, by an extension
 }
 
-func sizeOf(g db.NewGraph) Size {
-	size := Size{Tasks: len(g.Tasks)}
-	for _, t := range g.Tasks {
-		n := len(t.DependsOn) + len(t.Existing)
+func sizeOf(tasks []db.NewGraphTask) Size {
+	size := Size{Tasks: len(tasks)}
+	for _, t := range tasks {
+		n := len(t.DependsOn)
 		size.Dependencies += n
 		if n == 0 {
 			size.Ready++
@@ -192,5 +194,9 @@ func sizeOf(g db.NewGraph) Size {
 }
 
 func (s Size) String() string {
-	return fmt.Sprintf("%s, %s, %d to run at once", HowMany(s.Tasks, "task", "tasks"), HowMany(s.Dependencies, "dependency", "dependencies"), s.Ready)
+	text := fmt.Sprintf("%s, %s, %d to run at once", HowMany(s.Tasks, "task", "tasks"), HowMany(s.Dependencies, "dependency", "dependencies"), s.Ready)
+	if s.Removed > 0 {
+		text += fmt.Sprintf(", %s removed", HowMany(s.Removed, "dependency", "dependencies"))
+	}
+	return text
 }

@@ -47,7 +47,7 @@ func TestArchive(t *testing.T) {
 	add(1010, "a", "oneshot", "completed", ended, ended) // is locked
 	add(1011, "a", "oneshot", "completed", ended, ended) // an open task depends on it
 	add(50_000, "a", "oneshot", "completed", ended, ended)
-	depends := submitGraph(t, store, db.NewGraphTask{Existing: []int64{1011}})
+	depends := submitGraph(t, store, db.NewGraphTask{DependsOn: existing(1011)})
 	done, running := submitGraph(t, store, on(), on(0)), submitGraph(t, store, on(), on(0))
 	setStatus(t, store, model.TaskCompleted, done.Tasks[0], running.Tasks[0])
 	setStatus(t, store, model.TaskDisabled, done.Tasks[1]) // it never ran

@@ -11,8 +11,8 @@ import (
 // GraphState is the state of a task of a graph.
 type GraphState string
 
-// The states of a graph's tasks. Tasks in the last three never run unless somebody
-// retries them.
+// The states of a graph's tasks. Tasks in the last four never run unless somebody
+// retries them, or what they depend on.
 const (
 	GraphWaiting   GraphState = "waiting"   // for its dependencies
 	GraphReady     GraphState = "ready"     // to be sent, or to be tried again later
@@ -21,6 +21,7 @@ const (
 	GraphFailed    GraphState = "failed"    // for good, or disabled by hand, or deleted before it ended
 
 	GraphByDependency GraphState = "dependency" // one of its dependencies failed
+	GraphSkipped      GraphState = "skipped"    // a dependency ended otherwise than it asks for, and did not fail
 	GraphByDeadline   GraphState = "deadline"   // it waited too long
 	GraphCancelled    GraphState = "cancelled"  // with its graph
 )
@@ -28,14 +29,14 @@ const (
 // GraphStates are all states, in the order of a task's life.
 var GraphStates = []GraphState{
 	GraphWaiting, GraphReady, GraphRunning, GraphCompleted,
-	GraphFailed, GraphByDependency, GraphByDeadline, GraphCancelled,
+	GraphFailed, GraphByDependency, GraphSkipped, GraphByDeadline, GraphCancelled,
 }
 
 // Open reports whether the task has not ended yet.
 func (s GraphState) Open() bool { return s == GraphWaiting || s == GraphReady || s == GraphRunning }
 
 // GraphSummary is a graph with the number of its tasks by state; NeverRun is dependency,
-// deadline and cancelled together.
+// skipped, deadline and cancelled together.
 type GraphSummary queries.GraphsRow
 
 // Open returns how many tasks have not ended.
@@ -61,7 +62,8 @@ func graphTaskOf(r queries.GraphTaskRow) GraphTask {
 	}
 }
 
-// GraphEdge says that a task depends on another.
+// GraphEdge says that a task depends on another; Needs is a Condition, nil as the task's
+// AnyResult says.
 type GraphEdge = queries.SchedulerGoGraphEdge
 
 func summaryOf(r queries.GraphsRow) GraphSummary { return GraphSummary(r) }
@@ -95,13 +97,13 @@ func (a GraphQueries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge,
 	return rows, failed(err, "read the dependencies of graph %d", graph)
 }
 
-// Dependency is a task that another depends on and that is not completed. Failed is for
-// good; otherwise it has not ended. Type is empty and Status "deleted" if it was deleted;
+// Dependency is a task that another waits for, or, if Broken, because of whose end the other
+// can't run. Type is empty and Status "deleted" if it was deleted;
 // Name is empty and Graph 0 if it belongs to no graph.
 type Dependency = queries.UnmetDependenciesRow
 
-// UnmetDependencies returns up to limit dependencies that a task waits for, or that
-// failed, by number; none for tasks that are in no graph. A task that depends
+// UnmetDependencies returns up to limit dependencies that a task waits for, or
+// because of which it can't run, by number; none for tasks that are in no graph. A task that depends
 // on itself is among its own.
 func (a GraphQueries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
 	rows, err := a.q.UnmetDependencies(ctx, queries.UnmetDependenciesParams{Task: task, MaxDependencies: int32(limit)})

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,31 +17,58 @@ import (
 // NewGraph is a graph to submit.
 type NewGraph struct {
 	Name string // for people; may be empty
+	Key  GraphKey
 	// Tasks are in an order in which each comes after those it depends on.
 	Tasks []NewGraphTask
+}
+
+// GraphKey is a client's name of a submission or extension. Given again, nothing is stored.
+// The zero value is none.
+type GraphKey struct {
+	Text   string
+	Digest []byte // of what is submitted: another one with the same key is an error
 }
 
 // NewGraphTask is a task of a graph to submit. It is one-shot.
 type NewGraphTask struct {
 	Name      string // in its graph
 	Type      string
-	Arguments model.TaskArguments // nil: none
+	Arguments model.TaskArguments // nil: none; with References to tasks that it depends on
 	Priority  model.TaskPriority
 	Retries   *int64 // nil: as many as its type says
 
-	DependsOn []int     // earlier tasks of the graph, or itself, by index in Tasks
-	Existing  []int64   // numbers of existing tasks
-	AnyResult bool      // waits until they have ended, not until they are completed
+	DependsOn []NewDependency
+	AnyResult bool      // without a condition of their own, they must have ended, not be completed
 	Deadline  time.Time // never runs if it still waits then; zero: none
 }
 
-func (t NewGraphTask) dependencies() int { return len(t.DependsOn) + len(t.Existing) }
+// NewDependency is a dependency of a task to submit.
+type NewDependency struct {
+	Name  string // by which the task's arguments may refer to it; may be empty
+	Task  int64  // number of an existing task; 0: Place counts
+	Place int    // index in Tasks of an earlier task of the graph, or of the task itself
+	On    Condition
+}
+
+// Condition is how a dependency must end for the task to run.
+type Condition string
+
+// Conditions. The empty one is as NewGraphTask.AnyResult says.
+const (
+	OnCompleted Condition = "completed"
+	OnResolved  Condition = "resolved" // in any way
+	OnFailed    Condition = "failed"
+)
 
 // SubmittedGraph is a graph that was stored.
 type SubmittedGraph struct {
 	ID    int64
-	Tasks []int64 // numbers, in the order they were given
+	Tasks []int64 // numbers, in the order they were given; none if it is known
+	Known bool    // it was stored before, with the same key
 }
+
+// MaxDependencies is the maximum number of dependencies of a task.
+const MaxDependencies = 10_000
 
 // submitChunk is how many rows one statement makes.
 const submitChunk = 20_000
@@ -55,6 +83,13 @@ type DependencyError struct {
 func (e *DependencyError) Error() string {
 	return fmt.Sprintf("task %q depends on task %d, %s", e.Task, e.Dependency, e.Problem)
 }
+
+// GraphError says why a graph can't be submitted or extended.
+type GraphError struct{ Problem string }
+
+func (e *GraphError) Error() string { return e.Problem }
+
+func graphErrorf(format string, args ...any) error { return &GraphError{fmt.Sprintf(format, args...)} }
 
 // CheckGraph checks that the task types and existing dependencies of a graph exist.
 // Errors are model.ErrUnknownTaskType or a *DependencyError.
@@ -72,7 +107,12 @@ func (a GraphQueries) CheckGraph(ctx context.Context, g NewGraph) error {
 			return fmt.Errorf("task %q: %w: %q", t.Name, model.ErrUnknownTaskType, t.Type)
 		}
 	}
-	found, err := a.q.TasksToDependOn(ctx, existing(g))
+	return a.checkDependencies(ctx, g.Tasks)
+}
+
+// checkDependencies checks that tasks can depend on the existing ones that they name.
+func (a GraphQueries) checkDependencies(ctx context.Context, tasks []NewGraphTask) error {
+	found, err := a.q.TasksToDependOn(ctx, existing(tasks))
 	if err != nil {
 		return fmt.Errorf("look for existing dependencies: %w", err)
 	}
@@ -80,86 +120,134 @@ func (a GraphQueries) CheckGraph(ctx context.Context, g NewGraph) error {
 	for _, row := range found {
 		policies[row.ID] = row.Policy
 	}
-	for _, t := range g.Tasks {
-		for _, id := range t.Existing {
-			switch policies[id] {
-			case model.Oneshot:
-			case "":
-				return &DependencyError{t.Name, id, "which is not there"}
+	for _, t := range tasks {
+		for _, d := range t.DependsOn {
+			switch {
+			case d.Task == 0 || policies[d.Task] == model.Oneshot:
+			case policies[d.Task] == "":
+				return &DependencyError{t.Name, d.Task, "which is not there"}
 			default:
-				return &DependencyError{t.Name, id, "which is recurring and never ends"}
+				return &DependencyError{t.Name, d.Task, "which is recurring and never ends"}
 			}
 		}
 	}
 	return nil
 }
 
-// existing returns the existing tasks that a graph depends on, sorted, once each.
-func existing(g NewGraph) []int64 {
+// existing returns the existing tasks that others depend on, sorted, once each.
+func existing(tasks []NewGraphTask) []int64 {
 	ids := []int64{}
-	for _, t := range g.Tasks {
-		ids = append(ids, t.Existing...)
+	for _, t := range tasks {
+		for _, d := range t.DependsOn {
+			if d.Task != 0 {
+				ids = append(ids, d.Task)
+			}
+		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
 // SubmitGraph stores a graph, all of it or nothing. Tasks without dependencies
-// may run from now on. The errors are those of CheckGraph.
+// may run from now on. The errors are those of CheckGraph, and a *GraphError if its key is
+// that of another one.
 func (s GraphStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted SubmittedGraph, err error) {
+	var known *knownGraph
 	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		err := tx.CheckGraph(ctx, g)
+		graph, err := tx.q.CreateGraph(ctx, queries.CreateGraphParams{Name: g.Name, Submitted: now})
 		if err == nil {
-			submitted, err = tx.storeGraph(ctx, g, now)
+			err = tx.takeKey(ctx, g.Key, graph)
+		}
+		if err == nil {
+			err = tx.CheckGraph(ctx, g)
+		}
+		if err == nil {
+			submitted, err = tx.storeTasks(ctx, graph, g.Tasks, now)
+		}
+		if err == nil {
+			err = tx.q.NotifyGraphs(ctx)
 		}
 		return err
 	})
+	if errors.As(err, &known) {
+		submitted, err = SubmittedGraph{ID: known.graph, Known: true}, nil
+	}
 	return submitted, failed(err, "submit graph")
 }
 
-func (tx *Tx) storeGraph(ctx context.Context, g NewGraph, now time.Time) (stored SubmittedGraph, err error) {
-	graph, err := tx.q.CreateGraph(ctx, queries.CreateGraphParams{Name: g.Name, Submitted: now})
-	if err != nil {
-		return stored, err
+// knownGraph says that a key stands for a graph already.
+type knownGraph struct{ graph int64 }
+
+func (k *knownGraph) Error() string { return fmt.Sprintf("the key is that of graph %d", k.graph) }
+
+// takeKey writes the key of a graph's submission or extension, if there is one. It returns a
+// *knownGraph if the same was submitted with it before.
+func (tx *Tx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
+	if key.Text == "" {
+		return nil
 	}
-	ids, err := tx.q.NextTaskIDs(ctx, int64(len(g.Tasks)))
+	n, err := tx.q.TakeGraphKey(ctx, queries.TakeGraphKeyParams{Key: key.Text, Graph: graph, Digest: key.Digest})
+	if err != nil || n > 0 {
+		return err
+	}
+	before, err := tx.q.GraphKey(ctx, key.Text)
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(before.Digest, key.Digest):
+		return graphErrorf("the key %q was given before, for something else in graph %d", key.Text, before.Graph)
+	}
+	return &knownGraph{before.Graph}
+}
+
+// storeTasks adds tasks to a graph.
+func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask, now time.Time) (stored SubmittedGraph, err error) {
+	ids, err := tx.q.NextTaskIDs(ctx, int64(len(tasks)))
 	if err != nil {
 		return stored, err
 	}
 	var edges []GraphEdge
 	var check []int64 // those that depend on tasks that may have ended
 	place := 0
-	for chunk := range slices.Chunk(g.Tasks, submitChunk) {
+	for chunk := range slices.Chunk(tasks, submitChunk) {
 		create := queries.CreateGraphTasksParams{At: now}
 		record := queries.RecordGraphTasksParams{Graph: graph}
 		for _, t := range chunk {
 			id := ids[place]
 			place++
-			arguments, err := encodeArguments(t.Arguments)
+			var watch int64
+			outside := false
+			named := map[string]int64{}
+			for _, d := range t.DependsOn {
+				on := d.number(ids)
+				named[d.Name] = on
+				outside = outside || d.Task != 0
+				edges = append(edges, GraphEdge{Task: id, DependsOn: on, Needs: new(string(d.On))})
+				if on != id || len(t.DependsOn) == 1 { // itself last
+					watch = max(watch, on) // nobody else knows of it yet
+				}
+			}
+			if outside {
+				check, watch = append(check, id), 0
+			}
+			filled, err := withReferences(t.Arguments, func(name string) int64 { return named[name] })
 			if err != nil {
 				return stored, fmt.Errorf("task %q: %w", t.Name, err)
 			}
-			var watch int64
-			for _, d := range t.DependsOn {
-				edges = append(edges, GraphEdge{Task: id, DependsOn: ids[d]})
-				watch = max(watch, ids[d]) // nobody else knows of it yet
-			}
-			for _, d := range t.Existing {
-				edges = append(edges, GraphEdge{Task: id, DependsOn: d})
-			}
-			if len(t.Existing) > 0 {
-				check, watch = append(check, id), 0
+			arguments, err := encodeArguments(filled)
+			if err != nil {
+				return stored, fmt.Errorf("task %q: %w", t.Name, err)
 			}
 			create.Ids = append(create.Ids, id)
 			create.Types = append(create.Types, t.Type)
 			create.Arguments = append(create.Arguments, string(arguments))
-			create.Waits = append(create.Waits, t.dependencies() > 0)
+			create.Waits = append(create.Waits, len(t.DependsOn) > 0)
 			create.Retries = append(create.Retries, *cmp.Or(t.Retries, new(int64(-1))))
 			create.Priorities = append(create.Priorities, string(t.Priority))
 			record.Ids = append(record.Ids, id)
 			record.Names = append(record.Names, t.Name)
 			record.AnyResult = append(record.AnyResult, t.AnyResult)
-			record.Dependencies = append(record.Dependencies, int32(t.dependencies()))
+			record.Dependencies = append(record.Dependencies, int32(len(t.DependsOn)))
 			record.Deadlines = append(record.Deadlines, t.Deadline.UTC())
 			record.Watches = append(record.Watches, watch)
 		}
@@ -171,19 +259,33 @@ func (tx *Tx) storeGraph(ctx context.Context, g NewGraph, now time.Time) (stored
 			return stored, err
 		}
 	}
+	if err := tx.recordEdges(ctx, edges); err != nil {
+		return stored, err
+	}
+	return SubmittedGraph{ID: graph, Tasks: ids}, tx.checkLater(ctx, existing(tasks), check)
+}
+
+// number returns the number of the dependency's task; ids are those of the tasks that are
+// submitted.
+func (d NewDependency) number(ids []int64) int64 {
+	if d.Task != 0 {
+		return d.Task
+	}
+	return ids[d.Place]
+}
+
+func (tx *Tx) recordEdges(ctx context.Context, edges []GraphEdge) error {
 	for chunk := range slices.Chunk(edges, submitChunk) {
 		err := inOrder(ctx, arrays(chunk, tx.q.RecordGraphEdges, func(p *queries.RecordGraphEdgesParams, e GraphEdge) {
 			p.Tasks = append(p.Tasks, e.Task)
 			p.DependsOn = append(p.DependsOn, e.DependsOn)
+			p.Needs = append(p.Needs, *e.Needs)
 		}))
 		if err != nil {
-			return stored, err
+			return err
 		}
 	}
-	if err := tx.checkLater(ctx, existing(g), check); err != nil {
-		return stored, err
-	}
-	return SubmittedGraph{ID: graph, Tasks: ids}, tx.q.NotifyGraphs(ctx)
+	return nil
 }
 
 var errDependencyDeleted = errors.New("a task that it depends on was deleted meanwhile; try again")
@@ -221,10 +323,10 @@ func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time)
 // retryBatch is how many failed tasks one transaction reopens.
 const retryBatch = 1000
 
-// RetryGraph reopens the tasks of a graph that have failed, were cancelled, or missed
-// their deadline, which is forgotten; what failed because of one of these will follow.
-// It returns the number of tasks, or model.ErrUnknownGraph if there is no such graph.
-func (s GraphStore) RetryGraph(ctx context.Context, graph int64) (int, error) {
+// RetryGraph reopens the tasks of a graph that have failed or couldn't run, and forgets their
+// deadlines that are over. What still can't run is disabled again in the next rounds of the
+// drain. It returns the number of tasks, or model.ErrUnknownGraph if there is no such graph.
+func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (int, error) {
 	n, err := s.q.ReviveGraph(ctx, graph)
 	if err == nil && n == 0 {
 		err = model.ErrUnknownGraph
@@ -232,7 +334,7 @@ func (s GraphStore) RetryGraph(ctx context.Context, graph int64) (int, error) {
 	total := 0
 	for after := int64(math.MinInt64); err == nil; {
 		var ids []int64
-		if ids, err = s.retryGraphTasks(ctx, graph, after); len(ids) == 0 {
+		if ids, err = s.retryGraphTasks(ctx, graph, after, now); len(ids) == 0 {
 			break
 		}
 		total += len(ids)
@@ -241,13 +343,13 @@ func (s GraphStore) RetryGraph(ctx context.Context, graph int64) (int, error) {
 	return total, failed(err, "retry graph %d", graph)
 }
 
-func (s GraphStore) retryGraphTasks(ctx context.Context, graph, after int64) (ids []int64, err error) {
+func (s GraphStore) retryGraphTasks(ctx context.Context, graph, after int64, now time.Time) (ids []int64, err error) {
 	err = retryLostRaces(func() error {
 		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 			if err := tx.q.LockGraphs(ctx); err != nil {
 				return err
 			}
-			ids, err = tx.q.RetryGraphTasks(ctx, queries.RetryGraphTasksParams{Graph: graph, After: after, MaxTasks: retryBatch})
+			ids, err = tx.q.RetryGraphTasks(ctx, queries.RetryGraphTasksParams{Graph: graph, After: after, MaxTasks: retryBatch, At: now})
 			if err != nil {
 				return err
 			}

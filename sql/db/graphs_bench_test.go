@@ -27,7 +27,7 @@ func largeGraph(t testing.TB, n int) db.NewGraph {
 			first := max(0, i-1000)
 			for k := range 4 { // four different ones
 				span := (i - first) / 4
-				t.DependsOn = append(t.DependsOn, first+k*span+r.IntN(span))
+				t.DependsOn = append(t.DependsOn, db.NewDependency{Place: first + k*span + r.IntN(span)})
 			}
 		}
 		g.Tasks[i] = t
@@ -170,7 +170,7 @@ func BenchmarkJoin(b *testing.B) {
 				for from := 0; from < n; from += size {
 					t := db.NewGraphTask{Name: fmt.Sprint("join-", from), Type: "step"}
 					for i := range size {
-						t.DependsOn = append(t.DependsOn, from+i)
+						t.DependsOn = append(t.DependsOn, db.NewDependency{Place: from + i})
 					}
 					g.Tasks = append(g.Tasks, t)
 				}

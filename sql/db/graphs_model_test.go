@@ -24,12 +24,18 @@ import (
 type modelTask struct {
 	id        int64
 	graph     int
-	deps      []int // places in the world; its own for a self-dependency
+	deps      []modelDependency
 	anyResult bool
 	deadline  time.Time
 	state     db.GraphState
 	deleted   bool
 	released  int
+}
+
+// modelDependency is a dependency by place in the world; the task's own for one on itself.
+type modelDependency struct {
+	place int
+	on    db.Condition
 }
 
 // modelGraphs is what graphs should do, with nothing to make it fast or safe.
@@ -56,20 +62,28 @@ func (m *modelGraphs) settle() {
 
 func (m *modelGraphs) next(place int, t *modelTask) db.GraphState {
 	switch {
-	case t.deleted || t.state != db.GraphWaiting && t.state != db.GraphByDependency && t.state != db.GraphReady:
+	case t.deleted || t.state != db.GraphWaiting && t.state != db.GraphByDependency && t.state != db.GraphSkipped && t.state != db.GraphReady:
 		return t.state
-	case m.cancelled[t.graph] && t.state != db.GraphByDependency:
+	case m.cancelled[t.graph] && t.state.Open():
 		return db.GraphCancelled
 	case m.cancelled[t.graph] || t.state == db.GraphReady:
 		return t.state
 	}
-	unmet, failed := false, false
+	byItself, unmet, failed, skipped := false, false, false, false
 	for _, d := range t.deps {
-		switch state := m.tasks[d].state; {
-		case d == place || state.Open():
+		on := d.on
+		if on == "" && !t.anyResult {
+			on = db.OnCompleted
+		}
+		switch state := m.tasks[d.place].state; {
+		case d.place == place:
+			byItself = true
+		case state.Open():
 			unmet = true
-		case state != db.GraphCompleted && !t.anyResult:
+		case on == db.OnCompleted && state != db.GraphCompleted && state != db.GraphSkipped:
 			failed = true
+		case on == db.OnCompleted && state == db.GraphSkipped, on == db.OnFailed && (state == db.GraphCompleted || state == db.GraphSkipped):
+			skipped = true
 		}
 	}
 	overdue := !t.deadline.IsZero() && !t.deadline.After(m.now)
@@ -78,9 +92,11 @@ func (m *modelGraphs) next(place int, t *modelTask) db.GraphState {
 		return db.GraphByDeadline
 	case failed:
 		return db.GraphByDependency
+	case skipped && !unmet:
+		return db.GraphSkipped
 	case overdue:
 		return db.GraphByDeadline
-	case unmet:
+	case unmet || byItself:
 		return db.GraphWaiting
 	}
 	return db.GraphReady
@@ -140,22 +156,31 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 	for i := range n {
 		task := db.NewGraphTask{Name: fmt.Sprint(i), Type: "step", AnyResult: rapid.IntRange(0, 3).Draw(t, "any") == 0}
 		m := &modelTask{graph: number, anyResult: task.AnyResult, state: db.GraphWaiting}
-		for range rapid.IntRange(0, 4).Draw(t, "dependencies") {
-			if i > 0 {
-				task.DependsOn = append(task.DependsOn, rapid.IntRange(0, i-1).Draw(t, "on"))
+		depend := func(task *db.NewGraphTask, m *modelTask, place int) {
+			if slices.ContainsFunc(m.deps, func(d modelDependency) bool { return d.place == place }) {
+				return
+			}
+			d := modelDependency{place: place}
+			if place != first+i {
+				d.on = rapid.SampledFrom([]db.Condition{"", "", db.OnCompleted, db.OnResolved, db.OnFailed}).Draw(t, "condition")
+			}
+			m.deps = append(m.deps, d)
+			if place < first {
+				task.DependsOn = append(task.DependsOn, db.NewDependency{Task: w.tasks[place].id, On: d.on})
+			} else {
+				task.DependsOn = append(task.DependsOn, db.NewDependency{Place: place - first, On: d.on})
 			}
 		}
-		if rapid.IntRange(0, 19).Draw(t, "self") == 0 {
-			task.DependsOn = append(task.DependsOn, i)
+		for range rapid.IntRange(0, 4).Draw(t, "dependencies") {
+			if i > 0 {
+				depend(&task, m, first+rapid.IntRange(0, i-1).Draw(t, "on"))
+			}
+		}
+		if rapid.IntRange(0, 9).Draw(t, "self") == 0 {
+			depend(&task, m, first+i)
 		}
 		if len(candidates) > 0 && rapid.IntRange(0, 3).Draw(t, "outside") == 0 {
-			d := rapid.SampledFrom(candidates).Draw(t, "on outside")
-			task.Existing, m.deps = append(task.Existing, w.tasks[d].id), append(m.deps, d)
-		}
-		slices.Sort(task.DependsOn)
-		task.DependsOn = slices.Compact(task.DependsOn)
-		for _, d := range task.DependsOn {
-			m.deps = append(m.deps, first+d)
+			depend(&task, m, rapid.SampledFrom(candidates).Draw(t, "on outside"))
 		}
 		if len(m.deps) > 0 && rapid.IntRange(0, 5).Draw(t, "dated") == 0 {
 			task.Deadline = w.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "hours")) * time.Hour)
@@ -240,7 +265,7 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 			return err
 		}}
 	}
-	switch rapid.SampledFrom([]string{"respawn", "respawn", "release", "disable", "cancel", "retry", "wait", "delete"}).Draw(t, "act") {
+	switch rapid.SampledFrom([]string{"respawn", "respawn", "release", "disable", "cancel", "retry", "wait", "delete", "extend", "extend"}).Draw(t, "act") {
 	case "respawn":
 		if m := one("respawn", func(m *modelTask) bool {
 			return !m.state.Open() && m.state != db.GraphCompleted && !w.cancelled[m.graph]
@@ -275,17 +300,23 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 		number := rapid.IntRange(0, len(w.graphs)-1).Draw(t, "graph")
 		delete(w.cancelled, number)
 		for _, m := range w.tasks {
-			if m.graph == number && !m.deleted && (m.state == db.GraphFailed || m.state == db.GraphByDeadline || m.state == db.GraphCancelled) {
-				if m.state == db.GraphByDeadline {
+			if m.graph == number && !m.deleted && !m.state.Open() && m.state != db.GraphCompleted {
+				if !m.deadline.After(w.now) {
 					m.deadline = time.Time{}
 				}
 				m.state = db.GraphWaiting
 			}
 		}
 		return []func(context.Context) error{func(ctx context.Context) error {
-			_, err := w.store.RetryGraph(ctx, w.graphs[number])
+			_, err := w.store.RetryGraph(ctx, w.graphs[number], w.now)
 			return err
 		}}
+	case "extend":
+		if m := one("extend", func(m *modelTask) bool {
+			return !w.cancelled[m.graph] && (m.state == db.GraphWaiting || m.state == db.GraphByDependency || m.state == db.GraphSkipped)
+		}); m != nil {
+			return []func(context.Context) error{w.extend(t, m)}
+		}
 	case "wait":
 		w.now = w.now.Add(time.Hour)
 	case "delete":
@@ -295,6 +326,42 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// extend gives a task another dependency, on a new task that may have one itself, and takes
+// one away.
+func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) error {
+	condition := func() db.Condition {
+		return rapid.SampledFrom([]db.Condition{"", db.OnCompleted, db.OnResolved, db.OnFailed}).Draw(t, "condition")
+	}
+	added := &modelTask{graph: m.graph, state: db.GraphWaiting}
+	task := db.NewGraphTask{Name: fmt.Sprintf("more %d", len(w.tasks)), Type: "step"}
+	var e db.Extension
+	if len(m.deps) > 0 && rapid.Bool().Draw(t, "remove") {
+		i := rapid.IntRange(0, len(m.deps)-1).Draw(t, "removed")
+		e.Remove = []db.GraphEdge{{Task: m.id, DependsOn: w.tasks[m.deps[i].place].id}}
+		m.deps = slices.Delete(m.deps, i, i+1)
+	}
+	if rapid.Bool().Draw(t, "add") {
+		// Only what comes before m: no circle.
+		below := w.those(func(d *modelTask) bool { return d.graph == m.graph && len(d.deps) == 0 && d != m })
+		if len(below) > 0 && rapid.Bool().Draw(t, "below") {
+			d := modelDependency{rapid.SampledFrom(below).Draw(t, "on"), condition()}
+			added.deps = []modelDependency{d}
+			task.DependsOn = []db.NewDependency{{Task: w.tasks[d.place].id, On: d.on}}
+		}
+		on := condition()
+		e.Tasks, e.Add = []db.NewGraphTask{task}, []db.MoreDependency{{Task: m.id, On: db.NewDependency{On: on}}}
+		m.deps = append(m.deps, modelDependency{len(w.tasks), on})
+		w.tasks = append(w.tasks, added)
+	}
+	return func(ctx context.Context) error {
+		stored, err := w.store.ExtendGraph(ctx, w.graphs[m.graph], db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) { return e, nil }, w.now)
+		if err == nil && len(e.Tasks) > 0 {
+			added.id = stored.Tasks[0]
+		}
+		return err
+	}
 }
 
 // do lets everybody act at once, with two drains beside them, of which one crashes

@@ -28,7 +28,20 @@ func submitGraph(t testing.TB, store *db.Store, tasks ...db.NewGraphTask) db.Sub
 }
 
 // on is a task that depends on others by place.
-func on(places ...int) db.NewGraphTask { return db.NewGraphTask{DependsOn: places} }
+func on(places ...int) (t db.NewGraphTask) {
+	for _, place := range places {
+		t.DependsOn = append(t.DependsOn, db.NewDependency{Place: place})
+	}
+	return t
+}
+
+// existing are dependencies on tasks that are there.
+func existing(ids ...int64) (on []db.NewDependency) {
+	for _, id := range ids {
+		on = append(on, db.NewDependency{Task: id})
+	}
+	return on
+}
 
 func drain(t testing.TB, store *db.Store) {
 	t.Helper()
@@ -161,8 +174,8 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 		submitted := make(chan db.SubmittedGraph, 1)
 		go func() {
 			g, err := store.SubmitGraph(t.Context(), db.NewGraph{Tasks: []db.NewGraphTask{
-				{Name: "needs", Type: "step", Existing: []int64{first.Tasks[i]}},
-				{Name: "follows", Type: "step", Existing: []int64{first.Tasks[i]}, AnyResult: true},
+				{Name: "needs", Type: "step", DependsOn: existing(first.Tasks[i])},
+				{Name: "follows", Type: "step", DependsOn: existing(first.Tasks[i]), AnyResult: true},
 			}}, at(0))
 			if err != nil {
 				t.Error(err)
@@ -259,6 +272,27 @@ func TestRoundsAreBounded(t *testing.T) {
 	rounds(db.GraphRound{Released: 1})
 }
 
+// Whether a task that can't run was skipped or failed by a dependency follows what it depends
+// on, also if that changes without a moment in which the task could run; and so do those that
+// depend on it.
+func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	handler := on(0, 1)
+	handler.DependsOn[0].On = db.OnFailed
+	g := submitGraph(t, store, on(), on(), handler, on(2))
+	setStatus(t, store, model.TaskCompleted, g.Tasks[0])
+	drain(t, store)
+	checkGraph(t, store, g.ID, completed, ready, waiting, waiting)
+	setStatus(t, store, model.TaskDisabled, g.Tasks[1])
+	drain(t, store)
+	checkGraph(t, store, g.ID, completed, ownFailure, byFailed, byFailed)
+	setStatus(t, store, model.TaskNotScheduled, g.Tasks[1])
+	setStatus(t, store, model.TaskCompleted, g.Tasks[1])
+	drain(t, store)
+	checkGraph(t, store, g.ID, completed, completed, db.GraphSkipped, db.GraphSkipped)
+}
+
 // What a task waits for, and what failed of it, is told; a task that is deleted
 // counts as it stood; and when all of a graph is deleted, nothing is kept of it.
 func TestDeletedTasks(t *testing.T) {
@@ -266,7 +300,7 @@ func TestDeletedTasks(t *testing.T) {
 	store := graphStore(t)
 	ctx := t.Context()
 	g := submitGraph(t, store, on(), on(), on(), on(0, 1), on(2))
-	outside := submitGraph(t, store, db.NewGraphTask{Existing: []int64{g.Tasks[0], g.Tasks[1]}})
+	outside := submitGraph(t, store, db.NewGraphTask{DependsOn: existing(g.Tasks[:2]...)})
 	drain(t, store)
 	unmet := func(task int64) string {
 		t.Helper()
@@ -276,7 +310,7 @@ func TestDeletedTasks(t *testing.T) {
 		}
 		var text string
 		for _, d := range all {
-			text += fmt.Sprintf("%s/%d %s %t;", d.Name, d.Graph, d.Status, d.Failed)
+			text += fmt.Sprintf("%s/%d %s %t;", d.Name, d.Graph, d.Status, d.Broken)
 		}
 		return text
 	}
@@ -405,10 +439,10 @@ func TestCancelAndDeadline(t *testing.T) {
 	if err := store.CancelGraph(t.Context(), g.ID+99, at(1)); !errors.Is(err, model.ErrUnknownGraph) {
 		t.Errorf("cancelling a graph that is not there: %v", err)
 	}
-	if _, err := store.RetryGraph(t.Context(), g.ID+99); !errors.Is(err, model.ErrUnknownGraph) {
+	if _, err := store.RetryGraph(t.Context(), g.ID+99, at(1)); !errors.Is(err, model.ErrUnknownGraph) {
 		t.Errorf("retrying a graph that is not there: %v", err)
 	}
-	if _, err := store.RetryGraph(t.Context(), g.ID); err != nil {
+	if _, err := store.RetryGraph(t.Context(), g.ID, at(1)); err != nil {
 		t.Fatal(err)
 	}
 	drain(t, store)
@@ -423,7 +457,7 @@ func TestCancelAndDeadline(t *testing.T) {
 	checkGraph(t, store, g.ID, ready, waiting, waiting)
 	drain(t, store)
 	checkGraph(t, store, g.ID, ready, db.GraphByDeadline, byFailed)
-	if _, err := store.RetryGraph(t.Context(), g.ID); err != nil {
+	if _, err := store.RetryGraph(t.Context(), g.ID, at(1)); err != nil {
 		t.Fatal(err)
 	}
 	drain(t, store)

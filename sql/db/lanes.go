@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -92,9 +94,16 @@ func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error
 func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, lane model.Lane, left int, now time.Time) error {
 	err := tx.q.SendBacklog(ctx, queries.SendBacklogParams{
 		LaneSet: &set, FromLane: new(int16(from)), ToLane: new(int16(to)), Count: int32(count), Now: &now, Queue: lane.Queue, LaneName: &lane.Name,
-		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left),
+		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left), Retried: lane.Retry,
 	})
 	return failed(err, "send the backlog of lane %q", lane.Name)
+}
+
+// RecallBacklog puts sent work of a lane's queue back into its backlog, without what is known to
+// have begun, and returns which.
+func (a LaneQueries) RecallBacklog(ctx context.Context, queue string, ids []uuid.UUID) ([]uuid.UUID, error) {
+	recalled, err := a.q.RecallBacklog(ctx, queries.RecallBacklogParams{TaskIds: ids, Queue: queue})
+	return recalled, failed(err, "put work of queue %q back into its backlog", queue)
 }
 
 // SeeLaneSets records that a process has lane sets in its configuration.

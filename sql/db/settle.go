@@ -97,6 +97,7 @@ type (
 		At        time.Time
 		Status    model.RunStatus
 		Metadata  RunMetadata
+		Final     bool // the task isn't tried again before its next regular run
 	}
 	RunError struct {
 		Run   int64
@@ -230,7 +231,7 @@ func heardWorkOf(r queries.LockWorkRow) HeardWork {
 	}
 	if r.LaneSet != nil {
 		w.Lane = WorkLane{
-			Set: *r.LaneSet, Number: int(*r.Lane), Name: orZero(r.LaneName), Left: int(r.LanesLeft), SoftLimit: model.Duration(orZero(r.SoftLimit)),
+			Set: *r.LaneSet, Number: int(*r.Lane), Name: orZero(r.LaneName), Left: int(r.LanesLeft), Retried: r.Retried, SoftLimit: model.Duration(orZero(r.SoftLimit)),
 			Below: orZero(r.Below), URL: orZero(r.URL), VisitType: orZero(r.VisitType),
 			LaneFeatures: LaneFeatures{Key: *r.Memory, Lister: *r.Lister, First: *r.First, Behind: *r.Behind},
 		}
@@ -273,7 +274,13 @@ func (tx *Tx) settleRuns(s Settlement) []step {
 	// from where the one before left it, and the order within a statement is
 	// PostgreSQL's choice.
 	for _, wave := range s.Ended {
-		steps = append(steps, arrays(wave, tx.q.EndRuns, func(p *queries.EndRunsParams, r RunEnding) {
+		var final []int64
+		for _, r := range wave {
+			if r.Final {
+				final = append(final, r.Task)
+			}
+		}
+		steps = append(steps, keys(final, tx.q.ForfeitRetries), arrays(wave, tx.q.EndRuns, func(p *queries.EndRunsParams, r RunEnding) {
 			p.Runs = append(p.Runs, r.Run)
 			p.Starts = append(p.Starts, r.Started != nil)
 			p.Started = append(p.Started, *cmp.Or(r.Started, &r.At))

@@ -55,6 +55,7 @@ type WorkLane struct {
 	Backlog bool   // it waits for a slot of the lane
 	Name    string // the lane's; "" in a backlog
 	Left    int    // how many lanes come after it
+	Retried bool   // a time-out is no final failure if no lane comes after it
 
 	// SoftLimit is when the worker raises SoftTimeLimitExceeded in the task, HardLimit
 	// when it kills it, both from its start; 0: the worker's own limit.
@@ -251,7 +252,7 @@ func (w *Work) params() queries.AddKeptWorkParams {
 	if l.Backlog {
 		p.State, p.Queue = "backlog", w.Home
 	}
-	p.LaneSet, p.Lane, p.LaneName, p.LanesLeft = &l.Set, new(int16(l.Number)), nullable(l.Name), int16(l.Left)
+	p.LaneSet, p.Lane, p.LaneName, p.LanesLeft, p.Retried = &l.Set, new(int16(l.Number)), nullable(l.Name), int16(l.Left), l.Retried
 	p.SoftLimit, p.HardLimit, p.Below = nullable(l.SoftLimit.Seconds()), nullable(l.HardLimit.Seconds()), nullable(l.Below)
 	p.Memory, p.Lister, p.First, p.Behind = &l.Key, &l.Lister, &l.First, &l.Behind
 	if l.URL != "" && l.VisitType != "" {

@@ -73,6 +73,14 @@ select id from task where id = any(@ids::bigint[]) order by id for share;
 -- name: CreateGraph :one
 insert into scheduler_go.graphs (name, submitted) values (@name, @submitted) returning id;
 
+-- TakeGraphKey writes the key of a submission or extension, unless it is taken.
+-- name: TakeGraphKey :execrows
+insert into scheduler_go.graph_keys (key, graph, digest) values (@key, @graph, @digest) on conflict do nothing;
+
+-- GraphKey returns what a key stands for.
+-- name: GraphKey :one
+select graph, digest from scheduler_go.graph_keys where key = @key;
+
 -- NextTaskIDs reserves numbers for tasks, in ascending order.
 -- name: NextTaskIDs :many
 select nextval('task_id_seq')::bigint as id from generate_series(1, @count::bigint);
@@ -97,10 +105,34 @@ from (select unnest(@ids::bigint[]) as id, unnest(@names::text[]) as name, unnes
              unnest(@dependencies::integer[]) as dependencies, unnest(@deadlines::timestamptz[]) as deadline,
              unnest(@watches::bigint[]) as watch) n;
 
--- RecordGraphEdges writes which task waits for which.
+-- RecordGraphEdges writes which task waits for which. An empty condition is none.
 -- name: RecordGraphEdges :exec
-insert into scheduler_go.graph_edges (task, depends_on)
-select unnest(@tasks::bigint[]), unnest(@depends_on::bigint[]);
+insert into scheduler_go.graph_edges (task, depends_on, needs)
+select n.task, n.depends_on, nullif(n.needs, '')
+from (select unnest(@tasks::bigint[]) as task, unnest(@depends_on::bigint[]) as depends_on, unnest(@needs::text[]) as needs) n;
+
+-- LockGraphTasks keeps others from changing some tasks until this transaction ends.
+-- name: LockGraphTasks :exec
+select from task where id = any(@ids::bigint[]) order by id for no key update;
+
+-- ChangeDependencies deletes dependencies of tasks, counts those that are added, and has the
+-- tasks watch none, until they are looked at.
+-- name: ChangeDependencies :exec
+with removed as (
+  delete from scheduler_go.graph_edges e
+  using (select unnest(@remove_of::bigint[]) as task, unnest(@remove::bigint[]) as depends_on) r
+  where e.task = r.task and e.depends_on = r.depends_on
+)
+update scheduler_go.graph_tasks g set dependencies = g.dependencies + n.more, watch = null
+from (select unnest(@tasks::bigint[]) as task, unnest(@more::integer[]) as more) n where g.task = n.task;
+
+-- DependenciesOf lists the dependencies of some tasks.
+-- name: DependenciesOf :many
+select task, depends_on, needs from scheduler_go.graph_edges where task = any(@tasks::bigint[]);
+
+-- EdgesBelow lists the dependencies of some tasks, of those, and so on.
+-- name: EdgesBelow :many
+select e.task::bigint as task, e.depends_on::bigint as depends_on from scheduler_go.graph_edges_below(@tasks::bigint[]) e;
 
 -- CheckTasks queues checks of tasks.
 -- name: CheckTasks :exec
@@ -124,10 +156,10 @@ select from graph;
 -- name: ReviveGraph :execrows
 update scheduler_go.graphs set cancelled = null where id = @graph;
 
--- RetryGraphTasks reopens some failed tasks of a graph, after one, as waiting and with a
--- check queued. Those that failed because of a dependency follow it.
+-- RetryGraphTasks reopens some failed tasks of a graph, and some that couldn't run, after one,
+-- as waiting and with a check queued.
 -- name: RetryGraphTasks :many
-select scheduler_go.retry_graph_tasks(@graph::bigint, @after::bigint, @max_tasks::bigint)::bigint as id;
+select scheduler_go.reopen_graph_tasks(@graph::bigint, @after::bigint, @max_tasks::bigint, @at::timestamptz)::bigint as id;
 
 -- ReleaseTask lets a waiting task run at once, whatever it waits for.
 -- name: ReleaseTask :execrows
@@ -167,20 +199,26 @@ order by s.id desc;
 select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = @graph order by st.task;
 
+-- GraphTasksOf returns the places of some tasks in their graphs.
+-- name: GraphTasksOf :many
+select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+from scheduler_go.graph_states st where st.task = any(@tasks::bigint[]) order by st.task;
+
 -- GraphEdges lists the dependencies of a graph's tasks.
 -- name: GraphEdges :many
-select e.task, e.depends_on
+select e.task, e.depends_on, e.needs
 from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task
 where g.graph = @graph order by e.task, e.depends_on;
 
--- UnmetDependencies lists the dependencies that a task still waits for, or that failed.
+-- UnmetDependencies lists the dependencies that a task still waits for, or because of which
+-- it can't run.
 -- name: UnmetDependencies :many
-select d.depends_on as id, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
+select d.depends_on as id, (d.fate is not null)::boolean as broken, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
        coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
 from scheduler_go.graph_dependencies d
 left join scheduler_go.graph_tasks g on g.task = d.depends_on
 left join task t on t.id = d.depends_on
-where d.task = @task and (d.unmet or d.failed)
+where d.task = @task and (d.unmet or d.fate is not null)
 order by d.depends_on limit @max_dependencies;
 
 -- GraphTask returns a task's place in its graph; no row for other tasks.
@@ -219,4 +257,5 @@ select from gone;
 
 -- ForgetGraph deletes a graph without tasks.
 -- name: ForgetGraph :exec
+with keys as (delete from scheduler_go.graph_keys k where k.graph = @graph)
 delete from scheduler_go.graphs where id = @graph;

@@ -51,6 +51,10 @@ from (select unnest(@runs::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
+-- ForfeitRetries leaves tasks without retries until their next regular run.
+-- name: ForfeitRetries :exec
+update public.task set retries_left = 0 where id = any(@tasks::bigint[]) and retries_left <> 0;
+
 -- EndRuns ends open runs, each once, which makes the trigger move their tasks
 -- on. At most one run of a task may be among them. A run may start and end in
 -- one step: each update of a run's times writes to four indexes.

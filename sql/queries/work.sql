@@ -108,14 +108,14 @@ values ($1, $2, $3, $4, $5, $6, $7);
 -- AddKeptWork writes work that is kept until its end is heard.
 -- name: AddKeptWork :copyfrom
 insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost, priority,
-  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27);
+  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters, retried)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28);
 
 -- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
 -- of all listeners.
 -- name: LockWork :many
 select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
-       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
+       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
        coalesce(tt.type, '')::text as task_type
 from scheduler_go.work w
 left join (select t.backend_name, min(t.type) as type from public.task_type t group by 1) tt on tt.backend_name = w.task_name

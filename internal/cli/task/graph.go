@@ -23,7 +23,7 @@ func newTaskGraph(a *command.App) *cobra.Command {
 		Long: `Manipulate graphs of tasks, which wait for each other. start-runner releases a
 task when its dependencies have ended.`,
 	}
-	cmd.AddCommand(newGraphSubmit(a), newGraphList(a), newGraphStatus(a), newGraphShow(a),
+	cmd.AddCommand(newGraphSubmit(a), newGraphExtend(a), newGraphList(a), newGraphStatus(a), newGraphShow(a),
 		newGraphCancel(a), newGraphRetry(a), newGraphRelease(a))
 	return cmd
 }
@@ -81,10 +81,40 @@ input): all of it, or nothing if there is an error.`,
 			if err != nil {
 				return nil, "", fmt.Errorf("%s: %w", args[0], err)
 			}
+			if submitted.Known {
+				return submitted, fmt.Sprintf("It was submitted before, with this key, as graph %d\n", submitted.Graph), nil
+			}
 			return submitted, fmt.Sprintf("Submitted graph %d: %s\n", submitted.Graph, submitted.Size), nil
 		})
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only check the graph and print its size")
 	return cmd
+}
+
+func newGraphExtend(a *command.App) *cobra.Command {
+	return graphCommand(a, "extend [OPTIONS] GRAPH FILE", "Add tasks and dependencies to a graph, or remove dependencies",
+		`Add the tasks and dependencies to a graph that FILE describes in YAML or JSON (- is
+standard input), and remove dependencies: all of it, or nothing if there is an error.`,
+		[]string{"GRAPH", "FILE"},
+		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+			graph, err := number(cmd, "GRAPH", args[0])
+			if err != nil {
+				return nil, "", err
+			}
+			text, err := command.ReadInput(cmd, "FILE", args[1])
+			if err != nil {
+				return nil, "", err
+			}
+			extended, err := b.ExtendGraph(ctx, graph, text)
+			switch {
+			case errors.Is(err, model.ErrUnknownGraph):
+				return nil, "", noSuchGraph(graph, err)
+			case err != nil:
+				return nil, "", fmt.Errorf("%s: %w", args[1], err)
+			case extended.Known:
+				return extended, fmt.Sprintf("Graph %d was extended by this before, with this key\n", graph), nil
+			}
+			return extended, fmt.Sprintf("Extended graph %d: %s\n", graph, extended.Size), nil
+		})
 }
 
 func newGraphList(a *command.App) *cobra.Command {

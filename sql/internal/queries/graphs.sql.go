@@ -40,6 +40,35 @@ func (q *Queries) CancelGraph(ctx context.Context, arg CancelGraphParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const changeDependencies = `-- name: ChangeDependencies :exec
+with removed as (
+  delete from scheduler_go.graph_edges e
+  using (select unnest($3::bigint[]) as task, unnest($4::bigint[]) as depends_on) r
+  where e.task = r.task and e.depends_on = r.depends_on
+)
+update scheduler_go.graph_tasks g set dependencies = g.dependencies + n.more, watch = null
+from (select unnest($1::bigint[]) as task, unnest($2::integer[]) as more) n where g.task = n.task
+`
+
+type ChangeDependenciesParams struct {
+	Tasks    []int64
+	More     []int32
+	RemoveOf []int64
+	Remove   []int64
+}
+
+// ChangeDependencies deletes dependencies of tasks, counts those that are added, and has the
+// tasks watch none, until they are looked at.
+func (q *Queries) ChangeDependencies(ctx context.Context, arg ChangeDependenciesParams) error {
+	_, err := q.db.Exec(ctx, changeDependencies,
+		arg.Tasks,
+		arg.More,
+		arg.RemoveOf,
+		arg.Remove,
+	)
+	return err
+}
+
 const checkDeadlines = `-- name: CheckDeadlines :execrows
 insert into scheduler_go.graph_checks (task)
 select g.task from scheduler_go.graph_tasks g
@@ -144,6 +173,61 @@ func (q *Queries) CreateGraphTasks(ctx context.Context, arg CreateGraphTasksPara
 	return err
 }
 
+const dependenciesOf = `-- name: DependenciesOf :many
+select task, depends_on, needs from scheduler_go.graph_edges where task = any($1::bigint[])
+`
+
+// DependenciesOf lists the dependencies of some tasks.
+func (q *Queries) DependenciesOf(ctx context.Context, tasks []int64) ([]SchedulerGoGraphEdge, error) {
+	rows, err := q.db.Query(ctx, dependenciesOf, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SchedulerGoGraphEdge
+	for rows.Next() {
+		var i SchedulerGoGraphEdge
+		if err := rows.Scan(&i.Task, &i.DependsOn, &i.Needs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const edgesBelow = `-- name: EdgesBelow :many
+select e.task::bigint as task, e.depends_on::bigint as depends_on from scheduler_go.graph_edges_below($1::bigint[]) e
+`
+
+type EdgesBelowRow struct {
+	Task      int64
+	DependsOn int64
+}
+
+// EdgesBelow lists the dependencies of some tasks, of those, and so on.
+func (q *Queries) EdgesBelow(ctx context.Context, tasks []int64) ([]EdgesBelowRow, error) {
+	rows, err := q.db.Query(ctx, edgesBelow, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EdgesBelowRow
+	for rows.Next() {
+		var i EdgesBelowRow
+		if err := rows.Scan(&i.Task, &i.DependsOn); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const emptyGraphs = `-- name: EmptyGraphs :many
 select id::bigint from scheduler_go.empty_graphs($1, $2) id
 `
@@ -223,6 +307,7 @@ func (q *Queries) FirstGraphTask(ctx context.Context) (int64, error) {
 }
 
 const forgetGraph = `-- name: ForgetGraph :exec
+with keys as (delete from scheduler_go.graph_keys k where k.graph = $1)
 delete from scheduler_go.graphs where id = $1
 `
 
@@ -261,7 +346,7 @@ func (q *Queries) ForgetGraphTasks(ctx context.Context, arg ForgetGraphTasksPara
 }
 
 const graphEdges = `-- name: GraphEdges :many
-select e.task, e.depends_on
+select e.task, e.depends_on, e.needs
 from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task
 where g.graph = $1 order by e.task, e.depends_on
 `
@@ -276,7 +361,7 @@ func (q *Queries) GraphEdges(ctx context.Context, graph int64) ([]SchedulerGoGra
 	var items []SchedulerGoGraphEdge
 	for rows.Next() {
 		var i SchedulerGoGraphEdge
-		if err := rows.Scan(&i.Task, &i.DependsOn); err != nil {
+		if err := rows.Scan(&i.Task, &i.DependsOn, &i.Needs); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -285,6 +370,23 @@ func (q *Queries) GraphEdges(ctx context.Context, graph int64) ([]SchedulerGoGra
 		return nil, err
 	}
 	return items, nil
+}
+
+const graphKey = `-- name: GraphKey :one
+select graph, digest from scheduler_go.graph_keys where key = $1
+`
+
+type GraphKeyRow struct {
+	Graph  int64
+	Digest []byte
+}
+
+// GraphKey returns what a key stands for.
+func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error) {
+	row := q.db.QueryRow(ctx, graphKey, key)
+	var i GraphKeyRow
+	err := row.Scan(&i.Graph, &i.Digest)
+	return i, err
 }
 
 const graphPace = `-- name: GraphPace :one
@@ -381,6 +483,54 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 	var items []GraphTasksRow
 	for rows.Next() {
 		var i GraphTasksRow
+		if err := rows.Scan(
+			&i.Graph,
+			&i.Task,
+			&i.Name,
+			&i.Type,
+			&i.State,
+			&i.AnyResult,
+			&i.Dependencies,
+			&i.Deadline,
+			&i.FailedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const graphTasksOf = `-- name: GraphTasksOf :many
+select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+from scheduler_go.graph_states st where st.task = any($1::bigint[]) order by st.task
+`
+
+type GraphTasksOfRow struct {
+	Graph        int64
+	Task         int64
+	Name         string
+	Type         string
+	State        string
+	AnyResult    bool
+	Dependencies int32
+	Deadline     *time.Time
+	FailedBy     *int64
+}
+
+// GraphTasksOf returns the places of some tasks in their graphs.
+func (q *Queries) GraphTasksOf(ctx context.Context, tasks []int64) ([]GraphTasksOfRow, error) {
+	rows, err := q.db.Query(ctx, graphTasksOf, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GraphTasksOfRow
+	for rows.Next() {
+		var i GraphTasksOfRow
 		if err := rows.Scan(
 			&i.Graph,
 			&i.Task,
@@ -518,6 +668,16 @@ func (q *Queries) LockDependencies(ctx context.Context, ids []int64) ([]int64, e
 	return items, nil
 }
 
+const lockGraphTasks = `-- name: LockGraphTasks :exec
+select from task where id = any($1::bigint[]) order by id for no key update
+`
+
+// LockGraphTasks keeps others from changing some tasks until this transaction ends.
+func (q *Queries) LockGraphTasks(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, lockGraphTasks, ids)
+	return err
+}
+
 const lockGraphs = `-- name: LockGraphs :exec
 
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0))
@@ -566,18 +726,20 @@ func (q *Queries) NotifyGraphs(ctx context.Context) error {
 }
 
 const recordGraphEdges = `-- name: RecordGraphEdges :exec
-insert into scheduler_go.graph_edges (task, depends_on)
-select unnest($1::bigint[]), unnest($2::bigint[])
+insert into scheduler_go.graph_edges (task, depends_on, needs)
+select n.task, n.depends_on, nullif(n.needs, '')
+from (select unnest($1::bigint[]) as task, unnest($2::bigint[]) as depends_on, unnest($3::text[]) as needs) n
 `
 
 type RecordGraphEdgesParams struct {
 	Tasks     []int64
 	DependsOn []int64
+	Needs     []string
 }
 
-// RecordGraphEdges writes which task waits for which.
+// RecordGraphEdges writes which task waits for which. An empty condition is none.
 func (q *Queries) RecordGraphEdges(ctx context.Context, arg RecordGraphEdgesParams) error {
-	_, err := q.db.Exec(ctx, recordGraphEdges, arg.Tasks, arg.DependsOn)
+	_, err := q.db.Exec(ctx, recordGraphEdges, arg.Tasks, arg.DependsOn, arg.Needs)
 	return err
 }
 
@@ -637,19 +799,25 @@ func (q *Queries) ReleaseTask(ctx context.Context, arg ReleaseTaskParams) (int64
 }
 
 const retryGraphTasks = `-- name: RetryGraphTasks :many
-select scheduler_go.retry_graph_tasks($1::bigint, $2::bigint, $3::bigint)::bigint as id
+select scheduler_go.reopen_graph_tasks($1::bigint, $2::bigint, $3::bigint, $4::timestamptz)::bigint as id
 `
 
 type RetryGraphTasksParams struct {
 	Graph    int64
 	After    int64
 	MaxTasks int64
+	At       time.Time
 }
 
-// RetryGraphTasks reopens some failed tasks of a graph, after one, as waiting and with a
-// check queued. Those that failed because of a dependency follow it.
+// RetryGraphTasks reopens some failed tasks of a graph, and some that couldn't run, after one,
+// as waiting and with a check queued.
 func (q *Queries) RetryGraphTasks(ctx context.Context, arg RetryGraphTasksParams) ([]int64, error) {
-	rows, err := q.db.Query(ctx, retryGraphTasks, arg.Graph, arg.After, arg.MaxTasks)
+	rows, err := q.db.Query(ctx, retryGraphTasks,
+		arg.Graph,
+		arg.After,
+		arg.MaxTasks,
+		arg.At,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -761,6 +929,25 @@ func (q *Queries) SpreadGraphChanges(ctx context.Context, arg SpreadGraphChanges
 	return spread_graph_changes, err
 }
 
+const takeGraphKey = `-- name: TakeGraphKey :execrows
+insert into scheduler_go.graph_keys (key, graph, digest) values ($1, $2, $3) on conflict do nothing
+`
+
+type TakeGraphKeyParams struct {
+	Key    string
+	Graph  int64
+	Digest []byte
+}
+
+// TakeGraphKey writes the key of a submission or extension, unless it is taken.
+func (q *Queries) TakeGraphKey(ctx context.Context, arg TakeGraphKeyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, takeGraphKey, arg.Key, arg.Graph, arg.Digest)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const tasksToDependOn = `-- name: TasksToDependOn :many
 
 select id, policy from task where id = any($1::bigint[])
@@ -806,12 +993,12 @@ func (q *Queries) TryLockGraphs(ctx context.Context) (bool, error) {
 }
 
 const unmetDependencies = `-- name: UnmetDependencies :many
-select d.depends_on as id, d.failed::boolean as failed, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
+select d.depends_on as id, (d.fate is not null)::boolean as broken, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
        coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
 from scheduler_go.graph_dependencies d
 left join scheduler_go.graph_tasks g on g.task = d.depends_on
 left join task t on t.id = d.depends_on
-where d.task = $1 and (d.unmet or d.failed)
+where d.task = $1 and (d.unmet or d.fate is not null)
 order by d.depends_on limit $2
 `
 
@@ -822,14 +1009,15 @@ type UnmetDependenciesParams struct {
 
 type UnmetDependenciesRow struct {
 	ID     int64
-	Failed bool
+	Broken bool
 	Name   string
 	Graph  int64
 	Type   string
 	Status string
 }
 
-// UnmetDependencies lists the dependencies that a task still waits for, or that failed.
+// UnmetDependencies lists the dependencies that a task still waits for, or because of which
+// it can't run.
 func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesParams) ([]UnmetDependenciesRow, error) {
 	rows, err := q.db.Query(ctx, unmetDependencies, arg.Task, arg.MaxDependencies)
 	if err != nil {
@@ -841,7 +1029,7 @@ func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesPa
 		var i UnmetDependenciesRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.Failed,
+			&i.Broken,
 			&i.Name,
 			&i.Graph,
 			&i.Type,

@@ -441,6 +441,39 @@ func (q *Queries) MoveRuns(ctx context.Context, arg MoveRunsParams) error {
 	return err
 }
 
+const recallBacklog = `-- name: RecallBacklog :many
+update scheduler_go.work w
+set state = 'backlog', queue = coalesce(w.home, w.queue), lane_name = null, since = w.claimed, below = null
+where w.task_id = any($1::uuid[]) and w.queue = $2 and w.state = 'sent' and w.started is null and w.lane_set is not null
+returning w.task_id
+`
+
+type RecallBacklogParams struct {
+	TaskIds []uuid.UUID
+	Queue   string
+}
+
+// RecallBacklog puts sent work of a lane's queue back into its backlog, without what has begun.
+func (q *Queries) RecallBacklog(ctx context.Context, arg RecallBacklogParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, recallBacklog, arg.TaskIds, arg.Queue)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var task_id uuid.UUID
+		if err := rows.Scan(&task_id); err != nil {
+			return nil, err
+		}
+		items = append(items, task_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recordLanes = `-- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
 select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
@@ -625,15 +658,15 @@ with next as (
   select n.task_id, nextval('scheduler_go.work_place_seq') as place
   from (
     select b.task_id from scheduler_go.work b
-    where b.lane_set = $8 and b.lane = $9 and b.state = 'backlog'
+    where b.lane_set = $9 and b.lane = $10 and b.state = 'backlog'
     order by (b.timed_out = 0), b.since, b.place
-    limit $10
+    limit $11
     for no key update -- not blocked by the key share locks of the journal client
   ) n
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,
-    soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7,
+    soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7, retried = $8,
     below = case when w.lane = $1 then w.below end
 from next where w.task_id = next.task_id
 `
@@ -646,6 +679,7 @@ type SendBacklogParams struct {
 	SoftLimit float64
 	HardLimit float64
 	LanesLeft int16
+	Retried   bool
 	LaneSet   *string
 	FromLane  *int16
 	Count     int32
@@ -661,6 +695,7 @@ func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error 
 		arg.SoftLimit,
 		arg.HardLimit,
 		arg.LanesLeft,
+		arg.Retried,
 		arg.LaneSet,
 		arg.FromLane,
 		arg.Count,

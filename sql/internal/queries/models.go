@@ -88,6 +88,8 @@ type SchedulerGoGraphEdge struct {
 	Task int64
 	// task.id, of any graph or none
 	DependsOn int64
+	// How the dependency must end for the task to run; null: as any_result of the task says
+	Needs *string
 }
 
 // The last visit of each origin that failed or found nothing; written only where failed visits are configured to keep the date of the last visit, or to disable origins in any mixture (disable_after_mixed)

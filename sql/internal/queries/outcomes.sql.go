@@ -94,6 +94,16 @@ func (q *Queries) FillStarts(ctx context.Context, arg FillStartsParams) error {
 	return err
 }
 
+const forfeitRetries = `-- name: ForfeitRetries :exec
+update public.task set retries_left = 0 where id = any($1::bigint[]) and retries_left <> 0
+`
+
+// ForfeitRetries leaves tasks without retries until their next regular run.
+func (q *Queries) ForfeitRetries(ctx context.Context, tasks []int64) error {
+	_, err := q.db.Exec(ctx, forfeitRetries, tasks)
+	return err
+}
+
 const forgetDurations = `-- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < $1
 `

@@ -41,6 +41,7 @@ type AddKeptWorkParams struct {
 	VisitType  *string
 	URL        *string
 	Hosters    []string
+	Retried    bool
 }
 
 type AddWorkParams struct {
@@ -150,7 +151,7 @@ func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueues
 
 const lockWork = `-- name: LockWork :many
 select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
-       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
+       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
        coalesce(tt.type, '')::text as task_type
 from scheduler_go.work w
 left join (select t.backend_name, min(t.type) as type from public.task_type t group by 1) tt on tt.backend_name = w.task_name
@@ -172,6 +173,7 @@ type LockWorkRow struct {
 	Lane       *int16
 	LaneName   *string
 	LanesLeft  int16
+	Retried    bool
 	SoftLimit  *float64
 	TimedOut   int16
 	Below      *float64
@@ -208,6 +210,7 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 			&i.Lane,
 			&i.LaneName,
 			&i.LanesLeft,
+			&i.Retried,
 			&i.SoftLimit,
 			&i.TimedOut,
 			&i.Below,

@@ -1,0 +1,95 @@
+package taskgraph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"swh-scheduler/sql/db"
+)
+
+// Extend adds the tasks and dependencies that a text asks for to a graph, and removes
+// dependencies, all or nothing; and settles graphs.
+func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now time.Time) (s Submitted, err error) {
+	d, key, err := read(text)
+	if err == nil && len(d.Tasks)+len(d.Add)+len(d.Remove) == 0 {
+		err = errors.New("there is nothing to change: expected tasks, add_dependencies or remove_dependencies")
+	}
+	if err == nil && d.Name != "" {
+		err = errors.New("a graph that was submitted has its name")
+	}
+	if err != nil {
+		return s, &RefusedError{err}
+	}
+	var e db.Extension
+	stored, err := store.ExtendGraph(ctx, graph, key, func(tasks []db.GraphTask) (db.Extension, error) {
+		var err error
+		if e, err = d.extension(tasks, now); err != nil {
+			err = &RefusedError{err}
+		}
+		return e, err
+	}, now)
+	if err == nil {
+		s, err = submitted(ctx, store, stored, e.Tasks)
+	}
+	s.Size.Dependencies += len(e.Add)
+	s.Size.Removed = len(e.Remove)
+	if err != nil || stored.Known {
+		return s, err
+	}
+	return s, Settle(ctx, store)
+}
+
+// extension resolves what a document asks for, of a graph with these tasks.
+func (d document) extension(tasks []db.GraphTask, now time.Time) (e db.Extension, err error) {
+	ids := make(map[string]int64, len(tasks))
+	for _, t := range tasks {
+		ids[t.Name] = t.ID
+	}
+	p, err := parse(d, now, ids)
+	if err != nil {
+		return e, err
+	}
+	if e.Tasks, err = inOrder(p.tasks); err != nil {
+		return e, err
+	}
+	for i, t := range e.Tasks {
+		p.places[t.Name] = i
+	}
+	if e.Add, err = p.changes(d.Add); err != nil {
+		return e, fmt.Errorf("add_dependencies: %w", err)
+	}
+	remove, err := p.changes(d.Remove)
+	for _, r := range remove {
+		if r.On.Task == 0 || r.On.On != "" {
+			err = fmt.Errorf("of %q: expected names or numbers of tasks that were there", r.On.Name)
+		}
+		e.Remove = append(e.Remove, db.GraphEdge{Task: r.Task, DependsOn: r.On.Task})
+	}
+	if err != nil {
+		err = fmt.Errorf("remove_dependencies: %w", err)
+	}
+	return e, err
+}
+
+// changes resolves dependencies of the graph's tasks, by name of the task.
+func (p *parser) changes(written map[string][]json.RawMessage) (changes []db.MoreDependency, err error) {
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		task, known := p.ids[name]
+		if !known {
+			return nil, fmt.Errorf("the graph had no task %q", name)
+		}
+		all, err := p.dependencies(name, written[name])
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range all {
+			changes = append(changes, db.MoreDependency{Task: task, On: d})
+		}
+	}
+	return changes, nil
+}

@@ -1,0 +1,67 @@
+package db
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strconv"
+
+	"swh-scheduler/internal/model"
+)
+
+// Arguments of a task of a graph may ask for the number of a task that it depends on:
+// {{ task.NAME.id }} in a text. A text that is no more than that becomes a number.
+var reference = regexp.MustCompile(`\{\{\s*task\.(.+?)\.id\s*\}\}`)
+
+// References returns the names of the tasks whose numbers the arguments ask for.
+func References(a model.TaskArguments) (names []string) {
+	_, _ = withReferences(a, func(name string) int64 {
+		names = append(names, name)
+		return 0
+	})
+	return names
+}
+
+// withReferences returns the arguments with the numbers that they ask for.
+func withReferences(a model.TaskArguments, id func(name string) int64) (model.TaskArguments, error) {
+	for _, text := range []*json.RawMessage{&a.Args, &a.Kwargs} {
+		if !bytes.Contains(*text, []byte("{{")) {
+			continue
+		}
+		var value any
+		d := json.NewDecoder(bytes.NewReader(*text))
+		d.UseNumber() // large integers stay what they are
+		if err := d.Decode(&value); err != nil {
+			return a, err
+		}
+		var filled bytes.Buffer
+		e := json.NewEncoder(&filled)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(fillReferences(value, id)); err != nil {
+			return a, err
+		}
+		*text = filled.Bytes()
+	}
+	return a, nil
+}
+
+func fillReferences(value any, id func(name string) int64) any {
+	switch v := value.(type) {
+	case string:
+		if all := reference.FindStringSubmatch(v); all != nil && all[0] == v {
+			return id(all[1])
+		}
+		return reference.ReplaceAllStringFunc(v, func(found string) string {
+			return strconv.FormatInt(id(reference.FindStringSubmatch(found)[1]), 10)
+		})
+	case []any:
+		for i := range v {
+			v[i] = fillReferences(v[i], id)
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = fillReferences(v[key], id)
+		}
+	}
+	return value
+}
