@@ -72,6 +72,7 @@ func differences(dir string) map[string]difference {
 
 		"an event that comes twice, or late":       {test: "listener.TestEveryOrderGivesTheSameState"},
 		"an event that is no event":                {test: "listener.TestBadMessages"},
+		"the journal's topic is not there yet":     {test: "journal.TestMissingTopic"},
 		"a journal record that can't be read":      {test: "journal.TestBadRecordsAreSetAside"},
 		"the end of the journal client by SIGTERM": {test: "journal.TestMembersComeAndGo"},
 
