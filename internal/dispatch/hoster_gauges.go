@@ -29,7 +29,7 @@ func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, r
 	return &HosterGauges{
 		store: store, hosters: hosters, log: log,
 		inFlight:   gauge("swh_scheduler_hoster_in_flight", "Visits of hosters with a limit that are claimed and not known to have ended"),
-		lastMinute: gauge("swh_scheduler_hoster_claimed_last_minute", "Visits claimed in the last minute of hosters whose visits a minute are limited"),
+		lastMinute: gauge("swh_scheduler_hoster_visits_per_minute", "Visits claimed in the last minute of hosters whose visits a minute are limited"),
 	}
 }
 
