@@ -182,7 +182,7 @@ func TestKeysTakenUpAreDocumented(t *testing.T) {
 		case len(key.Daemons) == 3:
 			by = "those that send"
 		case len(key.Daemons) == 4:
-			by = "those that send, `start-listener`"
+			by = "those that send, `" + key.Daemons[3] + "`"
 		case len(key.Daemons) > 0:
 			by = "`" + strings.Join(key.Daemons, "`, `") + "`"
 		}
