@@ -367,6 +367,9 @@ func (r *laneRoom) checkRuns() {
 			if way.run == "failed" {
 				wantStatus, wantRetries = "next_run_not_scheduled", 1
 			}
+			if kind == "forever" { // a time-out in the last lane is final
+				wantStatus, wantRetries = "disabled", 0
+			}
 			wantTimedOut := "[]"
 			if len(tries[url]) == 2 {
 				wantTimedOut = `["express"]`
