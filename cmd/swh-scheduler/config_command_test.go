@@ -24,13 +24,14 @@ lost_after: {load-git: 36h}
 archive: {after: {load-git: 48h}}
 shares: {load-git: {by: lister, default: 1}}
 hosters: {limits: {git.example: {per_minute: 5}}, default: {max_in_flight: 50}}
+lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 60}, {name: slow, time_limit: 600, retry: true}]}
 no_origins_scheduled_backoff: 90
 `)
 	r := ours(t, "-C", config, "config", "show")
 	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, "s3cret") {
 		t.Errorf("%+v", r)
 	}
-	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister", "per_minute: 5", "max_in_flight: 50"} {
+	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister", "per_minute: 5", "retry: true", "max_in_flight: 50"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}

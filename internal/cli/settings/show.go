@@ -124,9 +124,10 @@ type laneView struct {
 		Soft string `yaml:"soft" json:"soft"`
 		Hard string `yaml:"hard" json:"hard"`
 	} `yaml:"time_limit" json:"time_limit"`
-	Slots    int `yaml:"slots,omitempty" json:"slots,omitempty"`
-	MinSlots int `yaml:"min_slots" json:"min_slots"`
-	MaxSlots int `yaml:"max_slots,omitempty" json:"max_slots,omitempty"`
+	Slots    int  `yaml:"slots,omitempty" json:"slots,omitempty"`
+	MinSlots int  `yaml:"min_slots" json:"min_slots"`
+	MaxSlots int  `yaml:"max_slots,omitempty" json:"max_slots,omitempty"`
+	Retry    bool `yaml:"retry,omitempty" json:"retry,omitempty"`
 }
 
 func viewConfig(c *config.Config) configView {
@@ -189,7 +190,7 @@ func viewConfig(c *config.Config) configView {
 	}
 	for taskType, lanes := range c.Lanes {
 		for _, l := range lanes {
-			view := laneView{Name: l.Name, Queue: l.Queue, Slots: l.Slots, MinSlots: l.MinSlots, MaxSlots: l.MaxSlots}
+			view := laneView{Name: l.Name, Queue: l.Queue, Slots: l.Slots, MinSlots: l.MinSlots, MaxSlots: l.MaxSlots, Retry: l.Retry}
 			view.TimeLimit.Soft, view.TimeLimit.Hard = l.SoftTimeLimit.String(), l.TimeLimit.String()
 			v.Lanes[taskType] = append(v.Lanes[taskType], view)
 		}
