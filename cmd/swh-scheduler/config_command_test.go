@@ -15,7 +15,7 @@ func TestConfigShow(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, `
 scheduler: {cls: postgresql, db: "postgresql://u:s3cret@db.example:5433/scheduler"}
-celery: {task_broker: "amqp://u:s3cret@mq.example//;amqp://u:s3cret@other.example//"}
+celery: {task_broker: "amqp://u:s3cret@mq.example//;amqp://u:s3cret@other.example//", task_serializer: msgpack, task_routes: {"swh.*": {queue: routed}}}
 rabbitmq: {management_url: "http://u:s3cret@mq.example:15672/"}
 rpc_serve: {token: s3cret, username: u, password: s3cret}
 journal: {brokers: [kafka.example], group_id: g, consumer_settings: {sasl.password: s3cret, client.id: mine}}
@@ -31,7 +31,7 @@ no_origins_scheduled_backoff: 90
 	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, "s3cret") {
 		t.Errorf("%+v", r)
 	}
-	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister", "per_minute: 5", "retry: true", "max_in_flight: 50"} {
+	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister", "per_minute: 5", "retry: true", "task_serializer: msgpack", "queue: routed", "max_in_flight: 50"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}

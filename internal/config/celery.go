@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -12,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/yaml11"
 )
 
 // Celery is how the broker is reached.
@@ -25,6 +27,8 @@ type Celery struct {
 	Sending      celery.Sending
 	DefaultQueue string // of tasks that no route has a queue for; "" is Celery's
 	routed       bool   // task_routes is given, in place of the Python scheduler's own
+	// Given has the settings of how messages are sent, as the file says them.
+	Given map[string]any
 
 	refused []error // keys that ask for what the daemons don't do
 }
@@ -135,6 +139,13 @@ func (c *Celery) read(v value) {
 			})
 		},
 	}
+	c.Given = map[string]any{}
+	for _, name := range sending {
+		read := fields[name]
+		fields[name] = func(v value) {
+			c.give(name, v, read)
+		}
+	}
 	for _, name := range []string{"broker_read_url", "broker_write_url"} {
 		fields[name] = func(v value) { others = append(others, v) }
 	}
@@ -153,7 +164,7 @@ func (c *Celery) read(v value) {
 	v.sectionWith(fields, func(e entry) {
 		switch why := idle[e.name]; {
 		case e.name == "task_routes": // also null: it takes the place of the Python scheduler's own
-			c.readRoutes(e.value)
+			c.give(e.name, e.value, c.readRoutes)
 		case e.isNull():
 		case why != "":
 			e.warn("has no effect: " + why)
@@ -167,6 +178,22 @@ func (c *Celery) read(v value) {
 		if v.text() != string(c.TaskBroker) {
 			c.refuse(v, "names another broker than task_broker: there can be one only")
 		}
+	}
+}
+
+// sending are the settings of how messages are sent, but task_routes.
+var sending = strings.Fields(`task_queues task_default_queue task_serializer task_compression task_default_delivery_mode
+	task_queue_max_priority task_create_missing_queue_type`)
+
+// give reads one of them and notes what the file says, if that is no mistake.
+func (c *Celery) give(name string, v value, read func(value)) {
+	mistakes := len(v.errors) + len(c.refused)
+	if read(v); len(v.errors)+len(c.refused) > mistakes {
+		return
+	}
+	var given any
+	if text, err := yaml11.JSON(v.node); err == nil && json.Unmarshal(text, &given) == nil {
+		c.Given[name] = given
 	}
 }
 

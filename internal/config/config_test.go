@@ -116,6 +116,7 @@ func TestLoad(t *testing.T) {
 	want.Scheduler = Scheduler{Cls: Postgres, DB: "host=db.example dbname=scheduler user=swh password=s3cret", MaxPoolConns: 20}
 	want.Celery.TaskBroker = "amqp://swh:s3cret@mq.example:5672//;amqps://swh:s3cret@mq2.example//"
 	want.Celery.Sending.Queues = []string{"celery", "a", "b"}
+	want.Celery.Given = map[string]any{"task_queues": []any{"a", "b"}}
 	want.RabbitMQ = RabbitMQ{ManagementURL: "http://swh:s3cret@mq.example:15672", StatsAge: time.Minute}
 	want.Journal = Journal{
 		Brokers: []string{"k1:9092", "k2:9092", "k3:9092"}, GroupID: "swh.scheduler", Prefix: "swh.journal.objects",

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"maps"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -50,9 +51,7 @@ type configView struct {
 		Direct  string `yaml:"direct,omitempty" json:"direct,omitempty"`
 		Replica string `yaml:"replica,omitempty" json:"replica,omitempty"`
 	} `yaml:"database,omitempty" json:"database,omitzero"`
-	Celery struct {
-		TaskBroker string `yaml:"task_broker" json:"task_broker"`
-	} `yaml:"celery" json:"celery"`
+	Celery   map[string]any `yaml:"celery" json:"celery"`
 	RabbitMQ struct {
 		ManagementURL string  `yaml:"management_url,omitempty" json:"management_url,omitempty"`
 		StatsAge      float64 `yaml:"stats_age" json:"stats_age"`
@@ -145,9 +144,10 @@ func viewConfig(c *config.Config) configView {
 		}
 	}
 	v.Scheduler.URL = shownURL(c.Scheduler.URL)
-	v.Celery.TaskBroker = c.Celery.TaskBroker.String()
+	v.Celery = map[string]any{"task_broker": c.Celery.TaskBroker.String()}
+	maps.Copy(v.Celery, c.Celery.Given)
 	if broker, err := c.Broker(); err == nil {
-		v.Celery.TaskBroker = broker.String()
+		v.Celery["task_broker"] = broker.String()
 	}
 	v.RabbitMQ.ManagementURL = shownURL(c.RabbitMQ.ManagementURL)
 	v.RabbitMQ.StatsAge = c.RabbitMQ.StatsAge.Seconds()
