@@ -47,7 +47,7 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 	began := time.Now()
 	wait, err := r.runOnce(ctx)
 	if err == nil && r.left {
-		return service.Result{Next: min(r.NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
+		return service.Result{Next: min(r.options().NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
 	}
 	wait = max(wait+r.splay(), time.Millisecond) // never 0, which would ask for the loop's period
 	switch {

@@ -21,6 +21,10 @@ type connections struct {
 	waiting list.List                  // of net.Conn, that which waits longest first
 }
 
+func newConnections(most int) *connections {
+	return &connections{most: most, open: make(map[net.Conn]*list.Element)}
+}
+
 // changed is an http.Server's ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	if surplus := c.note(conn, state); surplus != nil {

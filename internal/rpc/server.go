@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -125,7 +124,7 @@ func (s *Server) Run(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // of single connections
 		BaseContext:       func(net.Listener) context.Context { return calls },
-		ConnState:         (&connections{most: cmp.Or(s.mostOpen, maxConnections), open: map[net.Conn]*list.Element{}}).changed,
+		ConnState:         newConnections(cmp.Or(s.mostOpen, maxConnections)).changed,
 	}
 	s.announce()
 	failed := make(chan error, 1)
