@@ -6,6 +6,7 @@ from datetime import datetime
 import json
 import os
 import sys
+import time
 
 # Keep the peer's own configuration files out of it.
 os.environ["SWH_CONFIG_FILENAME"] = os.devnull
@@ -33,9 +34,15 @@ def send(name, args, kwargs, options):
 
 def get(queue):
     """The next message of a queue, down to which properties it has."""
-    message = connection.default_channel.basic_get(queue, no_ack=True)
-    if message is None:
-        return None
+    # Celery publishes without confirms: its message may not be in the queue yet.
+    deadline = time.monotonic() + 30
+    while True:
+        message = connection.default_channel.basic_get(queue, no_ack=True)
+        if message is not None:
+            break
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
     properties = dict(message.properties)
     headers = properties.pop("application_headers", None)
     body = message.body

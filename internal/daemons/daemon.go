@@ -130,8 +130,11 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	reporting, end := context.WithCancel(ctx)
 	var reporters sync.WaitGroup
 	reporters.Go(func() { service.Systemd(reporting, o.health, o.Log) })
-	reporters.Go(func() { o.followLevelSignals(reporting) })
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	reporters.Go(func() { o.followLevelSignals(reporting, signals) })
 	endReporting := func() {
+		signal.Stop(signals)
 		end()
 		reporters.Wait()
 	}
@@ -180,11 +183,8 @@ func buildInfo(daemon, version string) prometheus.Collector {
 }
 
 // followLevelSignals sets the log level to debug on SIGUSR1, and back on SIGUSR2.
-func (o *Options) followLevelSignals(ctx context.Context) {
+func (o *Options) followLevelSignals(ctx context.Context, signals <-chan os.Signal) {
 	configured := o.Level.Level()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
-	defer signal.Stop(signals)
 	for {
 		select {
 		case s := <-signals:
