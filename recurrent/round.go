@@ -139,7 +139,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	if err != nil {
 		return nil, err
 	}
-	r.count(picked)
+	r.count(r.visitType, picked, r.log)
 	mix(picked.Visits)
 	r.picked = picked
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
@@ -153,13 +153,13 @@ func mix[V any](picked []V) {
 
 // count counts the origins of each policy. Like the peer, it logs where they are more
 // than 5 % off the weights.
-func (r *round) count(p Picked) {
+func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	for i, n := range p.Got {
-		r.visits.WithLabelValues(r.visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
+		s.visits.WithLabelValues(visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
 	}
-	for i, s := range skew(p.Got, weights(p.Policies)) {
-		if s.off() > 0.05 {
-			r.log.Info("skewed fetch", "policy", p.Policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
+	for i, part := range skew(p.Got, weights(p.Policies)) {
+		if part.off() > 0.05 {
+			log.Info("skewed fetch", "policy", p.Policies[i].Filter.Policy, "fetched", part.fetched, "requested", part.requested)
 		}
 	}
 }

@@ -76,9 +76,15 @@ type Scheduler struct {
 
 // New makes a Scheduler; its counters are registered on o.Reg.
 func New(o Options) *Scheduler {
+	s := newScheduler(o, o.Store.Now)
+	s.samples = newSamples(o.Store, o.Log, s.now, o.Reg)
+	return s
+}
+
+// newScheduler makes a Scheduler without samples.
+func newScheduler(o Options, now func() time.Time) *Scheduler {
 	return &Scheduler{
-		Options: o, changed: make(chan struct{}, 1),
-		now: o.Store.Now, samples: newSamples(o.Store, o.Log, o.Store.Now, o.Reg), splay: func() time.Duration { return rand.N(splayMax) },
+		Options: o, changed: make(chan struct{}, 1), now: now, splay: func() time.Duration { return rand.N(splayMax) },
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type and policy.",
 		}, []string{"visit_type", "policy"}),

@@ -47,7 +47,7 @@ func (s *Scheduler) followVisitTypes(ctx context.Context, loops *errgroup.Group)
 
 // look starts the loops of new visit types, and ends those of visit types that are gone.
 func (v *visitTypes) look(ctx context.Context) (service.Result, error) {
-	wanted, err := v.wanted(ctx)
+	wanted, err := wantedTypes(ctx, v.Store, v.VisitTypes)
 	if err != nil {
 		return service.Result{}, err
 	}
@@ -81,12 +81,14 @@ func (v *visitTypes) look(ctx context.Context) (service.Result, error) {
 	return service.Result{}, nil
 }
 
-// wanted returns the visit types asked for, or else those of the loaders' task types.
-func (v *visitTypes) wanted(ctx context.Context) ([]string, error) {
-	if len(v.VisitTypes) > 0 {
-		return v.VisitTypes, nil
+// wantedTypes returns those visit types, or else those of the loaders' task types.
+func wantedTypes(ctx context.Context, from interface {
+	TaskTypes(ctx context.Context) ([]model.TaskType, error)
+}, asked []string) ([]string, error) {
+	if len(asked) > 0 {
+		return asked, nil
 	}
-	types, err := v.Store.TaskTypes(ctx)
+	types, err := from.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -60,11 +60,14 @@ type FirstVisits struct {
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
 func NewFirstVisits(o FirstVisitsOptions) *FirstVisits {
 	return &FirstVisits{
-		FirstVisitsOptions: o, now: o.Store.Now, sizes: make(claimSizes),
-		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
-		}, []string{"visit_type"}),
+		FirstVisitsOptions: o, now: o.Store.Now, sizes: make(claimSizes), visits: newFirstVisitsCounter(o.Reg),
 	}
+}
+
+func newFirstVisitsCounter(reg prometheus.Registerer) *prometheus.CounterVec {
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
+	}, []string{"visit_type"})
 }
 
 // Run schedules first visits every Period until ctx ends.
@@ -197,10 +200,7 @@ func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, sha
 		if grabbed == n {
 			break
 		}
-		// No cooldowns: these origins are new, or new again.
-		origins, err := g.tx.GrabNextVisits(ctx, model.VisitFilter{
-			VisitType: g.visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: lister.ID, Valid: true},
-		}, g.now, n-grabbed, false)
+		origins, err := g.tx.GrabNextVisits(ctx, firstVisitsOf(lister, g.visitType), g.now, n-grabbed, false)
 		if err != nil {
 			return 0, err
 		}
@@ -210,6 +210,12 @@ func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, sha
 		}
 	}
 	return grabbed, nil
+}
+
+// firstVisitsOf filters the first visits of a lister, without cooldowns: its origins are new,
+// or new again.
+func firstVisitsOf(l model.Lister, visitType string) model.VisitFilter {
+	return model.VisitFilter{VisitType: visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: l.ID, Valid: true}}
 }
 
 // share divides free slots between the groups of listers.

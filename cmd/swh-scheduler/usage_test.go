@@ -51,7 +51,7 @@ func TestUsageErrors(t *testing.T) {
 		{"-C " + broken + " task-type list", 1, "swh-scheduler: " + broken + ":1: is not YAML: did not find expected node content\n"},
 		{"-C " + empty + " task-type list", 1, "swh-scheduler: " + empty + ": is empty: expected a mapping with a scheduler section\n"},
 		{"-C " + noDB + " task-type list", 1, "swh-scheduler: " + noDB + ":1: scheduler.db is missing: expected the address of a database, such as postgresql://swh@db.example/scheduler\n"},
-		{"-C " + remote + " start-runner", 1, "swh-scheduler: swh-scheduler start-runner works on a database, and the configuration names an RPC server (scheduler.cls is remote); name the database with --database\n"},
+		{"-C " + remote + " rpc-serve", 1, "swh-scheduler: swh-scheduler rpc-serve works on a database, and the configuration names an RPC server (scheduler.cls is remote); name the database with --database\n"},
 		{"-C " + noBrokers + " journal-client", 1, "swh-scheduler: " + noBrokers + ":2: journal.brokers is missing: expected the addresses (host:port) of Kafka brokers\n"},
 		{"-C " + noBrokers + " journal-client -m -3", 2, "Error: Invalid value for '--stop-after-objects' / '-m': -3 is negative.\n"},
 	} {

@@ -203,7 +203,7 @@ func (o *Options) followLevelSignals(ctx context.Context, signals <-chan os.Sign
 // waitForDatabase returns when the database answers; an unusable one is an error.
 func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
 	met := o.health.Expect("PostgreSQL") // /readyz is for strangers, too: no host, no user
-	err := o.askDatabase(ctx, store, store.CheckVersion, func(err error) bool {
+	err := o.askPatiently(ctx, backend.ServerName(store), store.CheckVersion, func(err error) bool {
 		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
 	})
 	if err == nil {
@@ -217,7 +217,7 @@ func (o *Options) patiently(ctx context.Context, store *db.Store, ask func(ctx c
 	if !o.starting {
 		return ask(ctx)
 	}
-	return o.askDatabase(ctx, store, ask, func(err error) bool { return !db.IsAway(err) })
+	return o.askPatiently(ctx, backend.ServerName(store), ask, func(err error) bool { return !db.IsAway(err) })
 }
 
 // checkTaskTypes returns backend.UnknownTaskType for the first unknown name.
@@ -225,22 +225,22 @@ func (o *Options) checkTaskTypes(ctx context.Context, store *db.Store, names []s
 	return o.patiently(ctx, store, func(ctx context.Context) error { return backend.CheckTaskTypes(ctx, store, names) })
 }
 
-// askDatabase repeats ask until it succeeds, its error is final, or ctx ends.
-func (o *Options) askDatabase(ctx context.Context, store *db.Store, ask func(ctx context.Context) error, final func(error) bool) error {
-	database := service.NewService(o.Log, backend.ServerName(store))
+// askPatiently repeats ask, of a server, until it succeeds, its error is final, or ctx ends.
+func (o *Options) askPatiently(ctx context.Context, server string, ask func(ctx context.Context) error, final func(error) bool) error {
+	asked := service.NewService(o.Log, server)
 	var backoff service.Backoff
 	for {
 		err := ask(ctx)
 		switch {
 		case err == nil:
-			database.OK()
+			asked.OK()
 			return nil
 		case final(err):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		database.Failed(pytext.OneLine(err))
+		asked.Failed(pytext.OneLine(err))
 		if err := backoff.Wait(ctx); err != nil {
 			return err
 		}

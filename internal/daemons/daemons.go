@@ -27,25 +27,34 @@ func (l *Listener) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		options := listener.ConsumerOptions(l.Log)
-		rabbitmq := service.NewService(l.Log, "RabbitMQ")
-		l.health.Watch(rabbitmq)
-		met := l.health.Expect("RabbitMQ")
-		options.Reading, options.Lost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
-		n := listener.New(listener.Options{
-			Source: celery.NewConsumer(broker, options),
-			Store:  settle.Store{Store: store, Metrics: settle.NewMetrics(l.Metrics)}, Log: l.Log, Registerer: l.Metrics, Tracer: l.tracer,
+	if l.isRemote() {
+		return l.remote(ctx, func(*config.Config) map[string]bool { return nil }, func(_ context.Context, server backend.Remote) ([]service.Component, error) {
+			return l.components(broker, backend.NewRuns(server.Client, l.Log)), nil
 		})
-		inspector := l.newInspector(broker, options.ConnectionOptions)
-		queue := dispatch.QueueGauges{
-			Lengths: inspector, Log: l.Log, Unacknowledged: true,
-			Queues: func(context.Context) ([]string, error) { return []string{options.Queue}, nil },
-		}
-		queue.Register(l.Metrics, nil)
-		look := func(ctx context.Context) error { return errors.Join(queue.Run(ctx), inspector.Close()) }
-		return []service.Component{{Name: "listener", Run: n.Run}, {Name: "gauges of the queue", Run: look}, l.keeper(store)}, nil
+	}
+	return l.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
+		return append(l.components(broker, settle.Store{Store: store, Metrics: settle.NewMetrics(l.Metrics)}), l.keeper(store)), nil
 	})
+}
+
+func (l *Listener) components(broker celery.Broker, store listener.Store) []service.Component {
+	options := listener.ConsumerOptions(l.Log)
+	rabbitmq := service.NewService(l.Log, "RabbitMQ")
+	l.health.Watch(rabbitmq)
+	met := l.health.Expect("RabbitMQ")
+	options.Reading, options.Lost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
+	n := listener.New(listener.Options{
+		Source: celery.NewConsumer(broker, options),
+		Store:  store, Log: l.Log, Registerer: l.Metrics, Tracer: l.tracer,
+	})
+	inspector := l.newInspector(broker, options.ConnectionOptions)
+	queue := dispatch.QueueGauges{
+		Lengths: inspector, Log: l.Log, Unacknowledged: true,
+		Queues: func(context.Context) ([]string, error) { return []string{options.Queue}, nil },
+	}
+	queue.Register(l.Metrics, nil)
+	look := func(ctx context.Context) error { return errors.Join(queue.Run(ctx), inspector.Close()) }
+	return []service.Component{{Name: "listener", Run: n.Run}, {Name: "gauges of the queue", Run: look}}
 }
 
 // Recurrent sends due visits.
@@ -56,11 +65,24 @@ type Recurrent struct {
 
 // Run returns backend.UnknownTaskType for an unknown visit type.
 func (r *Recurrent) Run(ctx context.Context) error {
+	taskTypes := make([]string, len(r.VisitTypes))
+	for i, visitType := range r.VisitTypes {
+		taskTypes[i] = model.LoaderTaskType(visitType)
+	}
+	if r.isRemote() {
+		return r.sendRemote(ctx, recurrent.RemotePeriod, taskTypes, func(server backend.Remote, direct dispatch.Direct) func(context.Context) (int, error) {
+			by := func(c *config.Config) recurrent.Options {
+				return recurrent.Options{
+					Log: r.Log, Reg: r.Metrics, VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy,
+					NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
+				}
+			}
+			s := recurrent.NewRemote(server, direct, by(r.Config))
+			r.onChange(func(c *config.Config) { s.Change(by(c)) })
+			return s.RunOnce
+		})
+	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		taskTypes := make([]string, len(r.VisitTypes))
-		for i, visitType := range r.VisitTypes {
-			taskTypes[i] = model.LoaderTaskType(visitType)
-		}
 		if err := r.checkTaskTypes(ctx, store, taskTypes); err != nil {
 			return nil, err
 		}
@@ -102,17 +124,9 @@ type Journal struct {
 
 // Run runs it until ctx ends or Read returns.
 func (j *Journal) Run(ctx context.Context) error {
-	if j.Config.Scheduler.Cls == config.Remote {
-		server, err := j.OpenRPC()
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		return j.work(ctx, nil, func(ctx context.Context) ([]service.Component, error) {
-			if err := j.prepare(ctx, nil, needNoDatabase); err != nil {
-				return nil, err
-			}
-			return j.components(backend.Visits{Client: server})
+	if j.isRemote() {
+		return j.remote(ctx, ofJournal, func(_ context.Context, server backend.Remote) ([]service.Component, error) {
+			return j.components(backend.Visits(server))
 		})
 	}
 	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
@@ -132,20 +146,15 @@ func (j *Journal) components(store journal.Store) ([]service.Component, error) {
 	return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}}, nil
 }
 
-// needNoDatabase returns an error for what a journal client can't do through an RPC server.
-func needNoDatabase(_ context.Context, c *config.Config) error {
-	for key, needed := range map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0} {
-		if needed {
-			return errors.New(key + " needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
-		}
-	}
-	return nil
+// ofJournal are the keys for which a journal client needs a database.
+func ofJournal(c *config.Config) map[string]bool {
+	return map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0}
 }
 
 // JournalOptions returns the configured options of the journal client.
 func (o *Options) JournalOptions(store journal.Store) journal.Options {
 	c, name := o.Config.Journal, "PostgreSQL"
-	if o.Config.Scheduler.Cls == config.Remote {
+	if o.isRemote() {
 		name = "RPC server"
 	}
 	return journal.Options{

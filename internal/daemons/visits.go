@@ -2,9 +2,7 @@ package daemons
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,19 +41,8 @@ func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Send
 		}
 		return outboxSender{o, d}, d.close, db.CheckVersion(ctx)
 	}
-	broker, err := o.Config.Broker()
-	if err != nil {
-		return nil, nil, err
-	}
-	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
-	direct := directSender{
-		backend: b.(backend.Remote),
-		publisher: celery.NewPublisher(broker, celery.PublisherOptions{
-			ConnectionOptions: connection, Logger: o.Log, MaxWait: publishWait, Sending: o.Config.Celery.Sending,
-		}),
-		inspector: o.newInspector(broker, connection),
-	}
-	return direct, func() error { return errors.Join(direct.publisher.Close(), direct.inspector.Close()) }, nil
+	direct, err := o.direct()
+	return directSender{b.(backend.Remote), direct}, direct.Close, err
 }
 
 // SendVisits fills each queue with visits once.
@@ -73,9 +60,6 @@ func (o *Options) SendVisits(ctx context.Context, b backend.Scheduler, all ...Vi
 	}
 	return errors.Join(err, stop())
 }
-
-// publishWait is how long a command waits for the broker.
-const publishWait = 30 * time.Second
 
 // outboxSender claims into the outbox and delivers from there.
 type outboxSender struct {
@@ -146,83 +130,32 @@ func (s outboxSender) Messages(ctx context.Context, tt model.TaskType, name stri
 
 // directSender publishes without an outbox.
 type directSender struct {
-	backend   backend.Remote
-	publisher *celery.Publisher
-	inspector *celery.QueueInspector
-}
-
-// free counts the free slots of a queue. One that can't be asked has none, whatever its
-// limit.
-func (s directSender) free(ctx context.Context, queue string, limit int64) (int, error) {
-	length, err := s.inspector.Length(ctx, queue, 0)
-	if err != nil {
-		return 0, fmt.Errorf("count the free slots of queue %q: %w", queue, err)
-	}
-	if limit <= 0 {
-		return dispatch.MaxClaim, nil
-	}
-	return int(max(0, min(limit-int64(length.Messages()), dispatch.MaxClaim))), nil
+	backend backend.Remote
+	dispatch.Direct
 }
 
 func (s directSender) Visits(ctx context.Context, v Visits) (int, error) {
-	limit := int64(0)
-	if v.TaskType.MaxQueueLength != nil {
-		limit = *v.TaskType.MaxQueueLength
-	}
-	free, err := s.free(ctx, v.Queue, limit)
+	free, err := s.Free(ctx, v.Queue, v.TaskType.MaxQueueLength)
 	if err != nil || free == 0 {
 		return 0, err
 	}
-	// Grabbing marks visits as scheduled, so make sure that the broker is there.
-	connecting, cancel := context.WithTimeout(ctx, publishWait)
-	defer cancel()
-	if err := s.publisher.Connect(connecting); err != nil {
+	if err := s.Ready(ctx, v.Queue); err != nil { // grabbing marks visits as scheduled
 		return 0, err
 	}
 	origins, err := s.backend.GrabNextVisits(ctx, v.Filter, time.Now(), free, false)
 	if err != nil {
 		return 0, err
 	}
-	kwargs, err := dispatch.LoaderKwargs(ctx, s.backend, origins)
-	if err != nil {
-		return 0, err
-	}
-	messages := make([]celery.TaskMessage, len(origins))
-	for i := range origins {
-		messages[i] = celery.TaskMessage{ID: uuid.NewString(), Name: v.TaskType.BackendName, Args: json.RawMessage("[]"), Kwargs: kwargs[i]}
-	}
-	return s.publish(ctx, v.Queue, messages)
+	return s.Direct.Visits(ctx, s.backend, v.Queue, v.TaskType.BackendName, origins)
 }
 
 func (s directSender) Messages(ctx context.Context, _ model.TaskType, queue string, limit int64, all []celery.TaskMessage) (int, error) {
-	free, err := s.free(ctx, queue, limit)
-	if err != nil {
+	free, err := s.Free(ctx, queue, &limit)
+	if err != nil || free == 0 || len(all) == 0 {
 		return 0, err
 	}
-	return s.publish(ctx, queue, all[:min(free, len(all))])
-}
-
-func (s directSender) publish(ctx context.Context, queue string, messages []celery.TaskMessage) (int, error) {
-	if len(messages) == 0 {
-		return 0, nil
-	}
-	if err := s.publisher.DeclareQueue(ctx, queue); err != nil {
+	if err := s.Ready(ctx, queue); err != nil {
 		return 0, err
 	}
-	for i := range messages {
-		messages[i].Queue = queue
-	}
-	sent := 0
-	var first error
-	for _, err := range s.publisher.Publish(ctx, messages) {
-		if err == nil {
-			sent++
-		} else if first == nil {
-			first = err
-		}
-	}
-	if first != nil {
-		return sent, fmt.Errorf("%d of %d messages for queue %q were not sent: %w", len(messages)-sent, len(messages), queue, first)
-	}
-	return sent, nil
+	return s.Send(ctx, queue, all[:min(free, len(all))])
 }

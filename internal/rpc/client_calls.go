@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -61,6 +62,30 @@ func (c *Client) PeekReadyTasks(ctx context.Context, taskType string, now time.T
 	return peekReadyTasks.ask(ctx, c, a)
 }
 
+// PeekReadyPriorityTasks is PeekReadyTasks for tasks of any priority.
+func (c *Client) PeekReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+	return peekReadyPriorityTasks.ask(ctx, c, readyArguments{taskType: taskType, timestamp: now, limit: &limit})
+}
+
+// ScheduleTaskRuns notes that runs are sent.
+func (c *Client) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
+	_, err := massScheduleTaskRuns.ask(ctx, c, runs)
+	return err
+}
+
+// StartTaskRun notes that a worker took a run at that time, if there is such a run. metadata,
+// a JSON object, is added to the run's.
+func (c *Client) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) error {
+	_, err := startTaskRun.ask(ctx, c, runArguments{backendID: backendID, metadata: metadata, timestamp: at})
+	return err
+}
+
+// EndTaskRun notes how a run ended, as StartTaskRun does.
+func (c *Client) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) error {
+	_, err := endTaskRun.ask(ctx, c, runArguments{backendID: backendID, status: status, metadata: metadata, timestamp: at})
+	return err
+}
+
 // SetTaskStatus moves tasks by hand.
 func (c *Client) SetTaskStatus(ctx context.Context, s db.StatusChange) error {
 	_, err := setStatusTasks.ask(ctx, c, s)
@@ -94,6 +119,21 @@ func (c *Client) Lister(ctx context.Context, name, instance string) (model.Liste
 		return model.Lister{}, fmt.Errorf("%w: %q, instance %q", model.ErrUnknownLister, name, instance)
 	}
 	return *l, nil
+}
+
+// ListersWithFirstVisits lists the listers whose first visits are to be scheduled.
+func (c *Client) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
+	return getListers.ask(ctx, c, true)
+}
+
+// ListedVisitTypes lists the visit types of a lister's origins.
+func (c *Client) ListedVisitTypes(ctx context.Context, l model.Lister) ([]string, error) {
+	return getVisitTypes.ask(ctx, c, l)
+}
+
+// UpdateLister writes a lister; an error if it was written since l was read.
+func (c *Client) UpdateLister(ctx context.Context, l model.Lister) (model.Lister, error) {
+	return updateLister.ask(ctx, c, l)
 }
 
 // ListersByID returns the listers of these identifiers that exist.

@@ -285,7 +285,10 @@ var (
 		}, originPages, listOrigins)
 
 	getVisitTypes = define("lister/visit_types", backend+"get_visit_types_for_listed_origins", "Returns the visit types of the origins of a lister.",
-		only("lister", anything), texts,
+		only("lister", &kind[any]{read: anything.read, write: func(f *fields, v *any) {
+			lister, _ := (*v).(model.Lister)
+			listers.write(f, &lister)
+		}}), texts,
 		func(c *call, value any) ([]string, error) {
 			lister, ok := value.(model.Lister)
 			if !ok {

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// readyWork is what daemons send: tasks with and without priority, as many as a queue takes
+// (the Python runner overfills it if there are more), visits that are due, and a lister's
+// first visits.
+const readyWork = someTaskTypes + ";" + someOrigins + `;
+	update task_type set max_queue_length = 3 where type = 'load-git';
+	insert into task (type, arguments, next_run, policy, status, priority, current_interval, retries_left)
+	select case when n <= 3 then 'load-git' else 'bare' end, jsonb_build_object('args', jsonb_build_array(n), 'kwargs', '{"é": 1.5}'::jsonb),
+		'2024-01-01Z'::timestamptz + n * interval '1 minute', case n when 7 then 'recurring' else 'oneshot' end::task_policy, 'next_run_not_scheduled',
+		case when n > 8 then 'high'::task_priority end, '1 day', 2
+	from generate_series(1, 10) n;
+	update listers set first_visits_queue_prefix = 'first', last_listing_finished_at = '2024-07-03Z' where name = 'unscheduled'`
+
+// On an RPC server the senders send what the Python ones do, ours through the Python server
+// and the Python ones through ours, and leave the same behind.
+func TestRemoteSendersSameAsThePeer(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(readyWork)
+	for _, dsn := range []string{w.peer, w.ours} {
+		if r := ours(t, "-d", dsn, "migrate"); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+	}
+	peerMQ, ourMQ := testenv.RabbitMQ(t), testenv.RabbitMQ(t)
+	w.peerC, w.ourC = remoteConfig(t, ourServer(t, w.peer), peerMQ, ""), remoteConfig(t, pythonServer(t, "scheduler", w.ours), ourMQ, "")
+	for _, args := range [][]string{
+		{"start-runner", "--task-type", "load-git"}, {"start-runner"}, {"start-runner", "--with-priority"}, {"start-runner", "--task-type", "nope"},
+	} {
+		w.compare(nil, args...)
+	}
+	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh") // which takes the broker for first visits when it starts
+	if r := command(t, swh, environment("SWH_CONFIG_FILENAME="+w.peerC), "scheduler", "start-runner-first-visits"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	if r := ours(t, "-C", w.ourC, "start-runner-first-visits"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	const git = "swh.loader.git.tasks.UpdateGitRepository"
+	for queue, want := range map[string]int{git: 3, "swh.bare": 5, "save_code_now:swh.bare": 2, "first:swh.load-pypi": 1} {
+		awaitMessages(t, peerMQ.URL, queue, want)
+		theirs, our := taskMessages(t, peerMQ.URL, queue), taskMessages(t, ourMQ.URL, queue)
+		if !slices.Equal(theirs, our) || len(our) != want {
+			t.Errorf("%s: sent %q, the peer %q", queue, our, theirs)
+		}
+	}
+	w.compareTables()
+	w.compareQuery(`select task, status, started, ended, metadata from task_run order by task`)
+	w.compareQuery(`select url, last_scheduled > now() - interval '1 hour' from origin_visit_stats order by url`)
+	w.compareQuery(`select name, first_visits_scheduled_at is null from listers order by name`)
+}
+
+// On an RPC server visits are sent by the configured policies, and what workers tell of runs
+// reaches the database, through the Python server.
+func TestRemoteRecurrentAndListener(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
+	execute(t, dsn, readyWork)
+	server := pythonServer(t, "scheduler", dsn)
+	config := func(more string) string { return remoteConfig(t, server, mq, more) }
+	policies := "scheduling_policy: {git: [{policy: already_visited_order_by_lag, weight: 1}, {policy: origins_without_last_update, weight: 1}]}\n"
+	start(t, "-C", config(policies), "schedule-recurrent", "--visit-type", "git")
+	awaitMessages(t, mq.URL, "swh.loader.git.tasks.UpdateGitRepository", 3)
+	if got := value(t, dsn, `select count(*) from origin_visit_stats where last_scheduled > now() - interval '1 hour' and visit_type = 'git'`); got != "3" {
+		t.Errorf("%s origins are marked as scheduled, want 3", got)
+	}
+
+	execute(t, dsn, `insert into task_run (task, backend_id, scheduled) select n, 'run-' || n, now() from generate_series(1, 3) n`)
+	start(t, "-C", config(""), "start-listener").logs(t, "reading queue")
+	conn, channel := dial(t, mq.URL)
+	defer func() { _ = conn.Close() }()
+	event := func(kind, id, more string) string {
+		return fmt.Sprintf(`{"type": %q, "uuid": %q, "hostname": "w@h", "timestamp": %d%s}`, kind, id, time.Now().Unix(), more)
+	}
+	for key, text := range map[string]string{
+		"task.multi": "[" + event("task-started", "run-1", "") + "," + event("task-result", "run-1", `, "result": {"status": "success", "eventful": true}`) + "," +
+			event("task-started", "unknown", "") + "]",
+		"task.failed":  event("task-failed", "run-2", `, "traceback": "Traceback\nValueError: no\u0000"`),
+		"task.started": event("task-started", "run-3", ""),
+	} {
+		if err := channel.Publish("celeryev", key, false, false, amqp.Publishing{Body: []byte(text), ContentType: "application/json", ContentEncoding: "utf-8"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `1:eventful:{"worker": "w@h"}:completed 2:failed:{"error": "ValueError: no"}:next_run_not_scheduled 3:started:{"worker": "w@h"}:next_run_not_scheduled`
+	becomes(t, want, func() string {
+		return value(t, dsn, `select string_agg(concat_ws(':', r.task, r.status, r.metadata, t.status), ' ' order by r.task) from task_run r join task t on t.id = r.task`)
+	})
+}
+
+// becomes waits until look returns want.
+func becomes(t *testing.T, want string, look func() string) {
+	t.Helper()
+	got := look()
+	for deadline := time.Now().Add(patience); got != want; got = look() {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// awaitMessages waits until a queue has so many messages.
+func awaitMessages(t *testing.T, url, queue string, n int) {
+	t.Helper()
+	conn, _ := dial(t, url)
+	defer func() { _ = conn.Close() }()
+	becomes(t, strconv.Itoa(n), func() string {
+		channel, err := conn.Channel() // a missing queue closes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			return err.Error()
+		}
+		_ = channel.Close()
+		return strconv.Itoa(q.Messages)
+	})
+}
+
+// remoteConfig makes a configuration with an RPC server and a broker.
+func remoteConfig(t *testing.T, url string, mq testenv.Broker, more string) string {
+	t.Helper()
+	return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n%s", url, mq.URL, mq.ManagementURL, more))
+}
+
+// A configuration that needs the database is refused, and so is an unknown task type; a
+// daemon waits for a server that is away.
+func TestRemoteDaemonsRefuse(t *testing.T) {
+	t.Parallel()
+	const away = "scheduler: {cls: remote, url: \"http://u:s3cret@127.0.0.1:1/\"}\ncelery: {task_broker: \"amqp://127.0.0.1:1\"}\n"
+	for _, c := range []struct{ key, command, want string }{
+		{"lanes: {load-git: [{name: express, queue: \"express:{backend_name}\", time_limit: 1 min, slots: 5}, {name: slow, queue: \"{backend_name}\", time_limit: 15 min}]}", "start-runner", "lanes needs a database"},
+		{"hosters: {limits: {}, default: {max_in_flight: 3}}", "schedule-recurrent", "hosters needs a database"},
+		{"scheduling_policy: {git: [{policy: pools, weight: 1}]}", "schedule-recurrent", "scheduling_policy: pools needs a database"},
+		{"lost_after: {default: 1d}", "start-runner-first-visits", "lost_after needs a database"},
+		{"", "start-runner --lost-after 1h", "--lost-after needs a database"},
+		{"", "start-runner --task-type x", "is not reachable"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			r := ours(t, append([]string{"-C", configFile(t, away+c.key+"\n")}, strings.Fields(c.command)...)...)
+			if r.code != 1 || !strings.Contains(r.stderr, c.want) || strings.Contains(r.stderr, "s3cret") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	start(t, "-C", configFile(t, away), "schedule-recurrent", "--visit-type", "git").logs(t, "is not reachable")
+}

@@ -1,0 +1,111 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/backend"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+)
+
+// isRemote reports whether the scheduler is an RPC server.
+func (o *Options) isRemote() bool { return o.Config.Scheduler.Cls == config.Remote }
+
+// remote runs the components that build makes for an RPC server until ctx ends. It refuses a
+// configuration with one of the keys that need a database.
+func (o *Options) remote(ctx context.Context, needed func(c *config.Config) map[string]bool, build func(ctx context.Context, server backend.Remote) ([]service.Component, error)) error {
+	server, err := o.OpenRPC()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	return o.work(ctx, nil, func(ctx context.Context) ([]service.Component, error) {
+		err := o.prepare(ctx, nil, func(_ context.Context, c *config.Config) error { return needNoDatabase(needed(c)) })
+		if err != nil {
+			return nil, err
+		}
+		return build(ctx, backend.Remote{Client: server})
+	})
+}
+
+// sendRemote sends for an RPC server what pass returns the number of: every period, or until
+// there is no more if that is 0. It returns backend.UnknownTaskType for an unknown task type.
+func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskTypes []string, sender func(server backend.Remote, direct dispatch.Direct) (pass func(context.Context) (int, error))) error {
+	return o.remote(ctx, ofSenders, func(ctx context.Context, server backend.Remote) ([]service.Component, error) {
+		direct, err := o.direct()
+		if err != nil {
+			return nil, err
+		}
+		err = o.askPatiently(ctx, "the RPC server", func(ctx context.Context) error {
+			return backend.CheckTaskTypes(ctx, server, taskTypes)
+		}, func(err error) bool {
+			_, unknown := errors.AsType[backend.UnknownTaskType](err)
+			return unknown || period == 0
+		})
+		if err != nil {
+			return nil, err
+		}
+		pass := sender(server, direct)
+		loop := service.Loop{
+			RunOnce: func(ctx context.Context) (service.Result, error) {
+				n, err := pass(ctx)
+				if celery.IsOfQueue(err) {
+					err = nil // no outage: the other queues go on
+				}
+				return service.Result{Again: n > 0}, err
+			},
+			Period: period, Service: service.NewService(o.Log, "what sending needs"),
+		}
+		return []service.Component{{Name: "sender", Run: func(ctx context.Context) (err error) {
+			if period > 0 {
+				err = loop.Run(ctx)
+			} else {
+				for n := 1; n > 0 && err == nil && ctx.Err() == nil; {
+					n, err = pass(service.InFlight(ctx))
+				}
+			}
+			return errors.Join(err, direct.Close())
+		}}}, nil
+	})
+}
+
+// direct returns what sends to the broker without a ledger.
+func (o *Options) direct() (dispatch.Direct, error) {
+	broker, err := o.Config.Broker()
+	if err != nil {
+		return dispatch.Direct{}, err
+	}
+	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
+	return dispatch.Direct{
+		Publisher: celery.NewPublisher(broker, celery.PublisherOptions{
+			ConnectionOptions: connection, Logger: o.Log, MaxWait: dispatch.PublishWait, Sending: o.Config.Celery.Sending,
+		}),
+		Inspector: o.newInspector(broker, connection),
+	}, nil
+}
+
+// needNoDatabase returns an error for what can't be done through an RPC server, by key of the
+// configuration.
+func needNoDatabase(keys map[string]bool) error {
+	for key, needed := range keys {
+		if needed {
+			return errors.New(key + " needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
+		}
+	}
+	return nil
+}
+
+// ofSenders are the keys for which senders need a database.
+func ofSenders(c *config.Config) map[string]bool {
+	pools := false
+	for _, policies := range c.SchedulingPolicy {
+		pools = pools || slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Pools })
+	}
+	return map[string]bool{"scheduling_policy: pools": pools, "lanes": len(c.Lanes) > 0, "shares": len(c.Shares) > 0, "hosters": len(c.Hosters.Limits) > 0 || c.Hosters.Default != model.HosterLimit{}, "lost_after": len(c.LostAfter) > 0}
+}
