@@ -101,15 +101,15 @@ func Sizes(lanes []State, more bool) []int {
 			lend(to)
 		}
 	}
-	help(lanes, sizes, more)
+	moveToLate(lanes, sizes, more)
 	return sizes
 }
 
-// help moves free slots to lanes whose backlogs wait for longer than their targets, from lanes
+// moveToLate moves free slots to lanes whose backlogs wait for longer than their targets, from lanes
 // whose backlogs don't. A lane that is late n times gets up to n times its own slots, and one
 // that waits for a part of its target keeps that part of its own. How long unclaimed work waits
 // is not known: a first lane that may have some keeps the nth part.
-func help(lanes []State, sizes []int, more bool) {
+func moveToLate(lanes []State, sizes []int, more bool) {
 	for to, l := range lanes {
 		late := l.late()
 		if late <= 1 {
