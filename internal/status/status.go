@@ -39,6 +39,9 @@ type Group struct {
 	load float64
 }
 
+// maxWaiting bounds what is counted of a group.
+const maxWaiting = 10_000
+
 func Groups(ctx context.Context, store *db.Store, taskType string, shares model.Shares, now time.Time) ([]Group, error) {
 	types, err := store.TaskTypes(ctx)
 	if err != nil {
@@ -59,7 +62,7 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 	}
 	var waiting map[string]int // not counted for a queue with a prefix, which is for first visits and work sent by hand
 	if prefix == "" {
-		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, now); err != nil {
+		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, now, maxWaiting); err != nil {
 			return nil, err
 		}
 	}
