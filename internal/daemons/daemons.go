@@ -56,6 +56,10 @@ type Recurrent struct {
 
 // Run returns backend.UnknownTaskType for an unknown visit type.
 func (r *Recurrent) Run(ctx context.Context) error {
+	broker, err := r.Config.Broker()
+	if err != nil {
+		return err
+	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		taskTypes := make([]string, len(r.VisitTypes))
 		for i, visitType := range r.VisitTypes {
@@ -64,10 +68,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		if err := r.checkTaskTypes(ctx, store, taskTypes); err != nil {
 			return nil, err
 		}
-		d, err := r.newDispatcher(store)
-		if err != nil {
-			return nil, err
-		}
+		d := r.newDispatcher(store, broker)
 		by := func(c *config.Config) recurrent.Options {
 			return recurrent.Options{
 				Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,

@@ -36,16 +36,13 @@ type Sender interface {
 // Otherwise they are published directly, as the Python scheduler does: visits that do not
 // reach the broker wait for the cooldown of scheduled visits.
 func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Sender, stop func() error, err error) {
-	if db, ok := b.(backend.Database); ok {
-		d, err := o.newDispatcher(db.Store)
-		if err != nil {
-			return nil, nil, err
-		}
-		return outboxSender{o, d}, d.close, db.CheckVersion(ctx)
-	}
 	broker, err := o.Config.Broker()
 	if err != nil {
 		return nil, nil, err
+	}
+	if db, ok := b.(backend.Database); ok {
+		d := o.newDispatcher(db.Store, broker)
+		return outboxSender{o, d}, d.close, db.CheckVersion(ctx)
 	}
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	direct := directSender{
