@@ -106,9 +106,9 @@ func Sizes(lanes []State, more bool) []int {
 }
 
 // moveToLate moves free slots to lanes whose backlogs wait for longer than their targets, from lanes
-// whose backlogs don't. A lane that is late n times gets up to n times its own slots, and one
-// that waits for a part of its target keeps that part of its own. How long unclaimed work waits
-// is not known: a first lane that may have some keeps the nth part.
+// whose backlogs don't. A lane that waits for n times its target gets up to n times its own
+// slots. One that waits for a part of its target keeps that part of its own. How long unclaimed
+// work waits is not known: a first lane that may have some keeps the nth part.
 func moveToLate(lanes []State, sizes []int, more bool) {
 	for to, l := range lanes {
 		late := l.late()
