@@ -398,6 +398,11 @@ func (r *laneRoom) checkStatus() {
 	if err := json.Unmarshal([]byte(result.stdout), &lanes); err != nil || len(lanes) != 2 {
 		r.t.Fatalf("%v: %s%s", err, result.stdout, result.stderr)
 	}
+	for _, lane := range lanes {
+		if lane.Consumers == nil || *lane.Consumers == 0 {
+			r.t.Errorf("lane %s is read, and lanes status says %v", lane.Lane, lane.Consumers)
+		}
+	}
 	moved, ended := 0, map[string]int{}
 	for _, tries := range r.triesOf() {
 		moved += len(tries) - 1

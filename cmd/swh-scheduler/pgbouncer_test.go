@@ -132,20 +132,34 @@ lanes:
 	}
 }
 
-// Commands that only read use the replica, which writes would fail on; the others don't.
+// Commands that only read use the replica, a standby that follows the primary; the others don't.
 func TestReadingCommandsUseTheReplica(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.Database(t)
-	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git');
-		insert into task (type, arguments, next_run, status, policy) values ('load-git', '{}', now(), 'next_run_not_scheduled', 'oneshot')`)
+	pair := testenv.PostgresPair(t)
+	dsn, standby := pair.DSN(), "postgresql://postgres@"+pair.Hosts()[1]+"/postgres"
 	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: "postgresql://u@127.0.0.1:1/x"}
-database: {replica: "%s?options=-c%%20default_transaction_read_only%%3Don"}
+database: {replica: %q}
 celery: {task_broker: "amqp://u@127.0.0.1:1//"}
 shares: {load-git: {by: lister, default: 1}}
 lanes: {load-git: [{name: express, queue: e, time_limit: 1 min, slots: 5}, {name: slow, time_limit: 15 min, slots: 10}]}
-`, dsn))
+`, standby))
 	if r := ours(t, "-C", config, "-d", dsn, "migrate"); r.code != 0 {
 		t.Fatal(r)
+	}
+	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git');
+		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'x', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			values ('00000000-0000-0000-0000-000000000001', 'https://forge.example/1', 'git', '{}', true, now());
+		insert into task (type, arguments, next_run, status, policy) values ('load-git', '{}', now(), 'next_run_not_scheduled', 'oneshot')`)
+	for deadline := time.Now().Add(time.Minute); ; pause(50 * time.Millisecond) {
+		if r := ours(t, "-C", config, "task", "list"); strings.Contains(r.stdout, "load-git") {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the standby does not have the task: %+v", r)
+		}
+	}
+	if r := ours(t, "-C", config, "origin", "peek-next", "git", "5"); !strings.Contains(r.stdout, "https://forge.example/1") {
+		t.Errorf("origin peek-next on the standby: %+v", r)
 	}
 	for _, args := range [][]string{
 		{"task", "list"}, {"task", "list-pending", "load-git"}, {"task-type", "list"}, {"task", "graph", "list"},

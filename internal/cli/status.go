@@ -57,8 +57,11 @@ and in the last hour.
 
   limit     the soft and the hard time limit: when work times out, and is killed
   slots     how many messages the lane's queue may hold, as configured
+  consumers how many read the lane's queue; ? if the broker can't be asked
   waiting   work in the lane's backlog that was not tried before
   again     work in its backlog that timed out in a lane before
+  oldest    for how long the first of its backlog has waited
+  target    how long that should be at most, as configured (target_wait)
   sent      work in its queue, on the way there, or running
   running   work that is known to have started
   ended     work that ended in this lane in the last hour
@@ -72,11 +75,16 @@ and in the last hour.
 			if err != nil {
 				return nil, err
 			}
+			var broker status.QueueSource // without one, the rest is shown
+			if inspector, err := newInspector(a, "swh-scheduler lanes status"); err == nil {
+				defer inspector.Close()
+				broker = inspector
+			}
 			for _, q := range queues {
 				if len(taskTypes) > 0 && !slices.Contains(taskTypes, q.Lanes.Name) {
 					continue
 				}
-				rows, err := status.Lanes(ctx, store, q.Lanes, time.Now())
+				rows, err := status.Lanes(ctx, store, broker, q.Lanes, store.Now())
 				if err != nil {
 					return nil, err
 				}

@@ -266,6 +266,7 @@ func TestErrors(t *testing.T) {
 		{base + "lanes: {load-git: {name: a}}", "F:2:19: lanes.load-git must be a list of lanes: {name, queue, time_limit, slots}, not a mapping"},
 		{base + "lanes: {load-git: [{name: a, time_limit: 60}]}", "F:2:19: lanes.load-git must be two or more lanes: what times out in one goes to the next"},
 		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60, retry: true}, {name: b, time_limit: 2 min}]}", "F:2:13: lanes.t[0] can't have retry: only what times out in the last lane has no lane to go to"},
+		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60, target_wait: 1 min}, {name: b, time_limit: 2 min}]}", "F:2:12: lanes.t must have target_wait in two lanes or more, or none: slots move between lanes that have one"},
 		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60}, {name: b, time_limit: 1 min}]}", "F:2:50: lanes.t[1] needs a longer time_limit than the lane before it (1m0s): what times out there goes here"},
 		{base + "lanes: {t: [{name: a, queue: q, time_limit: 60}, {name: a, time_limit: 2 min}]}", "F:2:50: lanes.t[1] has the name of another lane"},
 		{base + "lanes: {t: [{name: a, time_limit: 60}, {name: b, time_limit: 2 min}]}", "F:2:40: lanes.t[1] has the queue of another lane: a message there would be of either"},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ func lanesOf(v value) []model.Lane {
 		}
 		all = append(all, l)
 	}
+	if waiting := slices.DeleteFunc(slices.Clone(all), func(l model.Lane) bool { return l.TargetWait == 0 }); len(waiting) == 1 {
+		v.problem("must have target_wait in two lanes or more, or none: slots move between lanes that have one")
+	}
 	if len(all) == 1 {
 		v.problem("must be two or more lanes: what times out in one goes to the next")
 	}
@@ -46,13 +50,14 @@ func laneOf(v value) model.Lane {
 	before := len(v.errors)
 	l := model.Lane{Queue: model.BackendNameInQueue, MinSlots: 1}
 	v.section(map[string]func(value){
-		"name":       func(v value) { l.Name = v.text() },
-		"queue":      func(v value) { l.Queue = v.text() },
-		"time_limit": func(v value) { l.SoftTimeLimit, l.TimeLimit = v.timeLimits() },
-		"slots":      func(v value) { l.Slots = v.whole(1) },
-		"min_slots":  func(v value) { l.MinSlots = v.whole(1) },
-		"max_slots":  func(v value) { l.MaxSlots = v.whole(1) },
-		"retry":      func(v value) { l.Retry = v.flag() },
+		"name":        func(v value) { l.Name = v.text() },
+		"queue":       func(v value) { l.Queue = v.text() },
+		"time_limit":  func(v value) { l.SoftTimeLimit, l.TimeLimit = v.timeLimits() },
+		"slots":       func(v value) { l.Slots = v.whole(1) },
+		"min_slots":   func(v value) { l.MinSlots = v.whole(1) },
+		"max_slots":   func(v value) { l.MaxSlots = v.whole(1) },
+		"target_wait": func(v value) { l.TargetWait = v.timeLimit() },
+		"retry":       func(v value) { l.Retry = v.flag() },
 	}, nil)
 	switch {
 	case len(v.errors) > before:

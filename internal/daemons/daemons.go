@@ -82,14 +82,15 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			return s.RunOnce
 		})
 	}
+	broker, err := r.Config.Broker()
+	if err != nil {
+		return err
+	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		if err := r.checkTaskTypes(ctx, store, taskTypes); err != nil {
 			return nil, err
 		}
-		d, err := r.newDispatcher(store)
-		if err != nil {
-			return nil, err
-		}
+		d := r.newDispatcher(store, broker)
 		by := func(c *config.Config) recurrent.Options {
 			return recurrent.Options{
 				Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,

@@ -35,6 +35,46 @@ func options(t *testing.T, command string) daemons.Options {
 	}
 }
 
+// A daemon that sends refuses a setting of Celery's at once, while the database is away, too.
+func TestRefusedBrokerWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(context.Context, daemons.Options) error{
+		"start-runner": func(ctx context.Context, o daemons.Options) error {
+			r := daemons.Runner{Options: o, Period: time.Second}
+			return r.Run(ctx)
+		},
+		"start-runner, once": func(ctx context.Context, o daemons.Options) error {
+			r := daemons.Runner{Options: o}
+			return r.Run(ctx)
+		},
+		"start-runner-first-visits": func(ctx context.Context, o daemons.Options) error {
+			v := daemons.FirstVisits{Options: o, Period: time.Second}
+			return v.Run(ctx)
+		},
+		"schedule-recurrent": func(ctx context.Context, o daemons.Options) error {
+			r := daemons.Recurrent{Options: o}
+			return r.Run(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := config.Default()
+			c.Celery.TaskBroker = "redis://localhost"
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			err := run(ctx, daemons.Options{
+				Command: name, Config: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar), Metrics: prometheus.NewRegistry(),
+				OpenStore: func(ctx context.Context) (*db.Store, error) {
+					return db.Open(ctx, "postgresql://127.0.0.1:1/none", db.Options{Command: "test"})
+				},
+			})
+			if err == nil || !strings.Contains(err.Error(), "celery.task_broker") {
+				t.Errorf("%v, want what is wrong with celery.task_broker", err)
+			}
+		})
+	}
+}
+
 // A whole daemon runs in this process, without a command line, until its context ends.
 func TestDaemonInProcess(t *testing.T) {
 	t.Parallel()

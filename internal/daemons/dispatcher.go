@@ -32,11 +32,7 @@ type dispatcher struct {
 	monitor   *monitor.Monitor
 }
 
-func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
-	broker, err := o.Config.Broker()
-	if err != nil {
-		return nil, err
-	}
+func (o *Options) newDispatcher(store *db.Store, broker celery.Broker) *dispatcher {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	d := &dispatcher{
 		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, Sending: o.Config.Celery.Sending}),
@@ -48,7 +44,7 @@ func (o *Options) newDispatcher(store *db.Store) (*dispatcher, error) {
 	d.slots.Log = o.Log
 	d.slots.Register(o.Metrics)
 	d.monitor = monitor.New(store, o.Log, o.Metrics)
-	return d, nil
+	return d
 }
 
 func (o *Options) newInspector(broker celery.Broker, connection celery.ConnectionOptions) *celery.QueueInspector {

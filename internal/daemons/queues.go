@@ -42,7 +42,11 @@ func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.
 	var queues []dispatch.SharedQueue
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		if tt, prefix, ok := model.TypeOf(name, types); ok {
-			queues = append(queues, dispatch.SharedQueue{Name: tt.QueueWith(prefix), Shares: shares[name]})
+			q := dispatch.SharedQueue{Name: tt.QueueWith(prefix), Shares: shares[name]}
+			if prefix == "" {
+				q.Type = &tt
+			}
+			queues = append(queues, q)
 		}
 	}
 	return queues, err

@@ -37,12 +37,12 @@ func (o *Options) remote(ctx context.Context, needed func(c *config.Config) map[
 // sendRemote sends for an RPC server what pass returns the number of: every period, or until
 // there is no more if that is 0. It returns backend.UnknownTaskType for an unknown task type.
 func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskTypes []string, sender func(server backend.Remote, direct dispatch.Direct) (pass func(context.Context) (int, error))) error {
+	broker, err := o.Config.Broker()
+	if err != nil {
+		return err
+	}
 	return o.remote(ctx, ofSenders, func(ctx context.Context, server backend.Remote) ([]service.Component, error) {
-		direct, err := o.direct()
-		if err != nil {
-			return nil, err
-		}
-		err = o.askPatiently(ctx, "the RPC server", func(ctx context.Context) error {
+		err := o.askPatiently(ctx, "the RPC server", func(ctx context.Context) error {
 			return backend.CheckTaskTypes(ctx, server, taskTypes)
 		}, func(err error) bool {
 			_, unknown := errors.AsType[backend.UnknownTaskType](err)
@@ -51,6 +51,7 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 		if err != nil {
 			return nil, err
 		}
+		direct := o.direct(broker)
 		pass := sender(server, direct)
 		loop := service.Loop{
 			RunOnce: func(ctx context.Context) (service.Result, error) {
@@ -76,18 +77,14 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 }
 
 // direct returns what sends to the broker without a ledger.
-func (o *Options) direct() (dispatch.Direct, error) {
-	broker, err := o.Config.Broker()
-	if err != nil {
-		return dispatch.Direct{}, err
-	}
+func (o *Options) direct(broker celery.Broker) dispatch.Direct {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	return dispatch.Direct{
 		Publisher: celery.NewPublisher(broker, celery.PublisherOptions{
 			ConnectionOptions: connection, Logger: o.Log, MaxWait: dispatch.PublishWait, Sending: o.Config.Celery.Sending,
 		}),
 		Inspector: o.newInspector(broker, connection),
-	}, nil
+	}
 }
 
 // needNoDatabase returns an error for what can't be done through an RPC server, by key of the

@@ -25,11 +25,12 @@ type sender struct {
 // send runs the sender that build makes beside the deliverer: as a daemon, or once if
 // period is 0.
 func (o *Options) send(ctx context.Context, period time.Duration, build func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error)) error {
+	broker, err := o.Config.Broker()
+	if err != nil {
+		return err
+	}
 	prepare := func(ctx context.Context, store *db.Store) (*dispatcher, sender, error) {
-		d, err := o.newDispatcher(store)
-		if err != nil {
-			return nil, sender{}, err
-		}
+		d := o.newDispatcher(store, broker)
 		s, err := build(ctx, store, d)
 		return d, s, err
 	}

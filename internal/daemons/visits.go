@@ -34,15 +34,16 @@ type Sender interface {
 // Otherwise they are published directly, as the Python scheduler does: visits that do not
 // reach the broker wait for the cooldown of scheduled visits.
 func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Sender, stop func() error, err error) {
+	broker, err := o.Config.Broker()
+	if err != nil {
+		return nil, nil, err
+	}
 	if db, ok := b.(backend.Database); ok {
-		d, err := o.newDispatcher(db.Store)
-		if err != nil {
-			return nil, nil, err
-		}
+		d := o.newDispatcher(db.Store, broker)
 		return outboxSender{o, d}, d.close, db.CheckVersion(ctx)
 	}
-	direct, err := o.direct()
-	return directSender{b.(backend.Remote), direct}, direct.Close, err
+	direct := o.direct(broker)
+	return directSender{b.(backend.Remote), direct}, direct.Close, nil
 }
 
 // SendVisits fills each queue with visits once.

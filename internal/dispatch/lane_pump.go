@@ -27,7 +27,7 @@ type LanePump struct {
 	measured time.Time
 	shown    map[[2]string]bool // lane sets and lanes
 
-	waiting, sent, running, slots *prometheus.GaugeVec
+	waiting, oldest, sent, running, slots *prometheus.GaugeVec
 }
 
 // LanePumpOptions configure a LanePump.
@@ -52,6 +52,7 @@ func NewLanePump(o LanePumpOptions) *LanePump {
 	}
 	return &LanePump{LanePumpOptions: o,
 		waiting: gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out in a lane before.", "kind"),
+		oldest:  gauge("swh_scheduler_lane_oldest_seconds", "For how long the first of a lane's backlog has waited; 0 if nothing waits."),
 		sent:    gauge("swh_scheduler_lane_sent", "Work in a lane's queue, outgoing, or running."),
 		running: gauge("swh_scheduler_lane_running", "Work of a lane that is known to have started."),
 		slots:   gauge("swh_scheduler_lane_slots", "How many messages a lane's queue may hold, as configured."),
@@ -104,9 +105,9 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		for _, lane := range q.Lanes.Lanes {
 			shown[[2]string{q.Lanes.Name, lane.Name}] = true
 		}
-		failed = append(failed, p.measure(ctx, q.Lanes))
+		failed = append(failed, p.measure(ctx, q.Lanes, now))
 	}
-	forget([]*prometheus.GaugeVec{p.waiting, p.sent, p.running, p.slots}, [2]string{"lane_set", "lane"}, p.shown, shown)
+	forget([]*prometheus.GaugeVec{p.waiting, p.oldest, p.sent, p.running, p.slots}, [2]string{"lane_set", "lane"}, p.shown, shown)
 	p.shown = shown
 	failed = append(failed, p.Store.SeeLaneSets(ctx, sets, now))
 	err = errors.Join(failed...)
@@ -151,7 +152,7 @@ func (p *LanePump) recall(ctx context.Context, queue string) error {
 	return err
 }
 
-func (p *LanePump) measure(ctx context.Context, l *LaneSet) error {
+func (p *LanePump) measure(ctx context.Context, l *LaneSet, now time.Time) error {
 	states, err := p.Store.LaneStates(ctx, l.Name, len(l.Lanes))
 	if err != nil {
 		return err
@@ -163,6 +164,7 @@ func (p *LanePump) measure(ctx context.Context, l *LaneSet) error {
 		s := states[i]
 		set(p.waiting, float64(s.Waiting), "first")
 		set(p.waiting, float64(s.TimedOut), "timed_out")
+		set(p.oldest, s.Waited(now).Seconds())
 		set(p.sent, float64(s.Sent))
 		set(p.running, float64(s.Running))
 		set(p.slots, float64(lane.Slots))

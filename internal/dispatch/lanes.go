@@ -138,6 +138,7 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures m
 		state := lanes.State{
 			Slots: lane.Slots, Min: lane.MinSlots, Max: lane.MaxSlots,
 			Held: counts[i].total(), TimedOut: backlogs[i].TimedOut, Waiting: backlogs[i].Waiting,
+			Waited: backlogs[i].Waited(s.now()), Target: lane.TargetWait,
 		}
 		if err := counts[i].err; err != nil {
 			failed = append(failed, err)

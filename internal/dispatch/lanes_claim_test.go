@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,52 @@ import (
 func (l *laned) remember(origins int, seconds float64) {
 	l.exec(`insert into scheduler_go.lane_memory
 		select hashtextextended('load-git https://forge.example/' || n, 0), $2, 0, false, 0, now() from generate_series(0, $1::int - 1) n`, origins, seconds)
+}
+
+// A longer lane with free slots takes the work that likely takes longest of what waits for the
+// lane before, just claimed or not; but first what has waited for as long as its own limit, so
+// that nothing is passed by for ever.
+func TestLongerLanesTakeTheSlowest(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(1, 2)...)
+	for n, seconds := range []float64{10, 50, 20, 0, 5, 40, 30, 45} { // nothing is known of number 3
+		if seconds > 0 {
+			l.exec("insert into scheduler_go.lane_memory values (hashtextextended($1, 0), $2, 0, false, 0, now())",
+				fmt.Sprintf("load-git https://forge.example/%d", n), seconds)
+		}
+	}
+	l.claimed(8)
+	check := func(express, slow []int) {
+		t.Helper()
+		got := [][]int{numbers(l.outboxOf("express:" + lanedQueue)), numbers(l.outboxOf(lanedQueue))}
+		if diff := cmp.Diff([][]int{express, slow}, got); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		l.exec("delete from scheduler_go.work where state = 'outgoing'")
+	}
+	check([]int{0}, []int{1, 7})
+	l.keep()
+	check([]int{2}, []int{5, 6})
+	l.exec("update scheduler_go.work set since = since - interval '16 minutes' where kwargs ->> 'url' like '%/3'")
+	l.claimed(1)
+	check([]int{8}, []int{3, 4})
+}
+
+// A lane whose backlog waits for longer than its target gets the slots that become free in another
+// one, before the backlog of that one.
+func TestSlotsGoToLateLanes(t *testing.T) {
+	t.Parallel()
+	lanes := two(1, 4)
+	lanes[0].MaxSlots, lanes[0].TargetWait, lanes[1].TargetWait = 4, time.Minute, time.Hour
+	l := newLaned(t, lanes...)
+	l.remember(5, 500)
+	l.claimed(9)
+	l.exec("delete from scheduler_go.work where state = 'outgoing' and (kwargs ->> 'url' like '%/0' or kwargs ->> 'url' like '%/1')")
+	l.exec("update scheduler_go.work set since = since - interval '3 minutes' where state = 'backlog' and lane = 0")
+	l.keep()
+	if diff := cmp.Diff([][]int{{5, 6, 7}, {2, 3}}, [][]int{numbers(l.outboxOf("express:" + lanedQueue)), numbers(l.outboxOf(lanedQueue))}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // Claims for a queue, or for lanes with that queue, wait for the one that holds its

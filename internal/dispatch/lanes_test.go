@@ -73,8 +73,19 @@ func (l *laned) count(query string, args ...any) (n int) {
 // claim claims up to most new visits, and sends what there are slots for.
 func (l *laned) claim(most int) int {
 	l.t.Helper()
+	return l.claimWith(func(free int) int { return min(free, most) })
+}
+
+// claimed claims n new visits, however many slots are free, and sends what there are slots for.
+func (l *laned) claimed(n int) {
+	l.t.Helper()
+	l.claimWith(func(int) int { return n })
+}
+
+func (l *laned) claimWith(count func(free int) int) int {
+	l.t.Helper()
 	n, err := l.slots.Claim(l.t.Context(), l.q, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
-		rows := make([]db.Work, min(free, most))
+		rows := make([]db.Work, count(free))
 		for i := range rows {
 			kwargs := fmt.Sprintf(`{"url": "https://forge.example/%d", "lister_name": "gitea"}`, l.next)
 			l.next++

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -24,7 +25,7 @@ type move struct {
 //
 // A message goes to the first lane in which it is expected to be done. It waits at the
 // end of that lane's backlog, unless there is a slot for it at once: of its own lane, or
-// of a later one that doesn't need it (package lanes).
+// of a later one that doesn't need it (package lanes), which takes the slowest.
 func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected []float64) []move {
 	waiting := make([]int, len(states)) // in each backlog, before the claim
 	for i, s := range states {
@@ -35,7 +36,7 @@ func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected
 	for i := range work {
 		w := &work[i]
 		lane := lanes.Choose(limits, expected[i], w.Tried)
-		w.Lane.Set, w.Lane.Number, w.Lane.Backlog = l.Name, lane, true
+		w.Lane.Set, w.Lane.Number, w.Lane.Backlog, w.Lane.Expected = l.Name, lane, true, expected[i]
 		if lane > 0 && expected[i] > 0 && !w.Tried {
 			w.Lane.Below = limits[lane-1].Seconds()
 		}
@@ -48,13 +49,27 @@ func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected
 		m.Count = min(send.Count, waiting[send.From])
 		m.fresh = send.Count - m.Count
 		waiting[send.From] -= m.Count
-		for _, w := range fresh[send.From][:m.fresh] {
+		var next []*db.Work
+		next, fresh[send.From] = take(fresh[send.From], m.fresh, send.To != send.From)
+		for _, w := range next {
 			l.send(w, send.To)
 		}
-		fresh[send.From] = fresh[send.From][m.fresh:]
 		moves = append(moves, m)
 	}
 	return moves
+}
+
+// take splits the first n messages off, or the n slowest ones. The rest keeps its order.
+func take(work []*db.Work, n int, slowest bool) (taken, rest []*db.Work) {
+	if !slowest || n == 0 {
+		return work[:n], work[n:]
+	}
+	taken = slices.SortedStableFunc(slices.Values(work), func(a, b *db.Work) int { return cmp.Compare(b.Lane.Expected, a.Lane.Expected) })[:n]
+	gone := make(map[*db.Work]bool, n)
+	for _, w := range taken {
+		gone[w] = true
+	}
+	return taken, slices.DeleteFunc(work, func(w *db.Work) bool { return gone[w] })
 }
 
 // send routes a message to the queue of a lane.

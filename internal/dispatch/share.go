@@ -15,6 +15,7 @@ import (
 type SharedQueue struct {
 	Name   string
 	Shares model.Shares
+	Type   *model.TaskType // whose own queue it is, for ShareGauges; nil for one with a prefix
 }
 
 // Waiting says what a claim looked at, and what of it waits.

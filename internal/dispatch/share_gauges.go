@@ -94,6 +94,18 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 	if err != nil {
 		return err
 	}
+	// No claim looks at what waits while the queue is full.
+	var waiting map[string]int
+	if q.Type != nil {
+		if waiting, err = g.store.WaitingByGroup(ctx, *q.Type, q.Shares.By, now, 1); err != nil {
+			return err
+		}
+		for group := range waiting {
+			if states[group] == nil {
+				states[group] = &db.ShareState{Group: group}
+			}
+		}
+	}
 	label := func(group string) string {
 		_, weighted := q.Shares.Weights[group]
 		if _, capped := q.Shares.MaxInFlight[group]; weighted || capped {
@@ -110,7 +122,8 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 		g.most.WithLabelValues(q.Name, group).Set(float64(most))
 	}
 	for group, s := range states {
-		if s.Busy() {
+		ceiling := q.Shares.MaxInFlight[group]
+		if s.Busy() || waiting[group] > 0 && (ceiling == 0 || s.InFlight < ceiling) {
 			weight[label(group)] += q.Shares.Weight(group)
 		}
 		inFlight[label(group)] += float64(s.InFlight)

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // Shares are measured at once, not after a part of the minute between measurements: a daemon
@@ -39,6 +40,47 @@ func TestSharesAreMeasuredAtOnce(t *testing.T) {
 			return err != nil || n == 0
 		})
 	})
+}
+
+// A group whose work came while the queue was full has work waiting, although no claim has seen it.
+// At its ceiling it waits for itself.
+func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	tt := model.TaskType{Type: "load-git", BackendName: "swh.load.git"}
+	if err := b.store.CreateTaskType(t.Context(), tt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.CreateTasks(t.Context(), []db.NewTask{{Type: "load-git", NextRun: b.store.Now().Add(-time.Hour), Policy: model.Oneshot}}); err != nil {
+		t.Fatal(err)
+	}
+	shares := model.Shares{By: model.ShareByTaskType, Weights: map[string]float64{"load-git": 50}, MaxInFlight: map[string]int{}, HalfLife: time.Hour}
+	reg := prometheus.NewRegistry()
+	gauges := dispatch.NewShareGauges(b.store, func(context.Context) ([]dispatch.SharedQueue, error) {
+		return []dispatch.SharedQueue{{Name: tt.Queue(), Type: &tt, Shares: shares}}, nil
+	}, slog.New(slog.DiscardHandler), reg)
+	check := func(weight float64) {
+		t.Helper()
+		if err := gauges.RunOnce(t.Context(), b.store.Now()); err != nil {
+			t.Fatal(err)
+		}
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if got := f.GetMetric()[0].GetGauge().GetValue(); f.GetName() == "swh_scheduler_share_weight" && got != weight {
+				t.Errorf("weight %g, want %g", got, weight)
+			}
+		}
+	}
+	check(50)
+	shares.MaxInFlight["load-git"] = 1
+	if _, err := b.store.Pool().Exec(t.Context(), `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs, share_group, cost)
+		values (gen_random_uuid(), 'sent', 'swh.load.git', 'swh.load.git', now(), 'x', '[]', '{}', 'load-git', 1)`); err != nil {
+		t.Fatal(err)
+	}
+	check(0)
 }
 
 // A queue that is no longer shared is no longer shown, so that no alert stands on its last

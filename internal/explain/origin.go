@@ -37,10 +37,11 @@ type Hoster struct {
 
 // full says why a hoster takes no more visits; "" if it does.
 func (h Hoster) full() string {
+	maxInFlight, perMinute := h.Limit.Reached(h.Load.InFlight, h.Load.LastMinute)
 	switch {
-	case h.Limit.MaxInFlight > 0 && h.Load.InFlight >= h.Limit.MaxInFlight:
+	case maxInFlight:
 		return fmt.Sprintf("%d of its visits are in flight", h.Load.InFlight)
-	case h.Limit.PerMinute > 0 && h.Load.LastMinute >= h.Limit.PerMinute:
+	case perMinute:
 		return fmt.Sprintf("%d of its visits were claimed in the last minute", h.Load.LastMinute)
 	}
 	return ""

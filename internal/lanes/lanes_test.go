@@ -71,6 +71,7 @@ func drawLanes(t *rapid.T) []State {
 		return State{
 			Slots: slots, Min: rapid.IntRange(1, slots).Draw(t, "min"), Max: slots + count("grows"),
 			Held: count("held"), TimedOut: count("timed out"), Waiting: count("waiting"),
+			Target: time.Duration(rapid.IntRange(0, 3).Draw(t, "target")) * time.Minute, Waited: time.Duration(count("waited")) * 10 * time.Second,
 		}
 	}), 2, 5).Draw(t, "lanes")
 }
@@ -117,6 +118,63 @@ func TestSizesAndFillHoldTheirBounds(t *testing.T) {
 					t.Fatalf("lane %d has slots left and lane %d work waiting: %+v, sizes %v", i, before, lanes, sizes)
 				}
 			}
+		}
+	})
+}
+
+// Slots of lanes in time go to those that are late, as they become free: in proportion to how late
+// these are, and to what the others have left of their targets.
+func TestSlotsFollowWaits(t *testing.T) {
+	t.Parallel()
+	const minutes = time.Minute
+	waits := func(slots, held, waiting int, waited, target time.Duration) State {
+		return State{Slots: slots, Min: 1, Max: 100, Held: held, Waiting: waiting, Waited: waited, Target: target}
+	}
+	for name, tc := range map[string]struct {
+		lanes []State
+		more  bool
+		want  []int
+	}{
+		"all in time":           {[]State{waits(10, 10, 50, minutes, minutes), waits(20, 10, 50, minutes, minutes)}, true, []int{10, 20}},
+		"twice the target":      {[]State{waits(10, 10, 50, 2*minutes, minutes), waits(20, 5, 50, 0, minutes)}, true, []int{20, 10}},
+		"the other one's part":  {[]State{waits(10, 10, 50, 9*minutes, minutes), waits(20, 5, 50, 6*minutes, 10*minutes)}, true, []int{18, 12}},
+		"none is free yet":      {[]State{waits(10, 10, 50, 9*minutes, minutes), waits(20, 20, 50, 0, minutes)}, true, []int{10, 20}},
+		"no more than is used":  {[]State{waits(10, 10, 2, 9*minutes, minutes), waits(20, 5, 50, 0, minutes)}, true, []int{12, 18}},
+		"both are late":         {[]State{waits(10, 10, 50, 9*minutes, minutes), waits(20, 5, 50, 2*minutes, minutes)}, true, []int{10, 20}},
+		"the other has none":    {[]State{waits(10, 10, 50, 9*minutes, minutes), waits(20, 5, 50, 0, 0)}, true, []int{10, 20}},
+		"unclaimed work's part": {[]State{waits(10, 2, 0, 0, minutes), waits(20, 20, 90, 2*minutes, minutes)}, true, []int{5, 25}},
+		"no unclaimed work":     {[]State{waits(10, 2, 8, 0, minutes), waits(20, 20, 90, 2*minutes, minutes)}, false, []int{2, 28}},
+	} {
+		if got := Sizes(tc.lanes, tc.more); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// A target takes no slot that is in use, so that lanes hold no more together than without; and
+// none that a late lane needs.
+func TestTargetsHoldTheirBounds(t *testing.T) {
+	t.Parallel()
+	seed.Check(t, func(t *rapid.T) {
+		lanes, more := drawLanes(t), rapid.Bool().Draw(t, "more")
+		without := slices.Clone(lanes)
+		for i := range without {
+			without[i].Target = 0
+		}
+		sizes, before := Sizes(lanes, more), Sizes(without, more)
+		held, heldBefore := 0, 0
+		for i, l := range lanes {
+			held += max(sizes[i], l.Held)
+			heldBefore += max(before[i], l.Held)
+			if l.late() > 1 && sizes[i] < before[i] {
+				t.Fatalf("lane %d is late, and has %d slots of %d", i, sizes[i], before[i])
+			}
+			if l.Target == 0 && sizes[i] != before[i] {
+				t.Fatalf("lane %d has no target, and has %d slots of %d", i, sizes[i], before[i])
+			}
+		}
+		if held > heldBefore {
+			t.Fatalf("lanes %+v may hold %d messages, %d without targets", lanes, held, heldBefore)
 		}
 	})
 }

@@ -19,9 +19,12 @@
 //   - Choose: work goes to the first lane whose limit covers its expected time. Unknown
 //     work goes to the first, work that was tried before never does.
 //   - Sizes: lanes lend each other slots that they don't need, within their bounds, the
-//     next lane first. No lane has less than its smallest size.
+//     next lane first. No lane has less than its smallest size. A lane whose backlog waits for
+//     longer than its target gets slots that become free in lanes whose backlogs don't.
 //   - Fill: a lane serves its own backlog. If nothing in it has timed out, its remaining
-//     slots take the first of what waits in the lanes before it.
+//     slots take what waits in the lanes before it.
+//   - What takes a later lane's slot is what is expected to take longest of the first LookAhead
+//     messages of the backlog, but first what has waited for as long as that lane's limit.
 //
 // # Predictions
 //
@@ -31,18 +34,40 @@
 // a wait, never a visit.
 package lanes
 
+import (
+	"math"
+	"time"
+)
+
 // State is what one lane has and may have, in messages.
 type State struct {
 	Slots, Min, Max int // as configured: 1 <= Min <= Slots <= Max
 	Held            int // in its queue, or on the way there
 	TimedOut        int // in its backlog, timed out before
 	Waiting         int // in its backlog, not tried before
+
+	Waited time.Duration // how long the first of its backlog has waited
+	Target time.Duration // how long that should wait at most; 0 if nothing says so
 }
+
+// LookAhead is among how many messages of a backlog the slowest are looked for.
+const LookAhead = 1000
 
 func (s State) backlog() int { return s.TimedOut + s.Waiting }
 
 // use returns how many slots the lane needs.
 func (s State) use() int { return s.Held + s.backlog() }
+
+// late returns for how many times its target the lane's backlog waits; 0 without a target.
+func (s State) late() float64 {
+	if s.Target <= 0 || s.backlog() == 0 {
+		return 0
+	}
+	return s.Waited.Seconds() / s.Target.Seconds()
+}
+
+// times returns a number of the lane's own slots, rounded up.
+func (s State) times(factor float64) int { return int(math.Ceil(float64(s.Slots) * factor)) }
 
 // Sizes returns how many messages each lane may hold now. more says that there may be
 // unclaimed work: then the first lane keeps its slots for it.
@@ -50,7 +75,7 @@ func (s State) use() int { return s.Held + s.backlog() }
 // Slots that a lane doesn't need are lent to those that have more work than slots: to
 // the lanes after it, the next one first, then to those before it. So the sizes
 // never add up to more than the slots do; but a lane that already holds more than
-// its size keeps that until it is done.
+// its size keeps that until it is done. Then slots move to lanes that are late.
 func Sizes(lanes []State, more bool) []int {
 	sizes := make([]int, len(lanes))
 	for i, l := range lanes {
@@ -76,7 +101,35 @@ func Sizes(lanes []State, more bool) []int {
 			lend(to)
 		}
 	}
+	moveToLate(lanes, sizes, more)
 	return sizes
+}
+
+// moveToLate moves free slots to lanes whose backlogs wait for longer than their targets, from lanes
+// whose backlogs don't. A lane that waits for n times its target gets up to n times its own
+// slots. One that waits for a part of its target keeps that part of its own. How long unclaimed
+// work waits is not known: a first lane that may have some keeps the nth part.
+func moveToLate(lanes []State, sizes []int, more bool) {
+	for to, l := range lanes {
+		late := l.late()
+		if late <= 1 {
+			continue
+		}
+		want := min(l.Max, l.use(), l.times(late))
+		for from, other := range lanes {
+			if other.Target <= 0 || other.late() > 1 {
+				continue
+			}
+			keep := max(other.Min, other.Held, other.times(other.late()))
+			if more && from == 0 {
+				keep = max(keep, other.times(1/late))
+			}
+			if n := min(want-sizes[to], sizes[from]-keep); n > 0 {
+				sizes[to] += n
+				sizes[from] -= n
+			}
+		}
+	}
 }
 
 // Room returns how much new work is worth claiming: the slots that the backlogs leave free.

@@ -15,6 +15,12 @@ type HosterLimit struct {
 // Limited reports whether there is a limit.
 func (l HosterLimit) Limited() bool { return l != HosterLimit{} }
 
+// Reached reports which of the limits a hoster has reached with so many visits; it takes another
+// one if it is neither.
+func (l HosterLimit) Reached(inFlight, lastMinute int) (maxInFlight, perMinute bool) {
+	return l.MaxInFlight > 0 && inFlight >= l.MaxInFlight, l.PerMinute > 0 && lastMinute >= l.PerMinute
+}
+
 // Hosters has the limits of those that host origins. A hoster is an instance of a lister, by
 // its name as a group (ShareByListerInstance), or a host, by its name in lower case.
 type Hosters struct {

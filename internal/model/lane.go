@@ -15,6 +15,9 @@ type Lane struct {
 	// Slots is how many messages the queue may hold; 0 leaves it to the task type. By
 	// lending, it becomes MinSlots to MaxSlots (0: Slots).
 	Slots, MinSlots, MaxSlots int
+	// TargetWait is how long its backlog should wait at most: beyond it, the lane gets slots of
+	// others of the set that have one; 0: lanes only lend what they don't need.
+	TargetWait time.Duration
 	// Retry has the runs of tasks that time out in the last lane retried, like other failures.
 	Retry bool
 }

@@ -28,6 +28,8 @@ type Report struct {
 
 	worked map[string]time.Duration // by group: visits that ended
 	waits  map[string]wait          // by group: visits that began
+
+	urgent map[model.TaskPriority]wait // tasks with priority that began
 }
 
 // wait is the time in the queue of some visits.
@@ -41,6 +43,10 @@ func (w wait) mean() time.Duration { return w.total / time.Duration(max(1, w.vis
 func (r *Report) began(v visit, now time.Time) {
 	w := r.waits[v.group]
 	r.waits[v.group] = wait{w.total + now.Sub(v.claimed), w.visits + 1}
+	if v.urgency != "" {
+		w := r.urgent[v.urgency]
+		r.urgent[v.urgency] = wait{w.total + now.Sub(v.ready), w.visits + 1}
+	}
 }
 
 // Measurement is the state of the origins of all listers at a time.
@@ -110,6 +116,9 @@ func (r *Report) Totals(kind Kind) map[string]any {
 	}
 	if shares := r.Shares(); len(shares) > 0 {
 		totals["shares"] = shares
+	}
+	if urgent := r.Urgent(); len(urgent) > 0 {
+		totals["priorities"] = urgent
 	}
 	return totals
 }

@@ -49,7 +49,8 @@ type Options struct {
 	Listers    []ListerName                      // each lists 100 new origins an hour
 	Listed     int                               // origins listed before the run
 	Shares     map[string]model.Shares           // of OriginScheduler, by task type: how groups of listers divide its queue
-	Ageing     time.Duration                     // of messages' priorities
+	Ageing     time.Duration                     // of priorities: of messages, and of tasks
+	Urgent     int                               // of TaskScheduler: tasks with priority added each hour, as many of each
 	Progress   func(simulated time.Duration)     // called after each simulated hour; may be nil
 }
 
@@ -61,15 +62,26 @@ type visit struct {
 
 	priority uint8
 	claimed  time.Time
+
+	urgency model.TaskPriority // of the task
+	ready   time.Time          // since when the task could be claimed; of tasks with priority
+}
+
+// source is what a queue's messages are of.
+type source struct {
+	visitType string
+	urgent    bool // tasks with priority, which have a queue of their own
 }
 
 // agents are the parts of a scheduler under test.
 type agents interface {
+	// sources returns what has a queue for visits of a type, and how many messages that holds.
+	sources(visitType string) map[source]int
 	// claim claims up to n due visits.
-	claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error)
+	claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error)
 	// nextClaim returns the time before which a claim would find nothing unless something
 	// is written, if that is known; zero is never. It is called after an incomplete claim.
-	nextClaim(ctx context.Context, visitType string, now time.Time) (at time.Time, known bool, err error)
+	nextClaim(ctx context.Context, of source, now time.Time) (at time.Time, known bool, err error)
 
 	// began and ended are called in the order of events.
 	began(v visit, now time.Time)
@@ -89,15 +101,17 @@ type simulation struct {
 	census  *census
 	queues  []*visitQueue
 	running map[uuid.UUID]running
+	urgent  int // tasks with priority that were added
 	report  *Report
 }
 
-// visitQueue is the queue of a visit type.
+// visitQueue is a queue of visits.
 type visitQueue struct {
 	queue[visit]
-	visitType string
-	known     bool      // nothing can be claimed before next, unless something is written
-	next      time.Time // zero is never
+	source
+	capacity int
+	known    bool      // nothing can be claimed before next, unless something is written
+	next     time.Time // zero is never
 }
 
 // Run simulates until the runtime is over or ctx ends. Without visit types it takes those of
@@ -134,7 +148,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	s := &simulation{
 		Options: o, clock: NewClock(o.Start), loaders: loaders{}, running: make(map[uuid.UUID]running),
-		report: &Report{worked: make(map[string]time.Duration), waits: make(map[string]wait)},
+		report: &Report{worked: make(map[string]time.Duration), waits: make(map[string]wait), urgent: make(map[model.TaskPriority]wait)},
 	}
 	visitTypes, err := s.visitTypes(ctx)
 	if err != nil {
@@ -152,20 +166,27 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 			return nil, err
 		}
 	case TaskScheduler:
-		if s.agents, err = newTaskAgents(ctx, s.Store, visitTypes); err != nil {
+		if s.agents, err = newTaskAgents(ctx, s.Store, visitTypes, s.Ageing); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, fmt.Errorf("unknown scheduler %q", s.Kind)
 	}
 	for _, visitType := range visitTypes {
-		s.queues = append(s.queues, &visitQueue{
-			queue: queue[visit]{clock: s.clock, idle: s.Workers, begin: s.begin, end: s.end}, visitType: visitType,
-		})
+		for _, of := range []source{{visitType, false}, {visitType, true}} {
+			if capacity, ok := s.agents.sources(visitType)[of]; ok {
+				s.queues = append(s.queues, &visitQueue{
+					queue: queue[visit]{clock: s.clock, idle: s.Workers, begin: s.begin, end: s.end}, source: of, capacity: capacity,
+				})
+			}
+		}
 	}
 	s.clock.Every(metricsPeriod, s.measure)
 	s.clock.Every(runnerPeriod, s.fillQueues)
 	s.clock.Every(listerPeriod, s.list)
+	if s.Urgent > 0 {
+		s.clock.Every(listerPeriod, s.addUrgent)
+	}
 	return s, nil
 }
 
@@ -182,7 +203,7 @@ func (s *simulation) visitTypes(ctx context.Context) ([]string, error) {
 
 func (s *simulation) fillQueues(ctx context.Context) error {
 	for _, q := range s.queues {
-		if q.free() < minBatch {
+		if q.free() < minBatch && !(q.urgent && q.free() > 0) {
 			continue
 		}
 		if err := s.fillQueue(ctx, q); err != nil {
@@ -203,13 +224,13 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 	if err := s.write(ctx); err != nil {
 		return err
 	}
-	visits, err := s.agents.claim(ctx, q.visitType, free, now)
+	visits, err := s.agents.claim(ctx, q.source, free, now)
 	if err != nil {
 		return err
 	}
 	q.known = false
 	if len(visits) < free {
-		if q.next, q.known, err = s.agents.nextClaim(ctx, q.visitType, now); err != nil {
+		if q.next, q.known, err = s.agents.nextClaim(ctx, q.source, now); err != nil {
 			return err
 		}
 	}
@@ -219,7 +240,7 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 	return nil
 }
 
-func (q *visitQueue) free() int { return queueCapacity - len(q.waiting) }
+func (q *visitQueue) free() int { return q.capacity - len(q.waiting) }
 
 // forget marks the times of the next claims as unknown, after a change.
 func (s *simulation) forget() {

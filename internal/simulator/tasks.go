@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/sql/db"
@@ -20,11 +22,12 @@ type taskAgents struct {
 	store   *db.Store
 	types   map[string]model.TaskType // by visit type
 	heard   []settle.Outcome          // not yet written
+	ageing  time.Duration             // of tasks with priority
 	soonest time.Time                 // when a task with an unwritten outcome may be ready
 }
 
-func newTaskAgents(ctx context.Context, store *db.Store, visitTypes []string) (*taskAgents, error) {
-	a := &taskAgents{store: store, types: make(map[string]model.TaskType)}
+func newTaskAgents(ctx context.Context, store *db.Store, visitTypes []string, ageing time.Duration) (*taskAgents, error) {
+	a := &taskAgents{store: store, ageing: ageing, types: make(map[string]model.TaskType)}
 	for _, visitType := range visitTypes {
 		tt, err := store.TaskType(ctx, model.LoaderTaskType(visitType))
 		if err != nil {
@@ -35,11 +38,21 @@ func newTaskAgents(ctx context.Context, store *db.Store, visitTypes []string) (*
 	return a, nil
 }
 
-func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error) {
+// sources has a queue for tasks with priority that holds what the type's limit says, as what
+// waits there is past being put in order.
+func (a *taskAgents) sources(visitType string) map[source]int {
+	urgent := queueCapacity
+	if limit := orZero(a.types[visitType].MaxQueueLength); limit > 0 {
+		urgent = int(min(limit, queueCapacity))
+	}
+	return map[source]int{{visitType, false}: queueCapacity, {visitType, true}: urgent}
+}
+
+func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		tt := a.types[visitType]
-		claim := db.TaskClaim{Type: tt, Queue: tt.Queue(), Max: n, Now: now}
+		tt := a.types[of.visitType]
+		claim := db.TaskClaim{Type: tt, Queue: tt.Queue(), WithPriority: of.urgent, Ageing: a.ageing, Max: n, Now: now}
 		if err := tx.LockQueues(ctx, claim.Queue); err != nil {
 			return err
 		}
@@ -52,6 +65,7 @@ func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now tim
 			return err
 		}
 		visits = make([]visit, len(messages))
+		ids := make([]uuid.UUID, len(messages))
 		for i, m := range messages {
 			var kwargs struct {
 				URL string `json:"url"`
@@ -59,15 +73,24 @@ func (a *taskAgents) claim(ctx context.Context, visitType string, n int, now tim
 			if err := json.Unmarshal(m.Kwargs, &kwargs); err != nil || kwargs.URL == "" {
 				return fmt.Errorf("the argument url of a task of type %q is missing or no text: %s", tt.Type, m.Kwargs)
 			}
-			visits[i] = visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: visitType}, id: m.TaskID, claimed: now}
+			visits[i] = visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: of.visitType}, id: m.TaskID, claimed: now}
+			ids[i] = m.TaskID
 		}
-		return nil
+		if !of.urgent {
+			return nil
+		}
+		urgent, err := tx.UrgentRuns(ctx, ids)
+		for i := range visits {
+			run := urgent[visits[i].id]
+			visits[i].urgency, visits[i].ready = run.Priority, run.Ready
+		}
+		return err
 	})
 	return visits, err
 }
 
-func (a *taskAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
-	next, err := a.store.NextReady(ctx, model.LoaderTaskType(visitType), now)
+func (a *taskAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
+	next, err := a.store.NextReady(ctx, model.LoaderTaskType(of.visitType), of.urgent, now)
 	return next, err == nil, err
 }
 

@@ -58,7 +58,12 @@ func (a *originAgents) policiesOf(visitType string) []model.WeightedPolicy {
 	return a.policies["default"]
 }
 
-func (a *originAgents) claim(ctx context.Context, visitType string, n int, now time.Time) ([]visit, error) {
+func (a *originAgents) sources(visitType string) map[source]int {
+	return map[source]int{{visitType: visitType}: queueCapacity}
+}
+
+func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
+	visitType := of.visitType
 	// The daemon's keeper does this too; it only makes the claim faster.
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
@@ -108,7 +113,8 @@ func mix(visits []visit) {
 	rand.Shuffle(len(visits), func(i, j int) { visits[i], visits[j] = visits[j], visits[i] })
 }
 
-func (a *originAgents) nextClaim(ctx context.Context, visitType string, now time.Time) (time.Time, bool, error) {
+func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
+	visitType := of.visitType
 	if a.spared {
 		return time.Time{}, false, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -38,6 +39,9 @@ type Group struct {
 	load float64
 }
 
+// maxWaiting bounds what is counted of a group.
+const maxWaiting = 10_000
+
 func Groups(ctx context.Context, store *db.Store, taskType string, shares model.Shares, now time.Time) ([]Group, error) {
 	types, err := store.TaskTypes(ctx)
 	if err != nil {
@@ -58,7 +62,7 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 	}
 	var waiting map[string]int // not counted for a queue with a prefix, which is for first visits and work sent by hand
 	if prefix == "" {
-		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, now); err != nil {
+		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, now, maxWaiting); err != nil {
 			return nil, err
 		}
 	}
@@ -129,11 +133,14 @@ type Lane struct {
 	Queue           string  `json:"queue"`
 	SoftTimeLimit   float64 `json:"soft_time_limit"`
 	TimeLimit       float64 `json:"time_limit"`
+	TargetWait      float64 `json:"target_wait"` // 0: none
 	Slots           int     `json:"slots"`
 	Waiting         int     `json:"waiting"`
 	Again           int     `json:"again"`
 	Sent            int     `json:"sent"`
 	Running         int     `json:"running"`
+	Consumers       *int    `json:"consumers"` // nil: the broker doesn't say
+	Waited          float64 `json:"waited"`    // the first of the backlog
 	Ended           int     `json:"ended"`
 	TimedOut        int     `json:"timed_out"`
 	QuickSentSlow   int     `json:"quick_sent_slow"`
@@ -143,7 +150,8 @@ type Lane struct {
 	WaitP95         float64 `json:"wait_p95"`
 }
 
-func Lanes(ctx context.Context, store *db.Store, l *dispatch.LaneSet, now time.Time) ([]Lane, error) {
+// Lanes returns the state of the lanes of a set. broker is asked for their consumers; it may be nil.
+func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch.LaneSet, now time.Time) ([]Lane, error) {
 	states, err := store.LaneStates(ctx, l.Name, len(l.Lanes))
 	if err != nil {
 		return nil, err
@@ -161,9 +169,16 @@ func Lanes(ctx context.Context, store *db.Store, l *dispatch.LaneSet, now time.T
 		rows[i] = Lane{
 			TaskType: l.Name, Lane: lane.Name, Queue: lane.Queue,
 			SoftTimeLimit: lane.SoftTimeLimit.Seconds(), TimeLimit: lane.TimeLimit.Seconds(), Slots: lane.Slots,
+			TargetWait: lane.TargetWait.Seconds(), Waited: states[i].Waited(now).Seconds(),
 			Waiting: states[i].Waiting, Again: states[i].TimedOut, Sent: states[i].Sent, Running: states[i].Running,
 			Ended: h.Ended, TimedOut: h.TimedOut, QuickSentSlow: h.QuickSentSlow, SlowSentExpress: h.SlowSentExpress,
 			Unheard: h.Unheard, WaitMedian: h.Wait.Quantile(0.5), WaitP95: h.Wait.Quantile(0.95),
+		}
+		if broker == nil {
+			continue
+		}
+		if length, err := broker.LengthSince(ctx, lane.Queue, celery.QueueFigures{}, 0); err == nil {
+			rows[i].Consumers = &length.Consumers
 		}
 	}
 	return rows, nil
@@ -172,11 +187,15 @@ func Lanes(ctx context.Context, store *db.Store, l *dispatch.LaneSet, now time.T
 func LaneTable(rows []Lane) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TASK TYPE\tLANE\tLIMIT\tSLOTS\tWAITING\tAGAIN\tSENT\tRUNNING\tENDED\tTIMED OUT\tQUICK\tSLOW\tWAIT\tP95")
+	fmt.Fprintln(w, "TASK TYPE\tLANE\tLIMIT\tSLOTS\tCONSUMERS\tWAITING\tAGAIN\tOLDEST\tTARGET\tSENT\tRUNNING\tENDED\tTIMED OUT\tQUICK\tSLOW\tWAIT\tP95")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s/%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.TaskType, r.Lane,
-			shortDuration(r.SoftTimeLimit), shortDuration(r.TimeLimit), r.Slots, r.Waiting, r.Again, r.Sent, r.Running,
-			r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95))
+		target := "-"
+		if r.TargetWait > 0 {
+			target = shortDuration(r.TargetWait)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s/%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.TaskType, r.Lane,
+			shortDuration(r.SoftTimeLimit), shortDuration(r.TimeLimit), r.Slots, orUnknown(r.Consumers, strconv.Itoa),
+			r.Waiting, r.Again, shortDuration(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95))
 	}
 	w.Flush()
 	return b.String()

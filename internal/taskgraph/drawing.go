@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"swh-scheduler/sql/db"
@@ -25,8 +26,12 @@ type Box struct {
 	Counts     map[db.GraphState]int
 }
 
-// Arrow goes from Count dependencies to the tasks that wait for them.
-type Arrow struct{ From, To, Count int }
+// Arrow goes from Count dependencies to the tasks that wait for them to end so.
+type Arrow struct {
+	From, To int
+	On       db.Condition
+	Count    int
+}
 
 // A graph with more tasks than drawnTasks or more dependencies than drawnEdges is drawn
 // with a box for each type, and at most drawnLevels levels, which merge its own.
@@ -37,8 +42,7 @@ const (
 )
 
 func (g Graph) Draw() Drawing {
-	deps := g.dependencies()
-	levels := deps.levels()
+	levels := g.dependencies().levels()
 	collapsed := len(g.Tasks) > drawnTasks || len(g.Edges) > drawnEdges
 	title := fmt.Sprintf("graph %d", g.Summary.ID)
 	if g.Summary.Name != "" {
@@ -80,7 +84,7 @@ func (g Graph) Draw() Drawing {
 			b.Title, b.Subtitle = cmp.Or(b.Subtitle, "deleted"), fmt.Sprintf("%d tasks", b.total())
 		}
 	}
-	d.connect(deps, boxOf)
+	d.connect(g, boxOf)
 	return d
 }
 
@@ -102,25 +106,44 @@ func (d dependencies) levels() []int {
 	return levels
 }
 
-// connect adds one arrow between any two boxes.
-func (d *Drawing) connect(deps dependencies, boxOf []int) {
-	counts := map[[2]int]int{}
-	for i, inside := range deps.inside {
-		for _, on := range inside {
-			if boxOf[on] != boxOf[i] { // not merged levels
-				counts[[2]int{boxOf[on], boxOf[i]}]++
-			}
+// connect adds one arrow between any two boxes for each condition.
+func (d *Drawing) connect(g Graph, boxOf []int) {
+	place := g.places()
+	counts := map[Arrow]int{}
+	for _, e := range g.Edges {
+		on, inside := place[e.DependsOn]
+		to := place[e.Task]
+		if !inside || boxOf[on] == boxOf[to] && on != to { // of merged levels
+			continue
 		}
-		if deps.itself[i] {
-			counts[[2]int{boxOf[i], boxOf[i]}]++
+		a := Arrow{From: boxOf[on], To: boxOf[to], On: db.OnCompleted}
+		if e.Needs != nil {
+			a.On = db.Condition(*e.Needs)
+		} else if g.Tasks[to].AnyResult {
+			a.On = db.OnResolved
 		}
+		counts[a]++
 	}
-	for ends, n := range counts {
-		d.Arrows = append(d.Arrows, Arrow{ends[0], ends[1], n})
+	for a, n := range counts {
+		a.Count = n
+		d.Arrows = append(d.Arrows, a)
 	}
 	slices.SortFunc(d.Arrows, func(a, b Arrow) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.On, b.On))
 	})
+}
+
+// label is what is written at the arrow: its condition unless that is the usual one, and how many
+// dependencies it stands for if that is more than one.
+func (a Arrow) label() string {
+	var parts []string
+	if a.On != db.OnCompleted {
+		parts = append(parts, string(a.On))
+	}
+	if a.Count > 1 {
+		parts = append(parts, strconv.Itoa(a.Count))
+	}
+	return strings.Join(parts, " ")
 }
 
 // main returns the most important state of a box: failed ones first.
@@ -149,6 +172,13 @@ var colours = map[db.GraphState]string{
 	db.GraphCancelled:    "#c9cdd3",
 }
 
+// strokes are how arrows are drawn.
+var strokes = map[db.Condition]struct{ colour, dot, dashes string }{
+	db.OnCompleted: {colour: "#666677"},
+	db.OnResolved:  {colour: "#666677", dot: "dashed", dashes: "5 4"},
+	db.OnFailed:    {colour: "#b03a2e"},
+}
+
 // DOT returns the drawing in the language of Graphviz.
 func (d Drawing) DOT() string {
 	var b strings.Builder
@@ -158,11 +188,8 @@ func (d Drawing) DOT() string {
 			dotText(box.Title+"\n"+box.Subtitle+"\n"+box.states()), colours[box.main()])
 	}
 	for _, a := range d.Arrows {
-		label := ""
-		if a.Count > 1 {
-			label = fmt.Sprintf(" [label=\"%d\"]", a.Count)
-		}
-		fmt.Fprintf(&b, "  n%d -> n%d%s;\n", a.From, a.To, label)
+		style := strokes[a.On]
+		fmt.Fprintf(&b, "  n%d -> n%d [label=%q, color=%q, style=%s];\n", a.From, a.To, a.label(), style.colour, cmp.Or(style.dot, "solid"))
 	}
 	b.WriteString("}\n")
 	return b.String()

@@ -116,10 +116,7 @@ type dependencies struct {
 
 func (g Graph) dependencies() dependencies {
 	d := dependencies{make([][]int, len(g.Tasks)), make([][]int64, len(g.Tasks)), make([]bool, len(g.Tasks))}
-	place := make(map[int64]int, len(g.Tasks))
-	for i, t := range g.Tasks {
-		place[t.ID] = i
-	}
+	place := g.places()
 	for _, e := range g.Edges {
 		i := place[e.Task]
 		on, here := place[e.DependsOn]
@@ -133,6 +130,15 @@ func (g Graph) dependencies() dependencies {
 		}
 	}
 	return d
+}
+
+// places returns the index of each task in Graph.Tasks, by its id.
+func (g Graph) places() map[int64]int {
+	place := make(map[int64]int, len(g.Tasks))
+	for i, t := range g.Tasks {
+		place[t.ID] = i
+	}
+	return place
 }
 
 // onlyItself reports whether the only dependency in the graph left is the task itself.

@@ -15,7 +15,7 @@ import (
 )
 
 // graph makes a graph of lines "name type state [dependency…]"; numbers are those
-// of the lines, dependencies names or numbers of tasks outside.
+// of the lines, dependencies names or numbers of tasks outside, :failed after it a condition.
 func graph(lines ...string) Graph {
 	g := Graph{Summary: db.GraphSummary{ID: 7, Name: "g", Submitted: now}}
 	ids := map[string]int64{}
@@ -25,11 +25,16 @@ func graph(lines ...string) Graph {
 		ids[words[0]] = id
 		g.Tasks = append(g.Tasks, db.GraphTask{ID: id, Name: words[0], Type: words[1], State: db.GraphState(words[2])})
 		for _, word := range words[3:] {
-			on, inside := ids[word]
+			name, condition, conditional := strings.Cut(word, ":")
+			on, inside := ids[name]
 			if !inside {
-				_, _ = fmt.Sscan(word, &on)
+				_, _ = fmt.Sscan(name, &on)
 			}
-			g.Edges = append(g.Edges, db.GraphEdge{Task: id, DependsOn: on})
+			edge := db.GraphEdge{Task: id, DependsOn: on}
+			if conditional {
+				edge.Needs = &condition
+			}
+			g.Edges = append(g.Edges, edge)
 		}
 	}
 	return g
@@ -98,9 +103,24 @@ func TestReport(t *testing.T) {
 // pictures are well-formed.
 func TestDraw(t *testing.T) {
 	small := graph("a x completed", "b x failed a b", "c y waiting a b").Draw()
-	want := []Arrow{{0, 1, 1}, {0, 2, 1}, {1, 1, 1}, {1, 2, 1}}
+	want := []Arrow{{0, 1, db.OnCompleted, 1}, {0, 2, db.OnCompleted, 1}, {1, 1, db.OnCompleted, 1}, {1, 2, db.OnCompleted, 1}}
 	if diff := cmp.Diff(want, small.Arrows); diff != "" || len(small.Boxes) != 3 || small.Levels != 3 {
 		t.Errorf("%d boxes, %d levels, arrows:\n%s", len(small.Boxes), small.Levels, diff)
+	}
+
+	mixed := graph("a x completed", "b x failed a:failed", "c y waiting a b:resolved b:failed", "d y waiting a c:completed")
+	mixed.Tasks[3].AnyResult = true
+	conditions := mixed.Draw()
+	want = []Arrow{
+		{0, 1, db.OnFailed, 1}, {0, 2, db.OnCompleted, 1}, {0, 3, db.OnResolved, 1},
+		{1, 2, db.OnFailed, 1}, {1, 2, db.OnResolved, 1}, {2, 3, db.OnCompleted, 1},
+	}
+	if diff := cmp.Diff(want, conditions.Arrows); diff != "" {
+		t.Errorf("arrows with conditions:\n%s", diff)
+	}
+	if dot, svg := conditions.DOT(), conditions.SVG(); strings.Count(dot, `label="failed"`) != 2 || strings.Count(dot, `label="resolved"`) != 2 ||
+		strings.Count(svg, ">failed</text>") != 2 || strings.Count(svg, ">resolved</text>") != 2 || strings.Contains(dot+svg, `label="completed"`) {
+		t.Errorf("conditions are not shown:\n%s%s", dot, svg)
 	}
 
 	lines := []string{"first list completed"}
@@ -110,7 +130,7 @@ func TestDraw(t *testing.T) {
 		names += fmt.Sprintf(" n%d", i)
 	}
 	wide := graph(append(lines, "last index waiting"+names)...).Draw()
-	if diff := cmp.Diff([]Arrow{{0, 1, 1000}, {1, 2, 1000}}, wide.Arrows); diff != "" {
+	if diff := cmp.Diff([]Arrow{{0, 1, db.OnCompleted, 1000}, {1, 2, db.OnCompleted, 1000}}, wide.Arrows); diff != "" {
 		t.Errorf("arrows:\n%s", diff)
 	}
 	if got := wide.Boxes[1]; got.Title != "load" || got.Subtitle != "1000 tasks" || got.states() != "500 running, 500 completed" {
@@ -134,12 +154,12 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	dense := graph(lines...).Draw()
-	if diff := cmp.Diff([]Arrow{{0, 1, 900}}, dense.Arrows); diff != "" {
+	if diff := cmp.Diff([]Arrow{{0, 1, db.OnCompleted, 900}}, dense.Arrows); diff != "" {
 		t.Errorf("few tasks with many dependencies are not drawn as one of each type; arrows:\n%s", diff)
 	}
 
 	odd := graph("<&>\"\x01 x completed", "b x waiting <&>\"\x01").Draw()
-	for _, d := range []Drawing{small, wide, deep, dense, odd} {
+	for _, d := range []Drawing{small, conditions, wide, deep, dense, odd} {
 		picture := xml.NewDecoder(strings.NewReader(d.SVG()))
 		for {
 			if _, err := picture.Token(); errors.Is(err, io.EOF) {

@@ -1,6 +1,7 @@
 package taskgraph
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -45,17 +46,22 @@ func (b Box) corner() (x, y int) {
 	return margin + b.Level*(boxWidth+columnGap), margin + header + b.Row*(boxHeight+rowGap)
 }
 
-// arrow draws an arrow, thicker for more dependencies.
+// arrow draws an arrow, thicker for more dependencies, with its condition.
 func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 	x1, y1 := d.Boxes[a.From].corner()
 	x2, y2 := d.Boxes[a.To].corner()
-	x1, y1, y2 = x1+boxWidth, y1+boxHeight/2, y2+boxHeight/2
+	apart := map[db.Condition]int{db.OnResolved: -10, db.OnFailed: 10}[a.On] // two arrows may join the same boxes
+	x1, y1, y2 = x1+boxWidth, y1+boxHeight/2+apart, y2+boxHeight/2+apart
 	path := fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+columnGap/2, y1, x2-columnGap/2, y2, x2, y2)
 	if a.From == a.To { // a loop at the right edge
 		path = fmt.Sprintf("M%d %dc30 -14 30 22 0 8", x1, y1-4)
 	}
-	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="#667" stroke-width="%.1f" marker-end="url(#end)"><title>%d</title></path>`+"\n",
-		path, 1+math.Log10(float64(a.Count)), a.Count)
+	style := strokes[a.On]
+	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-dasharray="%s" stroke-width="%.1f" marker-end="url(#end)"><title>%s</title></path>`+"\n",
+		path, style.colour, cmp.Or(style.dashes, "none"), 1+math.Log10(float64(a.Count)), xmlText(fmt.Sprintf("%d on %s", a.Count, a.On)))
+	if a.On != db.OnCompleted {
+		fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s" font-size="9">%s</text>`+"\n", x1+8, (2*y1+y2)/3-3, style.colour, a.On)
+	}
 }
 
 // svg draws a box, coloured by the parts of the states.

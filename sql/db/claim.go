@@ -287,7 +287,7 @@ where name is not null and exists (select from task where `+waiting+` and `+grou
 }
 
 // countReadyTasks counts the ready tasks of a group, up to a bound.
-func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string) (n int, err error) {
+func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
 	inGroup := "true"
 	if by != model.ShareByTaskType {
 		inGroup = taskGroup(by) + " = @group"
@@ -296,6 +296,6 @@ func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKe
 	select from task
 	where type = @type and status = 'next_run_not_scheduled' and priority is null and next_run <= @now and `+inGroup+`
 	limit @bound) ready`,
-		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "group": group, "bound": maxWaiting}).Scan(&n)
+		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "group": group, "bound": most}).Scan(&n)
 	return n, err
 }

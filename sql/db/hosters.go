@@ -67,8 +67,9 @@ func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) 
 
 // room reports whether a hoster takes another visit.
 func (s *sparing) room(hoster string) bool {
-	limit, load := s.Limit(hoster), s.loads[hoster]
-	return (limit.MaxInFlight == 0 || load.InFlight < limit.MaxInFlight) && (limit.PerMinute == 0 || load.LastMinute < limit.PerMinute)
+	load := s.loads[hoster]
+	maxInFlight, perMinute := s.Limit(hoster).Reached(load.InFlight, load.LastMinute)
+	return !maxInFlight && !perMinute
 }
 
 // add adds visits to the loads of hosters.

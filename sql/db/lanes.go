@@ -65,7 +65,27 @@ func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []str
 }
 
 // Backlog counts the messages that wait for slots of a lane: timed out before, or not.
-type Backlog struct{ TimedOut, Waiting int }
+type Backlog struct {
+	TimedOut, Waiting int
+	Oldest            time.Time // since when the first has waited; zero if there is none
+}
+
+// add adds so many messages; oldest is 1970 for none.
+func (b *Backlog) add(timedOut, waiting int64, oldest time.Time) {
+	b.TimedOut += int(timedOut)
+	b.Waiting += int(waiting)
+	if oldest.Unix() > 0 && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
+		b.Oldest = oldest
+	}
+}
+
+// Waited returns for how long the first message has waited; 0 if there is none.
+func (b *Backlog) Waited(now time.Time) time.Duration {
+	if b.Oldest.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(b.Oldest))
+}
 
 // Backlogs counts the backlog of each of the n lanes of a set. Work of further lanes,
 // which the configuration had before, is moved to the last one.
@@ -78,9 +98,7 @@ func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error
 	shorter := false
 	for _, r := range rows {
 		shorter = shorter || int(r.Lane) >= n
-		b := &found[min(int(r.Lane), n-1)]
-		b.TimedOut += int(r.TimedOut)
-		b.Waiting += int(r.Waiting)
+		found[min(int(r.Lane), n-1)].add(r.TimedOut, r.Waiting, r.Oldest)
 	}
 	if shorter {
 		err = tx.q.ShortenLaneSet(ctx, queries.ShortenLaneSetParams{LaneSet: &set, LastLane: new(int16(n - 1))})
@@ -90,13 +108,18 @@ func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error
 
 // SendBacklog sends the first count messages of the backlog of lane number from to the
 // queue of lane number to, with its limits; left is how many lanes come after that one.
-// Messages that timed out come first.
+// Messages that timed out come first. A later lane gets those expected to take longest, but
+// first what has waited for as long as its limit.
 func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, lane model.Lane, left int, now time.Time) error {
-	err := tx.q.SendBacklog(ctx, queries.SendBacklogParams{
+	p := queries.SendBacklogParams{
 		LaneSet: &set, FromLane: new(int16(from)), ToLane: new(int16(to)), Count: int32(count), Now: &now, Queue: lane.Queue, LaneName: &lane.Name,
 		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left), Retried: lane.Retry,
-	})
-	return failed(err, "send the backlog of lane %q", lane.Name)
+		LookAt: int32(count), SlowestSince: new(now.Add(day)), // all in their order
+	}
+	if from != to {
+		p.LookAt, p.SlowestSince = int32(max(count, lanes.LookAhead)), new(now.Add(-lane.SoftTimeLimit))
+	}
+	return failed(tx.q.SendBacklog(ctx, p), "send the backlog of lane %q", lane.Name)
 }
 
 // RecallBacklog puts sent work of a lane's queue back into its backlog, without what is known to
@@ -141,8 +164,7 @@ func (a LaneQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneS
 	states := make([]LaneState, n)
 	for _, r := range rows {
 		s := &states[min(int(r.Lane), n-1)]
-		s.TimedOut += int(r.TimedOut)
-		s.Waiting += int(r.Waiting)
+		s.add(r.TimedOut, r.Waiting, r.Oldest)
 		s.Sent += int(r.Sent)
 		s.Running += int(r.Running)
 	}

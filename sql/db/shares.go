@@ -195,13 +195,10 @@ func (tx *Tx) chargeShares(charges Charges) step {
 	})
 }
 
-// maxWaiting bounds what WaitingByGroup counts of a group.
-const maxWaiting = 10_000
-
 // WaitingByGroup counts what could be claimed for the queue of a task type now, by
-// group, up to 10,000 of each: ready tasks without priority, and for a loader's type
+// group, up to most of each: ready tasks without priority, and for a loader's type
 // origins to visit.
-func (s ShareStore) WaitingByGroup(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time) (map[string]int, error) {
+func (s ShareStore) WaitingByGroup(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, most int) (map[string]int, error) {
 	waiting := make(map[string]int)
 	if visitType, ok := model.LoadedVisitType(tt.Type); ok && by.OfVisits() {
 		listers, err := ListerQueries{s.q}.VisitListers(ctx, visitType)
@@ -214,19 +211,19 @@ func (s ShareStore) WaitingByGroup(ctx context.Context, tt model.TaskType, by mo
 			groups[group] = append(groups[group], l.ID)
 		}
 		for group, ids := range groups {
-			n, err := s.q.WaitingVisits(ctx, queries.WaitingVisitsParams{VisitType: visitType, Listers: ids, Now: now, Bound: maxWaiting})
+			n, err := s.q.WaitingVisits(ctx, queries.WaitingVisitsParams{VisitType: visitType, Listers: ids, Now: now, Bound: int64(most)})
 			if err != nil {
 				return nil, err
 			}
 			waiting[group] += int(n)
 		}
 	}
-	return waiting, s.waitingTasks(ctx, tt, by, now, waiting)
+	return waiting, s.waitingTasks(ctx, tt, by, now, most, waiting)
 }
 
 // waitingTasks adds the ready tasks of a type, or if types are the groups, of all types of
 // its queue.
-func (s ShareStore) waitingTasks(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, waiting map[string]int) error {
+func (s ShareStore) waitingTasks(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, most int, waiting map[string]int) error {
 	return s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		types := []model.TaskType{tt}
 		if by == model.ShareByTaskType {
@@ -243,11 +240,11 @@ func (s ShareStore) waitingTasks(ctx context.Context, tt model.TaskType, by mode
 				}
 			}
 			for _, group := range groups {
-				n, err := tx.countReadyTasks(ctx, claim, by, group)
+				n, err := tx.countReadyTasks(ctx, claim, by, group, most)
 				if err != nil {
 					return err
 				}
-				waiting[group] = min(waiting[group]+n, maxWaiting)
+				waiting[group] = min(waiting[group]+n, most)
 			}
 		}
 		return nil

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
@@ -17,6 +19,26 @@ func (a RunQueries) ScheduleTaskRun(ctx context.Context, task int64, backendID s
 		Task: task, BackendID: &backendID, Scheduled: &at, Metadata: orEmptyObject(metadata),
 	})
 	return runOf(row), failed(err, "note a run of task %d", task)
+}
+
+// UrgentRun is a run of a task with priority.
+type UrgentRun struct {
+	Priority model.TaskPriority
+	Ready    time.Time // since when its task could be claimed
+}
+
+// UrgentRuns returns the runs of tasks with priority, of those with some Celery ids, by id.
+func (a RunQueries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]UrgentRun, error) {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	rows, err := a.q.UrgentRuns(ctx, texts)
+	runs := make(map[uuid.UUID]UrgentRun, len(rows))
+	for _, r := range rows {
+		runs[uuid.MustParse(r.BackendID)] = UrgentRun{Priority: model.TaskPriority(r.Priority), Ready: r.NextRun}
+	}
+	return runs, failed(err, "read the priorities of %d runs", len(ids))
 }
 
 // ScheduleTaskRuns records that runs were sent, all or none. Of each it takes

@@ -159,10 +159,10 @@ func (a TaskQueries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Tas
 	return tasksOf(rows, failed(err, "search tasks"))
 }
 
-// NextReady returns when the next task of a type, without priority, becomes ready after
-// a moment; zero if none is waiting.
-func (a TaskQueries) NextReady(ctx context.Context, taskType string, at time.Time) (time.Time, error) {
-	return firstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at}))
+// NextReady returns when the next task of a type, with or without priority, becomes ready
+// after a moment; zero if none is waiting.
+func (a TaskQueries) NextReady(ctx context.Context, taskType string, withPriority bool, at time.Time) (time.Time, error) {
+	return firstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at, WithPriority: withPriority}))
 }
 
 // PeekReadyTasks returns the tasks of a type, without priority, that are to run at

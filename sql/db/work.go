@@ -61,6 +61,7 @@ type WorkLane struct {
 	// when it kills it, both from its start; 0: the worker's own limit.
 	SoftLimit, HardLimit time.Duration
 
+	Expected  float64 // seconds that it is predicted to run; 0 if unknown
 	Below     float64 // soft limit in seconds of the lane that it was predicted to outlast; 0 if none
 	VisitType string  // of the origin that it visits
 	URL       string
@@ -253,7 +254,7 @@ func (w *Work) params() queries.AddKeptWorkParams {
 		p.State, p.Queue = "backlog", w.Home
 	}
 	p.LaneSet, p.Lane, p.LaneName, p.LanesLeft, p.Retried = &l.Set, new(int16(l.Number)), nullable(l.Name), int16(l.Left), l.Retried
-	p.SoftLimit, p.HardLimit, p.Below = nullable(l.SoftLimit.Seconds()), nullable(l.HardLimit.Seconds()), nullable(l.Below)
+	p.SoftLimit, p.HardLimit, p.Below, p.Expected = nullable(l.SoftLimit.Seconds()), nullable(l.HardLimit.Seconds()), nullable(l.Below), nullable(l.Expected)
 	p.Memory, p.Lister, p.First, p.Behind = &l.Key, &l.Lister, &l.First, &l.Behind
 	if l.URL != "" && l.VisitType != "" {
 		p.URL, p.VisitType = &l.URL, &l.VisitType

@@ -24,7 +24,8 @@ order by k.place;
 
 -- Backlogs counts the backlogs of the lanes of a set.
 -- name: Backlogs :many
-select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting
+select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting,
+       min(since)::timestamptz as oldest
 from scheduler_go.work
 where lane_set = @lane_set and state = 'backlog'
 group by lane;
@@ -34,23 +35,31 @@ group by lane;
 update scheduler_go.work set lane = @last_lane
 where lane_set = @lane_set and lane > @last_lane and state = 'backlog';
 
--- SendBacklog sends the first messages of a lane's backlog to the queue of a lane.
+-- SendBacklog sends the first messages of a lane's backlog to the queue of a lane. Of the look_at
+-- that it looks at, those that came after slowest_since and didn't time out are sent after the
+-- others, those expected to take longest first.
 -- name: SendBacklog :exec
 with next as (
   select n.task_id, nextval('scheduler_go.work_place_seq') as place
   from (
-    select b.task_id from scheduler_go.work b
-    where b.lane_set = @lane_set and b.lane = @from_lane and b.state = 'backlog'
-    order by (b.timed_out = 0), b.since, b.place
+    select f.task_id
+    from (
+      select b.task_id, row_number() over (order by (b.timed_out = 0), b.since, b.place) as turn,
+             case when b.timed_out = 0 and b.since > @slowest_since then coalesce(b.expected, 0) else 'infinity' end as expected
+      from scheduler_go.work b
+      where b.lane_set = @lane_set and b.lane = @from_lane and b.state = 'backlog'
+      order by (b.timed_out = 0), b.since, b.place
+      limit @look_at
+    ) f
+    order by f.expected desc, f.turn
     limit @count
-    for no key update -- not blocked by the key share locks of the journal client
   ) n
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = @to_lane, since = @now, queue = @queue, lane_name = @lane_name,
     soft_limit = @soft_limit::double precision, hard_limit = @hard_limit::double precision, lanes_left = @lanes_left, retried = @retried,
     below = case when w.lane = @to_lane then w.below end
-from next where w.task_id = next.task_id;
+from next where w.task_id = next.task_id and w.state = 'backlog';
 
 -- RecallBacklog puts sent work of a lane's queue back into its backlog, without what has begun.
 -- name: RecallBacklog :many
@@ -171,7 +180,8 @@ group by lane, what, bucket;
 -- name: LaneStates :many
 select lane::smallint as lane, count(*) filter (where state = 'backlog' and timed_out > 0) as timed_out,
        count(*) filter (where state = 'backlog' and timed_out = 0) as waiting,
-       count(*) filter (where state <> 'backlog') as sent, count(started) as running
+       count(*) filter (where state <> 'backlog') as sent, count(started) as running,
+       coalesce(min(since) filter (where state = 'backlog'), 'epoch')::timestamptz as oldest
 from scheduler_go.work
 where lane_set = @lane_set and state <> 'settled'
 group by lane;

@@ -15,11 +15,11 @@ update task set status = 'next_run_scheduled' from ready
 where task.id = ready.id
 returning task.*;
 
--- NextReady is when another task of a type will be ready, of those without
+-- NextReady is when another task of a type will be ready, of those with or without
 -- priority that are not at a moment.
 -- name: NextReady :many
 select next_run
 from task
-where type = @type and status = 'next_run_not_scheduled' and next_run > @at and priority is null
+where type = @type and status = 'next_run_not_scheduled' and next_run > @at and (priority is not null) = @with_priority::boolean
 order by next_run
 limit 1;

@@ -34,3 +34,10 @@ returning *;
 select * from task_run where task = any(@tasks::bigint[])
 order by id
 limit sqlc.narg(max_runs)::bigint;
+
+-- UrgentRuns returns the priority of the tasks of some runs, of those that have one, and when
+-- they became ready.
+-- name: UrgentRuns :many
+select r.backend_id::text as backend_id, t.priority::text as priority, t.next_run
+from task_run r join task t on t.id = r.task
+where r.backend_id = any(@backend_ids::text[]) and t.priority is not null;

@@ -108,8 +108,8 @@ values ($1, $2, $3, $4, $5, $6, $7);
 -- AddKeptWork writes work that is kept until its end is heard.
 -- name: AddKeptWork :copyfrom
 insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost, priority,
-  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters, retried)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28);
+  lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters, retried, expected)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29);
 
 -- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
 -- of all listeners.

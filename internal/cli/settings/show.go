@@ -127,6 +127,8 @@ type laneView struct {
 	MinSlots int  `yaml:"min_slots" json:"min_slots"`
 	MaxSlots int  `yaml:"max_slots,omitempty" json:"max_slots,omitempty"`
 	Retry    bool `yaml:"retry,omitempty" json:"retry,omitempty"`
+
+	TargetWait string `yaml:"target_wait,omitempty" json:"target_wait,omitempty"`
 }
 
 func viewConfig(c *config.Config) configView {
@@ -191,6 +193,9 @@ func viewConfig(c *config.Config) configView {
 	for taskType, lanes := range c.Lanes {
 		for _, l := range lanes {
 			view := laneView{Name: l.Name, Queue: l.Queue, Slots: l.Slots, MinSlots: l.MinSlots, MaxSlots: l.MaxSlots, Retry: l.Retry}
+			if l.TargetWait > 0 {
+				view.TargetWait = l.TargetWait.String()
+			}
 			view.TimeLimit.Soft, view.TimeLimit.Hard = l.SoftTimeLimit.String(), l.TimeLimit.String()
 			v.Lanes[taskType] = append(v.Lanes[taskType], view)
 		}

@@ -85,7 +85,11 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	err = a.Show(o.output, c.Summary(), c.Text(o.plots, a.Styled))
 	settings := []page.Row{{Name: "Workers", Value: pytext.Thousands(o.workers)}, {Name: "Load", Value: fmt.Sprint(load.Busy)}, {Name: "Batch", Value: pytext.Thousands(load.Batch)}}
 	for _, l := range lanes {
-		settings = append(settings, page.Row{Name: "Lane " + l.Name, Value: fmt.Sprintf("%s, %d slots (%d to %d)", l.SoftTimeLimit, l.Slots, l.MinSlots, max(l.Slots, l.MaxSlots))})
+		value := fmt.Sprintf("%s, %d slots (%d to %d)", l.SoftTimeLimit, l.Slots, l.MinSlots, max(l.Slots, l.MaxSlots))
+		if l.TargetWait > 0 {
+			value += fmt.Sprintf(", target wait %s", l.TargetWait)
+		}
+		settings = append(settings, page.Row{Name: "Lane " + l.Name, Value: value})
 	}
 	return errors.Join(err, results.write(a, c.WriteCSV, func(w io.Writer) error { return c.WriteHTML(w, settings) }))
 }

@@ -66,6 +66,7 @@ type simulatorOptions struct {
 	csv, html    string
 	workers      int
 	origins      int
+	urgent       int
 	visitTypes   []string
 	shares       string
 	output       string
@@ -112,6 +113,7 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.html, "html", "", "write the report, with plots, to a page, `FILE`")
 	flags.IntVar(&o.workers, "workers", simulator.DefaultWorkers, "`number` of workers of each visit type")
 	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
+	flags.IntVar(&o.urgent, "priority-tasks", 0, "`number` of tasks with priority to add each hour (only for task_scheduler)")
 	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
 	o.lanes.flags(flags)
 	flags.StringVar(&o.shares, "shares", "", "configuration `FILE` whose key shares divides the queue between listers (only for origin_scheduler)")
@@ -143,6 +145,9 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	if o.origins < 0 {
 		return command.Usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
 	}
+	if o.urgent < 0 || o.urgent > 0 && simulator.Kind(o.kind) != simulator.TaskScheduler {
+		return command.Usagef(cmd, "Invalid value for '--priority-tasks': it is for %s, and not negative.", simulator.TaskScheduler)
+	}
 	if math.IsNaN(o.runtime) {
 		return command.Usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
 	}
@@ -158,7 +163,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 		options := simulator.Options{
 			Store: store, Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
 			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Start: time.Now(),
-			Listers: simulator.ListersOf(shares), Shares: shares, Ageing: ageing,
+			Listers: simulator.ListersOf(shares), Shares: shares, Ageing: ageing, Urgent: o.urgent,
 			Rules: journal.Rules{Visits: &a.Config.VisitRules, FailuresKeepDate: a.Config.FailuresKeepDate},
 		}
 		if cmd.Flags().Changed("runtime") {
@@ -183,7 +188,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 // database for them.
 func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (map[string]model.Shares, time.Duration, error) {
 	if o.shares == "" {
-		return nil, 0, nil
+		return nil, a.Config.PriorityAgeing, nil
 	}
 	if simulator.Kind(o.kind) != simulator.OriginScheduler {
 		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': only %s can be simulated with shares.", simulator.OriginScheduler)
@@ -270,7 +275,7 @@ func (r resultFile) write(stdout io.Writer, write func(io.Writer) error) error {
 }
 
 func printReport(a *command.App, r *simulator.Report, o simulatorOptions) error {
-	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.SharesText()
+	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.SharesText() + r.UrgentText()
 	if o.plots {
 		text += r.Plots(a.Styled)
 	}

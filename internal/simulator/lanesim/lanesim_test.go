@@ -2,6 +2,7 @@ package lanesim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,77 @@ func compare(t *testing.T, jobs []Job, lanes []model.Lane, workers int) Comparis
 	return c
 }
 
+// known makes jobs that come together, and before that each alone, so that all runtimes are known.
+func known(jobs []Job) []Job {
+	var all []Job
+	for i, job := range jobs {
+		job.Arrival, job.Origin = time.Duration(i)*time.Hour, fmt.Sprint(i)
+		all = append(all, job)
+	}
+	for i, job := range jobs {
+		job.Arrival, job.Origin = together, fmt.Sprint(i)
+		all = append(all, job)
+	}
+	return all
+}
+
+const together = 100 * time.Hour
+
+// An idle slow lane takes the likely slowest of what waits for the express lane, which is the most
+// likely to time out there: here it does, if it gets there.
+func TestSlowLaneTakesTheSlowest(t *testing.T) {
+	t.Parallel()
+	jobs := known([]Job{{Runtime: time.Second}, {Runtime: 10 * time.Second}, {Runtime: 50 * time.Second}, {Runtime: time.Second}})
+	jobs[6].Runtime = 70 * time.Second
+	done, err := Run(t.Context(), jobs, []model.Lane{lane("express", time.Minute, 1, 1, 1), lane("slow", 15*time.Minute, 1, 1, 1)}, 2)
+	if err != nil || len(done) != len(jobs) {
+		t.Fatalf("%d done, %v", len(done), err)
+	}
+	for _, d := range done {
+		if d.Arrival == together && d.Origin == "2" && (d.First != 1 || d.TimedOut > 0 || d.Wait > 0) {
+			t.Errorf("began in lane %d, timed out %d times, waited for %s", d.First, d.TimedOut, d.Wait)
+		}
+	}
+}
+
+// Slots move to a lane whose backlog waits for longer than its target, as they become free in one
+// that is in time.
+func TestTargetWaits(t *testing.T) {
+	t.Parallel()
+	var jobs []Job
+	for range 12 {
+		jobs = append(jobs, Job{Runtime: 5 * time.Minute})
+	}
+	for range 60 {
+		jobs = append(jobs, Job{Runtime: 30 * time.Second})
+	}
+	jobs = known(jobs)
+	lanes := []model.Lane{lane("express", time.Minute, 1, 1, 4), lane("slow", time.Hour, 3, 1, 4)}
+	longest := func() (express, slow time.Duration) {
+		done, err := Run(t.Context(), jobs, lanes, 4)
+		if err != nil || len(done) != len(jobs) {
+			t.Fatalf("%d done, %v", len(done), err)
+		}
+		for _, d := range done {
+			switch {
+			case d.Arrival < together:
+			case d.Runtime == 30*time.Second:
+				express = max(express, d.Wait)
+			default:
+				slow = max(slow, d.Wait)
+			}
+		}
+		return express, slow
+	}
+	express, slow := longest()
+	lanes[0].TargetWait, lanes[1].TargetWait = time.Minute, time.Hour
+	quicker, slower := longest()
+	t.Logf("express waits up to %s, slow %s; with targets %s, %s", express, slow, quicker, slower)
+	if quicker > express*3/4 || slower > time.Hour {
+		t.Error("slots don't follow waits")
+	}
+}
+
 // Every job is done once, none sooner than it can be, and no more work is done than
 // there are workers.
 func TestRunDoesEverythingOnce(t *testing.T) {
@@ -97,6 +169,9 @@ func TestRunDoesEverythingOnce(t *testing.T) {
 		lanes := []model.Lane{
 			lane("express", 20*time.Second, rapid.IntRange(1, 30).Draw(t, "express"), 1, 30),
 			lane("slow", 200*time.Second, rapid.IntRange(1, 30).Draw(t, "slow"), 1, 30),
+		}
+		for i := range lanes {
+			lanes[i].TargetWait = time.Duration(rapid.IntRange(0, 100).Draw(t, "target")) * time.Second
 		}
 		done, err := Run(context.Background(), jobs, lanes, workers)
 		if err != nil || len(done) != len(jobs) {

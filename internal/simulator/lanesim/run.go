@@ -97,7 +97,9 @@ func scale(configured []model.Lane, workers int) []model.Lane {
 
 type piece struct {
 	Done
-	lane int
+	lane     int
+	expected float64       // seconds; 0 if unknown
+	since    time.Duration // when it came into the backlog, since the start
 }
 
 // backlog is work that waits for a slot of a lane: after a time-out, or for its first try.
@@ -125,7 +127,7 @@ func (s *simulation) arrive(job Job) {
 		expected = lanes.Typical(s.sketches[job.Lister], s.sketches[""])
 	}
 	lane := lanes.Choose(s.limits, expected, false)
-	s.backlogs[lane].first = append(s.backlogs[lane].first, &piece{Done: Done{Job: job, First: -1}, lane: lane})
+	s.backlogs[lane].first = append(s.backlogs[lane].first, &piece{Done: Done{Job: job, First: -1}, lane: lane, expected: expected, since: job.Arrival})
 	s.serveSoon()
 }
 
@@ -149,11 +151,12 @@ func (s *simulation) serve() {
 		states[i] = lanes.State{
 			Slots: l.Slots, Min: l.MinSlots, Max: l.MaxSlots, Held: len(s.queues[i]) + s.running[i],
 			TimedOut: len(s.backlogs[i].timedOut), Waiting: len(s.backlogs[i].first),
+			Waited: s.clock.Elapsed() - s.backlogs[i].since(s.clock.Elapsed()), Target: l.TargetWait,
 		}
 	}
 	for _, send := range lanes.Fill(states, lanes.Sizes(states, false)) {
 		for range send.Count {
-			p := s.backlogs[send.From].pop()
+			p := s.backlogs[send.From].pop(send.To > send.From, s.clock.Elapsed()-s.limits[send.To])
 			p.lane = send.To
 			s.queues[send.To] = append(s.queues[send.To], p)
 		}
@@ -167,12 +170,31 @@ func (s *simulation) serve() {
 	}
 }
 
-func (l *backlog) pop() *piece {
-	from := &l.first
+// since returns when the first piece came into the backlog, now if it is empty.
+func (l *backlog) since(now time.Duration) time.Duration {
+	for _, p := range [][]*piece{l.timedOut, l.first} {
+		if len(p) > 0 {
+			now = min(now, p[0].since)
+		}
+	}
+	return now
+}
+
+// pop takes a piece that timed out, or one that came by the time old, or else the first one, or
+// the slowest of the first.
+func (l *backlog) pop(slowest bool, old time.Duration) *piece {
+	from, i := &l.first, 0
 	if len(l.timedOut) > 0 {
 		from = &l.timedOut
+	} else if slowest && l.first[0].since > old {
+		for j, p := range l.first[:min(len(l.first), lanes.LookAhead)] {
+			if p.expected > l.first[i].expected {
+				i = j
+			}
+		}
 	}
-	p := (*from)[0]
+	p := (*from)[i]
+	copy((*from)[1:], (*from)[:i])
 	*from = (*from)[1:]
 	return p
 }
@@ -199,6 +221,7 @@ func (s *simulation) end(p *piece, took time.Duration, timedOut bool) {
 	if timedOut {
 		p.TimedOut++
 		if p.lane < len(s.lanes)-1 {
+			p.since = s.clock.Elapsed()
 			next := &s.backlogs[p.lane+1]
 			next.timedOut = append(next.timedOut, p)
 			return

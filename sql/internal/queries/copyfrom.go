@@ -57,6 +57,7 @@ func (r iteratorForAddKeptWork) Values() ([]interface{}, error) {
 		r.rows[0].URL,
 		r.rows[0].Hosters,
 		r.rows[0].Retried,
+		r.rows[0].Expected,
 	}, nil
 }
 
@@ -66,7 +67,7 @@ func (r iteratorForAddKeptWork) Err() error {
 
 // AddKeptWork writes work that is kept until its end is heard.
 func (q *Queries) AddKeptWork(ctx context.Context, arg []AddKeptWorkParams) (int64, error) {
-	return q.db.CopyFrom(ctx, []string{"scheduler_go", "work"}, []string{"task_id", "state", "queue", "home", "task_name", "args", "kwargs", "urgent", "claimed", "since", "share_group", "cost", "priority", "lane_set", "lane", "lane_name", "lanes_left", "soft_limit", "hard_limit", "below", "memory", "lister", "first", "behind", "visit_type", "url", "hosters", "retried"}, &iteratorForAddKeptWork{rows: arg})
+	return q.db.CopyFrom(ctx, []string{"scheduler_go", "work"}, []string{"task_id", "state", "queue", "home", "task_name", "args", "kwargs", "urgent", "claimed", "since", "share_group", "cost", "priority", "lane_set", "lane", "lane_name", "lanes_left", "soft_limit", "hard_limit", "below", "memory", "lister", "first", "behind", "visit_type", "url", "hosters", "retried", "expected"}, &iteratorForAddKeptWork{rows: arg})
 }
 
 // iteratorForAddWork implements pgx.CopyFromSource.

@@ -13,7 +13,8 @@ import (
 )
 
 const backlogs = `-- name: Backlogs :many
-select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting
+select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting,
+       min(since)::timestamptz as oldest
 from scheduler_go.work
 where lane_set = $1 and state = 'backlog'
 group by lane
@@ -23,6 +24,7 @@ type BacklogsRow struct {
 	Lane     int16
 	TimedOut int64
 	Waiting  int64
+	Oldest   time.Time
 }
 
 // Backlogs counts the backlogs of the lanes of a set.
@@ -35,7 +37,12 @@ func (q *Queries) Backlogs(ctx context.Context, laneSet *string) ([]BacklogsRow,
 	var items []BacklogsRow
 	for rows.Next() {
 		var i BacklogsRow
-		if err := rows.Scan(&i.Lane, &i.TimedOut, &i.Waiting); err != nil {
+		if err := rows.Scan(
+			&i.Lane,
+			&i.TimedOut,
+			&i.Waiting,
+			&i.Oldest,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -329,7 +336,8 @@ func (q *Queries) LaneSketches(ctx context.Context, arg LaneSketchesParams) ([]L
 const laneStates = `-- name: LaneStates :many
 select lane::smallint as lane, count(*) filter (where state = 'backlog' and timed_out > 0) as timed_out,
        count(*) filter (where state = 'backlog' and timed_out = 0) as waiting,
-       count(*) filter (where state <> 'backlog') as sent, count(started) as running
+       count(*) filter (where state <> 'backlog') as sent, count(started) as running,
+       coalesce(min(since) filter (where state = 'backlog'), 'epoch')::timestamptz as oldest
 from scheduler_go.work
 where lane_set = $1 and state <> 'settled'
 group by lane
@@ -341,6 +349,7 @@ type LaneStatesRow struct {
 	Waiting  int64
 	Sent     int64
 	Running  int64
+	Oldest   time.Time
 }
 
 // LaneStates counts the work of a set by lane.
@@ -359,6 +368,7 @@ func (q *Queries) LaneStates(ctx context.Context, laneSet *string) ([]LaneStates
 			&i.Waiting,
 			&i.Sent,
 			&i.Running,
+			&i.Oldest,
 		); err != nil {
 			return nil, err
 		}
@@ -657,35 +667,45 @@ const sendBacklog = `-- name: SendBacklog :exec
 with next as (
   select n.task_id, nextval('scheduler_go.work_place_seq') as place
   from (
-    select b.task_id from scheduler_go.work b
-    where b.lane_set = $9 and b.lane = $10 and b.state = 'backlog'
-    order by (b.timed_out = 0), b.since, b.place
-    limit $11
-    for no key update -- not blocked by the key share locks of the journal client
+    select f.task_id
+    from (
+      select b.task_id, row_number() over (order by (b.timed_out = 0), b.since, b.place) as turn,
+             case when b.timed_out = 0 and b.since > $9 then coalesce(b.expected, 0) else 'infinity' end as expected
+      from scheduler_go.work b
+      where b.lane_set = $10 and b.lane = $11 and b.state = 'backlog'
+      order by (b.timed_out = 0), b.since, b.place
+      limit $12
+    ) f
+    order by f.expected desc, f.turn
+    limit $13
   ) n
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,
     soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7, retried = $8,
     below = case when w.lane = $1 then w.below end
-from next where w.task_id = next.task_id
+from next where w.task_id = next.task_id and w.state = 'backlog'
 `
 
 type SendBacklogParams struct {
-	ToLane    *int16
-	Now       *time.Time
-	Queue     string
-	LaneName  *string
-	SoftLimit float64
-	HardLimit float64
-	LanesLeft int16
-	Retried   bool
-	LaneSet   *string
-	FromLane  *int16
-	Count     int32
+	ToLane       *int16
+	Now          *time.Time
+	Queue        string
+	LaneName     *string
+	SoftLimit    float64
+	HardLimit    float64
+	LanesLeft    int16
+	Retried      bool
+	SlowestSince *time.Time
+	LaneSet      *string
+	FromLane     *int16
+	LookAt       int32
+	Count        int32
 }
 
-// SendBacklog sends the first messages of a lane's backlog to the queue of a lane.
+// SendBacklog sends the first messages of a lane's backlog to the queue of a lane. Of the look_at
+// that it looks at, those that came after slowest_since and didn't time out are sent after the
+// others, those expected to take longest first.
 func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error {
 	_, err := q.db.Exec(ctx, sendBacklog,
 		arg.ToLane,
@@ -696,8 +716,10 @@ func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error 
 		arg.HardLimit,
 		arg.LanesLeft,
 		arg.Retried,
+		arg.SlowestSince,
 		arg.LaneSet,
 		arg.FromLane,
+		arg.LookAt,
 		arg.Count,
 	)
 	return err

@@ -73,20 +73,21 @@ func (q *Queries) GrabReadyTasks(ctx context.Context, arg GrabReadyTasksParams) 
 const nextReady = `-- name: NextReady :many
 select next_run
 from task
-where type = $1 and status = 'next_run_not_scheduled' and next_run > $2 and priority is null
+where type = $1 and status = 'next_run_not_scheduled' and next_run > $2 and (priority is not null) = $3::boolean
 order by next_run
 limit 1
 `
 
 type NextReadyParams struct {
-	Type string
-	At   time.Time
+	Type         string
+	At           time.Time
+	WithPriority bool
 }
 
-// NextReady is when another task of a type will be ready, of those without
+// NextReady is when another task of a type will be ready, of those with or without
 // priority that are not at a moment.
 func (q *Queries) NextReady(ctx context.Context, arg NextReadyParams) ([]time.Time, error) {
-	rows, err := q.db.Query(ctx, nextReady, arg.Type, arg.At)
+	rows, err := q.db.Query(ctx, nextReady, arg.Type, arg.At, arg.WithPriority)
 	if err != nil {
 		return nil, err
 	}

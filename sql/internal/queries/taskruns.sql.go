@@ -197,3 +197,37 @@ func (q *Queries) TaskRuns(ctx context.Context, arg TaskRunsParams) ([]TaskRun, 
 	}
 	return items, nil
 }
+
+const urgentRuns = `-- name: UrgentRuns :many
+select r.backend_id::text as backend_id, t.priority::text as priority, t.next_run
+from task_run r join task t on t.id = r.task
+where r.backend_id = any($1::text[]) and t.priority is not null
+`
+
+type UrgentRunsRow struct {
+	BackendID string
+	Priority  string
+	NextRun   time.Time
+}
+
+// UrgentRuns returns the priority of the tasks of some runs, of those that have one, and when
+// they became ready.
+func (q *Queries) UrgentRuns(ctx context.Context, backendIds []string) ([]UrgentRunsRow, error) {
+	rows, err := q.db.Query(ctx, urgentRuns, backendIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UrgentRunsRow
+	for rows.Next() {
+		var i UrgentRunsRow
+		if err := rows.Scan(&i.BackendID, &i.Priority, &i.NextRun); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -42,6 +42,7 @@ type AddKeptWorkParams struct {
 	URL        *string
 	Hosters    []string
 	Retried    bool
+	Expected   *float64
 }
 
 type AddWorkParams struct {
