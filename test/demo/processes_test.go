@@ -33,7 +33,7 @@ func startTest(t *testing.T, script string) (*processes, *process) {
 	if err := p.start("child", "sh", "-c", script); err != nil {
 		t.Fatal(err)
 	}
-	return p, p.find("child")
+	return p, p.running[0]
 }
 
 // readPID returns the number that a child writes to its log.
