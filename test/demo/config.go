@@ -18,12 +18,14 @@ const (
 
 // configuration is the one of our daemons. Times are in seconds, where nothing else is said.
 // Cooldowns are those of production but one: origins known to have changed may be visited
-// again at once.
+// again at once. The journal client is a static member of its group: one that is killed goes on when
+// it is started again, instead of after Kafka's session time-out of 45 seconds.
 const configuration = `
 scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
-journal: {brokers: %s, prefix: %s, group_id: %s-scheduler, auto_offset_reset: earliest}
+journal:
+  {brokers: %s, prefix: %s, group_id: %s-scheduler, auto_offset_reset: earliest, consumer_settings: {group.instance.id: one}}
 scheduling_policy:
   git:
   - {policy: never_visited_oldest_update_first, weight: 50}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -68,8 +69,12 @@ func openResources(ctx context.Context, o options) (_ *resources, err error) {
 	starting, startCtx := errgroup.WithContext(ctx)
 	for i, given := range []services.Endpoints{given, second} {
 		given.Python = r.python // no other is used
+		log := o.Log
+		if i > 0 {
+			log = slog.New(slog.DiscardHandler) // it would say the same
+		}
 		starting.Go(func() (err error) {
-			servers[i], err = services.Start(startCtx, services.Options{Docker: docker.Connect, Given: given, Log: o.Log})
+			servers[i], err = services.Start(startCtx, services.Options{Docker: docker.Connect, Given: given, Log: log})
 			return err
 		})
 	}

@@ -344,7 +344,7 @@ func (s *story) stages() []stage {
 	e := s.evidence
 	stages := []stage{{Name: "listed", Done: e.Last.Listed, Total: len(s.world.origins)}}
 	for _, forge := range []string{large, small, packages} {
-		st := stage{Name: "visited, " + forge}
+		st := stage{Name: "visited: " + forge}
 		for _, o := range s.world.origins {
 			if o.Forge == forge && o.Kind != wanted {
 				st.Total++
