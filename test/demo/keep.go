@@ -188,8 +188,8 @@ func (s *story) startMonitors(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Older binaries have no such command.
-	if _, err := s.processes.run(context.Background(), s.Scheduler, "dashboard", "--help"); err == nil {
+	// A binary without this command shows its general help.
+	if help, err := s.processes.run(context.Background(), s.Scheduler, "dashboard", "--help"); err == nil && strings.Contains(help, "--port") {
 		_, _ = fmt.Fprintf(w, "  dashboard: http://127.0.0.1:%d/\n", ports[0])
 		if err := s.processes.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0])); err != nil {
 			return err

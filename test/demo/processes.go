@@ -44,8 +44,8 @@ func newProcesses(dir string, env []string) *processes {
 	return &processes{dir: dir, env: env, ended: make(chan *process, 16)}
 }
 
-// The kernel sends a child the death signal when the *thread* that started it ends: all are
-// started by this goroutine, whose thread lives as long as the demo.
+// The kernel sends a child the death signal when the *thread* that started it ends: those that
+// live long are started by this goroutine, whose thread lives as long as the demo.
 func init() { runtime.LockOSThread() }
 
 func (p *processes) command(argv []string) *exec.Cmd {
