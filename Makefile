@@ -94,7 +94,7 @@ bench: ## Measure ours and the peer side by side, and print all in one table (PA
 bench-readme: ## The same, and put the table into the README
 	@$(ALL) internal/bench/run README.md
 
-demo: build ## Run the main job on real services; KEEP=1 leaves it running, SHORT=1 is a small one
+demo: build ## Run the archive's own parts on ours, with faults (CALM=1: none); KEEP=1 leaves it running, SHORT=1 is a small one
 	@$(ALL) sh -c '$(INTO_BIN) -C test -o ../bin/demo ./demo && exec bin/demo'
 
 demo-stop: ## Stop what `make demo KEEP=1` left running

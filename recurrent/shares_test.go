@@ -3,6 +3,7 @@ package recurrent
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,32 @@ func TestRoundLooksSoonAtGroupsAtTheirCeilings(t *testing.T) {
 			t.Errorf("waits %s, idle %v, %v", wait, r.idle, err)
 		}
 		w.finish(t)
+	}
+}
+
+// Origins that cool down by default, but not by a shorter cooldown of a policy, are all that
+// a lister has: it has its share all the same.
+func TestShorterCooldownsCountForShares(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.listed(t, 1, 0, 3, true)
+	soon := slices.Clone(evenly)
+	for i := range soon {
+		soon[i].Filter.Cooldowns.Absolute, soon[i].Filter.Cooldowns.Scheduled = time.Minute, time.Minute
+	}
+	r := w.round(t, soon)
+	w.share(t, r, model.Shares{By: model.ShareByLister, Default: 1})
+	for i := range 2 {
+		if _, err := r.runOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.messages(t)); n != 3 {
+			t.Errorf("round %d: %d visits, want 3", i, n)
+		}
+		w.finish(t)
+		w.keep(t)
+		later := r.now().Add(time.Hour)
+		r.Scheduler.now = func() time.Time { return later }
 	}
 }
 

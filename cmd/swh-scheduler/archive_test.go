@@ -88,7 +88,7 @@ func startArchive(t *testing.T) *archiveParts {
 			t.Fatal(err)
 		}
 	}
-	forge, err := archive.StartForge(filepath.Join(dir, "forge"))
+	forge, err := archive.StartForge(filepath.Join(dir, "forge"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,7 @@ func startArchive(t *testing.T) *archiveParts {
 		start(t, append([]string{"-C", conf}, strings.Fields(args)...)...)
 	}
 	a.worker("lister", 1, archive.Lister(mq.URL, a.server))
-	// One process, as the storage fails visits that add the same person or content at once.
-	a.worker("loader", 1, storage.Loader(mq.URL))
+	a.worker("loader", 1, storage.Loader(mq.URL, archive.LoadTask, "save_code_now:"+archive.LoadTask))
 	return a
 }
 
@@ -177,19 +176,9 @@ func (a *archiveParts) commit(name, content string, when time.Time) {
 
 // known returns the snapshots that the scheduler knows, by origin.
 func (a *archiveParts) known() map[string]string {
-	return a.snapshots(a.scheduler, `select url, encode(last_snapshot, 'hex') from origin_visit_stats
-		where visit_type = 'git' and last_visit_status = 'successful'`)
-}
-
-// stored returns the snapshots of the last full visits in the storage, by origin.
-func (a *archiveParts) stored() map[string]string {
-	return a.snapshots(a.storage, `select distinct on (o.url) o.url, encode(s.snapshot, 'hex') from origin_visit_status s
-		join origin o on o.id = s.origin where s.status = 'full' order by o.url, s.date desc`)
-}
-
-func (a *archiveParts) snapshots(conn *pgx.Conn, query string) map[string]string {
 	a.t.Helper()
-	rows, err := conn.Query(a.t.Context(), query)
+	rows, err := a.scheduler.Query(a.t.Context(), `select url, encode(last_snapshot, 'hex') from origin_visit_stats
+		where visit_type = 'git' and last_visit_status = 'successful'`)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -200,6 +189,22 @@ func (a *archiveParts) snapshots(conn *pgx.Conn, query string) map[string]string
 		return nil
 	}); err != nil {
 		a.t.Fatal(err)
+	}
+	return found
+}
+
+// stored returns the snapshots of the last full visits in the storage, by origin.
+func (a *archiveParts) stored() map[string]string {
+	a.t.Helper()
+	visits, err := archive.Visits(a.t.Context(), a.storage)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, v := range visits {
+		if v.Status == "full" {
+			found[v.Origin] = v.Snapshot
+		}
 	}
 	return found
 }

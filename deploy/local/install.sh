@@ -30,7 +30,7 @@ fail() {
 	exit 1
 }
 
-# step SAYS COMMAND... runs a command quietly, and shows its output if it fails. A
+# step SAYS COMMAND... runs a command quietly, and shows its output if it fails, and $advice. A
 # function stops at its first failing command: so the subshell is no part of an
 # "if", a "!" or a list, where Bash ignores "set -e" in all that it runs. What it
 # starts doesn't inherit the lock.
@@ -44,7 +44,8 @@ step() {
 	set -e
 	[ $code = 0 ] || {
 		tail -n 40 "$log" >&2
-		fail "failed: $* (all of its output: $log)"
+		fail "failed: $* (all of its output: $log)${advice:+
+install: $advice}"
 	}
 }
 
@@ -254,7 +255,11 @@ make_python() {
 	mv "$1/new" "$1/requirements.txt"
 }
 
+pip_advice="the package that pip names must be on its index (PIP_INDEX_URL names another) for this Python \
+and this machine; one that is built here needs a compiler and Python's headers (apt-get install gcc python3-dev)"
+
 install_python() {
+	local advice=$pip_advice
 	[ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}" ||
 		step "installing the peer and Celery by pip" make_python "$python" "${requirements[@]}"
 	is_current "$cache/archive" "$archive_requirements" ||

@@ -85,6 +85,9 @@ func TestFailedDownloadIsRepaired(t *testing.T) {
 				if err == nil || !strings.Contains(out, name+": connection refused\ninstall: failed: ") {
 					t.Errorf("without a network: %v, want the error of %s:\n%s", err, name, out)
 				}
+				if advised := strings.Contains(out, "\ninstall: the package that pip names "); advised != (name == "pip") {
+					t.Errorf("advises what to do about packages: %v\n%s", advised, out)
+				}
 				if _, err := os.Stat(made); err == nil {
 					t.Errorf("%s is there", made)
 				}

@@ -27,10 +27,12 @@ func (s Storage) Init(python string) [][]string {
 	return [][]string{{swh, "db", "init-admin", "--dbname", s.DSN, "storage"}, {swh, "db", "init", "--dbname", s.DSN, "storage"}}
 }
 
-// The tasks of the lister and the loader, which are the names of their queues, too.
+// The tasks of the listers and the loaders, which are the names of their queues, too.
 const (
-	ListTask = "swh.lister.gitweb.tasks.GitwebListerTask"
-	LoadTask = "swh.loader.git.tasks.UpdateGitRepository"
+	ListTask         = "swh.lister.gitweb.tasks.GitwebListerTask"
+	ListArchivesTask = "swh.lister.gnu.tasks.GNUListerTask"
+	LoadTask         = "swh.loader.git.tasks.UpdateGitRepository"
+	LoadArchivesTask = "swh.loader.package.archive.tasks.LoadTarball"
 )
 
 // Lister returns the configuration of a worker of swh.lister, as JSON, which is YAML, too.
@@ -38,27 +40,32 @@ const (
 func Lister(broker, scheduler string) string {
 	return text(map[string]any{
 		"scheduler": map[string]any{"cls": "remote", "url": scheduler},
-		"celery":    celery(broker, "swh.lister.gitweb.tasks", ListTask),
+		"celery":    celery(broker, ListTask, ListArchivesTask),
 	})
 }
 
-// Loader returns the configuration of a worker of swh.loader.git, which also takes what is
-// to be saved now.
-func (s Storage) Loader(broker string) string {
+// Loader returns the configuration of a worker that takes the tasks of swh.loader.git and
+// swh.loader.core from the queues. As in production, what the storage can't add is tried
+// again: it refuses a person or content that another visit adds at that moment.
+func (s Storage) Loader(broker string, queues ...string) string {
 	return text(map[string]any{
-		"storage": map[string]any{
-			"cls": "postgresql", "db": s.DSN,
-			"objstorage": map[string]any{"cls": "pathslicing", "root": s.Objects, "slicing": "0:2/2:4"},
-			"journal_writer": map[string]any{
-				"cls": "kafka", "brokers": s.Brokers, "prefix": s.Prefix, "client_id": "storage", "anonymize": false,
+		"storage": map[string]any{"cls": "pipeline", "steps": []any{
+			map[string]any{"cls": "retry"},
+			map[string]any{
+				"cls": "postgresql", "db": s.DSN,
+				"objstorage": map[string]any{"cls": "pathslicing", "root": s.Objects, "slicing": "0:2/2:4"},
+				"journal_writer": map[string]any{
+					"cls": "kafka", "brokers": s.Brokers, "prefix": s.Prefix, "client_id": "storage", "anonymize": false,
+				},
 			},
-		},
-		"celery": celery(broker, "swh.loader.git.tasks", LoadTask, "save_code_now:"+LoadTask),
+		}},
+		"celery": celery(broker, queues...),
 	})
 }
 
-func celery(broker, module string, queues ...string) map[string]any {
-	return map[string]any{"task_broker": broker, "task_modules": []string{module}, "task_queues": queues}
+// celery names no modules: a worker has the tasks of all packages of the archive.
+func celery(broker string, queues ...string) map[string]any {
+	return map[string]any{"task_broker": broker, "task_queues": queues}
 }
 
 func text(config map[string]any) string {

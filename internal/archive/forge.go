@@ -2,6 +2,7 @@ package archive
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -24,8 +25,9 @@ type Forge struct {
 // gitweb is where Debian's package has the program.
 const gitweb = "/usr/share/gitweb/gitweb.cgi"
 
-// StartForge serves the repositories below dir, also later ones. Close ends it.
-func StartForge(dir string) (*Forge, error) {
+// StartForge serves the repositories below dir, also later ones. Unless it is nil, wait says
+// how long a repository lets a clone wait. Close ends it.
+func StartForge(dir string, wait func(name string) time.Duration) (*Forge, error) {
 	core, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
 		return nil, fmt.Errorf("look for git's programs: %w", err)
@@ -43,14 +45,30 @@ func StartForge(dir string) (*Forge, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", &cgi.Handler{Path: gitweb, Root: "/", Env: []string{"GITWEB_CONFIG=" + config}})
-	mux.Handle("/git/", &cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(core)), "git-http-backend"), Root: "/git",
+	mux.Handle("/", &cgi.Handler{Path: gitweb, Root: "/", Stderr: io.Discard, Env: []string{"GITWEB_CONFIG=" + config}})
+	clones := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(core)), "git-http-backend"), Root: "/git", Stderr: io.Discard,
 		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"},
+	}
+	mux.HandleFunc("GET /git/{name}/info/refs", func(w http.ResponseWriter, r *http.Request) {
+		if wait != nil {
+			select {
+			case <-time.After(wait(r.PathValue("name"))):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		clones.ServeHTTP(w, r)
 	})
-	f.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	go func() { _ = f.server.Serve(listener) }()
+	mux.Handle("/git/", clones)
+	f.server = serve(listener, mux)
 	return f, nil
+}
+
+func serve(listener net.Listener, handler http.Handler) *http.Server {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	return server
 }
 
 // Close ends the forge and its connections.
@@ -59,22 +77,60 @@ func (f *Forge) Close() { _ = f.server.Close() }
 // Origin returns the URL that a repository is cloned from, and listed with.
 func (f *Forge) Origin(name string) string { return f.URL + "git/" + name }
 
+// Create makes an empty repository.
+func (f *Forge) Create(name string) error {
+	_, err := f.git("", "init", "--quiet", "--bare", "--template=", "--initial-branch=main", filepath.Join(f.dir, name))
+	return err
+}
+
+// Fork makes a repository that has its objects from another one, as forges do.
+func (f *Forge) Fork(name, of string) error {
+	_, err := f.git("", "clone", "--quiet", "--bare", "--shared", "--template=", filepath.Join(f.dir, of), filepath.Join(f.dir, name))
+	return err
+}
+
 // Commit adds a commit of one file to a repository's branch, and makes the repository where
 // there is none.
 func (f *Forge) Commit(name, content string, when time.Time) error {
-	dir, parent := filepath.Join(f.dir, name), ""
-	if _, err := os.Stat(dir); err != nil {
-		if out, err := exec.Command("git", "init", "--quiet", "--bare", "--initial-branch=main", dir).CombinedOutput(); err != nil {
-			return fmt.Errorf("git init: %w\n%s", err, out)
+	parent := ""
+	if _, err := os.Stat(filepath.Join(f.dir, name)); err != nil {
+		if err := f.Create(name); err != nil {
+			return err
 		}
 	} else {
 		parent = "from refs/heads/main^0\n"
 	}
-	cmd := exec.Command("git", "-C", dir, "fast-import", "--quiet")
-	cmd.Stdin = strings.NewReader(fmt.Sprintf("commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 0\n%sM 644 inline README\ndata %d\n%s\n",
-		when.Unix(), parent, len(content), content))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("git fast-import: %w\n%s", err, out)
+	_, err := f.git(fmt.Sprintf("commit refs/heads/main\ncommitter A <a@example.org> %d +0000\ndata 0\n%sM 644 inline README\ndata %d\n%s\n",
+		when.Unix(), parent, len(content), content), "-C", filepath.Join(f.dir, name), "fast-import", "--quiet")
+	return err
+}
+
+// Tip returns the commit of a repository's branch.
+func (f *Forge) Tip(name string) (string, error) {
+	return f.git("", "-C", filepath.Join(f.dir, name), "rev-parse", "--verify", "--quiet", "main")
+}
+
+// Break deletes the directory of a repository's last commit, so that it can't be cloned.
+func (f *Forge) Break(name string) error {
+	tree, err := f.git("", "-C", filepath.Join(f.dir, name), "rev-parse", "main^{tree}")
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.Remove(filepath.Join(f.dir, name, "objects", tree[:2], tree[2:]))
+}
+
+// Remove deletes a repository.
+func (f *Forge) Remove(name string) error { return os.RemoveAll(filepath.Join(f.dir, name)) }
+
+// git runs a command of git and returns what it prints.
+func (f *Forge) git(input string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Stdin = strings.NewReader(input)
+	var errors strings.Builder
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, errors.String())
+	}
+	return strings.TrimSpace(string(out)), nil
 }

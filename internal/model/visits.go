@@ -46,6 +46,19 @@ var DefaultCooldowns = Cooldowns{
 	NotFound:  31 * 24 * time.Hour,
 }
 
+// ShorterBy returns by how much cooldowns are shorter than the default ones at most, or
+// false if one is turned off.
+func (c Cooldowns) ShorterBy() (by time.Duration, bounded bool) {
+	d := DefaultCooldowns
+	for _, pair := range [][2]time.Duration{{c.Absolute, d.Absolute}, {c.Scheduled, d.Scheduled}, {c.Failed, d.Failed}, {c.NotFound, d.NotFound}} {
+		if pair[0] == 0 {
+			return 0, false
+		}
+		by = max(by, pair[1]-pair[0])
+	}
+	return by, true
+}
+
 // VisitFilter says which origins a grab may return.
 type VisitFilter struct {
 	VisitType          string

@@ -170,7 +170,7 @@ func (d *containers) listen() string {
 }
 
 func (d *containers) startPostgres(ctx context.Context) (string, error) {
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return "", err
 	}
@@ -181,11 +181,11 @@ func (d *containers) startPostgres(ctx context.Context) (string, error) {
 }
 
 func (d *containers) startRabbitMQ(ctx context.Context) (url, managementURL string, err error) {
-	amqpPorts, err := freePorts(1, managementOffset)
+	amqpPorts, err := FreePorts(1, managementOffset)
 	if err != nil {
 		return "", "", err
 	}
-	inner, err := freePorts(2)
+	inner, err := FreePorts(2)
 	if err != nil {
 		return "", "", err
 	}
@@ -207,7 +207,7 @@ func (d *containers) startRabbitMQ(ctx context.Context) (url, managementURL stri
 }
 
 func (d *containers) startKafka(ctx context.Context) (string, error) {
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		return "", err
 	}

@@ -89,7 +89,7 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3 * size)
+	ports, err := FreePorts(3 * size)
 	if err != nil {
 		l.stop()
 		return nil, err

@@ -63,7 +63,7 @@ func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 }
 
 func (l *local) startKafka(ctx context.Context) (string, error) {
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		return "", err
 	}

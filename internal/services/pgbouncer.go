@@ -33,7 +33,7 @@ func (l *local) pgbouncer(ctx context.Context, postgres string, size int) (strin
 	if err != nil {
 		return "", err
 	}
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return "", err
 	}

@@ -11,12 +11,12 @@ import (
 // port: the peer finds the one from the other by this rule.
 const managementOffset = 10000
 
-// freePorts returns distinct loopback ports that nobody listens on; each is
+// FreePorts returns distinct loopback ports that nobody listens on; each is
 // followed, at the given offsets, by ports that are free as well.
 //
 // They are taken below the range from which systems give out ports for
 // outgoing connections, since a server binds its port only later.
-func freePorts(count int, offsets ...int) ([]int, error) {
+func FreePorts(count int, offsets ...int) ([]int, error) {
 	const low, high = 11000, 32000
 	var held []net.Listener
 	defer func() {
@@ -33,7 +33,7 @@ func freePorts(count int, offsets ...int) ([]int, error) {
 	})
 }
 
-// choosePorts is freePorts of those that hold takes.
+// choosePorts is FreePorts of those that hold takes.
 func choosePorts(low, high, count int, offsets []int, hold func(port int) bool) (ports []int, err error) {
 	for range 1000 {
 		port := low + rand.IntN(high-low)

@@ -29,7 +29,7 @@ func (l *local) newPostgres(name string) (*PostgresServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return nil, err
 	}

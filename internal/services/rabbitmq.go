@@ -33,7 +33,7 @@ func (l *local) newRabbitMQNodes(ctx context.Context) (*rabbitMQNodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +62,11 @@ type RabbitMQNode struct {
 
 // newNode writes the settings of a node.
 func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
-	amqpPorts, err := freePorts(1, managementOffset)
+	amqpPorts, err := FreePorts(1, managementOffset)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func TestDeathWhileStartingIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // The management port is where the peer looks for it: 10,000 above AMQP's.
 func TestFreePortsAreFreeAtTheirOffset(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(5, managementOffset)
+	ports, err := FreePorts(5, managementOffset)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPortsWhoseOffsetsAreTaken(t *testing.T) {
 }
 
 // listenSoon listens on a port as soon as it is free, and closes it again. A
-// child that another test started in the moment freePorts held the port keeps
+// child that another test started in the moment FreePorts held the port keeps
 // it a little longer: from its fork to its exec.
 func listenSoon(port int) error {
 	deadline := time.Now().Add(30 * time.Second)

@@ -81,7 +81,7 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 		q.where = nil
 		q.cooldowns(f.Cooldowns, now)
 		cf.conditions, cf.stats, cf.bounded = q.where, len(q.where) > 0, true
-		if shorter, bounded := shorterBy(f.Cooldowns); bounded {
+		if shorter, bounded := f.Cooldowns.ShorterBy(); bounded {
 			q.args["parked_until"] = now.Add(shorter)
 			cf.parkedUntil = "@parked_until"
 		} else {
@@ -141,20 +141,6 @@ func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilt
 	}
 	cf.conditions, cf.bounded = append(cf.conditions, open...), true
 	return nil
-}
-
-// shorterBy returns by how much cooldowns are shorter than the default ones at most, or
-// false if one is turned off.
-func shorterBy(c model.Cooldowns) (time.Duration, bool) {
-	d := model.DefaultCooldowns
-	shorter := time.Duration(0)
-	for _, pair := range [][2]time.Duration{{c.Absolute, d.Absolute}, {c.Scheduled, d.Scheduled}, {c.Failed, d.Failed}, {c.NotFound, d.NotFound}} {
-		if pair[0] == 0 {
-			return 0, false
-		}
-		shorter = max(shorter, pair[1]-pair[0])
-	}
-	return shorter, true
 }
 
 // grabCandidates runs a grab on candidates, and reports whether they could be used: not

@@ -47,9 +47,10 @@ func (a ListerQueries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]mode
 }
 
 // VisitListers lists the listers that have origins of a visit type to visit. It sets
-// their ID, Name and InstanceName.
-func (a ListerQueries) VisitListers(ctx context.Context, visitType string) ([]model.Lister, error) {
-	rows, err := a.q.GroupedListers(ctx, visitType)
+// their ID, Name and InstanceName. With cooldowns that are shorter than the default ones any
+// lister may have some, and it lists all.
+func (a ListerQueries) VisitListers(ctx context.Context, visitType string, shorter bool) ([]model.Lister, error) {
+	rows, err := a.q.GroupedListers(ctx, queries.GroupedListersParams{VisitType: visitType, ParkedToo: shorter})
 	return list(rows, err, func(r queries.GroupedListersRow) model.Lister {
 		return model.Lister{ID: r.ID, Name: r.Name, InstanceName: r.InstanceName}
 	})

@@ -201,7 +201,7 @@ func (tx *Tx) chargeShares(charges Charges) step {
 func (s ShareStore) WaitingByGroup(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, most int) (map[string]int, error) {
 	waiting := make(map[string]int)
 	if visitType, ok := model.LoadedVisitType(tt.Type); ok && by.OfVisits() {
-		listers, err := ListerQueries{s.q}.VisitListers(ctx, visitType)
+		listers, err := ListerQueries{s.q}.VisitListers(ctx, visitType, false)
 		if err != nil {
 			return nil, err
 		}

@@ -80,10 +80,10 @@ with recursive found as (
   from found where found.lister_id is not null
 )
 select l.id, l.name, l.instance_name from found join listers l on l.id = found.lister_id
--- During a build, any lister may have some.
+-- During a build, any lister may have some; and parked candidates have no index by lister.
 union
 select l.id, l.name, l.instance_name from listers l
-where exists (select from scheduler_go.candidate_build where phase <> 'ready');
+where @parked_too::boolean or exists (select from scheduler_go.candidate_build where phase <> 'ready');
 
 -- WaitingVisits counts the due candidates of some listers, up to a bound.
 -- name: WaitingVisits :one

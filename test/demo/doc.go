@@ -1,21 +1,25 @@
-// Command demo runs the scheduler's main job on real services, and checks it.
+// Command demo runs the archive on this machine, with our scheduler, and checks it.
 //
-// It starts PostgreSQL, RabbitMQ and Kafka (or uses those that the environment
-// names), Celery workers built on the peer's task class, and the scheduler's
-// daemons: the binary that operators run, with one configuration file for all.
-// The job, which only the command line and the daemons carry out:
+// It starts PostgreSQL, RabbitMQ and Kafka (or uses those that the environment names), the
+// archive's own listers, loaders and storage, unchanged, at pinned versions, and the
+// scheduler's daemons: the binary that operators run. Two forges (gitweb and git's smart
+// HTTP) and a server of packages, on the loopback, hold what is to be archived. The lister
+// and the command line of the Python scheduler speak to our RPC server, and do not see the
+// database. The story:
 //
-//  1. a one-shot task lists git repositories that the demo has made on disk;
-//  2. recurrent visits of them are scheduled, run, and their results come back
-//     through Kafka;
-//  3. some repositories get new commits after their first visit; a second
-//     listing notices, and they are visited again;
-//  4. midway, a save-code-now request overtakes the queue.
+//  1. tasks list the forges' repositories and the packages;
+//  2. recurrent visits of them are scheduled, run, and their results come back through Kafka;
+//     both forges share the queue, and slow repositories go on in a slow lane;
+//  3. save code now overtakes the queue;
+//  4. faults fall: each kind of daemon is killed, the broker's connections are cut, PostgreSQL
+//     crashes;
+//  5. some repositories get new commits, a package a release; they are listed again, and
+//     visited again.
 //
-// The demo itself makes the repositories, changes them, issues the commands
-// and watches. It watches from outside, with questions of its own to the
-// database and the broker and with the workers' notes of what they ran, so
-// that its verdict does not rest on what the daemons say of themselves.
+// The demo itself makes the repositories, changes them, issues the commands, causes the
+// faults and watches. It watches from outside, with questions of its own to the storage, the
+// scheduler's database and the broker, and with the workers' logs, so that its verdict does not
+// rest on what the daemons say of themselves. No check is about speed.
 //
 // # Exit
 //

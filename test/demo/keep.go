@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"swh-scheduler/internal/services"
 )
 
 // Keeping things running takes a process that looks after them, because all
@@ -151,25 +153,58 @@ func openLock() (*os.File, error) {
 }
 
 // lookAround says where everything is, and how to stop it.
-func (s *scenario) lookAround(w io.Writer, config string) {
-	management, user := s.resources.managementURL, ""
+func (s *story) lookAround(w io.Writer) error {
+	r := s.resources
+	management, user := r.managementURL, ""
 	if u, err := url.Parse(management); err == nil {
 		password, _ := u.User.Password()
 		user = u.User.Username() + ", password " + password
 		u.User = nil
 		management = u.String()
 	}
-	_, _ = fmt.Fprintf(w, `Everything is left running. To look around:
+	_, err := fmt.Fprintf(w, `Everything is left running. To look around:
 
-  export SWH_CONFIG_FILENAME=%[1]s
-  %[2]s task-type list
-  %[2]s task add load-git --policy oneshot --priority high url=%[3]s
-  psql '%[4]s'
-  RabbitMQ: %[5]s (user %[6]s), virtual host %[7]s
-  Kafka: %[8]s, topic %[9]s.%[10]s
-  logs: %[11]s/*.log
+  export SWH_CONFIG_FILENAME=%s
+  %s task add load-git --policy oneshot --priority high url=%s
+  psql '%s'
+  psql '%s' (the storage)
+  RabbitMQ: %s (user %s), virtual host %s
+  Kafka: %s, topics %s.*
+  forges: %s, %s; packages: %s
+  logs: %s/*.log
+`, s.config, s.Scheduler, s.world.of(wanted)[0].URL, r.scheduler.dsn, r.storage.dsn, management, user, r.name,
+		strings.Join(r.kafka, ","), r.topicPrefix, s.world.forges[large].URL, s.world.forges[small].URL, s.world.packages.URL, s.dir)
+	if err == nil {
+		err = s.startMonitors(w)
+	}
+	_, _ = fmt.Fprintf(w, "\nTo stop it: make demo-stop (or %s -stop)\n", os.Args[0])
+	return err
+}
 
-To stop it: make demo-stop (or %[12]s -stop)
-`, config, s.Scheduler, s.wanted.URL(), s.resources.dsn, management, user, s.resources.name,
-		strings.Join(s.resources.kafka, ","), s.resources.topicPrefix, visitStatusTopic, s.dir, os.Args[0])
+// startMonitors starts what shows the scheduler in a browser, as far as it is there, and says
+// where.
+func (s *story) startMonitors(w io.Writer) error {
+	ports, err := services.FreePorts(2)
+	if err != nil {
+		return err
+	}
+	// A binary without this command shows its general help.
+	if help, err := s.processes.run(context.Background(), s.Scheduler, "dashboard", "--help"); err == nil && strings.Contains(help, "--port") {
+		_, _ = fmt.Fprintf(w, "  dashboard: http://127.0.0.1:%d/\n", ports[0])
+		if err := s.processes.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0])); err != nil {
+			return err
+		}
+	}
+	prometheus, err := exec.LookPath("prometheus")
+	if err != nil {
+		return nil // it isn't installed
+	}
+	config, err := s.writeFile("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 5s}\nscrape_configs:\n"+
+		"- {job_name: swh-scheduler, static_configs: [{targets: [%s]}]}\n", strings.Join(s.metrics, ", ")))
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(w, "  Prometheus: http://127.0.0.1:%d/\n", ports[1])
+	return s.processes.start("prometheus", prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(s.dir, "prometheus"),
+		"--web.listen-address", fmt.Sprintf("127.0.0.1:%d", ports[1]))
 }

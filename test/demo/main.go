@@ -18,12 +18,12 @@ import (
 // options are the demo's settings.
 type options struct {
 	Repositories int
+	Archives     int
+	Calm         bool   // without faults
 	Scheduler    string // path of the scheduler's binary
 	Timeout      time.Duration
 	Keeper       *keeper // nil unless everything is to be left running at the end
-	// FetchTime is how long a visit pretends to fetch from another machine.
-	FetchTime time.Duration
-	Log       *slog.Logger
+	Log          *slog.Logger
 }
 
 // errInterrupted is the cause of a context ended by a signal.
@@ -32,14 +32,15 @@ var errInterrupted = errors.New("interrupted")
 func main() {
 	var o options
 	var keep, stop, verbose bool
-	repositories := 300
+	repositories, archives := 60, 12
 	if truth("SHORT") {
-		repositories = 60
+		repositories, archives = minRepositories, 4
 	}
-	flag.IntVar(&o.Repositories, "repos", repositories, "git repositories to make; SHORT=1 makes 60")
+	flag.IntVar(&o.Repositories, "repos", repositories, fmt.Sprintf("git repositories to make; SHORT=1 makes %d", minRepositories))
+	flag.IntVar(&o.Archives, "packages", archives, "packages with releases to make")
+	flag.BoolVar(&o.Calm, "calm", truth("CALM"), "let no faults fall; also CALM=1")
 	flag.StringVar(&o.Scheduler, "scheduler", "bin/swh-scheduler", "the scheduler's `binary`")
-	flag.DurationVar(&o.Timeout, "timeout", 170*time.Second, "give up after this long")
-	flag.DurationVar(&o.FetchTime, "fetch-time", 200*time.Millisecond, "how long a visit pretends to fetch")
+	flag.DurationVar(&o.Timeout, "timeout", 20*time.Minute, "give up after this long")
 	flag.BoolVar(&keep, "keep", truth("KEEP"), "leave everything running at the end; also KEEP=1")
 	flag.BoolVar(&stop, "stop", false, "stop what -keep left running")
 	flag.BoolVar(&verbose, "v", false, "also say how the services are started")
@@ -99,7 +100,7 @@ func validate(o options, args []string) error {
 	case len(args) > 0:
 		return fmt.Errorf("unexpected argument %q", args[0])
 	case o.Repositories < minRepositories:
-		return fmt.Errorf("-repos %d: at least %d are needed, more than the queue holds", o.Repositories, minRepositories)
+		return fmt.Errorf("-repos %d: at least %d are needed, one of each kind in the small forge", o.Repositories, minRepositories)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 type process struct {
 	name string
 	log  string // the file that holds its output
+	argv []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has ended
 	err  error         // how it ended; valid after done
@@ -34,17 +36,16 @@ type processes struct {
 	env   []string      // of all children
 	ended chan *process // those that ended unasked
 
-	mu       sync.Mutex
-	running  []*process
-	stopping bool
+	mu      sync.Mutex
+	running []*process // those that were not asked to end
 }
 
 func newProcesses(dir string, env []string) *processes {
 	return &processes{dir: dir, env: env, ended: make(chan *process, 16)}
 }
 
-// The kernel sends a child the death signal when the *thread* that started it ends: all are
-// started by this goroutine, whose thread lives as long as the demo.
+// The kernel sends a child the death signal when the *thread* that started it ends: those that
+// live long are started by this goroutine, whose thread lives as long as the demo.
 func init() { runtime.LockOSThread() }
 
 func (p *processes) command(argv []string) *exec.Cmd {
@@ -62,7 +63,7 @@ func (p *processes) start(name string, argv ...string) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the child has its own
-	child := &process{name: name, log: path, cmd: p.command(argv), done: make(chan struct{})}
+	child := &process{name: name, log: path, argv: argv, cmd: p.command(argv), done: make(chan struct{})}
 	child.cmd.Stdout, child.cmd.Stderr = log, log
 	if err := child.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
@@ -73,10 +74,10 @@ func (p *processes) start(name string, argv ...string) error {
 	go func() {
 		child.err = child.cmd.Wait()
 		p.mu.Lock()
-		asked := p.stopping
+		unasked := slices.Contains(p.running, child)
 		p.mu.Unlock()
 		close(child.done)
-		if !asked {
+		if unasked {
 			p.ended <- child
 		}
 	}()
@@ -100,11 +101,10 @@ func (p *processes) run(ctx context.Context, argv ...string) (string, error) {
 	return out.String(), nil
 }
 
-// stop ends all children with SIGTERM, and with SIGKILL those that have not
-// ended within the bound. It returns them with how they ended.
+// stop ends all children with SIGTERM, unless the bound is 0, and with SIGKILL those that have
+// not ended within it. It returns them with how they ended.
 func (p *processes) stop(bound time.Duration) []*process {
 	p.mu.Lock()
-	p.stopping = true
 	children := p.running
 	p.running = nil
 	p.mu.Unlock()
@@ -118,29 +118,34 @@ func (p *processes) stop(bound time.Duration) []*process {
 
 func (c *process) stop(bound time.Duration) {
 	start := time.Now()
-	// Only the leader: Celery's pool children would die of it in mid-task.
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	timer := time.NewTimer(bound)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-	case <-timer.C:
+	if bound > 0 {
+		// Only the leader: Celery's pool children would die of it in mid-task.
+		_ = c.cmd.Process.Signal(syscall.SIGTERM)
+		timer := time.NewTimer(bound)
+		defer timer.Stop()
+		select {
+		case <-c.done:
+		case <-timer.C:
+		}
 	}
 	c.stopped = time.Since(start)
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // what is left of its group
 	<-c.done
 }
 
-// find returns a running child by name.
-func (p *processes) find(name string) *process {
+// restart kills a child with its group, and starts it again.
+func (p *processes) restart(name string) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, child := range p.running {
-		if child.name == name {
-			return child
-		}
+	i := slices.IndexFunc(p.running, func(c *process) bool { return c.name == name })
+	if i < 0 {
+		p.mu.Unlock()
+		return fmt.Errorf("%s doesn't run", name)
 	}
-	return nil
+	child := p.running[i]
+	p.running = slices.Delete(p.running, i, i+1)
+	p.mu.Unlock()
+	child.stop(0)
+	return p.start(name, child.argv...)
 }
 
 // lastLines returns the end of a log.

@@ -33,7 +33,7 @@ func startTest(t *testing.T, script string) (*processes, *process) {
 	if err := p.start("child", "sh", "-c", script); err != nil {
 		t.Fatal(err)
 	}
-	return p, p.find("child")
+	return p, p.running[0]
 }
 
 // readPID returns the number that a child writes to its log.
@@ -56,7 +56,7 @@ func alive(pid int) bool {
 // that heeds no signal, and tells how the child ended.
 func TestStopEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
-	p, child := startTest(t, `sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & trap 'exit 0' TERM; wait`)
+	p, child := startTest(t, `trap 'exit 0' TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`)
 	grandchild := readPID(t, child)
 	if ended := p.stop(20 * time.Second); len(ended) != 1 || ended[0].err != nil {
 		t.Errorf("stop = %+v, want the child with exit code 0", ended)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -19,7 +18,7 @@ type stage struct {
 	Done  int
 	Total int
 	// Level marks a figure that goes up and down (a queue's length) and is
-	// never finished; it has no rate.
+	// never finished.
 	Level bool
 }
 
@@ -28,18 +27,10 @@ type stage struct {
 type progress struct {
 	out        io.Writer
 	bars       *mpb.Progress // nil: lines
-	stages     []shownStage
+	stages     []*mpb.Bar
 	start      time.Time
 	printed    time.Time // the last line
 	text, next string    // of the last line, and of one that was not printed yet
-}
-
-// shownStage is a stage with its mean speed between its first step and its last.
-type shownStage struct {
-	bar         *mpb.Bar
-	speed       *atomic.Value // text; the goroutine that draws bars reads it
-	first, last time.Time
-	from, done  int
 }
 
 func newProgress(out *os.File) *progress {
@@ -55,14 +46,14 @@ func newProgress(out *os.File) *progress {
 func (p *progress) update(stages []stage) {
 	parts := make([]string, len(stages))
 	for i, s := range stages {
-		if i == len(p.stages) {
-			p.stages = append(p.stages, p.newStage(s.Name))
+		if p.bars != nil {
+			if i == len(p.stages) {
+				p.stages = append(p.stages, p.newBar(s.Name))
+			}
+			p.stages[i].SetTotal(int64(s.Total), false)
+			p.stages[i].SetCurrent(int64(s.Done))
 		}
-		speed := p.stages[i].step(s)
 		parts[i] = fmt.Sprintf("%s %d/%d", s.Name, s.Done, s.Total)
-		if speed != "" {
-			parts[i] += " (" + speed + ")"
-		}
 	}
 	p.next = strings.Join(parts, ", ")
 	interval := time.Second
@@ -74,36 +65,11 @@ func (p *progress) update(stages []stage) {
 	}
 }
 
-func (p *progress) newStage(name string) shownStage {
-	s := shownStage{speed: new(atomic.Value)}
-	s.speed.Store("")
-	if p.bars != nil {
-		// A total of 0 is what lets it be set later, and keeps the bar open at 100 %.
-		s.bar = p.bars.New(0, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
-			mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
-			mpb.AppendDecorators(decor.CountersNoUnit("%d/%d", decor.WCSyncSpace),
-				decor.Any(func(decor.Statistics) string { return s.speed.Load().(string) }, decor.WCSyncSpace)))
-	}
-	return s
-}
-
-// step returns the speed, "" until it can be told.
-func (s *shownStage) step(now stage) (speed string) {
-	if s.first.IsZero() && now.Done > 0 {
-		s.first, s.last, s.from = time.Now(), time.Now(), now.Done
-	}
-	if now.Done != s.done {
-		s.last, s.done = time.Now(), now.Done
-	}
-	if elapsed := s.last.Sub(s.first).Seconds(); elapsed > 0 && s.done > s.from && !now.Level {
-		speed = fmt.Sprintf("%.1f/s", float64(s.done-s.from)/elapsed)
-	}
-	if s.bar != nil {
-		s.speed.Store(speed)
-		s.bar.SetTotal(int64(now.Total), false)
-		s.bar.SetCurrent(int64(now.Done))
-	}
-	return speed
+func (p *progress) newBar(name string) *mpb.Bar {
+	// A total of 0 is what lets it be set later, and keeps the bar open at 100 %.
+	return p.bars.New(0, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
+		mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
+		mpb.AppendDecorators(decor.CountersNoUnit("%d/%d", decor.WCSyncSpace)))
 }
 
 func (p *progress) flush() {
@@ -123,7 +89,7 @@ func (p *progress) close() {
 		p.flush()
 	case p.bars != nil:
 		for _, s := range p.stages {
-			s.bar.Abort(false)
+			s.Abort(false)
 		}
 		p.bars.Wait()
 	}

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/term"
-
-	"swh-scheduler/internal/services"
-	"swh-scheduler/test/docker"
 )
 
 // run makes a directory for a run of the demo, and removes it if all went well.
@@ -57,85 +55,75 @@ func runIn(parent context.Context, dir string, o options) (err error) {
 	defer closeShow()
 
 	show.note("starting PostgreSQL, RabbitMQ and Kafka, those that the environment does not name")
-	servers, err := services.Start(ctx, services.Options{Docker: docker.Connect, Given: services.FromEnvironment(), Log: o.Log})
-	if err != nil {
-		return err
-	}
-	defer servers.Stop()
-	r, err := openResources(ctx, servers.Endpoints)
+	r, err := openResources(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-
-	workerPath, err := writeWorker(dir)
-	if err != nil {
-		return err
+	s := &story{
+		options: o, dir: dir, resources: r, show: show, broker: newBroker(r), evidence: newEvidence(),
+		// The lister takes the time of this machine for UTC.
+		processes: newProcesses(dir, []string{"TZ=UTC"}),
 	}
-	config := filepath.Join(dir, "config.yml")
-	if err := writeConfiguration(config, r); err != nil {
-		return err
-	}
-	s := &scenario{
-		options: o, dir: dir, resources: r,
-		show: show, sampler: &sampler{resources: r}, ledger: newLedger(),
-		committed: map[string]bool{},
-	}
-	s.processes = newProcesses(dir, []string{
-		"SWH_CONFIG_FILENAME=" + config,
-		"PYTHONPATH=" + workerPath,
-		"DEMO_ARCHIVE=" + s.archive(),
-	})
 	defer s.processes.stop(stopBound)
-
-	e, err := s.play(ctx)
+	err = s.play(ctx)
 	closeShow()
 	if err != nil {
 		return err
 	}
 	if o.Keeper == nil {
-		e.Stopped = stopDaemons(s.processes)
+		s.evidence.Stopped = stopDaemons(s.processes)
 	}
-	checks := verdict(e)
+	checks := verdict(s.evidence)
 	color := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""
-	printSummary(os.Stdout, e, checks, time.Since(begin), color)
+	printSummary(os.Stdout, s.evidence, checks, time.Since(begin), color)
 	if n := len(failed(checks)); n > 0 {
 		return fmt.Errorf("%d of %d checks failed", n, len(checks))
 	}
 	if o.Keeper != nil {
-		s.lookAround(os.Stdout, config)
+		if err := s.lookAround(os.Stdout); err != nil {
+			return err
+		}
 		return o.Keeper.keep(parent, s.processes, filepath.Join(dir, "demo.log"))
 	}
 	return nil
 }
 
 // play runs the main job and gathers the evidence.
-func (s *scenario) play(ctx context.Context) (evidence, error) {
+func (s *story) play(ctx context.Context) (err error) {
+	if s.db, err = pgxpool.New(ctx, s.resources.scheduler.dsn); err != nil {
+		return err
+	}
+	defer s.db.Close()
 	if err := s.prepare(ctx); err != nil {
-		return evidence{}, err
+		return err
 	}
-	if err := s.start(); err != nil {
-		return evidence{}, err
+	if s.Keeper == nil {
+		defer s.world.close()
 	}
-	var err error
-	if s.db, err = pgx.Connect(ctx, s.resources.dsn); err != nil {
-		return evidence{}, err
+	if s.storage, err = pgx.Connect(ctx, s.resources.storage.dsn); err != nil {
+		return err
 	}
-	defer func() { _ = s.db.Close(context.WithoutCancel(ctx)) }()
+	defer func() { _ = s.storage.Close(context.WithoutCancel(ctx)) }()
+	watching, stop := context.WithCancel(ctx)
+	var watched sync.WaitGroup
+	watched.Go(func() { s.broker.run(watching) })
+	defer watched.Wait()
+	defer stop()
 	if err := s.list(ctx); err != nil {
-		return evidence{}, err
+		return err
 	}
 	if err := s.watch(ctx); err != nil {
-		return evidence{}, err
+		return err
 	}
 	return s.collect(ctx)
 }
 
 // stopDaemons stops all processes and returns how our daemons ended.
 func stopDaemons(p *processes) []stopped {
-	var ended []stopped
+	ended := []stopped{}
 	for _, child := range p.stop(stopBound) {
-		if slices.Contains(daemons, child.name) {
+		if slices.ContainsFunc(daemons, func(d daemon) bool { return d.name == child.name }) {
 			ended = append(ended, stopped{child.name, child.stopped, child.err})
 		}
 	}

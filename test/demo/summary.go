@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -11,23 +12,38 @@ import (
 const maxMissing = 5
 
 // printSummary prints the figures of a run and its verdict.
-func printSummary(w io.Writer, e evidence, checks []check, elapsed time.Duration, color bool) {
-	latencies, outcomes := e.Ledger.latencies(), e.Ledger.outcomes()
+func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duration, color bool) {
 	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "  %-22s %s\n", name, fmt.Sprintf(format, args...))
+		_, _ = fmt.Fprintf(w, "  %-15s %s\n", name, fmt.Sprintf(format, args...))
 	}
+	outcomes := map[string]int{}
+	for _, v := range e.Stored {
+		outcomes[v.Type]++
+		outcomes[v.Status]++
+	}
+	slices.Sort(e.Latencies)
+	ofLarge, ofSmall, left := e.shared()
 	_, _ = fmt.Fprintf(w, "\nSummary, after %s\n", seconds(elapsed))
-	line("origins listed", "%d", e.Ledger.last.Listed)
-	line("visits scheduled", "%d, and 1 save-code-now request", e.Ledger.scheduled())
-	line("visits", "%d successful, %d failed, %d not found",
-		outcomes["successful"], outcomes["failed"], outcomes["not_found"])
-	line("queue", "at most %d messages, limit %d", e.QueuePeak, e.QueueLimit)
-	line("end-to-end latency", "p50 %s, p99 %s (from a visit's claim to its result in the database)",
-		seconds(percentile(latencies, 50)), seconds(percentile(latencies, 99)))
-	if run, ok := e.Ledger.savedRun(); ok && run.Ended != nil {
+	line("visits", "%d of git, %d of archives: %d full, %d failed, %d not found", outcomes["git"], outcomes["tar"],
+		outcomes["full"], outcomes["failed"], outcomes["not_found"])
+	line("latency", "p50 %s, p99 %s from a visit's claim to its result in the scheduler's database",
+		seconds(percentile(e.Latencies, 50)), seconds(percentile(e.Latencies, 99)))
+	line("lanes", "%d visits timed out in the express lane, and went on in the slow one", e.Executions.TimedOut)
+	line("shares", "%d visits of the large forge beside the %d of the small one, %d after", ofLarge, ofSmall, left)
+	line("queues", "at most %d of %d messages (express), %d of %d (slow), %d of %d (archives)",
+		e.Queues[expressQueue].Peak, limits[expressQueue], e.Queues[slowQueue].Peak, limits[slowQueue],
+		e.Queues[archivesQueue].Peak, limits[archivesQueue])
+	if run, ok := e.saveRun(); ok && run.Ended != nil {
 		waits := e.overtaken()
-		line("save-code-now", "done %s after the request; overtook %d visits, which waited %s (median)",
-			seconds(run.Ended.Sub(e.Saved.Asked)), len(waits), seconds(percentile(waits, 50)))
+		line("save code now", "done after %s; overtook %d visits, which waited %s (median)",
+			seconds(run.Ended.Sub(e.Asked)), len(waits), seconds(percentile(waits, 50)))
+	}
+	if killed := len(daemons); len(e.Faults) > 0 {
+		line("survived", "kill -9 of %d daemons", killed)
+		for _, f := range e.Faults[killed:] {
+			line("", "%s: %s", f.Name, f.Says)
+		}
+		line("", "%d tasks were delivered, and run, again", len(e.twice()))
 	}
 	_, _ = fmt.Fprintln(w)
 	for _, c := range checks {

@@ -2,58 +2,64 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"swh-scheduler/internal/archive"
 )
 
 var testTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func at(seconds int) *time.Time {
-	t := testTime.Add(time.Duration(seconds) * time.Second)
-	return &t
-}
+func at(seconds int) time.Time { return testTime.Add(time.Duration(seconds) * time.Second) }
 
-// goodRun is the evidence of a run in which all went well: one repository of
-// each kind and a save-code-now request.
-func goodRun() evidence {
-	e := evidence{
-		Ledger:    newLedger(),
-		Saved:     saved{URL: "file:///wanted.git", Asked: *at(1), Waiting: 3},
-		Published: map[string]int{listTask: 1, loadTask: 0, saveQueue: 1},
-		QueuePeak: 50, QueueLimit: 50,
-		Stopped: []stopped{{Name: "start-runner", Took: time.Second}},
-	}
-	run := func(id, queue, subject string, second int) {
-		e.Executions = append(e.Executions, execution{ID: id, Queue: queue, Subject: subject, Started: *at(second)})
-	}
-	run("list", listTask, "/repositories", 0)
-	run("save", saveQueue, e.Saved.URL, 2)
-	first := observation{At: *at(10), Visits: []visitRow{
-		{URL: e.Saved.URL, LastVisit: at(3), Status: "successful", Snapshot: []byte("wanted")},
+// goodRun is the evidence of a run in which all went well: one repository of each kind in both
+// forges, and save code now. The small forge's visits were all claimed before those of the large one.
+func goodRun() *evidence {
+	e := newEvidence()
+	v := view{At: at(60), Known: map[string]known{}, Runs: []taskRun{
+		{Type: "list-gitweb", Status: "eventful"}, {Type: "load-git", Priority: "high", Status: "eventful"},
 	}}
-	second := observation{At: *at(20), Visits: first.Visits}
-	for i, k := range []kind{plain, fork, growing, undated, empty, broken, vanishing} {
-		r := repository{Path: fmt.Sprintf("/repositories/%d.git", i), Kind: k}
-		e.Repositories = append(e.Repositories, r)
-		visit := visitRow{URL: r.URL(), LastScheduled: at(0), LastVisit: at(4), Status: k.expectedStatus(), Snapshot: []byte("old")}
-		first.Visits = append(first.Visits, visit)
-		run(fmt.Sprint("first", i), loadTask, r.URL(), 4)
-		if k == growing {
-			visit.LastScheduled, visit.LastVisit, visit.Snapshot = at(11), at(12), []byte("new")
-			run(fmt.Sprint("second", i), loadTask, r.URL(), 12)
+	visit := func(o expected, second int, tip string) {
+		snapshot := ""
+		if o.Status == "full" {
+			snapshot = "snapshot of " + tip
 		}
-		second.Visits = append(second.Visits, visit)
+		e.Stored = append(e.Stored, archive.Visit{Origin: o.URL, Type: o.Type, Date: at(second), Status: o.Status, Snapshot: snapshot, Tip: tip})
+		status := strings.Replace(o.Status, "full", "successful", 1)
+		v.Known[o.URL] = known{URL: o.URL, Status: status, Snapshot: snapshot}
 	}
-	e.Published[loadTask] = len(e.Repositories) + 1
-	second.Listed = len(e.Repositories)
-	second.Runs = []runRow{
-		{ID: "list", Type: "list-demo", Status: "eventful"},
-		{ID: "save", Type: "load-git", Priority: "high", Status: "eventful", Ended: at(4)},
+	for i, forge := range []string{small, large} {
+		for _, k := range []kind{plain, fork, growing, slow, empty, broken, vanishing} {
+			o := expected{origin: origin{URL: forge + "/" + string(k), Type: "git", Forge: forge, Kind: k}, Status: "full", Tip: "tip"}
+			switch k {
+			case broken:
+				o.Status, o.Tip = "failed", ""
+			case vanishing:
+				o.Status, o.Tip = "not_found", ""
+			case growing:
+				o.Tip = "old"
+				visit(o, 10+i, "old")
+				o.Tip = "new"
+				e.Claims[o.URL] = append(e.Claims[o.URL], at(i), at(30))
+				visit(o, 31, "new")
+				e.Origins = append(e.Origins, o)
+				continue
+			}
+			e.Claims[o.URL] = append(e.Claims[o.URL], at(i))
+			visit(o, 10+i, o.Tip)
+			e.Origins = append(e.Origins, o)
+		}
 	}
-	e.Ledger.add(first)
-	e.Ledger.add(second)
+	saved := expected{origin: origin{URL: "small/wanted", Type: "git", Forge: small, Kind: wanted}, Status: "full", Tip: "tip"}
+	visit(saved, 5, "tip")
+	e.Origins = append(e.Origins, saved)
+	e.Asked, e.Expected, e.Faults = at(4), 1, []fault{{Name: connections, At: at(20)}}
+	e.Queues = map[string]queue{expressQueue: {Peak: expressSlots, Published: 2}}
+	e.Executions = executions{Received: 2, Ended: map[string][]time.Time{"a": {at(10)}, "b": {at(19), at(21)}}}
+	e.Stopped = []stopped{{Name: rpcDaemon, Took: time.Second}}
+	v.Listed = len(e.Origins)
+	e.add(v)
 	return e
 }
 
@@ -61,71 +67,42 @@ func goodRun() evidence {
 // what is broken is reported.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	lastVisit := func(e *evidence, k kind) *visitRow {
-		for i := range e.Ledger.last.Visits {
-			v := &e.Ledger.last.Visits[i]
-			for _, r := range e.Repositories {
-				if r.Kind == k && r.URL() == v.URL {
-					return v
-				}
-			}
-		}
-		t.Fatalf("no %s repository", k)
-		return nil
-	}
 	for _, test := range []struct {
 		name  string
 		spoil func(*evidence)
 		want  string // in what is reported; "" if all is well
 	}{
 		{"all well", func(*evidence) {}, ""},
-		{"one not listed", func(e *evidence) { e.Ledger.last.Listed-- }, "6 origins listed, want 7"},
-		{"one never visited", func(e *evidence) { delete(e.Ledger.results, e.Repositories[0].URL()) }, "no visit of"},
-		{"wrong outcome", func(e *evidence) {
-			e.Ledger.results[e.Repositories[5].URL()][0].Status = "successful"
-		}, "the broken file:///repositories/5.git: successful, want failed"},
-		{"news not found", func(e *evidence) {
-			results := e.Ledger.results[e.Repositories[2].URL()]
-			results[1].Snapshot = results[0].Snapshot
-		}, "new snapshot not seen"},
-		{"save-code-now not scheduled", func(e *evidence) { e.Ledger.last.Runs = e.Ledger.last.Runs[:1] }, "not scheduled"},
-		{"save-code-now failed", func(e *evidence) { e.Ledger.last.Runs[1].Status = "failed" }, "is failed, want eventful"},
-		{"save-code-now overtook nothing", func(e *evidence) { e.Executions[1].Started = *at(30) }, "overtook no visit"},
-		{"message left in the outbox", func(e *evidence) { e.Ledger.last.Outbox = 1 }, "1 messages are still in the outbox"},
-		{"run left open", func(e *evidence) { e.Ledger.last.Runs[0].Status = "started" }, "is left started"},
-		{"claim without message", func(e *evidence) {
-			v := *lastVisit(e, plain)
-			v.LastScheduled = at(15)
-			e.Ledger.add(observation{
-				At: *at(30), Listed: e.Ledger.last.Listed, Runs: e.Ledger.last.Runs, Visits: []visitRow{v},
-			})
-		}, "scheduled 2 times, run 1 times"},
-		{"message that no worker ran", func(e *evidence) { e.Published[loadTask]++ }, "9 messages published, 8 tasks run"},
-		{"message run twice", func(e *evidence) { e.Executions = append(e.Executions, e.Executions[0]) }, "the task list"},
-		{"visit without a reason", func(e *evidence) {
-			e.Executions = append(e.Executions, execution{ID: "more", Queue: loadTask, Subject: e.Repositories[1].URL()})
-		}, "visited 2 times, with reason for 1"},
-		{"queue overfilled", func(e *evidence) { e.QueuePeak = 51 }, "51 messages, limit 50"},
-		{"daemon killed", func(e *evidence) { e.Stopped[0].Err = errors.New("signal: killed") }, "start-runner: signal: killed after 1s"},
+		{"one not listed", func(e *evidence) { e.Last.Listed-- }, "14 origins listed, want 15"},
+		{"one never visited", func(e *evidence) { e.Stored = e.Stored[1:] }, "no visit of small/plain"},
+		{"wrong outcome", func(e *evidence) { e.Stored[0].Status = "failed" }, "the last visit of the plain small/plain: failed tip, want full tip"},
+		{"not all archived", func(e *evidence) { e.Stored[0].Tip = "old" }, "the last visit of the plain small/plain: full old, want full tip"},
+		{"another snapshot known", func(e *evidence) { e.Stored[0].Snapshot = "other" }, "small/plain: stored is full other, known successful snapshot"},
+		{"a visit known that nobody made", func(e *evidence) { e.Last.Known["x"] = known{Status: "failed"} }, "x: known failed, nothing stored"},
+		{"not visited again", func(e *evidence) { e.Stored[2].Status = "failed" }, "small/growing: 1 visits"},
+		{"save code now not scheduled", func(e *evidence) { e.Last.Runs = e.Last.Runs[:1] }, `its run is "", want eventful`},
+		{"save code now overtook nothing", func(e *evidence) { e.Asked = at(-1) }, "it overtook no visit"},
+		{"no share", func(e *evidence) { e.Claims["small/plain"][0] = at(2) }, "all 7 of the large forge were claimed"},
+		{"queue overfilled", func(e *evidence) { e.Queues[expressQueue] = queue{Peak: expressSlots + 1} }, "21 messages, limit 20"},
+		{"message not sent", func(e *evidence) { e.Last.Waiting = 1 }, "1 messages were not sent"},
+		{"run left open", func(e *evidence) { e.Last.Runs[0].Status = "started" }, "left open"},
+		{"claim without visit", func(e *evidence) { e.Claims["small/plain"] = append(e.Claims["small/plain"], at(40)) }, "scheduled 2 times, visited 1 times"},
+		{"message that no worker received", func(e *evidence) { e.Executions.Received-- }, "2 messages published, workers received 1"},
+		{"run twice before the cut", func(e *evidence) { e.Faults[0].At = at(22) }, "the task b was run 2 times"},
+		{"run twice without a cut", func(e *evidence) { e.Faults[0].Name = "PostgreSQL" }, "the task b was run 2 times"},
+		{"visits without a reason", func(e *evidence) { e.Stored = append(e.Stored, e.Stored[0], e.Stored[0]) }, "visited 3 times, with reason for 1"},
+		{"a fault that did not fall", func(e *evidence) { e.Expected++ }, "1 of 2 fell"},
+		{"daemon killed", func(e *evidence) { e.Stopped[0].Err = errors.New("signal: killed") }, "rpc-serve: signal: killed after 1s"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			e := goodRun()
-			test.spoil(&e)
+			test.spoil(e)
 			got := strings.Join(failed(verdict(e)), "\n")
 			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
 				t.Errorf("verdict:\n%s\nwant %q in it", got, test.want)
 			}
 		})
-	}
-}
-
-// Latency runs from a claim to the moment its result was seen in the database.
-func TestLatencies(t *testing.T) {
-	t.Parallel()
-	latencies := goodRun().Ledger.latencies()
-	if len(latencies) != 8 || latencies[0] != 9*time.Second || latencies[7] != 10*time.Second {
-		t.Errorf("latencies = %v, want one of 9 s (the second visit) and seven of 10 s", latencies)
 	}
 }
 
@@ -153,33 +130,5 @@ func TestPercentile(t *testing.T) {
 		if got := percentile(test.values, test.p); got != test.want {
 			t.Errorf("percentile %d of %d values = %d, want %d", test.p, len(test.values), got, test.want)
 		}
-	}
-}
-
-// A job that stands still is blamed on the process after the last step made.
-func TestWaitsFor(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name  string
-		spoil func(*evidence)
-		want  string
-	}{
-		{"no listing sent", func(e *evidence) { e.Ledger.last.Runs = nil }, runnerProcess},
-		{"listing not run", func(e *evidence) { e.Executions = e.Executions[1:] }, loaderProcess},
-		{"request not sent", func(e *evidence) { e.Ledger.last.Runs = e.Ledger.last.Runs[:1] }, priorityProcess},
-		{"request not run", func(e *evidence) { e.Executions = append(e.Executions[:1:1], e.Executions[2:]...) }, saverProcess},
-		{"visit not run", func(e *evidence) { e.Executions = e.Executions[:len(e.Executions)-1] }, loaderProcess},
-		{"no result of a visit", func(e *evidence) { delete(e.Ledger.results, e.Repositories[0].URL()) }, journalProcess},
-		{"run left open", func(e *evidence) { e.Ledger.last.Runs[0].Status = "started" }, listenerProcess},
-		{"nothing scheduled", func(*evidence) {}, recurrentProcess},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			e := goodRun()
-			test.spoil(&e)
-			if got := waitsFor(e.Ledger, e.Executions, e.Saved); got != test.want {
-				t.Errorf("waits for %s, want %s", got, test.want)
-			}
-		})
 	}
 }

@@ -104,8 +104,13 @@ with recursive found as (
 select l.id, l.name, l.instance_name from found join listers l on l.id = found.lister_id
 union
 select l.id, l.name, l.instance_name from listers l
-where exists (select from scheduler_go.candidate_build where phase <> 'ready')
+where $2::boolean or exists (select from scheduler_go.candidate_build where phase <> 'ready')
 `
+
+type GroupedListersParams struct {
+	VisitType string
+	ParkedToo bool
+}
 
 type GroupedListersRow struct {
 	ID           uuid.UUID
@@ -114,9 +119,9 @@ type GroupedListersRow struct {
 }
 
 // GroupedListers lists the listers with candidates of a visit type, with one index step each.
-// During a build, any lister may have some.
-func (q *Queries) GroupedListers(ctx context.Context, visitType string) ([]GroupedListersRow, error) {
-	rows, err := q.db.Query(ctx, groupedListers, visitType)
+// During a build, any lister may have some; and parked candidates have no index by lister.
+func (q *Queries) GroupedListers(ctx context.Context, arg GroupedListersParams) ([]GroupedListersRow, error) {
+	rows, err := q.db.Query(ctx, groupedListers, arg.VisitType, arg.ParkedToo)
 	if err != nil {
 		return nil, err
 	}
