@@ -1,5 +1,5 @@
 // Package freshsim compares policies of visits by how stale they let the archive be, in simulated
-// time, without a database: the peer's default policies, pools, freshness, and an oracle, which is
+// time, without a database: the Python scheduler's default policies, pools, freshness, and an oracle, which is
 // freshness that is told each origin's rate of change.
 //
 // Origins change by a model, or as recorded in a file, the same way under each policy. Of half of

@@ -30,7 +30,7 @@ type fresh struct {
 // uselessVisits is how many visits, in the mean, a useless one costs besides its own.
 const uselessVisits = 5
 
-// Moments are computed again, at most once in some days, when the threshold's logarithm has moved so
+// Moments are computed again, once a day at most, when the threshold's logarithm has moved so
 // far.
 const (
 	moved     = 0.1
