@@ -140,3 +140,47 @@ func TestSimulatorInterrupted(t *testing.T) {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
+
+// Policies are compared on recorded changes without a database, as a table, JSON, a page and a file.
+func TestSimulatorCompare(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	changes, page, csv := filepath.Join(dir, "changes.csv"), filepath.Join(dir, "x.html"), filepath.Join(dir, "x.csv")
+	text := "origin,time\n"
+	for _, day := range []string{"01", "04", "09", "21", "28"} {
+		text += "a,2026-01-" + day + "T12:00:00Z\nb,2026-02-" + day + "T00:00:00+01:00\n"
+	}
+	if err := os.WriteFile(changes, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r := ours(t, "simulator", "compare", "--changes", changes, "--workers", "1", "--output", "json", "--html", page, "-o", csv)
+	var got []struct {
+		Policy string
+		Mean   float64 `json:"mean_staleness"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 || len(got) != 4 || got[2].Policy != "freshness" || got[2].Mean <= 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+	if got, err := os.ReadFile(page); err != nil || strings.Count(string(got), "</svg>") != 3 {
+		t.Errorf("page: %s, %v", got, err)
+	}
+	if got, err := os.ReadFile(csv); err != nil || !strings.Contains(string(got), "\r\noracle,") {
+		t.Errorf("CSV: %s, %v", got, err)
+	}
+	for args, want := range map[string]string{
+		"--model sometimes":                "'sometimes' is not one of 'even', 'poisson', 'weekdays', 'releases', 'revived'.",
+		"--load 0":                         "Invalid value for '--load': 0 is not more than 0 and at most 100.",
+		"--changes /no/x":                  "Invalid value for '--changes': '/no/x': no such file or directory",
+		"--origins 3 --changes " + changes: "--origins can't be given with --changes, whose file tells it",
+		"--changes " + page:                page,
+		"--origins 0":                      "Invalid value for '--origins': 0 is not between 1 and 10,000,000.",
+		"--days 0":                         "Invalid value for '--days': 0 is not more than 0 and at most ten years.",
+		"--runs 0 --workers 2":             "Invalid value for '--runs': 0 is not 1 or more.",
+		"--csv /no/x --origins 1 --days 1": "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
+		"--workers 0":                      "Invalid value for '--workers': 0 is not 1 or more.",
+	} {
+		if r := ours(t, append([]string{"simulator", "compare"}, strings.Fields(args)...)...); r.code == 0 || r.stdout != "" || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: %+v, want %q", args, r, want)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func New(a *command.App) *cobra.Command {
 		Use:   "simulator [OPTIONS] COMMAND [ARGS]...",
 		Short: "Scheduler simulator",
 	}
-	cmd.AddCommand(newFillTestData(a), newSimulatorRun(a))
+	cmd.AddCommand(newFillTestData(a), newSimulatorRun(a), newCompare(a))
 	return cmd
 }
 

@@ -1,0 +1,119 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/simulator/freshsim"
+	"swh-scheduler/internal/simulator/page"
+)
+
+type compareOptions struct {
+	freshsim.Options
+	model, changes, output string
+	csv, html              string
+}
+
+func newCompare(a *command.App) *cobra.Command {
+	o := compareOptions{Options: freshsim.Defaults, model: "poisson", output: "text"}
+	models := make([]string, len(freshsim.Models))
+	about := ""
+	for i, m := range freshsim.Models {
+		models[i] = m.Name
+		about += fmt.Sprintf("\n  %-9s %s", m.Name, m.About)
+	}
+	cmd := &cobra.Command{
+		Use:   "compare [OPTIONS]",
+		Short: "Compare how stale policies of visits let the archive be",
+		Long: `Compare, side by side and without a database, how stale policies of visits let the
+archive be: the Python scheduler's default ones, pools, freshness, and an oracle that
+knows how often each origin changes. Origins change by a model:
+` + about + `
+
+or as recorded in a CSV file (--changes).`,
+		Example: `  swh-scheduler simulator compare --model revived --load 0.9 --runs 5
+  swh-scheduler simulator compare --changes seen.csv --html seen.html`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.Var(command.Choice(&o.model, models...), "model", "how origins change")
+	flags.StringVar(&o.changes, "changes", "", "a CSV `FILE` of changes, with the columns origin and time, instead of a model")
+	flags.Float64Var(&o.Load, "load", o.Load, "the work of visiting each origin once after each change, as a `part` of what workers can do")
+	flags.IntVar(&o.Origins, "origins", o.Origins, "`number` of origins")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "`number` of workers")
+	flags.Float64Var(&o.Runtime, "days", o.Runtime, "simulated `days`, after a warm-up of 90")
+	flags.Float64Var(&o.Longest, "longest", o.Longest, "the longest wait for a visit by freshness, in `days`")
+	flags.Uint64Var(&o.Seed, "seed", o.Seed, "the seed of the random `number`s")
+	flags.IntVar(&o.Runs, "runs", o.Runs, "`number` of runs, with seeds that follow each other, to take the mean of")
+	flags.StringVarP(&o.csv, "csv", "o", "", "export the state over time to a CSV `FILE`")
+	flags.StringVar(&o.html, "html", "", "write the figures, with plots over time, to a page, `FILE`")
+	command.OutputFlag(flags, &o.output)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return compare(a, cmd, o) }
+	return cmd
+}
+
+func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
+	switch {
+	case !(o.Load > 0 && o.Load <= 100):
+		return command.Usagef(cmd, "Invalid value for '--load': %g is not more than 0 and at most 100.", o.Load)
+	case o.Origins < 1 || o.Origins > 10_000_000:
+		return command.Usagef(cmd, "Invalid value for '--origins': %d is not between 1 and 10,000,000.", o.Origins)
+	case o.Workers < 1:
+		return command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.Workers)
+	case o.Runs < 1:
+		return command.Usagef(cmd, "Invalid value for '--runs': %d is not 1 or more.", o.Runs)
+	case !(o.Runtime > 0 && o.Runtime <= 3660):
+		return command.Usagef(cmd, "Invalid value for '--days': %g is not more than 0 and at most ten years.", o.Runtime)
+	case !(o.Longest >= 1 && o.Longest <= 3660):
+		return command.Usagef(cmd, "Invalid value for '--longest': %g is not between a day and ten years.", o.Longest)
+	}
+	model := freshsim.Models[slices.IndexFunc(freshsim.Models, func(m freshsim.Model) bool { return m.Name == o.model })]
+	if o.changes != "" {
+		for _, other := range []string{"model", "origins", "days"} {
+			if cmd.Flags().Changed(other) {
+				return command.Usagef(cmd, "--%s can't be given with --changes, whose file tells it", other)
+			}
+		}
+		var err error
+		if model, err = readChanges(cmd, &o); err != nil {
+			return err
+		}
+	}
+	files, err := openResults(cmd, simulatorOptions{csv: o.csv, html: o.html})
+	if err != nil {
+		return err
+	}
+	reports, err := freshsim.Compare(cmd.Context(), model, o.Options)
+	if err != nil {
+		return err
+	}
+	settings := []page.Row{
+		{Name: "Model of changes", Value: model.Name}, {Name: "Load", Value: fmt.Sprint(o.Load)}, {Name: "Origins", Value: pytext.Thousands(o.Origins)},
+		{Name: "Workers", Value: pytext.Thousands(o.Workers)}, {Name: "Days", Value: fmt.Sprintf("%.0f", o.Runtime)}, {Name: "Runs", Value: pytext.Thousands(o.Runs)},
+	}
+	return errors.Join(a.Show(o.output, freshsim.Summary(reports, o.Options), freshsim.Text(reports, o.Options)),
+		files.write(a, func(w io.Writer) error { return freshsim.WriteCSV(w, reports) },
+			func(w io.Writer) error { return freshsim.WriteHTML(w, reports, settings) }))
+}
+
+// readChanges reads the file of changes, and sets the options that it tells.
+func readChanges(cmd *cobra.Command, o *compareOptions) (freshsim.Model, error) {
+	file, err := os.Open(o.changes)
+	if err != nil {
+		return freshsim.Model{}, command.Usagef(cmd, "Invalid value for '--changes': '%s': %s", o.changes, errors.Unwrap(err))
+	}
+	defer file.Close()
+	model, told, err := freshsim.ReadChanges(file)
+	if err != nil {
+		return model, fmt.Errorf("%s: %w", o.changes, err)
+	}
+	o.Origins, o.WarmUp, o.Runtime = told.Origins, told.WarmUp, told.Runtime
+	return model, nil
+}

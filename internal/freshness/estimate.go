@@ -1,0 +1,163 @@
+package freshness
+
+import (
+	"math"
+	"time"
+)
+
+// An Estimate is what is known of an origin's rate of change: a gamma distribution of changes a
+// day. Both figures fit in a 4-byte real. The zero Estimate means that nothing is known yet; a
+// Prior takes its place.
+type Estimate struct {
+	Changes float64 // the distribution's shape: how many changes are as good as seen
+	Days    float64 // its inverse scale: in how many days
+}
+
+// Bounds of estimates. With more changes than maxChanges an estimate would be no more certain,
+// and would only be slower to learn that the rate has changed.
+const (
+	minChanges, maxChanges = 0.5, 50
+	minDays, maxDays       = 1e-3, 36525
+	maxRate                = 20 // as visits are half a day apart at least, faster ones look the same
+)
+
+// memory is the half-life of the belief that a rate is still what it was.
+const memory = 2 * 365 * day
+
+// Outcome is what a visit or a listing tells of an origin's changes.
+type Outcome int
+
+const (
+	Unchanged Outcome = iota // none came in the gap
+	Changed                  // one or more came in the gap, it isn't known when
+	ChangedAt                // one came at the end of the gap, none before
+)
+
+// known reports whether there is an estimate, and one that can be computed with.
+func (e Estimate) known() bool {
+	return e.Changes > 0 && e.Days > 0 && !math.IsInf(e.Changes, 0) && !math.IsInf(e.Days, 0)
+}
+
+// bounded returns the estimate within the bounds, with the same rate if that is possible.
+func (e Estimate) bounded() Estimate {
+	if !e.known() {
+		return General
+	}
+	changes := min(max(e.Changes, minChanges), maxChanges)
+	return Estimate{changes, min(max(e.Days*(changes/e.Changes), minDays), maxDays)}
+}
+
+// Or returns the estimate, or the prior if nothing is known yet.
+func (e Estimate) Or(prior Estimate) Estimate {
+	if !e.known() {
+		return prior.bounded()
+	}
+	return e.bounded()
+}
+
+// Rate returns the expected changes a day.
+func (e Estimate) Rate() float64 {
+	e = e.bounded()
+	return e.Changes / e.Days
+}
+
+// Certainty returns how certain the rate is, from 0 to 1: 0.5 if the rate's standard deviation is
+// as large as the rate itself, as after one change.
+func (e Estimate) Certainty() float64 {
+	if !e.known() {
+		return 0
+	}
+	return e.Changes / (1 + e.Changes)
+}
+
+// Chance returns the probability that a change came within gap.
+func (e Estimate) Chance(gap time.Duration) float64 {
+	e = e.bounded()
+	return -math.Expm1(-e.Changes * math.Log1p(days(max(0, gap))/e.Days))
+}
+
+// Told returns the estimate after a listing that tells of an update, the first one that does so:
+// the last update was quiet ago, what was observed before ends known ago, and the lister lists once
+// in each listing. There may have been more updates since the listing before, so that what is
+// observed is the silence after the last one, and that until the listing before.
+func (e Estimate) Told(prior Estimate, known, quiet, listing time.Duration) Estimate {
+	return e.Observe(prior, max(0, known-max(listing, quiet))+max(quiet, time.Second), ChangedAt)
+}
+
+// Observe returns the estimate after an outcome of a gap: for a visit, the time since the visit
+// before it that told something. A visit that failed tells nothing and isn't observed, nor is one
+// that the lister's news caused (Told). A gap of zero or less, as out of order histories and clocks
+// that jump give, changes nothing.
+//
+// The rate may have become another one during the gap, drawn from the prior: the longer the gap,
+// and the less the outcome fits the estimate, the more of the estimate is forgotten.
+func (e Estimate) Observe(prior Estimate, gap time.Duration, outcome Outcome) Estimate {
+	prior = prior.bounded()
+	e = e.Or(prior)
+	if gap <= 0 {
+		return e
+	}
+	t := days(gap)
+	same, likely := e.given(t, outcome)
+	other, otherLikely := prior.given(t, outcome)
+	renewed := -math.Expm1(-math.Ln2 * float64(gap) / float64(memory))
+	weight := 1.0
+	if total := renewed*otherLikely + (1-renewed)*likely; total > 0 {
+		weight = renewed * otherLikely / total
+	}
+	return mix(same, other, weight).bounded()
+}
+
+// given returns the estimate after an outcome of t days, and how likely that was (for ChangedAt:
+// its density).
+func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
+	unchanged := math.Exp(-e.Changes * math.Log1p(t/e.Days))
+	switch outcome {
+	case Unchanged:
+		return Estimate{e.Changes, e.Days + t}, unchanged
+	case ChangedAt:
+		return Estimate{e.Changes + 1, e.Days + t}, unchanged * e.Changes / (e.Days + t)
+	}
+	// The distribution is the difference of those before and after an unchanged gap. The gamma
+	// distribution with its mean and its mean logarithm takes its place.
+	log := -math.Log1p(t / e.Days)
+	none := -math.Expm1(e.Changes * log)
+	mean := e.Rate() * math.Expm1((e.Changes+1)*log) / math.Expm1(e.Changes*log)
+	before, _ := e.LogRate()
+	after, _ := Estimate{e.Changes, e.Days + t}.LogRate()
+	return ofMeans(mean, after+(before-after)/none), none
+}
+
+// LogRate returns the mean and the variance of the rate's natural logarithm.
+func (e Estimate) LogRate() (mean, variance float64) {
+	psi, variance := polygamma(e.Changes)
+	return psi - math.Log(e.Days), variance
+}
+
+// mix returns the gamma distribution with the mean, and the mean logarithm, of a mixture of
+// two, with that weight of the second one.
+func mix(a, b Estimate, weight float64) Estimate {
+	if weight < 1e-9 {
+		return a
+	}
+	logA, _ := a.LogRate()
+	logB, _ := b.LogRate()
+	return ofMeans((1-weight)*a.Changes/a.Days+weight*b.Changes/b.Days, (1-weight)*logA+weight*logB)
+}
+
+// ofMeans returns the gamma distribution with the mean and the mean logarithm. Of all gamma
+// distributions it is nearest to any with these means (by relative entropy).
+func ofMeans(mean, log float64) Estimate {
+	// ln(shape) − ψ(shape), which falls with the shape, is what the logarithm lacks.
+	mean = min(mean, maxRate)
+	lacks := max(math.Log(mean)-log, 1/(2.0*maxChanges))
+	shape := (3 - lacks + math.Sqrt((lacks-3)*(lacks-3)+24*lacks)) / (12 * lacks)
+	for range 3 {
+		psi, psi1 := polygamma(shape)
+		next := shape - (math.Log(shape)-psi-lacks)/(1/shape-psi1)
+		if shape /= 2; next > shape {
+			shape = next
+		}
+	}
+	return Estimate{shape, shape / mean}
+}

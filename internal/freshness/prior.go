@@ -1,0 +1,97 @@
+package freshness
+
+import (
+	"math"
+	"time"
+)
+
+// Facts are what is known of an origin without a visit.
+type Facts struct {
+	Lister      Estimate      // of all origins of its lister (Population); zero: unknown
+	Fork        bool          // it is known to be a fork
+	Age         time.Duration // since it was first seen; 0: unknown
+	SinceUpdate time.Duration // since the last update that its lister tells; 0: unknown
+}
+
+// General is the prior of origins of which nothing is known: most change less than once a
+// month, some many times a day.
+var General = Estimate{Changes: 0.5, Days: 25}
+
+// What changes the prior.
+const (
+	forkRate = 0.3           // a fork's rate, as a part of others'
+	halfAge  = 2 * 365 * day // the age at which a project changes half as often as a new one
+)
+
+// Prior returns what is to be expected of an origin before its second visit.
+func (f Facts) Prior() Estimate {
+	e := f.Lister.Or(General)
+	if f.Fork {
+		e.Days /= forkRate
+	}
+	e.Days *= 1 + days(max(0, f.Age))/days(halfAge)
+	if f.SinceUpdate > 0 {
+		e.Days += days(f.SinceUpdate)
+	}
+	return e.bounded()
+}
+
+// A Population sums up what is known of many origins, such as those of a lister.
+type Population struct {
+	Origins      float64
+	Logs, Square float64 // sums over origins: of the mean of the rate's logarithm, and of its mean square
+}
+
+// Add adds an origin, if anything was observed of it.
+func (p *Population) Add(e Estimate) {
+	if !e.known() {
+		return
+	}
+	mean, variance := e.LogRate()
+	p.Origins++
+	p.Logs += mean
+	p.Square += mean*mean + variance
+}
+
+// leastOrigins is how many origins tell enough of the others.
+const leastOrigins = 30
+
+// Prior returns the gamma distribution of the population's rates: with the mean and variance of
+// their logarithms. It is zero if there are too few origins.
+func (p Population) Prior() Estimate {
+	if !(p.Origins >= leastOrigins) {
+		return Estimate{}
+	}
+	mean := p.Logs / p.Origins
+	return ofLogs(mean, p.Square/p.Origins-mean*mean)
+}
+
+// ofLogs returns the gamma distribution whose logarithm has that mean and variance.
+func ofLogs(mean, variance float64) Estimate {
+	// Of a gamma distribution the logarithm has the mean ψ(shape) − ln(inverse scale) and the
+	// variance ψ′(shape).
+	low, high := math.Log(minChanges), math.Log(maxChanges)
+	for range 50 {
+		middle := (low + high) / 2
+		if _, v := polygamma(math.Exp(middle)); v > variance {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	changes := math.Exp(low)
+	m, _ := polygamma(changes)
+	return Estimate{changes, math.Exp(m - mean)}.bounded()
+}
+
+// polygamma returns ψ(x) and ψ′(x) for x > 0.
+func polygamma(x float64) (psi, psi1 float64) {
+	for ; x < 8; x++ {
+		psi -= 1 / x
+		psi1 += 1 / (x * x)
+	}
+	q := 1 / (x * x)
+	psi += math.Log(x) - 1/(2*x) - q*(1.0/12-q*(1.0/120-q/252))
+	psi1 += 1/x + q/2 + q/x*(1.0/6-q*(1.0/30-q/42))
+	return psi, psi1
+}

@@ -1,0 +1,168 @@
+package freshsim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Times are in days since the start of a run, rates in changes a day.
+
+// history is how an origin changes.
+type history interface {
+	// after returns the first change after t, which is a change or the time that the origin
+	// appeared. t grows from call to call.
+	after(t float64) float64
+	// rate returns the rate at t, which an oracle knows.
+	rate(t float64) float64
+}
+
+// Model draws the histories of origins.
+type Model struct {
+	Name, About string
+	draw        func(i int, random *rand.Rand) history
+}
+
+// Models are the models of change.
+var Models = []Model{
+	{"even", "even intervals, from a second to ten years, evenly spread over the logarithm, as the Python scheduler's simulator has them", func(_ int, random *rand.Rand) history {
+		interval := math.Exp(random.Float64()*math.Log(10*365*86400)) / 86400
+		return even{interval, -random.Float64() * interval}
+	}},
+	{"poisson", "at random, at heavy-tailed rates", func(_ int, random *rand.Rand) history {
+		return &poisson{heavyTailed(random), random}
+	}},
+	{"weekdays", "the same by daytime on weekdays, and a tenth of it else", func(_ int, random *rand.Rand) history {
+		return &weekdays{poisson{heavyTailed(random), random}}
+	}},
+	{"releases", "bursts of changes within some days, at random, at heavy-tailed rates", func(_ int, random *rand.Rand) history {
+		r := &releases{every: heavyTailed(random) / (1 + burst), random: random}
+		r.next = random.ExpFloat64()/r.every - settled
+		return r
+	}},
+	{"revived", "as poisson, but abandoned after some months, for a year or more, and revived at another rate", func(_ int, random *rand.Rand) history {
+		r := &revived{random: random}
+		if r.active = random.Float64() < activeMean/(activeMean+abandonedMean); r.active {
+			r.now = heavyTailed(random)
+		}
+		r.until = r.phase()
+		return r
+	}},
+}
+
+// heavyTailed draws a rate: in the median a change in half a year, one in a hundred once a day or
+// more often, the mean seven times the median.
+func heavyTailed(random *rand.Rand) float64 {
+	return min(math.Exp(random.NormFloat64()*2.2)/180, 20)
+}
+
+type even struct{ interval, first float64 }
+
+func (e even) after(t float64) float64 {
+	return e.first + (math.Floor((t-e.first)/e.interval+1e-9)+1)*e.interval
+}
+
+func (e even) rate(float64) float64 { return 1 / e.interval }
+
+type poisson struct {
+	mean   float64
+	random *rand.Rand
+}
+
+func (p *poisson) after(t float64) float64 { return t + p.random.ExpFloat64()/p.mean }
+func (p *poisson) rate(float64) float64    { return p.mean }
+
+type weekdays struct{ poisson }
+
+// workday returns the rate at t as a multiple of that by daytime on weekdays.
+func workday(t float64) float64 {
+	if day, hour := math.Mod(math.Floor(t)+7e6, 7), t-math.Floor(t); day < 5 && hour > 1.0/3 && hour < 3.0/4 {
+		return 1
+	}
+	return 0.1
+}
+
+// Of a week, 5 × 5/12 days are daytime on weekdays.
+const workdayMean = (5*5.0/12 + (7-5*5.0/12)*0.1) / 7
+
+func (w *weekdays) after(t float64) float64 {
+	for {
+		if t = t + w.random.ExpFloat64()/(w.mean/workdayMean); w.random.Float64() < workday(t) {
+			return t
+		}
+	}
+}
+
+// burst is the mean number of changes that follow a release.
+const burst = 10
+
+type releases struct {
+	every  float64 // a day
+	random *rand.Rand
+	next   float64 // release
+	more   []float64
+}
+
+func (r *releases) after(t float64) float64 {
+	for {
+		for len(r.more) > 0 && r.more[0] <= t {
+			r.more = r.more[1:]
+		}
+		if len(r.more) > 0 && r.more[0] < r.next {
+			return r.more[0]
+		}
+		r.more = append(r.more, r.next)
+		for n := int(r.random.ExpFloat64()*burst + 0.5); n > 0; n-- {
+			r.more = append(r.more, r.next+r.random.ExpFloat64()*2)
+		}
+		slices.Sort(r.more)
+		r.next += r.random.ExpFloat64() / r.every
+	}
+}
+
+func (r *releases) rate(float64) float64 { return r.every * (1 + burst) }
+
+// The mean times of phases, in days.
+const activeMean, abandonedMean = 120, 400
+
+type revived struct {
+	random *rand.Rand
+	active bool
+	now    float64 // rate
+	until  float64 // the end of the phase
+}
+
+func (r *revived) phase() float64 {
+	if r.active {
+		return r.random.ExpFloat64() * activeMean
+	}
+	return r.random.ExpFloat64() * abandonedMean
+}
+
+func (r *revived) after(t float64) float64 {
+	for {
+		if r.active {
+			if next := t + r.random.ExpFloat64()/r.now; next < r.until {
+				return next
+			}
+		}
+		t = max(t, r.until)
+		if t > 1e4 {
+			return math.Inf(1)
+		}
+		r.active = !r.active
+		r.until = t + r.phase()
+		if r.active {
+			r.now = 2 * heavyTailed(r.random)
+		}
+	}
+}
+
+// rate returns the current rate. The phase may have ended already; an oracle hears of it with the
+// next change.
+func (r *revived) rate(float64) float64 {
+	if r.active {
+		return r.now
+	}
+	return 1 / float64(abandonedMean)
+}

@@ -1,0 +1,159 @@
+package freshsim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/freshness"
+)
+
+// fresh is the policy freshness, or an oracle: the same that knows the rates.
+type fresh struct {
+	origins   []origin
+	scale     float64 // of costs
+	cost      float64 // of a visit in the mean, seconds before they are scaled
+	oracle    bool
+	longest   float64
+	estimates []freshness.Estimate
+	prior     freshness.Estimate
+	learned   float64   // when the prior was
+	seen      []float64 // until when an estimate knows of changes
+	cooling   *order
+	due       *order // by moment
+
+	control  freshness.Controller
+	used     float64 // the threshold of the moments
+	computed float64 // when they were computed again
+}
+
+// uselessVisits is how many visits, in the mean, a useless one costs besides its own.
+const uselessVisits = 5
+
+// Moments are computed again, once a day at most, when the threshold's logarithm has moved so
+// far.
+const (
+	moved     = 0.1
+	recompute = day
+)
+
+var start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+func duration(days float64) time.Duration { return time.Duration(days * 24 * float64(time.Hour)) }
+
+func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fresh {
+	p := &fresh{
+		origins: origins, scale: scale, oracle: oracle, longest: longest,
+		estimates: make([]freshness.Estimate, len(origins)), seen: make([]float64, len(origins)), due: newOrder(len(origins)), cooling: newOrder(len(origins)),
+		prior: freshness.General, cost: 1,
+		control: freshness.Controller{}.Step(start, false, 0),
+	}
+	p.used = p.control.Threshold
+	for i := range origins {
+		if o := &origins[i]; o.visited {
+			p.seen[i] = o.visit
+			p.file(int32(i))
+		}
+	}
+	return p
+}
+
+// known is what the policy knows of an origin that was visited.
+func (p *fresh) known(i int32) freshness.Origin {
+	o := &p.origins[i]
+	f := freshness.Origin{Estimate: p.estimates[i].Or(p.prior), Cost: duration(o.cost * p.scale / 86400), Useless: duration(uselessVisits * p.cost * p.scale / 86400), Updated: duration(o.shown - o.visit)}
+	if o.dated {
+		f.Listing = duration(listing)
+	}
+	if p.oracle {
+		const certain = 50
+		f.Estimate = freshness.Estimate{Changes: certain, Days: certain / o.rate(o.visit)}
+	}
+	return f
+}
+
+// file computes the moment of an origin that has cooled down.
+func (p *fresh) file(i int32) {
+	o := &p.origins[i]
+	if !o.visited {
+		p.due.set(i, o.appeared)
+		return
+	}
+	p.due.set(i, o.visit+p.known(i).Moment(p.used, duration(p.longest)).Hours()/24)
+}
+
+func (p *fresh) observe(i int32, until float64, outcome freshness.Outcome) {
+	p.estimates[i] = p.estimates[i].Observe(p.prior, duration(until-p.seen[i]), outcome)
+	p.seen[i] = max(p.seen[i], until)
+}
+
+func (p *fresh) listed(i int32, now float64) {
+	if o := &p.origins[i]; o.visited {
+		p.estimates[i] = p.estimates[i].Told(p.prior, duration(now-p.seen[i]), duration(now-o.shown), duration(listing))
+		p.seen[i] = now
+	}
+	if !p.origins[i].underway && p.origins[i].ready <= now {
+		p.file(i)
+	}
+}
+
+func (p *fresh) visited(i int32, before float64, first, eventful bool, _ float64) {
+	o := &p.origins[i]
+	p.cost += (o.cost - p.cost) / 1000
+	switch {
+	case first:
+		p.seen[i] = o.visit
+	case o.dated && o.shown > before: // the lister told of it
+	case eventful:
+		p.observe(i, o.visit, freshness.Changed)
+	default:
+		p.observe(i, o.visit, freshness.Unchanged)
+	}
+	p.cooling.set(i, o.ready)
+}
+
+func (p *fresh) claim(now float64, n int, busy bool, to []int32) []int32 {
+	if now-p.learned >= 14 {
+		p.learned = now
+		var all freshness.Population
+		for _, e := range p.estimates {
+			all.Add(e)
+		}
+		p.prior = all.Prior().Or(p.prior)
+	}
+	if now-p.computed >= recompute && math.Abs(math.Log(p.control.Threshold/p.used)) > moved {
+		p.used, p.computed = p.control.Threshold, now
+		for _, i := range slices.Clone(p.due.origins) {
+			p.file(i)
+		}
+	}
+	for p.cooling.len() > 0 {
+		i, ready := p.cooling.first()
+		if ready > now {
+			break
+		}
+		p.cooling.remove(i)
+		p.file(i)
+	}
+	var values []float64
+	claimed := 0
+	for ; claimed < n && p.due.len() > 0; claimed++ {
+		i, key := p.due.first()
+		if key > now {
+			break
+		}
+		p.due.remove(i)
+		o := &p.origins[i]
+		o.underway = true
+		to = append(to, i)
+		if since := now - o.visit; o.visited && since < p.longest {
+			values = append(values, p.known(i).Value(duration(since)))
+		}
+	}
+	price := 0.0
+	if slices.Sort(values); claimed == n && len(values) > 0 {
+		price = values[len(values)/4]
+	}
+	p.control = p.control.Step(start.Add(duration(now)), busy, price)
+	return to
+}

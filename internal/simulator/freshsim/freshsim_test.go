@@ -1,0 +1,173 @@
+package freshsim
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/testenv/seed"
+)
+
+// small are options of a run that takes little time. Runs with the same seed are the same.
+var small = Options{Origins: 300, WarmUp: 90, Runtime: 150, Load: 1, Workers: 2, Seed: 1, Runs: 1, Longest: 180}
+
+var poissonModel = Models[slices.IndexFunc(Models, func(m Model) bool { return m.Name == "poisson" })]
+
+// With the same workers and changes, freshness lets the archive be less stale than the policies that
+// don't learn rates, by fewer useless visits than pools, and not much more than an oracle.
+func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
+	t.Parallel()
+	reports, err := Compare(t.Context(), poissonModel, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + Text(reports, small))
+	python, pools, fresh, oracle := reports[0], reports[1], reports[2], reports[3]
+	if fresh.Mean > 0.7*python.Mean || fresh.Mean > 0.8*pools.Mean || fresh.Useless > pools.Useless*3/4 {
+		t.Error("freshness is no better")
+	}
+	if fresh.Mean > 1.5*oracle.Mean {
+		t.Error("rates are not learnt")
+	}
+	for _, r := range reports {
+		if busy := r.busyPart(small); busy <= 0 || busy > 1.01 || r.Useless > r.Visits || r.P95 > r.Worst || r.Stale > 1 {
+			t.Errorf("%s is busy for %g of the time", r.Policy, busy)
+		}
+	}
+}
+
+// settling is the time after which all is as the policy makes it, in days.
+const settling = 60
+
+// watched records how far visits are apart.
+type watched struct {
+	*fresh
+	longest, shortest float64 // between visits
+	first             float64 // longest wait for a first visit
+}
+
+func (w *watched) visited(i int32, before float64, first, eventful bool, now float64) {
+	o := &w.origins[i]
+	if gap := o.visit - before; before < settling { // what the start left over
+	} else if first {
+		w.first = max(w.first, gap)
+	} else {
+		w.longest, w.shortest = max(w.longest, gap), min(w.shortest, gap)
+	}
+	w.fresh.visited(i, before, first, eventful, now)
+}
+
+// Under freshness no origin waits longer than the longest wait, none is visited before it has cooled
+// down, and new ones are visited soon, though more is due than workers can do.
+func TestFreshnessKeepsItsBounds(t *testing.T) {
+	t.Parallel()
+	o := small
+	o.Load, o.Longest = 1.3, 45
+	s, err := newSimulation(poissonModel, "freshness", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{fresh: s.policy.(*fresh), shortest: math.Inf(1)}
+	s.policy = w
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.shortest < cooldown || w.longest > o.Longest+5 || w.first > 5 {
+		t.Errorf("visits are %.2f to %.1f days apart, first ones come after %.1f days", w.shortest, w.longest, w.first)
+	}
+}
+
+// A history goes forward, and changes come about at the rate that an oracle knows.
+func TestModels(t *testing.T) {
+	t.Parallel()
+	for _, m := range Models {
+		random := rand.New(rand.NewPCG(1, 2))
+		changes, expected := 0.0, 0.0
+		for i := range 400 {
+			h := m.draw(i, random)
+			if h.rate(0) > 20 { // too many to count each
+				continue
+			}
+			expected += h.rate(0) * 300
+			for at := h.after(0); at < 300; changes++ {
+				next := h.after(at)
+				if !(next > at) {
+					t.Fatalf("%s: %g after %g", m.Name, next, at)
+				}
+				at = next
+			}
+		}
+		if m.Name != "revived" && math.Abs(changes/expected-1) > 0.25 {
+			t.Errorf("%s: %.0f changes, expected %.0f", m.Name, changes, expected)
+		}
+	}
+}
+
+func TestReadChanges(t *testing.T) {
+	t.Parallel()
+	model, o, err := ReadChanges(strings.NewReader("time,origin\n2026-03-01T12:00:00Z,b\n2026-01-01,a\n2026-01-03 00:00:00+00:00,a\n2026-01-02,a\n2026-01-02,a\n2026-04-11,b\n"))
+	if err != nil || o.Origins != 2 || o.WarmUp != 25 || o.Runtime != 50 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if diff := cmp.Diff([]float64{-25, -24, -23}, model.draw(0+1, nil).(recorded).times); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	o.Load, o.Workers, o.Runs, o.Longest = 1, 1, 1, 30
+	reports, err := Compare(t.Context(), model, o)
+	if err != nil || len(reports) != len(Policies) {
+		t.Fatalf("%+v, %v", reports, err)
+	}
+	var table bytes.Buffer
+	if err := WriteCSV(&table, reports); err != nil || !strings.HasPrefix(table.String(), "policy,day,mean_staleness,stale_per_cent,useless_per_cent\r\npython,0.00,") {
+		t.Errorf("%s, %v", table.String(), err)
+	}
+	for text, want := range map[string]string{
+		"":                                 "the file is empty; expected a header with the columns origin and time",
+		"origin,when\n":                    "line 1: no columns origin and time among origin, when",
+		"origin,time\na,soon\n":            "line 2: time must be a date such as 2026-01-31T12:00:00Z",
+		"origin,time\na,2026-01-01,b\n":    "record on line 2: wrong number of fields",
+		"origin,time\n":                    "the file's changes are within four days, too few to compare policies",
+		"origin,time\na,2026-01-01\na,9\n": "line 3: time must be a date such as 2026-01-31T12:00:00Z",
+	} {
+		if _, _, err := ReadChanges(strings.NewReader(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// The heap gives origins in the order of their last keys.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	seed.Check(t, func(t *rapid.T) {
+		h, want := newOrder(20), map[int32]float64{}
+		for range rapid.IntRange(0, 100).Draw(t, "changes") {
+			origin, key := int32(rapid.IntRange(0, 19).Draw(t, "origin")), rapid.Float64Range(0, 9).Draw(t, "key")
+			if rapid.Bool().Draw(t, "remove") {
+				h.remove(origin)
+				delete(want, origin)
+			} else {
+				h.set(origin, key)
+				want[origin] = key
+			}
+		}
+		last := math.Inf(-1)
+		for h.len() > 0 {
+			origin, key := h.first()
+			if w, ok := want[origin]; !ok || w != key || key < last {
+				t.Fatalf("origin %d with key %g after %g, want %g", origin, key, last, w)
+			}
+			last = key
+			delete(want, origin)
+			h.remove(origin)
+		}
+		if len(want) > 0 {
+			t.Fatalf("%v are missing", want)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package freshsim
+
+import (
+	"math/rand/v2"
+
+	"swh-scheduler/internal/model"
+)
+
+// policy picks visits by what a scheduler sees.
+type policy interface {
+	// listed tells that an origin is new, or that its lister told of an update.
+	listed(i int32, now float64)
+	// visited tells that a visit ended, which began at the origin's visit; before is the visit
+	// before it.
+	visited(i int32, before float64, first, eventful bool, now float64)
+	// claim appends up to n origins to visit. busy is whether others wait in the queue.
+	claim(now float64, n int, busy bool, to []int32) []int32
+}
+
+// pools are the policies of the Python scheduler, and those of pools: their orders of origins.
+type pools struct {
+	origins []origin
+	random  *rand.Rand
+	weights [4]float64 // of the orders
+	shared  bool       // what an order can't give goes to the others
+	cooling *order
+	orders  [4]*order // undated by target, never visited, by lag, others by target
+	place   []float64 // target of each origin, days
+	offset  []int32
+	queue   float64 // the queue's position
+}
+
+const undated, never, lagging, others = 0, 1, 2, 3
+
+func newPools(origins []origin, seed uint64, weights [4]float64, shared bool) *pools {
+	n := len(origins)
+	p := &pools{origins: origins, random: rand.New(rand.NewPCG(seed, 1)), weights: weights, shared: shared, cooling: newOrder(n), place: make([]float64, n), offset: make([]int32, n)}
+	for i := range p.orders {
+		p.orders[i] = newOrder(n)
+	}
+	for i := range origins {
+		p.offset[i] = model.DefaultPositionOffset
+		if origins[i].visited {
+			p.move(int32(i))
+			p.file(int32(i))
+		}
+	}
+	return p
+}
+
+// move moves an origin in the queue.
+func (p *pools) move(i int32) {
+	p.place[i] += model.DefaultVisitRules.Interval(p.offset[i]).Hours() / 24 * (1 + (2*p.random.Float64()-1)*model.DefaultVisitRules.Fudge)
+}
+
+// file puts an origin that has cooled down where it belongs.
+func (p *pools) file(i int32) {
+	o := &p.origins[i]
+	if o.underway {
+		return
+	}
+	for _, h := range p.orders {
+		h.remove(i)
+	}
+	switch {
+	case !o.dated:
+		p.orders[undated].set(i, p.place[i])
+	case !o.visited:
+		p.orders[never].set(i, o.shown)
+	case o.shown > o.visit:
+		p.orders[lagging].set(i, o.visit-o.shown)
+	default:
+		p.orders[others].set(i, p.place[i])
+	}
+}
+
+func (p *pools) listed(i int32, now float64) {
+	if p.origins[i].ready <= now {
+		p.file(i)
+	}
+}
+
+func (p *pools) visited(i int32, _ float64, first, eventful bool, _ float64) {
+	switch {
+	case first:
+		p.place[i] = p.queue
+	case eventful:
+		p.offset[i] = max(0, p.offset[i]-2)
+	default:
+		p.offset[i] = min(p.offset[i]+1, model.DefaultVisitRules.LastOffset())
+	}
+	p.move(i)
+	p.cooling.set(i, p.origins[i].ready)
+}
+
+func (p *pools) claim(now float64, n int, _ bool, to []int32) []int32 {
+	for p.cooling.len() > 0 {
+		i, ready := p.cooling.first()
+		if ready > now {
+			break
+		}
+		p.cooling.remove(i)
+		p.file(i)
+	}
+	able := p.weights
+	for n > 0 {
+		total := 0.0
+		for _, w := range able {
+			total += w
+		}
+		if total == 0 {
+			break
+		}
+		left := n
+		for k, h := range p.orders {
+			// What rounding would leave is drawn.
+			want := int(float64(n)*able[k]/total + p.random.Float64())
+			for ; want > 0 && left > 0 && h.len() > 0; want-- {
+				i, key := h.first()
+				if k == undated || k == others {
+					p.queue = max(p.queue, key)
+				}
+				h.remove(i)
+				p.origins[i].underway = true
+				to = append(to, i)
+				left--
+			}
+			if h.len() == 0 {
+				able[k] = 0
+			}
+		}
+		if n = left; !p.shared {
+			break
+		}
+	}
+	return to
+}

@@ -1,0 +1,103 @@
+package freshsim
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/pytext"
+)
+
+// recorded is a history from a file.
+type recorded struct{ times []float64 }
+
+func (r recorded) after(t float64) float64 {
+	i, _ := slices.BinarySearchFunc(r.times, t, func(change, t float64) int {
+		if change <= t {
+			return -1
+		}
+		return 1
+	})
+	if i == len(r.times) {
+		return math.Inf(1)
+	}
+	return r.times[i]
+}
+
+// rate returns the mean rate over the origin's history, and of one change that of a change in it.
+func (r recorded) rate(float64) float64 {
+	return float64(len(r.times)) / max(day, r.times[len(r.times)-1]-r.times[0])
+}
+
+// ReadChanges reads a CSV file with a header and the columns origin and time, in any order of rows:
+// a time is a date with a time of day, UTC unless it says else. An origin appears with its first
+// change. Errors name the line. It returns a model of them, and the options of a run over their
+// time: the first quarter of it, at most 90 days, is before the start, and as much the warm-up.
+func ReadChanges(r io.Reader) (Model, Options, error) {
+	file := csv.NewReader(r)
+	header, err := file.Read()
+	if errors.Is(err, io.EOF) {
+		return Model{}, Options{}, errors.New("the file is empty; expected a header with the columns origin and time")
+	}
+	if err != nil {
+		return Model{}, Options{}, err
+	}
+	column := func(name string) int {
+		return slices.IndexFunc(header, func(h string) bool { return strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")) == name })
+	}
+	originColumn, timeColumn := column("origin"), column("time")
+	if originColumn < 0 || timeColumn < 0 {
+		return Model{}, Options{}, fmt.Errorf("line 1: no columns origin and time among %s", strings.Join(header, ", "))
+	}
+	var first, last time.Time
+	numbers := map[string]int{}
+	var changes [][]time.Time
+	for {
+		row, err := file.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Model{}, Options{}, err // has the line
+		}
+		at, err := pytext.ParseISO8601(strings.TrimSpace(row[timeColumn]))
+		if err != nil {
+			line, _ := file.FieldPos(timeColumn)
+			return Model{}, Options{}, fmt.Errorf("line %d: time must be a date such as 2026-01-31T12:00:00Z", line)
+		}
+		i, ok := numbers[row[originColumn]]
+		if !ok {
+			i = len(changes)
+			numbers[row[originColumn]] = i
+			changes = append(changes, nil)
+		}
+		changes[i] = append(changes[i], at)
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	span := last.Sub(first).Hours() / 24
+	if span < 4 {
+		return Model{}, Options{}, errors.New("the file's changes are within four days, too few to compare policies")
+	}
+	before := min(settled, span/4)
+	histories := make([]recorded, len(changes))
+	for i, times := range changes {
+		for _, at := range times {
+			histories[i].times = append(histories[i].times, at.Sub(first).Hours()/24-before)
+		}
+		slices.Sort(histories[i].times)
+		histories[i].times = slices.Compact(histories[i].times)
+	}
+	m := Model{Name: "recorded", draw: func(i int, _ *rand.Rand) history { return histories[i] }}
+	return m, Options{Origins: len(changes), WarmUp: before, Runtime: span - 2*before}, nil
+}

@@ -1,0 +1,110 @@
+package freshsim
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/simulator/page"
+)
+
+// UselessPart returns the part of visits that found nothing.
+func (r Report) UselessPart() float64 { return float64(r.Useless) / float64(max(1, r.Visits)) }
+
+// FoundPerHour returns the changes that an hour of a worker finds.
+func (r Report) FoundPerHour() float64 { return float64(r.Found) / max(r.Busy*24, 1e-9) }
+
+// busyPart returns the part of the time that workers were busy.
+func (r Report) busyPart(o Options) float64 { return r.Busy / (o.Runtime * float64(o.Workers)) }
+
+// Text formats reports for a terminal.
+func Text(reports []Report, o Options) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tMEAN STALENESS\tP95\tWORST\tSTALE\tVISITS\tUSELESS\tCHANGES AN HOUR\tBUSY")
+	for _, r := range reports {
+		fmt.Fprintf(w, "%s\t%.3f days\t%.2f days\t%.0f days\t%.1f %%\t%d\t%d (%.0f %%)\t%.2f\t%.0f %%\n", r.Policy, r.Mean, r.P95, r.Worst,
+			100*r.Stale, r.Visits, r.Useless, 100*r.UselessPart(), r.FoundPerHour(), 100*r.busyPart(o))
+	}
+	w.Flush()
+	return b.String()
+}
+
+// Summary returns reports for JSON; times are in days.
+func Summary(reports []Report, o Options) []map[string]any {
+	var all []map[string]any
+	for _, r := range reports {
+		all = append(all, map[string]any{
+			"policy": r.Policy, "mean_staleness": r.Mean, "p95_staleness": r.P95, "worst_staleness": r.Worst, "stale": r.Stale,
+			"visits": r.Visits, "useless_visits": r.Useless, "changes_per_worker_hour": r.FoundPerHour(), "busy": r.busyPart(o),
+		})
+	}
+	return all
+}
+
+// figures are what is plotted over time.
+var figures = []struct {
+	title, column string
+	of            func(Sample) float64
+}{
+	{"Mean staleness, in days", "mean_staleness", func(s Sample) float64 { return s.Mean }},
+	{"Stale origins, in per cent", "stale_per_cent", func(s Sample) float64 { return 100 * s.Stale }},
+	{"Useless visits, in per cent", "useless_per_cent", func(s Sample) float64 { return 100 * s.Useless }},
+}
+
+// charts returns plots of the policies over time.
+func charts(reports []Report) (all []page.Chart) {
+	for _, f := range figures {
+		var lines []page.Line
+		for _, r := range reports {
+			l := page.Line{Name: r.Policy}
+			for _, s := range r.Series {
+				l.Points = append(l.Points, page.Point{X: s.At, Y: f.of(s)})
+			}
+			lines = append(lines, l)
+		}
+		all = append(all, page.LineChart(f.title, "simulated days", lines))
+	}
+	return all
+}
+
+// WriteHTML writes a page with the reports' figures and plots.
+func WriteHTML(w io.Writer, reports []Report, settings []page.Row) error {
+	p := page.Page{
+		Title: "Policies of visits, side by side", Settings: settings, Charts: charts(reports),
+		Intro: "Staleness is for how long the archive has lacked the oldest change that it lacks.",
+	}
+	for _, r := range reports {
+		p.Figures = append(p.Figures,
+			page.Row{Name: r.Policy + ": mean staleness, days", Value: fmt.Sprintf("%.3f", r.Mean)},
+			page.Row{Name: r.Policy + ": 95th percentile, days", Value: fmt.Sprintf("%.2f", r.P95)},
+			page.Row{Name: r.Policy + ": useless visits", Value: fmt.Sprintf("%s of %s", pytext.Thousands(r.Useless), pytext.Thousands(r.Visits))},
+			page.Row{Name: r.Policy + ": changes an hour of a worker", Value: fmt.Sprintf("%.2f", r.FoundPerHour())})
+	}
+	return p.Write(w)
+}
+
+// WriteCSV writes the reports' figures over time.
+func WriteCSV(w io.Writer, reports []Report) error {
+	var b strings.Builder
+	row := func(fields ...string) { b.WriteString(pytext.CSVRow(fields) + "\r\n") }
+	header := []string{"policy", "day"}
+	for _, f := range figures {
+		header = append(header, f.column)
+	}
+	row(header...)
+	for _, r := range reports {
+		for _, s := range r.Series {
+			fields := []string{r.Policy, strconv.FormatFloat(s.At, 'f', 2, 64)}
+			for _, f := range figures {
+				fields = append(fields, strconv.FormatFloat(f.of(s), 'g', 5, 64))
+			}
+			row(fields...)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,298 @@
+package freshsim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Options are those of a comparison. Times are in days.
+type Options struct {
+	Origins int
+	WarmUp  float64 // before what is measured
+	Runtime float64 // measured
+	Load    float64 // the work of visiting each origin once after each change, over the capacity
+	Workers int
+	Seed    uint64  // of the first run
+	Runs    int     // with seeds that follow each other
+	Longest float64 // wait for a visit, by freshness
+}
+
+// Defaults are the options of a run unless others are given.
+var Defaults = Options{Origins: 2000, WarmUp: 90, Runtime: 365, Load: 0.9, Workers: 20, Seed: 1, Runs: 1, Longest: 180}
+
+// Report is how a policy did.
+type Report struct {
+	Policy          string
+	Visits, Useless int     // without the first ones
+	Found           int     // changes
+	Busy            float64 // days of workers
+	Mean, P95       float64 // staleness in days
+	Worst           float64
+	Stale           float64 // part of the origins
+	Series          []Sample
+}
+
+// Sample is the state at a time.
+type Sample struct {
+	At, Mean, Stale float64
+	Useless         float64 // part of the visits since the sample before
+}
+
+// Policies are the names of those that are compared.
+var Policies = []string{"python", "pools", "freshness", "oracle"}
+
+// Run simulates a policy.
+func Run(ctx context.Context, m Model, policyName string, o Options) (Report, error) {
+	s, err := newSimulation(m, policyName, o)
+	if err != nil {
+		return Report{}, err
+	}
+	err = s.run(ctx)
+	return s.report, err
+}
+
+func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
+	until := o.WarmUp + o.Runtime
+	work := demand(newOrigins(m, o.Origins, o.Seed, until), until)
+	s := &simulation{
+		Options: o, origins: newOrigins(m, o.Origins, o.Seed, until), idle: o.Workers,
+		scale: o.Load * float64(o.Workers) * 86400 / max(work, 1e-9), report: Report{Policy: policyName}, ages: make([]int, buckets),
+	}
+	for i := range s.origins {
+		if s.origins[i].appeared >= 0 {
+			s.unlisted = append(s.unlisted, int32(i))
+		}
+	}
+	slices.SortFunc(s.unlisted, func(a, b int32) int { return cmp.Compare(s.origins[a].appeared, s.origins[b].appeared) })
+	switch policyName {
+	case "python":
+		s.policy = newPools(s.origins, o.Seed, [4]float64{2, 49, 49, 0}, false)
+	case "pools":
+		s.policy = newPools(s.origins, o.Seed, [4]float64{1 - toldPart, toldPart / 3, toldPart / 3, toldPart / 3}, true)
+	case "freshness", "oracle":
+		s.policy = newFresh(s.origins, s.scale, policyName == "oracle", o.Longest)
+	default:
+		return nil, fmt.Errorf("unknown policy %q", policyName)
+	}
+	return s, nil
+}
+
+// Compare runs each policy on the same changes, and returns the means of its runs, with the worst of
+// them and the series of the first.
+func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
+	var reports []Report
+	for _, name := range Policies {
+		var sum Report
+		for run := range o.Runs {
+			seeded := o
+			seeded.Seed += uint64(run)
+			r, err := Run(ctx, m, name, seeded)
+			if err != nil {
+				return nil, err
+			}
+			if run == 0 {
+				sum.Policy, sum.Series = r.Policy, r.Series
+			}
+			sum.Visits, sum.Useless, sum.Found, sum.Busy = sum.Visits+r.Visits, sum.Useless+r.Useless, sum.Found+r.Found, sum.Busy+r.Busy
+			sum.Mean, sum.P95, sum.Stale, sum.Worst = sum.Mean+r.Mean, sum.P95+r.P95, sum.Stale+r.Stale, max(sum.Worst, r.Worst)
+		}
+		n := float64(o.Runs)
+		sum.Visits, sum.Useless, sum.Found, sum.Busy = sum.Visits/o.Runs, sum.Useless/o.Runs, sum.Found/o.Runs, sum.Busy/n
+		sum.Mean, sum.P95, sum.Stale = sum.Mean/n, sum.P95/n, sum.Stale/n
+		reports = append(reports, sum)
+	}
+	return reports, nil
+}
+
+type simulation struct {
+	Options
+	origins  []origin
+	scale    float64 // of costs
+	policy   policy
+	unlisted []int32 // in the order they appear
+	queue    []int32
+	running  []running
+	idle     int
+	ages     []int // a histogram
+	report   Report
+}
+
+type running struct {
+	origin          int32
+	end, before     float64
+	first, eventful bool
+}
+
+// queueLength returns how much a queue holds, what workers do in some hours; it is filled when a
+// twentieth is free.
+func (s *simulation) queueLength() int { return max(2, len(s.origins)/250) }
+
+const (
+	tick         = 5 * minute
+	listing      = day
+	samplePeriod = 25 * hour
+)
+
+func (s *simulation) run(ctx context.Context) error {
+	until := s.WarmUp + s.Runtime
+	nextSample, visits, useless, samples := s.WarmUp, 0, 0, 0
+	part := int32(0)
+	parts := int32(math.Round(listing / tick))
+	for step := 0; ; step++ {
+		now := float64(step) * tick
+		if now >= until {
+			break
+		}
+		if step%1000 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.work(now)
+		for len(s.unlisted) > 0 && s.origins[s.unlisted[0]].appeared <= now {
+			s.policy.listed(s.unlisted[0], now)
+			s.unlisted = s.unlisted[1:]
+		}
+		for i := part; int(i) < len(s.origins); i += parts {
+			s.list(i, now)
+		}
+		part = (part + 1) % parts
+		if free := s.queueLength() - len(s.queue); free > s.queueLength()/20 {
+			s.queue = s.policy.claim(now, free, len(s.queue) > 0, s.queue)
+			s.begin(now)
+		}
+		if now >= nextSample {
+			sample := s.sample(now)
+			if n := s.report.Visits - visits; n > 0 {
+				sample.Useless = float64(s.report.Useless-useless) / float64(n)
+			}
+			visits, useless = s.report.Visits, s.report.Useless
+			s.report.Series = append(s.report.Series, sample)
+			nextSample += samplePeriod
+			s.report.Mean += sample.Mean
+			s.report.Stale += sample.Stale
+			samples++
+		}
+	}
+	s.report.Mean /= float64(max(1, samples))
+	s.report.Stale /= float64(max(1, samples))
+	s.report.P95 = percentile(s.ages, 0.95)
+	return nil
+}
+
+// list shows what the lister tells of an origin.
+func (s *simulation) list(i int32, now float64) {
+	o := &s.origins[i]
+	if !o.dated || o.appeared > now {
+		return
+	}
+	o.advance(now)
+	if o.told > o.shown {
+		o.shown = o.told
+		s.policy.listed(i, now)
+	}
+}
+
+// work ends the visits that end until now.
+func (s *simulation) work(now float64) {
+	for len(s.running) > 0 && s.running[0].end <= now {
+		r := s.running[0]
+		s.running = s.running[1:]
+		s.idle++
+		o := &s.origins[r.origin]
+		o.underway = false
+		s.policy.visited(r.origin, r.before, r.first, r.eventful, r.end)
+		s.begin(r.end)
+	}
+}
+
+// begin lets idle workers take what is in the queue.
+func (s *simulation) begin(now float64) {
+	for s.idle > 0 && len(s.queue) > 0 {
+		i := s.queue[0]
+		s.queue = s.queue[1:]
+		s.idle--
+		o := &s.origins[i]
+		r := running{origin: i, before: o.visit, first: !o.visited}
+		found := o.load(now)
+		cost := o.costOf(found)
+		if o.cost = (2*cost + o.cost) / 3; r.first {
+			o.cost = o.basis
+			r.before = o.appeared
+		}
+		took := cost * s.scale / 86400
+		o.ready = now + cooldown
+		r.eventful, r.end = found > 0, now+took
+		if now >= s.WarmUp {
+			s.count(r, found, took)
+		}
+		at, _ := slices.BinarySearchFunc(s.running, r.end, func(a running, end float64) int {
+			if a.end <= end {
+				return -1
+			}
+			return 1
+		})
+		s.running = slices.Insert(s.running, at, r)
+	}
+}
+
+func (s *simulation) count(r running, found int, took float64) {
+	s.report.Busy += took
+	if r.first {
+		return
+	}
+	s.report.Visits++
+	s.report.Found += found
+	if !r.eventful {
+		s.report.Useless++
+	}
+}
+
+func (s *simulation) sample(now float64) Sample {
+	sample, n := Sample{At: now - s.WarmUp}, 0
+	for i := range s.origins {
+		o := &s.origins[i]
+		if o.appeared > now {
+			continue
+		}
+		n++
+		age := o.age(now)
+		s.ages[bucket(age)]++
+		if age > 0 {
+			sample.Mean += age
+			sample.Stale++
+			s.report.Worst = max(s.report.Worst, age)
+		}
+	}
+	sample.Mean /= float64(max(1, n))
+	sample.Stale /= float64(max(1, n))
+	return sample
+}
+
+// Ages are counted in buckets that each are a twentieth larger than the one before; the first
+// ends at a hundredth of a day.
+const buckets = 300
+
+func bucket(age float64) int {
+	if age <= 0.01 {
+		return 0
+	}
+	return min(1+int(math.Log(age/0.01)/math.Log(1.05)), buckets-1)
+}
+
+func percentile(counts []int, part float64) float64 {
+	total, sum := 0, 0
+	for _, n := range counts {
+		total += n
+	}
+	for b, n := range counts {
+		if sum += n; float64(sum) >= part*float64(total) {
+			if b == 0 {
+				return 0
+			}
+			return 0.01 * math.Pow(1.05, float64(b))
+		}
+	}
+	return 0
+}
