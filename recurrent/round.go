@@ -159,7 +159,7 @@ func (r *round) count(p Picked) {
 	}
 	for i, s := range skew(p.Got, weights(p.Policies)) {
 		if s.off() > 0.05 {
-			r.log.Info("skewed fetch", "policy", p.Policies[i].Filter.Policy, "fetched", s.fetched, "requested", s.requested)
+			r.log.Info("skewed fetch", "policy", p.Policies[i].Name(), "fetched", s.fetched, "requested", s.requested)
 		}
 	}
 }

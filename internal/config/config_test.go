@@ -77,7 +77,7 @@ scheduling_policy:
     lister_name: gitea
     lister_instance_name: null
   ipfs: [*lister]
-  svn: [{policy: pools}]
+  svn: [{policy: pools, forks: 0.25}]
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
@@ -135,7 +135,7 @@ func TestLoad(t *testing.T) {
 		Cooldowns: model.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
 	want.SchedulingPolicy["ipfs"] = []model.WeightedPolicy{first}
-	want.SchedulingPolicy["svn"] = []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{
+	want.SchedulingPolicy["svn"] = []model.WeightedPolicy{{Weight: 1, Forks: 0.25, Filter: model.VisitFilter{
 		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
@@ -312,6 +312,8 @@ func TestErrors(t *testing.T) {
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, tablesample: 101}]}", "F:2:80: scheduling_policy.git[0].tablesample must be a percentage between 0 and 100"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, lister_uuid: x}]}", "F:2:80: scheduling_policy.git[0].lister_uuid must be a UUID, not a text"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, dry_run: true}]}", "F:2:76: scheduling_policy.git[0].dry_run is of no use to a daemon; remove it"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, forks: 1}]}", "F:2:74: scheduling_policy.git[0].forks must be a part of the policy's visits, above 0 and below 1"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, forks: 0}]}", "F:2:74: scheduling_policy.git[0].forks must be a part of the policy's visits, above 0 and below 1"},
 		{base + "scheduling_policy: {git: [{policy: first_visits_after_listing, weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs lister_uuid, or lister_name and lister_instance_name, with the policy first_visits_after_listing"},
 	} {
 		_, _, err := parse("F", []byte(tc.text))

@@ -77,7 +77,7 @@ func policyList(v value) (list []model.WeightedPolicy) {
 	return list
 }
 
-// policy reads one entry of a list. Its keys are policy, weight, exact and the keyword
+// policy reads one entry of a list. Its keys are policy, weight, exact, forks and the keyword
 // arguments of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
 // off. The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
@@ -85,10 +85,15 @@ func policy(v value) model.WeightedPolicy {
 	f := &p.Filter
 	required := map[string]bool{"policy": true, "weight": true}
 	fields := map[string]func(value){
-		"policy":               func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
-		"weight":               func(v value) { p.Weight = v.number() },
-		"tablesample":          func(v value) { f.TableSample = v.percentage() },
-		"exact":                func(v value) { f.Inexact = !v.flag() },
+		"policy":      func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
+		"weight":      func(v value) { p.Weight = v.number() },
+		"tablesample": func(v value) { f.TableSample = v.percentage() },
+		"exact":       func(v value) { f.Inexact = !v.flag() },
+		"forks": func(v value) {
+			if p.Forks = v.number(); !(p.Forks > 0 && p.Forks < 1) {
+				v.problem("must be a part of the policy's visits, above 0 and below 1")
+			}
+		},
 		"absolute_cooldown":    func(v value) { f.Cooldowns.Absolute = v.cooldown() },
 		"scheduled_cooldown":   func(v value) { f.Cooldowns.Scheduled = v.cooldown() },
 		"failed_cooldown":      func(v value) { f.Cooldowns.Failed = v.cooldown() },

@@ -75,6 +75,11 @@ func (r *Recurrent) Run(ctx context.Context) error {
 				NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
 			}
 		}
+		if err := r.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
+			return store.CheckPolicies(ctx, c.SchedulingPolicy)
+		}); err != nil {
+			return nil, err
+		}
 		s := recurrent.New(by(r.Config))
 		r.onChange(func(c *config.Config) { s.Change(by(c)) })
 		sharing, err := r.sharing(ctx, store)

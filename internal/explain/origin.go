@@ -181,8 +181,8 @@ func (o Origin) describeVisits(e *Explanation) {
 func (o Origin) byPolicies(e *Explanation) {
 	var ready, cooling []string
 	for _, p := range o.Policies {
-		name := string(p.Filter.Policy)
-		if why := p.Filter.Policy.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
+		name := p.Name()
+		if why := p.Filter.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
 			e.because("Policy %s %s.", name, why)
 			continue
 		}
@@ -263,17 +263,18 @@ func (p *Policy) Find(next []model.ListedOrigin, url string) {
 	p.Place = 1 + slices.IndexFunc(next, func(o model.ListedOrigin) bool { return o.URL == url })
 }
 
-// Expand replaces the policy pools by its four policies, with equal weights; their real
-// shares depend on the origins.
+// Expand replaces the policy pools by its four policies, with equal weights, as their real
+// shares depend on the origins; and policies that divide their visits by those for originals
+// and for forks.
 func Expand(policies []model.WeightedPolicy) []model.WeightedPolicy {
 	if len(policies) != 1 || policies[0].Filter.Policy != model.Pools {
-		return policies
+		return model.SplitForks(policies)
 	}
 	var all []model.WeightedPolicy
 	for _, p := range model.PoolPolicies {
-		w := model.WeightedPolicy{Weight: policies[0].Weight / 4, Filter: policies[0].Filter}
-		w.Filter.Policy = p
+		w := policies[0]
+		w.Weight, w.Filter.Policy = w.Weight/4, p
 		all = append(all, w)
 	}
-	return all
+	return model.SplitForks(all)
 }

@@ -32,11 +32,12 @@ type OriginFacts struct {
 	Loaded     bool // it has a snapshot
 	Dated      bool // its lister tells when it changed last
 	Changed    bool // that was after its last successful visit
+	Fork       bool // its lister knows it to be a fork
 }
 
 // Facts returns those of an origin; s is nil if it was never scheduled nor visited.
 func Facts(o ListedOrigin, s *VisitStats) OriginFacts {
-	f := OriginFacts{Dated: o.LastUpdate != nil}
+	f := OriginFacts{Dated: o.LastUpdate != nil, Fork: o.IsFork != nil && *o.IsFork}
 	if s != nil {
 		f.Successful, f.Loaded = s.LastVisitStatus == VisitSuccessful, s.LastSnapshot != nil
 		f.Changed = f.Dated && s.LastSuccessful != nil && o.LastUpdate.After(*s.LastSuccessful)
@@ -54,6 +55,8 @@ var (
 	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	changed         = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Changed }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
 	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.Changed }, "picks origins that did not change since their last successful visit", "this one did"}
+	fork            = &Condition{"c.fork", func(o OriginFacts) bool { return o.Fork }, "picks forks", "this one is not known to be one"}
+	original        = &Condition{"not c.fork", func(o OriginFacts) bool { return !o.Fork }, "picks originals", "this one is a fork"}
 )
 
 // Policies are all but pools, which combines some of them, and
@@ -75,6 +78,24 @@ func (p VisitPolicy) Policy() *Policy {
 	return nil
 }
 
+// firstVisits has the order of FirstVisitsAfterListing; its condition depends on the lister.
+var firstVisits = Policy{Name: FirstVisitsAfterListing, OrderBy: "c.last_scheduled nulls first"}
+
+// Rule returns what a filter's policy selects and orders by, forks considered; nil if the
+// policy is unknown or combines others.
+func (f VisitFilter) Rule() *Policy {
+	p := f.Policy.Policy()
+	if f.Policy == FirstVisitsAfterListing {
+		p = &firstVisits
+	}
+	if p == nil || f.Forks == ForksToo {
+		return p
+	}
+	divided := *p
+	divided.Conditions = append(slices.Clone(p.Conditions), map[Forks]*Condition{Originals: original, ForksOnly: fork}[f.Forks])
+	return &divided
+}
+
 // SQL returns the conditions, each once.
 func (p *Policy) SQL() []string {
 	var all []string
@@ -84,9 +105,9 @@ func (p *Policy) SQL() []string {
 	return slices.Compact(all)
 }
 
-// Outside returns why the policy doesn't pick an origin, or "".
-func (p VisitPolicy) Outside(o OriginFacts) string {
-	rule := p.Policy()
+// Outside returns why the filter's policy doesn't pick an origin, or "".
+func (f VisitFilter) Outside(o OriginFacts) string {
+	rule := f.Rule()
 	if rule == nil {
 		return ""
 	}

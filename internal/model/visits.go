@@ -57,13 +57,51 @@ type VisitFilter struct {
 	Cooldowns          Cooldowns
 	TableSample        float64 // per cent of the table's pages, if that is all that is looked at; 0: all
 	Inexact            bool    // TableSample counts even where all origins cost no more
+	Forks              Forks
 }
+
+// Forks says which origins a filter is about, by whether their lister knows them to be forks.
+type Forks string
+
+const (
+	ForksToo  Forks = ""          // any
+	Originals Forks = "originals" // those not known to be forks
+	ForksOnly Forks = "forks"
+)
 
 // WeightedPolicy is a policy of a visit type with its weight. The user of the filter
 // sets its visit type.
 type WeightedPolicy struct {
 	Weight float64 // 0 or more
+	// Forks is the part of its visits that is for forks, the others being for originals;
+	// 0: the policy takes no notice of forks.
+	Forks  float64
 	Filter VisitFilter
+}
+
+// Name returns the policy's name, with the origins that it is for.
+func (p WeightedPolicy) Name() string {
+	if p.Filter.Forks == ForksToo {
+		return string(p.Filter.Policy)
+	}
+	return string(p.Filter.Policy) + " (" + string(p.Filter.Forks) + ")"
+}
+
+// SplitForks returns the policies, in place of each that divides its visits one for
+// originals and one for forks, with their parts of its weight.
+func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
+	var split []WeightedPolicy
+	for _, p := range policies {
+		if p.Forks == 0 {
+			split = append(split, p)
+			continue
+		}
+		originals, forks := p, p
+		originals.Forks, originals.Filter.Forks, originals.Weight = 0, Originals, p.Weight*(1-p.Forks)
+		forks.Forks, forks.Filter.Forks, forks.Weight = 0, ForksOnly, p.Weight*p.Forks
+		split = append(split, originals, forks)
+	}
+	return split
 }
 
 // loaderPrefix makes a visit type's task type.

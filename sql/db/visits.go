@@ -106,7 +106,7 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 // marks are the effects by which a grab marks what it selected.
 func marks(f model.VisitFilter) []string {
 	effects := []string{markScheduled, noteMarked}
-	if p := f.Policy.Policy(); p != nil && p.ByTarget {
+	if p := f.Rule(); p != nil && p.ByTarget {
 		effects = append(effects, moveQueuePosition)
 	}
 	return effects
@@ -357,7 +357,7 @@ func originFacts(orderBy string) string {
 		lag = "scheduler_go.lag_behind(lo.last_update, ovs.last_successful)"
 	}
 	return `left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
-	cross join lateral (select lo.last_update, lo.first_seen, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
+	cross join lateral (select lo.last_update, lo.first_seen, lo.is_fork is true as fork, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
 		ovs.last_snapshot is not null as loaded, coalesce(ovs.last_visit_status = 'successful', false) as successful,
 		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag) c`
 }
@@ -438,17 +438,17 @@ func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
 
 // policy adds what the policy selects and orders by.
 func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) error {
-	if p := f.Policy.Policy(); p != nil {
-		q.where = append(q.where, p.SQL()...)
-		q.orderBy = p.OrderBy
-		return nil
-	}
-	if f.Policy != model.FirstVisitsAfterListing {
+	p := f.Rule()
+	if p == nil {
 		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
+	}
+	q.where = append(q.where, p.SQL()...)
+	q.orderBy = p.OrderBy
+	if f.Policy != model.FirstVisitsAfterListing {
+		return nil
 	}
 	condition, err := q.notScheduledSinceListing(ctx, tx, f)
 	q.where = append(q.where, condition)
-	q.orderBy = firstVisits.OrderBy
 	return err
 }
 

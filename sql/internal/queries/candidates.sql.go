@@ -12,7 +12,7 @@ import (
 
 const buildPhase = `-- name: BuildPhase :one
 
-select phase, rows, by_lister,
+select phase, rows, by_lister, by_fork,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
 from scheduler_go.candidate_build
 `
@@ -21,6 +21,7 @@ type BuildPhaseRow struct {
 	Phase    string
 	Rows     int64
 	ByLister bool
+	ByFork   bool
 	Origins  int64
 }
 
@@ -33,6 +34,7 @@ func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 		&i.Phase,
 		&i.Rows,
 		&i.ByLister,
+		&i.ByFork,
 		&i.Origins,
 	)
 	return i, err
@@ -204,12 +206,14 @@ func (q *Queries) FinishBuild(ctx context.Context) (int64, error) {
 }
 
 const giveUpCandidates = `-- name: GiveUpCandidates :exec
-update scheduler_go.candidate_build set phase = 'empty' where phase <> 'empty'
+update scheduler_go.candidate_build set phase = 'empty', by_fork = by_fork or $1
+where phase <> 'empty' or by_fork < $1
 `
 
-// GiveUpCandidates disables candidates until they are built anew.
-func (q *Queries) GiveUpCandidates(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, giveUpCandidates)
+// GiveUpCandidates disables candidates until they are built anew; by fork, if they were or
+// that is asked for.
+func (q *Queries) GiveUpCandidates(ctx context.Context, byFork bool) error {
+	_, err := q.db.Exec(ctx, giveUpCandidates, byFork)
 	return err
 }
 

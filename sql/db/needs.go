@@ -12,15 +12,19 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// sharesNeed is what the database needs to find the work of each group of shares, and of
-// each lister beside hosters that take no more.
-type sharesNeed struct {
+// need is what the database needs to find the work of each group of shares, of each lister
+// beside hosters that take no more, and of originals and forks.
+type need struct {
 	byLister bool             // candidates by lister
+	byFork   bool             // candidates that tell forks from originals
 	tasks    []model.ShareKey // indexes of ready tasks by these keys
 }
 
-func needOf(shares map[string]model.Shares, hosters model.Hosters) (need sharesNeed) {
+func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
 	need.byLister = hosters.Any()
+	for _, list := range policies {
+		need.byFork = need.byFork || slices.ContainsFunc(list, func(p model.WeightedPolicy) bool { return p.Forks > 0 })
+	}
 	for taskType, s := range shares {
 		if model.Prefixed(taskType) {
 			continue // no tasks go there, and first visits have each lister's candidates looked up
@@ -46,13 +50,9 @@ func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
 }
 
-// buildForShares creates the indexes that shares and hosters need and the database lacks,
+// buildIndexes creates the indexes that shares and hosters need and the database lacks,
 // concurrently with other work.
-func buildForShares(ctx context.Context, conn *pgx.Conn, need sharesNeed, log *slog.Logger) error {
-	missing, err := missingForShares(ctx, conn, need)
-	if err != nil {
-		return err
-	}
+func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
 	if missing.byLister {
 		if err := buildListerIndexes(ctx, conn, log); err != nil {
 			return err
@@ -75,14 +75,13 @@ func buildForShares(ctx context.Context, conn *pgx.Conn, need sharesNeed, log *s
 	return nil
 }
 
-func missingForShares(ctx context.Context, db querier, need sharesNeed) (sharesNeed, error) {
-	var missing sharesNeed
-	if need.byLister {
-		var made bool
-		if err := db.QueryRow(ctx, "select by_lister from scheduler_go.candidate_build").Scan(&made); err != nil {
+func missingOf(ctx context.Context, db querier, need need) (missing need, err error) {
+	if need.byLister || need.byFork {
+		var byLister, byFork bool
+		if err := db.QueryRow(ctx, "select by_lister, by_fork from scheduler_go.candidate_build").Scan(&byLister, &byFork); err != nil {
 			return missing, err
 		}
-		missing.byLister = !made
+		missing.byLister, missing.byFork = need.byLister && !byLister, need.byFork && !byFork
 	}
 	for _, by := range need.tasks {
 		var made bool
@@ -101,13 +100,21 @@ func missingForShares(ctx context.Context, db querier, need sharesNeed) (sharesN
 // CheckShares returns an error that says what to do if the database lacks indexes that
 // shares need.
 func (s ShareStore) CheckShares(ctx context.Context, shares map[string]model.Shares) error {
-	missing, err := missingForShares(ctx, s.pool, needOf(shares, model.Hosters{}))
+	return check(ctx, s.pool, needOf(shares, model.Hosters{}, nil), "indexes that the configuration's shares need")
+}
+
+// CheckPolicies does that for what policies need.
+func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][]model.WeightedPolicy) error {
+	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what forks in the configuration's scheduling_policy needs")
+}
+
+func check(ctx context.Context, db querier, need need, what string) error {
+	missing, err := missingOf(ctx, db, need)
 	if err != nil {
-		return fmt.Errorf("look for the indexes that shares need: %w", err)
+		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	if missing.byLister || len(missing.tasks) > 0 {
-		return fmt.Errorf("the database lacks indexes that the configuration's shares need: " +
-			"run swh-scheduler migrate with this configuration (others can go on meanwhile)")
+	if missing.byLister || missing.byFork || len(missing.tasks) > 0 {
+		return fmt.Errorf("the database lacks %s: run swh-scheduler migrate with this configuration (others can go on meanwhile)", what)
 	}
 	return nil
 }
