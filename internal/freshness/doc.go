@@ -1,0 +1,27 @@
+// Package freshness decides when an origin is worth a visit. It is pure: no database, no clock.
+//
+// What is minimized is staleness: for how long the archive has lacked the oldest change that it
+// lacks, zero if it lacks none, as a mean over origins and time. Changes are taken to come at
+// random (a Poisson process), at a rate that differs between origins and may change.
+//
+//	visits, listings ──► Estimate ──► Origin.Value (grows with time) ──► Origin.Moment
+//	                     of a rate                                          ▲
+//	                     how far visits are behind ──► Controller ──► threshold
+//
+// Rates are in changes a day. docs/freshness.md derives the formulas.
+package freshness
+
+import "time"
+
+// day is the unit of time of rates, exposures and thresholds.
+const day = 24 * time.Hour
+
+func days(d time.Duration) float64 { return float64(d) / float64(day) }
+
+// duration returns some days as a duration, at most most.
+func duration(days float64, most time.Duration) time.Duration {
+	if !(days*float64(day) < float64(most)) { // also NaN
+		return most
+	}
+	return time.Duration(days * float64(day))
+}
