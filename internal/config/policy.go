@@ -48,7 +48,7 @@ var visitPolicies = func() (names []string) {
 			names = append(names, string(p.Name))
 		}
 	}
-	return append(names, string(model.FirstVisitsAfterListing), string(model.Pools))
+	return append(names, string(model.FirstVisitsAfterListing), string(model.Pools), string(model.Freshness))
 }()
 
 // policyList reads the policies of a visit type.
@@ -77,7 +77,10 @@ func policyList(v value) (list []model.WeightedPolicy) {
 	return list
 }
 
-// policy reads one entry of a list. Its keys are policy, weight, exact, forks and the keyword
+// defaultLongestWait is how long an origin waits at most with the policy freshness.
+const defaultLongestWait = 365 * 24 * time.Hour
+
+// policy reads one entry of a list. Its keys are policy, weight, exact, forks, longest_wait and the keyword
 // arguments of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
 // off. The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
@@ -92,6 +95,11 @@ func policy(v value) model.WeightedPolicy {
 		"forks": func(v value) {
 			if p.Forks = v.number(); !(p.Forks > 0 && p.Forks < 1) {
 				v.problem("must be a part of the policy's visits, above 0 and below 1")
+			}
+		},
+		"longest_wait": func(v value) {
+			if p.LongestWait = v.duration("a duration"); p.LongestWait < 24*time.Hour || p.LongestWait > maxInterval {
+				v.problem("must be from a day to 100 years")
 			}
 		},
 		"absolute_cooldown":    func(v value) { f.Cooldowns.Absolute = v.cooldown() },
@@ -119,6 +127,12 @@ func policy(v value) model.WeightedPolicy {
 	if f.Policy == model.Pools && required["weight"] {
 		delete(required, "weight")
 		p.Weight = 1
+	}
+	switch {
+	case f.Policy == model.Freshness && p.LongestWait == 0:
+		p.LongestWait = defaultLongestWait
+	case f.Policy != model.Freshness && p.LongestWait != 0:
+		v.problem("has a longest_wait, which only the policy freshness has")
 	}
 	if entries != nil {
 		for _, name := range []string{"policy", "weight"} {

@@ -75,9 +75,8 @@ func (r *Recurrent) Run(ctx context.Context) error {
 				NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
 			}
 		}
-		if err := r.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
-			return store.CheckPolicies(ctx, c.SchedulingPolicy)
-		}); err != nil {
+		freshness, err := r.freshness(ctx, store)
+		if err != nil {
 			return nil, err
 		}
 		s := recurrent.New(by(r.Config))
@@ -91,7 +90,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			return nil, err
 		}
 		laning, err := r.laning(ctx, store, d)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, hosting, r.sending(store, d)), err
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, hosting, r.sending(store, d, freshness)), err
 	})
 }
 

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ type Origin struct {
 	Schedulers     int      // connections of schedule-recurrent
 	Share          *Share   // nil: its queue is not divided between groups
 	Hosters        []Hoster // with a limit
+	Freshness      *db.OriginFreshness // nil: its visit type doesn't have that policy
 	Failures       int      // visits in a row that failed or found nothing, as far as that is recorded
 	Rules          model.VisitRules
 }
@@ -208,6 +210,7 @@ func (o Origin) byPolicies(e *Explanation) {
 		ready = append(ready, name)
 		e.because("Policy %s, which has weight %v of its visit type's, can pick it: %s.", name, p.Weight, p.place())
 	}
+	o.describeFreshness(e)
 	o.describeVisits(e)
 	switch {
 	case ready != nil:
@@ -228,6 +231,24 @@ func (o Origin) byPolicies(e *Explanation) {
 		e.Summary = "No policy of its visit type picks it."
 	}
 	o.firstVisits(e)
+}
+
+// describeFreshness adds what the policy freshness goes by.
+func (o Origin) describeFreshness(e *Explanation) {
+	f := o.Freshness
+	if f == nil {
+		return
+	}
+	of, since := f.Origin()
+	how := "as its lister's do, or others, as no visit has succeeded yet"
+	if !f.Seen.IsZero() {
+		how = fmt.Sprintf("certain to %.0f %%", 100*of.Certainty())
+	}
+	waited := e.now.Sub(since)
+	e.because("It is expected to change once in %s (%s); the chance that a visit now finds a change is %.0f %%.",
+		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), how, 100*of.Chance(waited))
+	e.because("Policy freshness: a visit now is worth %.3g of the %.3g that one must be worth at present, which it is from %s on.",
+		of.Value(waited), f.Threshold, e.at(f.Moment()))
 }
 
 func (p Policy) place() string {

@@ -51,6 +51,8 @@ var (
 	loaded       = &Condition{"c.loaded", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	dated        = &Condition{"c.last_update is not null", func(o OriginFacts) bool { return o.Dated }, "picks origins whose lister tells when they changed last", "of this one it doesn't"}
 	undated      = &Condition{"c.last_update is null", func(o OriginFacts) bool { return !o.Dated }, "picks origins whose lister doesn't tell when they changed last", "of this one it does"}
+	// Of any origin, where the policy is configured.
+	momentary = &Condition{"c.moment is not null", func(OriginFacts) bool { return true }, "", ""}
 	// A lag is that of a loaded origin.
 	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	changed         = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Changed }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
@@ -68,6 +70,7 @@ var Policies = []Policy{
 	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, changed}, OrderBy: "c.lag desc"},
 	{Name: OriginsWithoutLastUpdate, Index: "without_update", Conditions: []*Condition{undated}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true},
 	{Name: OthersByVisitTarget, Index: "others", Conditions: []*Condition{dated, loaded, unchanged}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true, Ours: true},
+	{Name: Freshness, Index: "moment", Conditions: []*Condition{momentary}, OrderBy: "c.moment, c.first_seen", Ours: true},
 }
 
 // Policy returns the policy of Policies with that name, or nil.

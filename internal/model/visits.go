@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	// OthersByVisitTarget picks origins with a known last update that were loaded since,
 	// by visit target (next_visit_queue_position).
 	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
+	// Freshness picks origins by when a visit is worth its cost (docs/freshness.md).
+	Freshness VisitPolicy = "freshness"
 )
 
 // Cooldowns are the least times between visits of an origin. Zero turns one off, as an
@@ -76,7 +79,19 @@ type WeightedPolicy struct {
 	// Forks is the part of its visits that is for forks, the others being for originals;
 	// 0: the policy takes no notice of forks.
 	Forks  float64
-	Filter VisitFilter
+	// LongestWait is how long an origin waits for a visit at most, with the policy freshness.
+	LongestWait time.Duration
+	Filter      VisitFilter
+}
+
+// HasFreshness reports whether any visit type has the policy freshness.
+func HasFreshness(policies map[string][]WeightedPolicy) bool {
+	for _, list := range policies {
+		if slices.ContainsFunc(list, func(p WeightedPolicy) bool { return p.Filter.Policy == Freshness }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Name returns the policy's name, with the origins that it is for.

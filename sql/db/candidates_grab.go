@@ -39,12 +39,12 @@ const (
 )
 
 // builtCandidates are CTEs: built has a row if candidates can be used (@forks: and tell forks
-// from originals), pending has the
+// from originals; @moments: and have moments), pending has the
 // origins with pending changes, whose candidates may be outdated. An origin is cooling if
 // all that changed is that a claim marked it, and it cools down since.
 const builtCandidates = `built as materialized (
 	select from scheduler_go.candidate_build
-	where phase = 'ready' and (by_fork or not @forks) and @max_pending::bigint >= (select count(*) from (
+	where phase = 'ready' and (by_fork or not @forks) and (by_freshness or not @moments) and @max_pending::bigint >= (select count(*) from (
 		select from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint + 1) c)
 ), pending as materialized (
 	select url, bool_and(coalesce(scheduled >= @cooling_since, false)) as cooling from (
@@ -161,7 +161,7 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 	if err != nil {
 		return nil, false, err
 	}
-	q.args["max_pending"], q.args["forks"] = maxPendingChanges, f.Forks != model.ForksToo
+	q.args["max_pending"], q.args["forks"], q.args["moments"] = maxPendingChanges, f.Forks != model.ForksToo, f.Policy == model.Freshness
 	q.args["cooling_since"] = nil
 	if f.Cooldowns.Absolute > 0 {
 		q.args["cooling_since"] = now.Add(-f.Cooldowns.Absolute)

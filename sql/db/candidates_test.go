@@ -35,7 +35,7 @@ func keep(t *testing.T, store *db.Store) {
 }
 
 // candidateColumns are those of candidates that are no hint.
-const candidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful, fork"
+const candidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful, fork, moment"
 
 // checkCandidates fails unless candidates are what the rule makes of the peer's
 // tables, each once, and counted.

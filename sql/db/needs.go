@@ -10,18 +10,25 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
 )
 
 // need is what the database needs to find the work of each group of shares, of each lister
-// beside hosters that take no more, and of originals and forks.
+// beside hosters that take no more, of originals and forks, and by freshness.
 type need struct {
-	byLister bool             // candidates by lister
-	byFork   bool             // candidates that tell forks from originals
-	tasks    []model.ShareKey // indexes of ready tasks by these keys
+	byLister    bool             // candidates by lister
+	byFork      bool             // candidates that tell forks from originals
+	byFreshness bool             // candidates with moments
+	tasks       []model.ShareKey // indexes of ready tasks by these keys
+}
+
+// built returns what candidates have.
+func built(b queries.BuildPhaseRow) need {
+	return need{byLister: b.ByLister, byFork: b.ByFork, byFreshness: b.ByFreshness}
 }
 
 func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
-	need.byLister = hosters.Any()
+	need.byLister, need.byFreshness = hosters.Any(), model.HasFreshness(policies)
 	for _, list := range policies {
 		need.byFork = need.byFork || slices.ContainsFunc(list, func(p model.WeightedPolicy) bool { return p.Forks > 0 })
 	}
@@ -76,12 +83,12 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 }
 
 func missingOf(ctx context.Context, db querier, need need) (missing need, err error) {
-	if need.byLister || need.byFork {
-		var byLister, byFork bool
-		if err := db.QueryRow(ctx, "select by_lister, by_fork from scheduler_go.candidate_build").Scan(&byLister, &byFork); err != nil {
+	if need.byLister || need.byFork || need.byFreshness {
+		err := db.QueryRow(ctx, "select $1 and not by_lister, $2 and not by_fork, $3 and not by_freshness from scheduler_go.candidate_build",
+			need.byLister, need.byFork, need.byFreshness).Scan(&missing.byLister, &missing.byFork, &missing.byFreshness)
+		if err != nil {
 			return missing, err
 		}
-		missing.byLister, missing.byFork = need.byLister && !byLister, need.byFork && !byFork
 	}
 	for _, by := range need.tasks {
 		var made bool
@@ -105,7 +112,7 @@ func (s ShareStore) CheckShares(ctx context.Context, shares map[string]model.Sha
 
 // CheckPolicies does that for what policies need.
 func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][]model.WeightedPolicy) error {
-	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what forks in the configuration's scheduling_policy needs")
+	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
 }
 
 func check(ctx context.Context, db querier, need need, what string) error {
@@ -113,7 +120,7 @@ func check(ctx context.Context, db querier, need need, what string) error {
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	if missing.byLister || missing.byFork || len(missing.tasks) > 0 {
+	if missing.byLister || missing.byFork || missing.byFreshness || len(missing.tasks) > 0 {
 		return fmt.Errorf("the database lacks %s: run swh-scheduler migrate with this configuration (others can go on meanwhile)", what)
 	}
 	return nil

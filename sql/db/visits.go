@@ -349,17 +349,20 @@ const wanted = `wanted as materialized (
 )`
 
 // originFacts joins a row c to each row lo of listed_origins, with the columns of
-// candidates that policies use. Only policies that order by the lag need our schema, which
-// computes it.
+// candidates that policies use. Only policies that order by the lag or the moment need our
+// schema, which computes it.
 func originFacts(orderBy string) string {
-	lag := "interval '0'"
+	lag, moment := "interval '0'", "null::timestamptz"
+	if strings.Contains(orderBy, "c.moment") {
+		moment = "scheduler_go.moment_of(lo.visit_type, lo.url, lo.lister_id, lo.first_seen, lo.last_update, ovs.last_snapshot is not null, ovs.last_successful)"
+	}
 	if strings.Contains(orderBy, "c.lag") {
 		lag = "scheduler_go.lag_behind(lo.last_update, ovs.last_successful)"
 	}
 	return `left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
 	cross join lateral (select lo.last_update, lo.first_seen, lo.is_fork is true as fork, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
 		ovs.last_snapshot is not null as loaded, coalesce(ovs.last_visit_status = 'successful', false) as successful,
-		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag) c`
+		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag, ` + moment + ` as moment) c`
 }
 
 // notSetAside leaves out what is set aside. It is a join: a look-up for each of all origins
