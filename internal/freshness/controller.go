@@ -5,47 +5,51 @@ import (
 	"time"
 )
 
-// A Controller keeps the threshold at what the capacity affords: so that what is due has waited
-// for a short time. It is a proportional and integral control of the threshold's logarithm, and
-// can be kept as a row. The zero Controller starts at the lowest threshold.
+// A Controller keeps the threshold at what the capacity affords. It is a row's worth of state.
+//
+// While more is due than there is room for, what the claimed visits are worth by then is the price
+// that the capacity makes. It hardly depends on the threshold that ordered them, so that the
+// threshold follows it without swinging. Else the threshold is where all workers are busy for half
+// of the time: more visits would be made for little, and most of them would find nothing.
 type Controller struct {
-	Threshold float64       // the value that a visit must reach; days × days for each day of a worker
-	Lag       time.Duration // at the last step
-	At        time.Time     // of the last step
+	Threshold float64   // the value at which an origin is due
+	At        time.Time // of the last step
 }
 
-// Limits of thresholds. At the lowest one a visit of a second's cost is made for a minute's
-// staleness saved; at the highest one only the longest wait decides.
-const MinThreshold, MaxThreshold = 1e-2, 1e12
+// Bounds of thresholds, in staleness saved (days × days) for each day of a worker.
+const MinThreshold, MaxThreshold = 1e-3, 1e12
 
 const (
-	// wantedLag is how long what is due has waited if the threshold is right: some work always
-	// waits, so that workers don't.
-	wantedLag = 6 * time.Hour
-	// pace is the time in which the threshold follows a change of the capacity.
-	pace = 7 * day
-	// mostStep bounds a step of the threshold's logarithm: a burst doesn't throw it off.
-	mostStep = 0.5
+	// startThreshold is that of the zero Controller.
+	startThreshold = 1e4
+	// pace is the time in which the threshold follows a change.
+	pace = 2 * day
+	// mostStep bounds the logarithm of price and threshold's ratio: a burst doesn't throw it off.
+	mostStep = 2
+	// patience is by how much the threshold's logarithm changes within a pace if workers are always
+	// busy, or never.
+	patience = 0.5
 )
 
-// Step returns the controller after a look at now: lag is for how long the visit that is due next
-// has been due; less than 0 if it is not due yet. A step back in time only sets the clock.
-func (c Controller) Step(now time.Time, lag time.Duration) Controller {
-	if !(c.Threshold >= MinThreshold) || math.IsInf(c.Threshold, 0) {
-		c.Threshold = MinThreshold
+// Step returns the controller after a claim at now. busy is whether work waited in the queue
+// before the claim, so that no worker was idle. If more was due than there was room for, price is
+// the median of what the claimed visits were worth by then (Origin.Value), else 0. A step back in
+// time only sets the clock.
+func (c Controller) Step(now time.Time, busy bool, price float64) Controller {
+	if !(c.Threshold > 0) || math.IsInf(c.Threshold, 0) {
+		c.Threshold = startThreshold
 	}
-	lag = min(max(lag, -pace), pace)
 	if elapsed := now.Sub(c.At); !c.At.IsZero() && elapsed > 0 {
-		passed := min(days(elapsed)/days(pace), 1)
-		change := proportional*(days(lag)-days(c.Lag))/days(pace) + integral*(days(lag)-days(wantedLag))/days(pace)*passed
-		c.Threshold *= math.Exp(min(max(change, -mostStep), mostStep))
+		step := -patience
+		if busy {
+			step = patience
+		}
+		if price > c.Threshold {
+			step = min(math.Log(price/c.Threshold), mostStep)
+		}
+		c.Threshold *= math.Exp(step * -math.Expm1(-days(elapsed)/days(pace)))
 	}
 	c.Threshold = min(max(c.Threshold, MinThreshold), MaxThreshold)
-	c.Lag, c.At = lag, now
+	c.At = now
 	return c
 }
-
-// The gains of the control: by how much the threshold's logarithm changes with a lag of the pace,
-// and while such a lag lasts for the pace. Moments grow with about the threshold's third root, so
-// that smaller ones follow too slowly, and larger ones swing.
-const proportional, integral = 2, 4

@@ -6,7 +6,12 @@
 //
 //	visits, listings ──► Estimate ──► Origin.Value (grows with time) ──► Origin.Moment
 //	                     of a rate                                          ▲
-//	                     how far visits are behind ──► Controller ──► threshold
+//	                   prices of claims, busy workers ──► Controller ──► threshold
+//
+// A policy claims the origins whose moment has come, the earliest first, and those never visited as
+// of the time they were listed. It computes a moment after each visit and each update that the
+// lister tells of, and all of them again, in the background, when the threshold's logarithm has
+// moved by a fifth or so.
 //
 // Rates are in changes a day. docs/freshness.md derives the formulas.
 package freshness

@@ -16,8 +16,9 @@ type Estimate struct {
 // Bounds of estimates. With more changes than maxChanges an estimate would be no more certain,
 // and would only be slower to learn that the rate has changed.
 const (
-	minChanges, maxChanges = 0.02, 50
-	minDays, maxDays       = 1e-4, 36525
+	minChanges, maxChanges = 0.5, 50
+	minDays, maxDays       = 1e-3, 36525
+	maxRate                = 20 // as visits are half a day apart at least, faster ones look the same
 )
 
 // memory is the half-life of the belief that a rate is still what it was.
@@ -40,7 +41,7 @@ func (e Estimate) known() bool {
 // bounded returns the estimate within the bounds, with the same rate if that is possible.
 func (e Estimate) bounded() Estimate {
 	if !e.known() {
-		return Estimate{minChanges, 1}
+		return General
 	}
 	changes := min(max(e.Changes, minChanges), maxChanges)
 	return Estimate{changes, min(max(e.Days*(changes/e.Changes), minDays), maxDays)}
@@ -75,11 +76,18 @@ func (e Estimate) Chance(gap time.Duration) float64 {
 	return -math.Expm1(-e.Changes * math.Log1p(days(max(0, gap))/e.Days))
 }
 
+// Told returns the estimate after a listing that tells of an update, the first one that does so:
+// the last update was quiet ago, what was observed before ends known ago, and the lister lists once
+// in each listing. There may have been more updates since the listing before, so that what is
+// observed is the silence after the last one, and that until the listing before.
+func (e Estimate) Told(prior Estimate, known, quiet, listing time.Duration) Estimate {
+	return e.Observe(prior, max(0, known-max(listing, quiet))+max(quiet, time.Second), ChangedAt)
+}
+
 // Observe returns the estimate after an outcome of a gap: for a visit, the time since the visit
-// before it that told something. A visit that failed tells nothing and isn't observed. Of an
-// origin whose lister tells of updates, the gap is that between two of them (ChangedAt); visits
-// that the lister caused aren't observed. A gap of zero or less, as out of order histories and
-// clocks that jump give, changes nothing.
+// before it that told something. A visit that failed tells nothing and isn't observed, nor is one
+// that the lister's news caused (Told). A gap of zero or less, as out of order histories and clocks
+// that jump give, changes nothing.
 //
 // The rate may have become another one during the gap, drawn from the prior: the longer the gap,
 // and the less the outcome fits the estimate, the more of the estimate is forgotten.
@@ -110,25 +118,46 @@ func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
 	case ChangedAt:
 		return Estimate{e.Changes + 1, e.Days + t}, unchanged * e.Changes / (e.Days + t)
 	}
-	// The distribution is the difference of those before and after an unchanged gap. A gamma
-	// distribution with its mean and variance takes its place.
+	// The distribution is the difference of those before and after an unchanged gap. The gamma
+	// distribution with its mean and its mean logarithm takes its place.
 	log := -math.Log1p(t / e.Days)
 	none := -math.Expm1(e.Changes * log)
-	mean := e.Changes / e.Days * math.Expm1((e.Changes+1)*log) / math.Expm1(e.Changes*log)
-	square := e.Changes * (e.Changes + 1) / (e.Days * e.Days) * math.Expm1((e.Changes+2)*log) / math.Expm1(e.Changes*log)
-	return ofMoments(mean, square), none
+	mean := e.Rate() * math.Expm1((e.Changes+1)*log) / math.Expm1(e.Changes*log)
+	before, _ := e.LogRate()
+	after, _ := Estimate{e.Changes, e.Days + t}.LogRate()
+	return ofMeans(mean, after+(before-after)/none), none
 }
 
-// mix returns the gamma distribution with the mean and variance of a mixture of two, with
-// that weight of the second one.
+// LogRate returns the mean and the variance of the rate's natural logarithm.
+func (e Estimate) LogRate() (mean, variance float64) {
+	psi, variance := polygamma(e.Changes)
+	return psi - math.Log(e.Days), variance
+}
+
+// mix returns the gamma distribution with the mean, and the mean logarithm, of a mixture of
+// two, with that weight of the second one.
 func mix(a, b Estimate, weight float64) Estimate {
-	mean := func(e Estimate) float64 { return e.Changes / e.Days }
-	square := func(e Estimate) float64 { return e.Changes * (e.Changes + 1) / (e.Days * e.Days) }
-	return ofMoments((1-weight)*mean(a)+weight*mean(b), (1-weight)*square(a)+weight*square(b))
+	if weight < 1e-9 {
+		return a
+	}
+	logA, _ := a.LogRate()
+	logB, _ := b.LogRate()
+	return ofMeans((1-weight)*a.Changes/a.Days+weight*b.Changes/b.Days, (1-weight)*logA+weight*logB)
 }
 
-// ofMoments returns the gamma distribution with the mean and the mean square.
-func ofMoments(mean, square float64) Estimate {
-	variance := max(square-mean*mean, mean*mean/(2*maxChanges))
-	return Estimate{mean * mean / variance, mean / variance}
+// ofMeans returns the gamma distribution with the mean and the mean logarithm. Of all gamma
+// distributions it is nearest to any with these means (by relative entropy).
+func ofMeans(mean, log float64) Estimate {
+	// ln(shape) − ψ(shape), which falls with the shape, is what the logarithm lacks.
+	mean = min(mean, maxRate)
+	lacks := max(math.Log(mean)-log, 1/(2.0*maxChanges))
+	shape := (3 - lacks + math.Sqrt((lacks-3)*(lacks-3)+24*lacks)) / (12 * lacks)
+	for range 3 {
+		psi, psi1 := polygamma(shape)
+		next := shape - (math.Log(shape)-psi-lacks)/(1/shape-psi1)
+		if shape /= 2; next > shape {
+			shape = next
+		}
+	}
+	return Estimate{shape, shape / mean}
 }

@@ -2,6 +2,7 @@ package freshness
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -25,9 +26,12 @@ func drawGap(t *rapid.T, name string) time.Duration {
 }
 
 func drawOrigin(t *rapid.T) Origin {
-	o := Origin{Estimate: drawEstimate(t, "estimate"), Cost: drawGap(t, "cost") / 1000, Told: rapid.Bool().Draw(t, "told")}
-	if rapid.Bool().Draw(t, "updated") {
-		o.Updated = drawGap(t, "update")
+	o := Origin{Estimate: drawEstimate(t, "estimate"), Cost: drawGap(t, "cost") / 1000, Useless: drawGap(t, "useless") / 1000}
+	if rapid.Bool().Draw(t, "told") {
+		o.Listing = drawGap(t, "listing") / 100
+		if rapid.Bool().Draw(t, "updated") {
+			o.Updated = drawGap(t, "update")
+		}
 	}
 	return o
 }
@@ -67,26 +71,35 @@ func TestValueGrows(t *testing.T) {
 	})
 }
 
-// The value is the integral of the time times the chance's growth: what the formula says is what
-// adding up says.
+// What the formulas say is what adding up says: the staleness is the sum of the chances, and what a
+// visit saves is that of the times at which it grows.
 func TestValueIsTheStalenessSaved(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Origin{
-		{Estimate: Estimate{0.3, 10}}, {Estimate: Estimate{1, 1}}, {Estimate: Estimate{2, 100}},
-		{Estimate: Estimate{30, 3000}}, {Estimate: Estimate{5, 0.1}}, {Estimate: Estimate{1, 1}, Told: true},
+		{Estimate: Estimate{0.5, 10}}, {Estimate: Estimate{1, 1}}, {Estimate: Estimate{2, 100}},
+		{Estimate: Estimate{30, 3000}}, {Estimate: Estimate{5, 0.5}}, {Estimate: Estimate{1, 1}, Listing: 10 * day},
 	} {
 		o.Cost = day
-		sum, staleness, steps := 0.0, 0.0, 20_000
-		step := 40 * day / time.Duration(steps)
+		const steps = 4000
+		step := 40 * day / steps
+		// A lister that vouches for a time moves all that comes after it.
+		fresh := time.Duration(vouched * float64(max(0, 40*day-o.Listing)))
+		if o.Listing == 0 {
+			fresh = 0
+		}
+		alone := Origin{Estimate: o.Estimate}
+		saved, staleness := 0.0, 0.0
 		for i := range steps {
 			at := time.Duration(i)*step + step/2
-			sum += days(at) * o.Chance(at) * days(step)
-			staleness += o.Chance(at) * days(step)
+			if after := at - fresh; after > 0 {
+				staleness += alone.Chance(after) * days(step)
+				saved += days(at) * alone.Chance(after) * days(step)
+			}
 		}
-		if got := o.Value(40 * day); math.Abs(got-sum) > 1e-4*sum {
-			t.Errorf("%+v: value %g, want %g", o, got, sum)
+		if got := o.Value(40 * day); math.Abs(got-saved) > 1e-2*saved {
+			t.Errorf("%+v: value %g, want %g", o, got, saved)
 		}
-		if got := days(o.Staleness(40 * day)); math.Abs(got-staleness) > 1e-4*staleness {
+		if got := days(o.Staleness(40 * day)); math.Abs(got-staleness) > 1e-2*staleness {
 			t.Errorf("%+v: staleness %g, want %g", o, got, staleness)
 		}
 	}
@@ -102,14 +115,14 @@ func TestMomentIsWhereTheValueReachesTheThreshold(t *testing.T) {
 		if at < 0 || at > longest {
 			t.Fatalf("moment %s, longest %s", at, longest)
 		}
-		if later := o.Moment(threshold*2, longest); later < at {
+		if later := o.Moment(threshold*2, longest); later < at-at/100_000 {
 			t.Errorf("with a higher threshold %s, before %s", later, at)
 		}
-		// A moment is in whole nanoseconds.
-		if v := o.Value(at - at/1000 - 2); v > threshold*(1+slack) {
+		near := at/1000 + time.Microsecond
+		if v := o.Value(at - near); v > threshold*(1+slack) {
 			t.Errorf("before %s the value is %g, above %g", at, v, threshold)
 		}
-		if v := o.Value(at + at/1000 + 2); at < longest && v < threshold*(1-slack) {
+		if v := o.Value(at + near); at+near < longest && v < threshold*(1-slack) {
 			t.Errorf("after %s the value is %g, below %g", at, v, threshold)
 		}
 	})
@@ -118,7 +131,7 @@ func TestMomentIsWhereTheValueReachesTheThreshold(t *testing.T) {
 // Where the lister tells of an update the chance is certain and the visit worth more than without it.
 func TestAnUpdateThatIsToldIsCertain(t *testing.T) {
 	t.Parallel()
-	quiet := Origin{Estimate: Estimate{1, 100}, Cost: time.Minute, Told: true}
+	quiet := Origin{Estimate: Estimate{1, 100}, Cost: time.Minute, Listing: day}
 	updated := quiet
 	updated.Updated = 3 * day
 	if c := updated.Chance(3 * day); c != 1 {
@@ -145,7 +158,7 @@ func TestObservationsKeepEstimatesUsable(t *testing.T) {
 			if e.bounded() != e || !e.known() {
 				t.Fatalf("%+v", e)
 			}
-			if gap < 0 && e != was.Or(prior) {
+			if gap <= 0 && e != was.Or(prior) {
 				t.Fatalf("a gap of %s changed %+v to %+v", gap, was, e)
 			}
 		}
@@ -153,4 +166,115 @@ func TestObservationsKeepEstimatesUsable(t *testing.T) {
 			t.Errorf("certainty %g", c)
 		}
 	})
+}
+
+// Of visits predicted to find a change with some chance, so many do. The rates are the population's,
+// which is learnt from the estimates too.
+func TestEstimatesAreCalibrated(t *testing.T) {
+	t.Parallel()
+	random := seed.Rand(t)
+	const origins, visits = 1500, 12
+	prior := Estimate{Changes: 0.8, Days: 30}
+	var predicted, found, made [5]float64
+	var population Population
+	for range origins {
+		rate := gamma(random, prior.Changes) / prior.Days
+		e := Estimate{}
+		for range visits {
+			gap := duration(math.Exp(random.NormFloat64())*10, year)
+			chance := e.Or(prior).Chance(gap)
+			outcome := Unchanged
+			if random.Float64() < -math.Expm1(-rate*days(gap)) {
+				outcome = Changed
+			}
+			bin := min(int(chance*5), 4)
+			predicted[bin] += chance
+			made[bin]++
+			if outcome == Changed {
+				found[bin]++
+			}
+			e = e.Observe(prior, gap, outcome)
+		}
+		population.Add(e)
+	}
+	for i, n := range made {
+		if off := math.Abs(predicted[i]-found[i]) / n; n < 200 || off > 0.06 {
+			t.Errorf("of %g visits predicted to find %g changes, %g did", n, predicted[i], found[i])
+		}
+	}
+	if got := population.Prior(); math.Abs(math.Log(got.Rate()/prior.Rate())) > 0.3 || math.Abs(math.Log(got.Changes/prior.Changes)) > 0.4 {
+		t.Errorf("learnt %+v of a population with %+v", got, prior)
+	}
+}
+
+// gamma draws from the gamma distribution of that shape, of at most 1 (Ahrens and Dieter's method).
+func gamma(random *rand.Rand, shape float64) float64 {
+	for {
+		p := random.Float64() * (1 + shape/math.E)
+		x := math.Pow(p, 1/shape)
+		keep := math.Exp(-x)
+		if p > 1 {
+			x = -math.Log((1 + shape/math.E - p) / shape)
+			keep = math.Pow(x, shape-1)
+		}
+		if random.Float64() < keep {
+			return x
+		}
+	}
+}
+
+// A project that was silent for years and wakes up is taken for an active one soon, and one that is
+// abandoned for a silent one.
+func TestWakingUpIsNoticed(t *testing.T) {
+	t.Parallel()
+	prior := Estimate{Changes: 0.5, Days: 25}
+	e := Estimate{}
+	for range 30 {
+		e = e.Observe(prior, 60*day, Unchanged)
+	}
+	silent := e.Rate()
+	for range 3 {
+		e = e.Observe(prior, 10*day, Changed)
+	}
+	awake := e.Rate()
+	for range 10 {
+		e = e.Observe(prior, 30*day, Unchanged)
+	}
+	if silent > 1.0/500 || awake < 1.0/50 || e.Rate() > awake/5 {
+		t.Errorf("rate %g when silent, %g when awake, %g when abandoned", silent, awake, e.Rate())
+	}
+}
+
+// A lister that is seen to tell of an update in each listing has an origin that changes often,
+// whatever comes between two listings; one update in a year is one.
+func TestToldUpdates(t *testing.T) {
+	t.Parallel()
+	often, seldom := Estimate{}, Estimate{}
+	for range 50 {
+		often = often.Told(General, day, time.Hour, day)
+		seldom = seldom.Told(General, year, 12*time.Hour, day)
+	}
+	if r := often.Rate(); r < 1.5 || r > maxRate {
+		t.Errorf("with updates an hour before each listing: %g a day", r)
+	}
+	if r := seldom.Rate() * days(year); r < 0.9 || r > 1.5 {
+		t.Errorf("with an update a year: %g a year", r)
+	}
+}
+
+// What is known of an origin without a visit moves its prior to its side.
+func TestPriors(t *testing.T) {
+	t.Parallel()
+	usual := Facts{}.Prior()
+	for name, f := range map[string]Facts{
+		"fork": {Fork: true}, "old": {Age: 5 * year}, "silent": {SinceUpdate: year},
+		"of a quiet lister": {Lister: Estimate{1, 1000}},
+	} {
+		if got := f.Prior(); got.Rate() >= usual.Rate() {
+			t.Errorf("%s: rate %g, usually %g", name, got.Rate(), usual.Rate())
+		}
+	}
+	if p := (Population{Origins: 3}).Prior(); p != (Estimate{}) {
+		t.Errorf("a population of three has the prior %+v", p)
+	}
 }

@@ -10,27 +10,28 @@ import (
 type Origin struct {
 	Estimate
 	Cost    time.Duration // that a visit is expected to take of a worker
-	Told    bool          // its lister tells of updates
+	Useless time.Duration // the price of finding nothing, beside the cost: about five visits of the type, in the mean
+	Listing time.Duration // how often its lister lists it, and tells of updates; 0: it doesn't tell
 	Updated time.Duration // from the last visit to the last update that the lister tells of; 0 or less: none since
 }
 
 const (
-	// untold is the part of changes that a lister that tells of updates leaves out.
-	untold = 0.03
+	// vouched is the part of the time for which a lister can be relied on that there was no update.
+	vouched = 0.97
 	// leastCost bounds the cost from below: what else a visit takes, of the queue and the hoster.
 	leastCost = time.Second
 )
 
 // stale reports whether the lister told of an update since the last visit.
-func (o Origin) stale() bool { return o.Told && o.Updated > 0 }
+func (o Origin) stale() bool { return o.Listing > 0 && o.Updated > 0 }
 
-// unseen is the estimate of changes that only a visit shows.
-func (o Origin) unseen() Estimate {
-	e := o.Estimate.bounded()
-	if o.Told {
-		e.Days /= untold
+// unseen returns for how many days before t, days since the last visit, a change may have come that
+// the lister has not told of: the part since its last listing, and of what was before it a little.
+func (o Origin) unseen(t float64) float64 {
+	if o.Listing <= 0 {
+		return t
 	}
-	return e
+	return t - vouched*max(0, t-days(o.Listing))
 }
 
 // fresh returns for how many days the origin is expected to have been fresh since the last visit
@@ -46,7 +47,7 @@ func (o Origin) Chance(since time.Duration) float64 {
 	if o.stale() && since >= o.Updated {
 		return 1
 	}
-	return o.unseen().Chance(since)
+	return o.Estimate.Chance(duration(o.unseen(days(since)), since))
 }
 
 // Staleness returns the expected staleness so long after the last visit.
@@ -55,35 +56,85 @@ func (o Origin) Staleness(since time.Duration) time.Duration {
 	if o.stale() {
 		return duration(max(0, t-o.fresh()), max(0, since))
 	}
-	// The integral of the chance.
-	e := o.unseen()
-	return duration(t-e.Days*power(1-e.Changes, math.Log1p(t/e.Days)), max(0, since))
+	return duration(o.bounded().visit(o.unseen(t)).age, max(0, since))
 }
 
 // Value returns what a visit so long after the last one is worth: the staleness that it saves,
-// in days times days, for each day of a worker that it costs. It grows with the time, without
-// bound, and with the rate.
+// in days times days, for each day of a worker that it costs. It grows with the time, without bound.
 func (o Origin) Value(since time.Duration) float64 {
-	return o.saved(days(max(0, since))) / days(max(o.Cost, leastCost))
-}
-
-// saved is the value times the cost, t days after the last visit.
-func (o Origin) saved(t float64) float64 {
+	t, cost := days(max(0, since)), days(max(o.Cost, leastCost))
 	if o.stale() {
 		age := max(0, t-o.fresh())
-		return age*age/2 + age/o.Rate()
+		return (age*age/2 + age/o.Rate()) / cost
 	}
-	return saved(o.unseen(), t)
+	v := o.visit(t)
+	return v.saved / (cost + days(o.Useless)*v.wasted)
 }
 
-// saved returns the integral from 0 to t of s times the chance of a change within s.
-func saved(e Estimate, t float64) float64 {
-	a, x := e.Changes, t/e.Days
-	if (a+1)*x < 1e-2 { // where the other form cancels out
-		return e.Days * e.Days * a * x * x * x / 3 * (1 - (a+1)*x*3/8 + (a+1)*(a+2)*x*x/10)
+// Moment returns how long after the last visit the value reaches the threshold, at most longest.
+func (o Origin) Moment(threshold float64, longest time.Duration) time.Duration {
+	want := max(0, threshold) * days(max(o.Cost, leastCost))
+	if o.stale() {
+		each := 1 / o.Rate()
+		return duration(o.fresh()+math.Sqrt(each*each+2*want)-each, longest)
 	}
+	// Newton's method, and halves where that leads astray.
+	price := max(0, threshold) * days(o.Useless)
+	low, high := 0.0, days(longest)
+	for t := min(high, max(math.Cbrt(3*want/o.Rate()), math.Sqrt(2*want))); ; {
+		v := o.visit(t)
+		lacks := want + price*v.wasted - v.saved
+		if lacks > 0 {
+			low = t
+		} else {
+			high = t
+		}
+		next := t + lacks/(v.savedGrowth-price*v.wastedGrowth)
+		if !(next > low && next < high) {
+			next = (low + high) / 2
+		}
+		if math.Abs(next-t) <= 1e-6*t || high < 1e-9 {
+			return duration(next, longest)
+		}
+		t = next
+	}
+}
+
+// visit is what a visit does, and how that grows from day to day.
+type visit struct {
+	age                  float64 // expected
+	saved, savedGrowth   float64 // the integral of the age's growth times the time
+	wasted, wastedGrowth float64 // how likely it is to find nothing, and how much likelier later ones are to
+}
+
+// visit returns what a visit t days after the last one does, unless the origin is known to be stale.
+func (o Origin) visit(t float64) visit {
+	u := o.unseen(t)
+	v := o.bounded().visit(u)
+	if fresh := t - u; fresh > 0 { // what comes after it comes so much later
+		v.saved += fresh * v.age
+		v.savedGrowth = (1-vouched)*t/u*v.savedGrowth + vouched*v.age
+		v.wastedGrowth *= 1 - vouched
+	}
+	return v
+}
+
+// visit returns what a visit does t days after the last one.
+func (e Estimate) visit(t float64) visit {
+	a, x := e.Changes, t/e.Days
 	log := math.Log1p(x)
-	return e.Days * e.Days * (x*x/2 - power(2-a, log) + power(1-a, log))
+	none := math.Exp(-a * log)
+	v := visit{
+		age:         t - e.Days*power(1-a, log),
+		saved:       e.Days * e.Days * (x*x/2 - power(2-a, log) + power(1-a, log)),
+		savedGrowth: t * -math.Expm1(-a*log),
+		wasted:      none * (1 + a*x/(1+x)), wastedGrowth: -none * a * (a + 1) * x / ((1 + x) * (1 + x)) / e.Days,
+	}
+	if (a+1)*x < 1e-2 { // where the other forms cancel out
+		v.age = e.Days * a * x * x / 2 * (1 - (a+1)*x/3 + (a+1)*(a+2)*x*x/12)
+		v.saved = e.Days * e.Days * a * x * x * x / 3 * (1 - (a+1)*x*3/8 + (a+1)*(a+2)*x*x/10)
+	}
+	return v
 }
 
 // power returns (exp(p·log) − 1) / p.
@@ -92,29 +143,4 @@ func power(p, log float64) float64 {
 		return log
 	}
 	return math.Expm1(p*log) / p
-}
-
-// Moment returns how long after the last visit the value reaches the threshold, at most longest.
-func (o Origin) Moment(threshold float64, longest time.Duration) time.Duration {
-	want := threshold * days(max(o.Cost, leastCost))
-	if !(want > 0) {
-		return 0
-	}
-	if o.stale() {
-		each := 1 / o.Rate()
-		return duration(o.fresh()+math.Sqrt(each*each+2*want)-each, longest)
-	}
-	e, high := o.unseen(), days(longest)
-	if saved(e, high) <= want {
-		return longest
-	}
-	// saved is convex, so that Newton's method comes down from above.
-	for range 100 {
-		lower := high - (saved(e, high)-want)/(high*-math.Expm1(-e.Changes*math.Log1p(high/e.Days)))
-		if !(lower < high*(1-1e-9)) {
-			break
-		}
-		high = lower
-	}
-	return duration(high, longest)
 }

@@ -7,7 +7,7 @@ import (
 
 // Facts are what is known of an origin without a visit.
 type Facts struct {
-	Lister      Estimate      // of all origins of its lister (OfRates); zero: unknown
+	Lister      Estimate      // of all origins of its lister (Population); zero: unknown
 	Fork        bool          // it is known to be a fork
 	Age         time.Duration // since it was first seen; 0: unknown
 	SinceUpdate time.Duration // since the last update that its lister tells; 0: unknown
@@ -15,7 +15,7 @@ type Facts struct {
 
 // General is the prior of origins of which nothing is known: most change less than once a
 // month, some many times a day.
-var General = Estimate{Changes: 0.3, Days: 10}
+var General = Estimate{Changes: 0.5, Days: 25}
 
 // What changes the prior.
 const (
@@ -36,12 +36,38 @@ func (f Facts) Prior() Estimate {
 	return e.bounded()
 }
 
-// OfRates returns the prior for a population of origins whose rates' natural logarithms have
-// that mean and variance.
-func OfRates(mean, variance float64) Estimate {
-	if math.IsNaN(mean) || math.IsInf(mean, 0) || !(variance > 0) {
+// A Population sums up what is known of many origins, such as those of a lister.
+type Population struct {
+	Origins      float64
+	Logs, Square float64 // sums over origins: of the mean of the rate's logarithm, and of its mean square
+}
+
+// Add adds an origin, if anything was observed of it.
+func (p *Population) Add(e Estimate) {
+	if !e.known() {
+		return
+	}
+	mean, variance := e.LogRate()
+	p.Origins++
+	p.Logs += mean
+	p.Square += mean*mean + variance
+}
+
+// leastOrigins is how many origins tell enough of the others.
+const leastOrigins = 30
+
+// Prior returns the gamma distribution of the population's rates: with the mean and variance of
+// their logarithms. It is zero if there are too few origins.
+func (p Population) Prior() Estimate {
+	if !(p.Origins >= leastOrigins) {
 		return Estimate{}
 	}
+	mean := p.Logs / p.Origins
+	return ofLogs(mean, p.Square/p.Origins-mean*mean)
+}
+
+// ofLogs returns the gamma distribution whose logarithm has that mean and variance.
+func ofLogs(mean, variance float64) Estimate {
 	// Of a gamma distribution the logarithm has the mean ψ(shape) − ln(inverse scale) and the
 	// variance ψ′(shape).
 	low, high := math.Log(minChanges), math.Log(maxChanges)
