@@ -181,7 +181,7 @@ func (o Origin) describeVisits(e *Explanation) {
 
 // byPolicies adds what each policy does with the origin.
 func (o Origin) byPolicies(e *Explanation) {
-	var ready, cooling []string
+	var ready, resting []string
 	for _, p := range o.Policies {
 		name := p.Name()
 		if why := p.Filter.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
@@ -193,6 +193,9 @@ func (o Origin) byPolicies(e *Explanation) {
 			continue
 		}
 		waits := coolings(p.Filter.Cooldowns, o.Stats, e.now)
+		if p.Filter.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment().After(e.now) {
+			waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment()})
+		}
 		until := e.now
 		for _, w := range waits {
 			e.because("Policy %s leaves it alone until %s: %s.", name, e.at(w.until), w.why)
@@ -204,7 +207,7 @@ func (o Origin) byPolicies(e *Explanation) {
 			e.When = &until
 		}
 		if waits != nil {
-			cooling = append(cooling, name)
+			resting = append(resting, name)
 			continue
 		}
 		ready = append(ready, name)
@@ -225,7 +228,7 @@ func (o Origin) byPolicies(e *Explanation) {
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}
-	case cooling != nil:
+	case resting != nil:
 		e.Summary = fmt.Sprintf("It is cooling down, and can be picked for a visit from %s on.", e.at(*e.When))
 	default:
 		e.Summary = "No policy of its visit type picks it."
@@ -239,15 +242,14 @@ func (o Origin) describeFreshness(e *Explanation) {
 	if f == nil {
 		return
 	}
-	of, since := f.Origin()
-	how := "as its lister's do, or others, as no visit has succeeded yet"
-	if !f.Seen.IsZero() {
-		how = fmt.Sprintf("certain to %.0f %%", 100*of.Certainty())
+	if f.Seen.IsZero() {
+		e.because("For the policy freshness, it is due since it was listed, as no visit has succeeded yet.")
+		return
 	}
-	waited := e.now.Sub(since)
-	e.because("It is expected to change once in %s (%s); the chance that a visit now finds a change is %.0f %%.",
-		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), how, 100*of.Chance(waited))
-	e.because("Policy freshness: a visit now is worth %.3g of the %.3g that one must be worth at present, which it is from %s on.",
+	of, waited := f.Origin(), e.now.Sub(f.Seen)
+	e.because("It is estimated to change once in %s (certainty %.2f of 1), and a visit now to find a change with a chance of %.0f %%.",
+		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), of.Certainty(), 100*of.Chance(waited))
+	e.because("For the policy freshness, a visit now is worth %.3g, and has to be worth %.3g, which it is from %s on.",
 		of.Value(waited), f.Threshold, e.at(f.Moment()))
 }
 

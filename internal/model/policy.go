@@ -70,6 +70,7 @@ var Policies = []Policy{
 	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, changed}, OrderBy: "c.lag desc"},
 	{Name: OriginsWithoutLastUpdate, Index: "without_update", Conditions: []*Condition{undated}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true},
 	{Name: OthersByVisitTarget, Index: "others", Conditions: []*Condition{dated, loaded, unchanged}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true, Ours: true},
+	// A grab adds that the moment has come.
 	{Name: Freshness, Index: "moment", Conditions: []*Condition{momentary}, OrderBy: "c.moment, c.first_seen", Ours: true},
 }
 

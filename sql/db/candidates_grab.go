@@ -79,6 +79,9 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 			cf.parkedUntil = ""
 		}
 	}
+	if f.Policy == model.Freshness {
+		cf.conditions = append(cf.conditions, momentHasCome)
+	}
 	if f.Policy == model.FirstVisitsAfterListing {
 		condition, err := q.notScheduledSinceListing(ctx, tx, f)
 		if err != nil {

@@ -2,7 +2,7 @@ package db
 
 import (
 	"context"
-	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +19,10 @@ import (
 // threshold that follows the capacity.
 //
 //	visit ──► freshness: estimate, moment without updates ──┐
-//	listing ──► listed_origins ──► drain: moment_of ──► candidates.moment ──► grab
-//	control, each minute ──► threshold ──► walk: moments computed again ──┘
+//	listing ──► listed_origins ──► drain: moment_of ──► candidates.moment ──► claim
+//	                     walk: moments computed again ──────┘                   │
+//	                       ▲                                                    │
+//	                       └──────────────── threshold ◄── prices of its visits ┘
 //
 // Nothing of this is read or written where no visit type is in scheduler_go.freshness_control.
 
@@ -31,43 +33,52 @@ const expectedCost = time.Minute
 // are not known.
 type OriginFreshness struct {
 	model.OriginKey
-	Lister     uuid.UUID
-	Estimate   freshness.Estimate // zero: none yet
-	Prior      freshness.Estimate // of its lister, or visit type
-	Cost       time.Duration      // of a visit
-	Seen       time.Time          // its last visit that succeeded
-	Updated    time.Time          // the last update that its lister told of at that visit
-	FirstSeen  time.Time
-	LastUpdate time.Time // that its lister tells now
-	Fork       bool
-	Threshold  float64
-	Longest    time.Duration // wait for a visit
+	Lister        uuid.UUID
+	Estimate      freshness.Estimate // zero: nothing was observed yet
+	Prior         freshness.Estimate // of its lister, or visit type
+	Cost, Typical time.Duration      // of a visit, and of those of its type
+	Seen          time.Time          // its last visit that succeeded
+	// Updated is the last update that its lister told of, as far as Estimate knows, and Listed
+	// when the lister had last seen it when it told of that.
+	Updated, Listed time.Time
+
+	FirstSeen, LastSeen time.Time     // by its lister
+	LastUpdate          time.Time     // that its lister tells now
+	Listing             time.Duration // from one listing of its lister to the next
+	Fork                bool
+	Threshold           float64
+	Longest             time.Duration // wait for a visit
 }
 
 // Visited takes account of a visit that succeeded at a moment after Seen, and whether it
 // changed something. It returns how likely that was; known is false if there was nothing to
-// compare it with, or its lister told of an update.
+// compare it with, or its lister tells of updates, from which is learnt instead.
 func (o *OriginFreshness) Visited(at time.Time, changed bool) (chance float64, known bool) {
 	if !at.After(o.Seen) {
 		return 0, false
 	}
-	prior := o.prior(at)
-	e := o.Estimate.Or(prior)
-	switch gap := at.Sub(o.Seen); {
-	case o.Seen.IsZero():
-	case o.told():
-		if o.LastUpdate.After(o.Updated) && !o.Updated.IsZero() {
-			e = e.Observe(prior, o.LastUpdate.Sub(o.Updated), freshness.ChangedAt)
+	o.listed()
+	if gap := at.Sub(o.Seen); !o.Seen.IsZero() && !o.told() {
+		outcome := freshness.Unchanged
+		if changed {
+			outcome = freshness.Changed
 		}
-	case changed:
-		chance, known = e.Chance(gap), true
-		e = e.Observe(prior, gap, freshness.Changed)
-	default:
-		chance, known = e.Chance(gap), true
-		e = e.Observe(prior, gap, freshness.Unchanged)
+		chance, known = o.Estimate.Or(o.prior(at)).Chance(gap), true
+		o.Estimate = o.Estimate.Observe(o.prior(at), gap, outcome)
 	}
-	o.Estimate, o.Seen, o.Updated = e, at, o.LastUpdate
+	o.Seen = at
 	return chance, known
+}
+
+// listed takes account of an update that the lister has told of since Updated.
+func (o *OriginFreshness) listed() {
+	if !o.told() || !o.LastUpdate.After(o.Updated) {
+		return
+	}
+	if !o.Updated.IsZero() {
+		o.Estimate = o.Estimate.Told(o.prior(o.LastSeen), o.LastSeen.Sub(o.Listed), o.LastSeen.Sub(o.LastUpdate), o.Listing)
+	}
+	o.Updated, o.Listed = o.LastUpdate, o.LastSeen
 }
 
 func (o *OriginFreshness) told() bool { return !o.LastUpdate.IsZero() }
@@ -81,30 +92,32 @@ func (o *OriginFreshness) prior(at time.Time) freshness.Estimate {
 	return f.Prior()
 }
 
-// Origin returns the origin as it is, and since when it may be stale. One that was never
-// visited is stale since it was first seen.
-func (o *OriginFreshness) Origin() (freshness.Origin, time.Time) {
-	if o.Seen.IsZero() {
-		return freshness.Origin{Estimate: o.Prior, Cost: o.Cost, Told: true, Updated: 1}, o.FirstSeen
-	}
-	of := freshness.Origin{Estimate: o.Estimate.Or(o.prior(o.Seen)), Cost: o.Cost, Told: o.told()}
+// wastes is the price of a visit that finds nothing, in typical visits.
+const wastes = 5
+
+// Origin returns the origin as of its last visit.
+func (o *OriginFreshness) Origin() freshness.Origin {
+	of := freshness.Origin{Estimate: o.Estimate.Or(o.prior(o.Seen)), Cost: o.Cost, Useless: wastes * o.Typical}
 	if o.told() {
-		of.Updated = max(0, o.LastUpdate.Sub(o.Seen))
+		of.Listing, of.Updated = o.Listing, max(0, o.LastUpdate.Sub(o.Seen))
 	}
-	return of, o.Seen
+	return of
 }
 
-// Moment returns when a visit is worth its cost.
+// Moment returns when a visit is worth its cost. If there was none, that is since the origin
+// was listed.
 func (o *OriginFreshness) Moment() time.Time {
-	origin, since := o.Origin()
-	return since.Add(origin.Moment(o.Threshold, o.Longest))
+	if o.Seen.IsZero() {
+		return o.FirstSeen
+	}
+	return o.Seen.Add(o.Origin().Moment(o.Threshold, o.Longest))
 }
 
 // quiet returns when the next visit is worth its cost if the lister tells of no update until then.
 func (o *OriginFreshness) quiet() time.Time {
-	origin, since := o.Origin()
+	origin := o.Origin()
 	origin.Updated = 0
-	return since.Add(origin.Moment(o.Threshold, o.Longest))
+	return o.Seen.Add(origin.Moment(o.Threshold, o.Longest))
 }
 
 // OriginFreshness returns what is known of those of the origins that are listed and whose
@@ -124,7 +137,8 @@ func originFreshness(ctx context.Context, q *queries.Queries, origins []model.Or
 		return OriginFreshness{
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID,
 			Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
-			Cost: model.Duration(r.Cost), Seen: r.Seen, Updated: r.Updated, FirstSeen: r.FirstSeen, LastUpdate: r.LastUpdate, Fork: r.Fork,
+			Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Listed: r.Listed,
+			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
 			Threshold: r.Threshold, Longest: model.Duration(r.Longest),
 		}
 	})
@@ -135,10 +149,10 @@ func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 	var p queries.WriteFreshnessParams
 	for i := range origins {
 		o := &origins[i]
-		e := o.Estimate.Or(o.prior(o.Seen))
 		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
-		p.Changes, p.Days, p.Cost = append(p.Changes, float32(e.Changes)), append(p.Days, float32(e.Days)), append(p.Cost, float32(o.Cost.Seconds()))
-		p.Seen, p.Updated, p.Moments = append(p.Seen, o.Seen), append(p.Updated, o.LastUpdate), append(p.Moments, o.quiet())
+		p.Changes, p.Days = append(p.Changes, float32(o.Estimate.Changes)), append(p.Days, float32(o.Estimate.Days))
+		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.quiet())
+		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.Listed)
 	}
 	if len(p.Urls) == 0 {
 		return nil
@@ -151,6 +165,7 @@ func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 func (s CandidateStore) ConfigureFreshness(ctx context.Context, longest map[string]time.Duration) error {
 	p := queries.ConfigureFreshnessParams{
 		VisitTypes: []string{}, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
+		Threshold: freshness.Controller{}.Step(time.Time{}, false, 0).Threshold,
 	}
 	for visitType, wait := range longest {
 		p.VisitTypes, p.Longest = append(p.VisitTypes, visitType), append(p.Longest, wait.Seconds())
@@ -167,72 +182,78 @@ type FreshnessCounts struct {
 	Threshold float64 // as of the walk's begin
 }
 
-// rates are the logarithms of the rates of a lister's origins that are known well.
-type rates struct{ N, Sum, Squares float64 }
-
 type freshnessWalk struct {
 	VisitTypes map[string]FreshnessCounts
-	Listers    map[string]rates // by visit type and lister
+	Listers    map[string]freshness.Population // by visit type and lister
 }
 
 const (
 	freshnessEvery = 6 * time.Hour // between walks, and how long one takes
 	freshnessPages = 32            // of candidates, in a step: some 2,500 rows
 	freshnessName  = "moments of candidates"
-
-	wellKnown = 0.5 // the least certainty of a rate from which that of its lister is learnt
-	manyRates = 20  // how many it takes
 )
 
-// KeepFreshness does a minute's part of what the policy freshness needs: the control's step, and
-// of the walk that computes moments by the new threshold. It works for at most about atMost. One
-// process at a time calls it.
+// KeepFreshness does a minute's part of the walk that computes moments anew, by thresholds that
+// have moved and by what listers have told. It works for at most about atMost. One process at a
+// time calls it.
 func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
-	if err := s.stepThresholds(ctx, now); err != nil {
-		return failed(err, "step the thresholds of the policy freshness")
-	}
 	_, err := walk[freshnessWalk]{
 		name: freshnessName, every: freshnessEvery, over: freshnessEvery, most: freshnessPages,
 		begin: func(ctx context.Context) (int64, freshnessWalk, error) {
-			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]rates{}}, s.q.ApplyThresholds(ctx)
+			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
 		},
 		end:  s.q.CandidatePages,
 		step: func(ctx context.Context, first, end int64, found *freshnessWalk) error { return s.computeMoments(ctx, now, first, end, found) },
 		finish: func(ctx context.Context, found freshnessWalk) error {
-			return s.q.SetListerFreshness(ctx, listerFreshness(found.Listers))
+			listers, err := listerFreshness(found.Listers)
+			if err != nil {
+				return err
+			}
+			return s.q.SetListerFreshness(ctx, listers)
 		},
 	}.take(ctx, s.q, atMost)
 	return err
 }
 
-// stepThresholds steps the control of each visit type: it goes by how long the next visit has
-// been due.
-func (s CandidateStore) stepThresholds(ctx context.Context, now time.Time) error {
-	controls, err := s.q.FreshnessControls(ctx)
-	if err != nil || len(controls) == 0 {
-		return err
+// stepEvery is how often a claim adjusts the threshold, and pricedVisits of how many of its visits
+// the prices are looked at then.
+const (
+	stepEvery    = time.Minute
+	pricedVisits = 100
+)
+
+// StepThreshold adjusts the threshold of a visit type that has the policy freshness, after a claim
+// at now. busy is whether the queue was not empty before it. due are origins that the policy
+// picked, if more may have been due; they are in random order or that of their moments.
+func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
+	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
+	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
+		return failed(err, "read the threshold of visit type %q", visitType)
 	}
-	return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
-			return err
+	var prices []float64
+	if len(due) > 0 {
+		var some []model.OriginKey
+		for i := range min(len(due), pricedVisits) {
+			some = append(some, due[i*len(due)/min(len(due), pricedVisits)])
 		}
-		for _, k := range controls {
-			next, err := tx.q.NextMoment(ctx, queries.NextMomentParams{VisitType: k.VisitType, Now: now})
-			if err != nil {
-				return err
-			}
-			if len(next) == 0 { // all cool down: there is more capacity than work
-				next = []time.Time{now}
-			}
-			c := freshness.Controller{Threshold: k.Threshold, Lag: model.Duration(k.Lag), At: orZero(k.Stepped)}.Step(now, now.Sub(next[0]))
-			if err := tx.q.StepFreshness(ctx, queries.StepFreshnessParams{
-				VisitType: k.VisitType, Threshold: c.Threshold, Lag: c.Lag.Seconds(), Stepped: &c.At,
-			}); err != nil {
-				return err
+		origins, err := originFreshness(ctx, tx.q, some)
+		if err != nil {
+			return failed(err, "read what visits are worth")
+		}
+		for _, o := range origins {
+			if !o.Seen.IsZero() {
+				prices = append(prices, o.Origin().Value(now.Sub(o.Seen)))
 			}
 		}
-		return nil
-	})
+	}
+	price := 0.0
+	if len(prices) > 0 {
+		slices.Sort(prices)
+		price = prices[len(prices)/2]
+	}
+	c := freshness.Controller{Threshold: k.Threshold, At: orZero(k.Stepped)}.Step(now, busy, price)
+	return failed(tx.q.StepFreshness(ctx, queries.StepFreshnessParams{VisitType: visitType, Threshold: c.Threshold, Stepped: &c.At}),
+		"write the threshold of visit type %q", visitType)
 }
 
 // computeMoments computes the moments of the candidates on some pages, and adds up what is known
@@ -260,6 +281,7 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 		seen := origins[:0]
 		for _, o := range origins {
 			if !o.Seen.IsZero() {
+				o.listed()
 				seen = append(seen, o)
 				found.add(&o, now)
 			}
@@ -273,35 +295,32 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 }
 
 func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
-	origin, since := o.Origin()
-	staleness := origin.Staleness(now.Sub(since)).Seconds()
+	staleness := o.Origin().Staleness(now.Sub(o.Seen)).Seconds()
 	n := w.VisitTypes[o.VisitType]
 	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
 	if o.told() {
 		n.Told, n.Known = n.Told+1, n.Known+staleness
 	}
 	w.VisitTypes[o.VisitType] = n
-	if o.Estimate.Certainty() < wellKnown {
-		return
-	}
-	key, rate := o.VisitType+" "+o.Lister.String(), math.Log(o.Estimate.Rate())
-	r := w.Listers[key]
-	w.Listers[key] = rates{r.N + 1, r.Sum + rate, r.Squares + rate*rate}
+	key := o.VisitType + " " + o.Lister.String()
+	lister := w.Listers[key]
+	lister.Add(o.Estimate)
+	w.Listers[key] = lister
 }
 
-// listerFreshness returns the estimates of listers with enough origins that are known well.
-func listerFreshness(listers map[string]rates) (p queries.SetListerFreshnessParams) {
+// listerFreshness returns the estimates of listers of which enough is known.
+func listerFreshness(listers map[string]freshness.Population) (p queries.SetListerFreshnessParams, err error) {
 	p.VisitTypes, p.Listers = []string{}, []uuid.UUID{}
-	for key, r := range listers {
-		mean := r.Sum / r.N
-		e := freshness.OfRates(mean, r.Squares/r.N-mean*mean)
+	for key, population := range listers {
 		visitType, lister, _ := strings.Cut(key, " ")
 		id, err := uuid.Parse(lister)
-		if r.N < manyRates || e == (freshness.Estimate{}) || err != nil {
-			continue
+		if err != nil {
+			return p, err
 		}
-		p.VisitTypes, p.Listers = append(p.VisitTypes, visitType), append(p.Listers, id)
-		p.Changes, p.Days = append(p.Changes, float32(e.Changes)), append(p.Days, float32(e.Days))
+		if e := population.Prior(); e != (freshness.Estimate{}) {
+			p.VisitTypes, p.Listers = append(p.VisitTypes, visitType), append(p.Listers, id)
+			p.Changes, p.Days = append(p.Changes, float32(e.Changes)), append(p.Days, float32(e.Days))
+		}
 	}
-	return p
+	return p, nil
 }

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"math"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func refreshed(t *testing.T, dsn string, store *db.Store, threshold float64, vis
 	if err := store.ConfigureFreshness(t.Context(), longest); err != nil {
 		t.Fatal(err)
 	}
-	run(t, store, "update scheduler_go.freshness_control set threshold = $1", threshold)
+	run(t, store, "update scheduler_go.freshness_control set threshold = $1, applied = $1", threshold)
 }
 
 // computeMoments goes once through all candidates.
@@ -85,33 +86,43 @@ func TestGrabByFreshness(t *testing.T) {
 	}
 	for _, o := range known {
 		url, got := o.URL, moments[picked{o.Lister, o.URL}]
-		origin, since := o.Origin()
 		want := o.Moment()
-		if off := got.Sub(want).Abs(); off > time.Minute+want.Sub(since)/10_000 {
+		if o.Seen.IsZero() {
+			o.Seen = o.FirstSeen
+		}
+		wait := got.Sub(o.Seen)
+		if off := got.Sub(want).Abs(); off > time.Minute+wait/10_000 {
 			t.Errorf("%s: moment %s, want %s (%+v)", url, got, want, o)
 		}
-		if wait := got.Sub(since); wait < 0 || wait > 100*day {
+		if wait < 0 || wait > 100*day {
 			t.Errorf("%s waits for %s", url, wait)
 		}
-		compared[origin.Updated > 0]++
+		compared[o.LastUpdate.After(o.Seen)]++
 	}
 	if compared[true] < 20 || compared[false] < 20 {
 		t.Errorf("only %v were compared, by whether their lister tells of an update", compared)
 	}
+	now, picked := w.now, 0
 	for range 10 {
 		if r.IntN(3) == 0 {
 			keep(t, w.store)
 		}
 		w.change(t, r, r.IntN(30))
 		f := model.VisitFilter{VisitType: "git", Policy: model.Freshness, Cooldowns: model.DefaultCooldowns}
+		w.now = now.Add(time.Duration(r.IntN(60)) * day) // moments come
 		if r.IntN(3) == 0 {
 			f.Cooldowns.Failed = 90 * time.Second
 		}
 		tables := f
 		tables.TableSample, tables.Inexact = 100, true
-		if diff := cmp.Diff(w.sortKeys(t, f, w.grab(t, tables, 1000, true)), w.sortKeys(t, f, w.grab(t, f, 1000, true))); diff != "" {
+		got := w.sortKeys(t, f, w.grab(t, f, 1000, true))
+		if diff := cmp.Diff(w.sortKeys(t, f, w.grab(t, tables, 1000, true)), got); diff != "" {
 			t.Fatalf("%+v (-tables +candidates):\n%s", f, diff)
 		}
+		picked += len(got)
+	}
+	if all := countOf(t, w.store, "select count(*) from scheduler_go.candidates where visit_type = 'git'"); picked < 50 || picked > 9*all {
+		t.Errorf("picked %d times one of %d origins: the test shows little", picked, all)
 	}
 	keep(t, w.store)
 	checkCandidates(t, w.store)
@@ -177,40 +188,67 @@ func TestVisitsTeachRates(t *testing.T) {
 	same("after two visits in a batch", known(plain).Estimate, want)
 
 	run(t, store, "update listed_origins set last_update = $2 where url = $1", told, start.AddDate(0, 0, 1))
+	run(t, store, "update listed_origins set last_seen = $1", start.AddDate(0, 0, 3))
 	write(visit(told, 4, model.VisitSuccessful, "b"))
-	first := known(told)
-	run(t, store, "update listed_origins set last_update = $2 where url = $1", told, start.AddDate(0, 0, 6))
+	if e := known(told).Estimate; e != (freshness.Estimate{}) {
+		t.Errorf("a visit that its lister caused was observed: %+v", e)
+	}
+	run(t, store, "update listed_origins set last_update = $2, last_seen = $3 where url = $1", told, start.AddDate(0, 0, 6), start.AddDate(0, 0, 7))
 	write(visit(told, 8, model.VisitSuccessful, "c"))
-	same("after an update", known(told).Estimate, first.Estimate.Observe(freshness.Facts{Age: 8 * day, SinceUpdate: 2 * day}.Prior(), 5*day, freshness.ChangedAt))
+	write(visit(told, 9, model.VisitSuccessful, "c"))
+	same("after an update", known(told).Estimate, freshness.Estimate{}.Told(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 4*day, day, day))
 }
 
-// The threshold rises while visits are late, and candidates get their moments by it; a visit
-// type that loses the policy loses its moments.
+// Claims adjust the threshold: it rises towards what their visits are worth while more is due,
+// and falls while workers are idle; candidates get their moments by it. A visit type that loses
+// the policy loses its moments.
 func TestThresholdFollowsTheCapacity(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := open(t, dsn)
 	listN(t, store, 300)
 	now := time.Now().UTC().Truncate(time.Second)
-	run(t, store, "update listed_origins set first_seen = $1", now.Add(-50*day))
 	run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
 		select url, 'git', $1, $1, 'successful', 'x' from listed_origins where substring(url from '\d+')::int > 100`, now.Add(-40*day))
-	refreshed(t, dsn, store, 1, "git")
+	refreshed(t, dsn, store, 100, "git")
 	keep(t, store)
 	computeMoments(t, store, now)
-	before := query[float64](t, store, "select threshold from scheduler_go.freshness_control")[0]
-	first := query[time.Time](t, store, "select min(moment) from scheduler_go.candidates")[0]
-	for range 20 {
-		now = now.Add(day)
-		if err := store.KeepFreshness(t.Context(), now, time.Second); err != nil {
-			t.Fatal(err)
-		}
+	moment := func() time.Time {
+		t.Helper()
+		return query[time.Time](t, store, "select min(moment) from scheduler_go.candidates where loaded")[0]
 	}
+	// claims returns the threshold after a claim each hour of some days.
+	claims := func(days int, busy, due bool) float64 {
+		t.Helper()
+		for range days * 24 {
+			now = now.Add(time.Hour)
+			if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if !due {
+					return tx.StepThreshold(ctx, "git", now, busy, nil)
+				}
+				origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.Freshness}, now, 150, true)
+				if err != nil || len(origins) < 150 {
+					t.Fatal(len(origins), err)
+				}
+				var keys []model.OriginKey
+				for _, o := range origins {
+					keys = append(keys, model.OriginKey{URL: o.URL, VisitType: o.VisitType})
+				}
+				return tx.StepThreshold(ctx, "git", now, busy, keys)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return query[float64](t, store, "select threshold from scheduler_go.freshness_control")[0]
+	}
+	first := moment()
+	raised := claims(2, true, true)
 	computeMoments(t, store, now)
-	after := query[float64](t, store, "select threshold from scheduler_go.freshness_control")[0]
-	later := query[time.Time](t, store, "select min(moment) from scheduler_go.candidates")[0]
-	if after <= before || !later.After(first) {
-		t.Errorf("the threshold went from %g to %g, the first moment from %s to %s", before, after, first, later)
+	if later := moment(); raised <= 200 || !later.After(first) {
+		t.Errorf("with visits due the threshold went from 100 to %g, the first moment from %s to %s", raised, first, later)
+	}
+	if lowered := claims(2, false, false); lowered >= raised*0.9 {
+		t.Errorf("without work the threshold went from %g to %g", raised, lowered)
 	}
 	figures, err := store.Figures(t.Context(), now)
 	if err != nil {

@@ -447,6 +447,9 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 	}
 	q.where = append(q.where, p.SQL()...)
 	q.orderBy = p.OrderBy
+	if f.Policy == model.Freshness {
+		q.where = append(q.where, momentHasCome)
+	}
 	if f.Policy != model.FirstVisitsAfterListing {
 		return nil
 	}
@@ -454,6 +457,9 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 	q.where = append(q.where, condition)
 	return err
 }
+
+// momentHasCome is the condition of model.Freshness.
+const momentHasCome = "c.moment <= @now"
 
 // notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
 func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f model.VisitFilter) (string, error) {

@@ -17,18 +17,16 @@ create table scheduler_go.freshness_control (
   cost       double precision not null,
   changes    double precision not null,
   days       double precision not null,
-  threshold  double precision not null default 0,
-  lag        double precision not null default 0,
+  threshold  double precision not null,
   stepped    timestamptz,
-  applied    double precision not null default 0
+  applied    double precision not null
 ) with (fillfactor = 50);
 comment on table scheduler_go.freshness_control is 'The visit types with the policy freshness, and the state of its control';
 comment on column scheduler_go.freshness_control.longest is 'Seconds that an origin waits for a visit at most';
 comment on column scheduler_go.freshness_control.cost is 'Seconds that a visit is expected to take of which nothing is known';
 comment on column scheduler_go.freshness_control.changes is 'Estimate of an origin of which nothing is known: so many changes in so many days';
 comment on column scheduler_go.freshness_control.threshold is 'What a visit must be worth at present: days times days of staleness saved for each day of a worker';
-comment on column scheduler_go.freshness_control.lag is 'Seconds for which the next visit had been due at the last step of the control';
-comment on column scheduler_go.freshness_control.stepped is 'When that was';
+comment on column scheduler_go.freshness_control.stepped is 'When a claim last adjusted it';
 comment on column scheduler_go.freshness_control.applied is 'The threshold by which moments are computed: that of when the last walk over candidates began';
 
 create table scheduler_go.freshness (
@@ -38,14 +36,16 @@ create table scheduler_go.freshness (
   cost    real not null,
   seen    timestamptz not null,
   updated timestamptz,
+  listed  timestamptz,
   moment  timestamptz not null
 ) with (fillfactor = 80);
 comment on table scheduler_go.freshness is 'What visits have shown of how often origins change';
 comment on column scheduler_go.freshness.origin is 'Hash of the visit type and the URL; where two have the same one, estimates are wrong, and no more';
-comment on column scheduler_go.freshness.changes is 'Estimate: so many changes in so many days';
+comment on column scheduler_go.freshness.changes is 'Estimate: so many changes in so many days; 0: nothing was observed yet';
 comment on column scheduler_go.freshness.cost is 'Seconds that a visit is expected to take';
 comment on column scheduler_go.freshness.seen is 'The last visit that succeeded';
-comment on column scheduler_go.freshness.updated is 'The last update that its lister told of at that visit';
+comment on column scheduler_go.freshness.updated is 'The last update that its lister told of, as far as the estimate knows';
+comment on column scheduler_go.freshness.listed is 'When its lister had last seen it when it told of that';
 comment on column scheduler_go.freshness.moment is 'When the next visit is worth its cost if the lister tells of no update before';
 
 create table scheduler_go.freshness_listers (
@@ -57,12 +57,13 @@ create table scheduler_go.freshness_listers (
 );
 comment on table scheduler_go.freshness_listers is 'How often origins of listers change: the estimate of one of which nothing is known';
 
--- The formula of freshness.Origin.Moment (internal/freshness) for origins that are stale for
--- sure. Far dates are brought near, as no interval can be added to them.
+-- For origins that are stale for sure, the formula of freshness.Origin.Moment (internal/freshness).
+-- Those never visited are due since they were listed. Far dates are brought near, as no
+-- interval can be added to them.
 create function scheduler_go.moment_of(for_visit_type text, for_url text, for_lister uuid, first_seen timestamptz, last_update timestamptz, loaded boolean, last_successful timestamptz)
 returns timestamptz language sql stable parallel safe
 as $$
-select case when not s.stale then f.moment
+select case when s.seen is null then s.at when not s.stale then f.moment
   else s.at + make_interval(secs => least(k.longest, 86400 * (
     s.each * (1 - exp(-least(s.updated / s.each, 700))) + sqrt(s.each * s.each + 2 * s.worth) - s.each)))
   end
@@ -77,10 +78,10 @@ cross join lateral (select
   greatest(least(last_update, '2200-01-01Z'), '1900-01-01Z') as told
 ) d
 cross join lateral (select
-  d.at,
-  v.seen is null or f.origin is null or coalesce(last_update > v.seen, false) as stale,
+  d.at, v.seen,
+  f.origin is null or coalesce(last_update > v.seen, false) as stale,
   case when v.seen is not null and last_update is not null then greatest(extract(epoch from d.told - d.at) / 86400, 0)::double precision else 0 end as updated,
-  coalesce(f.days::double precision / f.changes, p.days::double precision / p.changes, k.days / k.changes) as each,
+  coalesce(f.days::double precision / nullif(f.changes, 0), p.days::double precision / p.changes, k.days / k.changes) as each,
   k.applied * greatest(coalesce(f.cost, k.cost), 1) / 86400 as worth
 ) s
 where k.visit_type = for_visit_type

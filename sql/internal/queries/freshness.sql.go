@@ -14,7 +14,7 @@ import (
 
 const applyThresholds = `-- name: ApplyThresholds :exec
 update scheduler_go.freshness_control set applied = threshold
-where threshold > 0 and (applied = 0 or abs(ln(threshold / applied)) > 0.05)
+where abs(ln(threshold / applied)) > 0.2
 `
 
 // ApplyThresholds has moments computed by the present thresholds, where they have moved.
@@ -28,8 +28,9 @@ const configureFreshness = `-- name: ConfigureFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_control where visit_type <> all($1::text[])
 )
-insert into scheduler_go.freshness_control as k (visit_type, longest, cost, changes, days)
-select unnest($1::text[]), unnest($2::double precision[]), $3::double precision, $4::double precision, $5::double precision
+insert into scheduler_go.freshness_control as k (visit_type, longest, cost, changes, days, threshold, applied)
+select unnest($1::text[]), unnest($2::double precision[]), $3::double precision, $4::double precision, $5::double precision,
+       $6::double precision, $6
 on conflict (visit_type) do update set longest = excluded.longest, cost = excluded.cost, changes = excluded.changes, days = excluded.days
 where (k.longest, k.cost, k.changes, k.days) is distinct from (excluded.longest, excluded.cost, excluded.changes, excluded.days)
 `
@@ -40,6 +41,7 @@ type ConfigureFreshnessParams struct {
 	Cost       float64
 	Changes    float64
 	Days       float64
+	Threshold  float64
 }
 
 // The policy freshness: what is known of how often origins change, and its control.
@@ -51,6 +53,7 @@ func (q *Queries) ConfigureFreshness(ctx context.Context, arg ConfigureFreshness
 		arg.Cost,
 		arg.Changes,
 		arg.Days,
+		arg.Threshold,
 	)
 	return err
 }
@@ -93,68 +96,29 @@ func (q *Queries) FreshCandidates(ctx context.Context, arg FreshCandidatesParams
 	return items, nil
 }
 
-const freshnessControls = `-- name: FreshnessControls :many
-select visit_type, longest, cost, changes, days, threshold, lag, stepped, applied from scheduler_go.freshness_control order by visit_type
+const freshnessControl = `-- name: FreshnessControl :many
+select threshold, stepped from scheduler_go.freshness_control where visit_type = $1
 `
 
-// FreshnessControls returns the state of the control of each visit type.
-func (q *Queries) FreshnessControls(ctx context.Context) ([]SchedulerGoFreshnessControl, error) {
-	rows, err := q.db.Query(ctx, freshnessControls)
+type FreshnessControlRow struct {
+	Threshold float64
+	Stepped   *time.Time
+}
+
+// FreshnessControl returns the state of the control of a visit type.
+func (q *Queries) FreshnessControl(ctx context.Context, visitType string) ([]FreshnessControlRow, error) {
+	rows, err := q.db.Query(ctx, freshnessControl, visitType)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SchedulerGoFreshnessControl
+	var items []FreshnessControlRow
 	for rows.Next() {
-		var i SchedulerGoFreshnessControl
-		if err := rows.Scan(
-			&i.VisitType,
-			&i.Longest,
-			&i.Cost,
-			&i.Changes,
-			&i.Days,
-			&i.Threshold,
-			&i.Lag,
-			&i.Stepped,
-			&i.Applied,
-		); err != nil {
+		var i FreshnessControlRow
+		if err := rows.Scan(&i.Threshold, &i.Stepped); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const nextMoment = `-- name: NextMoment :many
-select c.moment::timestamptz as moment
-from scheduler_go.candidates c
-where c.visit_type = $1 and not c.parked and c.moment is not null and c.due < $2
-order by c.moment
-limit 1
-`
-
-type NextMomentParams struct {
-	VisitType string
-	Now       time.Time
-}
-
-// NextMoment returns the first moment of the candidates of a visit type that may be visited.
-func (q *Queries) NextMoment(ctx context.Context, arg NextMomentParams) ([]time.Time, error) {
-	rows, err := q.db.Query(ctx, nextMoment, arg.VisitType, arg.Now)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []time.Time
-	for rows.Next() {
-		var moment time.Time
-		if err := rows.Scan(&moment); err != nil {
-			return nil, err
-		}
-		items = append(items, moment)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -166,12 +130,15 @@ const originFreshness = `-- name: OriginFreshness :many
 select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(f.seen, case when s.last_snapshot is not null then s.last_successful end, '0001-01-01Z')::timestamptz as seen,
-  coalesce(f.updated, '0001-01-01Z')::timestamptz as updated,
+  coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
+  least(greatest(lo.last_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
+  -- By the last two listings; a day if they are not known.
+  least(greatest(coalesce(extract(epoch from g.finished) - extract(epoch from g.previous), 86400), 3600), 1e8)::double precision as listing,
   coalesce(lo.is_fork, false)::boolean as fork,
   coalesce(p.changes, k.changes)::double precision as prior_changes, coalesce(p.days, k.days)::double precision as prior_days,
-  coalesce(case when m.at_least then 2 * m.seconds else m.seconds end, k.cost)::double precision as cost
+  coalesce(case when m.at_least then 2 * m.seconds else m.seconds end, k.cost)::double precision as cost, k.cost as typical_cost
 from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) key
 join scheduler_go.freshness_control k on k.visit_type = key.visit_type
 join lateral (
@@ -180,6 +147,7 @@ join lateral (
 ) lo on true
 left join origin_visit_stats s on s.url = key.url and s.visit_type = key.visit_type
 left join scheduler_go.freshness f on f.origin = hashtextextended(key.visit_type || ' ' || key.url, 0)
+left join scheduler_go.listings g on g.lister_id = lo.lister_id
 left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0)
 `
@@ -199,12 +167,16 @@ type OriginFreshnessRow struct {
 	Days         float64
 	Seen         time.Time
 	Updated      time.Time
+	Listed       time.Time
 	FirstSeen    time.Time
 	LastUpdate   time.Time
+	LastSeen     time.Time
+	Listing      float64
 	Fork         bool
 	PriorChanges float64
 	PriorDays    float64
 	Cost         float64
+	TypicalCost  float64
 }
 
 // OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
@@ -228,12 +200,16 @@ func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams
 			&i.Days,
 			&i.Seen,
 			&i.Updated,
+			&i.Listed,
 			&i.FirstSeen,
 			&i.LastUpdate,
+			&i.LastSeen,
+			&i.Listing,
 			&i.Fork,
 			&i.PriorChanges,
 			&i.PriorDays,
 			&i.Cost,
+			&i.TypicalCost,
 		); err != nil {
 			return nil, err
 		}
@@ -298,39 +274,34 @@ func (q *Queries) SetMoments(ctx context.Context, arg SetMomentsParams) (int64, 
 }
 
 const stepFreshness = `-- name: StepFreshness :exec
-update scheduler_go.freshness_control set threshold = $1, lag = $2, stepped = $3 where visit_type = $4
+update scheduler_go.freshness_control set threshold = $1, stepped = $2 where visit_type = $3
 `
 
 type StepFreshnessParams struct {
 	Threshold float64
-	Lag       float64
 	Stepped   *time.Time
 	VisitType string
 }
 
 // StepFreshness writes the state of a control.
 func (q *Queries) StepFreshness(ctx context.Context, arg StepFreshnessParams) error {
-	_, err := q.db.Exec(ctx, stepFreshness,
-		arg.Threshold,
-		arg.Lag,
-		arg.Stepped,
-		arg.VisitType,
-	)
+	_, err := q.db.Exec(ctx, stepFreshness, arg.Threshold, arg.Stepped, arg.VisitType)
 	return err
 }
 
 const writeFreshness = `-- name: WriteFreshness :exec
-insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, moment)
-select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.moment
+insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
+select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
 from (select hashtextextended(unnest($1::text[]) || ' ' || unnest($2::text[]), 0) as origin,
              unnest($3::real[]) as changes, unnest($4::real[]) as days, unnest($5::real[]) as cost,
              unnest($6::timestamptz[]) as seen, nullif(unnest($7::timestamptz[]), '0001-01-01Z') as updated,
-             unnest($8::timestamptz[]) as moment) v
+             nullif(unnest($8::timestamptz[]), '0001-01-01Z') as listed,
+             unnest($9::timestamptz[]) as moment) v
 order by v.origin
 on conflict (origin) do update
-set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, moment = excluded.moment
+set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
 where f.seen < excluded.seen
-   or f.seen = excluded.seen and (f.cost <> excluded.cost or abs(extract(epoch from f.moment - excluded.moment)) > 60)
+   or f.seen = excluded.seen and (f.cost <> excluded.cost or f.updated is distinct from excluded.updated or abs(extract(epoch from f.moment - excluded.moment)) > 60)
 `
 
 type WriteFreshnessParams struct {
@@ -341,6 +312,7 @@ type WriteFreshnessParams struct {
 	Cost       []float32
 	Seen       []time.Time
 	Updated    []time.Time
+	Listed     []time.Time
 	Moments    []time.Time
 }
 
@@ -355,6 +327,7 @@ func (q *Queries) WriteFreshness(ctx context.Context, arg WriteFreshnessParams) 
 		arg.Cost,
 		arg.Seen,
 		arg.Updated,
+		arg.Listed,
 		arg.Moments,
 	)
 	return err

@@ -83,26 +83,6 @@ type OriginVisitStat struct {
 	SuccessiveVisits int32
 }
 
-// The visit types with the policy freshness, and the state of its control
-type SchedulerGoFreshnessControl struct {
-	VisitType string
-	// Seconds that an origin waits for a visit at most
-	Longest float64
-	// Seconds that a visit is expected to take of which nothing is known
-	Cost float64
-	// Estimate of an origin of which nothing is known: so many changes in so many days
-	Changes float64
-	Days    float64
-	// What a visit must be worth at present: days times days of staleness saved for each day of a worker
-	Threshold float64
-	// Seconds for which the next visit had been due at the last step of the control
-	Lag float64
-	// When that was
-	Stepped *time.Time
-	// The threshold by which moments are computed: that of when the last walk over candidates began
-	Applied float64
-}
-
 // Which task waits for which, ended or not
 type SchedulerGoGraphEdge struct {
 	Task int64
