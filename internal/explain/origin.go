@@ -21,12 +21,12 @@ type Origin struct {
 	Lane           *db.LanePlace       // of its visit, if it is on one
 	Lanes          string              // lane set of its loader; "" if it has none
 	Queue          Queue
-	Policies       []Policy // of its visit type
-	Schedulers     int      // connections of schedule-recurrent
-	Share          *Share   // nil: its queue is not divided between groups
-	Hosters        []Hoster // with a limit
+	Policies       []Policy            // of its visit type
+	Schedulers     int                 // connections of schedule-recurrent
+	Share          *Share              // nil: its queue is not divided between groups
+	Hosters        []Hoster            // with a limit
 	Freshness      *db.OriginFreshness // nil: its visit type doesn't have that policy
-	Failures       int      // visits in a row that failed or found nothing, as far as that is recorded
+	Failures       int                 // visits in a row that failed or found nothing, as far as that is recorded
 	Rules          model.VisitRules
 }
 

@@ -78,7 +78,7 @@ type WeightedPolicy struct {
 	Weight float64 // 0 or more
 	// Forks is the part of its visits that is for forks, the others being for originals;
 	// 0: the policy takes no notice of forks.
-	Forks  float64
+	Forks float64
 	// LongestWait is how long an origin waits for a visit at most, with the policy freshness.
 	LongestWait time.Duration
 	Filter      VisitFilter

@@ -202,8 +202,10 @@ func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost
 		begin: func(ctx context.Context) (int64, freshnessWalk, error) {
 			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
 		},
-		end:  s.q.CandidatePages,
-		step: func(ctx context.Context, first, end int64, found *freshnessWalk) error { return s.computeMoments(ctx, now, first, end, found) },
+		end: s.q.CandidatePages,
+		step: func(ctx context.Context, first, end int64, found *freshnessWalk) error {
+			return s.computeMoments(ctx, now, first, end, found)
+		},
 		finish: func(ctx context.Context, found freshnessWalk) error {
 			listers, err := listerFreshness(found.Listers)
 			if err != nil {

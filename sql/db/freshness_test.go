@@ -174,7 +174,9 @@ func TestVisitsTeachRates(t *testing.T) {
 
 	// The visit before is known from the stats.
 	write(visit(plain, 3, model.VisitSuccessful, "a"))
-	prior := func(day int) freshness.Estimate { return freshness.Facts{Age: time.Duration(day) * 24 * time.Hour}.Prior() }
+	prior := func(day int) freshness.Estimate {
+		return freshness.Facts{Age: time.Duration(day) * 24 * time.Hour}.Prior()
+	}
 	want := freshness.Estimate{}.Observe(prior(3), 2*day, freshness.Unchanged)
 	same("after a visit without a change", known(plain).Estimate, want)
 	write(visit(plain, 5, model.VisitFailed, ""), visit(plain, 6, model.VisitNotFound, ""))

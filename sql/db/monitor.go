@@ -27,7 +27,7 @@ type Figures struct {
 	Pools map[string]PoolCounts // by visit type
 	// Freshness is by visit type, of those with the policy.
 	Freshness map[string]FreshnessCounts
-	Runs  RunCounts
+	Runs      RunCounts
 }
 
 // Figures takes figures as of now.
