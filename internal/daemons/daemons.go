@@ -138,7 +138,7 @@ func (j *Journal) components(store journal.Store) ([]service.Component, error) {
 
 // needNoDatabase returns an error for what a journal client can't do through an RPC server.
 func needNoDatabase(_ context.Context, c *config.Config) error {
-	for key, needed := range map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0} {
+	for key, needed := range map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0, "the policy freshness": model.HasFreshness(c.SchedulingPolicy)} {
 		if needed {
 			return errors.New(key + " needs a database, and the configuration names an RPC server (scheduler.cls is remote)")
 		}

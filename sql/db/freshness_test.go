@@ -190,6 +190,17 @@ func TestVisitsTeachRates(t *testing.T) {
 	same("after two visits in a batch", known(plain).Estimate, want)
 
 	run(t, store, "update listed_origins set last_update = $2 where url = $1", told, start.AddDate(0, 0, 1))
+
+	// One that the Python journal client applied teaches nothing, and puts the next one off.
+	const moment = "select scheduler_go.moment_of('git', 'https://example.org/1', null, now(), null, true, (select last_successful from origin_visit_stats where url = 'https://example.org/1'))"
+	before := query[time.Time](t, store, moment)[0]
+	run(t, store, "update origin_visit_stats set last_visit = $2, last_successful = $2 where url = $1", plain, start.AddDate(0, 0, 13))
+	if after := query[time.Time](t, store, moment)[0]; !after.Equal(before.AddDate(0, 0, 3)) {
+		t.Errorf("the moment was %s and is %s, want 3 days later", before, after)
+	}
+	write(visit(plain, 15, model.VisitSuccessful, "b"))
+	same("after a visit that was not learnt from, and another", known(plain).Estimate, want.Observe(prior(15), 2*day, freshness.Unchanged))
+
 	run(t, store, "update listed_origins set last_seen = $1", start.AddDate(0, 0, 3))
 	write(visit(told, 4, model.VisitSuccessful, "b"))
 	if e := known(told).Estimate; e != (freshness.Estimate{}) {

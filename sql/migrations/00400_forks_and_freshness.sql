@@ -58,12 +58,13 @@ create table scheduler_go.freshness_listers (
 comment on table scheduler_go.freshness_listers is 'How often origins of listers change: the estimate of one of which nothing is known';
 
 -- For origins that are stale for sure, the formula of freshness.Origin.Moment (internal/freshness).
--- Those never visited are due since they were listed. Far dates are brought near, as no
--- interval can be added to them.
+-- Those never visited are due since they were listed. A visit that was not learnt from (the
+-- Python journal client applied it) puts the next one off all the same. Far dates are brought
+-- near, as no interval can be added to them.
 create function scheduler_go.moment_of(for_visit_type text, for_url text, for_lister uuid, first_seen timestamptz, last_update timestamptz, loaded boolean, last_successful timestamptz)
 returns timestamptz language sql stable parallel safe
 as $$
-select case when s.seen is null then s.at when not s.stale then f.moment
+select case when s.seen is null then s.at when not s.stale then f.moment + greatest(s.at - f.seen, '0')
   else s.at + make_interval(secs => least(k.longest, 86400 * (
     s.each * (1 - exp(-least(s.updated / s.each, 700))) + sqrt(s.each * s.each + 2 * s.worth) - s.each)))
   end
@@ -71,7 +72,7 @@ from scheduler_go.freshness_control k
 left join scheduler_go.freshness f on f.origin = hashtextextended(for_visit_type || ' ' || for_url, 0)
 left join scheduler_go.freshness_listers p on p.visit_type = for_visit_type and p.lister_id = for_lister
 cross join lateral (select
-  case when loaded then coalesce(f.seen, last_successful) end as seen
+  case when loaded then greatest(f.seen, last_successful) end as seen
 ) v
 cross join lateral (select
   greatest(least(coalesce(v.seen, first_seen), '2200-01-01Z'), '1900-01-01Z') as at,

@@ -29,7 +29,7 @@ where abs(ln(threshold / applied)) > 0.2;
 -- name: OriginFreshness :many
 select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
-  coalesce(f.seen, case when s.last_snapshot is not null then s.last_successful end, '0001-01-01Z')::timestamptz as seen,
+  coalesce(greatest(f.seen, case when s.last_snapshot is not null and s.last_successful < '2200-01-01Z' then greatest(s.last_successful, '1900-01-01Z') end), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
