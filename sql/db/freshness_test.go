@@ -255,12 +255,12 @@ func TestThresholdFollowsTheCapacity(t *testing.T) {
 		return query[float64](t, store, "select threshold from scheduler_go.freshness_control")[0]
 	}
 	first := moment()
-	raised := claims(2, true, true)
+	raised := claims(4, true, true)
 	computeMoments(t, store, now)
-	if later := moment(); raised <= 200 || !later.After(first) {
+	if later := moment(); raised <= 125 || !later.After(first) {
 		t.Errorf("with visits due the threshold went from 100 to %g, the first moment from %s to %s", raised, first, later)
 	}
-	if lowered := claims(2, false, false); lowered >= raised*0.9 {
+	if lowered := claims(4, false, false); lowered >= raised {
 		t.Errorf("without work the threshold went from %g to %g", raised, lowered)
 	}
 	figures, err := store.Figures(t.Context(), now)
