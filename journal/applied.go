@@ -5,7 +5,10 @@ import "swh-scheduler/internal/model"
 // Applied counts visits that changed something, by visit type and outcome.
 type Applied map[visitOutcome]int
 
-type visitOutcome struct{ visitType, outcome string }
+type visitOutcome struct {
+	visitType, outcome string
+	chance             string // of a change, as the policy freshness expected it, rounded down to tenths; "" if it didn't
+}
 
 // outcomeOf returns how a visit ended. An uneventful visit, which found nothing new, was
 // made in vain.

@@ -20,6 +20,7 @@ const (
 type metrics struct {
 	records      *prometheus.CounterVec
 	outcomes     *prometheus.CounterVec
+	expected     *prometheus.CounterVec
 	visitTypes   service.Names
 	rejected     *prometheus.CounterVec
 	lag          *prometheus.GaugeVec
@@ -59,6 +60,10 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 		outcomes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_visits_total", Help: "Visits that ended, by visit type and outcome: eventful, uneventful (made in vain), failed, not_found.",
 		}, []string{"visit_type", "outcome"}),
+		expected: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_freshness_expected_total",
+			Help: "Visits that succeeded and for which the policy freshness expected a change, by visit type, the chance of it (rounded down to tenths) and outcome: calibrated, of those with the chance 0.3 about 35 % are eventful.",
+		}, []string{"visit_type", "chance", "outcome"}),
 		records:  counters("records_total", "Journal records that are done with, by what became of them.", "outcome"),
 		rejected: counters("rejected_records_total", "Journal records that were set aside, by the reason.", "kind"),
 		lag: f.NewGaugeVec(prometheus.GaugeOpts{
@@ -87,6 +92,9 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 func (m *metrics) visits(applied Applied) {
 	for what, n := range applied {
 		m.outcomes.WithLabelValues(m.visitTypes.Of(what.visitType), what.outcome).Add(float64(n))
+		if what.chance != "" {
+			m.expected.WithLabelValues(m.visitTypes.Of(what.visitType), what.chance, what.outcome).Add(float64(n))
+		}
 	}
 }
 

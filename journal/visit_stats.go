@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -140,6 +141,7 @@ type tally struct {
 	disabled map[string]bool // URLs
 	applied  Applied
 	held     []db.HeldVisit
+	fresh    map[model.OriginKey]db.OriginFreshness // of origins that were visited
 }
 
 func newTally(rules Rules, known db.KnownVisits) *tally {
@@ -150,6 +152,7 @@ func newTally(rules Rules, known db.KnownVisits) *tally {
 		changed:  make(map[model.OriginKey]bool),
 		disabled: make(map[string]bool),
 		applied:  make(Applied),
+		fresh:    make(map[model.OriginKey]db.OriginFreshness),
 	}
 	for _, s := range known.Stats {
 		key := model.OriginKey{URL: s.URL, VisitType: s.VisitType}
@@ -173,13 +176,31 @@ func (t *tally) apply(visits []Visit) {
 		}
 		changed, disable, eventful := t.rules.apply(s, v, t.known.QueuePositions[v.VisitType])
 		if changed {
-			t.applied[visitOutcome{v.VisitType, outcomeOf(v.Status, eventful)}]++
+			t.applied[visitOutcome{v.VisitType, outcomeOf(v.Status, eventful), t.learn(v, eventful)}]++
 			t.changed[v.OriginKey] = true
 		}
 		if disable {
 			t.disabled[v.URL] = true
 		}
 	}
+}
+
+// learn takes account of how often the origin changes, if its visit type has the policy
+// freshness. It returns the chance with which a change was expected, or "". A visit that failed
+// tells nothing.
+func (t *tally) learn(v Visit, eventful bool) (chance string) {
+	o, ok := t.fresh[v.OriginKey]
+	if !ok {
+		o, ok = t.known.Freshness[v.OriginKey]
+	}
+	if !ok || v.Status != model.VisitSuccessful {
+		return ""
+	}
+	if p, known := o.Visited(v.Date, eventful); known {
+		chance = fmt.Sprintf("%.1f", math.Floor(p*10)/10)
+	}
+	t.fresh[v.OriginKey] = o
+	return chance
 }
 
 // laneSkew is how far the clock that dates visits may be behind ours.
@@ -214,6 +235,7 @@ func (t *tally) changes() db.VisitChanges {
 		LastFailures: make(map[model.OriginKey]db.VisitFailure),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
+		Freshness:    slices.Collect(maps.Values(t.fresh)),
 	}
 	for key := range t.changed {
 		s := t.origins[key]

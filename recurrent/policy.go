@@ -135,23 +135,23 @@ func skew(got []int, weights []float64) []share {
 }
 
 // weigh returns the configured policies, or the four of the policy pools, with their
-// weights.
+// weights, for originals and forks where they divide them.
 func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, error) {
 	if len(p.Policies) != 1 || p.Policies[0].Filter.Policy != model.Pools {
-		return p.Policies, nil
+		return model.SplitForks(p.Policies), nil
 	}
 	without, with, err := tx.CandidateGroups(ctx, p.VisitType)
 	if err != nil {
 		return nil, err
 	}
-	return pools(p.Policies[0].Filter, without, with), nil
+	return model.SplitForks(pools(p.Policies[0], without, with)), nil
 }
 
 // pools weighs the four policies as the design of recurrent visits says: the part
 // with / (without + with) goes in thirds to the three pools of origins whose lister tells
 // their last update (group B), the rest to the others (group A). While nothing is counted
 // yet, all four get the same.
-func pools(f model.VisitFilter, without, with int64) []model.WeightedPolicy {
+func pools(all model.WeightedPolicy, without, with int64) []model.WeightedPolicy {
 	if without+with == 0 {
 		without, with = 1, 3
 	}
@@ -161,9 +161,9 @@ func pools(f model.VisitFilter, without, with int64) []model.WeightedPolicy {
 		if i > 0 {
 			weight = float64(with) / 3
 		}
-		filter := f
-		filter.Policy = p
-		policies = append(policies, model.WeightedPolicy{Weight: weight, Filter: filter})
+		pool := all
+		pool.Weight, pool.Filter.Policy = weight, p
+		policies = append(policies, pool)
 	}
 	return policies
 }

@@ -1,12 +1,15 @@
 package recurrent
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/db"
 )
 
 // Slots are whole, all of them are given out, and each pool gets what the design
@@ -18,7 +21,7 @@ func TestPoolsDivideTheSlots(t *testing.T) {
 		with := rapid.Int64Range(0, 1e9).Draw(t, "with")
 		with = max(with, 1-without)
 		n := rapid.IntRange(0, 10_000).Draw(t, "slots")
-		parts := divide(n, weights(pools(model.VisitFilter{}, without, with)))
+		parts := divide(n, weights(pools(model.WeightedPolicy{}, without, with)))
 		ratio := float64(with) / float64(without+with)
 		want := []float64{(1 - ratio) * float64(n), ratio * float64(n) / 3, ratio * float64(n) / 3, ratio * float64(n) / 3}
 		sum := 0
@@ -89,5 +92,28 @@ func TestRoundOfPools(t *testing.T) {
 	}
 	if position != 1000 || len(w.scheduled(t)) != 150 {
 		t.Errorf("the position moved to %d, %d origins are scheduled; want 1000 and all 150", position, len(w.scheduled(t)))
+	}
+
+	// Of a policy that divides its visits, forks get their part, and what originals leave.
+	w.exec(t, "update listed_origins set is_fork = url ~ '[5-9]$'; update origin_visit_stats set last_scheduled = null")
+	picker := Picker{VisitType: "git", Policies: []model.WeightedPolicy{{Weight: 1, Forks: 0.1, Filter: model.VisitFilter{
+		Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns,
+	}}}}
+	for _, c := range []struct{ slots, forks int }{{70, 7}, {80, 68}} { // of 150 origins 75 are forks
+		if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			picked, err := picker.Pick(ctx, tx, time.Now(), c.slots)
+			n := 0
+			for _, v := range picked.Visits {
+				if v.Origin.IsFork != nil && *v.Origin.IsFork {
+					n++
+				}
+			}
+			if n != c.forks || len(picked.Visits) != c.slots {
+				t.Errorf("%d of %d visits are of forks, want %d of %d", n, len(picked.Visits), c.forks, c.slots)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"swh-scheduler/internal/dispatch"
@@ -139,10 +140,29 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	if err != nil {
 		return nil, err
 	}
+	if err := r.stepThreshold(ctx, tx, tt, picked, now, free); err != nil {
+		return nil, err
+	}
 	r.count(r.visitType, picked, r.log)
 	mix(picked.Visits)
 	r.picked = picked
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
+}
+
+// stepThreshold adjusts the threshold of the policy freshness, if the visit type has it. More is
+// due if the claim fills the free slots.
+func (r *round) stepThreshold(ctx context.Context, tx *db.Tx, tt model.TaskType, picked Picked, now time.Time, free int) error {
+	if !slices.ContainsFunc(picked.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
+		return nil
+	}
+	var due []model.OriginKey
+	for _, v := range picked.Visits {
+		if len(picked.Visits) >= free && v.Policy == model.Freshness {
+			due = append(due, model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType})
+		}
+	}
+	busy := tt.MaxQueueLength != nil && int64(free) < *tt.MaxQueueLength
+	return tx.StepThreshold(ctx, r.visitType, now, busy, due)
 }
 
 // mix shuffles what was picked, like the peer: origins of different policies cost workers
@@ -159,7 +179,7 @@ func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	}
 	for i, part := range skew(p.Got, weights(p.Policies)) {
 		if part.off() > 0.05 {
-			log.Info("skewed fetch", "policy", p.Policies[i].Filter.Policy, "fetched", part.fetched, "requested", part.requested)
+			log.Info("skewed fetch", "policy", p.Policies[i].Name(), "fetched", part.fetched, "requested", part.requested)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func TestRemoteDaemonsRefuse(t *testing.T) {
 	for _, c := range []struct{ key, command, want string }{
 		{"lanes: {load-git: [{name: express, queue: \"express:{backend_name}\", time_limit: 1 min, slots: 5}, {name: slow, queue: \"{backend_name}\", time_limit: 15 min}]}", "start-runner", "lanes needs a database"},
 		{"hosters: {limits: {}, default: {max_in_flight: 3}}", "schedule-recurrent", "hosters needs a database"},
-		{"scheduling_policy: {git: [{policy: pools, weight: 1}]}", "schedule-recurrent", "scheduling_policy: pools needs a database"},
+		{"scheduling_policy: {git: [{policy: pools, weight: 1}]}", "schedule-recurrent", "the policy pools needs a database"},
 		{"lost_after: {default: 1d}", "start-runner-first-visits", "lost_after needs a database"},
 		{"", "start-runner --lost-after 1h", "--lost-after needs a database"},
 		{"", "start-runner --task-type x", "is not reachable"},

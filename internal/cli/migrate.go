@@ -64,7 +64,7 @@ would be lost, unless --yes is given.`,
 				}
 				return a.Print(describeStatus(s))
 			}
-			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Rebuild: rebuild})
+			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy, Rebuild: rebuild})
 			if err != nil {
 				return err
 			}

@@ -77,7 +77,9 @@ scheduling_policy:
     lister_name: gitea
     lister_instance_name: null
   ipfs: [*lister]
-  svn: [{policy: pools}]
+  svn: [{policy: pools, forks: 0.25}]
+  cvs: [{policy: freshness, weight: 2, longest_wait: 60 days}]
+  bzr: [{policy: freshness, weight: 1}]
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
@@ -135,9 +137,13 @@ func TestLoad(t *testing.T) {
 		Cooldowns: model.Cooldowns{Absolute: 12 * time.Hour, Scheduled: 7 * 24 * time.Hour, NotFound: 90 * time.Minute},
 	}}, first}
 	want.SchedulingPolicy["ipfs"] = []model.WeightedPolicy{first}
-	want.SchedulingPolicy["svn"] = []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{
+	want.SchedulingPolicy["svn"] = []model.WeightedPolicy{{Weight: 1, Forks: 0.25, Filter: model.VisitFilter{
 		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
+	fresh := func(weight float64, longest time.Duration) []model.WeightedPolicy {
+		return []model.WeightedPolicy{{Weight: weight, LongestWait: longest, Filter: model.VisitFilter{Policy: model.Freshness, Cooldowns: model.DefaultCooldowns}}}
+	}
+	want.SchedulingPolicy["cvs"], want.SchedulingPolicy["bzr"] = fresh(2, 60*24*time.Hour), fresh(1, 365*24*time.Hour)
 	want.NoOriginsScheduledBackoff, want.QueueFullBackoff = 20*time.Minute, 2500*time.Millisecond
 	want.Database = Database{Direct: "host=direct password=s3cret", Replica: "host=replica password=s3cret"}
 	want.Archive = Archive{After: map[string]time.Duration{"default": 365 * 24 * time.Hour, "load-git": 0}, Directory: "/a"}
@@ -308,11 +314,15 @@ func TestErrors(t *testing.T) {
 		{base + "scheduling_policy: {git: [{weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs a policy"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1}, {policy: stop_after_success, weight: 2}]}", "F:2:68: scheduling_policy.git[1] names a policy that is there already; a visit type has each one once"},
 		{base + "scheduling_policy: {git: [{policy: pools}, {policy: stop_after_success, weight: 1}]}", "F:2:26: scheduling_policy.git has other policies beside pools, which divides all slots by itself"},
-		{base + "scheduling_policy: {git: [{policy: stop_after_sucess, weight: 1}]}", "F:2:36: scheduling_policy.git[0].policy must be oldest_scheduled_first, stop_after_success, never_visited_oldest_update_first, already_visited_order_by_lag, origins_without_last_update, first_visits_after_listing or pools (did you mean stop_after_success?), not a text"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_sucess, weight: 1}]}", "F:2:36: scheduling_policy.git[0].policy must be oldest_scheduled_first, stop_after_success, never_visited_oldest_update_first, already_visited_order_by_lag, origins_without_last_update, first_visits_after_listing, pools or freshness (did you mean stop_after_success?), not a text"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, failed_cooldown: soon}]}", `F:2:84: scheduling_policy.git[0].failed_cooldown must be a duration such as "12 hours", 12h30m, a number of seconds, or null for none, not a text`},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, tablesample: 101}]}", "F:2:80: scheduling_policy.git[0].tablesample must be a percentage between 0 and 100"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, lister_uuid: x}]}", "F:2:80: scheduling_policy.git[0].lister_uuid must be a UUID, not a text"},
 		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, dry_run: true}]}", "F:2:76: scheduling_policy.git[0].dry_run is of no use to a daemon; remove it"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, forks: 1}]}", "F:2:74: scheduling_policy.git[0].forks must be a part of the policy's visits, above 0 and below 1"},
+		{base + "scheduling_policy: {git: [{policy: freshness, weight: 1, longest_wait: 1 hour}]}", "F:2:72: scheduling_policy.git[0].longest_wait must be from a day to 100 years"},
+		{base + "scheduling_policy: {git: [{policy: pools, longest_wait: 2 days}]}", "F:2:27: scheduling_policy.git[0] has a longest_wait, which only the policy freshness has"},
+		{base + "scheduling_policy: {git: [{policy: stop_after_success, weight: 1, forks: 0}]}", "F:2:74: scheduling_policy.git[0].forks must be a part of the policy's visits, above 0 and below 1"},
 		{base + "scheduling_policy: {git: [{policy: first_visits_after_listing, weight: 1}]}", "F:2:27: scheduling_policy.git[0] needs lister_uuid, or lister_name and lister_instance_name, with the policy first_visits_after_listing"},
 	} {
 		_, _, err := parse("F", []byte(tc.text))

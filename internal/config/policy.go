@@ -48,7 +48,7 @@ var visitPolicies = func() (names []string) {
 			names = append(names, string(p.Name))
 		}
 	}
-	return append(names, string(model.FirstVisitsAfterListing), string(model.Pools))
+	return append(names, string(model.FirstVisitsAfterListing), string(model.Pools), string(model.Freshness))
 }()
 
 // policyList reads the policies of a visit type.
@@ -77,7 +77,10 @@ func policyList(v value) (list []model.WeightedPolicy) {
 	return list
 }
 
-// policy reads one entry of a list. Its keys are policy, weight, exact and the keyword
+// defaultLongestWait is how long an origin waits at most with the policy freshness.
+const defaultLongestWait = 365 * 24 * time.Hour
+
+// policy reads one entry of a list. Its keys are policy, weight, exact, forks, longest_wait and the keyword
 // arguments of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
 // off. The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
@@ -85,10 +88,20 @@ func policy(v value) model.WeightedPolicy {
 	f := &p.Filter
 	required := map[string]bool{"policy": true, "weight": true}
 	fields := map[string]func(value){
-		"policy":               func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
-		"weight":               func(v value) { p.Weight = v.number() },
-		"tablesample":          func(v value) { f.TableSample = v.percentage() },
-		"exact":                func(v value) { f.Inexact = !v.flag() },
+		"policy":      func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
+		"weight":      func(v value) { p.Weight = v.number() },
+		"tablesample": func(v value) { f.TableSample = v.percentage() },
+		"exact":       func(v value) { f.Inexact = !v.flag() },
+		"forks": func(v value) {
+			if p.Forks = v.number(); !(p.Forks > 0 && p.Forks < 1) {
+				v.problem("must be a part of the policy's visits, above 0 and below 1")
+			}
+		},
+		"longest_wait": func(v value) {
+			if p.LongestWait = v.duration("a duration"); p.LongestWait < 24*time.Hour || p.LongestWait > maxInterval {
+				v.problem("must be from a day to 100 years")
+			}
+		},
 		"absolute_cooldown":    func(v value) { f.Cooldowns.Absolute = v.cooldown() },
 		"scheduled_cooldown":   func(v value) { f.Cooldowns.Scheduled = v.cooldown() },
 		"failed_cooldown":      func(v value) { f.Cooldowns.Failed = v.cooldown() },
@@ -114,6 +127,12 @@ func policy(v value) model.WeightedPolicy {
 	if f.Policy == model.Pools && required["weight"] {
 		delete(required, "weight")
 		p.Weight = 1
+	}
+	switch {
+	case f.Policy == model.Freshness && p.LongestWait == 0:
+		p.LongestWait = defaultLongestWait
+	case f.Policy != model.Freshness && p.LongestWait != 0:
+		v.problem("has a longest_wait, which only the policy freshness has")
 	}
 	if entries != nil {
 		for _, name := range []string{"policy", "weight"} {

@@ -98,6 +98,10 @@ func (r *Recurrent) Run(ctx context.Context) error {
 				NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
 			}
 		}
+		freshness, err := r.freshness(ctx, store)
+		if err != nil {
+			return nil, err
+		}
 		s := recurrent.New(by(r.Config))
 		r.onChange(func(c *config.Config) { s.Change(by(c)) })
 		sharing, err := r.sharing(ctx, store)
@@ -109,7 +113,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			return nil, err
 		}
 		laning, err := r.laning(ctx, store, d)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, hosting, r.sending(store, d)), err
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, hosting, r.sending(store, d, freshness)), err
 	})
 }
 
@@ -149,7 +153,7 @@ func (j *Journal) components(store journal.Store) ([]service.Component, error) {
 
 // ofJournal are the keys for which a journal client needs a database.
 func ofJournal(c *config.Config) map[string]bool {
-	return map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0}
+	return map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0, "the policy freshness": model.HasFreshness(c.SchedulingPolicy)}
 }
 
 // JournalOptions returns the configured options of the journal client.

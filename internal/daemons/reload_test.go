@@ -19,6 +19,8 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // logText is a log that a test reads while it is written.
@@ -154,6 +156,22 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	}
 	if times := gauge(t, o.Metrics, "swh_scheduler_config_timestamp_seconds", "event"); times["modified"] == 0 || times["taken_up"] < times["modified"] {
 		t.Errorf("times: %v", times)
+	}
+
+	// A policy for which candidates have to be built anew.
+	write("%s", policies("freshness", broker))
+	says("is refused; the one before stays in force", "run swh-scheduler migrate with this configuration")
+	fresh := map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: model.VisitFilter{Policy: model.Freshness}}}}
+	if _, err := db.Migrate(t.Context(), store.Pool().Config().ConnString(), db.MigrateOptions{Policies: fresh}); err != nil {
+		t.Fatal(err)
+	}
+	write("queue_full_backoff: 61\n%s", policies("freshness", broker))
+	says("scheduling_policy.git", "queue_full_backoff")
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://four/', 'git', '{}', true, now() from listers`)
+	says(`msg="visits claimed"`)
+	var stepped bool
+	if err := store.Pool().QueryRow(t.Context(), "select stepped is not null from scheduler_go.freshness_control where visit_type = 'git'").Scan(&stepped); err != nil || !stepped {
+		t.Errorf("a claim by freshness adjusted the threshold: %v, %v", stepped, err)
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -3,7 +3,6 @@ package daemons
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"swh-scheduler/celery"
@@ -100,9 +99,19 @@ func needNoDatabase(keys map[string]bool) error {
 
 // ofSenders are the keys for which senders need a database.
 func ofSenders(c *config.Config) map[string]bool {
-	pools := false
-	for _, policies := range c.SchedulingPolicy {
-		pools = pools || slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Pools })
+	keys := map[string]bool{
+		"lanes": len(c.Lanes) > 0, "shares": len(c.Shares) > 0, "lost_after": len(c.LostAfter) > 0,
+		"hosters": len(c.Hosters.Limits) > 0 || c.Hosters.Default != model.HosterLimit{},
 	}
-	return map[string]bool{"scheduling_policy: pools": pools, "lanes": len(c.Lanes) > 0, "shares": len(c.Shares) > 0, "hosters": len(c.Hosters.Limits) > 0 || c.Hosters.Default != model.HosterLimit{}, "lost_after": len(c.LostAfter) > 0}
+	for _, policies := range c.SchedulingPolicy {
+		for _, p := range policies {
+			if p.Filter.Policy == model.Pools || p.Filter.Policy == model.Freshness {
+				keys["the policy "+string(p.Filter.Policy)] = true
+			}
+			if p.Forks > 0 {
+				keys["forks of a policy"] = true
+			}
+		}
+	}
+	return keys
 }

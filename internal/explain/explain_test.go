@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -75,6 +76,15 @@ func TestOrigin(t *testing.T) {
 	short := with(1, model.OldestScheduledFirst, model.Cooldowns{Absolute: 2 * day})
 	never := model.VisitStats{LastVisitStatus: model.VisitFailed}
 	prefix := "first"
+	fresh := with(1, model.Freshness, model.Cooldowns{})
+	seen := db.OriginFreshness{
+		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, Seen: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
+	}
+	due, unseen := seen, db.OriginFreshness{FirstSeen: noon.Add(-day)}
+	due.Seen = noon.Add(-50 * day)
+	moment := seen.Moment()
+	forks := with(1, model.OldestScheduledFirst, model.Cooldowns{})
+	forks.Filter.Forks = model.ForksOnly
 	for name, c := range map[string]struct {
 		origin    Origin
 		when      *time.Time
@@ -94,6 +104,19 @@ func TestOrigin(t *testing.T) {
 		},
 		"where only those not found do": {
 			Origin{Stats: &never, Policies: []Policy{with(1, model.OldestScheduledFirst, model.Cooldowns{NotFound: day})}}, &noon, []string{"can be picked for a visit now"}, nil,
+		},
+		"a visit of it is not worth its cost yet": {
+			Origin{Freshness: &seen, Policies: []Policy{fresh}}, &moment,
+			[]string{"a visit is not worth its cost before", "change once in 10 days (certainty 0.75 of 1)", "has to be worth 5e+03"}, nil,
+		},
+		"a visit of it is worth its cost": {
+			Origin{Freshness: &due, Policies: []Policy{fresh}}, &noon, []string{"It can be picked for a visit now"}, []string{"not worth"},
+		},
+		"never visited, with the policy freshness": {
+			Origin{Freshness: &unseen, Policies: []Policy{fresh}}, &noon, []string{"It can be picked for a visit now", "due since it was listed"}, nil,
+		},
+		"no fork, where a policy picks forks": {
+			Origin{Policies: []Policy{forks, short}}, &noon, []string{"Policy oldest_scheduled_first (forks) picks forks, and this one is not known to be one."}, nil,
 		},
 		"waits for its first visit": {
 			Origin{Lister: model.Lister{FirstVisitsQueuePrefix: &prefix}, Policies: []Policy{short}}, &noon, []string{"once a listing has finished"}, nil,

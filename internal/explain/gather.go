@@ -331,6 +331,15 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	if len(stats) > 0 {
 		o.Stats = &stats[0]
 	}
+	if model.HasFreshness(x.Config.SchedulingPolicy) {
+		fresh, err := x.Store.OriginFreshness(ctx, []model.OriginKey{{URL: o.URL, VisitType: o.VisitType}})
+		if err != nil {
+			return err
+		}
+		if len(fresh) > 0 {
+			o.Freshness = &fresh[0]
+		}
+	}
 	o.Rules = x.Config.VisitRules
 	if o.Failures, err = x.Store.FailuresInARow(ctx, model.OriginKey{URL: o.URL, VisitType: o.VisitType}); err != nil {
 		return err

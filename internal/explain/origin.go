@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -20,11 +21,12 @@ type Origin struct {
 	Lane           *db.LanePlace       // of its visit, if it is on one
 	Lanes          string              // lane set of its loader; "" if it has none
 	Queue          Queue
-	Policies       []Policy // of its visit type
-	Schedulers     int      // connections of schedule-recurrent
-	Share          *Share   // nil: its queue is not divided between groups
-	Hosters        []Hoster // with a limit
-	Failures       int      // visits in a row that failed or found nothing, as far as that is recorded
+	Policies       []Policy            // of its visit type
+	Schedulers     int                 // connections of schedule-recurrent
+	Share          *Share              // nil: its queue is not divided between groups
+	Hosters        []Hoster            // with a limit
+	Freshness      *db.OriginFreshness // nil: its visit type doesn't have that policy
+	Failures       int                 // visits in a row that failed or found nothing, as far as that is recorded
 	Rules          model.VisitRules
 }
 
@@ -180,10 +182,10 @@ func (o Origin) describeVisits(e *Explanation) {
 
 // byPolicies adds what each policy does with the origin.
 func (o Origin) byPolicies(e *Explanation) {
-	var ready, cooling []string
+	var ready, resting []string
 	for _, p := range o.Policies {
-		name := string(p.Filter.Policy)
-		if why := p.Filter.Policy.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
+		name := p.Name()
+		if why := p.Filter.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
 			e.because("Policy %s %s.", name, why)
 			continue
 		}
@@ -192,6 +194,9 @@ func (o Origin) byPolicies(e *Explanation) {
 			continue
 		}
 		waits := coolings(p.Filter.Cooldowns, o.Stats, e.now)
+		if p.Filter.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment().After(e.now) {
+			waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment()})
+		}
 		until := e.now
 		for _, w := range waits {
 			e.because("Policy %s leaves it alone until %s: %s.", name, e.at(w.until), w.why)
@@ -203,12 +208,13 @@ func (o Origin) byPolicies(e *Explanation) {
 			e.When = &until
 		}
 		if waits != nil {
-			cooling = append(cooling, name)
+			resting = append(resting, name)
 			continue
 		}
 		ready = append(ready, name)
 		e.because("Policy %s, which has weight %v of its visit type's, can pick it: %s.", name, p.Weight, p.place())
 	}
+	o.describeFreshness(e)
 	o.describeVisits(e)
 	switch {
 	case ready != nil:
@@ -223,12 +229,29 @@ func (o Origin) byPolicies(e *Explanation) {
 		if o.Schedulers == 0 {
 			e.because("No schedule-recurrent of this program is connected to the database now.")
 		}
-	case cooling != nil:
+	case resting != nil:
 		e.Summary = fmt.Sprintf("It is cooling down, and can be picked for a visit from %s on.", e.at(*e.When))
 	default:
 		e.Summary = "No policy of its visit type picks it."
 	}
 	o.firstVisits(e)
+}
+
+// describeFreshness adds what the policy freshness goes by.
+func (o Origin) describeFreshness(e *Explanation) {
+	f := o.Freshness
+	if f == nil {
+		return
+	}
+	if f.Seen.IsZero() {
+		e.because("For the policy freshness, it is due since it was listed, as no visit has succeeded yet.")
+		return
+	}
+	of, waited := f.Origin(), e.now.Sub(f.Seen)
+	e.because("It is estimated to change once in %s (certainty %.2f of 1), and a visit now to find a change with a chance of %.0f %%.",
+		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), of.Certainty(), 100*of.Chance(waited))
+	e.because("For the policy freshness, a visit now is worth %.3g, and has to be worth %.3g, which it is from %s on.",
+		of.Value(waited), f.Threshold, e.at(f.Moment()))
 }
 
 func (p Policy) place() string {
@@ -264,17 +287,18 @@ func (p *Policy) Find(next []model.ListedOrigin, url string) {
 	p.Place = 1 + slices.IndexFunc(next, func(o model.ListedOrigin) bool { return o.URL == url })
 }
 
-// Expand replaces the policy pools by its four policies, with equal weights; their real
-// shares depend on the origins.
+// Expand replaces the policy pools by its four policies, with equal weights, as their real
+// shares depend on the origins; and policies that divide their visits by those for originals
+// and for forks.
 func Expand(policies []model.WeightedPolicy) []model.WeightedPolicy {
 	if len(policies) != 1 || policies[0].Filter.Policy != model.Pools {
-		return policies
+		return model.SplitForks(policies)
 	}
 	var all []model.WeightedPolicy
 	for _, p := range model.PoolPolicies {
-		w := model.WeightedPolicy{Weight: policies[0].Weight / 4, Filter: policies[0].Filter}
-		w.Filter.Policy = p
+		w := policies[0]
+		w.Weight, w.Filter.Policy = w.Weight/4, p
 		all = append(all, w)
 	}
-	return all
+	return model.SplitForks(all)
 }

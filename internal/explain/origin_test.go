@@ -38,7 +38,7 @@ func TestOriginAgreesWithGrabs(t *testing.T) {
 	seed.Check(t, func(rt *rapid.T) {
 		origin := model.ListedOrigin{
 			ListerID: lister.ID, URL: "https://x", VisitType: "git", ExtraLoaderArguments: json.RawMessage("{}"), Enabled: true,
-			LastUpdate: moments.Draw(rt, "last_update"),
+			LastUpdate: moments.Draw(rt, "last_update"), IsFork: rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(rt, "is_fork"),
 		}
 		var stats *model.VisitStats
 		if rapid.Bool().Draw(rt, "has stats") {
@@ -51,7 +51,8 @@ func TestOriginAgreesWithGrabs(t *testing.T) {
 				stats.LastSnapshot = make([]byte, 20)
 			}
 		}
-		filter := model.VisitFilter{VisitType: "git", Cooldowns: cooldowns.Draw(rt, "cooldowns"), Policy: rapid.SampledFrom([]model.VisitPolicy{
+		forks := rapid.SampledFrom([]model.Forks{model.ForksToo, model.Originals, model.ForksOnly}).Draw(rt, "forks")
+		filter := model.VisitFilter{VisitType: "git", Forks: forks, Cooldowns: cooldowns.Draw(rt, "cooldowns"), Policy: rapid.SampledFrom([]model.VisitPolicy{
 			model.OldestScheduledFirst, model.StopAfterSuccess, model.NeverVisitedOldestUpdateFirst,
 			model.AlreadyVisitedOrderByLag, model.OriginsWithoutLastUpdate, model.OthersByVisitTarget,
 		}).Draw(rt, "policy")}

@@ -32,11 +32,12 @@ type OriginFacts struct {
 	Loaded     bool // it has a snapshot
 	Dated      bool // its lister tells when it changed last
 	Changed    bool // that was after its last successful visit
+	Fork       bool // its lister knows it to be a fork
 }
 
 // Facts returns those of an origin; s is nil if it was never scheduled nor visited.
 func Facts(o ListedOrigin, s *VisitStats) OriginFacts {
-	f := OriginFacts{Dated: o.LastUpdate != nil}
+	f := OriginFacts{Dated: o.LastUpdate != nil, Fork: o.IsFork != nil && *o.IsFork}
 	if s != nil {
 		f.Successful, f.Loaded = s.LastVisitStatus == VisitSuccessful, s.LastSnapshot != nil
 		f.Changed = f.Dated && s.LastSuccessful != nil && o.LastUpdate.After(*s.LastSuccessful)
@@ -50,10 +51,14 @@ var (
 	loaded       = &Condition{"c.loaded", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	dated        = &Condition{"c.last_update is not null", func(o OriginFacts) bool { return o.Dated }, "picks origins whose lister tells when they changed last", "of this one it doesn't"}
 	undated      = &Condition{"c.last_update is null", func(o OriginFacts) bool { return !o.Dated }, "picks origins whose lister doesn't tell when they changed last", "of this one it does"}
+	// Of any origin, where the policy is configured.
+	momentary = &Condition{"c.moment is not null", func(OriginFacts) bool { return true }, "", ""}
 	// A lag is that of a loaded origin.
 	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	changed         = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Changed }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
 	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.Changed }, "picks origins that did not change since their last successful visit", "this one did"}
+	fork            = &Condition{"c.fork", func(o OriginFacts) bool { return o.Fork }, "picks forks", "this one is not known to be one"}
+	original        = &Condition{"not c.fork", func(o OriginFacts) bool { return !o.Fork }, "picks originals", "this one is a fork"}
 )
 
 // Policies are all but pools, which combines some of them, and
@@ -65,6 +70,8 @@ var Policies = []Policy{
 	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, changed}, OrderBy: "c.lag desc"},
 	{Name: OriginsWithoutLastUpdate, Index: "without_update", Conditions: []*Condition{undated}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true},
 	{Name: OthersByVisitTarget, Index: "others", Conditions: []*Condition{dated, loaded, unchanged}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true, Ours: true},
+	// A grab adds that the moment has come.
+	{Name: Freshness, Index: "moment", Conditions: []*Condition{momentary}, OrderBy: "c.moment, c.first_seen", Ours: true},
 }
 
 // Policy returns the policy of Policies with that name, or nil.
@@ -73,6 +80,24 @@ func (p VisitPolicy) Policy() *Policy {
 		return &Policies[i]
 	}
 	return nil
+}
+
+// firstVisits has the order of FirstVisitsAfterListing; its condition depends on the lister.
+var firstVisits = Policy{Name: FirstVisitsAfterListing, OrderBy: "c.last_scheduled nulls first"}
+
+// Rule returns what a filter's policy selects and orders by, forks considered; nil if the
+// policy is unknown or combines others.
+func (f VisitFilter) Rule() *Policy {
+	p := f.Policy.Policy()
+	if f.Policy == FirstVisitsAfterListing {
+		p = &firstVisits
+	}
+	if p == nil || f.Forks == ForksToo {
+		return p
+	}
+	divided := *p
+	divided.Conditions = append(slices.Clone(p.Conditions), map[Forks]*Condition{Originals: original, ForksOnly: fork}[f.Forks])
+	return &divided
 }
 
 // SQL returns the conditions, each once.
@@ -84,9 +109,9 @@ func (p *Policy) SQL() []string {
 	return slices.Compact(all)
 }
 
-// Outside returns why the policy doesn't pick an origin, or "".
-func (p VisitPolicy) Outside(o OriginFacts) string {
-	rule := p.Policy()
+// Outside returns why the filter's policy doesn't pick an origin, or "".
+func (f VisitFilter) Outside(o OriginFacts) string {
+	rule := f.Rule()
 	if rule == nil {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	// OthersByVisitTarget picks origins with a known last update that were loaded since,
 	// by visit target (next_visit_queue_position).
 	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
+	// Freshness picks origins by when a visit is worth its cost (docs/freshness.md).
+	Freshness VisitPolicy = "freshness"
 )
 
 // Cooldowns are the least times between visits of an origin. Zero turns one off, as an
@@ -70,13 +73,63 @@ type VisitFilter struct {
 	Cooldowns          Cooldowns
 	TableSample        float64 // per cent of the table's pages, if that is all that is looked at; 0: all
 	Inexact            bool    // TableSample counts even where all origins cost no more
+	Forks              Forks
 }
+
+// Forks says which origins a filter is about, by whether their lister knows them to be forks.
+type Forks string
+
+const (
+	ForksToo  Forks = ""          // any
+	Originals Forks = "originals" // those not known to be forks
+	ForksOnly Forks = "forks"
+)
 
 // WeightedPolicy is a policy of a visit type with its weight. The user of the filter
 // sets its visit type.
 type WeightedPolicy struct {
 	Weight float64 // 0 or more
-	Filter VisitFilter
+	// Forks is the part of its visits that is for forks, the others being for originals;
+	// 0: the policy takes no notice of forks.
+	Forks float64
+	// LongestWait is how long an origin waits for a visit at most, with the policy freshness.
+	LongestWait time.Duration
+	Filter      VisitFilter
+}
+
+// HasFreshness reports whether any visit type has the policy freshness.
+func HasFreshness(policies map[string][]WeightedPolicy) bool {
+	for _, list := range policies {
+		if slices.ContainsFunc(list, func(p WeightedPolicy) bool { return p.Filter.Policy == Freshness }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Name returns the policy's name, with the origins that it is for.
+func (p WeightedPolicy) Name() string {
+	if p.Filter.Forks == ForksToo {
+		return string(p.Filter.Policy)
+	}
+	return string(p.Filter.Policy) + " (" + string(p.Filter.Forks) + ")"
+}
+
+// SplitForks returns the policies, in place of each that divides its visits one for
+// originals and one for forks, with their parts of its weight.
+func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
+	var split []WeightedPolicy
+	for _, p := range policies {
+		if p.Forks == 0 {
+			split = append(split, p)
+			continue
+		}
+		originals, forks := p, p
+		originals.Forks, originals.Filter.Forks, originals.Weight = 0, Originals, p.Weight*(1-p.Forks)
+		forks.Forks, forks.Filter.Forks, forks.Weight = 0, ForksOnly, p.Weight*p.Forks
+		split = append(split, originals, forks)
+	}
+	return split
 }
 
 // loaderPrefix makes a visit type's task type.

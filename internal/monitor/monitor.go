@@ -45,6 +45,7 @@ type Monitor struct {
 	position, drift                  *prometheus.GaugeVec
 	pools, active, setAside          *prometheus.GaugeVec
 	rejected                         *prometheus.GaugeVec
+	staleness, threshold             *prometheus.GaugeVec
 	unanswered, changes, built       *prometheus.GaugeVec // without labels
 }
 
@@ -70,6 +71,8 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
+	m.staleness = vec("swh_scheduler_freshness_staleness_seconds", "Of visit types with the policy freshness: for how long the archive has lacked the oldest change that it lacks, as a mean over the origins visited before; estimated for all, and, of those whose listers tell of updates, known (told). Counted every 6 hours.", "visit_type", "origins")
+	m.threshold = vec("swh_scheduler_freshness_threshold", "What a visit must be worth at present, by visit type with the policy freshness: days times days of staleness saved for each day of a worker; that it grows means there is less capacity.", "visit_type")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.")
@@ -111,7 +114,7 @@ func (m *Monitor) age() time.Duration { return m.now().Sub(time.Unix(0, m.last.L
 // clear forgets all figures: those of another daemon, which can read them, count then.
 func (m *Monitor) clear() {
 	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge, m.known, m.enabled, m.never,
-		m.pending, m.position, m.drift, m.active, m.pools, m.countsAge, m.setAside, m.rejected, m.unanswered, m.changes, m.built} {
+		m.pending, m.position, m.drift, m.active, m.pools, m.countsAge, m.setAside, m.rejected, m.unanswered, m.changes, m.built, m.staleness, m.threshold} {
 		g.Reset()
 	}
 }
@@ -154,6 +157,11 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		for pool, n := range map[string]int64{"without_update": p.WithoutUpdate, "never_loaded": p.NeverLoaded, "lagging": p.Lagging, "others": p.Others} {
 			m.pools.WithLabelValues(visitType, pool).Set(float64(n))
 		}
+	}
+	for visitType, n := range f.Freshness {
+		m.threshold.WithLabelValues(visitType).Set(n.Threshold)
+		m.staleness.WithLabelValues(visitType, "all").Set(n.Staleness / float64(max(1, n.Origins)))
+		m.staleness.WithLabelValues(visitType, "told").Set(n.Known / float64(max(1, n.Told)))
 	}
 	m.unanswered.WithLabelValues().Set(float64(f.Runs.Unanswered))
 }

@@ -17,6 +17,9 @@ const configuredPolicies = "configured"
 // "configured".
 func PoliciesOf(name string, configured map[string][]model.WeightedPolicy) (map[string][]model.WeightedPolicy, error) {
 	if name == configuredPolicies {
+		if model.HasFreshness(configured) {
+			return nil, pytext.Sentence("the configuration has the policy freshness, which this simulation doesn't have.")
+		}
 		return configured, nil
 	}
 	known := append(PolicyNames(), configuredPolicies)
@@ -36,7 +39,9 @@ func PoliciesOf(name string, configured map[string][]model.WeightedPolicy) (map[
 func PolicyNames() []string {
 	names := []string{string(model.FirstVisitsAfterListing), string(model.Pools)}
 	for _, p := range model.Policies {
-		names = append(names, string(p.Name))
+		if p.Name != model.Freshness { // it learns from visits, which takes more than a database
+			names = append(names, string(p.Name))
+		}
 	}
 	return slices.Sorted(slices.Values(names))
 }

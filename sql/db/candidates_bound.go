@@ -82,7 +82,7 @@ func (s CandidateStore) dropChanges(ctx context.Context, deadline time.Time) (de
 				return err
 			}
 			if page == 0 {
-				if err := tx.q.GiveUpCandidates(ctx); err != nil {
+				if err := tx.q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{}); err != nil {
 					return err
 				}
 			}

@@ -35,26 +35,37 @@ const (
 
 // candidateIndexes are the statements that create the indexes of candidates, once the
 // rows are there; each does nothing if its index exists.
-func candidateIndexes(byLister bool) []string {
+func candidateIndexes(build need) []string {
 	indexes := []string{
 		// A hash is a quarter of the size of the URLs, and no order is needed.
 		"create index if not exists candidates_url_idx on scheduler_go.candidates using hash (url)",
 		"create index if not exists candidates_parked_idx on scheduler_go.candidates (visit_type, due) where parked",
 	}
-	indexes = append(indexes, policyIndexes("candidates_", "visit_type")...)
-	if byLister {
-		indexes = append(indexes, listerIndexes()...)
+	indexes = append(indexes, policyIndexes("candidates_", "visit_type", build)...)
+	if build.byLister {
+		indexes = append(indexes, listerIndexes(build)...)
 	}
 	return indexes
 }
 
 // listerIndexes are those in the order of each policy by lister, for queues that groups
 // of listers share.
-func listerIndexes() []string { return policyIndexes("candidates_lister_", "visit_type, lister_id") }
+func listerIndexes(build need) []string {
+	return policyIndexes("candidates_lister_", "visit_type, lister_id", build)
+}
 
-func policyIndexes(prefix, key string) []string {
+// policyIndexes are those in the order of each policy, of all candidates and, for policies
+// that divide their visits, of originals and of forks.
+func policyIndexes(prefix, key string, build need) []string {
 	var indexes []string
+	if build.byFork {
+		build.byFork = false
+		indexes = policyIndexes(prefix+"fork_", key+", fork", build)
+	}
 	for _, p := range model.Policies {
+		if p.Name == model.Freshness && !build.byFreshness {
+			continue
+		}
 		where := strings.Join(append([]string{"not parked"}, p.SQL()...), " and ")
 		indexes = append(indexes, strings.ReplaceAll(fmt.Sprintf("create index if not exists %s%s_idx on scheduler_go.candidates (%s, %s) where %s",
 			prefix, p.Index, key, p.OrderBy, where), "c.", ""))
@@ -95,7 +106,7 @@ func buildStep(ctx context.Context, db beginner, size *BatchSize) (queries.Build
 			}
 			return err
 		case phaseIndexes:
-			return indexStep(ctx, tx, q, candidateIndexes(build.ByLister))
+			return indexStep(ctx, tx, q, candidateIndexes(built(build)))
 		}
 		return nil
 	})
@@ -149,14 +160,15 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []
 	return err
 }
 
-// giveUpCandidates has candidates built anew, once nobody drains or builds them.
-func giveUpCandidates(ctx context.Context, conn *pgx.Conn) error {
+// giveUpCandidates has candidates built anew, once nobody drains or builds them, with what is
+// missing.
+func giveUpCandidates(ctx context.Context, conn *pgx.Conn, missing need) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		q := queries.New(tx)
 		if err := q.LockCandidates(ctx); err != nil {
 			return fmt.Errorf("wait for who drains candidates: %w", err)
 		}
-		return failed(q.GiveUpCandidates(ctx), "give candidates up")
+		return failed(q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{ByFork: missing.byFork, ByFreshness: missing.byFreshness}), "give candidates up")
 	})
 }
 
@@ -234,7 +246,11 @@ func buildListerIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) e
 		}
 	}
 	began := time.Now()
-	all := listerIndexes()
+	build, err := queries.New(conn).BuildPhase(ctx)
+	if err != nil {
+		return err
+	}
+	all := listerIndexes(built(build))
 	for i, statement := range all {
 		log.Info("building the indexes of candidates by lister", "index", i+1, "of", len(all))
 		statement = strings.Replace(statement, "create index if", "create index concurrently if", 1)

@@ -27,17 +27,7 @@ const (
 // disabled origins. They answer for all origins where TableSample asks for a part of them,
 // which would cost no less, unless the filter is Inexact.
 func KnownToCandidates(f model.VisitFilter) bool {
-	return candidatePolicy(f.Policy) != nil && !f.Disabled && (f.TableSample == 0 || !f.Inexact && f.TableSample <= 100)
-}
-
-// firstVisits walks the origins of a lister in the order of model.OldestScheduledFirst.
-var firstVisits = model.Policy{Name: model.FirstVisitsAfterListing, OrderBy: "c.last_scheduled nulls first"}
-
-func candidatePolicy(p model.VisitPolicy) *model.Policy {
-	if p == firstVisits.Name {
-		return &firstVisits
-	}
-	return p.Policy()
+	return f.Rule() != nil && !f.Disabled && (f.TableSample == 0 || !f.Inexact && f.TableSample <= 100)
 }
 
 const (
@@ -48,12 +38,13 @@ const (
 	walkedPart = 30
 )
 
-// builtCandidates are CTEs: built has a row if candidates can be used, pending has the
+// builtCandidates are CTEs: built has a row if candidates can be used (@forks: and tell forks
+// from originals; @moments: and have moments), pending has the
 // origins with pending changes, whose candidates may be outdated. An origin is cooling if
 // all that changed is that a claim marked it, and it cools down since.
 const builtCandidates = `built as materialized (
 	select from scheduler_go.candidate_build
-	where phase = 'ready' and @max_pending::bigint >= (select count(*) from (
+	where phase = 'ready' and (by_fork or not @forks) and (by_freshness or not @moments) and @max_pending::bigint >= (select count(*) from (
 		select from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint + 1) c)
 ), pending as materialized (
 	select url, bool_and(coalesce(scheduled >= @cooling_since, false)) as cooling from (
@@ -74,7 +65,7 @@ type candidateFilter struct {
 // filterCandidates says what a filter asks of candidates. They know the default cooldowns;
 // others are conditions on the way.
 func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
-	cf := candidateFilter{p: candidatePolicy(f.Policy), byLister: q.grouped, parkedUntil: "@now"}
+	cf := candidateFilter{p: f.Rule(), byLister: q.grouped, parkedUntil: "@now"}
 	if f.Cooldowns == model.DefaultCooldowns {
 		cf.conditions = []string{"c.due < @now"}
 	} else {
@@ -87,6 +78,9 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 		} else {
 			cf.parkedUntil = ""
 		}
+	}
+	if f.Policy == model.Freshness {
+		cf.conditions = append(cf.conditions, momentHasCome)
 	}
 	if f.Policy == model.FirstVisitsAfterListing {
 		condition, err := q.notScheduledSinceListing(ctx, tx, f)
@@ -156,7 +150,7 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 	if err != nil {
 		return nil, false, err
 	}
-	q.args["max_pending"] = maxPendingChanges
+	q.args["max_pending"], q.args["forks"], q.args["moments"] = maxPendingChanges, f.Forks != model.ForksToo, f.Policy == model.Freshness
 	q.args["cooling_since"] = nil
 	if f.Cooldowns.Absolute > 0 {
 		q.args["cooling_since"] = now.Add(-f.Cooldowns.Absolute)

@@ -35,7 +35,7 @@ func keep(t *testing.T, store *db.Store) {
 }
 
 // candidateColumns are those of candidates that are no hint.
-const candidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful"
+const candidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful, fork, moment"
 
 // checkCandidates fails unless candidates are what the rule makes of the peer's
 // tables, each once, and counted.
@@ -128,7 +128,7 @@ func (w *grabWorld) changes(ctx context.Context, r *rand.Rand, n int) error {
 		case 1:
 			exec("update listed_origins set enabled = not enabled where url = $1", url)
 		case 2:
-			exec("update listed_origins set last_seen = now(), is_fork = true where url = $1", url)
+			exec("update listed_origins set last_seen = now(), is_fork = $2 where url = $1", url, r.IntN(2) == 0)
 		case 3:
 			exec("delete from listed_origins where url = $1 and lister_id = $2", url, lister)
 		case 4:

@@ -32,6 +32,9 @@ type MigrateOptions struct {
 	Logger  *slog.Logger            // logs each step; may be nil
 	Shares  map[string]model.Shares // by task type: their indexes are created too
 	Hosters model.Hosters           // likewise
+	// Policies, by visit type: candidates are built anew if they lack what one of them needs,
+	// which divides its visits between originals and forks, or is freshness.
+	Policies map[string][]model.WeightedPolicy
 
 	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
 	// read the Python scheduler's tables.
@@ -115,16 +118,19 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 				return err
 			}
 		}
-		if o.Rebuild {
-			if err := giveUpCandidates(ctx, conn); err != nil {
+		missing, err := missingOf(ctx, conn, needOf(o.Shares, o.Hosters, o.Policies))
+		if err != nil {
+			return err
+		}
+		if report.Rebuilt = o.Rebuild || missing.byFork || missing.byFreshness; report.Rebuilt {
+			if err := giveUpCandidates(ctx, conn, missing); err != nil {
 				return err
 			}
-			report.Rebuilt = true
 		}
 		if err := buildCandidates(ctx, conn, log); err != nil {
 			return err
 		}
-		return buildForShares(ctx, conn, needOf(o.Shares, o.Hosters), log)
+		return buildIndexes(ctx, conn, missing, log)
 	})
 	return report, err
 }
@@ -333,7 +339,7 @@ func migrationVersion(name string) int64 {
 // template of it can be recognised.
 func Fingerprint() string {
 	sum := sha256.New()
-	io.WriteString(sum, strings.Join(candidateIndexes(true), ";"))
+	io.WriteString(sum, strings.Join(candidateIndexes(need{byLister: true, byFork: true, byFreshness: true}), ";"))
 	for _, files := range []fs.ReadFileFS{schema.Base, schema.Migrations} {
 		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
 			if entry.IsDir() {

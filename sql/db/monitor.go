@@ -25,7 +25,9 @@ type Figures struct {
 
 	Build Build                 // of candidates
 	Pools map[string]PoolCounts // by visit type
-	Runs  RunCounts
+	// Freshness is by visit type, of those with the policy.
+	Freshness map[string]FreshnessCounts
+	Runs      RunCounts
 }
 
 // Figures takes figures as of now.
@@ -67,6 +69,13 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		return f, err
 	}
 	f.Pools = counted.Pools
+	if build.ByFreshness {
+		found, err := resultOf[freshnessWalk](ctx, s.q, freshnessName)
+		if err != nil {
+			return f, err
+		}
+		f.Freshness = found.VisitTypes
+	}
 	f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk)
 	return f, err
 }

@@ -106,7 +106,7 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 // marks are the effects by which a grab marks what it selected.
 func marks(f model.VisitFilter) []string {
 	effects := []string{markScheduled, noteMarked}
-	if p := f.Policy.Policy(); p != nil && p.ByTarget {
+	if p := f.Rule(); p != nil && p.ByTarget {
 		effects = append(effects, moveQueuePosition)
 	}
 	return effects
@@ -349,17 +349,20 @@ const wanted = `wanted as materialized (
 )`
 
 // originFacts joins a row c to each row lo of listed_origins, with the columns of
-// candidates that policies use. Only policies that order by the lag need our schema, which
-// computes it.
+// candidates that policies use. Only policies that order by the lag or the moment need our
+// schema, which computes it.
 func originFacts(orderBy string) string {
-	lag := "interval '0'"
+	lag, moment := "interval '0'", "null::timestamptz"
+	if strings.Contains(orderBy, "c.moment") {
+		moment = "scheduler_go.moment_of(lo.visit_type, lo.url, lo.lister_id, lo.first_seen, lo.last_update, ovs.last_snapshot is not null, ovs.last_successful)"
+	}
 	if strings.Contains(orderBy, "c.lag") {
 		lag = "scheduler_go.lag_behind(lo.last_update, ovs.last_successful)"
 	}
 	return `left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
-	cross join lateral (select lo.last_update, lo.first_seen, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
+	cross join lateral (select lo.last_update, lo.first_seen, lo.is_fork is true as fork, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
 		ovs.last_snapshot is not null as loaded, coalesce(ovs.last_visit_status = 'successful', false) as successful,
-		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag) c`
+		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag, ` + moment + ` as moment) c`
 }
 
 // notSetAside leaves out what is set aside. It is a join: a look-up for each of all origins
@@ -438,19 +441,25 @@ func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
 
 // policy adds what the policy selects and orders by.
 func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) error {
-	if p := f.Policy.Policy(); p != nil {
-		q.where = append(q.where, p.SQL()...)
-		q.orderBy = p.OrderBy
-		return nil
+	p := f.Rule()
+	if p == nil {
+		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
+	}
+	q.where = append(q.where, p.SQL()...)
+	q.orderBy = p.OrderBy
+	if f.Policy == model.Freshness {
+		q.where = append(q.where, momentHasCome)
 	}
 	if f.Policy != model.FirstVisitsAfterListing {
-		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
+		return nil
 	}
 	condition, err := q.notScheduledSinceListing(ctx, tx, f)
 	q.where = append(q.where, condition)
-	q.orderBy = firstVisits.OrderBy
 	return err
 }
+
+// momentHasCome is the condition of model.Freshness.
+const momentHasCome = "c.moment <= @now"
 
 // notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
 func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f model.VisitFilter) (string, error) {

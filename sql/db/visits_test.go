@@ -71,7 +71,15 @@ type grabWorld struct {
 // nightOfDaylightSaving is when clocks in Europe are put forward.
 var nightOfDaylightSaving = time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)
 
+// newGrabWorld makes a world, and the Python scheduler on its database.
 func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
+	t.Helper()
+	w := newOwnWorld(t, now)
+	return w, startPeerGrab(t, w.dsn)
+}
+
+// newOwnWorld makes a world without the Python scheduler.
+func newOwnWorld(t *testing.T, now time.Time) *grabWorld {
 	t.Helper()
 	ctx := t.Context()
 	dsn := testenv.PeerDatabase(t)
@@ -119,7 +127,7 @@ func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 				url, visitType, w.sometimes(r), w.sometimes(r), status, w.sometimes(r), snapshot, position)
 		}
 	}
-	return w, startPeerGrab(t, dsn)
+	return w
 }
 
 func (w *grabWorld) exec(t *testing.T, statement string, args ...any) {
@@ -213,6 +221,7 @@ func (w *grabWorld) sortKeys(t *testing.T, f model.VisitFilter, origins []picked
 		model.OriginsWithoutLastUpdate:      "(ovs.next_visit_queue_position, lo.first_seen)",
 		model.OthersByVisitTarget:           "(ovs.next_visit_queue_position, lo.first_seen)",
 		model.FirstVisitsAfterListing:       "ovs.last_scheduled",
+		model.Freshness:                     "(scheduler_go.moment_of(lo.visit_type, lo.url, lo.lister_id, lo.first_seen, lo.last_update, ovs.last_snapshot is not null, ovs.last_successful), lo.first_seen)",
 	}[f.Policy]
 	rows, err := w.store.Pool().Query(t.Context(), `select lo.lister_id, lo.url, coalesce((`+key+`)::text, '')
 		from listed_origins lo left join origin_visit_stats ovs using (url, visit_type) where visit_type = $1`, f.VisitType)

@@ -25,6 +25,8 @@ type KnownVisits struct {
 	// TimedOut when that last happened.
 	Laned    map[model.OriginKey][]LanedVisit
 	TimedOut map[model.OriginKey]LastTimeout
+	// Freshness has those of the origins whose visit types have the policy freshness.
+	Freshness map[model.OriginKey]OriginFreshness
 }
 
 // VisitFailure is the last recorded visit of an origin that failed or found nothing.
@@ -57,6 +59,7 @@ type HeldVisit struct {
 type VisitChanges struct {
 	Stats        []*model.VisitStats              // of the origins asked for, each once, LastVisit set
 	LastFailures map[model.OriginKey]VisitFailure // of origins among Stats, where these don't tell it
+	Freshness    []OriginFreshness                // of origins that were visited
 	DisabledURLs []string                         // origins to disable until a lister sees them again
 	Held         []HeldVisit                      // failed visits to keep back
 	Counted      []HeldVisit                      // those kept back that count now
@@ -130,12 +133,22 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 	for _, f := range failures {
 		known.LastFailures[model.OriginKey{URL: f.URL, VisitType: f.VisitType}] = VisitFailure{f.LastFailure, f.InARow}
 	}
-	lanes := false
+	lanes, fresh := false, false
 	for _, p := range positions {
 		if p.VisitType != nil {
 			known.QueuePositions[*p.VisitType] = *p.Position
 		}
-		lanes = p.Lanes
+		lanes, fresh = p.Lanes, p.Freshness
+	}
+	if fresh {
+		known.Freshness = make(map[model.OriginKey]OriginFreshness)
+		origins, err := originFreshness(ctx, tx.q, keys)
+		if err != nil {
+			return KnownVisits{}, err
+		}
+		for _, o := range origins {
+			known.Freshness[o.OriginKey] = o
+		}
 	}
 	if lanes {
 		err = tx.lockLanedVisits(ctx, arg, &known)
@@ -211,6 +224,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 			p.VisitTypes = append(p.VisitTypes, h.VisitType)
 			p.Dates = append(p.Dates, h.Date)
 		}),
+		func(ctx context.Context) error { return writeFreshness(ctx, tx.q, changes.Freshness) },
 		keys(changes.DisabledURLs, tx.q.DisableListedOrigins))
 }
 

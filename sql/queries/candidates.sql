@@ -58,7 +58,7 @@ limit 1;
 
 -- BuildPhase returns the next phase of the build, and how many listed origins there are, about.
 -- name: BuildPhase :one
-select phase, rows, by_lister,
+select phase, rows, by_lister, by_fork, by_freshness,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
 from scheduler_go.candidate_build;
 
@@ -86,9 +86,12 @@ with counted as (
 )
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
 
--- GiveUpCandidates disables candidates until they are built anew.
+-- GiveUpCandidates disables candidates until they are built anew; by fork, and with moments,
+-- if they were or that is asked for.
 -- name: GiveUpCandidates :exec
-update scheduler_go.candidate_build set phase = 'empty' where phase <> 'empty';
+update scheduler_go.candidate_build
+set phase = 'empty', by_fork = by_fork or @by_fork, by_freshness = by_freshness or @by_freshness
+where phase <> 'empty' or by_fork < @by_fork or by_freshness < @by_freshness;
 
 -- ChangePages counts the pages of the table of changes.
 -- name: ChangePages :one

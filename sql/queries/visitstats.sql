@@ -16,11 +16,12 @@ for no key update of s;
 -- name: VisitQueuePositions :many
 select visit_type, position from visit_scheduler_queue_position;
 
--- VisitSurroundings returns the queue positions, and whether any visit is or was on lanes. A
--- row without a visit type is only for the latter.
+-- VisitSurroundings returns the queue positions, and whether any visit is or was on lanes, or
+-- any visit type has the policy freshness. A row without a visit type is only for these.
 -- name: VisitSurroundings :many
-select p.visit_type, p.position, l.lanes
-from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes) l
+select p.visit_type, p.position, l.lanes, l.freshness
+from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes,
+             exists (select from scheduler_go.freshness_control)::boolean as freshness) l
 left join visit_scheduler_queue_position p on true;
 
 -- name: VisitFailures :many

@@ -157,6 +157,9 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err == nil && len(a.Config.Shares) > 0 {
 		err = store.CheckShares(ctx, a.Config.Shares)
 	}
+	if err == nil {
+		err = store.CheckPolicies(ctx, a.Config.SchedulingPolicy)
+	}
 	var status db.Status
 	if err == nil {
 		status, err = store.Status(ctx)

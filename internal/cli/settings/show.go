@@ -87,6 +87,8 @@ type policyView struct {
 	ScheduledCooldown string            `yaml:"scheduled_cooldown" json:"scheduled_cooldown"`
 	FailedCooldown    string            `yaml:"failed_cooldown" json:"failed_cooldown"`
 	NotFoundCooldown  string            `yaml:"not_found_cooldown" json:"not_found_cooldown"`
+	Forks             float64           `yaml:"forks,omitempty" json:"forks,omitempty"`
+	LongestWait       string            `yaml:"longest_wait,omitempty" json:"longest_wait,omitempty"`
 }
 
 type sharesView struct {
@@ -156,8 +158,13 @@ func viewConfig(c *config.Config) configView {
 	for visitType, policies := range c.SchedulingPolicy {
 		for _, p := range policies {
 			f := p.Filter.Cooldowns
+			longest := ""
+			if p.LongestWait > 0 {
+				longest = p.LongestWait.String()
+			}
 			v.SchedulingPolicy[visitType] = append(v.SchedulingPolicy[visitType], policyView{
 				p.Filter.Policy, p.Weight, p.Filter.TableSample, !p.Filter.Inexact, f.Absolute.String(), f.Scheduled.String(), f.Failed.String(), f.NotFound.String(),
+				p.Forks, longest,
 			})
 		}
 	}

@@ -12,16 +12,18 @@ import (
 
 const buildPhase = `-- name: BuildPhase :one
 
-select phase, rows, by_lister,
+select phase, rows, by_lister, by_fork, by_freshness,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
 from scheduler_go.candidate_build
 `
 
 type BuildPhaseRow struct {
-	Phase    string
-	Rows     int64
-	ByLister bool
-	Origins  int64
+	Phase       string
+	Rows        int64
+	ByLister    bool
+	ByFork      bool
+	ByFreshness bool
+	Origins     int64
 }
 
 // The build, in steps; the caller holds the lock of candidates.
@@ -33,6 +35,8 @@ func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 		&i.Phase,
 		&i.Rows,
 		&i.ByLister,
+		&i.ByFork,
+		&i.ByFreshness,
 		&i.Origins,
 	)
 	return i, err
@@ -204,12 +208,20 @@ func (q *Queries) FinishBuild(ctx context.Context) (int64, error) {
 }
 
 const giveUpCandidates = `-- name: GiveUpCandidates :exec
-update scheduler_go.candidate_build set phase = 'empty' where phase <> 'empty'
+update scheduler_go.candidate_build
+set phase = 'empty', by_fork = by_fork or $1, by_freshness = by_freshness or $2
+where phase <> 'empty' or by_fork < $1 or by_freshness < $2
 `
 
-// GiveUpCandidates disables candidates until they are built anew.
-func (q *Queries) GiveUpCandidates(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, giveUpCandidates)
+type GiveUpCandidatesParams struct {
+	ByFork      bool
+	ByFreshness bool
+}
+
+// GiveUpCandidates disables candidates until they are built anew; by fork, and with moments,
+// if they were or that is asked for.
+func (q *Queries) GiveUpCandidates(ctx context.Context, arg GiveUpCandidatesParams) error {
+	_, err := q.db.Exec(ctx, giveUpCandidates, arg.ByFork, arg.ByFreshness)
 	return err
 }
 

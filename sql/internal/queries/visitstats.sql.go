@@ -335,8 +335,9 @@ func (q *Queries) VisitQueuePositions(ctx context.Context) ([]VisitSchedulerQueu
 }
 
 const visitSurroundings = `-- name: VisitSurroundings :many
-select p.visit_type, p.position, l.lanes
-from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes) l
+select p.visit_type, p.position, l.lanes, l.freshness
+from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes,
+             exists (select from scheduler_go.freshness_control)::boolean as freshness) l
 left join visit_scheduler_queue_position p on true
 `
 
@@ -344,10 +345,11 @@ type VisitSurroundingsRow struct {
 	VisitType *string
 	Position  *int64
 	Lanes     bool
+	Freshness bool
 }
 
-// VisitSurroundings returns the queue positions, and whether any visit is or was on lanes. A
-// row without a visit type is only for the latter.
+// VisitSurroundings returns the queue positions, and whether any visit is or was on lanes, or
+// any visit type has the policy freshness. A row without a visit type is only for these.
 func (q *Queries) VisitSurroundings(ctx context.Context) ([]VisitSurroundingsRow, error) {
 	rows, err := q.db.Query(ctx, visitSurroundings)
 	if err != nil {
@@ -357,7 +359,12 @@ func (q *Queries) VisitSurroundings(ctx context.Context) ([]VisitSurroundingsRow
 	var items []VisitSurroundingsRow
 	for rows.Next() {
 		var i VisitSurroundingsRow
-		if err := rows.Scan(&i.VisitType, &i.Position, &i.Lanes); err != nil {
+		if err := rows.Scan(
+			&i.VisitType,
+			&i.Position,
+			&i.Lanes,
+			&i.Freshness,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

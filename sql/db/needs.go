@@ -10,17 +10,28 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
 )
 
-// sharesNeed is what the database needs to find the work of each group of shares, and of
-// each lister beside hosters that take no more.
-type sharesNeed struct {
-	byLister bool             // candidates by lister
-	tasks    []model.ShareKey // indexes of ready tasks by these keys
+// need is what the database needs to find the work of each group of shares, of each lister
+// beside hosters that take no more, of originals and forks, and by freshness.
+type need struct {
+	byLister    bool             // candidates by lister
+	byFork      bool             // candidates that tell forks from originals
+	byFreshness bool             // candidates with moments
+	tasks       []model.ShareKey // indexes of ready tasks by these keys
 }
 
-func needOf(shares map[string]model.Shares, hosters model.Hosters) (need sharesNeed) {
-	need.byLister = hosters.Any()
+// built returns what candidates have.
+func built(b queries.BuildPhaseRow) need {
+	return need{byLister: b.ByLister, byFork: b.ByFork, byFreshness: b.ByFreshness}
+}
+
+func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
+	need.byLister, need.byFreshness = hosters.Any(), model.HasFreshness(policies)
+	for _, list := range policies {
+		need.byFork = need.byFork || slices.ContainsFunc(list, func(p model.WeightedPolicy) bool { return p.Forks > 0 })
+	}
 	for taskType, s := range shares {
 		if model.Prefixed(taskType) {
 			continue // no tasks go there, and first visits have each lister's candidates looked up
@@ -46,13 +57,9 @@ func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
 }
 
-// buildForShares creates the indexes that shares and hosters need and the database lacks,
+// buildIndexes creates the indexes that shares and hosters need and the database lacks,
 // concurrently with other work.
-func buildForShares(ctx context.Context, conn *pgx.Conn, need sharesNeed, log *slog.Logger) error {
-	missing, err := missingForShares(ctx, conn, need)
-	if err != nil {
-		return err
-	}
+func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
 	if missing.byLister {
 		if err := buildListerIndexes(ctx, conn, log); err != nil {
 			return err
@@ -75,14 +82,13 @@ func buildForShares(ctx context.Context, conn *pgx.Conn, need sharesNeed, log *s
 	return nil
 }
 
-func missingForShares(ctx context.Context, db querier, need sharesNeed) (sharesNeed, error) {
-	var missing sharesNeed
-	if need.byLister {
-		var made bool
-		if err := db.QueryRow(ctx, "select by_lister from scheduler_go.candidate_build").Scan(&made); err != nil {
+func missingOf(ctx context.Context, db querier, need need) (missing need, err error) {
+	if need.byLister || need.byFork || need.byFreshness {
+		err := db.QueryRow(ctx, "select $1 and not by_lister, $2 and not by_fork, $3 and not by_freshness from scheduler_go.candidate_build",
+			need.byLister, need.byFork, need.byFreshness).Scan(&missing.byLister, &missing.byFork, &missing.byFreshness)
+		if err != nil {
 			return missing, err
 		}
-		missing.byLister = !made
 	}
 	for _, by := range need.tasks {
 		var made bool
@@ -101,13 +107,21 @@ func missingForShares(ctx context.Context, db querier, need sharesNeed) (sharesN
 // CheckShares returns an error that says what to do if the database lacks indexes that
 // shares need.
 func (s ShareStore) CheckShares(ctx context.Context, shares map[string]model.Shares) error {
-	missing, err := missingForShares(ctx, s.pool, needOf(shares, model.Hosters{}))
+	return check(ctx, s.pool, needOf(shares, model.Hosters{}, nil), "indexes that the configuration's shares need")
+}
+
+// CheckPolicies does that for what policies need.
+func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][]model.WeightedPolicy) error {
+	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
+}
+
+func check(ctx context.Context, db querier, need need, what string) error {
+	missing, err := missingOf(ctx, db, need)
 	if err != nil {
-		return fmt.Errorf("look for the indexes that shares need: %w", err)
+		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	if missing.byLister || len(missing.tasks) > 0 {
-		return fmt.Errorf("the database lacks indexes that the configuration's shares need: " +
-			"run swh-scheduler migrate with this configuration (others can go on meanwhile)")
+	if missing.byLister || missing.byFork || missing.byFreshness || len(missing.tasks) > 0 {
+		return fmt.Errorf("the database lacks %s: run swh-scheduler migrate with this configuration (others can go on meanwhile)", what)
 	}
 	return nil
 }

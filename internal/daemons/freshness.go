@@ -1,0 +1,64 @@
+package daemons
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// freshness checks that the database is ready for the configured policies, sets the visit types
+// with the policy freshness, and returns the job that keeps what that policy goes by.
+func (o *Options) freshness(ctx context.Context, store *db.Store) (keep.Job, error) {
+	configure := func(ctx context.Context, c *config.Config) error {
+		var types []model.TaskType
+		var err error
+		if model.HasFreshness(c.SchedulingPolicy) {
+			types, err = store.TaskTypes(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return store.ConfigureFreshness(ctx, longestWaits(c.SchedulingPolicy, types))
+	}
+	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
+		if err := store.CheckPolicies(ctx, c.SchedulingPolicy); err != nil {
+			return err
+		}
+		return configure(ctx, c)
+	})
+	configured := func() bool { return model.HasFreshness(o.configuration().SchedulingPolicy) }
+	return keep.Job{Name: "freshness", Period: time.Minute, Configured: configured, Do: func(ctx context.Context) (string, error) {
+		if err := configure(ctx, o.configuration()); err != nil { // task types may be new
+			return "", err
+		}
+		return "", store.KeepFreshness(ctx, store.Now(), freshnessTime)
+	}}, err
+}
+
+// freshnessTime is how long a run of the job works at most, well below keep.DefaultTimeout.
+const freshnessTime = 15 * time.Second
+
+// longestWaits returns the longest wait by visit type, of those with the policy freshness.
+func longestWaits(policies map[string][]model.WeightedPolicy, types []model.TaskType) map[string]time.Duration {
+	waits := make(map[string]time.Duration)
+	for _, tt := range types {
+		visitType, ok := model.LoadedVisitType(tt.Type)
+		if !ok {
+			continue
+		}
+		list, ok := policies[visitType]
+		if !ok {
+			list = policies["default"]
+		}
+		for _, p := range list {
+			if p.Filter.Policy == model.Freshness {
+				waits[visitType] = p.LongestWait
+			}
+		}
+	}
+	return waits
+}

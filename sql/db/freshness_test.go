@@ -1,0 +1,282 @@
+package db_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/freshness"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/journal"
+	"swh-scheduler/sql/db"
+)
+
+const day = 24 * time.Hour
+
+// byFreshness are policies that need moments.
+var byFreshness = map[string][]model.WeightedPolicy{"git": {{Weight: 1, LongestWait: 100 * day, Filter: model.VisitFilter{Policy: model.Freshness}}}}
+
+// refreshed migrates for the policy freshness, gives it to visit types, and sets the threshold.
+func refreshed(t *testing.T, dsn string, store *db.Store, threshold float64, visitTypes ...string) {
+	t.Helper()
+	migrate(t, dsn, db.MigrateOptions{Policies: byFreshness})
+	longest := make(map[string]time.Duration)
+	for _, visitType := range visitTypes {
+		longest[visitType] = 100 * day
+	}
+	if err := store.ConfigureFreshness(t.Context(), longest); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, "update scheduler_go.freshness_control set threshold = $1, applied = $1", threshold)
+}
+
+// computeMoments goes once through all candidates.
+func computeMoments(t *testing.T, store *db.Store, now time.Time) {
+	t.Helper()
+	mustExec(t, store, "update scheduler_go.walks set began = 'epoch', finished = null")
+	pages := countOf(t, store, "select (pg_relation_size('scheduler_go.candidates') / 8192)::int")
+	for calls := 0; countOf(t, store, "select count(*) from scheduler_go.walks where name = 'moments of candidates' and finished is not null") == 0; calls++ {
+		if err := store.KeepFreshness(t.Context(), now, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if calls > 3*pages+10 { // what moves is seen twice
+			t.Fatalf("%d calls did not go through %d pages", calls, pages)
+		}
+	}
+}
+
+// Moments in the database are those of the formulas, for any origin; nothing waits for longer
+// than the longest wait; and a grab takes the earliest first, from candidates and from the tables,
+// whatever is drained and pending.
+func TestGrabByFreshness(t *testing.T) {
+	t.Parallel()
+	w := newOwnWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	r := seed.Rand(t)
+	refreshed(t, w.dsn, w.store, 300, "git")
+	keep(t, w.store)
+	computeMoments(t, w.store, w.now)
+	checkCandidates(t, w.store)
+	if n := countOf(t, w.store, "select count(*) from scheduler_go.candidates where moment is not null and visit_type <> 'git' or moment is null and visit_type = 'git'"); n > 0 {
+		t.Errorf("%d candidates have a moment and should not, or the other way round", n)
+	}
+	compared := map[bool]int{}
+	moments := make(map[picked]time.Time)
+	var keys []model.OriginKey
+	rows, err := w.store.Pool().Query(t.Context(), "select lister_id, url, moment from scheduler_go.candidates where visit_type = 'git'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c picked
+	var moment time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&c.lister, &c.url, &moment}, func() error {
+		moments[c], keys = moment, append(keys, model.OriginKey{URL: c.url, VisitType: "git"})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := w.store.OriginFreshness(t.Context(), keys)
+	if err != nil || len(known) < 100 {
+		t.Fatal(len(known), err)
+	}
+	for _, o := range known {
+		url, got := o.URL, moments[picked{o.Lister, o.URL}]
+		want := o.Moment()
+		if o.Seen.IsZero() {
+			o.Seen = o.FirstSeen
+		}
+		wait := got.Sub(o.Seen)
+		if off := got.Sub(want).Abs(); off > time.Minute+wait/10_000 {
+			t.Errorf("%s: moment %s, want %s (%+v)", url, got, want, o)
+		}
+		if wait < 0 || wait > 100*day {
+			t.Errorf("%s waits for %s", url, wait)
+		}
+		compared[o.LastUpdate.After(o.Seen)]++
+	}
+	if compared[true] < 20 || compared[false] < 20 {
+		t.Errorf("only %v were compared, by whether their lister tells of an update", compared)
+	}
+	now, picked := w.now, 0
+	for range 10 {
+		if r.IntN(3) == 0 {
+			keep(t, w.store)
+		}
+		w.change(t, r, r.IntN(30))
+		f := model.VisitFilter{VisitType: "git", Policy: model.Freshness, Cooldowns: model.DefaultCooldowns}
+		w.now = now.Add(time.Duration(r.IntN(60)) * day) // moments come
+		if r.IntN(3) == 0 {
+			f.Cooldowns.Failed = 90 * time.Second
+		}
+		tables := f
+		tables.TableSample, tables.Inexact = 100, true
+		got := w.sortKeys(t, f, w.grab(t, f, 1000, true))
+		if diff := cmp.Diff(w.sortKeys(t, f, w.grab(t, tables, 1000, true)), got); diff != "" {
+			t.Fatalf("%+v (-tables +candidates):\n%s", f, diff)
+		}
+		picked += len(got)
+	}
+	if all := countOf(t, w.store, "select count(*) from scheduler_go.candidates where visit_type = 'git'"); picked < 50 || picked > 9*all {
+		t.Errorf("picked %d times one of %d origins: the test shows little", picked, all)
+	}
+	keep(t, w.store)
+	checkCandidates(t, w.store)
+}
+
+// Estimates follow visits that succeeded, each counted once: not those that failed, that come
+// late or that come again. Where the lister tells of updates, these count. Of visit types without
+// the policy nothing is kept.
+func TestVisitsTeachRates(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	listN(t, store, 2) // https://example.org/1 and 2
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	run(t, store, "update listed_origins set first_seen = $1", start)
+	visit := func(url string, day int, status model.VisitStatus, snapshot string) journal.Visit {
+		v := journal.Visit{OriginKey: model.OriginKey{URL: url, VisitType: "git"}, Date: start.AddDate(0, 0, day), Status: status}
+		if status == model.VisitSuccessful {
+			v.Snapshot = []byte(snapshot)
+		}
+		return v
+	}
+	write := func(visits ...journal.Visit) {
+		t.Helper()
+		if _, err := (journal.Rules{}).Write(t.Context(), store, visits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const plain, told = "https://example.org/1", "https://example.org/2"
+	write(visit(plain, 1, model.VisitSuccessful, "a"), visit(told, 1, model.VisitSuccessful, "a"))
+	if n := countOf(t, store, "select count(*) from scheduler_go.freshness"); n > 0 {
+		t.Errorf("%d estimates are kept although no visit type has the policy", n)
+	}
+	refreshed(t, dsn, store, 300, "git")
+	known := func(url string) db.OriginFreshness {
+		t.Helper()
+		known, err := store.OriginFreshness(t.Context(), []model.OriginKey{{URL: url, VisitType: "git"}})
+		if err != nil || len(known) != 1 {
+			t.Fatal(known, err)
+		}
+		return known[0]
+	}
+	same := func(what string, got, want freshness.Estimate) {
+		t.Helper()
+		if math.Abs(got.Changes/want.Changes-1) > 1e-4 || math.Abs(got.Days/want.Days-1) > 1e-4 {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+
+	// The visit before is known from the stats.
+	write(visit(plain, 3, model.VisitSuccessful, "a"))
+	prior := func(day int) freshness.Estimate {
+		return freshness.Facts{Age: time.Duration(day) * 24 * time.Hour}.Prior()
+	}
+	want := freshness.Estimate{}.Observe(prior(3), 2*day, freshness.Unchanged)
+	same("after a visit without a change", known(plain).Estimate, want)
+	write(visit(plain, 5, model.VisitFailed, ""), visit(plain, 6, model.VisitNotFound, ""))
+	write(visit(plain, 3, model.VisitSuccessful, "b"), visit(plain, 2, model.VisitSuccessful, "b"))
+	if got := known(plain); !got.Seen.Equal(start.AddDate(0, 0, 3)) {
+		t.Errorf("seen at %s, want the last visit that succeeded", got.Seen)
+	}
+	same("after failures, and visits that come late and again", known(plain).Estimate, want)
+	write(visit(plain, 9, model.VisitSuccessful, "b"), visit(plain, 10, model.VisitSuccessful, "b"))
+	want = want.Observe(prior(9), 6*day, freshness.Changed).Observe(prior(10), day, freshness.Unchanged)
+	same("after two visits in a batch", known(plain).Estimate, want)
+
+	run(t, store, "update listed_origins set last_update = $2 where url = $1", told, start.AddDate(0, 0, 1))
+
+	// One that the Python journal client applied teaches nothing, and puts the next one off.
+	const moment = "select scheduler_go.moment_of('git', 'https://example.org/1', null, now(), null, true, (select last_successful from origin_visit_stats where url = 'https://example.org/1'))"
+	before := query[time.Time](t, store, moment)[0]
+	run(t, store, "update origin_visit_stats set last_visit = $2, last_successful = $2 where url = $1", plain, start.AddDate(0, 0, 13))
+	if after := query[time.Time](t, store, moment)[0]; !after.Equal(before.AddDate(0, 0, 3)) {
+		t.Errorf("the moment was %s and is %s, want 3 days later", before, after)
+	}
+	write(visit(plain, 15, model.VisitSuccessful, "b"))
+	same("after a visit that was not learnt from, and another", known(plain).Estimate, want.Observe(prior(15), 2*day, freshness.Unchanged))
+
+	run(t, store, "update listed_origins set last_seen = $1", start.AddDate(0, 0, 3))
+	write(visit(told, 4, model.VisitSuccessful, "b"))
+	if e := known(told).Estimate; e != (freshness.Estimate{}) {
+		t.Errorf("a visit that its lister caused was observed: %+v", e)
+	}
+	run(t, store, "update listed_origins set last_update = $2, last_seen = $3 where url = $1", told, start.AddDate(0, 0, 6), start.AddDate(0, 0, 7))
+	write(visit(told, 8, model.VisitSuccessful, "c"))
+	write(visit(told, 9, model.VisitSuccessful, "c"))
+	same("after an update", known(told).Estimate, freshness.Estimate{}.Told(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 4*day, day, day))
+}
+
+// Claims adjust the threshold: it rises towards what their visits are worth while more is due,
+// and falls while workers are idle; candidates get their moments by it. A visit type that loses
+// the policy loses its moments.
+func TestThresholdFollowsTheCapacity(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	listN(t, store, 300)
+	now := time.Now().UTC().Truncate(time.Second)
+	run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
+		select url, 'git', $1, $1, 'successful', 'x' from listed_origins where substring(url from '\d+')::int > 100`, now.Add(-40*day))
+	refreshed(t, dsn, store, 100, "git")
+	keep(t, store)
+	computeMoments(t, store, now)
+	moment := func() time.Time {
+		t.Helper()
+		return query[time.Time](t, store, "select min(moment) from scheduler_go.candidates where loaded")[0]
+	}
+	// claims returns the threshold after a claim each hour of some days.
+	claims := func(days int, busy, due bool) float64 {
+		t.Helper()
+		for range days * 24 {
+			now = now.Add(time.Hour)
+			if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if !due {
+					return tx.StepThreshold(ctx, "git", now, busy, nil)
+				}
+				origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.Freshness}, now, 150, true)
+				if err != nil || len(origins) < 150 {
+					t.Fatal(len(origins), err)
+				}
+				var keys []model.OriginKey
+				for _, o := range origins {
+					keys = append(keys, model.OriginKey{URL: o.URL, VisitType: o.VisitType})
+				}
+				return tx.StepThreshold(ctx, "git", now, busy, keys)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return query[float64](t, store, "select threshold from scheduler_go.freshness_control")[0]
+	}
+	first := moment()
+	raised := claims(4, true, true)
+	computeMoments(t, store, now)
+	if later := moment(); raised <= 125 || !later.After(first) {
+		t.Errorf("with visits due the threshold went from 100 to %g, the first moment from %s to %s", raised, first, later)
+	}
+	if lowered := claims(4, false, false); lowered >= raised {
+		t.Errorf("without work the threshold went from %g to %g", raised, lowered)
+	}
+	figures, err := store.Figures(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := figures.Freshness["git"]; n.Origins < 200 || n.Staleness <= 0 || n.Threshold <= 0 {
+		t.Errorf("counted %+v, want 200 origins that were visited", n)
+	}
+
+	if err := store.ConfigureFreshness(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, "update origin_visit_stats set last_visit = last_visit + interval '1 hour'")
+	keep(t, store)
+	if n := countOf(t, store, "select count(*) from scheduler_go.candidates where moment is not null and loaded"); n > 0 {
+		t.Errorf("%d candidates keep their moments", n)
+	}
+}

@@ -1,0 +1,95 @@
+-- The policy freshness: what is known of how often origins change, and its control.
+
+-- ConfigureFreshness sets the visit types that have the policy.
+-- name: ConfigureFreshness :exec
+with gone as (
+  delete from scheduler_go.freshness_control where visit_type <> all(@visit_types::text[])
+)
+insert into scheduler_go.freshness_control as k (visit_type, longest, cost, changes, days, threshold, applied)
+select unnest(@visit_types::text[]), unnest(@longest::double precision[]), @cost::double precision, @changes::double precision, @days::double precision,
+       @threshold::double precision, @threshold
+on conflict (visit_type) do update set longest = excluded.longest, cost = excluded.cost, changes = excluded.changes, days = excluded.days
+where (k.longest, k.cost, k.changes, k.days) is distinct from (excluded.longest, excluded.cost, excluded.changes, excluded.days);
+
+-- FreshnessControl returns the state of the control of a visit type.
+-- name: FreshnessControl :many
+select threshold, stepped from scheduler_go.freshness_control where visit_type = @visit_type;
+
+-- StepFreshness writes the state of a control.
+-- name: StepFreshness :exec
+update scheduler_go.freshness_control set threshold = @threshold, stepped = @stepped where visit_type = @visit_type;
+
+-- ApplyThresholds has moments computed by the present thresholds, where they have moved.
+-- name: ApplyThresholds :exec
+update scheduler_go.freshness_control set applied = threshold
+where abs(ln(threshold / applied)) > 0.2;
+
+-- OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
+-- zero time stands for null.
+-- name: OriginFreshness :many
+select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
+  coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
+  coalesce(greatest(f.seen, case when s.last_snapshot is not null and s.last_successful < '2200-01-01Z' then greatest(s.last_successful, '1900-01-01Z') end), '0001-01-01Z')::timestamptz as seen,
+  coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
+  least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
+  coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
+  least(greatest(lo.last_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
+  -- By the last two listings; a day if they are not known.
+  least(greatest(coalesce(extract(epoch from g.finished) - extract(epoch from g.previous), 86400), 3600), 1e8)::double precision as listing,
+  coalesce(lo.is_fork, false)::boolean as fork,
+  coalesce(p.changes, k.changes)::double precision as prior_changes, coalesce(p.days, k.days)::double precision as prior_days,
+  coalesce(case when m.at_least then 2 * m.seconds else m.seconds end, k.cost)::double precision as cost, k.cost as typical_cost
+from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) key
+join scheduler_go.freshness_control k on k.visit_type = key.visit_type
+join lateral (
+  select * from listed_origins lo where lo.url = key.url and lo.visit_type = key.visit_type
+  order by lo.enabled desc, lo.last_update desc nulls last limit 1
+) lo on true
+left join origin_visit_stats s on s.url = key.url and s.visit_type = key.visit_type
+left join scheduler_go.freshness f on f.origin = hashtextextended(key.visit_type || ' ' || key.url, 0)
+left join scheduler_go.listings g on g.lister_id = lo.lister_id
+left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
+left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0);
+
+-- WriteFreshness writes what is known of origins, unless a later visit is known already, or
+-- nothing is new but a moment by less than a minute.
+-- name: WriteFreshness :exec
+insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
+select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
+from (select hashtextextended(unnest(@visit_types::text[]) || ' ' || unnest(@urls::text[]), 0) as origin,
+             unnest(@changes::real[]) as changes, unnest(@days::real[]) as days, unnest(@cost::real[]) as cost,
+             unnest(@seen::timestamptz[]) as seen, nullif(unnest(@updated::timestamptz[]), '0001-01-01Z') as updated,
+             nullif(unnest(@listed::timestamptz[]), '0001-01-01Z') as listed,
+             unnest(@moments::timestamptz[]) as moment) v
+order by v.origin
+on conflict (origin) do update
+set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
+where f.seen < excluded.seen
+   or f.seen = excluded.seen and (f.cost <> excluded.cost or f.updated is distinct from excluded.updated or abs(extract(epoch from f.moment - excluded.moment)) > 60);
+
+-- FreshCandidates lists the origins on some pages of candidates whose visit types have the policy.
+-- name: FreshCandidates :many
+select distinct c.url, c.visit_type
+from scheduler_go.candidates c
+where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
+  and c.visit_type in (select k.visit_type from scheduler_go.freshness_control k);
+
+-- SetMoments computes the moments of the candidates on some pages. The caller holds the lock
+-- of candidates.
+-- name: SetMoments :execrows
+update scheduler_go.candidates c
+set moment = n.moment
+from scheduler_go.candidates_now n
+where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
+  and n.lister_id = c.lister_id and n.url = c.url and n.visit_type = c.visit_type
+  and n.moment is distinct from c.moment;
+
+-- SetListerFreshness writes the estimates of listers, and forgets those that have none any more.
+-- name: SetListerFreshness :exec
+with gone as (
+  delete from scheduler_go.freshness_listers l
+  where (l.visit_type, l.lister_id) not in (select unnest(@visit_types::text[]), unnest(@listers::uuid[]))
+)
+insert into scheduler_go.freshness_listers (visit_type, lister_id, changes, days)
+select unnest(@visit_types::text[]), unnest(@listers::uuid[]), unnest(@changes::real[]), unnest(@days::real[])
+on conflict (visit_type, lister_id) do update set changes = excluded.changes, days = excluded.days;
