@@ -1,0 +1,23 @@
+// Answer is an HTTP server that answers each request with what it read from its standard
+// input (answer ADDRESS CONTENT-TYPE): a limit for servers that have to find the answer.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+)
+
+func main() {
+	body, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		err = http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", os.Args[2])
+			_, _ = w.Write(body)
+		}))
+	}
+	fmt.Fprintln(os.Stderr, "answer:", err)
+	os.Exit(1)
+}
