@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,9 @@ func speedValues(n int) [][]byte {
 func BenchmarkReplay(b *testing.B) {
 	records := bench.Size(100_000, 4000)
 	s := newStream(b, 1)
-	s.produce(0, speedValues(records)...)
+	for some := range slices.Chunk(speedValues(records), 1000) { // in batches as storages make them
+		s.produce(0, some...)
+	}
 	listed := fmt.Sprintf(`with l as (insert into listers (name, instance_name, current_state, updated) values ('l', '', '{}', now()) returning id)
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		select id, `+speedURL+`, 'git', '{}', true, now() from l, generate_series(0, %d) n`, records/8-1)

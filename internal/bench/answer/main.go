@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 )
 
 func main() {
@@ -15,6 +16,7 @@ func main() {
 		err = http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Type", os.Args[2])
+			w.Header().Set("Content-Length", strconv.Itoa(len(body))) // else in chunks, which the Python client takes for a stream
 			_, _ = w.Write(body)
 		}))
 	}
