@@ -69,13 +69,13 @@ func BenchmarkReplay(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer store.Close()
-		drain(b, store)
+		bench.Drain(b, store)
 		bench.Exec(b, dsn, "vacuum analyze", "checkpoint")
 		seconds, processor, memory := bench.Run(b, ours.Command(bench.ConfigFile(b, dsn, "", fmt.Sprintf(
 			"journal: {brokers: [%s], group_id: %q, prefix: %q}", strings.Join(s.brokers, ","), group(), s.prefix)),
 			"journal-client", "--stop-after-objects", fmt.Sprint(records)))
 		began := time.Now()
-		drain(b, store)
+		bench.Drain(b, store)
 		checkVisits(dsn)
 		return bench.Figures{
 			"records/s": float64(records) / (seconds + time.Since(began).Seconds()),
@@ -107,18 +107,6 @@ func BenchmarkReplay(b *testing.B) {
 		return bench.Figures{"records/s": float64(records) / bareUpserts(b, dsn, records)}
 	}})
 	bench.Compare(b, sides...)
-}
-
-// drain brings candidates up to date.
-func drain(b *testing.B, store *db.Store) {
-	b.Helper()
-	for more := true; more; {
-		kept, err := store.KeepCandidates(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		more = kept.More
-	}
 }
 
 // bareUpserts writes what becomes of so many records of speedValues, each visit once,

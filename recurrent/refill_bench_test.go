@@ -46,13 +46,7 @@ func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.
 	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{Shares: shares}); err != nil {
 		b.Fatal(err)
 	}
-	for more := true; more; {
-		kept, err := store.KeepCandidates(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		more = kept.More
-	}
+	bench.Drain(b, store)
 	if _, err := store.Pool().Exec(b.Context(), "vacuum analyze"); err != nil {
 		b.Fatal(err)
 	}
@@ -154,13 +148,7 @@ func BenchmarkClaims(b *testing.B) {
 			execute("delete from scheduler_go.work", "delete from scheduler_go.shares", "delete from origin_visit_stats where last_visit is null",
 				"update origin_visit_stats set last_scheduled = last_visit - interval '1 day' where last_scheduled > last_visit",
 				"vacuum analyze scheduler_go.work, origin_visit_stats")
-			for more := true; more; {
-				kept, err := store.KeepCandidates(b.Context())
-				if err != nil {
-					b.Fatal(err)
-				}
-				more = kept.More
-			}
+			bench.Drain(b, store)
 			return bench.Figures{"ms": took}
 		}}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
 )
 
 // Program is a side's command, on databases as that side has them.
@@ -86,6 +87,18 @@ func Exec(b *testing.B, dsn string, statements ...string) {
 		if _, err := conn.Exec(b.Context(), statement); err != nil {
 			b.Fatalf("%v\n%s", err, statement)
 		}
+	}
+}
+
+// Drain brings candidates up to date.
+func Drain(b *testing.B, store *db.Store) {
+	b.Helper()
+	for more := true; more; {
+		kept, err := store.KeepCandidates(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		more = kept.More
 	}
 }
 

@@ -136,22 +136,10 @@ func (w *benchWorld) exec(b *testing.B, statement string, args ...any) {
 	}
 }
 
-// drain brings candidates up to date, and vacuums nothing.
-func (w *benchWorld) drain(b *testing.B) {
-	b.Helper()
-	for more := true; more; {
-		kept, err := w.store.KeepCandidates(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		more = kept.More
-	}
-}
-
 // keep drains everything, as the keeper of schedule-recurrent does.
 func (w *benchWorld) keep(b *testing.B) {
 	b.Helper()
-	w.drain(b)
+	bench.Drain(b, w.store)
 	w.exec(b, "vacuum scheduler_go.candidate_changes")
 }
 

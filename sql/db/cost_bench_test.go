@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -196,19 +197,19 @@ func BenchmarkCosts(b *testing.B) {
 				for _, policy := range plainPolicies {
 					note("dry/"+string(policy), w.costOf(b, func() { w.grab(b, policy, true) }))
 					note("claim/"+string(policy), w.costOf(b, func() { w.grab(b, policy, false) }))
-					note("drain/"+string(policy), w.costOf(b, func() { w.drain(b) }))
+					note("drain/"+string(policy), w.costOf(b, func() { bench.Drain(b, w.store) }))
 				}
 				for range 4 {
 					w.grab(b, model.OldestScheduledFirst, false)
 				}
 				note("dry behind 4,000 marks", w.costOf(b, func() { w.grab(b, model.NeverVisitedOldestUpdateFirst, true) }))
-				w.drain(b)
+				bench.Drain(b, w.store)
 				changed := w.random(b, 10_000, "true")
 				note("listing of 10,000", w.costOf(b, func() { w.list(b, changed) }))
-				note("drain of 10,000", w.costOf(b, func() { w.drain(b) }))
+				note("drain of 10,000", w.costOf(b, func() { bench.Drain(b, w.store) }))
 				visited := w.random(b, 1000, "true")
 				note("journal batch of 1,000", w.costOf(b, func() { w.visit(b, visited) }))
-				note("drain of a journal batch", w.costOf(b, func() { w.drain(b) }))
+				note("drain of a journal batch", w.costOf(b, func() { bench.Drain(b, w.store) }))
 				note("vacuum", w.costOf(b, func() { w.exec(b, "vacuum scheduler_go.candidates, scheduler_go.candidate_changes") }))
 			}
 			b.Log(w.sizes(b))
