@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -92,10 +91,7 @@ func channel(b *testing.B, broker string) (ch *amqp.Channel, closeIt func()) {
 // command that serves an answer on an address.
 func Answerer(b *testing.B) func(address, contentType string, answer []byte) *exec.Cmd {
 	b.Helper()
-	path := filepath.Join(b.TempDir(), "answer")
-	if out, err := exec.Command("go", "build", "-o", path, "swh-scheduler/internal/bench/answer").CombinedOutput(); err != nil {
-		b.Fatalf("build: %v\n%s", err, out)
-	}
+	path := build(b, "swh-scheduler/internal/bench/answer")
 	return func(address, contentType string, answer []byte) *exec.Cmd {
 		cmd := exec.Command(path, address, contentType)
 		cmd.Stdin = bytes.NewReader(answer)

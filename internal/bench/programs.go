@@ -33,10 +33,7 @@ type Program struct {
 // with our triggers.
 func Programs(b *testing.B) []Program {
 	b.Helper()
-	ours := filepath.Join(b.TempDir(), "swh-scheduler")
-	if err := testenv.BuildProgram(ours); err != nil {
-		b.Fatal(err)
-	}
+	ours := build(b, "swh-scheduler/cmd/swh-scheduler")
 	swh := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
 	with := func(program ...string) func(string, ...string) *exec.Cmd {
 		return func(config string, args ...string) *exec.Cmd {
@@ -51,6 +48,18 @@ func Programs(b *testing.B) []Program {
 		{Peer, testenv.PeerDatabase, peer},
 		{PeerBeside, testenv.Database, peer},
 	}
+}
+
+// build builds a program of this module as `make build` does, and returns its path.
+func build(b *testing.B, program string) (path string) {
+	b.Helper()
+	path = filepath.Join(b.TempDir(), filepath.Base(program))
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-o", path, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("build %s: %v\n%s", program, err, out)
+	}
+	return path
 }
 
 // Gunicorn is the Python scheduler's RPC server as it is deployed, on an address.
