@@ -96,7 +96,7 @@ func bareClaims(b *testing.B, dsn string, n int) float64 {
 // BenchmarkIdlePass is a pass over 300 task types with nothing to do.
 func BenchmarkIdlePass(b *testing.B) {
 	var sides []bench.Side
-	for _, program := range bench.Programs(b) {
+	for _, program := range bench.Programs(b)[:2] {
 		dsn, mq := program.Database(b), testenv.RabbitMQ(b)
 		bench.Exec(b, dsn,
 			"insert into task_type (type, description, backend_name) select 'load-' || n, '', 'swh.load.' || n from generate_series(1, 300) n",

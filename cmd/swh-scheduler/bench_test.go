@@ -49,13 +49,13 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// settledMemory returns what a process has resident once that has been the same for three
+// settledMemory returns what a process has resident once that has been the same for two
 // seconds.
 func settledMemory(b *testing.B, cmd *exec.Cmd) (now float64) {
 	b.Helper()
 	const tolerance = 0.25 // MiB
 	time.Sleep(time.Second)
-	for since := time.Now(); time.Since(since) < 3*time.Second; time.Sleep(50 * time.Millisecond) {
+	for since := time.Now(); time.Since(since) < 2*time.Second; time.Sleep(50 * time.Millisecond) {
 		if next, _ := bench.Memory(b, cmd); math.Abs(next-now) > tolerance {
 			now, since = next, time.Now()
 		}
