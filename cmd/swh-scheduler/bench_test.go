@@ -31,7 +31,7 @@ func BenchmarkStart(b *testing.B) {
 // BenchmarkIdle is the memory of daemons that have nothing to do.
 func BenchmarkIdle(b *testing.B) {
 	programs := bench.Programs(b)[:2]
-	for _, daemon := range [][]string{{"start-runner", "--period", "1"}, {"start-listener"}, {"schedule-recurrent"}} {
+	for _, daemon := range [][]string{{"start-runner", "--period", "1"}, {"schedule-recurrent"}} {
 		b.Run(daemon[0], func(b *testing.B) {
 			var sides []bench.Side
 			for _, program := range programs {
