@@ -42,8 +42,9 @@ RELEASE ?= trixie
 # Which versions `make test-versions` tries (a regular expression of Bash; all if empty).
 ONLY ?=
 
-# What `make bench` runs, and how long each part.
-BENCH     ?= .
+# Which benchmarks `make bench` runs (a regular expression; those of the table if it is
+# empty, and these at small sizes if it is "quick"), and how long each part.
+BENCH     ?=
 BENCHTIME ?= 1x
 
 # What `make release` makes.
@@ -88,11 +89,11 @@ bench bench-readme: export BENCHTIME := $(BENCHTIME)
 bench bench-readme: export PACKAGES := $(PACKAGES)
 bench bench-readme: export TESTFLAGS := $(TESTFLAGS)
 
-bench: ## Measure ours and the peer side by side, and print all in one table (PACKAGES, BENCH, BENCHTIME)
+bench: ## Measure ours and the Python scheduler in turns, and print tables (PACKAGES, BENCH, BENCHTIME)
 	@$(ALL) internal/bench/run
 
-bench-readme: ## The same, and put the table into the README
-	@$(ALL) internal/bench/run README.md
+bench-readme: ## The same, and put the tables into the README and docs/performance.md, with a plot
+	@$(ALL) internal/bench/run -write .
 
 demo: build ## Run the archive's own parts on ours, with faults (CALM=1: none); KEEP=1 leaves it running, SHORT=1 is a small one
 	@$(ALL) sh -c '$(INTO_BIN) -C test -o ../bin/demo ./demo && exec bin/demo'

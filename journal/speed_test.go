@@ -6,10 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
 )
+
+// speedURL is the URL of origin n of speedValues in SQL.
+const speedURL = `'https://example.org/' || lpad(n::text, greatest(length(n::text), 4), '0')`
 
 // speedValues are n records: visits, each "created" and then "full", of n/8
 // origins in turn, every second visit with something new.
@@ -25,44 +35,104 @@ func speedValues(n int) [][]byte {
 	return values[:n]
 }
 
-// BenchmarkReplay reads one stream of 400,000 records, 200,000 visits of 50,000
-// origins in one partition, from Kafka into the database; the peer's own journal
-// client, started as a process, reads the first 40,000 of it.
+// BenchmarkReplay reads a stream of 100,000 records, 50,000 visits of 12,500 listed origins
+// in one partition, from Kafka into the database: from the start of the process to its end,
+// and for ours until candidates are up to date. The limit is the least that PostgreSQL has
+// to write of them, 1,000 origins in a transaction.
 func BenchmarkReplay(b *testing.B) {
-	const records, forPeer = 400_000, 40_000
-	values := speedValues(records)
-	b.Run("side=ours", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			s := newStream(b, 1)
-			s.produce(0, values...)
-			b.StartTimer()
-			s.run(replayOptions(s, records))
+	records := bench.Size(100_000, 4000)
+	s := newStream(b, 1)
+	for some := range slices.Chunk(speedValues(records), 1000) { // in batches as storages make them
+		s.produce(0, some...)
+	}
+	listed := fmt.Sprintf(`with l as (insert into listers (name, instance_name, current_state, updated) values ('l', '', '{}', now()) returning id)
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select id, `+speedURL+`, 'git', '{}', true, now() from l, generate_series(0, %d) n`, records/8-1)
+	groups := 0
+	group := func() string {
+		groups++
+		return fmt.Sprintf("%s-%d", s.prefix, groups)
+	}
+	checkVisits := func(dsn string) {
+		if got, want := table(b, dsn, "select count(*)::text from origin_visit_stats where last_successful is not null"), fmt.Sprint(records/8); got[0] != want {
+			b.Errorf("%s origins have a visit, want %s", got[0], want)
 		}
-		b.ReportMetric(float64(b.N*records)/b.Elapsed().Seconds(), "records/s")
-		b.ReportMetric(0, "ns/op") // the sides read different numbers of records
-	})
-	b.Run("side=peer", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			s := newStream(b, 1)
-			s.produce(0, values[:forPeer]...)
+	}
+
+	programs := bench.Programs(b)
+	ours := programs[0]
+	sides := []bench.Side{{Name: bench.Ours, Run: func() bench.Figures {
+		dsn := ours.Database(b)
+		bench.Exec(b, dsn, listed)
+		store, err := db.Open(b.Context(), dsn, db.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer store.Close()
+		bench.Drain(b, store)
+		bench.Exec(b, dsn, "vacuum analyze", "checkpoint")
+		seconds, processor, memory := bench.Run(b, ours.Command(bench.ConfigFile(b, dsn, "", fmt.Sprintf(
+			"journal: {brokers: [%s], group_id: %q, prefix: %q}", strings.Join(s.brokers, ","), group(), s.prefix)),
+			"journal-client", "--stop-after-objects", fmt.Sprint(records)))
+		began := time.Now()
+		bench.Drain(b, store)
+		checkVisits(dsn)
+		return bench.Figures{
+			"records/s": float64(records) / (seconds + time.Since(began).Seconds()),
+			"MiB":       memory, "cpu-µs/record": 1e6 * processor / float64(records),
+		}
+	}}}
+	for _, peer := range programs[1:] {
+		sides = append(sides, bench.Side{Name: peer.Side, Run: func() bench.Figures {
+			dsn := peer.Database(b)
+			bench.Exec(b, dsn, listed, "vacuum analyze", "checkpoint")
 			job, err := json.Marshal(map[string]any{
-				"dsn": testenv.PeerDatabase(b), "brokers": s.brokers, "group_id": s.prefix, "prefix": s.prefix, "stop_after_objects": forPeer,
+				"dsn": dsn, "brokers": s.brokers, "group_id": group(), "prefix": s.prefix, "stop_after_objects": records,
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
 			cmd := exec.Command(testenv.Python(b), "testdata/peer_client.py")
 			cmd.Stdin = bytes.NewReader(job)
-			b.StartTimer()
-			if out, err := cmd.CombinedOutput(); err != nil {
-				b.Fatalf("%v\n%s", err, out)
+			seconds, processor, memory := bench.Run(b, cmd)
+			checkVisits(dsn)
+			return bench.Figures{
+				"records/s": float64(records) / seconds, "MiB": memory, "cpu-µs/record": 1e6 * processor / float64(records),
 			}
+		}})
+	}
+	sides = append(sides, bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
+		dsn := testenv.PeerDatabase(b)
+		bench.Exec(b, dsn, listed, "vacuum analyze", "checkpoint")
+		return bench.Figures{"records/s": float64(records) / bareUpserts(b, dsn, records)}
+	}})
+	bench.Compare(b, sides...)
+}
+
+// bareUpserts writes what becomes of so many records of speedValues, each visit once,
+// and returns the seconds that it took.
+func bareUpserts(b *testing.B, dsn string, records int) float64 {
+	b.Helper()
+	conn, err := pgx.Connect(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close(b.Context()) }()
+	origins := records / 8
+	began := time.Now()
+	for done := 0; done < records/2; done += 1000 {
+		if _, err := conn.Exec(b.Context(), `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+				last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
+			select `+speedURL+`, 'git', now(), now(), 'successful', '\x0123456789012345678901234567890123456789', 12345, 4, 1
+			from generate_series($1::int, $2::int) n
+			on conflict (url, visit_type) do update set last_successful = excluded.last_successful, last_visit = excluded.last_visit,
+				last_visit_status = excluded.last_visit_status, last_snapshot = excluded.last_snapshot,
+				next_visit_queue_position = excluded.next_visit_queue_position, next_position_offset = excluded.next_position_offset,
+				successive_visits = excluded.successive_visits`, done%origins, done%origins+min(origins, 1000)-1); err != nil {
+			b.Fatal(err)
 		}
-		b.ReportMetric(float64(b.N*forPeer)/b.Elapsed().Seconds(), "records/s")
-		b.ReportMetric(0, "ns/op")
-	})
+	}
+	return time.Since(began).Seconds()
 }
 
 // BenchmarkReplayOfAll reads 2,000,000 records over four partitions.

@@ -1,90 +1,59 @@
 package listener
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/testenv"
 )
 
-// BenchmarkListener works off a backlog of 20,000 events of 10,000 runs, in
-// messages of ten, with our command and with the peer's: from the start of the
-// process to the end of the last run.
+// BenchmarkListener works off a backlog of 10,000 events of 5,000 runs, in messages of ten:
+// from the start of the process to the end of the last run. The limit is the least that
+// PostgreSQL has to write of them, 1,000 runs in a transaction.
 func BenchmarkListener(b *testing.B) {
-	const n = 10_000
-	ours := filepath.Join(b.TempDir(), "swh-scheduler")
-	if err := testenv.BuildProgram(ours); err != nil {
-		b.Fatal(err)
+	n := bench.Size(5000, 200)
+	world := func(dsn string) *database {
+		pg := newDatabase(b, dsn)
+		pg.addTasks(b, n, "run")
+		pg.exec(b, "analyze")
+		pg.exec(b, "checkpoint")
+		return pg
 	}
-	peer := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
-	for _, side := range []struct {
-		name    string
-		command func(config string) *exec.Cmd
-	}{
-		{"ours", func(config string) *exec.Cmd { return exec.Command(ours, "--config-file", config, "start-listener") }},
-		{"peer", func(config string) *exec.Cmd {
-			return exec.Command(peer, "--config-file", config, "scheduler", "start-listener")
-		}},
-	} {
-		b.Run("side="+side.name, func(b *testing.B) {
-			var memory float64
-			for b.Loop() {
-				b.StopTimer()
-				pg, broker := ownDatabase(b), testenv.RabbitMQ(b)
-				pg.addTasks(b, n, "run")
-				pg.exec(b, `analyze`)
-				newExchange(b, broker.URL).publish(b, streams(b, "run", n)...)
-				cmd := side.command(configFile(b, pg.dsn, broker.URL))
-				b.StartTimer()
-
-				if err := cmd.Start(); err != nil {
+	last := name("run", n-1)
+	var sides []bench.Side
+	for _, program := range bench.Programs(b) {
+		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
+			pg, broker := world(program.Database(b)), testenv.RabbitMQ(b)
+			newExchange(b, broker.URL).publish(b, streams(b, "run", n)...)
+			cmd := program.Command(bench.ConfigFile(b, pg.dsn, broker.URL), "start-listener")
+			began := time.Now()
+			defer bench.Start(b, cmd)()
+			eventually(b, "the last run has ended", func() (ended bool) {
+				if err := pg.pool.QueryRow(b.Context(), "select status = 'eventful' from task_run where backend_id = $1", last).Scan(&ended); err != nil {
 					b.Fatal(err)
 				}
-				last := fmt.Sprint("run-", n-1)
-				eventually(b, "the last run has ended", func() bool { return pg.count(b, last, "eventful") == 1 })
-
-				b.StopTimer()
-				memory = max(memory, peakMemory(b, cmd.Process.Pid))
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-				if got := pg.count(b, "run", "eventful"); got != n {
-					b.Errorf("%d runs ended, want %d", got, n)
-				}
-				b.StartTimer()
+				return ended
+			})
+			seconds := time.Since(began).Seconds()
+			if got := pg.count(b, "run", "eventful"); got != n {
+				b.Errorf("%d runs ended, want %d", got, n)
 			}
-			b.ReportMetric(float64(2*n*b.N)/b.Elapsed().Seconds(), "events/s")
-			b.ReportMetric(memory, "MiB")
-		})
+			_, memory := bench.Memory(b, cmd)
+			return bench.Figures{"s": seconds, "events/s": float64(2*n) / seconds, "MiB": memory}
+		}})
 	}
-}
-
-// peakMemory is the most memory that a process has had resident, in MiB.
-// (getrusage would count what this process had when it forked.)
-func peakMemory(b *testing.B, pid int) float64 {
-	b.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, line, _ := strings.Cut(string(status), "VmHWM:")
-	var kib float64
-	if _, err := fmt.Sscan(line, &kib); err != nil {
-		b.Fatal(err)
-	}
-	return kib / 1024
-}
-
-// configFile is a configuration that both sides read.
-func configFile(b *testing.B, dsn, broker string) string {
-	b.Helper()
-	path := filepath.Join(b.TempDir(), "config.yml")
-	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, broker)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	return path
+	sides = append(sides, bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
+		pg := world(testenv.PeerDatabase(b))
+		began := time.Now()
+		for first := 0; first < n; first += 1000 {
+			var ids []string
+			for i := first; i < min(n, first+1000); i++ {
+				ids = append(ids, name("run", i))
+			}
+			pg.exec(b, "update task_run set started = now(), ended = now(), status = 'eventful', metadata = '{}' where backend_id = any($1)", ids)
+		}
+		return bench.Figures{"events/s": float64(2*n) / time.Since(began).Seconds()}
+	}})
+	bench.Compare(b, sides...)
 }

@@ -1,11 +1,8 @@
 package recurrent
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"testing"
 	"time"
 
@@ -20,8 +17,6 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
-
-var errUndo = errors.New("undone")
 
 // refillWorld is a database with origins of 50 listers, one of which has half of
 // them, and a queue of 10,000.
@@ -51,13 +46,7 @@ func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.
 	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{Shares: shares}); err != nil {
 		b.Fatal(err)
 	}
-	for more := true; more; {
-		kept, err := store.KeepCandidates(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		more = kept.More
-	}
+	bench.Drain(b, store)
 	if _, err := store.Pool().Exec(b.Context(), "vacuum analyze"); err != nil {
 		b.Fatal(err)
 	}
@@ -109,115 +98,59 @@ func BenchmarkRefill(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkSharedRefill compares a refill of 10,000 visits (picked, marked and in
-// the outbox) that the listers share with one that nobody shares. Each is undone.
-func BenchmarkSharedRefill(b *testing.B) {
+// BenchmarkClaims compares what a claim of 10,000 visits (slots counted, picked, marked and in
+// the outbox) costs with shares between listers, with lanes, predicted by what is remembered
+// of half of the visits, and with both. All work on the same database, which has the
+// indexes that shares need, as it was before.
+func BenchmarkClaims(b *testing.B) {
 	shares := map[string]model.Shares{"load-git": {By: model.ShareByLister, Default: 1, HalfLife: time.Hour}}
-	store := refillWorld(b, 500_000, shares)
-	s := New(Options{
-		Store: store, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares,
-		Policies: config.DefaultSchedulingPolicy(),
-	})
-	r := &round{Scheduler: s, visitType: "git", log: s.Log}
-	refill := func(shares map[string]model.Shares) time.Duration {
-		s.Shares = shares
-		began := time.Now()
-		err := store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) error {
-			tt, err := store.TaskType(ctx, "load-git")
-			if err != nil {
-				return err
+	lanes := map[string][]model.Lane{"load-git": {
+		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: 40 * time.Second, TimeLimit: 44 * time.Second, Slots: 5000, MinSlots: 1},
+		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: 66 * time.Minute, Slots: 5000, MinSlots: 1},
+	}}
+	store, broker := refillWorld(b, bench.Size(500_000, 40_000), shares), testenv.RabbitMQ(b)
+	execute := func(statements ...string) {
+		for _, statement := range statements {
+			if _, err := store.Pool().Exec(b.Context(), statement); err != nil {
+				b.Fatal(err)
 			}
-			work, err := r.claim(ctx, tx, tt, 10_000)
-			if err == nil {
-				err = tx.AddWork(ctx, work)
-			}
-			if len(work) != 10_000 {
-				b.Errorf("%d visits", len(work))
-			}
-			return errors.Join(err, errUndo)
-		})
-		if !errors.Is(err, errUndo) || err.Error() != errUndo.Error() {
-			b.Fatal(err)
 		}
-		return time.Since(began)
 	}
-	var plain, shared []time.Duration
-	for range b.N * 7 {
-		plain = append(plain, refill(nil))
-		shared = append(shared, refill(shares))
-	}
-	median := func(d []time.Duration) float64 {
-		slices.Sort(d)
-		return float64(d[len(d)/2].Microseconds()) / 1000
-	}
-	for side, d := range map[string][]time.Duration{"unshared": plain, "ours": shared} {
-		bench.Report(b, side, map[string]float64{"refill-ms": median(d)})
-	}
-}
-
-// BenchmarkLanedRefill compares a claim of 10,000 visits (slots counted, picked, marked
-// and in the outbox) that go by lanes, predicted by what is remembered of half of them,
-// with one without lanes.
-func BenchmarkLanedRefill(b *testing.B) {
-	store, broker := refillWorld(b, 500_000, nil), testenv.RabbitMQ(b)
-	for _, statement := range []string{
+	execute(
 		`insert into scheduler_go.lane_memory (memory, seconds, before, at_least, behind, recorded)
 		 select hashtextextended('load-git ' || url, 0), 60 * random(), 60 * random(), false, 0, now() from origin_visit_stats`,
 		`insert into scheduler_go.lane_sketches (lane_set, lister, first, bucket, weight, as_of)
 		 select 'load-git', name, first, bucket, 100, now() from listers, (values (true), (false)) f (first), generate_series(0, 40) bucket`,
-		"vacuum analyze",
-	} {
-		if _, err := store.Pool().Exec(b.Context(), statement); err != nil {
-			b.Fatal(err)
-		}
-	}
+		"vacuum analyze")
 	address, err := celery.ParseBroker(broker.URL)
 	if err != nil {
 		b.Fatal(err)
 	}
 	inspector := celery.NewQueueInspector(address, broker.ManagementURL, celery.InspectorOptions{})
 	b.Cleanup(func() { _ = inspector.Close() })
-	s := New(Options{
-		Store: store, Slots: dispatch.NewSlots(store, inspector, func() {}), Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(),
-		Policies: config.DefaultSchedulingPolicy(),
-	})
-	refill := func(lanes map[string][]model.Lane) time.Duration {
-		s.Lanes = lanes
+	claim := func(name string, shares map[string]model.Shares, lanes map[string][]model.Lane) bench.Side {
+		s := New(Options{
+			Store: store, Slots: dispatch.NewSlots(store, inspector, func() {}), Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(),
+			Policies: config.DefaultSchedulingPolicy(), Shares: shares, Lanes: lanes,
+		})
 		r := &round{Scheduler: s, visitType: "git", log: s.Log}
-		began := time.Now()
-		if _, err := r.runOnce(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		took := time.Since(began)
-		for _, undo := range []string{
-			"delete from scheduler_go.work",
-			"delete from origin_visit_stats where last_visit is null",
-			"update origin_visit_stats set last_scheduled = last_visit - interval '1 day' where last_scheduled > last_visit",
-			"vacuum analyze scheduler_go.work, origin_visit_stats",
-		} {
-			if _, err := store.Pool().Exec(b.Context(), undo); err != nil {
+		return bench.Side{Name: name, Run: func() bench.Figures {
+			execute("checkpoint")
+			began := time.Now()
+			if _, err := r.runOnce(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-		}
-		for more := true; more; {
-			kept, err := store.KeepCandidates(b.Context())
-			if err != nil {
-				b.Fatal(err)
+			took := float64(time.Since(began).Microseconds()) / 1000
+			var claimed int
+			if err := store.Pool().QueryRow(b.Context(), "select count(*) from scheduler_go.work").Scan(&claimed); err != nil || claimed != 10_000 {
+				b.Fatalf("%d visits were claimed, %v", claimed, err)
 			}
-			more = kept.More
-		}
-		return took
+			execute("delete from scheduler_go.work", "delete from scheduler_go.shares", "delete from origin_visit_stats where last_visit is null",
+				"update origin_visit_stats set last_scheduled = last_visit - interval '1 day' where last_scheduled > last_visit",
+				"vacuum analyze scheduler_go.work, origin_visit_stats")
+			bench.Drain(b, store)
+			return bench.Figures{"ms": took}
+		}}
 	}
-	lanes := map[string][]model.Lane{"load-git": {
-		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: 40 * time.Second, TimeLimit: 44 * time.Second, Slots: 5000, MinSlots: 1},
-		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: 66 * time.Minute, Slots: 5000, MinSlots: 1},
-	}}
-	var plain, laned []time.Duration
-	for range b.N * 7 {
-		plain = append(plain, refill(nil))
-		laned = append(laned, refill(lanes))
-	}
-	for side, d := range map[string][]time.Duration{"without lanes": plain, "ours": laned} {
-		bench.Report(b, side, map[string]float64{"refill-ms": float64(slices.Min(d).Microseconds()) / 1000})
-	}
+	bench.Compare(b, claim(bench.Plain, nil, nil), claim("shares", shares, nil), claim("lanes", nil, lanes), claim("shares_and_lanes", shares, lanes))
 }

@@ -3,183 +3,156 @@ package runner_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/testenv"
 )
 
-// BenchmarkRunner sends 50,000 ready tasks of a type without a limit, with our
-// command and with the peer's: from the start of the process to its end. CPU
-// time and memory are the process's own. Ours has confirms and the outbox.
+// loadGit is a task type without a limit.
+const loadGit = "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)"
+
+// BenchmarkRunner sends 50,000 ready tasks of a type without a limit: from the start of the
+// process to its end, when ours has the broker's confirms. The limits are a bare loop that
+// sends one of these messages as often, and the least that PostgreSQL has to write.
 func BenchmarkRunner(b *testing.B) {
-	const n = 50_000
-	for _, side := range commands(b) {
-		b.Run("side="+side.name, func(b *testing.B) {
-			var cpu, memory float64
-			for b.Loop() {
-				b.StopTimer()
-				dsn, mq := testenv.Database(b), testenv.RabbitMQ(b)
-				execAll(b, dsn,
-					"insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)",
-					fmt.Sprintf(`insert into task (type, arguments, next_run, current_interval, status)
-						select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/some/repository/' || n)),
-						       now() - n * interval '1 s', '1 day', 'next_run_not_scheduled' from generate_series(1, %d) n`, n),
-					"vacuum analyze task")
-				cmd := side.command(configFile(b, dsn, mq.URL), "start-runner")
-				b.StartTimer()
-				if out, err := cmd.CombinedOutput(); err != nil {
-					b.Fatalf("%v\n%s", err, out)
-				}
-				b.StopTimer()
-				cpu += (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-				memory = max(memory, float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024)
-				if got := depth(b, mq.URL, "swh.load"); got != n {
-					b.Errorf("%d messages in the queue, want %d", got, n)
-				}
-				b.StartTimer()
+	n := bench.Size(50_000, 1000)
+	tasks := []string{
+		loadGit,
+		fmt.Sprintf(`insert into task (type, arguments, next_run, current_interval, status)
+			select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/some/repository/' || n)),
+			       now() - n * interval '1 s', '1 day', 'next_run_not_scheduled' from generate_series(1, %d) n`, n),
+		"vacuum analyze task", "checkpoint",
+	}
+	var sides []bench.Side
+	programs := bench.Programs(b)
+	for _, program := range programs {
+		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
+			dsn, mq := program.Database(b), testenv.RabbitMQ(b)
+			bench.Exec(b, dsn, tasks...)
+			seconds, processor, memory := bench.Run(b, program.Command(bench.ConfigFile(b, dsn, mq.URL), "start-runner"))
+			if got := bench.Empty(b, mq.URL, "swh.load"); got != n {
+				b.Errorf("%d messages in the queue, want %d", got, n)
 			}
-			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "tasks/s")
-			b.ReportMetric(1e6*cpu/float64(n*b.N), "cpu-µs/task")
-			b.ReportMetric(memory, "MiB")
-		})
+			return bench.Figures{"s": seconds, "MiB": memory, "cpu-µs/task": 1e6 * processor / float64(n), "tasks/s": float64(n) / seconds}
+		}})
 	}
-}
-
-// BenchmarkIdlePass is a pass over 300 task types with nothing to do.
-func BenchmarkIdlePass(b *testing.B) {
-	for _, side := range commands(b) {
-		b.Run("side="+side.name, func(b *testing.B) {
-			dsn, mq := testenv.Database(b), testenv.RabbitMQ(b)
-			execAll(b, dsn,
-				"insert into task_type (type, description, backend_name) select 'load-' || n, '', 'swh.load.' || n from generate_series(1, 300) n",
-				`insert into task (type, arguments, next_run, current_interval, status)
-					select 'load-' || 1 + n % 300, '{}', now() + interval '1 day', '1 day', 'next_run_not_scheduled' from generate_series(1, 100000) n`,
-				"vacuum analyze task")
-			path := configFile(b, dsn, mq.URL)
-			for b.Loop() {
-				if out, err := side.command(path, "start-runner").CombinedOutput(); err != nil {
-					b.Fatalf("%v\n%s", err, out)
-				}
-			}
-		})
-	}
-}
-
-// side is our command or the peer's.
-type side struct {
-	name    string
-	command func(config string, args ...string) *exec.Cmd
-}
-
-func commands(b *testing.B) []side {
-	b.Helper()
-	ours := filepath.Join(b.TempDir(), "swh-scheduler")
-	if err := testenv.BuildProgram(ours); err != nil {
-		b.Fatal(err)
-	}
-	peer := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
-	with := func(config, program string, args []string) *exec.Cmd {
-		cmd := exec.Command(program, args...)
-		cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
-		return cmd
-	}
-	return []side{
-		{"ours", func(config string, args ...string) *exec.Cmd { return with(config, ours, args) }},
-		{"peer", func(config string, args ...string) *exec.Cmd {
-			return with(config, peer, append([]string{"scheduler"}, args...))
+	mq := testenv.RabbitMQ(b)
+	message, publish := oneMessage(b, programs[0], mq), bench.BarePublisher(b, mq.URL)
+	sides = append(sides,
+		bench.Side{Name: bench.Limit("broker"), Run: func() bench.Figures {
+			seconds := publish("swh.load", n, message)
+			bench.Empty(b, mq.URL, "swh.load")
+			return bench.Figures{"tasks/s": float64(n) / seconds}
 		}},
-	}
+		bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
+			dsn := testenv.PeerDatabase(b)
+			bench.Exec(b, dsn, tasks...)
+			return bench.Figures{"tasks/s": float64(n) / bareClaims(b, dsn, n)}
+		}},
+	)
+	bench.Compare(b, sides...)
 }
 
-func configFile(b *testing.B, dsn, broker string) string {
+// oneMessage makes an empty queue swh.load, and returns a message as a program sends it
+// there.
+func oneMessage(b *testing.B, program bench.Program, mq testenv.Broker) amqp.Publishing {
 	b.Helper()
-	path := filepath.Join(b.TempDir(), "scheduler.yml")
-	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, broker)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	return path
+	dsn := program.Database(b)
+	bench.Exec(b, dsn, loadGit,
+		`insert into task (type, arguments, next_run, current_interval, status)
+			values ('load-git', '{"args": [], "kwargs": {"url": "https://example.org/some/repository/12345"}}', now(), '1 day', 'next_run_not_scheduled')`)
+	bench.Run(b, program.Command(bench.ConfigFile(b, dsn, mq.URL), "start-runner"))
+	return bench.Take(b, mq.URL, "swh.load")
 }
 
-func execAll(b *testing.B, dsn string, statements ...string) {
+// bareClaims marks n ready tasks, 1,000 in a transaction, and inserts their runs, no more.
+// It returns the seconds that it took.
+func bareClaims(b *testing.B, dsn string, n int) float64 {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), dsn)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer conn.Close(b.Context())
-	for _, statement := range statements {
-		if _, err := conn.Exec(b.Context(), statement); err != nil {
+	defer func() { _ = conn.Close(b.Context()) }()
+	began := time.Now()
+	for done := 0; done < n; done += 1000 {
+		if _, err := conn.Exec(b.Context(), `with ready as (
+				select id from task where type = 'load-git' and status = 'next_run_not_scheduled' and next_run <= now()
+				order by next_run limit 1000 for no key update skip locked),
+			claimed as (update task set status = 'next_run_scheduled' from ready where task.id = ready.id returning task.id)
+			insert into task_run (task, backend_id, scheduled, status) select id, gen_random_uuid(), now(), 'scheduled' from claimed`); err != nil {
 			b.Fatal(err)
 		}
 	}
+	return time.Since(began).Seconds()
 }
 
-// depth is how many messages a queue holds.
-func depth(b *testing.B, broker, queue string) int {
-	b.Helper()
-	conn, err := amqp.Dial(broker)
-	if err != nil {
-		b.Fatal(err)
+// BenchmarkIdlePass is a pass over 300 task types with nothing to do.
+func BenchmarkIdlePass(b *testing.B) {
+	var sides []bench.Side
+	for _, program := range bench.Programs(b)[:2] {
+		dsn, mq := program.Database(b), testenv.RabbitMQ(b)
+		bench.Exec(b, dsn,
+			"insert into task_type (type, description, backend_name) select 'load-' || n, '', 'swh.load.' || n from generate_series(1, 300) n",
+			`insert into task (type, arguments, next_run, current_interval, status)
+				select 'load-' || 1 + n % 300, '{}', now() + interval '1 day', '1 day', 'next_run_not_scheduled' from generate_series(1, 100000) n`,
+			"vacuum analyze task")
+		config := bench.ConfigFile(b, dsn, mq.URL)
+		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
+			seconds, _, _ := bench.Run(b, program.Command(config, "start-runner"))
+			return bench.Figures{"s": seconds}
+		}})
 	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		b.Fatal(err)
-	}
-	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return q.Messages
+	bench.Compare(b, sides...)
 }
 
 // BenchmarkSaveCodeNow measures how long a task with priority takes from its row
 // to its queue while a second runner sends 100,000 tasks without: both with a
-// period of one second.
+// period of one second. The limit has nothing beside: whoever writes the row sends the
+// message.
 func BenchmarkSaveCodeNow(b *testing.B) {
-	const waiting, urgent = 100_000, 300
-	for _, side := range commands(b) {
-		b.Run("side="+side.name, func(b *testing.B) {
-			var latencies []float64 // ms
-			for b.Loop() {
-				dsn, mq := testenv.Database(b), testenv.RabbitMQ(b)
-				execAll(b, dsn,
-					"insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)",
-					fmt.Sprintf(`insert into task (type, arguments, next_run, current_interval, status)
-						select 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled' from generate_series(1, %d)`, waiting),
-					"vacuum analyze task")
-				arrivals := consume(b, mq.URL, "save_code_now:swh.load")
-				path := configFile(b, dsn, mq.URL)
-				for _, option := range []string{"--without-priority", "--with-priority"} {
-					cmd := side.command(path, "start-runner", "--period", "1", option)
-					if err := cmd.Start(); err != nil {
-						b.Fatal(err)
-					}
-					defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-				}
-				latencies = append(latencies, request(b, dsn, urgent, arrivals)...)
-			}
-			slices.Sort(latencies)
-			b.ReportMetric(latencies[len(latencies)/2], "p50-ms")
-			b.ReportMetric(latencies[len(latencies)*99/100], "p99-ms")
-			b.ReportMetric(0, "ns/op")
-		})
+	waiting, urgent := bench.Size(100_000, 5000), bench.Size(200, 20)
+	latencies := func(all []float64) bench.Figures {
+		slices.Sort(all)
+		return bench.Figures{"p50-ms": all[len(all)/2], "p99-ms": all[len(all)*99/100]}
 	}
+	const queue = "save_code_now:swh.load"
+	var sides []bench.Side
+	for _, program := range bench.Programs(b)[:2] {
+		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
+			dsn, mq := program.Database(b), testenv.RabbitMQ(b)
+			bench.Exec(b, dsn, loadGit, fmt.Sprintf(`insert into task (type, arguments, next_run, current_interval, status)
+					select 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled' from generate_series(1, %d)`, waiting),
+				"vacuum analyze task", "checkpoint")
+			arrivals := consume(b, mq.URL, queue)
+			config := bench.ConfigFile(b, dsn, mq.URL)
+			for _, option := range []string{"--without-priority", "--with-priority"} {
+				defer bench.Start(b, program.Command(config, "start-runner", "--period", "1", option))()
+			}
+			return latencies(request(b, dsn, urgent, arrivals, func(int) {}))
+		}})
+	}
+	sides = append(sides, bench.Side{Name: bench.Limit("nothing_beside"), Run: func() bench.Figures {
+		dsn, mq := testenv.PeerDatabase(b), testenv.RabbitMQ(b)
+		bench.Exec(b, dsn, loadGit)
+		arrivals, publish := consume(b, mq.URL, queue), bench.BarePublisher(b, mq.URL)
+		return latencies(request(b, dsn, urgent, arrivals, func(i int) {
+			publish(queue, 1, amqp.Publishing{Body: fmt.Appendf(nil, "[[%d]]", i)})
+		}))
+	}})
+	bench.Compare(b, sides...)
 }
 
-// request adds n tasks with priority, one every 30 ms after the first has gone
-// through, and returns how many milliseconds each took to arrive.
-func request(b *testing.B, dsn string, n int, arrivals <-chan int) []float64 {
+// request adds n tasks with priority, one every 30 ms after the first has gone through,
+// has added called with the number of each, and returns how many milliseconds each took
+// to arrive.
+func request(b *testing.B, dsn string, n int, arrivals <-chan int, added func(int)) []float64 {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), dsn)
 	if err != nil {
@@ -193,6 +166,7 @@ func request(b *testing.B, dsn string, n int, arrivals <-chan int) []float64 {
 			b.Fatal(err)
 		}
 		written[i] = time.Now()
+		added(i)
 	}
 	var latencies []float64
 	arrived := func(i int) { latencies = append(latencies, float64(time.Since(written[i]).Microseconds())/1e3) }

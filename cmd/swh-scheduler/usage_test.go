@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -182,21 +181,5 @@ func TestCompletion(t *testing.T) {
 	}
 	if r := ours(t, "__complete", "-d", "host=127.0.0.1 port=1", "task", "add", ""); r.code != 0 || strings.Count(r.stdout, "\n") != 1 {
 		t.Errorf("without a database: %+v", r)
-	}
-}
-
-// BenchmarkStart measures what a command costs that asks nothing of a service:
-// scripts call them in loops.
-func BenchmarkStart(b *testing.B) {
-	for _, args := range [][]string{{"version"}, {"--help"}, {"task", "add", "--help"}} {
-		b.Run(strings.Join(args, " "), func(b *testing.B) {
-			for b.Loop() {
-				cmd := exec.CommandContext(b.Context(), binary, args...)
-				cmd.Env = environment()
-				if err := cmd.Run(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -1,16 +1,112 @@
-// Package bench is for benchmarks of two sides: ours, and the peer's or a baseline.
-// Each side is a sub-benchmark "side=NAME"; `make bench` has benchstat compare them.
+// Package bench compares sides that do the same work: ours, the Python scheduler's, a
+// limit that neither can beat, and ours with a feature beside ours without it.
+//
+// Each side runs as often as the others, in turns. `make bench` makes tables of what
+// the benchmarks print (see the command table).
 package bench
 
-import "testing"
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+)
 
-// Report reports the figures of a side, by their units, in place of its time.
-func Report(b *testing.B, side string, figures map[string]float64) {
+// The sides. Names that begin with "limit:" are limits.
+const (
+	Ours = "ours"
+	Peer = "peer" // the Python scheduler, on a database without our triggers
+
+	// PeerBeside is the Python scheduler on a database with our triggers.
+	PeerBeside = "peer-beside-ours"
+
+	// Plain is ours without the features that the other sides have.
+	Plain = "plain"
+)
+
+// Variables of the environment.
+const (
+	roundsVar = "SWH_BENCH_ROUNDS"
+	quickVar  = "SWH_BENCH_QUICK"
+	sidesVar  = "SWH_BENCH_SIDES"
+)
+
+// Figures are what one run measured, by unit. A unit "…/s" is the better the higher it
+// is, any other the lower.
+type Figures map[string]float64
+
+// Side does the work of a benchmark, once a run.
+type Side struct {
+	Name string
+	Run  func() Figures
+}
+
+// Quick reports whether benchmarks are only tried, at small sizes.
+func Quick() bool { return os.Getenv(quickVar) != "" }
+
+// Size returns how large to make something: quick where benchmarks are only tried.
+func Size(whole, quick int) int {
+	if Quick() {
+		return quick
+	}
+	return whole
+}
+
+// Rounds returns how often each side runs: SWH_BENCH_ROUNDS, 5 if it is not set, 2
+// where benchmarks are only tried.
+func Rounds(b *testing.B) int {
 	b.Helper()
-	b.Run("side="+side, func(b *testing.B) {
-		b.ReportMetric(0, "ns/op")
-		for unit, figure := range figures {
-			b.ReportMetric(figure, unit)
+	text := os.Getenv(roundsVar)
+	if text == "" {
+		return Size(5, 2)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		b.Fatalf("%s=%s is not a number of rounds", roundsVar, text)
+	}
+	return n
+}
+
+// Compare runs the sides in turns, in every other round in reverse order, and reports
+// for each side and unit the median, as "unit", the least and the greatest, as
+// "unit-min" and "unit-max", and how many runs they are of, as "runs".
+// SWH_BENCH_SIDES, a regular expression, leaves out sides whose names it doesn't match.
+func Compare(b *testing.B, sides ...Side) {
+	b.Helper()
+	wanted, err := regexp.Compile(os.Getenv(sidesVar))
+	if err != nil {
+		b.Fatalf("%s: %v", sidesVar, err)
+	}
+	sides = slices.DeleteFunc(slices.Clone(sides), func(s Side) bool { return !wanted.MatchString(s.Name) })
+	measured := map[string]map[string][]float64{} // by side and unit
+	for _, side := range sides {
+		measured[side.Name] = map[string][]float64{}
+	}
+	order := slices.Clone(sides)
+	for range Rounds(b) {
+		for _, side := range order {
+			for unit, figure := range side.Run() {
+				measured[side.Name][unit] = append(measured[side.Name][unit], figure)
+			}
 		}
-	})
+		slices.Reverse(order)
+	}
+	for _, side := range sides {
+		b.Run("side="+side.Name, func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(Rounds(b)), "runs")
+			for unit, figures := range measured[side.Name] {
+				b.ReportMetric(median(figures), unit)
+				b.ReportMetric(slices.Min(figures), unit+"-min")
+				b.ReportMetric(slices.Max(figures), unit+"-max")
+			}
+		})
+	}
+}
+
+func median(figures []float64) float64 {
+	slices.Sort(figures)
+	n := len(figures)
+	return (figures[(n-1)/2] + figures[n/2]) / 2
 }

@@ -2,67 +2,33 @@ package rpc
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 )
 
-// startGunicorn starts the peer's server with two workers, as it is deployed.
-func startGunicorn(b *testing.B, dsn string) string {
-	b.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
-	cmd := exec.Command(testenv.Python(b), "-W", "ignore", "-m", "gunicorn", "--workers", "2", "--bind", address,
-		"--log-level", "critical", "gunicorn_app:app")
-	cmd.Env = append(cmd.Environ(), "PYTHONPATH=testdata", "PYTHONDONTWRITEBYTECODE=1", "SWH_TEST_DSN="+dsn)
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // killed by our signal
-	})
-	for deadline := time.Now().Add(time.Minute); ; {
-		if response, err := http.Get("http://" + address + "/"); err == nil {
-			_ = response.Body.Close()
-			return "http://" + address
-		}
-		if time.Now().After(deadline) {
-			b.Fatal("gunicorn doesn't answer")
-		}
-	}
-}
-
-// rate is how a server did.
-type rate struct {
-	perSecond float64
-	p99       time.Duration
-}
-
 // measure has clients repeat a call for a while.
-func measure(b *testing.B, url string, clients int, body func(client int) []byte) rate {
+func measure(b *testing.B, url string, clients int, body func(client int) []byte) bench.Figures {
 	b.Helper()
-	const lasting = 3 * time.Second
+	lasting := time.Duration(bench.Size(3000, 500)) * time.Millisecond
 	transport := &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
-	took := make([][]time.Duration, clients)
+	took := make([][]float64, clients) // ms
 	var failed atomic.Int64
 	var wait sync.WaitGroup
 	began := time.Now()
@@ -88,7 +54,7 @@ func measure(b *testing.B, url string, clients int, body func(client int) []byte
 				if response.StatusCode != http.StatusOK {
 					failed.Add(1)
 				}
-				took[i] = append(took[i], time.Since(start))
+				took[i] = append(took[i], float64(time.Since(start).Microseconds())/1000)
 			}
 		})
 	}
@@ -99,47 +65,106 @@ func measure(b *testing.B, url string, clients int, body func(client int) []byte
 	if n := failed.Load(); n > 0 || len(all) == 0 {
 		b.Fatalf("%d calls failed", n)
 	}
-	return rate{float64(len(all)) / elapsed.Seconds(), all[len(all)*99/100]}
+	return bench.Figures{"calls/s": float64(len(all)) / elapsed.Seconds(), "p50-ms": all[len(all)/2], "p99-ms": all[len(all)*99/100]}
 }
 
-// compareRates measures the peer and us.
-func compareRates(b *testing.B, path string, clients int, body func(lister model.Lister, client int) []byte) {
+// rpcServers start each side's server, as a process on a new database with a lister and a
+// task type, and return its URL.
+func rpcServers(b *testing.B) (names []string, start map[string]func() (url, dsn string, lister model.Lister, stop func())) {
 	b.Helper()
-	var rates [2]rate
-	for b.Loop() {
-		for side, start := range []func(string) string{
-			func(dsn string) string { return startGunicorn(b, dsn) },
-			func(dsn string) string {
-				return serve(b, dsn, func(o *Options) { o.Log = slog.New(slog.DiscardHandler) })
-			},
-		} {
-			dsn := testenv.Database(b)
-			store := openStore(b, dsn)
-			lister, err := store.GetOrCreateLister(b.Context(), "gitlab", "i", nil)
-			if err == nil {
-				err = store.CreateTaskType(b.Context(), model.TaskType{Type: "load-git", Description: "d", BackendName: "b"})
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-			rates[side] = measure(b, start(dsn)+path, clients, func(client int) []byte { return body(lister, client) })
+	start = map[string]func() (string, string, model.Lister, func()){}
+	for _, program := range bench.Programs(b) {
+		names = append(names, program.Side)
+		start[program.Side] = func() (string, string, model.Lister, func()) {
+			dsn, lister := program.Database(b), model.Lister{ID: uuid.New()}
+			bench.Exec(b, dsn, fmt.Sprintf("insert into listers (id, name, instance_name, current_state, updated) values ('%s', 'gitlab', 'i', '{}', now())", lister.ID),
+				"insert into task_type (type, description, backend_name) values ('load-git', 'd', 'b')")
+			url, stop := bench.Serve(b, func(address string) *exec.Cmd {
+				if program.Side != bench.Ours {
+					return bench.Gunicorn(b, dsn, address)
+				}
+				host, port, _ := strings.Cut(address, ":")
+				return program.Command(bench.ConfigFile(b, dsn, ""), "rpc-serve", "--host", host, "--port", port)
+			})
+			return url, dsn, lister, stop
 		}
 	}
-	for side, r := range map[string]rate{"peer": rates[0], "ours": rates[1]} {
-		bench.Report(b, side, map[string]float64{"calls/s": r.perSecond, "p99-ms": float64(r.p99.Microseconds()) / 1000})
-	}
+	return names, start
 }
 
-// Small calls from 16 clients at once.
+// BenchmarkSmallCalls makes small calls from 16 clients at once, of servers that run
+// already: ours and gunicorn with two workers, and as the limit one that gives the same
+// answer from memory.
 func BenchmarkSmallCalls(b *testing.B) {
-	compareRates(b, "/task_type/get", 16, func(model.Lister, int) []byte {
-		return []byte("\x81\xaetask_type_name\xa8load-git")
-	})
+	const path, clients = "/task_type/get", 16
+	request := []byte("\x81\xaetask_type_name\xa8load-git")
+	names, start := rpcServers(b)
+	url, _, _, stop := start[bench.Ours]()
+	_, answer := post(b, url+path, mimeMsgpack, request, "Accept", mimeMsgpack)
+	stop()
+	answerer := bench.Answerer(b)
+	var sides []bench.Side
+	for _, name := range names[:2] {
+		sides = append(sides, bench.Side{Name: name, Run: func() bench.Figures {
+			url, _, _, stop := start[name]()
+			defer stop()
+			return measure(b, url+path, clients, func(int) []byte { return request })
+		}})
+	}
+	sides = append(sides, bench.Side{Name: bench.Limit("empty_handler"), Run: func() bench.Figures {
+		url, stop := bench.Serve(b, func(address string) *exec.Cmd { return answerer(address, mimeMsgpack, answer) })
+		defer stop()
+		return measure(b, url+path, clients, func(int) []byte { return request })
+	}})
+	bench.Compare(b, sides...)
 }
 
-// Recording 1,000 origins, one call after another.
+// BenchmarkRecordListedOrigins records 20,000 new origins by 1,000, one call after another,
+// on servers that run already, and for ours until candidates are up to date. The limit is
+// PostgreSQL's own insert of them, 1,000 in a transaction.
 func BenchmarkRecordListedOrigins(b *testing.B) {
-	compareRates(b, "/origins/record", 1, func(lister model.Lister, _ int) []byte { return recordCall(lister, 1000, 0) })
+	calls := bench.Size(20, 2)
+	names, start := rpcServers(b)
+	figures := func(took time.Duration) bench.Figures {
+		return bench.Figures{"calls/s": float64(calls) / took.Seconds()}
+	}
+	var sides []bench.Side
+	for _, name := range names {
+		sides = append(sides, bench.Side{Name: name, Run: func() bench.Figures {
+			url, dsn, lister, stop := start[name]()
+			defer stop()
+			var requests [][]byte
+			for call := range calls {
+				// Of the same length, which goes before it.
+				requests = append(requests, bytes.ReplaceAll(recordCall(lister, 1000, 0), []byte("forge.example"), fmt.Appendf(nil, "forge-%07d", call)))
+			}
+			began := time.Now()
+			for _, request := range requests {
+				if response, answer := post(b, url+"/origins/record", mimeMsgpack, request, "Accept", mimeMsgpack); response.StatusCode != http.StatusOK {
+					b.Fatalf("%s %s", response.Status, answer)
+				}
+			}
+			if name == bench.Ours {
+				store := openStore(b, dsn)
+				bench.Drain(b, store)
+			}
+			return figures(time.Since(began))
+		}})
+	}
+	sides = append(sides, bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
+		dsn := testenv.PeerDatabase(b)
+		statements := make([]string, calls)
+		for call := range statements {
+			statements[call] = fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+				select id, 'https://example.org/%d/' || n, 'git', '{}', true, now(), now() from listers, generate_series(1, 1000) n
+				on conflict (lister_id, url, visit_type) do update set last_seen = excluded.last_seen, last_update = excluded.last_update`, call)
+		}
+		bench.Exec(b, dsn, "insert into listers (name, instance_name, current_state, updated) values ('gitlab', 'i', '{}', now())")
+		began := time.Now()
+		bench.Exec(b, dsn, statements...)
+		return figures(time.Since(began))
+	}})
+	bench.Compare(b, sides...)
 }
 
 // Reading pages of 1,000 origins.

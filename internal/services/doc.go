@@ -2,7 +2,8 @@
 // tests and the demonstration, in Docker or as local processes.
 //
 // Private means: their own data, free loopback ports, nothing of a system-wide
-// server touched. Durability is off (fsync): the data is thrown away.
+// server touched. Durability is off (fsync), as the data is thrown away, unless
+// [DurableVar] is set.
 //
 // # Life and death
 //

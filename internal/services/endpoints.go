@@ -15,6 +15,10 @@ const (
 	PythonVar     = "SWH_TEST_PYTHON"
 )
 
+// DurableVar is the environment variable that has PostgreSQL write as its own defaults
+// say (fsync, full_page_writes), for benchmarks.
+const DurableVar = "SWH_TEST_DURABLE"
+
 // Endpoints says where the services are. An empty field is a service that
 // nobody provides.
 type Endpoints struct {

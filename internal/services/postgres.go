@@ -74,10 +74,13 @@ func (s *PostgresServer) start(ctx context.Context, settings ...string) error {
 }
 
 // postgresSettings are those of every test server: room for the connections of
-// packages tested side by side, no care for durability.
+// packages tested side by side and, unless DurableVar is set, no care for durability.
 func postgresSettings(more ...string) []string {
+	if os.Getenv(DurableVar) == "" {
+		more = append([]string{"fsync=off", "full_page_writes=off"}, more...)
+	}
 	var args []string
-	for _, setting := range append(more, "fsync=off", "max_connections=400", "max_locks_per_transaction=256") {
+	for _, setting := range append(more, "max_connections=400", "max_locks_per_transaction=256") {
 		args = append(args, "-c", setting)
 	}
 	return args
@@ -108,7 +111,7 @@ func (l *local) postgres(ctx context.Context, settings ...string) (string, error
 	if err := s.init(ctx); err != nil {
 		return "", err
 	}
-	return s.URL, s.start(ctx, append([]string{"full_page_writes=off"}, settings...)...)
+	return s.URL, s.start(ctx, settings...)
 }
 
 // exec runs a statement as the superuser.

@@ -2,17 +2,12 @@ package simulator
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/model"
 )
-
-// benchRuns is how often each side is measured: the shortest time counts, as what
-// else the machine does only adds to it.
-const benchRuns = 2
 
 // BenchmarkRun compares simulations with the peer's, each on a database of its own:
 // the seconds that the run takes, the visits that it comes to, and the seconds that
@@ -29,25 +24,19 @@ func BenchmarkRun(b *testing.B) {
 			name += "/" + string(s.policy)
 		}
 		b.Run(name, func(b *testing.B) {
-			ours, peer := math.Inf(1), math.Inf(1)
-			oursFill, peerFill := math.Inf(1), math.Inf(1)
-			var visits, peerVisits int
-			for range benchRuns * b.N {
+			bench.Compare(b, bench.Side{Name: bench.Ours, Run: func() bench.Figures {
 				began := time.Now()
 				store := s.fill(b, began)
-				oursFill = min(oursFill, time.Since(began).Seconds())
-				began = time.Now()
-				report, err := Run(b.Context(), s.options(b, store, began))
+				filled := time.Now()
+				report, err := Run(b.Context(), s.options(b, store, filled))
 				if err != nil {
 					b.Fatal(err)
 				}
-				ours, visits = min(ours, time.Since(began).Seconds()), report.Visits
+				return bench.Figures{"s": time.Since(filled).Seconds(), "visits": float64(report.Visits), "fill-s": filled.Sub(began).Seconds()}
+			}}, bench.Side{Name: bench.Peer, Run: func() bench.Figures {
 				theirs := s.peer(b, time.Now())
-				peer, peerVisits = min(peer, theirs.RunSeconds), theirs.Visits
-				peerFill = min(peerFill, theirs.FillSeconds)
-			}
-			bench.Report(b, "ours", map[string]float64{"s": ours, "visits": float64(visits), "fill-s": oursFill})
-			bench.Report(b, "peer", map[string]float64{"s": peer, "visits": float64(peerVisits), "fill-s": peerFill})
+				return bench.Figures{"s": theirs.RunSeconds, "visits": float64(theirs.Visits), "fill-s": theirs.FillSeconds}
+			}})
 		})
 	}
 }

@@ -40,6 +40,17 @@ func PostgresServer(t testing.TB, settings ...string) string {
 	return url
 }
 
+// CopyDatabase returns the URL of a copy of a database of this server that nobody is
+// connected to, dropped when the test ends.
+func CopyDatabase(t testing.TB, dsn string) string {
+	t.Helper()
+	from, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal("testenv: the database to copy must be given as a URL")
+	}
+	return databaseFrom(t, strings.TrimPrefix(from.Path, "/"))
+}
+
 // databaseFrom makes a database that is a copy of template.
 func databaseFrom(t testing.TB, template string) string {
 	t.Helper()

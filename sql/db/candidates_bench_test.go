@@ -2,29 +2,23 @@ package db_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
-	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
-	"github.com/guptarohit/asciigraph"
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
-	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
 
@@ -34,7 +28,10 @@ func benchSizes(b *testing.B) []int {
 	b.Helper()
 	text := os.Getenv("SWH_BENCH_SIZES")
 	if text == "" {
-		text = "100000,1000000"
+		text = "100000,300000,1000000"
+		if bench.Quick() {
+			text = "50000,60000"
+		}
 	}
 	var sizes []int
 	for _, s := range strings.Split(text, ",") {
@@ -55,36 +52,53 @@ type benchWorld struct {
 	origins int
 	store   *db.Store
 	build   time.Duration
+	r       *rand.Rand
+}
+
+// openBenchWorld opens a database with so many origins.
+func openBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
+	b.Helper()
+	store, err := db.Open(b.Context(), dsn, db.Options{Command: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(store.Close)
+	return &benchWorld{dsn: dsn, origins: origins, store: store, r: seed.Rand(b)}
 }
 
 // newBenchWorld fills a database, which has the Python scheduler's tables, and builds
 // candidates.
 func newBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
-	w := &benchWorld{dsn: dsn, origins: origins}
-	store, err := db.Open(b.Context(), dsn, db.Options{Command: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(store.Close)
-	w.store = store
+	w := openBenchWorld(b, dsn, origins)
+	w.fill(b)
+	w.buildCandidates(b)
+	return w
+}
+
+// fill adds the origins, without triggers.
+func (w *benchWorld) fill(b *testing.B) {
+	b.Helper()
 	w.exec(b, `insert into listers (id, name, instance_name, current_state, updated)
 		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 4) n`)
-	for first := 1; first <= origins; first += fillBatch {
-		if err := pgx.BeginFunc(b.Context(), store.Pool(), func(tx pgx.Tx) error {
-			return fill(b.Context(), tx, first, min(origins, first+fillBatch-1))
+	for first := 1; first <= w.origins; first += fillBatch {
+		if err := pgx.BeginFunc(b.Context(), w.store.Pool(), func(tx pgx.Tx) error {
+			return fill(b.Context(), tx, first, min(w.origins, first+fillBatch-1))
 		}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	w.exec(b, "vacuum analyze")
+}
+
+func (w *benchWorld) buildCandidates(b *testing.B) {
+	b.Helper()
 	began := time.Now()
-	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{Rebuild: true}); err != nil {
+	if _, err := db.Migrate(b.Context(), w.dsn, db.MigrateOptions{Rebuild: true}); err != nil {
 		b.Fatal(err)
 	}
 	w.build = time.Since(began)
 	w.exec(b, "vacuum")
-	return w
 }
 
 const (
@@ -125,13 +139,7 @@ func (w *benchWorld) exec(b *testing.B, statement string, args ...any) {
 // keep drains everything, as the keeper of schedule-recurrent does.
 func (w *benchWorld) keep(b *testing.B) {
 	b.Helper()
-	for more := true; more; {
-		kept, err := w.store.KeepCandidates(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		more = kept.More
-	}
+	bench.Drain(b, w.store)
 	w.exec(b, "vacuum scheduler_go.candidate_changes")
 }
 
@@ -161,11 +169,6 @@ func (w *benchWorld) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) t
 	return time.Since(began)
 }
 
-func median(times []time.Duration) float64 {
-	slices.Sort(times)
-	return float64(times[len(times)/2].Microseconds()) / 1000
-}
-
 // least is the shortest of n times, in milliseconds: what else the machine does
 // only adds to it.
 func least(n int, do func() time.Duration) float64 {
@@ -176,81 +179,32 @@ func least(n int, do func() time.Duration) float64 {
 	return float64(slices.Min(times).Microseconds()) / 1000
 }
 
-// BenchmarkGrab compares grabs of 1,000 origins with the peer's, at each size of
-// the table (SWH_BENCH_SIZES): in milliseconds, one from here and one from the peer's
-// own backend, the shortest of a fixed number of grabs, whatever -benchtime.
-// Candidates are built once a size (build-s).
-//
-// A table and a plot of the cost by size come at the end.
-func BenchmarkGrab(b *testing.B) {
-	costs := &costs{}
+// BenchmarkCoolingGrab times dry grabs of 1,000 origins, the shortest of 15, by the number of
+// origins (SWH_BENCH_SIZES): with origins that cool down at the front of each order, and
+// after and beside a lister that records half as many new origins, a million at most.
+func BenchmarkCoolingGrab(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			w := newBenchWorld(b, testenv.PeerDatabase(b), size)
-			peer := startPeerGrab(b, w.dsn)
-			peerMS := func(b *testing.B, policy model.VisitPolicy, n int, dryRun bool) float64 {
-				return least(n, func() time.Duration {
-					began := time.Now()
-					peer.grab(b, model.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: model.DefaultCooldowns}, began, 1000, dryRun)
-					return time.Since(began)
-				})
-			}
-			report := func(b *testing.B, ours, theirs float64) {
-				costs.add(size, b.Name(), ours, theirs)
-				if theirs == 0 {
-					b.ReportMetric(ours, "ms")
-					b.ReportMetric(0, "ns/op")
-					return
-				}
-				bench.Report(b, "ours", map[string]float64{"ms": ours})
-				bench.Report(b, "peer", map[string]float64{"ms": theirs})
-			}
-			b.Run("build", func(b *testing.B) {
-				b.ReportMetric(w.build.Seconds(), "build-s")
-				b.ReportMetric(0, "ns/op")
-			})
-			dry := func(b *testing.B, policy model.VisitPolicy, peerRuns int) {
+			dry := func(b *testing.B, policy model.VisitPolicy) {
 				w.grab(b, policy, true) // warms the caches
-				ours := least(15, func() time.Duration { return w.grab(b, policy, true) })
-				theirs := 0.0
-				if peerRuns > 0 {
-					theirs = peerMS(b, policy, peerRuns, true)
-				}
-				report(b, ours, theirs)
+				b.ReportMetric(least(15, func() time.Duration { return w.grab(b, policy, true) }), "ms")
+				b.ReportMetric(0, "ns/op")
 			}
-			for _, policy := range plainPolicies {
-				b.Run("dry/"+string(policy), func(b *testing.B) { dry(b, policy, 3) })
-			}
-			for _, policy := range plainPolicies {
-				b.Run("real/"+string(policy), func(b *testing.B) {
-					ours := least(3, func() time.Duration {
-						took := w.grab(b, policy, false)
-						w.keep(b)
-						return took
-					})
-					theirs := peerMS(b, policy, 1, false)
-					w.keep(b)
-					report(b, ours, theirs)
-				})
-			}
-			// The front of each order fills with origins that cool down, as they
-			// were just scheduled.
 			front := min(200_000, size/50)
 			for _, policy := range plainPolicies {
 				b.Run("cooling/"+string(policy), func(b *testing.B) {
 					w.schedule(b, policy, front)
 					w.keep(b)
 					b.ReportMetric(float64(w.grab(b, policy, true).Microseconds())/1000, "first-ms")
-					dry(b, policy, 0)
+					dry(b, policy)
 				})
 			}
-			// The peer's code records half as many new origins, a million at most,
-			// while the keeper works.
 			b.Run("listed", func(b *testing.B) {
-				recorded, backlog := w.list(b, min(1_000_000, size/2))
+				recorded, backlog := w.listNew(b, min(1_000_000, size/2))
 				for _, policy := range plainPolicies {
 					b.Run(string(policy), func(b *testing.B) {
-						dry(b, policy, 0)
+						dry(b, policy)
 						b.ReportMetric(recorded, "origins/s")
 						b.ReportMetric(float64(backlog), "backlog")
 					})
@@ -258,76 +212,6 @@ func BenchmarkGrab(b *testing.B) {
 			})
 		})
 	}
-	b.Log("\n" + costs.text())
-}
-
-// costs are the figures of BenchmarkGrab by size of the table.
-type costs struct {
-	sizes []int
-	kinds []string              // such as dry/oldest_scheduled_first
-	cost  map[costOf][2]float64 // ours and the peer's, 0 where it was not measured
-}
-
-type costOf struct {
-	kind string
-	size int
-}
-
-// add notes a figure of the sub-benchmark BenchmarkGrab/origins=N/kind.
-func (c *costs) add(size int, name string, ours, theirs float64) {
-	kind := strings.SplitN(name, "/", 3)[2]
-	if c.cost == nil {
-		c.cost = map[costOf][2]float64{}
-	}
-	if !slices.Contains(c.sizes, size) {
-		c.sizes = append(c.sizes, size)
-	}
-	if !slices.Contains(c.kinds, kind) {
-		c.kinds = append(c.kinds, kind)
-	}
-	c.cost[costOf{kind, size}] = [2]float64{ours, theirs}
-}
-
-// text is a table in milliseconds, and a plot of how the cost of a dry run grows,
-// on logarithmic scales: a line that lies flat doesn't grow.
-func (c *costs) text() string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "1,000 origins, ms")
-	for _, size := range c.sizes {
-		fmt.Fprintf(w, "\t%d ours\tpeer", size)
-	}
-	fmt.Fprintln(w)
-	var lines [2][]float64 // ours and the peer's, over all dry runs
-	for _, kind := range c.kinds {
-		fmt.Fprint(w, kind)
-		for _, size := range c.sizes {
-			cost, theirs := c.cost[costOf{kind, size}], "-"
-			if cost[1] > 0 {
-				theirs = fmt.Sprintf("%.0f", cost[1])
-			}
-			fmt.Fprintf(w, "\t%.1f\t%s", cost[0], theirs)
-		}
-		fmt.Fprintln(w)
-	}
-	w.Flush()
-	for _, size := range c.sizes {
-		var sums [2]float64
-		n := 0.0
-		for _, kind := range c.kinds {
-			if cost, ok := c.cost[costOf{kind, size}]; ok && strings.HasPrefix(kind, "dry/") {
-				sums[0] += math.Log10(cost[0])
-				sums[1] += math.Log10(cost[1])
-				n++
-			}
-		}
-		lines[0], lines[1] = append(lines[0], sums[0]/n), append(lines[1], sums[1]/n)
-	}
-	if len(c.sizes) > 1 {
-		b.WriteString(asciigraph.PlotMany([][]float64{lines[0], lines[1]}, asciigraph.Height(10), asciigraph.Width(60),
-			asciigraph.Caption(fmt.Sprintf("dry runs: log10 of ms (lower line: ours), from %d to %d origins", c.sizes[0], c.sizes[len(c.sizes)-1]))))
-	}
-	return b.String()
 }
 
 // schedule marks the first n origins of a policy's order as scheduled now.
@@ -342,9 +226,10 @@ func (w *benchWorld) schedule(b *testing.B, policy model.VisitPolicy, n int) {
 	}
 }
 
-// list records n new origins, a thousand at a time, beside a keeper. It returns
-// how many a second, and what the keeper had not drained when the last was there.
-func (w *benchWorld) list(b *testing.B, n int) (perSecond float64, backlog int64) {
+// listNew has the Python scheduler's code record n new origins, a thousand at a time, beside
+// a keeper. It returns how many a second, and what the keeper had not drained when the last
+// was there.
+func (w *benchWorld) listNew(b *testing.B, n int) (perSecond float64, backlog int64) {
 	b.Helper()
 	ctx, stop := context.WithCancel(b.Context())
 	var keeper errgroup.Group
@@ -356,8 +241,8 @@ func (w *benchWorld) list(b *testing.B, n int) (perSecond float64, backlog int64
 		}
 		return nil
 	})
-	took := w.startWriter(b).write(b, "list", n)
-	perSecond = float64(n) / took[0].Seconds()
+	ms := startPeerScript(b, "postgresql", w.dsn).ms(b, call{"call": "new_listings", "count": n})
+	perSecond = float64(n) / ms * 1000
 	backlog, err := w.store.CandidateBacklog(b.Context(), 10_000_000)
 	if err != nil {
 		b.Fatal(err)
@@ -367,117 +252,4 @@ func (w *benchWorld) list(b *testing.B, n int) (perSecond float64, backlog int64
 		b.Fatal(err)
 	}
 	return perSecond, backlog
-}
-
-// BenchmarkPeerWriters times the peer's own code that records 1,000 listed
-// origins and upserts the stats of 1,000 visits, new ones and changed ones, with
-// our triggers (with-ms) and without (without-ms), in turns.
-func BenchmarkPeerWriters(b *testing.B) {
-	w := newBenchWorld(b, testenv.PeerDatabase(b), 100_000)
-	writer := w.startWriter(b)
-	names := []string{"list new", "upsert new", "list changed", "upsert changed"}
-	with, without := make([][]time.Duration, len(names)), make([][]time.Duration, len(names))
-	for i := range 30 {
-		times, switched := with, "enable"
-		if i%2 == 0 {
-			times, switched = without, "disable"
-		}
-		for _, table := range []string{"listed_origins", "origin_visit_stats"} {
-			for _, event := range []string{"insert", "update"} {
-				w.exec(b, "alter table "+table+" "+switched+" trigger scheduler_go_candidate_"+event)
-			}
-		}
-		for j, took := range writer.write(b, "write", i) {
-			times[j] = append(times[j], took)
-		}
-	}
-	for j, name := range names {
-		b.Run(name, func(b *testing.B) {
-			b.ReportMetric(median(with[j]), "with-ms")
-			b.ReportMetric(median(without[j]), "without-ms")
-			b.ReportMetric(median(with[j])/median(without[j]), "ratio")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
-// peerWriter is a script of the peer's own code, which answers lines.
-type peerWriter struct{ *testenv.Script }
-
-func (w *benchWorld) startWriter(b *testing.B) peerWriter {
-	b.Helper()
-	return peerWriter{testenv.StartScript(b, nil, "testdata/bench_writers.py", w.dsn)}
-}
-
-// write gives a command and returns how long its parts took.
-func (p peerWriter) write(b *testing.B, command string, n int) []time.Duration {
-	b.Helper()
-	var took []float64
-	if err := json.Unmarshal([]byte(p.Say(b, fmt.Sprint(command, " ", n))), &took); err != nil {
-		b.Fatal(err)
-	}
-	times := make([]time.Duration, len(took))
-	for i, ms := range took {
-		times[i] = time.Duration(ms * float64(time.Millisecond))
-	}
-	return times
-}
-
-// BenchmarkGrabThroughRPC compares dry grabs of 1,000 origins through the Python
-// scheduler's own client, from our RPC server and from theirs, by the number of origins
-// (SWH_BENCH_SIZES).
-func BenchmarkGrabThroughRPC(b *testing.B) {
-	for _, size := range benchSizes(b) {
-		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
-			w := newBenchWorld(b, testenv.PeerDatabase(b), size)
-			clients := map[string]peerWriter{"ours": rpcClient(b, serveRPC(b, w.store)), "peer": rpcClient(b, servePeerRPC(b, w.dsn))}
-			for _, policy := range plainPolicies {
-				b.Run(string(policy), func(b *testing.B) {
-					for side, client := range clients {
-						bench.Report(b, side, map[string]float64{"call-ms": client.ask(b, string(policy))})
-					}
-				})
-			}
-		})
-	}
-}
-
-func serveRPC(b *testing.B, store *db.Store) (url string) {
-	b.Helper()
-	server, err := rpc.Listen(b.Context(), rpc.Options{
-		Address: "127.0.0.1:0", Store: store, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- service.Group{Log: slog.New(slog.DiscardHandler)}.Run(ctx, service.Component{Name: "RPC server", Run: server.Run})
-	}()
-	b.Cleanup(func() {
-		stop()
-		<-done
-	})
-	return "http://" + server.Addr().String()
-}
-
-func servePeerRPC(b *testing.B, dsn string) (url string) {
-	b.Helper()
-	return "http://127.0.0.1:" + testenv.StartScript(b, nil, "-W", "ignore", "../../internal/rpc/testdata/peer_server.py", dsn).Line(b)
-}
-
-func rpcClient(b *testing.B, url string) peerWriter {
-	b.Helper()
-	return peerWriter{testenv.StartScript(b, nil, "testdata/bench_rpc.py", url)}
-}
-
-// ask gives a line and returns the number that answers it.
-func (p peerWriter) ask(b *testing.B, line string) float64 {
-	b.Helper()
-	answer, err := strconv.ParseFloat(p.Say(b, line), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return answer
 }

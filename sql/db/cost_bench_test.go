@@ -3,7 +3,6 @@ package db_test
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -14,9 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
 
@@ -35,10 +34,7 @@ var costUnits = []struct {
 }
 
 // costWorld is a benchWorld on a server of its own, which tells what statements cost.
-type costWorld struct {
-	*benchWorld
-	r *rand.Rand
-}
+type costWorld struct{ *benchWorld }
 
 func newCostWorld(b *testing.B, origins int) costWorld {
 	b.Helper()
@@ -47,7 +43,7 @@ func newCostWorld(b *testing.B, origins int) costWorld {
 	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	w := costWorld{newBenchWorld(b, dsn, origins), seed.Rand(b)}
+	w := costWorld{newBenchWorld(b, dsn, origins)}
 	w.exec(b, "create extension pg_stat_statements")
 	return w
 }
@@ -88,7 +84,7 @@ func (w costWorld) statements(b *testing.B) string {
 }
 
 // random returns the URLs of n origins, and where a condition on them is met.
-func (w costWorld) random(b *testing.B, n int, condition string) []string {
+func (w *benchWorld) random(b *testing.B, n int, condition string) []string {
 	b.Helper()
 	drawn := make([]int64, 3*n)
 	for i := range drawn {
@@ -109,65 +105,75 @@ func (w costWorld) random(b *testing.B, n int, condition string) []string {
 // bareUpdate sets last_scheduled of a thousand random origins, without our triggers.
 func (w costWorld) bareUpdate(b *testing.B) cost {
 	b.Helper()
-	urls := w.random(b, 1000, "exists (select from origin_visit_stats s where s.url = u.url and visit_type = 'git')")
-	return w.costOf(b, func() {
-		if err := pgx.BeginFunc(b.Context(), w.store.Pool(), func(tx pgx.Tx) error {
-			if _, err := tx.Exec(b.Context(), "set local session_replication_role = replica"); err != nil {
-				return err
-			}
-			tag, err := tx.Exec(b.Context(), "update origin_visit_stats set last_scheduled = now() where url = any($1) and visit_type = 'git'", urls)
-			if err == nil && tag.RowsAffected() != 1000 {
-				err = fmt.Errorf("%d rows", tag.RowsAffected())
-			}
-			return err
-		}); err != nil {
-			b.Fatal(err)
-		}
-	})
+	urls := w.visited(b)
+	return w.costOf(b, func() { w.setScheduled(b, urls) })
 }
 
-// list records n origins as a lister that saw them change.
-func (w costWorld) list(b *testing.B, n int) cost {
+// visited returns the URLs of 1,000 random origins that have stats.
+func (w *benchWorld) visited(b *testing.B) []string {
 	b.Helper()
-	urls := w.random(b, n, "true")
+	return w.random(b, 1000, "exists (select from origin_visit_stats s where s.url = u.url and visit_type = 'git')")
+}
+
+// setScheduled sets last_scheduled of origins, without triggers.
+func (w *benchWorld) setScheduled(b *testing.B, urls []string) {
+	b.Helper()
+	if err := pgx.BeginFunc(b.Context(), w.store.Pool(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(b.Context(), "set local session_replication_role = replica"); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(b.Context(), "update origin_visit_stats set last_scheduled = now() where url = any($1) and visit_type = 'git'", urls)
+		if err == nil && tag.RowsAffected() != int64(len(urls)) {
+			err = fmt.Errorf("%d rows", tag.RowsAffected())
+		}
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// list records origins as a lister that saw them change.
+func (w *benchWorld) list(b *testing.B, urls []string) {
+	b.Helper()
 	now := time.Now()
 	var origins []model.ListedOrigin
 	for _, url := range urls {
-		var o int
-		if _, err := fmt.Sscanf(url[strings.LastIndex(url, "-")+1:], "%d", &o); err != nil {
+		origins = append(origins, model.ListedOrigin{ListerID: uuid.MustParse(listerOf(b, url)), URL: url, VisitType: "git", Enabled: true, LastUpdate: &now})
+	}
+	for batch := range slices.Chunk(origins, 1000) {
+		if _, err := w.store.RecordListedOrigins(b.Context(), batch, false); err != nil {
 			b.Fatal(err)
 		}
-		lister := uuid.MustParse(fmt.Sprintf("00000000-0000-0000-0000-%012d", 1+o%4))
-		origins = append(origins, model.ListedOrigin{ListerID: lister, URL: url, VisitType: "git", Enabled: true, LastUpdate: &now})
 	}
-	return w.costOf(b, func() {
-		for batch := range slices.Chunk(origins, 1000) {
-			if _, err := w.store.RecordListedOrigins(b.Context(), batch, false); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
-// visit records successful visits of n origins as the journal client does.
-func (w costWorld) visit(b *testing.B, n int) cost {
+// listerOf returns the id of the lister that fill gives an origin.
+func listerOf(b *testing.B, url string) string {
+	b.Helper()
+	var n int
+	if _, err := fmt.Sscan(url[strings.LastIndex(url, "-")+1:], &n); err != nil {
+		b.Fatal(err)
+	}
+	return fmt.Sprintf("00000000-0000-0000-0000-%012d", 1+n%4)
+}
+
+// visit records successful visits of origins as the journal client does.
+func (w *benchWorld) visit(b *testing.B, urls []string) {
 	b.Helper()
 	var keys []model.OriginKey
-	for _, url := range w.random(b, n, "true") {
+	for _, url := range urls {
 		keys = append(keys, model.OriginKey{URL: url, VisitType: "git"})
 	}
 	now, position := time.Now(), w.r.Int64N(1e7)
-	return w.costOf(b, func() {
-		if err := w.store.UpdateVisitStats(b.Context(), keys, func(db.KnownVisits) (c db.VisitChanges) {
-			for _, k := range keys {
-				c.Stats = append(c.Stats, &model.VisitStats{URL: k.URL, VisitType: k.VisitType, LastVisit: &now, LastSuccessful: &now,
-					LastVisitStatus: model.VisitSuccessful, LastSnapshot: make([]byte, 20), NextVisitQueuePosition: &position, SuccessiveVisits: 1})
-			}
-			return c
-		}); err != nil {
-			b.Fatal(err)
+	if err := w.store.UpdateVisitStats(b.Context(), keys, func(db.KnownVisits) (c db.VisitChanges) {
+		for _, k := range keys {
+			c.Stats = append(c.Stats, &model.VisitStats{URL: k.URL, VisitType: k.VisitType, LastVisit: &now, LastSuccessful: &now,
+				LastVisitStatus: model.VisitSuccessful, LastSnapshot: make([]byte, 20), NextVisitQueuePosition: &position, SuccessiveVisits: 1})
 		}
-	})
+		return c
+	}); err != nil {
+		b.Fatal(err)
+	}
 }
 
 const costRounds = 7
@@ -191,34 +197,24 @@ func BenchmarkCosts(b *testing.B) {
 				for _, policy := range plainPolicies {
 					note("dry/"+string(policy), w.costOf(b, func() { w.grab(b, policy, true) }))
 					note("claim/"+string(policy), w.costOf(b, func() { w.grab(b, policy, false) }))
-					note("drain/"+string(policy), w.costOf(b, func() { w.drain(b) }))
+					note("drain/"+string(policy), w.costOf(b, func() { bench.Drain(b, w.store) }))
 				}
 				for range 4 {
 					w.grab(b, model.OldestScheduledFirst, false)
 				}
 				note("dry behind 4,000 marks", w.costOf(b, func() { w.grab(b, model.NeverVisitedOldestUpdateFirst, true) }))
-				w.drain(b)
-				note("listing of 10,000", w.list(b, 10_000))
-				note("drain of 10,000", w.costOf(b, func() { w.drain(b) }))
-				note("journal batch of 1,000", w.visit(b, 1000))
-				note("drain of a journal batch", w.costOf(b, func() { w.drain(b) }))
+				bench.Drain(b, w.store)
+				changed := w.random(b, 10_000, "true")
+				note("listing of 10,000", w.costOf(b, func() { w.list(b, changed) }))
+				note("drain of 10,000", w.costOf(b, func() { bench.Drain(b, w.store) }))
+				visited := w.random(b, 1000, "true")
+				note("journal batch of 1,000", w.costOf(b, func() { w.visit(b, visited) }))
+				note("drain of a journal batch", w.costOf(b, func() { bench.Drain(b, w.store) }))
 				note("vacuum", w.costOf(b, func() { w.exec(b, "vacuum scheduler_go.candidates, scheduler_go.candidate_changes") }))
 			}
 			b.Log(w.sizes(b))
 			w.report(b, all)
 		})
-	}
-}
-
-// drain brings candidates up to date, and vacuums nothing.
-func (w costWorld) drain(b *testing.B) {
-	b.Helper()
-	for more := true; more; {
-		kept, err := w.store.KeepCandidates(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		more = kept.More
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// BenchmarkFilteredGrab times dry grabs of 1,000 origins with filters: from candidates, the
-// shortest of three, and, as while these are built, from the peer's tables.
+// BenchmarkFilteredGrab times dry grabs of 1,000 origins with filters: from candidates, and, as
+// while these are built, from the Python scheduler's tables.
 func BenchmarkFilteredGrab(b *testing.B) {
 	lister := uuid.NullUUID{UUID: uuid.MustParse("00000000-0000-0000-0000-000000000001"), Valid: true}
 	for _, size := range benchSizes(b) {
@@ -40,21 +40,22 @@ func BenchmarkFilteredGrab(b *testing.B) {
 			} {
 				f := model.VisitFilter{VisitType: "git", Policy: model.AlreadyVisitedOrderByLag, Cooldowns: model.DefaultCooldowns}
 				filter.set(&f)
-				grab := func() time.Duration {
-					began := time.Now()
-					if err := w.store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) error {
-						_, err := tx.GrabNextVisits(ctx, f, began, 1000, true)
-						return err
-					}); err != nil {
-						b.Fatal(err)
-					}
-					return time.Since(began)
+				grab := func() bench.Figures {
+					return bench.Figures{"ms": ms(func() {
+						if err := w.store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) error {
+							_, err := tx.GrabNextVisits(ctx, f, time.Now(), 1000, true)
+							return err
+						}); err != nil {
+							b.Fatal(err)
+						}
+					})}
 				}
 				b.Run(filter.name, func(b *testing.B) {
-					bench.Report(b, "candidates", map[string]float64{"ms": least(3, grab)})
-					w.exec(b, "update scheduler_go.candidate_build set phase = 'empty'")
-					bench.Report(b, "tables", map[string]float64{"ms": least(1, grab)})
-					w.exec(b, "update scheduler_go.candidate_build set phase = 'ready'")
+					bench.Compare(b, bench.Side{Name: "candidates", Run: grab}, bench.Side{Name: "tables", Run: func() bench.Figures {
+						w.exec(b, "update scheduler_go.candidate_build set phase = 'empty'")
+						defer w.exec(b, "update scheduler_go.candidate_build set phase = 'ready'")
+						return grab()
+					}})
 				})
 			}
 		})

@@ -78,21 +78,71 @@ func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
 	if _, err := snapshot.Exec(t.Context(), "select count(*) from scheduler_go.work"); err != nil {
 		t.Fatal(err)
 	}
-	blocks := func() int {
-		mustExec(t, store, "select pg_stat_force_next_flush()")
-		return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where relid = 'scheduler_go.work'::regclass`)
-	}
 	var read []int
 	for i := range 5 {
 		pass(t, store, 5000)
 		raise(t, store, 5000*(i+1))
-		before := blocks()
+		before := blocksOfWork(t, store)
 		outgoing(t, store)
-		read = append(read, blocks()-before)
+		read = append(read, blocksOfWork(t, store)-before)
 	}
 	if slices.Max(read) > 450 { // 2,000 without the mark
 		t.Errorf("with 5,000 more dead rows each, %v blocks were read", read)
 	}
+}
+
+// Counting the urgent messages that are due passes by the others. A queue doesn't count as long
+// as one of its messages waits, urgent or not.
+func TestOutgoingDue(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	add := func(queue string, urgent bool, n int) {
+		t.Helper()
+		mustExec(t, store, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent)
+			select gen_random_uuid(), $1, 'n', '[]', '{}', $2 from generate_series(1, $3::int)`, queue, urgent, n)
+	}
+	wait := func(queue string, urgent bool) {
+		t.Helper()
+		mustExec(t, store, `update scheduler_go.work set not_before = now() + interval '1 hour'
+			where task_id = (select task_id from scheduler_go.work where queue = $1 and urgent = $2 limit 1)`, queue, urgent)
+	}
+	want := func(urgent, others int) {
+		t.Helper()
+		for of, want := range map[bool]int{true: urgent, false: others} {
+			if got, err := store.OutgoingDue(t.Context(), of); got != want || err != nil {
+				t.Errorf("urgent %t: %d are due, want %d; %v", of, got, want, err)
+			}
+		}
+	}
+	want(0, 0)
+	add("plain", false, 6000)
+	add("urgent", true, 4)
+	add("mixed", true, 20)
+	add("mixed", false, 30)
+	mustExec(t, store, "analyze scheduler_go.work")
+	want(24, 6030)
+	before := blocksOfWork(t, store)
+	if _, err := store.OutgoingDue(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if read := blocksOfWork(t, store) - before; read > 50 {
+		t.Errorf("%d blocks were read to count 24 messages", read)
+	}
+	wait("mixed", false)
+	want(4, 6000)
+	mustExec(t, store, "update scheduler_go.work set not_before = now()")
+	wait("mixed", true)
+	want(4, 6000)
+	wait("plain", false)
+	wait("urgent", true)
+	want(0, 0)
+}
+
+// blocksOfWork returns how many blocks of the ledger and its indexes were read so far.
+func blocksOfWork(t *testing.T, store *db.Store) int {
+	t.Helper()
+	mustExec(t, store, "select pg_stat_force_next_flush()")
+	return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where relid = 'scheduler_go.work'::regclass`)
 }
 
 // What is written by a transaction that began before others is seen when it commits, however

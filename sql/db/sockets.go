@@ -54,7 +54,9 @@ func sockets(params map[string]string) (*net.Dialer, error) {
 
 // sessionSettings are what a session sets unless somebody has: in the DSN, for the role
 // or the database, or in the server's configuration. The server then lets go of what a
-// client has locked that has vanished, or whose host has, within a minute.
+// client has locked that has vanished, or whose host has, within a minute. And it doesn't
+// compile statements: ours are short, and where it expects too many rows of a small table
+// that was never analyzed, compiling takes ten times as long as running.
 var sessionSettings = map[string]string{
 	"idle_in_transaction_session_timeout": "30s",
 	"lock_timeout":                        "60s",
@@ -63,6 +65,7 @@ var sessionSettings = map[string]string{
 	"tcp_keepalives_count":                "3",
 	"tcp_user_timeout":                    "30s",
 	"client_connection_check_interval":    "10s", // while it is at work
+	"jit":                                 "off",
 }
 
 // prepareSession sets the session's settings, and returns the process that works for the

@@ -63,14 +63,14 @@ func TestSocketKeys(t *testing.T) {
 	}
 }
 
-// A session asks the server to let go of vanished clients, unless somebody has said
-// otherwise.
+// A session asks the server to let go of vanished clients, and compiles no statements, unless
+// somebody has said otherwise.
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	settings := func(dsn string) map[string]string {
 		rows, err := open(t, dsn).Pool().Query(t.Context(), `select name, current_setting(name) from pg_settings
-			where name ~ '^(idle_in_transaction_session_timeout|lock_timeout|tcp_.*|client_connection_check_interval)$'`)
+			where name ~ '^(idle_in_transaction_session_timeout|lock_timeout|tcp_.*|client_connection_check_interval|jit)$'`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +87,7 @@ func TestSessionSettings(t *testing.T) {
 	want := map[string]string{
 		"idle_in_transaction_session_timeout": "30s", "lock_timeout": "1min", "tcp_keepalives_idle": "15",
 		"tcp_keepalives_interval": "5", "tcp_keepalives_count": "3", "tcp_user_timeout": "30000", "client_connection_check_interval": "10s",
+		"jit": "off",
 	}
 	if len(texts(t, connect(t, dsn), "select 1 from pg_settings where name = 'client_connection_check_interval'")) == 0 {
 		delete(want, "client_connection_check_interval") // PostgreSQL 13

@@ -34,7 +34,9 @@ func main() {
 		{"memory", memory},
 		{"system", system},
 		{"go", func(context.Context) (string, error) { return strings.TrimPrefix(runtime.Version(), "go"), nil }},
-		{"postgresql", postgres},
+		{"postgresql", func(ctx context.Context) (string, error) { return postgres(ctx, "server_version") }},
+		{"fsync", func(ctx context.Context) (string, error) { return postgres(ctx, "fsync") }},
+		{"fullpagewrites", func(ctx context.Context) (string, error) { return postgres(ctx, "full_page_writes") }},
 		{"rabbitmq", rabbitMQ},
 		{"kafka", kafka},
 		{"python", func(ctx context.Context) (string, error) { return python(ctx, "platform.python_version()") }},
@@ -73,15 +75,16 @@ func field(path, pattern string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", path, pattern)
 }
 
-func postgres(ctx context.Context) (version string, err error) {
+// postgres returns a setting of the server, up to a space.
+func postgres(ctx context.Context, setting string) (value string, err error) {
 	conn, err := pgx.Connect(ctx, os.Getenv(services.PostgresVar))
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	err = conn.QueryRow(ctx, "show server_version").Scan(&version)
-	version, _, _ = strings.Cut(version, " ")
-	return version, err
+	err = conn.QueryRow(ctx, "select current_setting($1)", setting).Scan(&value)
+	value, _, _ = strings.Cut(value, " ")
+	return value, err
 }
 
 func rabbitMQ(context.Context) (string, error) {

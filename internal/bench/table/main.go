@@ -1,44 +1,71 @@
-// Table reads the CSV in which benchstat lays sides beside each other, and writes a
-// table in Markdown of ours, the other's and their ratio, which is above 1 where ours
-// is better. Benchstat says only whether sides differ, and that of six runs and more.
+// Table reads what benchmarks of package bench print, and writes tables in Markdown: ours
+// beside the Python scheduler with their limits and ratio, which is above 1 where ours is
+// better; and what ours costs the Python scheduler, and features cost ours.
 //
-// Files named on the command line (the README) get the table, too, between the lines
-// "<!-- bench -->" and "<!-- /bench -->"; a run that measured nothing side by side
-// is an error and leaves them as they are.
+// With -write DIRECTORY, the root of the repository, the tables go to docs/performance.md,
+// between the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md likewise,
+// and a plot to docs/performance.svg. That takes a whole run: all benchmarks that titles
+// names, five runs a side, and a PostgreSQL that writes as its own defaults say. Otherwise
+// it is an error, and the files stay as they are.
 package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout, os.Args[1:]); err != nil {
+	directory := flag.String("write", "", "write the tables and the plot to the repository at `DIRECTORY`")
+	list := flag.Bool("list", false, "print the names of the table's benchmarks, as a regular expression, and no more")
+	flag.Parse()
+	if *list {
+		var names []string
+		for _, t := range titles {
+			names = append(names, t.benchmark)
+		}
+		fmt.Println(strings.Join(names, "|"))
+		return
+	}
+	if err := run(os.Stdin, os.Stdout, *directory); err != nil {
 		fmt.Fprintln(os.Stderr, "table:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in io.Reader, out io.Writer, files []string) error {
-	facts, rows, err := read(in)
+func run(in io.Reader, out io.Writer, directory string) error {
+	m, err := read(in)
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	comparisons, costs := m.comparisons(), m.costs()
+	if len(comparisons)+len(costs) == 0 {
 		return fmt.Errorf("nothing was measured side by side")
 	}
-	text := markdown(facts, rows)
-	if _, err := io.WriteString(out, text); err != nil {
+	text := m.where() + comparisonTable(comparisons) + costTable(costs)
+	if _, err := io.WriteString(out, text); err != nil || directory == "" {
 		return err
 	}
-	for _, name := range files {
-		if err := rewrite(name, text); err != nil {
-			return err
-		}
+	if err := m.isWhole(); err != nil {
+		return err
 	}
-	return nil
+	short, err := chosen(comparisons)
+	if err != nil {
+		return err
+	}
+	docs := filepath.Join(directory, "docs")
+	text += "\n![Cost by the number of origins](performance.svg)\n"
+	if err := rewrite(filepath.Join(docs, "performance.md"), text); err != nil {
+		return err
+	}
+	if err := rewrite(filepath.Join(directory, "README.md"), m.where()+comparisonTable(short)); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(docs, "performance.svg"), m.plot(), 0o644)
 }
 
 const begin, end = "<!-- bench -->\n", "<!-- /bench -->\n"

@@ -1,79 +1,191 @@
 package main
 
 import (
-	"cmp"
-	"encoding/csv"
+	"bufio"
+	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"swh-scheduler/internal/bench"
 )
 
-// row is a figure of ours beside another's.
-type row struct {
-	benchmark, side, unit string // the side is the other's
-	ours, other           float64
+// measurements are what a run of benchmarks printed.
+type measurements struct {
+	facts      map[string]string // such as the date
+	benchmarks []string          // names without "Benchmark" and side, in order
+	sides      map[string][]side // by benchmark, in order
 }
 
-const (
-	ours = "ours"
-	peer = "peer"
+// side is what a side of a benchmark came to, by unit.
+type side struct {
+	name    string
+	figures map[string]float64
+}
+
+// figure is the median of some runs, with the least and the greatest.
+type figure struct{ median, least, greatest float64 }
+
+var (
+	factLine = regexp.MustCompile(`^([a-z]+): (.+)$`)
+	// The name ends with how many processors Go uses, unless that is one.
+	resultLine = regexp.MustCompile(`^Benchmark(\S+?)(?:/side=(\S+?))?(?:-\d+)?\s+\d+\t(.*)$`)
 )
 
-// read returns benchstat's facts, "key: value", and the figures that have one of ours
-// beside them, all of a benchmark together. Each unit has a table, headed by a line of
-// the sides and one of the unit.
-func read(r io.Reader) (facts map[string]string, rows []row, err error) {
-	in := csv.NewReader(r)
-	in.FieldsPerRecord = -1
-	facts, order := map[string]string{}, map[string]int{}
-	var sides []string
-	unit, headed := "", false
-	for {
-		line, err := in.Read()
-		if err == io.EOF {
-			slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(order[a.benchmark], order[b.benchmark]) })
-			return facts, rows, nil
+func read(in io.Reader) (*measurements, error) {
+	m := &measurements{facts: map[string]string{}, sides: map[string][]side{}}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if fact := factLine.FindStringSubmatch(lines.Text()); fact != nil {
+			m.facts[fact[1]] = fact[2]
+			continue
 		}
-		if err != nil {
-			return nil, nil, err
+		result := resultLine.FindStringSubmatch(lines.Text())
+		if result == nil || result[2] == "" {
+			continue
 		}
-		switch name := line[0]; {
-		case len(line) == 1:
-			key, value, _ := strings.Cut(name, ": ")
-			facts[key] = value
-		case name == "" && !headed:
-			sides, headed = line, true
-		case name == "":
-			unit, headed = line[1], false
-		case name != "geomean":
-			if _, found := order[name]; !found {
-				order[name] = len(order)
+		name, s := result[1], side{result[2], map[string]float64{}}
+		fields := strings.Fields(result[3])
+		for i := 0; i+1 < len(fields); i += 2 {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", lines.Text(), err)
 			}
-			mine := figure(line, slices.Index(sides, ours))
-			for i, side := range sides {
-				if other := figure(line, i); side != "" && side != ours && mine != 0 && other != 0 {
-					rows = append(rows, row{name, side, unit, mine, other})
+			s.figures[fields[i+1]] = value
+		}
+		if _, found := m.sides[name]; !found {
+			m.benchmarks = append(m.benchmarks, name)
+		}
+		m.sides[name] = append(m.sides[name], s)
+	}
+	return m, lines.Err()
+}
+
+func (s side) figure(unit string) (f figure, measured bool) {
+	f.median, measured = s.figures[unit]
+	f.least, f.greatest = f.median, f.median
+	if least, found := s.figures[unit+"-min"]; found {
+		f.least, f.greatest = least, s.figures[unit+"-max"]
+	}
+	return f, measured
+}
+
+// side returns a side of a benchmark, empty if there is none.
+func (m *measurements) side(benchmark, name string) side {
+	for _, s := range m.sides[benchmark] {
+		if s.name == name {
+			return s
+		}
+	}
+	return side{}
+}
+
+// units are those of a side's figures, in order.
+func (s side) units() (units []string) {
+	for unit := range s.figures {
+		if !strings.HasSuffix(unit, "-min") && !strings.HasSuffix(unit, "-max") && unit != "runs" {
+			units = append(units, unit)
+		}
+	}
+	slices.Sort(units)
+	return units
+}
+
+// comparison is a figure of ours beside the Python scheduler's and its limits.
+type comparison struct {
+	benchmark, unit string
+	ours, peer      figure
+	limits          map[string]figure
+}
+
+func (m *measurements) comparisons() (all []comparison) {
+	for _, name := range m.benchmarks {
+		ours, peer := m.side(name, bench.Ours), m.side(name, bench.Peer)
+		for _, unit := range ours.units() {
+			c := comparison{benchmark: name, unit: unit, limits: map[string]figure{}}
+			var found bool
+			if c.peer, found = peer.figure(unit); !found {
+				continue
+			}
+			c.ours, _ = ours.figure(unit)
+			for _, s := range m.sides[name] {
+				if limit, isLimit := strings.CutPrefix(s.name, bench.Limit("")); isLimit {
+					if f, found := s.figure(unit); found {
+						c.limits[limit] = f
+					}
+				}
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// cost is a figure with something beside it without.
+type cost struct {
+	benchmark, with, unit string
+	base, figure          figure
+}
+
+// costs are what ours costs the Python scheduler, and what features cost ours.
+func (m *measurements) costs() (all []cost) {
+	for _, name := range m.benchmarks {
+		for _, s := range m.sides[name] {
+			base := m.side(name, bench.Plain)
+			if s.name == bench.PeerBeside {
+				base = m.side(name, bench.Peer)
+			} else if s.name == bench.Plain {
+				continue
+			}
+			for _, unit := range base.units() {
+				if f, found := s.figure(unit); found {
+					without, _ := base.figure(unit)
+					all = append(all, cost{name, s.name, unit, without, f})
 				}
 			}
 		}
 	}
+	return all
 }
 
-// figure is that of a cell, 0 where there is none.
-func figure(line []string, cell int) float64 {
-	if cell < 0 || cell >= len(line) {
-		return 0
+// leastRuns is how many runs a side must have for its figures to be written.
+const leastRuns = 5
+
+// isWhole is an error unless the tables are fit to be published.
+func (m *measurements) isWhole() error {
+	for _, setting := range []string{"fsync", "fullpagewrites"} {
+		if m.facts[setting] != "on" {
+			return fmt.Errorf("PostgreSQL's %s is %q: not measured as it is run", setting, m.facts[setting])
+		}
 	}
-	value, _ := strconv.ParseFloat(line[cell], 64)
-	return value
+	for _, t := range titles {
+		if !slices.ContainsFunc(m.benchmarks, func(name string) bool { return first(name) == t.benchmark }) {
+			return fmt.Errorf("benchmark %s was not run: not the whole table", t.benchmark)
+		}
+	}
+	for name, sides := range m.sides {
+		for _, s := range sides {
+			if runs, compared := s.figures["runs"]; compared && runs < leastRuns {
+				return fmt.Errorf("benchmark %s, side %s: %v runs, want %d or more", name, s.name, runs, leastRuns)
+			}
+		}
+	}
+	return nil
 }
 
-// ratio is above 1 where ours is better: a rate is better the higher it is,
+func first(benchmark string) string {
+	name, _, _ := strings.Cut(benchmark, "/")
+	return name
+}
+
+// ratio is above 1 where the first figure is better: a rate is better the higher it is,
 // anything else the lower.
-func (r row) ratio() float64 {
-	if strings.HasSuffix(r.unit, "/s") {
-		return r.ours / r.other
+func ratio(unit string, a, b figure) float64 {
+	if strings.HasSuffix(unit, "/s") {
+		return a.median / b.median
 	}
-	return r.other / r.ours
+	return b.median / a.median
 }

@@ -2,6 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,95 +14,145 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// As benchstat prints it.
+// output is what a run prints: facts, results of sides, and what is neither.
 const output = `date: 2026-11-21
 cores: 2
 memory: 24 GiB
-"system: Debian, a new one"
+system: Debian, a new one
+postgresql: 15.20
+fsync: on
+fullpagewrites: on
 peer: 3.6.0
 goos: linux
 cpu: A processor
-,ours,,peer,,,,bare,,,,,,,
-,sec/op,CI,sec/op,CI,vs base,P,sec/op,CI,vs base,P,sec/op,CI,vs base,P
-Runner,5,∞,15.000000000000002,∞,~,p=0.667 n=2+1
-Sort,1.0000000000000002e-06,∞,,,,,2.0000000000000003e-06,∞,~,p=1.000 n=1
-Decode,,,,,,,,,,,1.0000000000000002e-06,∞
-geomean,0.002236067977499791,,15,,+200.00%,,2.000000000000001e-06,,+100.00%,,1.0000000000000004e-06,,?,
-
-,ours,,peer,,,
-,tasks/s,CI,tasks/s,CI,vs base,P
-Runner,15000,∞,5000,∞,~,p=0.667 n=2+1
-geomean,15000.000000000004,,5000.000000000004,,-66.67%,
-
-,ours,,peer,,,
-,ms,CI,ms,CI,vs base,P
-Grab/origins=100000/dry/lag,2.5,∞,80,∞,~,p=1.000 n=1
-geomean,2.5,,79.99999999999997,,+3100.00%,
-
-,ours,,peer,,,
-,calls/s,CI,calls/s,CI,vs base,P
-SmallCalls,9000,∞,600,∞,~,p=1.000 n=1
-geomean,9000.000000000004,,599.9999999999999,,-93.33%,
-
-,ours,,peer,,,
-,p99-ms,CI,p99-ms,CI,vs base,P
-SmallCalls,1.5,∞,30,∞,~,p=1.000 n=1
-geomean,1.5,,30.000000000000004,,+1900.00%,
+BenchmarkRunner/side=ours-2         	       1	         5.000 runs	         9350 tasks/s	     9900 tasks/s-max	      9100 tasks/s-min
+BenchmarkRunner/side=peer-2         	       1	         5.000 runs	         2675 tasks/s	     2700 tasks/s-max	      2600 tasks/s-min
+BenchmarkRunner/side=peer-beside-ours-2	       1	         5.000 runs	         2140 tasks/s	     2200 tasks/s-max	      2100 tasks/s-min
+BenchmarkRunner/side=limit:bare_loop-2	       1	         5.000 runs	         14000 tasks/s	     14100 tasks/s-max	      13900 tasks/s-min
+--- BENCH: BenchmarkRunner
+    a log line
+BenchmarkDecode-2                   	       1	        1000 ns/op
+BenchmarkClaims/side=plain-2        	       1	       100.0 ms	       110.0 ms-max	        90.00 ms-min	         5.000 runs
+BenchmarkClaims/side=shares_and_lanes-2	       1	       150.0 ms	       160.0 ms-max	        140.0 ms-min	         5.000 runs
+PASS
 `
 
-const wanted = `| work | unit | ours | Python | ratio |
-|---|---|---:|---:|---:|
-| runner, 50,000 ready tasks | s | 5.00 | 15.0 | 3.00 |
-| … | tasks/s | 15,000 | 5,000 | 3.00 |
-| Sort (beside: bare) | s | 0.00000100 | 0.00000200 | 2.00 |
-| grab of 1,000 visits, origins=100000, dry, lag | ms | 2.50 | 80.0 | 32.0 |
-| RPC, small calls from 16 clients | calls/s | 9,000 | 600 | 15.0 |
-| … | ms, 99 of 100 | 1.50 | 30.0 | 20.0 |
+const wanted = `| work | unit | ours | limit | Python | ratio |
+|---|---|---:|---:|---:|---:|
+| runner, 50,000 ready tasks | tasks/s | 9,350 (9,100–9,900) | 14,000 bare loop | 2,675 (2,600–2,700) | 3.50 |
+
+| work | unit | with | without | with it | times |
+|---|---|---|---:|---:|---:|
+| runner, 50,000 ready tasks | tasks/s | our triggers (Python) | 2,675 (2,600–2,700) | 2,140 (2,100–2,200) | 1.25 |
+| claim of 10,000 visits | ms | shares and lanes | 100 (90.0–110) | 150 (140–160) | 1.50 |
 `
 
-// A rate is better the higher it is, anything else the lower; what has only one
-// side is left out; what belongs to a benchmark is together.
-// The README's table is replaced, and nothing else of it, and says on what machine
-// it was.
-func TestTable(t *testing.T) {
+// A rate is better the higher it is, anything else the lower; what has only one side is left
+// out; the tables say on what machine they were made.
+func TestTables(t *testing.T) {
 	t.Parallel()
-	readme := filepath.Join(t.TempDir(), "README.md")
-	write := func(text string) {
-		if err := os.WriteFile(readme, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("# Title\n" + begin + "old\n" + end + "after\n")
 	var text bytes.Buffer
-	if err := run(strings.NewReader(output), &text, []string{readme}); err != nil {
+	if err := run(strings.NewReader(output), &text, ""); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, _ := strings.Cut(string(got), "\n\n")
-	for _, fact := range []string{"# Title\n" + begin, "2026-11-21", "2 cores", "24 GiB", "Debian, a new one", "swh.scheduler 3.6.0", "A processor"} {
+	head, rest, _ := strings.Cut(text.String(), "\n\n")
+	for _, fact := range []string{"2026-11-21", "2 cores", "24 GiB", "Debian, a new one", "15.20 (fsync on)", "swh.scheduler 3.6.0", "A processor"} {
 		if !strings.Contains(head, fact) {
 			t.Errorf("%q is not said in %q", fact, head)
 		}
 	}
-	if diff := cmp.Diff(wanted+end+"after\n", rest); diff != "" {
+	if diff := cmp.Diff(wanted, rest); diff != "" {
 		t.Error(diff)
 	}
-	if "# Title\n"+begin+text.String()+end+"after\n" != string(got) {
-		t.Errorf("what was printed is not what is in the file:\n%s", &text)
-	}
-
-	// Nothing to compare, or nowhere to put it: the file stays.
-	if err := run(strings.NewReader(",,\n,sec/op,CI\nDecode,1e-06,∞\n"), &text, []string{readme}); err == nil {
+	if err := run(strings.NewReader("BenchmarkDecode-2 \t 1\t 1000 ns/op\n"), &text, ""); err == nil {
 		t.Error("no error without a comparison")
 	}
-	write("# Title\n")
-	if err := run(strings.NewReader(output), &text, []string{readme}); err == nil {
-		t.Error("no error without markers")
+}
+
+// whole is what a run of the whole table prints.
+func whole() string {
+	var b strings.Builder
+	b.WriteString(output)
+	result := func(benchmark, side, figures string) {
+		fmt.Fprintf(&b, "Benchmark%s/side=%s-2\t1\t%s 5.000 runs\n", benchmark, side, figures)
 	}
-	if got, err := os.ReadFile(readme); err != nil || string(got) != "# Title\n" {
-		t.Errorf("the file became %q, %v", got, err)
+	for _, row := range inReadme {
+		result(row.benchmark, "ours", "10.0 "+row.unit)
+		result(row.benchmark, "peer", "20.0 "+row.unit)
+	}
+	for _, title := range titles {
+		result(title.benchmark+"/more", "ours", "1.0 ms")
+	}
+	for i, size := range []string{"1000", "10000", "100000"} {
+		for _, part := range []string{"dry/a", "dry/b", "real/a", "listing", "journal"} {
+			result("Grab/origins="+size+"/"+part, "ours", "7.0 ms")
+			result("Grab/origins="+size+"/"+part, "peer", fmt.Sprintf("%d ms", 50*(i+1)))
+		}
+		result("Grab/origins="+size+"/build", "ours", fmt.Sprintf("%d build-s", 1+i))
+	}
+	return b.String()
+}
+
+// The documents get the tables of a whole run, between their markers, and a plot. Nothing is
+// written of a run that lacks a benchmark or a row, has too few runs, or was made with a
+// database that doesn't sync.
+func TestOnlyAWholeRunIsWritten(t *testing.T) {
+	t.Parallel()
+	const untouched = "# Title\n" + begin + "old\n" + end + "after\n"
+	documents := func(content string) (directory string) {
+		directory = t.TempDir()
+		if err := os.Mkdir(filepath.Join(directory, "docs"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"README.md", "docs/performance.md"} {
+			if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return directory
+	}
+	read := func(directory, name string) string {
+		content, err := os.ReadFile(filepath.Join(directory, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+
+	directory := documents(untouched)
+	if err := run(strings.NewReader(whole()), io.Discard, directory); err != nil {
+		t.Fatal(err)
+	}
+	for name, rows := range map[string]int{"README.md": len(inReadme) + 2, "docs/performance.md": 30} {
+		content := read(directory, name)
+		if !strings.HasPrefix(content, "# Title\n"+begin+"Measured on") || !strings.HasSuffix(content, end+"after\n") || strings.Contains(content, "old") {
+			t.Errorf("%s became\n%s", name, content)
+		}
+		if got := strings.Count(content, "\n|"); got < rows || name == "README.md" && got != rows {
+			t.Errorf("%s has %d rows, want %d", name, got, rows)
+		}
+	}
+	plot := read(directory, "docs/performance.svg")
+	if err := xml.Unmarshal([]byte(plot), new(struct{})); err != nil || strings.Contains(plot, "NaN") || strings.Count(plot, "<circle") != 31 {
+		t.Errorf("%v: %s", err, plot)
+	}
+
+	for name, broken := range map[string]string{
+		"no fsync":          strings.Replace(whole(), "fsync: on", "fsync: off", 1),
+		"torn pages":        strings.Replace(whole(), "fullpagewrites: on", "fullpagewrites: off", 1),
+		"few runs":          strings.Replace(whole(), "5.000 runs", "2.000 runs", 1),
+		"no benchmark":      strings.ReplaceAll(whole(), "BenchmarkIdlePass", "BenchmarkOther"),
+		"no row for README": strings.ReplaceAll(whole(), "p99-ms", "p98-ms"),
+	} {
+		directory := documents(untouched)
+		if err := run(strings.NewReader(broken), io.Discard, directory); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if read(directory, "README.md") != untouched || read(directory, "docs/performance.md") != untouched || read(directory, "docs/performance.svg") != "" {
+			t.Errorf("%s: a file was written", name)
+		}
+	}
+	if err := run(strings.NewReader(whole()), io.Discard, documents("# Title\n")); err == nil {
+		t.Error("no error without markers")
 	}
 }

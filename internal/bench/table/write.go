@@ -2,60 +2,106 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
+	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/pytext"
 )
 
-// titles say in words what benchmarks measure; one that is not here goes by its
-// name.
-var titles = map[string]string{
-	"Runner":              "runner, 50,000 ready tasks",
-	"IdlePass":            "runner, a pass over 300 task types with nothing to do",
-	"SaveCodeNow":         "save code now beside 100,000 ready tasks, from row to queue",
-	"Listener":            "listener, 20,000 events of 10,000 runs",
-	"Replay":              "journal client, one partition",
-	"Grab":                "grab of 1,000 visits",
-	"GrabThroughRPC":      "grab of 1,000 visits through the Python RPC client",
-	"SmallCalls":          "RPC, small calls from 16 clients",
-	"RecordListedOrigins": "RPC, calls that record 1,000 origins",
-	"Start":               "start of the command (--help)",
-	"Run":                 "simulation",
+// titles say in words what the benchmarks of the whole table measure.
+var titles = []struct{ benchmark, title string }{
+	{"Runner", "runner, 50,000 ready tasks"},
+	{"IdlePass", "runner, a pass over 300 task types with nothing to do"},
+	{"SaveCodeNow", "save code now beside 100,000 ready tasks, from row to queue"},
+	{"Listener", "listener, 10,000 events of 5,000 runs"},
+	{"Replay", "journal client, 100,000 records of one partition"},
+	{"Claims", "claim of 10,000 visits"},
+	{"Grab", "1,000 origins"},
+	{"SmallCalls", "RPC, small calls from 16 clients"},
+	{"RecordListedOrigins", "RPC, calls that record 1,000 origins"},
+	{"Start", "start of the command (--help)"},
+	{"Idle", "memory of an idle daemon"},
+}
+
+// parts say in words what the parts of a benchmark's name mean.
+var parts = map[string]string{
+	"dry":     "dry grab",
+	"real":    "claimed grab",
+	"sampled": "dry grab as in the default policies (Python: of a sample of 0.1 %)",
+	"listing": "a listing of those that changed",
+	"journal": "visits of the journal, in the database",
+	"rpc":     "dry grab through the Python RPC client",
 }
 
 // units say in words what the shorter units mean.
 var units = map[string]string{
-	"sec/op":      "s",
-	"cpu-µs/task": "µs of processor time a task",
-	"MiB":         "MiB of memory",
-	"call-ms":     "ms",
-	"p50-ms":      "ms, half of them",
-	"p99-ms":      "ms, 99 of 100",
+	"cpu-µs/task":   "µs of processor time a task",
+	"cpu-µs/record": "µs of processor time a record",
+	"cpu-ms":        "ms of processor time",
+	"MiB":           "MiB of memory",
+	"p50-ms":        "ms, half of them",
+	"p99-ms":        "ms, 99 of 100",
+	"until-done-ms": "ms without the drain",
 }
 
-func (r row) title() string {
-	name, rest, _ := strings.Cut(r.benchmark, "/")
-	if title, found := titles[name]; found {
-		name = title
+// inReadme are the rows that the README has.
+var inReadme = []struct{ benchmark, unit string }{
+	{"Runner", "tasks/s"},
+	{"SaveCodeNow", "p99-ms"},
+	{"Listener", "events/s"},
+	{"Replay", "records/s"},
+	{"Grab/origins=1000000/dry/already_visited_order_by_lag", "ms"},
+	{"Grab/origins=1000000/real/already_visited_order_by_lag", "ms"},
+	{"Grab/origins=1000000/rpc/already_visited_order_by_lag", "ms"},
+	{"SmallCalls", "calls/s"},
+	{"Start", "ms"},
+	{"Idle/start-runner", "MiB"},
+}
+
+// chosen returns the rows for the README.
+func chosen(all []comparison) (some []comparison, err error) {
+	for _, want := range inReadme {
+		i := slices.IndexFunc(all, func(c comparison) bool { return c.benchmark == want.benchmark && c.unit == want.unit })
+		if i < 0 {
+			return nil, fmt.Errorf("benchmark %s has no %s of ours and the Python scheduler's", want.benchmark, want.unit)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+// title is a benchmark's name in words.
+func title(benchmark string) string {
+	name, rest, _ := strings.Cut(benchmark, "/")
+	for _, t := range titles {
+		if t.benchmark == name {
+			name = t.title
+		}
 	}
 	for part := range strings.SplitSeq(rest, "/") {
+		if words, found := parts[part]; found {
+			part = words
+		}
+		if size, isSize := strings.CutPrefix(part, "origins="); isSize {
+			n, _ := strconv.Atoi(size)
+			part = "of " + pytext.Thousands(n)
+		}
 		if part != "" {
 			name += ", " + part
 		}
 	}
-	if r.side != peer {
-		name += " (beside: " + r.side + ")"
-	}
 	return name
 }
 
-func (r row) words() string {
-	if unit, found := units[r.unit]; found {
-		return unit
+func inWords(unit string) string {
+	if words, found := units[unit]; found {
+		return words
 	}
-	return r.unit
+	return unit
 }
 
 // number is a value with three significant digits, and thousands apart.
@@ -70,24 +116,61 @@ func number(v float64) string {
 	return strings.TrimSuffix(pytext.Thousands(n)+"."+fraction, ".")
 }
 
-// where says when and on what the figures were measured.
-func where(facts map[string]string) string {
-	return fmt.Sprintf("%s, %s cores (%s), %s of memory, %s; Go %s, PostgreSQL %s, RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s",
-		facts["date"], facts["cores"], facts["cpu"], facts["memory"], facts["system"], facts["go"], facts["postgresql"],
-		facts["rabbitmq"], facts["kafka"], facts["python"], facts["celery"], facts["peer"])
+// String is the median and, where there is more than one, the least and the greatest.
+func (f figure) String() string {
+	if f.least == f.greatest {
+		return number(f.median)
+	}
+	return fmt.Sprintf("%s (%s–%s)", number(f.median), number(f.least), number(f.greatest))
 }
 
-func markdown(facts map[string]string, rows []row) string {
+// where says when and on what the figures were measured.
+func (m *measurements) where() string {
+	f := m.facts
+	return fmt.Sprintf("Measured on %s, %s cores (%s), %s of memory, %s; Go %s, PostgreSQL %s (fsync %s), RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s. "+
+		"Medians, with the least and the greatest of all runs.\n\n",
+		f["date"], f["cores"], f["cpu"], f["memory"], f["system"], f["go"], f["postgresql"], f["fsync"],
+		f["rabbitmq"], f["kafka"], f["python"], f["celery"], f["peer"])
+}
+
+func comparisonTable(rows []comparison) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured on %s.\n\n| work | unit | ours | Python | ratio |\n|---|---|---:|---:|---:|\n", where(facts))
-	title := ""
-	for _, r := range rows {
-		shown := "…"
-		if r.title() != title {
-			title = r.title()
-			shown = title
+	b.WriteString("| work | unit | ours | limit | Python | ratio |\n|---|---|---:|---:|---:|---:|\n")
+	last := ""
+	for _, c := range rows {
+		var limits []string
+		for _, name := range slices.Sorted(maps.Keys(c.limits)) {
+			limits = append(limits, number(c.limits[name].median)+" "+strings.ReplaceAll(name, "_", " "))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", shown, r.words(), number(r.ours), number(r.other), number(r.ratio()))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", once(&last, title(c.benchmark)), inWords(c.unit),
+			c.ours, strings.Join(limits, "; "), c.peer, number(ratio(c.unit, c.ours, c.peer)))
 	}
 	return b.String()
+}
+
+func costTable(rows []cost) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n| work | unit | with | without | with it | times |\n|---|---|---|---:|---:|---:|\n")
+	last := ""
+	for _, c := range rows {
+		with := strings.ReplaceAll(c.with, "_", " ")
+		if with == bench.PeerBeside {
+			with = "our triggers (Python)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", once(&last, title(c.benchmark)), inWords(c.unit),
+			with, c.base, c.figure, number(ratio(c.unit, c.base, c.figure)))
+	}
+	return b.String()
+}
+
+// once is a title the first time, then "…".
+func once(last *string, title string) string {
+	if title == *last {
+		return "…"
+	}
+	*last = title
+	return title
 }

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// Program is a side's command, on databases as that side has them.
+type Program struct {
+	Side     string
+	Database func(testing.TB) string // returns the URL of a new one
+
+	// Command is the program with a configuration file and arguments, of which the first
+	// is the command's name, such as start-runner.
+	Command func(config string, args ...string) *exec.Cmd
+}
+
+// Programs returns ours, which it builds, the Python scheduler's, and that on a database
+// with our triggers.
+func Programs(b *testing.B) []Program {
+	b.Helper()
+	ours := build(b, "swh-scheduler/cmd/swh-scheduler")
+	swh := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
+	with := func(program ...string) func(string, ...string) *exec.Cmd {
+		return func(config string, args ...string) *exec.Cmd {
+			cmd := exec.Command(program[0], append(program[1:], args...)...)
+			cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+			return cmd
+		}
+	}
+	peer := with(swh, "scheduler")
+	return []Program{
+		{Ours, testenv.Database, with(ours)},
+		{Peer, testenv.PeerDatabase, peer},
+		{PeerBeside, testenv.Database, peer},
+	}
+}
+
+// build builds a program of this module as `make build` does, and returns its path.
+func build(b *testing.B, program string) (path string) {
+	b.Helper()
+	path = filepath.Join(b.TempDir(), filepath.Base(program))
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-o", path, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("build %s: %v\n%s", program, err, out)
+	}
+	return path
+}
+
+// Gunicorn is the Python scheduler's RPC server as it is deployed, on an address.
+func Gunicorn(b *testing.B, dsn, address string) *exec.Cmd {
+	b.Helper()
+	config := ConfigFile(b, dsn, "")
+	cmd := exec.Command(testenv.Python(b), "-W", "ignore", "-m", "gunicorn", "--workers", "2", "--bind", address,
+		"--log-level", "critical", "swh.scheduler.api.server:make_app_from_configfile()")
+	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config, "PYTHONDONTWRITEBYTECODE=1")
+	return cmd
+}
+
+// ConfigFile writes a configuration that both sides read, and returns its path. What is
+// more is further lines.
+func ConfigFile(b *testing.B, dsn, broker string, more ...string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "scheduler.yml")
+	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n%s\n", dsn, broker, strings.Join(more, "\n"))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// Exec runs statements on a database, each by itself.
+func Exec(b *testing.B, dsn string, statements ...string) {
+	b.Helper()
+	conn, err := pgx.Connect(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close(b.Context()) }()
+	for _, statement := range statements {
+		if _, err := conn.Exec(b.Context(), statement); err != nil {
+			b.Fatalf("%v\n%s", err, statement)
+		}
+	}
+}
+
+// Drain brings candidates up to date.
+func Drain(b *testing.B, store *db.Store) {
+	b.Helper()
+	for more := true; more; {
+		kept, err := store.KeepCandidates(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		more = kept.More
+	}
+}
+
+// Start starts a command; stop, which the end of the benchmark calls too, kills it.
+func Start(b *testing.B, cmd *exec.Cmd) (stop func()) {
+	b.Helper()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	stop = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed by us; a second call returns at once
+	}
+	b.Cleanup(stop)
+	return stop
+}
+
+// Serve starts an HTTP server on a free address, which command is given, and returns its
+// URL once it answers.
+func Serve(b *testing.B, command func(address string) *exec.Cmd) (url string, stop func()) {
+	b.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	stop = Start(b, command(address))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if response, err := http.Get("http://" + address + "/"); err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			return "http://" + address, stop
+		}
+		if time.Now().After(deadline) {
+			b.Fatal("the server doesn't answer")
+		}
+	}
+}
+
+// Run runs a command to its end. It returns the seconds that this took, the seconds of
+// processor time, and the most memory that it had resident, in MiB, as seen every 10 ms:
+// what the system says of it in the end counts what this process had as it started it.
+func Run(b *testing.B, cmd *exec.Cmd) (seconds, processor, memory float64) {
+	b.Helper()
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				b.Fatalf("%v\n%s", err, &output)
+			}
+			return time.Since(began).Seconds(), (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), memory
+		case <-tick.C:
+			if now, err := residentMemory(cmd, "VmHWM"); err == nil { // it may have ended
+				memory = now
+			}
+		}
+	}
+}
+
+// Memory returns the memory that a running command has resident, in MiB, and the most
+// that it had.
+func Memory(b *testing.B, cmd *exec.Cmd) (now, peak float64) {
+	b.Helper()
+	now, err := residentMemory(cmd, "VmRSS")
+	if err == nil {
+		peak, err = residentMemory(cmd, "VmHWM")
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return now, peak
+}
+
+func residentMemory(cmd *exec.Cmd, field string) (mib float64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, line, _ := strings.Cut(string(status), field+":")
+	_, err = fmt.Sscan(line, &mib)
+	return mib / 1024, err
+}
