@@ -30,3 +30,6 @@ func SocketOf(conn *pgconn.PgConn) (socket int) {
 
 // Raw returns the transaction of PostgreSQL's client.
 func (tx *Tx) Raw() pgx.Tx { return tx.tx }
+
+// Searches and steps of actions look at fewer tasks in tests.
+func init() { searchedTasks, actionTasks = 200, 50 }

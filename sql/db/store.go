@@ -62,6 +62,8 @@ type Store struct {
 	KeeperQueries
 	MonitorStore
 	RejectedStore
+	SearchStore
+	ActionStore
 }
 
 // A Tx is a transaction of the Store, with all its methods that are one statement and
@@ -134,6 +136,11 @@ type (
 		monitorQueries
 	}
 	RejectedStore struct{ transactor } // events and records that were set aside
+	SearchStore   struct{ transactor } // what people look for
+	ActionStore   struct {             // what people do to tasks and graphs
+		transactor
+		q *queries.Queries
+	}
 )
 
 // transactor runs transactions on a pool.
@@ -197,7 +204,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	return &Store{
 		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
-		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t},
+		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t}, SearchStore{t}, ActionStore{t, q},
 	}, nil
 }
 
