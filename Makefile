@@ -61,7 +61,7 @@ build: ## Build bin/swh-scheduler, static
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) $(GOTEST) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 ifeq ($(PACKAGES),./...)
-	@$(ALL) go test -C test $(TESTFLAGS) ./... # needs no services
+	@$(ALL) $(SERVICES) go test -C test $(TESTFLAGS) ./...
 endif
 
 chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, REPORT)
