@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +23,9 @@ type Options struct {
 	// MaxConns bounds the pool; 0 is the peer's default of 10. A pool_max_conns in the
 	// DSN wins.
 	MaxConns int32
+
+	// StatementTimeout bounds each statement, but behind a pooler; 0 leaves it to the server.
+	StatementTimeout time.Duration
 
 	// Direct is a DSN of the server itself, if the DSN is that of a pooler which shares
 	// connections between transactions, such as PgBouncer. What a session of its own is needed
@@ -185,6 +189,9 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 			return nil
 		}
 		backend, err := prepareSession(ctx, conn)
+		if err == nil && o.StatementTimeout > 0 && backend.pid != 0 {
+			_, err = conn.Exec(ctx, "select set_config('statement_timeout', $1, false)", strconv.FormatInt(o.StatementTimeout.Milliseconds(), 10))
+		}
 		watch.setBackend(conn.PgConn(), backend)
 		return err
 	}

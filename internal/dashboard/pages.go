@@ -1,0 +1,7 @@
+package dashboard
+
+// pages are all pages, in the order of the navigation.
+var pages = []Page{
+	overviewPage,
+	loginPage,
+}
