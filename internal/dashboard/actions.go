@@ -20,6 +20,10 @@ type Action struct {
 var actions = []Action{
 	{Path: "/login", Do: logIn, Anyone: true},
 	{Path: "/logout", Do: logOut, Anyone: true},
+	{Path: "/tasks", Do: changeTasks},
+	{Path: "/graphs", Do: changeGraphs},
+	{Path: "/audit/{id}/confirm", Do: confirmChange},
+	{Path: "/audit/{id}/cancel", Do: cancelChange},
 }
 
 // maxForm is the size of a form, in bytes.

@@ -25,8 +25,10 @@ type Options struct {
 	Reads *db.Store // for pages; a replica will do. Its pool is small, its statements bounded.
 	Acts  *db.Store // for actions
 	// Config returns the configuration in force.
-	Config  func() *config.Config
-	Broker  status.QueueSource // nil: queues can't be asked
+	Config func() *config.Config
+	Broker status.QueueSource // nil: queues can't be asked
+	// Revoke has workers drop messages with these Celery ids; nil: no broker is configured.
+	Revoke  func(ctx context.Context, ids []string) error
 	Log     *slog.Logger
 	Version string
 	Base    string // path that all paths begin with, such as /dashboard; "" for none
@@ -39,15 +41,17 @@ type Dashboard struct {
 	handler   http.Handler
 	templates map[string]templates // by page path
 	data      shared
-	refusals  service.Seldom
-	streams   chan struct{} // one value for each open event stream
+	refusals  service.Seldom // of logins
+	failures  service.Seldom // of steps of actions
+	streams   chan struct{}  // one value for each open event stream
+	work      chan struct{}  // an action was begun
 	stopped   context.Context
 	stop      context.CancelFunc
 }
 
 // New makes a Dashboard.
 func New(o Options) (*Dashboard, error) {
-	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams)}
+	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), work: make(chan struct{}, 1)}
 	d.Access.prepare()
 	d.stopped, d.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()

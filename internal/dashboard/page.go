@@ -65,7 +65,7 @@ type menuItem struct {
 type templates = *template.Template
 
 func (d *Dashboard) parse(file string) (templates, error) {
-	return template.New(file).Funcs(d.functions()).ParseFS(files, "templates/layout.html", "templates/"+file)
+	return template.New(file).Funcs(d.functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+file)
 }
 
 // show answers a request for a page.

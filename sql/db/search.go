@@ -46,6 +46,12 @@ type TaskSearch struct {
 	Containing bool            `json:"containing,omitempty"`
 }
 
+// String returns the search as JSON, for people.
+func (f TaskSearch) String() string {
+	text, _ := json.Marshal(f) // which has nothing that can't be
+	return string(text)
+}
+
 // FoundTask is a task in a list.
 type FoundTask struct {
 	ID          int64              `json:"id"`
@@ -224,11 +230,7 @@ from (
 join listers l on l.id = o.lister_id
 left join origin_visit_stats v on v.url = o.url and v.visit_type = o.visit_type
 order by o.url, o.visit_type, o.lister_id`
-	rows, err := s.pool.Query(ctx, statement, after.URL, after.VisitType, after.Lister, searchedOrigins)
-	if err != nil {
-		return nil, nil, failed(err, "search origins")
-	}
-	looked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[FoundOrigin])
+	looked, err := rowsOf[FoundOrigin](ctx, s.pool, statement, after.URL, after.VisitType, after.Lister, searchedOrigins)
 	if err != nil {
 		return nil, nil, failed(err, "search origins")
 	}
@@ -246,3 +248,4 @@ order by o.url, o.visit_type, o.lister_id`
 	}
 	return found, next, nil
 }
+

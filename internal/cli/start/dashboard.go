@@ -60,6 +60,14 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 				ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}, Logger: a.Log, StatsAge: a.Config.RabbitMQ.StatsAge,
 			})
 			o.Broker, closeBroker = inspector, inspector.Close
+			control := celery.NewControl(broker, celery.ControlOptions{ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}})
+			o.Revoke = func(ctx context.Context, ids []string) error {
+				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{})
+				if err == nil && len(answers) == 0 {
+					err = command.ErrSilence
+				}
+				return err
+			}
 		}
 		end := func() error {
 			reads.Close()
@@ -69,6 +77,16 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		if err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
-		return site, end, nil
+		ctx, stop := context.WithCancel(ctx)
+		working := make(chan struct{})
+		go func() {
+			defer close(working)
+			site.Work(ctx)
+		}()
+		return site, func() error {
+			stop()
+			<-working
+			return end()
+		}, nil
 	}
 }
