@@ -61,11 +61,11 @@ build: ## Build bin/swh-scheduler, static
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) $(GOTEST) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 ifeq ($(PACKAGES),./...)
-	@$(ALL) $(SERVICES) go test -C test $(TESTFLAGS) ./...
+	@$(ALL) go test -C test $(TESTFLAGS) ./... # needs no services
 endif
 
 screenshots: ## Take the pictures of docs/dashboard.md anew
-	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -C test -count=1 -run '^TestScreenshots$$' ./dashboard
+	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
 
 chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, REPORT)
 	@mkdir -p bin/chaos

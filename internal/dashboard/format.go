@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"swh-scheduler/internal/explain"
@@ -17,6 +18,7 @@ func (d *Dashboard) functions() template.FuncMap {
 	return template.FuncMap{
 		"link":    d.link,
 		"plain":   pytext.Visible, // what could mislead a reader, such as a text from right to left, escaped
+		"lines":   lines,
 		"number":  number,
 		"percent": func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" },
 		"seconds": seconds,
@@ -24,6 +26,15 @@ func (d *Dashboard) functions() template.FuncMap {
 		"ago":     d.ago,
 		"iso":     iso,
 	}
+}
+
+// lines is plain for a text of several lines.
+func lines(text string) string {
+	all := strings.Split(text, "\n")
+	for i := range all {
+		all[i] = pytext.Visible(all[i])
+	}
+	return strings.Join(all, "\n")
 }
 
 // link returns the address of a page with a filter: names and values of the query in turn, of

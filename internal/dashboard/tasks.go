@@ -169,9 +169,16 @@ type taskData struct {
 	Unexplained string               `json:"unexplained,omitempty"`
 	Graph       *db.GraphTask        `json:"graph"`
 	Runs        []runData            `json:"runs"`
-	Actions     []taskAction         `json:"-"`
 }
 
+// Actions are what can be done to the task.
+func (d taskData) Actions() []taskAction {
+	return slices.DeleteFunc(slices.Clone(taskActions), func(a taskAction) bool {
+		return a.Word == "release" && (d.Graph == nil || d.Graph.State != db.GraphWaiting)
+	})
+}
+
+// PageTitle is the title of the page.
 func (d taskData) PageTitle() string { return fmt.Sprintf("Task %d", d.Task.ID) }
 
 // runData is a run, with how long it waited for a worker and how long it ran, in seconds.
@@ -204,7 +211,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 	if len(found.Tasks) == 0 {
 		return nil, Errorf(http.StatusNotFound, "There is no task %d.", id)
 	}
-	d := taskData{Task: found.Tasks[0], Actions: taskActions}
+	d := taskData{Task: found.Tasks[0]}
 	if d.Arguments, err = r.Reads.TaskText(ctx, id); err != nil {
 		return nil, err
 	}

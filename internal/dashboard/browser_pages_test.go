@@ -226,10 +226,10 @@ var screenshots = []struct {
 	width, height int
 	dark          bool
 }{
-	{"tasks", "/tasks?type=load-git&status=disabled", 1100, 760, false},
-	{"task", "/tasks/3", 1100, 760, true},
-	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 1100, 620, false},
-	{"graph", "/graphs/1", 1100, 900, false},
+	{"tasks", "/tasks?type=load-git&status=disabled", 900, 560, false},
+	{"task", "/tasks/3", 900, 720, true},
+	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 900, 560, false},
+	{"graph", "/graphs/1", 900, 860, false},
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
 }
 
