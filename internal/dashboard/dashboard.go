@@ -39,6 +39,7 @@ type Dashboard struct {
 	handler   http.Handler
 	templates map[string]templates // by page path
 	data      shared
+	now       *now
 	refusals  service.Seldom
 	streams   chan struct{} // one value for each open event stream
 	stopped   context.Context
@@ -49,6 +50,7 @@ type Dashboard struct {
 func New(o Options) (*Dashboard, error) {
 	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams)}
 	d.Access.prepare()
+	d.now = d.newNow()
 	d.stopped, d.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for _, p := range pages {
