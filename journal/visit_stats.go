@@ -214,6 +214,7 @@ func (t *tally) changes() db.VisitChanges {
 		LastFailures: make(map[model.OriginKey]db.VisitFailure),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
+		Ends:         t.applied.ends(),
 	}
 	for key := range t.changed {
 		s := t.origins[key]

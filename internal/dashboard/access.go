@@ -35,7 +35,6 @@ type User struct {
 	MayAct bool
 
 	bearer bool // told by a token in a header
-	header bool // told by a proxy
 }
 
 const (
@@ -93,7 +92,7 @@ func (a *Access) proxied(r *http.Request) (User, bool) {
 	if a.Proxy.UserHeader == "" || name == "" || !a.fromProxy(r) {
 		return User{}, false
 	}
-	user := User{Name: name, header: true}
+	user := User{Name: name}
 	if a.Proxy.RoleHeader != "" {
 		for role := range strings.SplitSeq(strings.Join(r.Header.Values(a.Proxy.RoleHeader), ","), ",") {
 			user.MayAct = user.MayAct || slices.Contains(a.Proxy.Operators, strings.TrimSpace(role))

@@ -52,7 +52,7 @@ func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	}
 	request := &Request{Request: r, Dashboard: d, User: user, Now: d.Acts.Now()}
 	next, err := a.Do(r.Context(), request)
-	d.data.forget()
+	d.forget()
 	if err != nil {
 		d.fail(w, r, err)
 		return

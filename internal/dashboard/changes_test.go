@@ -76,7 +76,7 @@ func (s *site) change(path string, state db.ActionState) (a db.Action) {
 
 func (s *site) count(statement string) (n int) {
 	s.t.Helper()
-	if err := s.Reads.Pool().QueryRow(s.t.Context(), "select count(*) from "+statement).Scan(&n); err != nil {
+	if err := s.store.Pool().QueryRow(s.t.Context(), "select count(*) from "+statement).Scan(&n); err != nil {
 		s.t.Fatal(err)
 	}
 	return n

@@ -41,6 +41,7 @@ type Dashboard struct {
 	handler   http.Handler
 	templates map[string]templates // by page path
 	data      shared
+	now       *now
 	refusals  service.Seldom // of logins
 	failures  service.Seldom // of steps of actions
 	streams   chan struct{}  // one value for each open event stream
@@ -53,6 +54,7 @@ type Dashboard struct {
 func New(o Options) (*Dashboard, error) {
 	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), work: make(chan struct{}, 1)}
 	d.Access.prepare()
+	d.now = d.newNow()
 	d.stopped, d.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for _, p := range pages {

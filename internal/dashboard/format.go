@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/status"
 )
 
 // functions are those of templates. Times are in UTC.
@@ -25,6 +26,11 @@ func (d *Dashboard) functions() template.FuncMap {
 		"date":    date,
 		"ago":     d.ago,
 		"iso":     iso,
+		"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
+		"full": func(q *status.Queue) bool {
+			return q.Unacknowledged != nil && int64(q.Ready+*q.Unacknowledged+q.Outgoing) >= q.Limit
+		},
+		"markdown": markdown,
 	}
 }
 

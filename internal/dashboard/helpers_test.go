@@ -22,22 +22,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // site is a dashboard of a database of the test's own.
 type site struct {
 	*Dashboard
-	t   *testing.T
-	dsn string
-	*config.Config
+	t      *testing.T
+	dsn    string
+	config *config.Config
+	store  *db.Store
 }
 
 // newSite makes a database with what statements put there, and a dashboard of it.
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
-	s := &site{t: t, dsn: testenv.Database(t), Config: config.Default()}
+	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
 	store, err := db.Open(t.Context(), s.dsn, db.Options{Command: "dashboard", StatementTimeout: Timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
+	s.store = store
 	o := Options{
-		Reads: store, Acts: store, Config: func() *config.Config { return s.Config }, Version: "test",
+		Reads: store, Acts: store, Config: func() *config.Config { return s.config }, Version: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if change != nil {
@@ -54,11 +56,11 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 func (s *site) exec(statements ...string) {
 	s.t.Helper()
 	for _, statement := range statements {
-		if _, err := s.Reads.Pool().Exec(context.Background(), statement); err != nil {
+		if _, err := s.store.Pool().Exec(context.Background(), statement); err != nil {
 			s.t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	s.data.forget()
+	s.forget()
 }
 
 // ask sends a request, with headers in turn by name and value, and returns the answer with its

@@ -81,8 +81,6 @@ func origin(ctx context.Context, r *Request) (any, error) {
 // noBroker answers for a broker that is not configured.
 type noBroker struct{}
 
-var errNoBroker = Errorf(http.StatusServiceUnavailable, "no broker is configured")
-
 func (noBroker) Figures(context.Context, string) (f celery.QueueFigures) { return f }
 
 func (noBroker) LengthSince(context.Context, string, celery.QueueFigures, int) (celery.QueueLength, error) {

@@ -9,10 +9,10 @@ import (
 	"html/template"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
-	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
@@ -65,7 +65,7 @@ type menuItem struct {
 type templates = *template.Template
 
 func (d *Dashboard) parse(file string) (templates, error) {
-	return template.New(file).Funcs(d.functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+file)
+	return template.New(file).Funcs(d.functions()).ParseFS(files, "templates/layout.html", "templates/status.html", "templates/parts.html", "templates/"+file)
 }
 
 // show answers a request for a page.
@@ -103,7 +103,7 @@ func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user 
 	} else {
 		name := "layout"
 		if fragment := r.Header.Get("X-Fragment"); fragment != "" {
-			if name = fragment; !contains(p.Fragments, name) {
+			if name = fragment; !slices.Contains(p.Fragments, name) {
 				d.fail(w, r, Errorf(http.StatusNotFound, "This page has no such fragment."))
 				return
 			}
@@ -118,15 +118,6 @@ func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user 
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes())
-}
-
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *Dashboard) view(p Page, r *http.Request, user User, data any) view {
@@ -175,9 +166,6 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request, user U
 	defer cancel()
 	return p.Data(ctx, &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
 }
-
-// Configuration returns the one in force.
-func (r *Request) Configuration() *config.Config { return r.Config() }
 
 // Word returns a parameter of the query, without blanks around it.
 func (r *Request) Word(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }

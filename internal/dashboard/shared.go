@@ -52,7 +52,7 @@ func (s *shared) of(ctx context.Context, address string, compute func(ctx contex
 	}
 }
 
-// forget has everything read anew: something was changed.
+// forget has all read anew.
 func (s *shared) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -248,4 +248,3 @@ order by o.url, o.visit_type, o.lister_id`
 	}
 	return found, next, nil
 }
-

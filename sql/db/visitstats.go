@@ -60,6 +60,7 @@ type VisitChanges struct {
 	DisabledURLs []string                         // origins to disable until a lister sees them again
 	Held         []HeldVisit                      // failed visits to keep back
 	Counted      []HeldVisit                      // those kept back that count now
+	Ends         Ends                             // the visits that changed something, by visit type and outcome
 }
 
 // updateTries bounds how often UpdateVisitStats tries a transaction that met
@@ -211,7 +212,8 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 			p.VisitTypes = append(p.VisitTypes, h.VisitType)
 			p.Dates = append(p.Dates, h.Date)
 		}),
-		keys(changes.DisabledURLs, tx.q.DisableListedOrigins))
+		keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
+		tx.countEnded(EndedByJournal, changes.Ends))
 }
 
 func addStats(p *queries.UpdateVisitStatsParams, s *model.VisitStats) {

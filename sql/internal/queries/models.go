@@ -108,6 +108,18 @@ type SchedulerGoAction struct {
 	Ended  *time.Time
 }
 
+// The daemons that run, or ended without a word in the last day; each writes its row once a minute
+type SchedulerGoDaemon struct {
+	ID      uuid.UUID
+	Name    string
+	Version string
+	Host    string
+	Started time.Time
+	Seen    time.Time
+	// For how many seconds it waits for what (waiting), loops are overdue (overdue), and since when each loop had its last good round (last)
+	State json.RawMessage
+}
+
 // Which task waits for which, ended or not
 type SchedulerGoGraphEdge struct {
 	Task int64
