@@ -280,6 +280,9 @@ func TestManyQueuesAndRows(t *testing.T) {
 	before := settled()
 	for _, p := range pages {
 		path := p.Path
+		if strings.Contains(path, "{") {
+			continue
+		}
 		if p.Path == queuePage.Path {
 			path += "?name=" + url.QueryEscape("swh.unread.some.long.name.of.a.task.1")
 		}
