@@ -233,8 +233,8 @@ var screenshots = []struct {
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
 }
 
-// With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md. Otherwise it checks
-// that they are there and small.
+// With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md.
+// Otherwise it checks that they are there and small.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	directory := os.Getenv("SCREENSHOTS")

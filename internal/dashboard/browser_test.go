@@ -16,8 +16,8 @@ import (
 	"swh-scheduler/internal/services"
 )
 
-// browser is a headless Chromium, driven by the DevTools protocol over its pipe: JSON
-// messages that end with a NUL. (chromedp needs a newer Go, and compiles for minutes.)
+// browser is a headless Chromium, driven by the DevTools protocol over its pipe: JSON messages that
+// end with a NUL. (chromedp needs a newer Go, and compiles for minutes.)
 type browser struct {
 	t   *testing.T
 	axe string // the script of axe-core
@@ -316,8 +316,8 @@ func (t *tab) until(expression string) {
 	}
 }
 
-// faults returns what axe-core finds wrong for people with disabilities, by the rules of WCAG 2.2 A and AA and
-// good practice.
+// faults returns what axe-core finds wrong for people with disabilities, by the rules of WCAG 2.2 A
+// and AA and good practice.
 func (t *tab) faults() (faults []string) {
 	t.t.Helper()
 	t.eval(t.axe+`; 0`, nil)

@@ -100,7 +100,8 @@ func refused(err error) error {
 	return err
 }
 
-// Work takes the steps of actions, of all processes, until ctx is done. It does nothing if nobody may act.
+// Work takes the steps of actions, of all processes, until ctx is done. It does nothing if nobody
+// may act.
 func (d *Dashboard) Work(ctx context.Context) {
 	if !d.Access.canLogIn() && len(d.Access.Proxy.Operators) == 0 {
 		return
@@ -146,7 +147,8 @@ func unknownAction(word string) error {
 	return db.Refused(Errorf(http.StatusBadRequest, "There is no action %q.", word))
 }
 
-// changeTasks begins an action on the tasks of the form's ids, or with scope "all" on those of its filter.
+// changeTasks begins an action on the tasks of the form's ids, or with scope "all" on those of its
+// filter.
 func changeTasks(ctx context.Context, r *Request) (string, error) {
 	word := r.PostForm.Get("action")
 	if !slices.ContainsFunc(taskActions, func(t taskAction) bool { return t.Word == word }) {

@@ -122,6 +122,11 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	path = s.post("/tasks", url.Values{"action": {"revoke"}, "id": {"6", "9"}}, 303)
+	for a := s.change(path, db.ActionRunning); a.Result == ""; a = s.change(path, db.ActionRunning) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.has(path, "no worker replied")
+	s.exec("update scheduler_go.actions set again = now()")
 	if a := s.change(path, db.ActionDone); a.Changed != 1 {
 		t.Errorf("%+v", a)
 	}

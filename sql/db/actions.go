@@ -53,8 +53,12 @@ type ActionFilter struct {
 // actionsKept is how long the audit goes back.
 const actionsKept = 400 * day
 
-// actionTasks bounds the tasks of one step. Tests have fewer.
-var actionTasks = 1000
+var (
+	// actionTasks bounds the tasks of one step. Tests have fewer.
+	actionTasks = 1000
+	// actionRetry is after what time a step that failed is taken again. In tests it is shorter.
+	actionRetry = 10 * time.Second
+)
 
 // BeginAction notes that somebody does something to what there is by now. Its steps
 // are taken by TakeStep. With count it is counted first, and waits to be confirmed.
@@ -80,10 +84,11 @@ type Step struct {
 	Graph int64
 }
 
-// TakeStep takes the next step of the oldest open action that no other process takes one
-// of, in a transaction that holds how far the action came. do does the step and returns how many tasks or
-// graphs it changed; what it does in tx is done exactly once. A RefusedError of do ends the action; after another error
-// the step is taken again. It returns the action as it is afterwards, nil if none is open.
+// TakeStep takes the next step of the oldest open action that no other process takes one of, in a
+// transaction that holds how far the action came. do does the step and returns how many tasks or
+// graphs it changed; what it does in tx is done exactly once. A RefusedError of do, or values that
+// PostgreSQL refuses, end the action; after another error the step is taken again ten seconds
+// later. It returns the action as it is afterwards, nil if none is open.
 func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, tx *Tx, a Action, step Step) (int64, error)) (*Action, error) {
 	var taken *Action
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
@@ -127,10 +132,11 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 	if err == nil || taken == nil {
 		return taken, err
 	}
+	err = refused(err)
 	if _, refuses := errors.AsType[*RefusedError](err); refuses {
 		taken.State = ActionFailed
 	}
-	note := s.q.FailAction(context.WithoutCancel(ctx), queries.FailActionParams{ID: taken.ID, State: string(taken.State), Result: err.Error()})
+	note := s.q.FailAction(context.WithoutCancel(ctx), queries.FailActionParams{ID: taken.ID, State: string(taken.State), Result: err.Error(), AfterSeconds: actionRetry.Seconds()})
 	return taken, errors.Join(fmt.Errorf("action %d (%s): %w", taken.ID, taken.Action, err), note)
 }
 
@@ -161,7 +167,8 @@ func (s ActionStore) ConfirmAction(ctx context.Context, id int64) (bool, error) 
 	return n > 0, failed(err, "confirm action %d", id)
 }
 
-// CancelAction ends an action where it is; it reports whether it had not ended. It waits for a step in progress.
+// CancelAction ends an action where it is; it reports whether it had not ended. It waits for a step
+// in progress.
 func (s ActionStore) CancelAction(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.CancelAction(ctx, id)
 	return n > 0, failed(err, "cancel action %d", id)

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,5 +32,5 @@ func SocketOf(conn *pgconn.PgConn) (socket int) {
 // Raw returns the transaction of PostgreSQL's client.
 func (tx *Tx) Raw() pgx.Tx { return tx.tx }
 
-// Searches and steps of actions look at fewer tasks in tests.
-func init() { searchedTasks, actionTasks = 200, 50 }
+// Searches and steps of actions look at fewer tasks in tests, and are taken again sooner.
+func init() { searchedTasks, actionTasks, actionRetry = 200, 50, 10*time.Millisecond }

@@ -31,7 +31,8 @@ from task_run where task = $1 order by id desc limit $2`, task, limit)
 	return runs, failed(err, "read the runs of task %d", task)
 }
 
-// TaskText returns the arguments of a task for people, 20,000 characters at most; "" if there is no such task.
+// TaskText returns the arguments of a task for people, 20,000 characters at most; "" if there is no
+// such task.
 func (s SearchStore) TaskText(ctx context.Context, task int64) (string, error) {
 	texts, err := collect[string](ctx, s.pool, "select left(jsonb_pretty(arguments), 20000) from task where id = $1", task)
 	text, err := firstOrZero(texts, err)

@@ -282,15 +282,25 @@ func TestActionsEnd(t *testing.T) {
 		t.Error("no error")
 	}
 	check(a.ID, db.ActionRunning, 0, "away")
-	if _, err := store.TakeStep(t.Context(), func(context.Context, *db.Tx, db.Action, db.Step) (int64, error) {
-		return 0, db.Refused(errors.New("out of range"))
+	if n := countOf(t, store, "select count(*) from scheduler_go.actions where id = $1 and again > began", a.ID); n != 1 {
+		t.Error("a step that failed is taken again at once")
+	}
+	run(t, store, "update scheduler_go.actions set again = '2100-01-01' where id = $1", a.ID)
+	behind := begin(graphs) // is not held up
+	takeSteps(t, store, step)
+	check(behind.ID, db.ActionDone, 3, "")
+	check(a.ID, db.ActionRunning, 0, "away")
+	run(t, store, "update scheduler_go.actions set again = now()")
+	if _, err := store.TakeStep(t.Context(), func(ctx context.Context, tx *db.Tx, _ db.Action, _ db.Step) (int64, error) {
+		_, err := tx.Inner().Exec(ctx, "select timestamptz '2030-01-01' + interval '1000000 years'")
+		return 0, err
 	}); err == nil {
 		t.Error("no error")
 	}
 	check(a.ID, db.ActionFailed, 0, "out of range")
 
-	actions, err := store.Actions(t.Context(), a.ID, 1)
-	if err != nil || len(actions) != 1 || actions[0].ID != a.ID-1 {
+	actions, err := store.Actions(t.Context(), behind.ID, 1)
+	if err != nil || len(actions) != 1 || actions[0].ID != a.ID {
 		t.Errorf("%+v, %v", actions, err)
 	}
 	if err := store.ForgetActions(t.Context(), time.Now().Add(401*24*time.Hour)); err != nil {

@@ -13,6 +13,7 @@ create table scheduler_go.actions (
   matched bigint not null default 0,
   changed bigint not null default 0,
   result  text not null default '',
+  again   timestamptz not null default now(),
   ended   timestamptz
 ) with (fillfactor = 50);
 create index actions_open_idx on scheduler_go.actions (id) where state in ('counting', 'running');
@@ -28,3 +29,4 @@ comment on column scheduler_go.actions.place is 'How far the count, or the actio
 comment on column scheduler_go.actions.matched is 'How many matched when they were counted';
 comment on column scheduler_go.actions.changed is 'How many it was done to';
 comment on column scheduler_go.actions.result is 'Why it failed, or what the last try of a step met';
+comment on column scheduler_go.actions.again is 'When a step that failed is tried again';

@@ -7,9 +7,10 @@ select @who, @action, @filter, @state, newest.id + 1, newest.id + 1
 from (select greatest(coalesce((select max(id) from task), 0), coalesce((select max(id) from scheduler_go.graphs), 0)) as id) newest
 returning *;
 
--- NextAction locks the oldest open action that no other process takes a step of.
+-- NextAction locks the oldest open action that no other process takes a step of. One whose
+-- last step failed waits for a while, and lets others pass.
 -- name: NextAction :many
-select * from scheduler_go.actions where state in ('counting', 'running')
+select * from scheduler_go.actions where state in ('counting', 'running') and again <= now()
 order by id limit 1 for update skip locked;
 
 -- StepAction notes what a step of an action did.
@@ -20,10 +21,10 @@ set place = @place, matched = matched + @matched, changed = changed + @changed, 
 where id = @id
 returning *;
 
--- FailAction notes that a step failed, and with the state failed that none follows.
+-- FailAction notes that a step failed, and when it is tried again; with the state failed that none follows.
 -- name: FailAction :exec
 update scheduler_go.actions
-set state = @state, result = @result, ended = case when @state::text = 'failed' then now() end
+set state = @state, result = @result, again = now() + make_interval(secs => @after_seconds::double precision), ended = case when @state::text = 'failed' then now() end
 where id = @id and state in ('counting', 'running');
 
 -- ConfirmAction has what was counted done.

@@ -14,7 +14,7 @@ import (
 )
 
 const action = `-- name: Action :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, ended from scheduler_go.actions where id = $1
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions where id = $1
 `
 
 // Action is one of them.
@@ -39,6 +39,7 @@ func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, er
 			&i.Matched,
 			&i.Changed,
 			&i.Result,
+			&i.Again,
 			&i.Ended,
 		); err != nil {
 			return nil, err
@@ -52,7 +53,7 @@ func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, er
 }
 
 const actions = `-- name: Actions :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, ended from scheduler_go.actions
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions
 where ($1::bigint = 0 or id < $1::bigint)
 order by id desc limit $2::bigint
 `
@@ -84,6 +85,7 @@ func (q *Queries) Actions(ctx context.Context, arg ActionsParams) ([]SchedulerGo
 			&i.Matched,
 			&i.Changed,
 			&i.Result,
+			&i.Again,
 			&i.Ended,
 		); err != nil {
 			return nil, err
@@ -101,7 +103,7 @@ const beginAction = `-- name: BeginAction :one
 insert into scheduler_go.actions (who, action, filter, state, below, place)
 select $1, $2, $3, $4, newest.id + 1, newest.id + 1
 from (select greatest(coalesce((select max(id) from task), 0), coalesce((select max(id) from scheduler_go.graphs), 0)) as id) newest
-returning id, who, began, action, filter, state, below, place, matched, changed, result, ended
+returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended
 `
 
 type BeginActionParams struct {
@@ -133,6 +135,7 @@ func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (Sched
 		&i.Matched,
 		&i.Changed,
 		&i.Result,
+		&i.Again,
 		&i.Ended,
 	)
 	return i, err
@@ -167,19 +170,25 @@ func (q *Queries) ConfirmAction(ctx context.Context, id int64) (int64, error) {
 
 const failAction = `-- name: FailAction :exec
 update scheduler_go.actions
-set state = $1, result = $2, ended = case when $1::text = 'failed' then now() end
-where id = $3 and state in ('counting', 'running')
+set state = $1, result = $2, again = now() + make_interval(secs => $3::double precision), ended = case when $1::text = 'failed' then now() end
+where id = $4 and state in ('counting', 'running')
 `
 
 type FailActionParams struct {
-	State  string
-	Result string
-	ID     int64
+	State        string
+	Result       string
+	AfterSeconds float64
+	ID           int64
 }
 
-// FailAction notes that a step failed, and with the state failed that none follows.
+// FailAction notes that a step failed, and when it is tried again; with the state failed that none follows.
 func (q *Queries) FailAction(ctx context.Context, arg FailActionParams) error {
-	_, err := q.db.Exec(ctx, failAction, arg.State, arg.Result, arg.ID)
+	_, err := q.db.Exec(ctx, failAction,
+		arg.State,
+		arg.Result,
+		arg.AfterSeconds,
+		arg.ID,
+	)
 	return err
 }
 
@@ -194,11 +203,12 @@ func (q *Queries) ForgetActions(ctx context.Context, before time.Time) error {
 }
 
 const nextAction = `-- name: NextAction :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, ended from scheduler_go.actions where state in ('counting', 'running')
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions where state in ('counting', 'running') and again <= now()
 order by id limit 1 for update skip locked
 `
 
-// NextAction locks the oldest open action that no other process takes a step of.
+// NextAction locks the oldest open action that no other process takes a step of. One whose
+// last step failed waits for a while, and lets others pass.
 func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, nextAction)
 	if err != nil {
@@ -220,6 +230,7 @@ func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 			&i.Matched,
 			&i.Changed,
 			&i.Result,
+			&i.Again,
 			&i.Ended,
 		); err != nil {
 			return nil, err
@@ -256,7 +267,7 @@ update scheduler_go.actions
 set place = $1, matched = matched + $2, changed = changed + $3, state = $4, result = '',
     ended = case when $4::text = 'done' then clock_timestamp() end
 where id = $5
-returning id, who, began, action, filter, state, below, place, matched, changed, result, ended
+returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended
 `
 
 type StepActionParams struct {
@@ -289,6 +300,7 @@ func (q *Queries) StepAction(ctx context.Context, arg StepActionParams) (Schedul
 		&i.Matched,
 		&i.Changed,
 		&i.Result,
+		&i.Again,
 		&i.Ended,
 	)
 	return i, err

@@ -105,7 +105,9 @@ type SchedulerGoAction struct {
 	Changed int64
 	// Why it failed, or what the last try of a step met
 	Result string
-	Ended  *time.Time
+	// When a step that failed is tried again
+	Again time.Time
+	Ended *time.Time
 }
 
 // The daemons that run, or ended without a word in the last day; each writes its row once a minute
