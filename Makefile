@@ -51,7 +51,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test chaos test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test screenshots chaos test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 ifeq ($(PACKAGES),./...)
 	@$(ALL) go test -C test $(TESTFLAGS) ./... # needs no services
 endif
+
+screenshots: ## Take the pictures of docs/dashboard.md anew
+	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
 
 chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, REPORT)
 	@mkdir -p bin/chaos

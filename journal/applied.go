@@ -1,6 +1,9 @@
 package journal
 
-import "swh-scheduler/internal/model"
+import (
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
 
 // Applied counts visits that changed something, by visit type and outcome.
 type Applied map[visitOutcome]int
@@ -20,6 +23,15 @@ func outcomeOf(status model.VisitStatus, eventful bool) string {
 		return "uneventful"
 	}
 	return string(status)
+}
+
+// ends returns the counts as the database takes them. How long visits took is not known.
+func (a Applied) ends() db.Ends {
+	ends := db.Ends{}
+	for what, n := range a {
+		ends.Add(what.visitType, what.outcome, "", -1, n)
+	}
+	return ends
 }
 
 func (a Applied) add(more Applied) {

@@ -236,6 +236,7 @@ func (t *tally) changes() db.VisitChanges {
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
 		Freshness:    slices.Collect(maps.Values(t.fresh)),
+		Ends:         t.applied.ends(),
 	}
 	for key := range t.changed {
 		s := t.origins[key]

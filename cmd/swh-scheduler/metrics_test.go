@@ -80,6 +80,7 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 		"start-listener":                       "swh_scheduler_listener_workers_online",
 		"journal-client":                       "swh_scheduler_journal_batch_seconds",
 		"rpc-serve --port 0":                   "swh_scheduler_rpc_call_seconds",
+		"dashboard --port 0":                   "swh_scheduler_database_connections_used",
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()

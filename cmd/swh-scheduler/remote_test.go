@@ -95,7 +95,7 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 func TestCommandsThatNeedADatabase(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{
-		"rpc-serve",
+		"rpc-serve", "dashboard",
 		"simulator run", "simulator fill-test-data",
 	} {
 		r := ours(t, append([]string{"-u", "http://u:s3cret@127.0.0.1:1/"}, strings.Fields(words)...)...)

@@ -177,7 +177,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 		"start-runner --period 1": "is not reachable", "start-runner --period 1 --with-priority": "is not reachable",
 		"start-runner-first-visits --period 1": "is not reachable", "schedule-recurrent": "is not reachable",
 		"start-listener": "RabbitMQ is not reachable", "journal-client": "is not reachable",
-		"rpc-serve --host 127.0.0.1 --port 0": "task_type/get_all",
+		"rpc-serve --host 127.0.0.1 --port 0": "task_type/get_all", "dashboard --port 0": "is not reachable",
 	}
 	daemons := map[string]*watched{}
 	for words := range words {

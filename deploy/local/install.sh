@@ -8,8 +8,8 @@
 # System packages come from apt-get, by sudo unless root; no server of the
 # system is started, enabled or configured. The rest goes to the cache
 # directory, $SWH_SCHEDULER_CACHE or else swh-scheduler in the user's cache: Go
-# by way of the Go module proxy, Kafka by Maven, the peer by pip, each with the
-# settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…).
+# by way of the Go module proxy, Kafka by Maven, the peer by pip, axe by npm, each with the
+# settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…, ~/.npmrc).
 #
 # Other versions than the usual ones are kept beside them, if these name some:
 # SWH_TEST_POSTGRES_VERSION (13.23.0; by Maven), SWH_TEST_KAFKA_VERSION (4.4.0)
@@ -266,6 +266,30 @@ install_python() {
 		step "installing the archive's lister, loader and storage by pip" make_python "$cache/archive" "$archive_requirements"
 }
 
+# --- a browser -------------------------------------------------------------
+
+# What finds faults of accessibility in pages, and its checksum.
+axe=axe-core-4.14.1
+axe_sum=e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
+
+need_browser() {
+	have chromium-headless-shell || have chromium || echo chromium-headless-shell
+	[ -e "$cache/$axe.js" ] || have npm || echo npm
+}
+
+fetch_axe() {
+	rm -rf "$cache/axe.new"
+	mkdir "$cache/axe.new"
+	cd "$cache/axe.new"
+	npm pack --silent "${axe%-*}@${axe##*-}"
+	echo "$axe_sum $axe.tgz" | sha256sum --check
+	tar -xzf "$axe.tgz" package/axe.min.js
+	mv package/axe.min.js "$cache/$axe.js"
+	rm -rf "$cache/axe.new"
+}
+
+install_axe() { [ -e "$cache/$axe.js" ] || step "fetching $axe by npm" fetch_axe; }
+
 # ---------------------------------------------------------------------------
 
 need_tools() {
@@ -290,7 +314,7 @@ go)
 	packages=$(need_go)
 	;;
 all)
-	packages=$(need_go; need_tools; need_python; need_kafka; servers_given || need_servers)
+	packages=$(need_go; need_tools; need_python; need_kafka; need_browser; servers_given || need_servers)
 	;;
 kafka)
 	packages=$(need_kafka)
@@ -308,6 +332,7 @@ all)
 	install_python
 	install_kafka
 	install_postgres
+	install_axe
 	;;
 kafka) install_kafka ;;
 esac

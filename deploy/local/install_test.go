@@ -21,6 +21,9 @@ case "${0##*/} $*" in
 "mvn "*) for last; do :; done; d=${last#*=}; mkdir -p "$d"; down; touch "$d/kafka_2.13.jar" ;;
 "python3 -m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/pip" ;;
 "pip "*) down; touch "${0%pip}celery" ;;
+"npm "*) down ;;
+"sha256sum "*) ;;
+"tar "*) mkdir package; touch package/axe.min.js ;;
 "apt-get -q update") ;;
 "apt-get "*install*)
 	[ -e "$TOOLS/../packages" ] || { echo "the system's packages are none of this test's business" >&2; exit 1; }
@@ -56,7 +59,7 @@ func TestFailedDownloadIsRepaired(t *testing.T) {
 			if err := os.Mkdir(tools, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "promtool", "pgbouncer", "systemd-analyze"} {
+			for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "promtool", "pgbouncer", "systemd-analyze", "chromium-headless-shell", "npm", "sha256sum", "tar"} {
 				if err := os.WriteFile(filepath.Join(tools, name), []byte(tool), 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -118,7 +121,7 @@ func TestInstallingEnablesNoDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "systemd-analyze", "systemctl", "sudo", "id"} {
+	for _, name := range []string{"apt-get", "go", "mvn", "python3", "java", "psql", "systemd-analyze", "systemctl", "sudo", "id", "npm", "sha256sum", "tar"} {
 		if err := os.WriteFile(filepath.Join(tools, name), []byte(tool), 0o755); err != nil {
 			t.Fatal(err)
 		}

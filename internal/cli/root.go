@@ -66,7 +66,7 @@ task list) is the command's.`,
 	root.AddCommand(
 		task.New(a), tasktype.New(a), origin.New(a), addforge.New(a),
 		start.NewRunner(a), start.NewFirstVisits(a), start.NewListener(a), start.NewRecurrent(a), start.NewJournal(a), monitor.New(a),
-		start.NewRPCServe(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a),
+		start.NewRPCServe(a), start.NewDashboard(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a),
 		newMigrate(a),
 		&cobra.Command{
 			Use:   "version",

@@ -3,7 +3,7 @@
 //
 // The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
 // the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
-// database, rpc_serve, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, lanes, metrics,
+// database, rpc_serve, dashboard, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, lanes, metrics,
 // sentry, visit_rules, failures_keep_date, update_metrics_after.
 // Keys that only the peer, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
@@ -39,6 +39,7 @@ type Config struct {
 	RabbitMQ  RabbitMQ
 	Journal   Journal
 	RPCServe  RPCServe
+	Dashboard Dashboard
 
 	// SchedulingPolicy has the policies of each visit type: DefaultSchedulingPolicy, with
 	// the file's entries replacing those of the same visit type. "default" is for all others.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,6 +104,9 @@ lanes:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
   - {name: slow, time_limit: {soft: 900, hard: 20 min}}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
+dashboard:
+  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret,
+  proxy: {addresses: [127.0.0.1, "10.1.0.0/16"], user_header: X-User, role_header: X-Roles, operators: [admins]}}
 storage: {cls: remote, url: x}
 sentry: {dsn: "https://k:s3cret@sentry.example/1", environment: staging, main_package: swh.scheduler, disable_logging_events: on, traces_sample_rate: 0.1}
 `
@@ -170,14 +174,21 @@ func TestLoad(t *testing.T) {
 	}
 	want.PriorityAgeing = 30 * time.Minute
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
-	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{})); diff != "" {
+	want.Dashboard = Dashboard{
+		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret",
+		Proxy: DashboardProxy{
+			Addresses:  []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16")},
+			UserHeader: "X-User", RoleHeader: "X-Roles", Operators: []string{"admins"},
+		},
+	}
+	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{}), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // reveal compares secrets as texts: a difference of two secrets does not show.
 func reveal(c *Config) any {
-	return []any{*c, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), string(c.Sentry.DSN), map[string]string(c.Journal.ConsumerSettings)}
+	return []any{*c, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), string(c.Dashboard.Token), string(c.Dashboard.Password), string(c.Sentry.DSN), map[string]string(c.Journal.ConsumerSettings)}
 }
 
 // The file shown to operators is one that is read without a word, and whose
@@ -202,7 +213,9 @@ func TestDocumentedFile(t *testing.T) {
 	want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.MetricsAddr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
-	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{})); diff != "" {
+	want.Dashboard = got.Dashboard
+	want.Dashboard.InRPCServe, want.Dashboard.RequireLogin = false, false
+	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{}), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -219,7 +232,7 @@ func TestLoadDefaults(t *testing.T) {
 		}
 		want := Default()
 		want.File, want.Scheduler = got.File, Scheduler{Cls: Remote, URL: "http://x"}
-		if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{})); diff != "" {
+		if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{}), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -287,6 +300,10 @@ func TestErrors(t *testing.T) {
 		{base + "rpc_serve: {tls_certificate: c.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
+		{base + "dashboard: {require_login: yes}", "F:2:12: dashboard has require_login and no way to log in: give a token, username and password, or a proxy"},
+		{base + "dashboard: {proxy: {user_header: X}}", "F:2:20: dashboard.proxy must have both addresses and user_header"},
+		{base + "dashboard: {proxy: {user_header: X, addresses: [a.example, 10.0.0.1]}}", "F:2:48: dashboard.proxy.addresses must be a list of addresses or networks, such as [127.0.0.1, 10.0.0.0/8], not a list"},
+		{base + "dashboard: {proxy: {user_header: X, addresses: 10.0.0.1, operators: a}}", "F:2:20: dashboard.proxy must have both role_header and operators, or none"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
 		{base + "archive: {after: {load-git: 1 hour}}", "F:2:29: archive.after.load-git must be a duration of a day or more"},
 		{base + "lost_after: 2 days", "F:2:13: lost_after must be a mapping from task types to durations, not a text"},
@@ -517,6 +534,7 @@ func TestSecretsStaySecret(t *testing.T) {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
 				c.MetricsAddr, c.Archive, c.Hosters, c.Sentry = "", Archive{}, model.Hosters{}, Sentry{DSN: c.Sentry.DSN}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
+				c.Dashboard = Dashboard{Token: c.Dashboard.Token, Password: c.Dashboard.Password}
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}
 			fmt.Fprintln(&out, c, warnings, err)

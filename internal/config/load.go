@@ -147,6 +147,7 @@ func (c *Config) sections() map[string]func(value) {
 		},
 		"journal":   c.Journal.read,
 		"rpc_serve": c.RPCServe.read,
+		"dashboard": c.Dashboard.read,
 		"scheduling_policy": func(v value) {
 			maps.Copy(c.SchedulingPolicy, mapping(v, "a mapping from visit types to lists of policies", policyList))
 		},

@@ -63,7 +63,7 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 		}
 		o.starting = true
 		components, err := build(ctx, store)
-		return append(components, o.contact(store)), err
+		return append(components, o.contact(store), o.seen(store)), err
 	})
 }
 

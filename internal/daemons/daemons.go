@@ -2,6 +2,7 @@ package daemons
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"slices"
 
@@ -190,8 +191,9 @@ func (o *Options) NewJournalClient(options journal.Options) (*journal.Client, er
 
 type RPC struct {
 	Options
-	Address  string // HOST:PORT
-	LogCalls bool   // at level debug
+	Address  string  // HOST:PORT
+	LogCalls bool    // at level debug
+	NewSite  NewSite // nil: none
 }
 
 func (r *RPC) Run(ctx context.Context) error {
@@ -200,18 +202,31 @@ func (r *RPC) Run(ctx context.Context) error {
 		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
 	}
-	if c.TLSCertificate != "" {
-		var err error
-		if o.TLS, err = rpc.TLS(r.Config.Beside(c.TLSCertificate), r.Config.Beside(c.TLSKey), r.Log); err != nil {
-			return err
-		}
+	var err error
+	if o.TLS, err = r.tls(c.TLSCertificate, c.TLSKey); err != nil {
+		return err
 	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		o.Store, o.Health = store, r.health
+		closeSite := func() error { return nil }
+		if r.NewSite != nil {
+			if o.Site, closeSite, err = r.NewSite(ctx, store, r.configuration); err != nil {
+				return nil, err
+			}
+		}
 		server, err := rpc.Listen(ctx, o)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, closeSite())
 		}
-		return []service.Component{{Name: "RPC server", Run: server.Run}, r.keeper(store)}, nil
+		serve := func(ctx context.Context) error { return errors.Join(server.Run(ctx), closeSite()) }
+		return []service.Component{{Name: "RPC server", Run: serve}, r.keeper(store)}, nil
 	})
+}
+
+// tls returns what TLS needs of two PEM files that the configuration names; nil without them.
+func (o *Options) tls(certificate, key string) (*tls.Config, error) {
+	if certificate == "" {
+		return nil, nil
+	}
+	return rpc.TLS(o.Config.Beside(certificate), o.Config.Beside(key), o.Log)
 }

@@ -177,9 +177,25 @@ func TestAnyDaemonDrainsChanges(t *testing.T) {
 					t.Fatalf("%d changes are left after 30 s", n)
 				}
 			}
+			// It tells that it runs, and when it stops that it doesn't.
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+				seen, err := store.Daemons(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(seen) == 1 && seen[0].Name == name {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("these daemons are seen: %+v", seen)
+				}
+			}
 			stop()
 			if err := <-ended; err != nil {
 				t.Error(err)
+			}
+			if seen, err := store.Daemons(t.Context()); err != nil || len(seen) > 0 {
+				t.Errorf("after its end: %+v %v", seen, err)
 			}
 		})
 	}

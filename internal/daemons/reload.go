@@ -36,27 +36,32 @@ const (
 	listenerCommand    = "start-listener"
 	journalCommand     = "journal-client"
 	rpcCommand         = "rpc-serve"
+	dashboardCommand   = "dashboard"
 )
 
 var senders = []string{runnerCommand, firstVisitsCommand, recurrentCommand}
 
+// sendersAnd returns the daemons that send, and others.
+func sendersAnd(others ...string) []string { return slices.Concat(senders, others) }
+
 // Keys are the sections that not all daemons read, or that they take up while they run. All
 // daemons read the others as they start.
 var Keys = map[string]Key{
-	"celery":          {Daemons: append(slices.Clone(senders), listenerCommand)},
-	"rabbitmq":        {Daemons: append(slices.Clone(senders), listenerCommand)},
+	"celery":          {Daemons: sendersAnd(listenerCommand, dashboardCommand)},
+	"rabbitmq":        {Daemons: sendersAnd(listenerCommand, dashboardCommand)},
 	"journal":         {Daemons: []string{journalCommand}},
 	"rpc_serve":       {Daemons: []string{rpcCommand}},
-	"priority_ageing": {Daemons: senders},
-	"hosters":         {Daemons: append(slices.Clone(senders), rpcCommand)},
+	"dashboard":       {Daemons: []string{dashboardCommand, rpcCommand}},
+	"priority_ageing": {Daemons: sendersAnd(dashboardCommand)},
+	"hosters":         {Daemons: sendersAnd(rpcCommand, dashboardCommand)},
 
-	"scheduling_policy":            {Daemons: []string{recurrentCommand}, Live: true},
+	"scheduling_policy":            {Daemons: []string{recurrentCommand, dashboardCommand}, Live: true},
 	"no_origins_scheduled_backoff": {Daemons: []string{recurrentCommand}, Live: true},
 	"queue_full_backoff":           {Daemons: []string{recurrentCommand}, Live: true},
-	"lost_after":                   {Daemons: []string{runnerCommand}, Live: true},
+	"lost_after":                   {Daemons: []string{runnerCommand, dashboardCommand}, Live: true},
 	"archive":                      {Daemons: []string{runnerCommand}, Live: true},
-	"shares":                       {Daemons: senders, Live: true},
-	"lanes":                        {Daemons: senders, Live: true},
+	"shares":                       {Daemons: sendersAnd(dashboardCommand), Live: true},
+	"lanes":                        {Daemons: sendersAnd(dashboardCommand), Live: true},
 	"update_metrics_after":         {Daemons: senders, Live: true},
 	"visit_rules":                  {Daemons: []string{journalCommand}, Live: true},
 	"failures_keep_date":           {Daemons: []string{journalCommand}, Live: true},

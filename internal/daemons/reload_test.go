@@ -197,10 +197,11 @@ func TestKeysTakenUpAreDocumented(t *testing.T) {
 	for _, section := range config.Sections() {
 		key, by, change := daemons.Keys[section], "all", "needs a restart"
 		switch {
-		case len(key.Daemons) == 3:
-			by = "those that send"
-		case len(key.Daemons) == 4:
-			by = "those that send, `" + key.Daemons[3] + "`"
+		case len(key.Daemons) >= 3:
+			by = strings.Join(append([]string{"those that send"}, key.Daemons[3:]...), "`, `")
+			if len(key.Daemons) > 3 {
+				by = strings.Replace(by, "send`", "send", 1) + "`"
+			}
 		case len(key.Daemons) > 0:
 			by = "`" + strings.Join(key.Daemons, "`, `") + "`"
 		}

@@ -25,8 +25,16 @@ type Gatherer struct {
 	Log    *slog.Logger
 	Now    time.Time
 	Zone   *time.Location // of dates in explanations
+	// Broker is asked how full queues are; nil: one by the configuration, which Close closes.
+	Broker Broker
 
 	inspector *celery.QueueInspector // made when needed
+}
+
+// Broker knows how full queues are.
+type Broker interface {
+	Figures(ctx context.Context, queue string) celery.QueueFigures
+	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
 }
 
 // Close closes the connection to the broker.
@@ -39,7 +47,7 @@ func (x *Gatherer) Close() {
 // queue asks the broker how full a queue is; no answer is a fact too.
 func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 	q := Queue{Name: name, Limit: limit}
-	if x.inspector == nil {
+	if x.Broker == nil {
 		broker, err := x.Config.Broker()
 		if err != nil {
 			q.Err = err
@@ -48,10 +56,11 @@ func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 		x.inspector = celery.NewQueueInspector(broker, string(x.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
 			ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler explain"}, Logger: x.Log, Timeout: serviceWait,
 		})
+		x.Broker = x.inspector
 	}
 	ctx, cancel := context.WithTimeout(ctx, serviceWait)
 	defer cancel()
-	length, err := x.inspector.Length(ctx, name, 0)
+	length, err := x.Broker.LengthSince(ctx, name, x.Broker.Figures(ctx, name), 0)
 	q.Ready, q.Working = length.Ready, length.Unacknowledged
 	if err != nil {
 		q.Err = pytext.OneLine(err)

@@ -14,19 +14,31 @@ type Credentials struct {
 	Username, Password string
 }
 
-func (c Credentials) wanted() bool { return c != Credentials{} }
+// Wanted reports whether there are any.
+func (c Credentials) Wanted() bool { return c != Credentials{} }
 
-// accept reports whether a request holds what is asked for. Comparing takes the
-// same time whatever is wrong.
+// accept reports whether a request holds what is asked for.
 func (c Credentials) accept(r *http.Request) bool {
-	if c.Token != "" {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if strings.EqualFold(scheme, "Bearer") && same(token, c.Token) {
-			return true
-		}
+	if c.Bearer(r) {
+		return true
 	}
 	username, password, given := r.BasicAuth()
-	return given && c.Username != "" && same(username, c.Username) && same(password, c.Password)
+	return given && c.IsUser(username, password)
+}
+
+// Bearer reports whether a request holds the token. Comparing takes the same time whatever is
+// wrong, here and in the others.
+func (c Credentials) Bearer(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "Bearer") && c.IsToken(token)
+}
+
+// IsToken reports whether a token is the one asked for.
+func (c Credentials) IsToken(token string) bool { return c.Token != "" && same(token, c.Token) }
+
+// IsUser reports whether user name and password are those asked for.
+func (c Credentials) IsUser(username, password string) bool {
+	return c.Username != "" && same(username, c.Username) && same(password, c.Password)
 }
 
 func same(given, wanted string) bool {
@@ -36,7 +48,7 @@ func same(given, wanted string) bool {
 
 // guard lets only requests with the credentials through. It tells of the others.
 func guard(c Credentials, next http.Handler, refused func(*http.Request)) http.Handler {
-	if !c.wanted() {
+	if !c.Wanted() {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -30,6 +29,19 @@ const (
 	maxHeaders       = 64 << 10
 )
 
+// maxConnections is how many connections are open at a time.
+const maxConnections = 2048
+
+// SitePath is where a server shows its Site.
+const SitePath = "/dashboard"
+
+// Site is served beside the calls, and asks for credentials by itself. Stop ends answers that
+// would not end by themselves.
+type Site interface {
+	http.Handler
+	Stop()
+}
+
 // DefaultMaxBody is the size of a request's body, decompressed, at most.
 const DefaultMaxBody = 64 << 20
 
@@ -49,6 +61,7 @@ type Options struct {
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
 	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
+	Site   Site            // for people, below SitePath; nil: none
 	Health *service.Health // of the daemon; nil: the server alone is looked at
 
 	roomWait   time.Duration // 0: defaultRoomWait
@@ -103,6 +116,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthy)
 	mux.HandleFunc("GET /readyz", s.ready)
+	if s.Site != nil {
+		mux.Handle(SitePath+"/", s.Site)
+	}
 	mux.Handle("/", guard(s.Credentials, guarded, s.refuseLogin))
 	return mux
 }
@@ -111,10 +127,6 @@ func (s *Server) routes() http.Handler {
 // calls in progress; those that outlast the grace period of its group are cut off,
 // and their transactions rolled back.
 func (s *Server) Run(ctx context.Context) error {
-	inFlight := service.InFlight(ctx)
-	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(inFlight, cancel)()
 	server := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: s.headerTime,
@@ -123,25 +135,14 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // of single connections
-		BaseContext:       func(net.Listener) context.Context { return calls },
-		ConnState:         newConnections(cmp.Or(s.mostOpen, maxConnections)).changed,
+		ConnState:         service.BoundConnections(cmp.Or(s.mostOpen, maxConnections)),
 	}
 	s.announce()
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(s.listener) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve on %s: %w", s.Addr(), err)
-	case <-ctx.Done():
+	defer context.AfterFunc(ctx, func() { s.stopping.Store(true) })()
+	if s.Site != nil {
+		server.RegisterOnShutdown(s.Site.Stop)
 	}
-	s.stopping.Store(true)
-	err := server.Shutdown(inFlight)
-	if err != nil {
-		cancel()
-		err = errors.Join(err, server.Close())
-	}
-	<-failed
-	return err
+	return service.Serve(ctx, server, s.listener)
 }
 
 // announce logs where the server listens and who can use it.
@@ -149,9 +150,9 @@ func (s *Server) announce() {
 	level, message := slog.LevelInfo, "listening"
 	if tcp, ok := s.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		level, message = slog.LevelWarn, "listening on all network interfaces"
-		if !s.Credentials.wanted() {
+		if !s.Credentials.Wanted() {
 			message += ": whoever reaches this port can read and write the scheduler"
 		}
 	}
-	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.Credentials.wanted())
+	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.Credentials.Wanted())
 }

@@ -1,6 +1,10 @@
 package service
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Collector returns a daemon's health as metrics: what /readyz and /healthz tell, and what
 // both leave out, with how long it has lasted.
@@ -26,7 +30,7 @@ func (c healthCollector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 func (c healthCollector) Collect(metrics chan<- prometheus.Metric) {
-	waiting, overdue := c.durations()
+	waiting, overdue := c.Durations()
 	for desc, durations := range map[*prometheus.Desc]map[string]float64{c.waiting: waiting, c.overdue: overdue} {
 		for name, seconds := range durations {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, seconds, name)
@@ -34,9 +38,22 @@ func (c healthCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// durations returns, in seconds, how long each service has been waited for, and how long
+// LastRounds returns when the last good round of each loop ended, of loops that had one.
+func (h *Health) LastRounds() map[string]time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := map[string]time.Time{}
+	for p := range h.pulses {
+		if p.last.After(last[p.name]) {
+			last[p.name] = p.last
+		}
+	}
+	return last
+}
+
+// Durations returns, in seconds, how long each service has been waited for, and how long
 // each loop is overdue. Several of one name count as the one that has lasted longest.
-func (h *Health) durations() (waiting, overdue map[string]float64) {
+func (h *Health) Durations() (waiting, overdue map[string]float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()

@@ -12,6 +12,7 @@ type Pulse struct {
 
 	since time.Time // when the round it is in last went on; zero between rounds
 	due   time.Time // when the next good round should have ended; zero if none is due
+	last  time.Time // when the last good round ended
 }
 
 // Pulse adds a loop. The daemon counts as stuck while one of its rounds doesn't go on for
@@ -54,6 +55,9 @@ func (p *Pulse) Done(next time.Duration) {
 		return
 	}
 	p.health.locked(func() {
+		if !p.since.IsZero() {
+			p.last = p.health.now()
+		}
 		p.since, p.due = time.Time{}, time.Time{}
 		if next > 0 {
 			p.due = p.health.now().Add(next)

@@ -20,7 +20,7 @@ func TestPulse(t *testing.T) {
 		health := NewHealth()
 		overdue := func(want time.Duration, stuck string) {
 			t.Helper()
-			if _, got := health.durations(); got["listener"] != want.Seconds() || len(got) > 1 {
+			if _, got := health.Durations(); got["listener"] != want.Seconds() || len(got) > 1 {
 				t.Errorf("overdue for %v, want %v", got, want.Seconds())
 			}
 			if got := strings.Join(health.Stuck(), "; "); (got == "") != (stuck == "") || !strings.Contains(got, stuck) {
@@ -48,7 +48,7 @@ func TestPulse(t *testing.T) {
 		p.Gone()
 		done := health.Call("task_type/get_all")
 		time.Sleep(20 * time.Minute)
-		if _, loops := health.durations(); len(loops) != 0 {
+		if _, loops := health.Durations(); len(loops) != 0 {
 			t.Errorf("loops %v", loops)
 		}
 		if stuck := health.Stuck(); len(stuck) != 1 || !strings.Contains(stuck[0], "a call of task_type/get_all lasts since") {

@@ -147,6 +147,22 @@ func exceptionClass(t *told) string {
 	return ""
 }
 
+// ends counts what ended of the types that are known.
+func (m *Metrics) ends(all []seen) db.Ends {
+	ends := db.Ends{}
+	for _, o := range all {
+		if o.status == "" || o.taskType == otherTypes {
+			continue
+		}
+		exception := o.exception
+		if m != nil && exception != "" {
+			exception = m.exceptions.Of(exception)
+		}
+		ends.Add(o.taskType, string(o.status), exception, o.took, 1)
+	}
+	return ends
+}
+
 // count adds what a batch has shown, once it is written.
 func (m *Metrics) count(all []seen, records db.LaneRecords) {
 	if m == nil {

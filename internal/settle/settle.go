@@ -55,6 +55,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	err := s.Settle(ctx, heard(byID), func(runs []db.HeardRun, work []db.HeardWork) db.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
 		shown, records = observe(byID, runs, work, decided), decided.Records
+		decided.Ends = s.Metrics.ends(shown)
 		return decided
 	})
 	if err != nil {

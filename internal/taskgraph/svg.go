@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
 
@@ -89,8 +90,13 @@ func short(text string) string {
 	return string(letters[:lettersInBox-1]) + "…"
 }
 
+// xmlText escapes lines of text for XML, and what could mislead a reader.
 func xmlText(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = pytext.Visible(lines[i])
+	}
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(strings.Join(lines, "\n"))) // a strings.Builder takes everything
 	return b.String()
 }

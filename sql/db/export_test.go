@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,3 +31,6 @@ func SocketOf(conn *pgconn.PgConn) (socket int) {
 
 // Raw returns the transaction of PostgreSQL's client.
 func (tx *Tx) Raw() pgx.Tx { return tx.tx }
+
+// Searches and steps of actions look at fewer tasks in tests, and are taken again sooner.
+func init() { searchedTasks, actionTasks, actionRetry = 200, 50, 10*time.Millisecond }

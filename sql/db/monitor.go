@@ -10,10 +10,10 @@ import (
 // Figures are figures for monitoring. They take a few steps along indexes; Counted and Runs
 // are what the last walks over whole tables found (counts.go).
 type Figures struct {
-	Outgoing  []queries.OutgoingByQueueRow
-	Ready     []queries.OldestReadyRow
+	Outgoing  []OutgoingQueue
+	Ready     []ReadyTasks
 	Origins   []queries.OriginCountsRow
-	Positions []queries.VisitSchedulerQueuePosition
+	Positions []QueuePosition
 	Active    []queries.ActiveOriginsRow
 	Counted   []queries.MetricsAgeRow
 	SetAside  queries.CountSetAsideRow
@@ -79,6 +79,15 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk)
 	return f, err
 }
+
+type (
+	// QueuePosition is how far the queue of visits of a visit type is.
+	QueuePosition = queries.VisitSchedulerQueuePosition
+	// OutgoingQueue counts the outgoing messages of a queue.
+	OutgoingQueue = queries.OutgoingByQueueRow
+	// ReadyTasks counts the ready tasks of a type and a priority.
+	ReadyTasks = queries.OldestReadyRow
+)
 
 // LedgerQueue is what the ledger knows of a queue.
 type LedgerQueue = queries.LedgerQueuesRow

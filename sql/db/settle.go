@@ -71,6 +71,7 @@ type Settlement struct {
 	WorkRequeued []WorkRequeue
 	TimedOut     []VisitTimeout // visits among WorkRequeued
 
+	Ends     Ends // of types that are known
 	Charges  Charges
 	Records  LaneRecords
 	Memories map[int64]WorkMemory
@@ -247,7 +248,7 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 			tasks = append(tasks, r.Task)
 		}
 	}
-	return inOrder(ctx, slices.Concat([]step{keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s))...)
+	return inOrder(ctx, slices.Concat([]step{keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []step{tx.countEnded(EndedByWorker, s.Ends)})...)
 }
 
 // settleRuns writes what becomes of runs.

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +23,9 @@ type Options struct {
 	// MaxConns bounds the pool; 0 is the peer's default of 10. A pool_max_conns in the
 	// DSN wins.
 	MaxConns int32
+
+	// StatementTimeout bounds each statement, but behind a pooler; 0 leaves it to the server.
+	StatementTimeout time.Duration
 
 	// Direct is a DSN of the server itself, if the DSN is that of a pooler which shares
 	// connections between transactions, such as PgBouncer. What a session of its own is needed
@@ -62,6 +66,8 @@ type Store struct {
 	KeeperQueries
 	MonitorStore
 	RejectedStore
+	SearchStore
+	ActionStore
 }
 
 // A Tx is a transaction of the Store, with all its methods that are one statement and
@@ -134,6 +140,11 @@ type (
 		monitorQueries
 	}
 	RejectedStore struct{ transactor } // events and records that were set aside
+	SearchStore   struct{ transactor } // what people look for
+	ActionStore   struct {             // what people do to tasks and graphs
+		transactor
+		q *queries.Queries
+	}
 )
 
 // transactor runs transactions on a pool.
@@ -178,6 +189,9 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 			return nil
 		}
 		backend, err := prepareSession(ctx, conn)
+		if err == nil && o.StatementTimeout > 0 && backend.pid != 0 {
+			_, err = conn.Exec(ctx, "select set_config('statement_timeout', $1, false)", strconv.FormatInt(o.StatementTimeout.Milliseconds(), 10))
+		}
 		watch.setBackend(conn.PgConn(), backend)
 		return err
 	}
@@ -197,7 +211,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	return &Store{
 		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
-		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t},
+		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t}, SearchStore{t}, ActionStore{t, q},
 	}, nil
 }
 

@@ -22,7 +22,8 @@ var since190 = []string{
 	"00323_low_water.sql", "00330_drain_in_place.sql", "00350_definers.sql", "00370_hosters.sql", "00371_failures_in_a_row.sql",
 	"00380_graph_conditions.sql", "00381_graph_keys.sql", "00382_final_time_outs.sql",
 	"00390_message_priority.sql", "00391_turn.sql", "00392_share_sources.sql", "00400_forks_and_freshness.sql",
-	"00401_forks_listed_origins.sql", "00420_expected_runtime.sql", "00430_outgoing_due.sql",
+	"00401_forks_listed_origins.sql", "00410_actions.sql", "00415_ended.sql", "00416_daemons.sql",
+	"00420_expected_runtime.sql", "00430_outgoing_due.sql",
 }
 
 // version80 is a database of the peer's with our tables as the program before made them.

@@ -63,6 +63,7 @@ type VisitChanges struct {
 	DisabledURLs []string                         // origins to disable until a lister sees them again
 	Held         []HeldVisit                      // failed visits to keep back
 	Counted      []HeldVisit                      // those kept back that count now
+	Ends         Ends                             // the visits that changed something, by visit type and outcome
 }
 
 // updateTries bounds how often UpdateVisitStats tries a transaction that met
@@ -225,7 +226,8 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 			p.Dates = append(p.Dates, h.Date)
 		}),
 		func(ctx context.Context) error { return writeFreshness(ctx, tx.q, changes.Freshness) },
-		keys(changes.DisabledURLs, tx.q.DisableListedOrigins))
+		keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
+		tx.countEnded(EndedByJournal, changes.Ends))
 }
 
 func addStats(p *queries.UpdateVisitStatsParams, s *model.VisitStats) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -111,16 +112,24 @@ func ReadOnly(root *cobra.Command, names ...string) {
 // OpenStore opens the configured database, or for a command that only reads its replica, if
 // there is one. It connects when first used.
 func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, error) {
+	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", db.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
+}
+
+// OpenPages opens the database, or its replica, for pages, on a small pool of its own whose
+// statements take so long at most.
+func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Duration) (*db.Store, error) {
+	return a.openStore(ctx, cmd, true, db.Options{MaxConns: 4, StatementTimeout: timeout})
+}
+
+func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o db.Options) (*db.Store, error) {
 	dsn, err := a.DSN(cmd)
 	if err != nil {
 		return nil, err
 	}
-	o := db.Options{
-		Command: cmd.Name(), MaxConns: int32(a.Config.Scheduler.MaxPoolConns), Direct: string(a.Config.Database.Direct),
-		Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters,
-	}
-	if replica := a.Config.Database.Replica; replica != "" && cmd.Annotations[readsOnly] != "" {
-		dsn, o.Direct = string(replica), ""
+	o.Command, o.Direct = cmd.Name(), string(a.Config.Database.Direct)
+	o.Route, o.Hosters = a.Config.Celery.Route(), a.Config.Hosters
+	if address := a.Config.Database.Replica; address != "" && replica {
+		dsn, o.Direct = string(address), ""
 	}
 	store, err := db.Open(ctx, dsn, o)
 	if err != nil {

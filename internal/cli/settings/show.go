@@ -58,6 +58,7 @@ type configView struct {
 	} `yaml:"rabbitmq" json:"rabbitmq"`
 	Journal                   config.Journal          `yaml:"journal" json:"journal"`
 	RPCServe                  config.RPCServe         `yaml:"rpc_serve" json:"rpc_serve"`
+	Dashboard                 config.Dashboard        `yaml:"dashboard,omitempty" json:"dashboard,omitzero"`
 	SchedulingPolicy          map[string][]policyView `yaml:"scheduling_policy" json:"scheduling_policy"`
 	NoOriginsScheduledBackoff float64                 `yaml:"no_origins_scheduled_backoff" json:"no_origins_scheduled_backoff"`
 	QueueFullBackoff          float64                 `yaml:"queue_full_backoff" json:"queue_full_backoff"`

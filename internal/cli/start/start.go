@@ -14,6 +14,7 @@ import (
 
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/journal"
 )
 
@@ -124,6 +125,10 @@ can ask for TLS and credentials.`,
 			a.Level.Set(slog.LevelDebug)
 		}
 		d := daemons.RPC{Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug}
+		if c := a.Config; c.Dashboard.InRPCServe {
+			calls := rpc.Credentials{Token: string(c.RPCServe.Token), Username: c.RPCServe.Username, Password: string(c.RPCServe.Password)}
+			d.NewSite = newSite(a, cmd, rpc.SitePath, calls)
+		}
 		return d.Run(cmd.Context())
 	})
 	return cmd

@@ -83,6 +83,45 @@ type OriginVisitStat struct {
 	SuccessiveVisits int32
 }
 
+// What people did to tasks and graphs by the dashboard, one row for each action
+type SchedulerGoAction struct {
+	ID int64
+	// The login
+	Who   string
+	Began time.Time
+	// What is done: respawn, disable, …
+	Action string
+	// To which tasks or graphs
+	Filter json.RawMessage
+	// counting: what matches is counted. counted: it waits to be confirmed. running: it is done, in steps. done, cancelled, failed: it has ended
+	State string
+	// Tasks and graphs of this number or a higher one came later, and are left alone
+	Below int64
+	// How far the count, or the action, came: what is below this number is still to be looked at
+	Place int64
+	// How many matched when they were counted
+	Matched int64
+	// How many it was done to
+	Changed int64
+	// Why it failed, or what the last try of a step met
+	Result string
+	// When a step that failed is tried again
+	Again time.Time
+	Ended *time.Time
+}
+
+// The daemons that run, or ended without a word in the last day; each writes its row once a minute
+type SchedulerGoDaemon struct {
+	ID      uuid.UUID
+	Name    string
+	Version string
+	Host    string
+	Started time.Time
+	Seen    time.Time
+	// For how many seconds it waits for what (waiting), loops are overdue (overdue), and since when each loop had its last good round (last)
+	State json.RawMessage
+}
+
 // Which task waits for which, ended or not
 type SchedulerGoGraphEdge struct {
 	Task int64

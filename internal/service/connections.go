@@ -1,4 +1,4 @@
-package rpc
+package service
 
 import (
 	"container/list"
@@ -7,9 +7,6 @@ import (
 	"net/http"
 	"sync"
 )
-
-// maxConnections is how many connections are open at a time.
-const maxConnections = 2048
 
 // connections bounds how many are open: where one more comes, that which has waited longest
 // for a request is closed. If all are in the middle of a call, that is the new one.
@@ -21,11 +18,11 @@ type connections struct {
 	waiting list.List                  // of net.Conn, that which waits longest first
 }
 
-func newConnections(most int) *connections {
-	return &connections{most: most, open: make(map[net.Conn]*list.Element)}
+// BoundConnections returns an http.Server's ConnState that keeps at most so many connections open.
+func BoundConnections(most int) func(net.Conn, http.ConnState) {
+	return (&connections{most: most, open: make(map[net.Conn]*list.Element)}).changed
 }
 
-// changed is an http.Server's ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	if surplus := c.note(conn, state); surplus != nil {
 		if encrypted, ok := surplus.(*tls.Conn); ok {

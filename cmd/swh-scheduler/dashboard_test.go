@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// The dashboard is a command, and a part of rpc-serve if the configuration says so, where who may
+// not call may not read it either. Pages that are open with live updates hold up no stop.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {token: t0ken}\ndashboard: {in_rpc_serve: true}\n", testenv.Database(t)))
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	for _, c := range []struct {
+		args            []string
+		path            string
+		strangers, ours int
+	}{
+		{[]string{"dashboard", "--port", "0"}, "/", 200, 401}, // it knows no token
+		{[]string{"rpc-serve", "--host", "127.0.0.1", "--port", "0"}, "/dashboard/", 303, 200},
+	} {
+		t.Run(c.args[0], func(t *testing.T) {
+			t.Parallel()
+			p := start(t, append([]string{"-C", config}, c.args...)...)
+			p.logs(t, "started")
+			address := regexp.MustCompile(`listening"?\W+address\W+([\d.:]+)`).FindStringSubmatch(p.log())
+			if address == nil {
+				t.Fatalf("no address in the log:\n%s", p.log())
+			}
+			get := func(accept, authorization string) *http.Response {
+				t.Helper()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+c.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Accept", accept)
+				if authorization != "" {
+					r.Header.Set("Authorization", authorization)
+				}
+				answer, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { answer.Body.Close() })
+				return answer
+			}
+			if status := get("text/html", "").StatusCode; status != c.strangers {
+				t.Errorf("a stranger is answered %d", status)
+			}
+			if status := get("application/json", "Bearer t0ken").StatusCode; status != c.ours {
+				t.Errorf("who has the token of calls is answered %d", status)
+			}
+			authorization := ""
+			if c.strangers != 200 {
+				authorization = "Bearer t0ken"
+			}
+			if stream := bufio.NewScanner(get("text/event-stream", authorization).Body); !stream.Scan() || stream.Text() != "retry: 5000" {
+				t.Errorf("the stream begins with %q", stream.Text())
+			}
+			p.stop(t, syscall.SIGTERM)
+		})
+	}
+}

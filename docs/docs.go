@@ -1,0 +1,7 @@
+// Package docs has the documents that the program shows.
+package docs
+
+import _ "embed"
+
+//go:embed runbooks.md
+var Runbooks string // a section for each alert

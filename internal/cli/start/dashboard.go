@@ -1,0 +1,92 @@
+package start
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/dashboard"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/sql/db"
+)
+
+func NewDashboard(a *command.App) *cobra.Command {
+	var host string
+	var port uint16
+	cmd := &cobra.Command{
+		Use:   "dashboard [OPTIONS]",
+		Short: "Shows the scheduler in a browser",
+		Long: `Serves pages that show what the scheduler does, and let those act who may. The
+dashboard section of the configuration says who that is; without it, whoever reaches the
+port may look, and nobody may act. rpc-serve shows the same pages, with
+dashboard.in_rpc_serve.`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&host, "host", "127.0.0.1", "host to listen on; 0.0.0.0 is all network interfaces")
+	flags.Uint16Var(&port, "port", 5009, "port to listen on; 0 takes a free one")
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		d := daemons.Dashboard{
+			Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", rpc.Credentials{}),
+		}
+		return d.Run(cmd.Context())
+	})
+	return cmd
+}
+
+// newSite makes a dashboard below a path. Who has the credentials of calls, which may change
+// all, may act, and without these nobody reads it.
+func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credentials) daemons.NewSite {
+	return func(ctx context.Context, store *db.Store, configuration func() *config.Config) (rpc.Site, func() error, error) {
+		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		c := a.Config.Dashboard
+		own := rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
+		o := dashboard.Options{
+			Reads: reads, Acts: store, Config: configuration, Log: a.Log, Version: a.Version, Base: base,
+			Access: dashboard.Access{RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
+		}
+		closeBroker := func() error { return nil }
+		if broker, err := a.Config.Broker(); err == nil {
+			inspector := celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
+				ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}, Logger: a.Log, StatsAge: a.Config.RabbitMQ.StatsAge,
+			})
+			o.Broker, closeBroker = inspector, inspector.Close
+			control := celery.NewControl(broker, celery.ControlOptions{ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}})
+			o.Revoke = func(ctx context.Context, ids []string) error {
+				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{})
+				if err == nil && len(answers) == 0 {
+					err = command.ErrSilence
+				}
+				return err
+			}
+		}
+		end := func() error {
+			reads.Close()
+			return closeBroker()
+		}
+		site, err := dashboard.New(o)
+		if err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+		ctx, stop := context.WithCancel(ctx)
+		working := make(chan struct{})
+		go func() {
+			defer close(working)
+			site.Work(ctx)
+		}()
+		return site, func() error {
+			stop()
+			<-working
+			return end()
+		}, nil
+	}
+}

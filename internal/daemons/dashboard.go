@@ -1,0 +1,56 @@
+package daemons
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+// NewSite makes a site on a database, by the configuration in force. end closes what it has
+// opened; nobody may ask the site then.
+type NewSite func(ctx context.Context, store *db.Store, configuration func() *config.Config) (site rpc.Site, end func() error, err error)
+
+// Dashboard serves a site, and nothing else. It does no maintenance.
+type Dashboard struct {
+	Options
+	Address string // HOST:PORT
+	NewSite NewSite
+}
+
+func (d *Dashboard) Run(ctx context.Context) error {
+	encryption, err := d.tls(d.Config.Dashboard.TLSCertificate, d.Config.Dashboard.TLSKey)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
+		site, end, err := d.NewSite(ctx, store, d.configuration)
+		if err != nil {
+			return nil, err
+		}
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", d.Address)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listen on %s: %w", d.Address, err), end())
+		}
+		d.Log.Info("listening", "address", listener.Addr().String(), "tls", encryption != nil)
+		if encryption != nil {
+			listener = tls.NewListener(listener, encryption)
+		}
+		server := &http.Server{
+			Handler: site, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+			MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(d.Log.Handler(), slog.LevelDebug), ConnState: service.BoundConnections(1024),
+		}
+		server.RegisterOnShutdown(site.Stop)
+		serve := func(ctx context.Context) error { return errors.Join(service.Serve(ctx, server, listener), end()) }
+		return []service.Component{{Name: "dashboard", Run: serve}}, nil
+	})
+}

@@ -1,0 +1,38 @@
+package daemons
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+// seen returns a component that records once a minute that the daemon runs, and how it is, for
+// those who ask the database (the dashboard); and in the end that it runs no more.
+func (o *Options) seen(store *db.Store) service.Component {
+	host, _ := os.Hostname() // "" if it is not known
+	d := db.Daemon{ID: uuid.New(), Name: o.name(), Version: o.Version, Host: host, Started: time.Now()}
+	loop := service.Loop{
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+			defer cancel()
+			d.State.Waiting, d.State.Overdue = o.health.Durations()
+			d.State.Last = o.health.LastRounds()
+			return service.Result{}, store.SeeDaemon(ctx, d)
+		},
+		Period: time.Minute, Service: service.NewService(o.Log, "the list of daemons"), Beside: true,
+	}
+	return service.Component{Name: "list of daemons", Run: func(ctx context.Context) error {
+		err := loop.Run(ctx)
+		last, cancel := context.WithTimeout(service.InFlight(ctx), time.Second)
+		defer cancel()
+		if err := store.RemoveDaemon(last, d.ID); err != nil {
+			o.Log.Debug("the list of daemons has this one for another day", "error", err)
+		}
+		return err
+	}}
+}

@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/rpc"
+)
+
+// Access says who may read and who may act.
+type Access struct {
+	RequireLogin bool
+	Credentials  []rpc.Credentials // of those who may act
+	Proxy        config.DashboardProxy
+
+	// key signs sessions and forms. It is made of the credentials, so that all processes with
+	// the same ones know each other's, and a changed one ends all sessions.
+	key    []byte
+	origin *http.CrossOriginProtection
+}
+
+// User is who sent a request.
+type User struct {
+	Name   string // "" is not known
+	MayAct bool
+
+	bearer bool // told by a token in a header
+}
+
+const (
+	sessionName = "swh_scheduler_session"
+	sessionTime = 12 * time.Hour
+	formTime    = 12 * time.Hour
+)
+
+// prepare makes the key.
+func (a *Access) prepare() {
+	sum := sha256.New()
+	a.Credentials = slices.DeleteFunc(slices.Clone(a.Credentials), func(c rpc.Credentials) bool { return !c.Wanted() })
+	for _, c := range a.Credentials {
+		for _, text := range []string{c.Token, c.Username, c.Password} {
+			sum.Write([]byte(strconv.Itoa(len(text)) + ":" + text))
+		}
+	}
+	if a.key = sum.Sum(nil); len(a.Credentials) == 0 {
+		_, _ = rand.Read(a.key) // it never fails
+	}
+	a.origin = http.NewCrossOriginProtection()
+}
+
+// canLogIn reports whether there are credentials.
+func (a *Access) canLogIn() bool { return len(a.Credentials) > 0 }
+
+// user returns who sent a request, the zero User if that is not told. Wrong credentials are an error.
+func (a *Access) user(r *http.Request) (User, error) {
+	if user, ok := a.proxied(r); ok {
+		return user, nil
+	}
+	if r.Header.Get("Authorization") != "" {
+		name, password, basic := r.BasicAuth()
+		for _, c := range a.Credentials {
+			switch {
+			case c.Bearer(r):
+				return User{Name: "token", MayAct: true, bearer: true}, nil
+			case basic && c.IsUser(name, password):
+				return User{Name: name, MayAct: true}, nil
+			}
+		}
+		return User{}, errLogin
+	}
+	cookie, err := r.Cookie(sessionName)
+	if err != nil {
+		return User{}, nil
+	}
+	name, ok := a.verify("session", cookie.Value, time.Now())
+	return User{Name: name, MayAct: ok}, nil
+}
+
+// proxied returns the user that a trusted proxy tells.
+func (a *Access) proxied(r *http.Request) (User, bool) {
+	name := r.Header.Get(a.Proxy.UserHeader)
+	if a.Proxy.UserHeader == "" || name == "" || !a.fromProxy(r) {
+		return User{}, false
+	}
+	user := User{Name: name}
+	if a.Proxy.RoleHeader != "" {
+		for role := range strings.SplitSeq(strings.Join(r.Header.Values(a.Proxy.RoleHeader), ","), ",") {
+			user.MayAct = user.MayAct || slices.Contains(a.Proxy.Operators, strings.TrimSpace(role))
+		}
+	}
+	return user, true
+}
+
+// fromProxy reports whether the connection is from a trusted proxy.
+func (a *Access) fromProxy(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && slices.ContainsFunc(a.Proxy.Addresses, func(p netip.Prefix) bool { return p.Contains(address.Unmap().WithZone("")) })
+}
+
+// challenge asks for credentials.
+func (a *Access) challenge(w http.ResponseWriter) {
+	for _, c := range a.Credentials {
+		if c.Token != "" {
+			w.Header().Add("WWW-Authenticate", "Bearer")
+		}
+	}
+}
+
+// sign returns a name with an end, signed for a purpose.
+func (a *Access) sign(purpose, name string, end time.Time) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(name)) + "." + strconv.FormatInt(end.Unix(), 36)
+	return text + "." + base64.RawURLEncoding.EncodeToString(a.mac(purpose, text))
+}
+
+func (a *Access) mac(purpose, text string) []byte {
+	mac := hmac.New(sha256.New, a.key)
+	mac.Write([]byte(purpose + " " + text))
+	return mac.Sum(nil)
+}
+
+// verify returns the name that was signed for a purpose, if its time has not ended.
+func (a *Access) verify(purpose, signed string, now time.Time) (name string, ok bool) {
+	at := strings.LastIndexByte(signed, '.')
+	if at < 0 {
+		return "", false
+	}
+	text := signed[:at]
+	given, err := base64.RawURLEncoding.DecodeString(signed[at+1:])
+	if err != nil || !hmac.Equal(given, a.mac(purpose, text)) {
+		return "", false
+	}
+	encoded, end, _ := strings.Cut(text, ".")
+	seconds, err := strconv.ParseInt(end, 36, 64)
+	decoded, nameErr := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil || nameErr != nil || now.Unix() > seconds {
+		return "", false
+	}
+	return string(decoded), true
+}
+
+// csrf returns the token of a user's forms.
+func (a *Access) csrf(user User, now time.Time) string {
+	return a.sign("form", user.Name, now.Add(formTime))
+}
+
+// forged reports whether a POST was not sent by a form that the user was shown. A bearer token is
+// sent by programs only. A login needs no token, as everybody could get one: that it comes from
+// elsewhere is told by the browser.
+func (a *Access) forged(r *http.Request, user User, login bool) bool {
+	if user.bearer {
+		return false
+	}
+	if a.origin.Check(r) != nil {
+		return true
+	}
+	name, ok := a.verify("form", r.PostForm.Get("csrf"), time.Now())
+	return !login && (!ok || name != user.Name)
+}

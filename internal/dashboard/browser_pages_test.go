@@ -1,0 +1,267 @@
+package dashboard_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dashboard"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// hostile would be a script if it were not escaped, steers what a reader sees, and is long.
+var hostile = `<script>alert("x")</script><img src=https://elsewhere.example/x onerror=alert(1)>'"&amp;` + "\u202egnp.exe" + strings.Repeat("x", 300)
+
+// site serves a dashboard on a small database, in which ann may act.
+func site(t *testing.T, statements ...string) string {
+	t.Helper()
+	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "dashboard"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	for _, statement := range statements {
+		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	d, err := dashboard.New(dashboard.Options{
+		Reads: store, Acts: store, Config: config.Default, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Access: dashboard.Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}},
+		Revoke: func(context.Context, []string) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		d.Work(ctx)
+	}()
+	server := httptest.NewServer(d)
+	t.Cleanup(func() {
+		d.Stop()
+		server.Close()
+		stop()
+		<-worked
+	})
+	return server.URL
+}
+
+// archive has what a small archive has: listings, loads that failed, a graph, what is set aside.
+var archive = []string{
+	`insert into task_type (type, description, backend_name, default_interval, max_queue_length, num_retries) values
+		('load-git', 'Loads a Git repository', 'swh.loader.git.tasks.UpdateGitRepository', '64 days', 1000, 3),
+		('list-gitlab', 'Lists an instance of GitLab', 'swh.lister.gitlab.tasks.RangeGitLabLister', '1 day', 100, 3),
+		('index-origin', 'Indexes an origin', 'swh.indexer.tasks.OriginMetadata', '1 day', 500, 0)`,
+	`insert into listers (id, name, instance_name, current_state, updated, last_listing_finished_at)
+		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'gitlab', 'gitlab' || n || '.example.org', '{}', now(), now() - n * interval '7 hours' from generate_series(1, 3) n`,
+	`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || 1 + n % 3)::uuid, 'https://gitlab' || 1 + n % 3 || '.example.org/group' || n % 7 || '/project' || n, 'git', '{}', n % 17 > 0,
+			now() - interval '1 hour', now() - n * interval '3 hours' from generate_series(1, 300) n`,
+	`insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status, last_scheduled, last_successful)
+		select url, visit_type, now() - interval '2 days' - random() * interval '1 day', case when right(url, 1) = '3' then 'failed' else 'successful' end::last_visit_status,
+			now() - interval '3 days', now() - interval '9 days'
+		from listed_origins where right(url, 1) <> '7'`,
+	`insert into task (type, arguments, next_run, status, policy, retries_left, priority, current_interval)
+		select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://gitlab' || 1 + n % 3 || '.example.org/group' || n % 7 || '/project' || n)),
+			now() + (n % 50 - 10) * interval '20 minutes', (enum_range(null::task_status))[1 + n % 4], 'oneshot', n % 4,
+			case when n % 9 = 0 then 'high' when n % 9 = 1 then 'normal' end::task_priority, null
+		from generate_series(1, 200) n`,
+	`insert into task (type, arguments, next_run, status, policy, retries_left, current_interval)
+		select 'list-gitlab', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('instance', 'gitlab' || n || '.example.org')), now() + n * interval '1 hour',
+			'next_run_not_scheduled', 'recurring', 3, '1 day' from generate_series(1, 3) n`,
+	`insert into task_run (task, backend_id, scheduled, started, ended, status, metadata)
+		select id, gen_random_uuid(), now() - k * interval '5 hours', now() - k * interval '5 hours' + interval '4 minutes', now() - k * interval '5 hours' + k * interval '11 minutes',
+			case when status = 'disabled' then 'failed' else 'eventful' end::task_run_status, '{"worker": "loader-git@worker3"}'
+		from task, generate_series(3, 1, -1) k where type = 'load-git' and status in ('disabled', 'completed') order by k desc`,
+	`insert into scheduler_go.graphs (name, submitted) values ('import of gitlab1.example.org', now() - interval '40 minutes')`,
+	`insert into task (type, arguments, next_run, status, policy)
+		select case when n = 1 then 'list-gitlab' when n = 8 then 'index-origin' else 'load-git' end, '{"args": [], "kwargs": {}}',
+			case when n in (7, 8) then '9999-12-31' else now() - interval '5 minutes' end,
+			case when n = 1 then 'completed' when n = 2 then 'disabled' when n in (3, 4) then 'next_run_scheduled' else 'next_run_not_scheduled' end::task_status, 'oneshot'
+		from generate_series(1, 8) n`,
+	`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies)
+		select 1, 203 + n, case when n = 1 then 'list' when n = 8 then 'index' else 'load-' || chr(95 + n) end, n = 8, case when n = 1 then 0 when n = 8 then 6 else 1 end
+		from generate_series(1, 8) n`,
+	`insert into scheduler_go.graph_edges (task, depends_on) select 203 + n, 204 from generate_series(2, 7) n union all select 211, 203 + n from generate_series(2, 7) n`,
+	`update scheduler_go.graph_tasks set watch = case when task = 211 then 206 else 204 end where task in (210, 211)`,
+	`insert into scheduler_go.set_aside_tasks (task, arguments, reason, since) values (5, '', 'its kwargs are a JSON array, not an object', now() - interval '2 hours')`,
+	`insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) select lister_id, url, visit_type, '', 'its last_update is infinite' from listed_origins where url like '%project42'`,
+	`insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now() - interval '3 hours', 'b8e7f2c0-0000-4000-8000-000000000001', 'task-succeeded at 99999999999', '22008', 'date out of range')`,
+	`insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail) values ('swh.journal.objects.origin_visit_status', 3, 77120, 'undecodable', 'its date is no timestamp')`,
+	`analyze`,
+}
+
+// withHostile are statements that put hostile names, URLs and texts everywhere.
+func withHostile() []string {
+	q := strings.ReplaceAll(hostile, "'", "''")
+	return append(archive[:len(archive):len(archive)],
+		`insert into task_type (type, description, backend_name) values ('`+q+`', '`+q+`', '`+q+`')`,
+		`insert into task (type, arguments, next_run, status, policy) values ('`+q+`', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', '`+q+`')), now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot')`,
+		`insert into task_run (task, backend_id, scheduled, status, metadata) select id, '`+q+`', now(), 'scheduled', jsonb_build_object('error', '`+q+`') from task where type = '`+q+`'`,
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000009', '`+q+`', '`+q+`', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) values ('00000000-0000-0000-0000-000000000009', 'https://x.example/`+q+`', '`+q+`', '{}', true, now())`,
+		`insert into scheduler_go.set_aside_tasks (task, arguments, reason) select id, '', '`+q+`' from task where type = '`+q+`'`,
+		`insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '`+q+`', '`+q+`', '', '`+q+`')`,
+		`insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail) values ('`+q+`', 0, 1, '`+q+`', '`+q+`')`,
+		`insert into scheduler_go.graphs (name, submitted) values ('`+q+`', now())`,
+		`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 2, id, '`+q+`', false, 0 from task where type = '`+q+`'`,
+	)
+}
+
+// logIn logs ann in by the form.
+func (t *tab) logIn(address string) {
+	t.t.Helper()
+	t.visit(address + "/login")
+	t.fill("name", "ann")
+	t.fill("secret", "s3cret")
+	t.load("the login", func() { t.click("main button", "Log in") })
+}
+
+// paths are all pages: those of the navigation, and one of each kind that these lead to.
+func paths(t *testing.T, tab *tab) []string {
+	t.Helper()
+	var menu []string
+	tab.eval(`[...document.querySelectorAll("nav a")].map(a => a.getAttribute("href"))`, &menu)
+	if len(menu) < 5 {
+		t.Fatalf("the navigation has %v", menu)
+	}
+	return append(menu, "/login", "/tasks/1", "/tasks/3", "/tasks/212", "/origins?url=https://", "/origin?url="+url.QueryEscape("https://x.example/"+hostile),
+		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/tasks?status=disabled&type=load-git", "/tasks/999")
+}
+
+// Every page, for somebody who may act, on real data with hostile names and URLs in it: axe-core
+// finds no fault, light and wide, and dark and narrow; no script fails, and none runs that a name
+// or URL brought; nothing is asked of another host; and on a phone a page is no wider than the screen.
+func TestPagesInABrowser(t *testing.T) {
+	t.Parallel()
+	address := site(t, withHostile()...)
+	tab := startBrowser(t).open(1300, 900, false)
+	tab.logIn(address)
+	tab.visit(address + "/")
+	for _, path := range paths(t, tab) {
+		tab.resize(1300, 900, false)
+		tab.visit(address + path)
+		check := func(how string) {
+			t.Helper()
+			for _, fault := range tab.faults() {
+				t.Errorf("%.60s, %s: %.700s", path, how, fault)
+			}
+			var wide []string
+			tab.eval(`document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")].filter(e => !e.closest(".wide, pre") && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 150))`, &wide)
+			if len(wide) > 0 {
+				t.Errorf("%.60s, %s: wider than the screen: %.500q", path, how, wide)
+			}
+		}
+		check("light and wide")
+		tab.resize(360, 740, true)
+		check("dark and narrow")
+		for _, problem := range tab.told() {
+			if !strings.Contains(problem, "404") || path != "/tasks/999" {
+				t.Errorf("%.60s: %.500s", path, problem)
+			}
+		}
+	}
+}
+
+// An operator finds what failed, has all of it run again with the keyboard and the mouse, sees it
+// done while the page stays open, and finds it in the audit. Without scripts the pages are the same.
+func TestActInABrowser(t *testing.T) {
+	t.Parallel()
+	address := site(t, archive...)
+	tab := startBrowser(t).open(1300, 900, false)
+	tab.visit(address + "/tasks?status=disabled")
+	if text := tab.text(); strings.Contains(text, "Do it to") {
+		t.Error("somebody who has not logged in is offered actions")
+	}
+	tab.do("Input.dispatchKeyEvent", values{"type": "keyDown", "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9})
+	tab.until(`document.activeElement.textContent === "Skip to content"`)
+	tab.logIn(address)
+
+	tab.visit(address + "/tasks")
+	tab.eval(`document.querySelector("#status").value = "disabled"`, nil)
+	tab.load("the search", func() { tab.click("button", "Search") })
+	var query string
+	if tab.eval("location.search", &query); !strings.Contains(query, "status=disabled") {
+		t.Errorf("the filter is not in the address: %q", query)
+	}
+	tab.eval(`document.querySelector("#action").value = "respawn"`, nil)
+	tab.load("the count", func() { tab.click("button", "Count all that match, to do it to all …") })
+	tab.until(`document.body.innerText.includes("51 match")`)
+	tab.load("the confirmation", func() { tab.click("button", "Do it to all 51") })
+	tab.until(`document.body.innerText.includes("done: done to 51 of 51")`)
+
+	// Without scripts.
+	tab.do("Emulation.setScriptExecutionDisabled", values{"value": true})
+	tab.visit(address + "/audit")
+	if text := tab.text(); !strings.Contains(text, "respawn") || !strings.Contains(text, "ann") {
+		t.Error(text)
+	}
+	tab.load("the graph", func() { tab.do("Page.navigate", values{"url": address + "/graphs/1"}) })
+	tab.load("cancelling", func() { tab.click("button", "Cancel what was not sent") })
+	for deadline := time.Now().Add(patience); !strings.Contains(tab.text(), "done: done to 1"); tab.visit(address + "/audit/2") {
+		if time.Now().After(deadline) {
+			t.Fatal(tab.text())
+		}
+	}
+	if problems := tab.told(); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// screenshots are the pictures of docs/dashboard.md.
+var screenshots = []struct {
+	name, path    string
+	width, height int
+	dark          bool
+}{
+	{"tasks", "/tasks?type=load-git&status=disabled", 900, 560, false},
+	{"task", "/tasks/3", 900, 720, true},
+	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 900, 560, false},
+	{"graph", "/graphs/1", 900, 860, false},
+	{"narrow", "/tasks?type=load-git", 390, 760, true},
+}
+
+// With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md.
+// Otherwise it checks that they are there and small.
+func TestScreenshots(t *testing.T) {
+	t.Parallel()
+	directory := os.Getenv("SCREENSHOTS")
+	if directory == "" {
+		page, err := os.ReadFile("../../docs/dashboard.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range screenshots {
+			file := filepath.Join("../../docs/dashboard", s.name+".png")
+			if info, err := os.Stat(file); err != nil || info.Size() > 100_000 {
+				t.Errorf("%s: %v, more than 100 kB, or not there", file, err)
+			}
+			if !strings.Contains(string(page), "dashboard/"+s.name+".png") {
+				t.Errorf("docs/dashboard.md doesn't show %s", file)
+			}
+		}
+		return
+	}
+	address := site(t, archive...)
+	tab := startBrowser(t).open(1100, 800, false)
+	tab.logIn(address)
+	for _, s := range screenshots {
+		tab.resize(s.width, s.height, s.dark)
+		tab.visit(address + s.path)
+		if err := os.WriteFile(filepath.Join(directory, s.name+".png"), tab.screenshot(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/sql/db"
+)
+
+// work is a dashboard of ann's that does actions, with tasks and a graph.
+func work(t *testing.T, change func(*Options)) *site {
+	t.Helper()
+	s := newSite(t, func(o *Options) {
+		o.Access = Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}}
+		if change != nil {
+			change(o)
+		}
+	}, append(odd,
+		`insert into task (type, arguments, next_run, status, policy, retries_left)
+			select 'load-git', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/' || n)), now() + interval '1 day', 'disabled', 'oneshot', 3
+			from generate_series(1, 120) n`,
+		`insert into scheduler_go.graphs (name, submitted) values ('import', now())`,
+		`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) values (1, 6, 'a', false, 0), (1, 7, 'b', false, 1)`,
+		`insert into scheduler_go.graph_edges (task, depends_on) values (7, 6)`,
+		`insert into task_run (task, backend_id, scheduled, started, status) values (6, 'celery-6', now() - interval '1 hour', now() - interval '50 minutes', 'started')`,
+	)...)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Work(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return s
+}
+
+// post sends a form as ann, and returns the path of the page that follows.
+func (s *site) post(path string, form url.Values, status int) string {
+	s.t.Helper()
+	form.Set("csrf", s.csrfOf(User{Name: "ann"}))
+	answer, body := s.ask(http.MethodPost, path, form, "Authorization", "Basic YW5uOnMzY3JldA==")
+	if answer.StatusCode != status {
+		s.t.Fatalf("%s %v: %s, want %d\n%s", path, form, answer.Status, status, body)
+	}
+	return answer.Header.Get("Location")
+}
+
+// change waits until an action is in a state.
+func (s *site) change(path string, state db.ActionState) (a db.Action) {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if err := json.Unmarshal([]byte(s.get(path, "Accept", "application/json")), &a); err != nil {
+			s.t.Fatal(err)
+		}
+		if a.State == state {
+			return a
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%+v, want it %s", a, state)
+		}
+	}
+}
+
+func (s *site) count(statement string) (n int) {
+	s.t.Helper()
+	if err := s.store.Pool().QueryRow(s.t.Context(), "select count(*) from "+statement).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// A selection is changed at once; all that a filter matches is counted, and changed after it was
+// confirmed; the audit tells who did what.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	var m sync.Mutex
+	var revoked []string
+	away := true
+	s := work(t, func(o *Options) {
+		o.Revoke = func(_ context.Context, ids []string) error {
+			m.Lock()
+			defer m.Unlock()
+			if away {
+				away = false
+				return errors.New("no worker replied")
+			}
+			revoked = append(revoked, ids...)
+			return nil
+		}
+	})
+	path := s.post("/tasks", url.Values{"action": {"respawn"}, "scope": {"selected"}, "id": {"6", "8"}}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 2 || a.Who != "ann" || s.count("task where status = 'next_run_not_scheduled' and id in (6, 8) and next_run <= now()") != 2 {
+		t.Errorf("%+v", a)
+	}
+	path = s.post("/tasks", url.Values{"action": {"priority high"}, "scope": {"all"}, "filter": {"type=load-git&status=disabled"}}, 303)
+	if a := s.change(path, db.ActionCounted); a.Matched != 118 || s.count("task where priority = 'high'") != 0 {
+		t.Errorf("%+v", a)
+	}
+	s.has(path, "118 match")
+	s.post(path+"/confirm", url.Values{}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 118 || s.count("task where priority = 'high' and status = 'disabled'") != 118 {
+		t.Errorf("%+v", a)
+	}
+	s.post(path+"/confirm", url.Values{}, 409)
+	path = s.post("/tasks", url.Values{"action": {"disable"}, "scope": {"all"}, "filter": {"type=load-git"}}, 303)
+	s.change(path, db.ActionCounted)
+	s.post(path+"/cancel", url.Values{}, 303)
+	if a := s.change(path, db.ActionCancelled); a.Changed != 0 {
+		t.Errorf("%+v", a)
+	}
+	path = s.post("/tasks", url.Values{"action": {"revoke"}, "id": {"6", "9"}}, 303)
+	for a := s.change(path, db.ActionRunning); a.Result == ""; a = s.change(path, db.ActionRunning) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.has(path, "no worker replied")
+	s.exec("update scheduler_go.actions set again = now()")
+	if a := s.change(path, db.ActionDone); a.Changed != 1 {
+		t.Errorf("%+v", a)
+	}
+	m.Lock()
+	if !slices.Equal(revoked, []string{"celery-6"}) {
+		t.Errorf("revoked %v", revoked)
+	}
+	m.Unlock()
+	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"1"}}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 1 || s.count("scheduler_go.graphs where cancelled is not null") != 1 {
+		t.Errorf("%+v", a)
+	}
+	path = s.post("/tasks", url.Values{"action": {"release"}, "id": {"9"}}, 303)
+	if a := s.change(path, db.ActionFailed); !strings.Contains(a.Result, "task 9 is in no graph") {
+		t.Errorf("%+v", a)
+	}
+	s.has("/audit", "priority high", "ann", "load-git", `<a href="/graphs/1">1</a>`)
+
+	for _, wrong := range []url.Values{
+		{"action": {"drop"}, "id": {"6"}}, {"action": {"disable"}}, {"action": {"disable"}, "id": {"x"}},
+		{"action": {"disable"}, "scope": {"all"}, "filter": {"status=nope"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"%"}},
+	} {
+		s.post("/tasks", wrong, 400)
+	}
+	s.post("/graphs", url.Values{"action": {"retry graph"}, "id": {"0"}}, 400)
+	s.post("/graphs", url.Values{"action": {"respawn"}, "id": {"1"}}, 400)
+	s.post("/audit/99/confirm", url.Values{}, 409)
+	if answer, _ := s.ask(http.MethodPost, "/tasks", url.Values{"action": {"respawn"}, "id": {"6"}}); answer.StatusCode != 403 && answer.StatusCode != 401 {
+		t.Errorf("nobody may act, and got %s", answer.Status)
+	}
+}
+
+// Pages of one task, origin, graph and action, and searches, show what there is, escaped, or that
+// there is nothing; a filter is in the address.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	s := work(t, nil)
+	quoted := strings.ReplaceAll(hostile, "'", "''")
+	s.exec(
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://x.example/`+quoted+`', 'git', '{}', true, now() from listers`,
+		`insert into scheduler_go.set_aside_tasks (task, arguments, reason) values (1, '', '`+quoted+`')`,
+		`insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) select id, '`+quoted+`', 'git', '', 'odd' from listers`,
+		`insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), 'celery-6', '`+quoted+`', '22008', 'out of range')`,
+		`insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail) values ('t', 3, 77, 'odd', '`+quoted+`')`,
+		`update scheduler_go.graphs set name = '`+quoted+`'`,
+		`update scheduler_go.graph_tasks set name = '`+quoted+`' where task = 7`,
+		`update task_run set metadata = jsonb_build_object('x', '`+quoted+`')`,
+		`update task set next_run = 'infinity' where id = 10`,
+	)
+	odd := "https://x.example/" + hostile
+	values := regexp.MustCompile(`value="[^"]*"`)
+	inline := regexp.MustCompile(`(?i)<script>|<style|\son\w+=|\sstyle=|javascript:`)
+	for path, want := range map[string]string{
+		"/tasks?type=load-git&status=disabled":        `<a href="/tasks/125">125</a>`,
+		"/tasks?argument=url%3Dhttps://example.org/7": `<a href="/tasks/12">12</a>`,
+		"/tasks?id=6+7": `<a href="/tasks/7">7</a>`,
+		"/tasks?type=" + url.QueryEscape(hostile): `<a href="/tasks/1">1</a>`,
+		"/tasks/1":                            "It is set aside",
+		"/tasks/6":                            "celery-6",
+		"/tasks/10":                           "infinite",
+		"/origins?url=x.example/":             "git",
+		"/origin?url=" + url.QueryEscape(odd): "Why not yet",
+		"/graphs/1":                           "2 tasks have ended",
+		"/aside":                              "t/3/77",
+	} {
+		body := s.has(path, want)
+		if len(body) > 200_000 || inline.MatchString(body) || strings.Contains(values.ReplaceAllString(body, ""), "\u202e") {
+			t.Errorf("%s: %d bytes, inline: %q\n%s", path, len(body), inline.FindString(body), body)
+		}
+		if asJSON := s.get(path, "Accept", "application/json"); !json.Valid([]byte(asJSON)) {
+			t.Errorf("%s: %s", path, asJSON)
+		}
+	}
+	older := regexp.MustCompile(`<a href="([^"]*below=[^"]*)">Older`).FindStringSubmatch(s.get("/tasks?type=load-git&status=disabled"))
+	if len(older) == 0 {
+		t.Fatal("there is no next page")
+	}
+	s.has(strings.ReplaceAll(older[1], "&amp;", "&"), `<a href="/tasks/75">75</a>`)
+	for path, status := range map[string]int{
+		"/tasks/999": 404, "/tasks/x": 404, "/graphs/9": 404, "/graphs/x": 404, "/audit/9": 404, "/origin?url=https://no.example/": 404,
+		"/tasks?status=nope": 400, "/tasks?after=nope": 400, "/tasks?id=x": 400, "/tasks?below=-1": 400, "/tasks?priority=x": 400, "/tasks?policy=x": 400,
+		"/tasks?argument=%5B": 400, "/origins?url=x&after=y&lister=z": 400, "/audit?below=x": 400,
+	} {
+		if answer, body := s.ask(http.MethodGet, path, nil); answer.StatusCode != status {
+			t.Errorf("%s: %s, want %d\n%s", path, answer.Status, status, body)
+		}
+	}
+}

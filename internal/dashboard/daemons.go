@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"swh-scheduler/sql/db"
+)
+
+var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "jobs"}, Data: daemonsOf}
+
+type daemonsData struct {
+	Daemons []daemonData `json:"daemons"` // maxRows at most
+	Found   int          `json:"found"`
+	Jobs    []jobData    `json:"jobs"`
+}
+
+type daemonData struct {
+	db.Daemon
+	Silent bool       `json:"silent"` // it was not seen for some minutes
+	Away   []lasting  `json:"away"`   // what it waits for
+	Late   []lasting  `json:"late"`   // loops whose round is overdue
+	Last   *time.Time `json:"last"`   // the last good round of any loop
+}
+
+type lasting struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+// jobData is a maintenance job, which one of all daemons does.
+type jobData struct {
+	Job     string    `json:"job"`
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"`
+	Result  string    `json:"result"`
+	Failed  bool      `json:"failed"`
+}
+
+func daemonsOf(ctx context.Context, r *Request) (any, error) {
+	rows, err := r.Reads.Daemons(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := r.Reads.KeeperJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Jobs: []jobData{}}
+	for _, row := range rows[:min(len(rows), maxRows)] {
+		one := daemonData{Daemon: row, Silent: r.Now.Sub(row.Seen) >= unseenAfter, Away: longest(row.State.Waiting), Late: longest(row.State.Overdue)}
+		for _, at := range row.State.Last {
+			if one.Last == nil || at.After(*one.Last) {
+				one.Last = new(at)
+			}
+		}
+		d.Daemons = append(d.Daemons, one)
+	}
+	for _, j := range jobs {
+		d.Jobs = append(d.Jobs, jobData{j.Job, j.Began, j.Seconds, j.Result, j.Failed})
+	}
+	return d, nil
+}
+
+// longest lists what lasts, the longest first.
+func longest(seconds map[string]float64) []lasting {
+	all := []lasting{}
+	for name, s := range maps.All(seconds) {
+		if s > 0 {
+			all = append(all, lasting{name, s})
+		}
+	}
+	slices.SortFunc(all, func(a, b lasting) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), strings.Compare(a.Name, b.Name))
+	})
+	return all[:min(len(all), 5)]
+}

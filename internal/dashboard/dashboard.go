@@ -1,0 +1,118 @@
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
+)
+
+// Timeout bounds the work for one page, and each of its statements.
+const Timeout = 5 * time.Second
+
+//go:embed templates static
+var files embed.FS
+
+// Options make a Dashboard.
+type Options struct {
+	Reads *db.Store // for pages; a replica will do. Its pool is small, its statements bounded.
+	Acts  *db.Store // for actions
+	// Config returns the configuration in force.
+	Config func() *config.Config
+	Broker status.QueueSource // nil: queues can't be asked
+	// Revoke has workers drop messages with these Celery ids; nil: no broker is configured.
+	Revoke  func(ctx context.Context, ids []string) error
+	Log     *slog.Logger
+	Version string
+	Base    string // path that all paths begin with, such as /dashboard; "" for none
+	Access  Access
+}
+
+// Dashboard serves the pages.
+type Dashboard struct {
+	Options
+	handler   http.Handler
+	templates map[string]templates // by page path
+	data      shared
+	now       *now
+	refusals  service.Seldom // of logins
+	failures  service.Seldom // of steps of actions
+	streams   chan struct{}  // one value for each open event stream
+	work      chan struct{}  // an action was begun
+	stopped   context.Context
+	stop      context.CancelFunc
+}
+
+// New makes a Dashboard.
+func New(o Options) (*Dashboard, error) {
+	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), work: make(chan struct{}, 1)}
+	d.Access.prepare()
+	d.now = d.newNow()
+	d.stopped, d.stop = context.WithCancel(context.Background())
+	mux := http.NewServeMux()
+	for _, p := range pages {
+		var err error
+		if d.templates[p.Path], err = d.parse(p.Template); err != nil {
+			return nil, fmt.Errorf("page %s: %w", p.Path, err)
+		}
+		mux.HandleFunc("GET "+o.Base+exact(p.Path), func(w http.ResponseWriter, r *http.Request) { d.show(p, w, r) })
+	}
+	for _, a := range actions {
+		mux.HandleFunc("POST "+o.Base+exact(a.Path), func(w http.ResponseWriter, r *http.Request) { d.act(a, w, r) })
+	}
+	mux.HandleFunc("GET "+o.Base+"/static/{file}", d.static)
+	mux.HandleFunc(o.Base+"/", func(w http.ResponseWriter, r *http.Request) {
+		d.fail(w, r, Errorf(http.StatusNotFound, "There is no page %s.", r.URL.Path))
+	})
+	var err error
+	if d.templates[errorPage.Path], err = d.parse(errorPage.Template); err != nil {
+		return nil, err
+	}
+	d.handler = mux
+	return d, nil
+}
+
+// exact makes the pattern of a path that ends with a slash match that path only.
+func exact(path string) string {
+	if path[len(path)-1] == '/' {
+		return path + "{$}"
+	}
+	return path
+}
+
+// Stop ends all event streams.
+func (d *Dashboard) Stop() { d.stop() }
+
+// headers are those of every answer. A page loads nothing but its own style and script.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+	"Referrer-Policy":              "same-origin",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Cache-Control":                "no-store",
+	"Vary":                         "Accept, X-Fragment, Cookie",
+}
+
+// ServeHTTP serves what is below the base path.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range headers {
+		w.Header().Set(name, value)
+	}
+	d.handler.ServeHTTP(w, r)
+}
+
+// static serves the style and the script. They change with the program only.
+func (d *Dashboard) static(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "max-age=300")
+	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))
+}

@@ -1,0 +1,239 @@
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/sql/db"
+)
+
+// hostile would be a script, if it were not escaped, and steer what a reader sees.
+const hostile = `<script>alert("x")</script>'"&amp;` + "\u202egnp.exe"
+
+// odd has what listers and tasks may bring.
+var odd = []string{
+	`insert into task_type (type, description, backend_name, max_queue_length) values ('` + strings.ReplaceAll(hostile, "'", "''") + `', '', 'swh.odd', 10), ('load-git', '', 'swh.git', 100)`,
+	`insert into task (type, arguments, next_run, status, policy) select '` + strings.ReplaceAll(hostile, "'", "''") + `', '{}', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 5)`,
+	`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', '` + strings.ReplaceAll(hostile, "'", "''") + `', 'x', '{}', now())`,
+	`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
+		select id, 'git', now(), 1234567, 9, 8, 7 from listers`,
+}
+
+// Every page without wildcards is shown as HTML, with its script and style from here and nothing
+// inline, below 200 kB; as JSON; and by fragments. What people name is escaped.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *Options) { o.Base = "/dashboard" }, odd...)
+	values := regexp.MustCompile(`value="[^"]*"`) // which nobody sees as they are
+	inline := regexp.MustCompile(`(?i)<script>|<style|\son\w+=|\sstyle=|javascript:`)
+	for _, p := range pages {
+		if strings.Contains(p.Path, "{") || p.Path == queuePage.Path {
+			continue
+		}
+		answer, body := s.ask(http.MethodGet, "/dashboard"+p.Path, nil)
+		if answer.StatusCode != http.StatusOK || len(body) > 200_000 || inline.MatchString(body) || strings.Contains(values.ReplaceAllString(body, ""), "\u202e") {
+			t.Errorf("%s: %s, %d bytes, inline: %q\n%s", p.Path, answer.Status, len(body), inline.FindString(body), body)
+		}
+		if policy := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: policy %q", p.Path, policy)
+		}
+		for _, address := range regexp.MustCompile(`(?:href|src|action)="([^"]*)"`).FindAllStringSubmatch(body, -1) {
+			if a := address[1]; !strings.HasPrefix(a, "/dashboard/") && !strings.HasPrefix(a, "#") {
+				t.Errorf("%s leads to %s", p.Path, a)
+			}
+		}
+		if asJSON := s.get("/dashboard"+p.Path, "Accept", "application/json"); !json.Valid([]byte(asJSON)) {
+			t.Errorf("%s: %s", p.Path, asJSON)
+		}
+		for _, fragment := range p.Fragments {
+			if part := s.get("/dashboard"+p.Path, "X-Fragment", fragment); strings.Contains(part, "<html") || !strings.Contains(body, `data-fragment="`+fragment+`"`) {
+				t.Errorf("%s: fragment %s\n%s", p.Path, fragment, part)
+			}
+		}
+	}
+	for path, status := range map[string]int{
+		"/dashboard/static/style.css": 200, "/dashboard/static/live.js": 200, "/dashboard/static/nope": 404, "/dashboard/nope": 404, "/dashboard": 307,
+	} {
+		if answer, body := s.ask(http.MethodGet, path, nil); answer.StatusCode != status {
+			t.Errorf("%s: %s\n%s", path, answer.Status, body)
+		}
+	}
+	if answer, body := s.ask(http.MethodGet, "/dashboard/nope", nil, "Accept", "application/json"); answer.StatusCode != 404 || body != "{\n \"status\": 404,\n \"error\": \"There is no page /dashboard/nope.\"\n}\n" {
+		t.Error(body)
+	}
+	if answer, _ := s.ask(http.MethodGet, "/dashboard/", nil, "X-Fragment", "layout"); answer.StatusCode != 404 {
+		t.Error("what is no fragment is shown as one")
+	}
+}
+
+// A page whose database doesn't answer is an error that says so, and nothing of the address.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *Options) {
+		away, err := db.Open(t.Context(), "postgresql://u:s3cret@127.0.0.1:1/x", db.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(away.Close)
+		o.Reads = away
+	})
+	answer, body := s.ask(http.MethodGet, "/", nil)
+	if answer.StatusCode != 503 || !strings.Contains(body, "The database does not answer") || strings.Contains(body, "s3cret") || strings.Contains(body, "127.0.0.1") {
+		t.Errorf("%s\n%s", answer.Status, body)
+	}
+}
+
+// acting is a dashboard with all ways to log in.
+func acting(t *testing.T, requireLogin bool) *site {
+	t.Helper()
+	return newSite(t, func(o *Options) {
+		o.Access = Access{
+			RequireLogin: requireLogin, Credentials: []rpc.Credentials{{Token: "t0ken"}, {Username: "ann", Password: "s3cret"}},
+			Proxy: config.DashboardProxy{
+				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, UserHeader: "X-User", RoleHeader: "X-Roles", Operators: []string{"ops"},
+			},
+		}
+	})
+}
+
+// csrfOf returns the token of a user's forms.
+func (s *site) csrfOf(user User) string { return s.Access.csrf(user, s.Reads.Now()) }
+
+// Who may act may, and nobody else; and a form of elsewhere does nothing.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	s := acting(t, false)
+	allowed := func(form url.Values, headers ...string) int {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "http://dashboard.example/x", strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.RemoteAddr = "192.0.2.7:1"
+		for i := 0; i < len(headers); i += 2 {
+			if headers[i] == "from" {
+				r.RemoteAddr = headers[i+1]
+				continue
+			}
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		s.act(Action{Path: "/x", Do: func(context.Context, *Request) (string, error) { return "/", nil }}, w, r)
+		return w.Code
+	}
+	csrf := func(name string) url.Values { return url.Values{"csrf": {s.csrfOf(User{Name: name})}} }
+	basic := "Basic YW5uOnMzY3JldA==" // ann:s3cret
+	session := sessionName + "=" + s.Access.sign("session", "ann", s.Reads.Now().Add(sessionTime))
+	for what, c := range map[string]struct {
+		form    url.Values
+		headers []string
+		status  int
+	}{
+		"nobody":                      {csrf(""), nil, 401},
+		"token":                       {nil, []string{"Authorization", "Bearer t0ken"}, 303},
+		"wrong token":                 {nil, []string{"Authorization", "Bearer t0kem"}, 401},
+		"basic":                       {csrf("ann"), []string{"Authorization", basic}, 303},
+		"basic without a form":        {nil, []string{"Authorization", basic}, 403},
+		"another's form":              {csrf("bob"), []string{"Authorization", basic}, 403},
+		"basic, from another site":    {csrf("ann"), []string{"Authorization", basic, "Sec-Fetch-Site", "cross-site"}, 403},
+		"basic, from another origin":  {csrf("ann"), []string{"Authorization", basic, "Origin", "http://evil.example"}, 403},
+		"session":                     {csrf("ann"), []string{"Cookie", session}, 303},
+		"session without a form":      {nil, []string{"Cookie", session}, 403},
+		"forged session":              {csrf("ann"), []string{"Cookie", session + "x"}, 403},
+		"form as a session":           {csrf("ann"), []string{"Cookie", sessionName + "=" + s.csrfOf(User{Name: "ann"})}, 403},
+		"old session":                 {csrf("ann"), []string{"Cookie", sessionName + "=" + s.Access.sign("session", "ann", s.Reads.Now().Add(-sessionTime))}, 403},
+		"proxy, operator":             {csrf("bob"), []string{"X-User", "bob", "X-Roles", "users, ops"}, 303},
+		"proxy, no operator":          {csrf("bob"), []string{"X-User", "bob", "X-Roles", "users,opsx"}, 403},
+		"a stranger as if by a proxy": {csrf("bob"), []string{"X-User", "bob", "X-Roles", "ops", "from", "198.51.100.1:1"}, 403},
+	} {
+		if status := allowed(c.form, c.headers...); status != c.status {
+			t.Errorf("%s: %d, want %d", what, status, c.status)
+		}
+	}
+}
+
+// A login begins a session, which only the right words do, and leads to where it began, never
+// to another site.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	s := acting(t, true)
+	if answer, _ := s.ask(http.MethodGet, "/?a=b", nil); answer.StatusCode != 303 || answer.Header.Get("Location") != "/login?next=%2F%3Fa%3Db" {
+		t.Errorf("%s %s", answer.Status, answer.Header.Get("Location"))
+	}
+	if answer, _ := s.ask(http.MethodGet, "/", nil, "Accept", "application/json"); answer.StatusCode != 401 || answer.Header.Get("WWW-Authenticate") == "" {
+		t.Error(answer.Status)
+	}
+	for _, form := range []url.Values{
+		{"secret": {"s3cret"}}, {"name": {"ann"}, "secret": {"t0ken"}}, {"name": {"ann"}, "secret": {""}}, {}, {"name": {"token"}, "secret": {"t0ken"}},
+	} {
+		if answer, body := s.ask(http.MethodPost, "/login", form); answer.StatusCode != 401 || answer.Header.Get("Set-Cookie") != "" || strings.Contains(body, "s3cret") {
+			t.Errorf("%v: %s", form, answer.Status)
+		}
+	}
+	for next, want := range map[string]string{"/?a=b": "/?a=b", "//evil.example/": "/", "http://evil.example/": "/", `/\evil.example`: "/", "": "/"} {
+		answer, _ := s.ask(http.MethodPost, "/login", url.Values{"name": {"ann"}, "secret": {"s3cret"}, "next": {next}})
+		if got := answer.Header.Get("Location"); answer.StatusCode != 303 || got != want {
+			t.Errorf("%s: %s to %s, want %s", next, answer.Status, got, want)
+		}
+		cookie := answer.Header.Get("Set-Cookie")
+		if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") {
+			t.Error(cookie)
+		}
+		session, _, _ := strings.Cut(cookie, ";")
+		if body := s.get("/", "Cookie", session); !strings.Contains(body, "<span>ann</span>") {
+			t.Error(body)
+		}
+	}
+	answer, _ := s.ask(http.MethodPost, "/login", url.Values{"name": {"ann"}, "secret": {"s3cret"}}, "Sec-Fetch-Site", "cross-site")
+	if answer.StatusCode != 403 {
+		t.Errorf("a login from another site: %s", answer.Status)
+	}
+}
+
+// A page that is open is told which of its fragments have changed, and only these.
+func TestLive(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil, odd...)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	defer s.Stop()
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
+	r.Header.Set("Accept", "text/event-stream")
+	answer, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	next := func() string {
+		for lines.Scan() {
+			if names, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return names
+			}
+		}
+		t.Fatal("the stream has ended")
+		return ""
+	}
+	if first := next(); !strings.Contains(first, "flow") || !strings.Contains(first, "visits") {
+		t.Errorf("first %q", first)
+	}
+	s.exec("update task set next_run = 'infinity'")
+	for {
+		changed := strings.Fields(next())
+		if slices.Contains(changed, "visits") {
+			t.Errorf("%q have changed, but visits have not", changed)
+		}
+		if slices.Contains(changed, "flow") {
+			break
+		}
+	}
+}

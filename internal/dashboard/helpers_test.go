@@ -1,0 +1,106 @@
+package dashboard
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// site is a dashboard of a database of the test's own.
+type site struct {
+	*Dashboard
+	t      *testing.T
+	dsn    string
+	config *config.Config
+	store  *db.Store
+}
+
+// newSite makes a database with what statements put there, and a dashboard of it.
+func newSite(t *testing.T, change func(*Options), statements ...string) *site {
+	t.Helper()
+	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
+	store, err := db.Open(t.Context(), s.dsn, db.Options{Command: "dashboard", StatementTimeout: Timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	s.store = store
+	o := Options{
+		Reads: store, Acts: store, Config: func() *config.Config { return s.config }, Version: "test",
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if change != nil {
+		change(&o)
+	}
+	if s.Dashboard, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	s.exec(statements...)
+	return s
+}
+
+func (s *site) exec(statements ...string) {
+	s.t.Helper()
+	for _, statement := range statements {
+		if _, err := s.store.Pool().Exec(context.Background(), statement); err != nil {
+			s.t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	s.forget()
+}
+
+// ask sends a request, with headers in turn by name and value, and returns the answer with its
+// body read.
+func (s *site) ask(method, path string, form url.Values, headers ...string) (answer *http.Response, body string) {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), method, "http://dashboard.example"+path, strings.NewReader(form.Encode()))
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	text, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return w.Result(), string(text)
+}
+
+// get returns the body of a page, which must be there.
+func (s *site) get(path string, headers ...string) string {
+	s.t.Helper()
+	answer, body := s.ask(http.MethodGet, path, nil, headers...)
+	if answer.StatusCode != http.StatusOK {
+		s.t.Fatalf("%s: %s\n%s", path, answer.Status, body)
+	}
+	return body
+}
+
+// has checks that a page has texts, and is a page as all are.
+func (s *site) has(path string, texts ...string) (body string) {
+	s.t.Helper()
+	body = s.get(path)
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			s.t.Errorf("%s has no %q:\n%s", path, text, body)
+		}
+	}
+	return body
+}

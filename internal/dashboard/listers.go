@@ -1,0 +1,126 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Fragments: []string{"pools", "listers"}, Data: listersOf}
+
+// listersData has the listers whose names contain a word.
+type listersData struct {
+	Word    string       `json:"word"`
+	Listers []listerData `json:"listers"` // maxRows at most
+	Found   int          `json:"found"`
+	Active  []activeData `json:"active"`
+	Pools   []poolData   `json:"pools"`
+	Changes int64        `json:"candidate_changes"`
+	Built   float64      `json:"candidates_built"` // a part of 1
+}
+
+type listerData struct {
+	Lister      string       `json:"lister"`
+	Instance    string       `json:"instance"`
+	LastListing *time.Time   `json:"last_listing"`
+	Updated     time.Time    `json:"updated"`
+	Counts      []listedData `json:"counts"` // of update-metrics
+}
+
+// listedData are the counts of a lister's origins of a visit type.
+type listedData struct {
+	VisitType string    `json:"visit_type"`
+	Counted   time.Time `json:"counted"`
+	Known     int32     `json:"known"`
+	Enabled   int32     `json:"enabled"`
+	Never     int32     `json:"never_visited"`
+	Changed   int32     `json:"with_pending_changes"`
+}
+
+// activeData counts the origins that changed between the last two listings, of all instances.
+type activeData struct {
+	Lister  string `json:"lister"`
+	Origins int64  `json:"origins"`
+}
+
+// poolData counts the candidates of a visit type by pool.
+type poolData struct {
+	VisitType string `json:"visit_type"`
+	db.PoolCounts
+	Drift *float64 `json:"drift"` // seconds from the position of its queue to now; nil without a position
+}
+
+func listersOf(ctx context.Context, r *Request) (any, error) {
+	figures, _, err := r.now.figures.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	listers, err := r.Reads.Listers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := r.Reads.Metrics(ctx, uuid.NullUUID{}, "")
+	if err != nil {
+		return nil, err
+	}
+	word := r.Word("q")
+	l := listersData{Word: word, Listers: []listerData{}, Active: []activeData{}, Pools: poolsOf(figures, r.Now), Changes: figures.CandidateChanges, Built: figures.Build.Part()}
+	counts := map[uuid.UUID][]listedData{}
+	for _, m := range metrics {
+		counts[m.ListerID] = append(counts[m.ListerID], listedData{
+			m.VisitType, m.LastUpdate, m.OriginsKnown, m.OriginsEnabled, m.OriginsNeverVisited, m.OriginsWithPendingChanges,
+		})
+	}
+	for _, one := range listers {
+		if strings.Contains(one.Name, word) || strings.Contains(one.InstanceName, word) {
+			l.Found++
+			if len(l.Listers) < maxRows {
+				l.Listers = append(l.Listers, listerOf(one, counts[one.ID]))
+			}
+		}
+	}
+	for _, a := range figures.Active {
+		if strings.Contains(a.Lister, word) {
+			l.Active = append(l.Active, activeData{a.Lister, a.Origins})
+		}
+	}
+	slices.SortFunc(l.Active, func(a, b activeData) int {
+		return cmp.Or(cmp.Compare(b.Origins, a.Origins), strings.Compare(a.Lister, b.Lister))
+	})
+	l.Active = l.Active[:min(len(l.Active), maxRows)]
+	return l, nil
+}
+
+func listerOf(l model.Lister, counts []listedData) listerData {
+	return listerData{l.Name, l.InstanceName, l.LastListingFinishedAt, l.Updated, counts}
+}
+
+// poolsOf returns the pools of each visit type, and how far its queue is behind.
+func poolsOf(f db.Figures, now time.Time) []poolData {
+	byType := map[string]*poolData{}
+	of := func(visitType string) *poolData {
+		if byType[visitType] == nil {
+			byType[visitType] = &poolData{VisitType: visitType}
+		}
+		return byType[visitType]
+	}
+	for visitType, counts := range f.Pools {
+		of(visitType).PoolCounts = counts
+	}
+	for _, p := range f.Positions {
+		of(p.VisitType).Drift = new(float64(now.Unix() - p.Position))
+	}
+	pools := []poolData{}
+	for _, p := range byType {
+		pools = append(pools, *p)
+	}
+	slices.SortFunc(pools, func(a, b poolData) int { return strings.Compare(a.VisitType, b.VisitType) })
+	return pools[:min(len(pools), maxRows)]
+}

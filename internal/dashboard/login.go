@@ -1,0 +1,56 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+var loginPage = Page{
+	Path: "/login", Title: "Log in", Template: "login.html", OfUser: true,
+	Data: func(_ context.Context, r *Request) (any, error) {
+		return login{Next: r.Base + r.local(r.Word("next"))}, nil
+	},
+}
+
+type login struct {
+	Next string `json:"next"`
+}
+
+// loginURL returns the address of the login page, from which the browser comes back.
+func (d *Dashboard) loginURL(r *http.Request) string {
+	return d.Base + "/login?next=" + url.QueryEscape(r.URL.RequestURI())
+}
+
+// logIn begins a session with user name and password, or a token.
+func logIn(_ context.Context, r *Request) (string, error) {
+	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
+	for _, c := range r.Access.Credentials {
+		if name == "" && c.IsToken(secret) {
+			name = "token"
+		} else if !c.IsUser(name, secret) {
+			continue
+		}
+		end := time.Now().Add(sessionTime)
+		r.session = r.cookie(r.Access.sign("session", name, end), int(sessionTime.Seconds()))
+		return r.local(r.PostForm.Get("next")), nil
+	}
+	if held, ok := r.refusals.Log(""); ok {
+		r.Log.Warn("login refused", "address", r.RemoteAddr, "not_logged_before", held)
+	}
+	return "", Errorf(http.StatusUnauthorized, "That is no user name with its password, and no token.")
+}
+
+func logOut(_ context.Context, r *Request) (string, error) {
+	r.session = r.cookie("", -1)
+	return "/", nil
+}
+
+// cookie returns the session's cookie, which lasts so many seconds. Only this dashboard gets it.
+func (r *Request) cookie(value string, seconds int) *http.Cookie {
+	return &http.Cookie{
+		Name: sessionName, Value: value, Path: r.Base + "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil || r.Access.fromProxy(r.Request) && r.Header.Get("X-Forwarded-Proto") == "https",
+	}
+}

@@ -1,0 +1,119 @@
+package dashboard
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
+)
+
+// now is what several pages show of the present, each read in the background.
+type now struct {
+	figures background[db.Figures]
+	queues  background[[]status.Queue]
+	groups  background[[]status.Group]
+	lanes   background[[]status.Lane]
+}
+
+// newNow prepares what is read. A reading of many queues takes seconds: the broker is asked for
+// each.
+func (d *Dashboard) newNow() *now {
+	n := &now{}
+	n.figures.every, n.queues.every, n.groups.every, n.lanes.every = 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second
+	n.figures.read = func(ctx context.Context) (db.Figures, error) { return d.Reads.Figures(ctx, d.Reads.Now()) }
+	n.queues.read = func(ctx context.Context) ([]status.Queue, error) {
+		if d.Broker == nil {
+			return nil, errNoBroker
+		}
+		known, err := daemons.KnownQueues(ctx, d.Reads, d.Config())
+		if err != nil {
+			return nil, err
+		}
+		return status.Queues(ctx, d.Reads, d.Broker, known, d.Config().Shares)
+	}
+	n.groups.read = func(ctx context.Context) (all []status.Group, err error) {
+		shares := d.Config().Shares
+		for _, name := range slices.Sorted(maps.Keys(shares)) {
+			rows, err := status.Groups(ctx, d.Reads, name, shares[name], d.Reads.Now())
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, rows...)
+		}
+		return all, nil
+	}
+	n.lanes.read = func(ctx context.Context) (all []status.Lane, err error) {
+		queues, err := daemons.LanedQueues(ctx, d.Reads, d.Config().Lanes)
+		for _, q := range queues {
+			rows, err := status.Lanes(ctx, d.Reads, d.Broker, q.Lanes, d.Reads.Now())
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, rows...)
+		}
+		return all, err
+	}
+	return n
+}
+
+// forget has all that pages show read anew: something was changed.
+func (d *Dashboard) forget() {
+	d.now.figures.forget()
+	d.now.queues.forget()
+	d.now.groups.forget()
+	d.now.lanes.forget()
+	d.data.forget()
+}
+
+var errNoBroker = Errorf(503, "The configuration names no broker.")
+
+// part is what is shown of something read in the background: when it was read, and what is
+// wrong with that.
+type part struct {
+	At      *time.Time `json:"at"`      // nil: not yet
+	Problem string     `json:"problem"` // "" if it is well
+}
+
+func (d *Dashboard) partOf(at time.Time, err error, what string) part {
+	p := part{At: &at}
+	if at.IsZero() {
+		p.At = nil
+	}
+	switch {
+	case err != nil:
+		d.Log.Debug("a part of a page could not be read", "what", what, "error", err)
+		p.Problem = what + " can't be read now; the log has the reason at level debug."
+	case at.IsZero():
+		p.Problem = what + " are being read."
+	}
+	return p
+}
+
+func (d *Dashboard) queues(ctx context.Context) ([]status.Queue, part) {
+	rows, at, err := d.now.queues.get(ctx)
+	return rows, d.partOf(at, err, "The queues")
+}
+
+// facts returns what problems are found in. What can't be read is left out.
+func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
+	f.now = now
+	figures, at, err := d.now.figures.get(ctx)
+	if at.IsZero() {
+		if err == nil {
+			err = context.DeadlineExceeded
+		}
+		return f, err
+	}
+	f.figures = figures
+	if f.daemons, err = d.Reads.Daemons(ctx); err != nil {
+		return f, err
+	}
+	f.queues, _, _ = d.now.queues.get(ctx)
+	f.groups, _, _ = d.now.groups.get(ctx)
+	f.lanes, _, _ = d.now.lanes.get(ctx)
+	return f, nil
+}

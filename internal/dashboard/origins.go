@@ -1,0 +1,88 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/explain"
+	"swh-scheduler/sql/db"
+)
+
+var (
+	originsPage = Page{Path: "/origins", Title: "Origins", Menu: "Origins", Template: "origins.html", Data: origins}
+	originPage  = Page{Path: "/origin", Template: "origin.html", Data: origin}
+)
+
+type originsData struct {
+	Prefix  string           `json:"prefix"`
+	Origins []db.FoundOrigin `json:"origins"`
+	Next    *db.OriginPlace  `json:"next"`
+}
+
+func origins(ctx context.Context, r *Request) (any, error) {
+	d := originsData{Prefix: r.Word("url")}
+	if d.Prefix == "" {
+		return d, nil
+	}
+	if !strings.Contains(d.Prefix, ":") {
+		d.Prefix = "https://" + d.Prefix
+	}
+	var after *db.OriginPlace
+	if place := r.Word("after"); place != "" {
+		lister, err := uuid.Parse(r.Word("lister"))
+		if err != nil {
+			return nil, Errorf(http.StatusBadRequest, "lister should be the id of a lister.")
+		}
+		after = &db.OriginPlace{URL: place, VisitType: r.Word("visit_type"), Lister: lister}
+	}
+	var err error
+	d.Origins, d.Next, err = r.Reads.FindOrigins(ctx, d.Prefix, after, listed)
+	return d, err
+}
+
+type originData struct {
+	URL          string                `json:"url"`
+	Origins      []db.FoundOrigin      `json:"origins"` // by visit type and lister
+	Explanations []explain.Explanation `json:"explanations"`
+	Unexplained  string                `json:"unexplained,omitempty"`
+}
+
+func (d originData) PageTitle() string { return "Origin" }
+
+func origin(ctx context.Context, r *Request) (any, error) {
+	d := originData{URL: r.Word("url")}
+	if d.URL == "" {
+		return d, nil
+	}
+	found, _, err := r.Reads.FindOrigins(ctx, d.URL, nil, listed)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range found {
+		if o.URL == d.URL {
+			d.Origins = append(d.Origins, o)
+		}
+	}
+	if len(d.Origins) == 0 {
+		return nil, Errorf(http.StatusNotFound, "No lister has an origin %q.", d.URL)
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTime)
+	defer cancel()
+	if d.Explanations, err = r.gatherer().Origins(ctx, d.URL, ""); err != nil {
+		d.Unexplained = r.unexplained(err)
+	}
+	return d, nil
+}
+
+// noBroker answers for a broker that is not configured.
+type noBroker struct{}
+
+func (noBroker) Figures(context.Context, string) (f celery.QueueFigures) { return f }
+
+func (noBroker) LengthSince(context.Context, string, celery.QueueFigures, int) (celery.QueueLength, error) {
+	return celery.QueueLength{}, errNoBroker
+}

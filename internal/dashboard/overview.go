@@ -1,0 +1,187 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
+)
+
+var overviewPage = Page{
+	Path: "/", Title: "Overview", Menu: "Overview", Template: "overview.html", Fragments: []string{"wrong", "flow", "tasks", "visits"}, Data: overview,
+}
+
+// overviewData is what is going on.
+type overviewData struct {
+	Problems []Problem  `json:"problems"` // maxProblems at most
+	More     int        `json:"more_problems"`
+	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus tells
+	Flow     flow       `json:"flow"`
+	Tasks    []typeData `json:"tasks"`
+	Visits   []typeData `json:"visits"`
+	Queues   part       `json:"queues"`
+}
+
+// flow counts work by where it is. What is not known is nil.
+type flow struct {
+	Ready         int64 `json:"ready"`   // tasks, of each type 10,000 at most
+	Backlog       int   `json:"backlog"` // of lanes
+	Outgoing      int64 `json:"outgoing"`
+	Queued        *int  `json:"queued"`
+	Running       *int  `json:"running"`
+	TasksEnded    int64 `json:"tasks_ended"` // in the last whole minute
+	VisitsEnded   int64 `json:"visits_ended"`
+	FailedInAHour int64 `json:"failed_in_an_hour"`
+}
+
+// typeData is what becomes of a task type or a visit type. Rates are pieces a minute.
+type typeData struct {
+	Type     string           `json:"type"`
+	Rates    [3]float64       `json:"rates"` // over 1, 5 and 60 minutes
+	Average  *float64         `json:"average"`
+	P95      *float64         `json:"p95"`
+	Hour     map[string]int64 `json:"hour"` // by how they ended
+	Failed   int64            `json:"failed"`
+	Reasons  []reason         `json:"reasons"`
+	Ready    int64            `json:"ready"`
+	Oldest   *time.Time       `json:"oldest"`
+	Queue    *status.Queue    `json:"queue"`
+	Position *time.Time       `json:"position"` // of the queue of visits
+}
+
+type reason struct {
+	Exception string `json:"exception"`
+	Failures  int64  `json:"failures"`
+}
+
+func overview(ctx context.Context, r *Request) (any, error) {
+	f, err := r.facts(ctx, r.Now)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := r.Reads.EndedInHour(ctx)
+	if err != nil {
+		return nil, err
+	}
+	types, err := r.Reads.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := overviewData{Problems: append([]Problem{}, f.problems()...), NotHere: notHere}
+	o.More = max(0, len(o.Problems)-maxProblems)
+	o.Problems = o.Problems[:len(o.Problems)-o.More]
+	_, o.Queues = r.queues(ctx)
+	o.Tasks, o.Visits = taskRows(types, f, ended), visitRows(f, ended)
+	o.Flow = flowOf(f, o)
+	return o, nil
+}
+
+func flowOf(f facts, o overviewData) (w flow) {
+	for _, t := range o.Tasks {
+		w.Ready += t.Ready
+		w.TasksEnded += int64(t.Rates[0])
+		w.FailedInAHour += t.Failed
+	}
+	for _, v := range o.Visits {
+		w.VisitsEnded += int64(v.Rates[0])
+		w.FailedInAHour += v.Failed
+	}
+	for _, m := range f.figures.Outgoing {
+		w.Outgoing += m.Messages
+	}
+	for _, l := range f.lanes {
+		w.Backlog += l.Waiting + l.Again
+	}
+	if f.queues == nil {
+		return w
+	}
+	w.Queued, w.Running = new(0), new(0)
+	for _, q := range f.queues {
+		*w.Queued += q.Ready
+		if q.Unacknowledged == nil {
+			w.Running = nil
+		} else if w.Running != nil {
+			*w.Running += *q.Unacknowledged
+		}
+	}
+	return w
+}
+
+// taskRows returns a row for each task type that has something to show: what is busiest first.
+func taskRows(types []model.TaskType, f facts, ended map[db.EndedKey]*db.Ended) []typeData {
+	rows := []typeData{}
+	for _, tt := range types {
+		row := endsOf(tt.Type, ended[db.EndedKey{Source: db.EndedByWorker, Type: tt.Type}])
+		for _, ready := range f.figures.Ready {
+			if ready.Type == tt.Type {
+				row.Ready += ready.Tasks
+				if row.Oldest == nil || ready.Oldest.Before(*row.Oldest) {
+					row.Oldest = &ready.Oldest
+				}
+			}
+		}
+		queue := tt.Queue()
+		if at := slices.IndexFunc(f.queues, func(q status.Queue) bool { return q.Queue == queue }); at >= 0 {
+			row.Queue = &f.queues[at]
+		}
+		if row.Hour != nil || row.Ready > 0 || row.Queue != nil {
+			rows = append(rows, row)
+		}
+	}
+	return busiestFirst(rows)
+}
+
+func visitRows(f facts, ended map[db.EndedKey]*db.Ended) []typeData {
+	rows := []typeData{}
+	for key, e := range ended {
+		if key.Source == db.EndedByJournal {
+			row := endsOf(key.Type, e)
+			row.Failed = e.Statuses["failed"] + e.Statuses["not_found"]
+			if at := slices.IndexFunc(f.figures.Positions, func(p db.QueuePosition) bool { return p.VisitType == key.Type }); at >= 0 {
+				row.Position = new(time.Unix(f.figures.Positions[at].Position, 0))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return busiestFirst(rows)
+}
+
+// maxReasons is how many exceptions are shown of a type.
+const maxReasons = 3
+
+// endsOf returns what ended of a type; e may be nil.
+func endsOf(name string, e *db.Ended) typeData {
+	row := typeData{Type: name, Reasons: []reason{}}
+	if e == nil {
+		return row
+	}
+	row.Rates = [3]float64{float64(e.Minute), float64(e.Five) / 5, float64(e.Hour) / 60}
+	row.Hour = e.Statuses
+	row.Failed = e.Statuses[string(model.RunFailed)] + e.Statuses[string(model.RunPermFailed)] + e.Statuses[string(model.RunLost)]
+	if known := e.Took.Weight(); known > 0 {
+		row.Average, row.P95 = new(e.Seconds/known), new(e.Took.Quantile(0.95))
+	}
+	names := slices.SortedFunc(maps.Keys(e.Exceptions), func(a, b string) int {
+		return cmp.Or(cmp.Compare(e.Exceptions[b], e.Exceptions[a]), strings.Compare(a, b))
+	})
+	for _, name := range names[:min(len(names), maxReasons)] {
+		row.Reasons = append(row.Reasons, reason{name, e.Exceptions[name]})
+	}
+	return row
+}
+
+func busiestFirst(rows []typeData) []typeData {
+	slices.SortFunc(rows, func(a, b typeData) int {
+		return cmp.Or(cmp.Compare(b.Rates[2], a.Rates[2]), cmp.Compare(b.Ready, a.Ready), strings.Compare(a.Type, b.Type))
+	})
+	return rows[:min(len(rows), maxRows)]
+}
+
+// maxRows bounds the rows of a table, and with them the size of its page.
+const maxRows = 100

@@ -1,0 +1,16 @@
+package dashboard
+
+// pages are all pages, in the order of the navigation.
+var pages = []Page{
+	overviewPage,
+	queuesPage, queuePage,
+	tasksPage, taskPage,
+	originsPage, originPage,
+	listersPage,
+	graphsPage, graphPage,
+	daemonsPage,
+	asidePage,
+	auditPage, changePage,
+	runbooksPage,
+	loginPage,
+}

@@ -1,0 +1,179 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/explain"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
+)
+
+// Problem is an alert (deploy/prometheus/alerts.yml) whose condition holds now, however long.
+type Problem struct {
+	Alert    string `json:"alert"` // also the section of the runbooks
+	Critical bool   `json:"critical"`
+	Text     string `json:"text"`
+	Page     string `json:"page"` // that shows more, from the base
+}
+
+// facts are what problems are found in.
+type facts struct {
+	now     time.Time
+	figures db.Figures
+	daemons []db.Daemon
+	queues  []status.Queue
+	groups  []status.Group
+	lanes   []status.Lane
+}
+
+// notHere are the alerts that only Prometheus can tell: they compare with hours ago, or are
+// about what the database doesn't know.
+var notHere = []string{
+	"ConfigBehind", "PoolUsedUp", "ListenerStands", "EventsLag", "JournalLag", "FiguresOld", "VisitsFallBehind", "PoolGrows", "RPCErrors", "LoginsRefused",
+}
+
+// maxProblems is how many are shown.
+const maxProblems = 50
+
+// problems returns what is wrong now, what is critical first.
+func (f facts) problems() []Problem {
+	all := slices.Concat(f.ofDaemons(), f.ofDatabase(), f.ofQueues(), f.ofGroupsAndLanes())
+	slices.SortStableFunc(all, func(a, b Problem) int {
+		switch {
+		case a.Critical == b.Critical:
+			return strings.Compare(a.Alert, b.Alert)
+		case a.Critical:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// unseenAfter is how long a daemon that writes its row once a minute may be silent.
+const unseenAfter = 5 * time.Minute
+
+func (f facts) ofDaemons() (all []Problem) {
+	alive := map[string]bool{}
+	for _, d := range f.daemons {
+		alive[d.Name] = alive[d.Name] || f.now.Sub(d.Seen) < unseenAfter
+	}
+	for _, d := range f.daemons {
+		if silent := f.now.Sub(d.Seen); silent >= unseenAfter {
+			alert := "DaemonDown"
+			if !alive[d.Name] {
+				alert = "DaemonMissing"
+			}
+			all = append(all, Problem{alert, true, fmt.Sprintf("%s on %s has not been heard of for %s.", d.Name, d.Host, explain.Roughly(silent)), "/daemons"})
+			continue
+		}
+		for name, seconds := range d.State.Waiting {
+			switch {
+			case name == "the management API" && seconds > 300:
+				all = append(all, Problem{"ManagementAway", false, fmt.Sprintf("RabbitMQ's management API has not answered %s on %s for %s.", d.Name, d.Host, roughly(seconds)), "/daemons"})
+			case slices.Contains([]string{"PostgreSQL", "RabbitMQ", "Kafka"}, name) && seconds > 120:
+				all = append(all, Problem{"ServiceAway", true, fmt.Sprintf("%s on %s has waited for %s for %s.", d.Name, d.Host, name, roughly(seconds)), "/daemons"})
+			}
+		}
+		for name, seconds := range d.State.Overdue {
+			if seconds > 1800 {
+				all = append(all, Problem{"RoundOverdue", false, fmt.Sprintf("%s on %s: no round has gone well for %s (%s).", d.Name, d.Host, roughly(seconds), name), "/daemons"})
+			}
+		}
+	}
+	return all
+}
+
+func roughly(seconds float64) string {
+	return explain.Roughly(time.Duration(seconds * float64(time.Second)))
+}
+
+func (f facts) ofDatabase() (all []Problem) {
+	add := func(critical bool, alert, page, text string, args ...any) {
+		all = append(all, Problem{alert, critical, fmt.Sprintf(text, args...), page})
+	}
+	for _, o := range f.figures.Outgoing {
+		if age := f.now.Sub(o.Oldest); age > 10*time.Minute {
+			add(true, "OutboxStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
+		}
+		if o.Refused > 0 {
+			add(false, "MessagesRefused", queuePath(o.Queue), "The broker refuses %d messages for %s.", o.Refused, o.Queue)
+		}
+	}
+	for _, r := range f.figures.Ready {
+		if age := f.now.Sub(r.Oldest); r.Priority != "" && age > 15*time.Minute {
+			add(false, "ReadyTasksWait", "/", "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
+		}
+	}
+	if n := f.figures.Rejected.Events; n > 0 {
+		add(false, "EventsSetAside", "/", "%d events are set aside.", n)
+	}
+	if n := f.figures.Rejected.Records; n > 0 {
+		add(false, "JournalRecordsSetAside", "/", "%d journal records are set aside.", n)
+	}
+	if s := f.figures.SetAside; s.Tasks+s.Origins > 0 {
+		add(false, "RowsSetAside", "/", "%d tasks and %d origins are set aside: they can't be sent.", s.Tasks, s.Origins)
+	}
+	if n := f.figures.Runs.Unanswered; n > 1000 {
+		add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)
+	}
+	if n := f.figures.CandidateChanges; n > 100_000 {
+		add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
+	}
+	if part := f.figures.Build.Part(); part < 1 {
+		add(false, "CandidatesBuilding", "/listers", "Candidates are built to %.0f %%; grabs of visits are slow.", 100*part)
+	}
+	return all
+}
+
+func (f facts) ofQueues() (all []Problem) {
+	for _, q := range f.queues {
+		alert, text := "", ""
+		switch {
+		case q.Problem != "": // OutboxStuck and MessagesRefused tell what comes of it
+			alert, text = "MessagesRefused", fmt.Sprintf("The queue %s can't be asked: %s", q.Queue, q.Problem)
+		case q.Consumers == 0 && q.Lane != "" && q.Ready+q.Backlog > 0:
+			alert, text = "LaneWithoutConsumer", fmt.Sprintf("Nobody reads the lane %s, the queue %s.", q.Lane, q.Queue)
+		case q.Consumers == 0 && q.Ready > 0:
+			alert, text = "QueueWithoutConsumer", fmt.Sprintf("%d messages wait in %s, which nobody reads.", q.Ready, q.Queue)
+		case q.Unacknowledged == nil && q.Consumers > 0:
+			alert, text = "UnacknowledgedUnknown", fmt.Sprintf("It is unknown how many messages workers hold of %s.", q.Queue)
+		}
+		if alert != "" {
+			all = append(all, Problem{alert, false, text, queuePath(q.Queue)})
+		}
+	}
+	return all
+}
+
+func (f facts) ofGroupsAndLanes() (all []Problem) {
+	add := func(alert, queue, text string, args ...any) {
+		all = append(all, Problem{alert, false, fmt.Sprintf(text, args...), queuePath(queue)})
+	}
+	for _, g := range f.groups {
+		if g.Waiting > 0 && g.InFlight == 0 && g.HourPieces == 0 {
+			add("GroupStarves", g.Queue, "The group %s has work waiting for %s, and nothing of it was sent in the last hour.", g.Group, g.Queue)
+		}
+	}
+	for _, l := range f.lanes {
+		if l.Again > l.Slots {
+			add("LaneBacklogGrows", l.Queue, "%d pieces of %s that timed out wait for the lane %s.", l.Again, l.TaskType, l.Lane)
+		}
+		if l.WaitP95 > 6*3600 {
+			add("LaneWaits", l.Queue, "Work of %s waits for %s for the lane %s.", l.TaskType, roughly(l.WaitP95), l.Lane)
+		}
+		if waiting := l.Waiting + l.Again; waiting > 0 && l.Sent == 0 {
+			add("LaneStarves", l.Queue, "%d pieces of %s wait for the lane %s, and none is sent.", waiting, l.TaskType, l.Lane)
+		}
+		if l.SlowSentExpress > 100 && 2*l.SlowSentExpress > l.Ended {
+			add("LanePredictionsWrong", l.Queue, "A third of the work of %s in the lane %s times out: %d in the last hour.", l.TaskType, l.Lane, l.SlowSentExpress)
+		}
+		if l.Unheard > 100 {
+			add("WorkUnheard", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.Unheard, l.Lane, l.TaskType)
+		}
+	}
+	return all
+}

@@ -1,0 +1,297 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/journal"
+	"swh-scheduler/sql/db"
+)
+
+// broker has queues of 3 ready messages, read by 2 workers unless their name says otherwise.
+type broker struct{}
+
+func (broker) Figures(context.Context, string) celery.QueueFigures { return celery.QueueFigures{} }
+
+func (broker) LengthSince(_ context.Context, queue string, _ celery.QueueFigures, _ int) (celery.QueueLength, error) {
+	length := celery.QueueLength{Exists: !strings.Contains(queue, ":"), Ready: 3, Unacknowledged: 4, Consumers: 2}
+	if strings.Contains(queue, "unread") {
+		length.Consumers = 0
+	}
+	return length, nil
+}
+
+// read reads a page as JSON.
+func read[T any](s *site, path string) (data T) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.get(path, "Accept", "application/json")), &data); err != nil {
+		s.t.Fatal(err)
+	}
+	return data
+}
+
+// The overview shows what ended by type, each once however often it is heard of, as events and
+// the journal tell: rates, runtimes and why runs failed.
+func TestWhatEndedIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *Options) { o.Broker = broker{} },
+		"insert into task_type (type, description, backend_name, max_queue_length) values ('list-git', '', 'swh.list', 10), ('load-git', '', 'swh.unread', 10)",
+		`insert into task (type, arguments, next_run, status, policy, current_interval) select 'list-git', '{}', now(), 'next_run_scheduled', 'oneshot', '1 day' from generate_series(1, 4)`,
+		"insert into task_run (task, backend_id, scheduled, status) select id, 'run-' || id, now(), 'scheduled' from task",
+	)
+	told := time.Now().Truncate(time.Microsecond)
+	var events []settle.Outcome
+	for n := 1; n <= 4; n++ {
+		id := fmt.Sprintf("run-%d", n)
+		end := settle.End{Status: model.RunEventful}
+		if n == 4 {
+			end = settle.End{Status: model.RunFailed, Error: new("requests.exceptions.ConnectionError: no route")}
+		} else {
+			events = append(events, settle.Outcome{BackendID: id, Heard: told, Runtime: new(time.Duration(n) * 10 * time.Second)})
+		}
+		events = append(events, settle.Outcome{BackendID: id, Heard: told, End: &end})
+	}
+	events = append(events, settle.Outcome{BackendID: uuid.NewString(), Heard: told, End: &settle.End{Status: model.RunEventful}}) // of an unknown one
+	workers := settle.Store{Store: s.store, Metrics: settle.NewMetrics(prometheus.NewRegistry())}
+	rules := journal.Rules{Visits: &model.DefaultVisitRules}
+	for range 2 { // they come again
+		if err := workers.ApplyOutcomes(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+		visits := []journal.Visit{
+			{OriginKey: model.OriginKey{URL: "https://a.example", VisitType: "git"}, Date: told, Status: model.VisitSuccessful, Snapshot: []byte("1")},
+			{OriginKey: model.OriginKey{URL: "https://b.example", VisitType: "git"}, Date: told, Status: model.VisitFailed},
+		}
+		if _, err := rules.Write(t.Context(), s.store, visits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.exec("update scheduler_go.ended set minute = date_trunc('minute', now()) - interval '2 minutes'")
+
+	o := read[overviewData](s, "/")
+	at := slices.IndexFunc(o.Tasks, func(r typeData) bool { return r.Type == "list-git" })
+	if at < 0 || len(o.Visits) != 1 {
+		t.Fatalf("%+v", o)
+	}
+	list := o.Tasks[at]
+	if diff := cmp.Diff([]any{[3]float64{0, 0.8, 4. / 60}, 20.0, map[string]int64{"eventful": 3, "failed": 1}, int64(1), []reason{{"ConnectionError", 1}}},
+		[]any{list.Rates, *list.Average, list.Hour, list.Failed, list.Reasons}); diff != "" {
+		t.Error(diff)
+	}
+	if *list.P95 < 30 || *list.P95 > 40 || list.Queue == nil || list.Queue.Ready != 3 || list.Queue.Limit != 10 {
+		t.Errorf("p95 %g, queue %+v", *list.P95, list.Queue)
+	}
+	if git := o.Visits[0]; git.Type != "git" || git.Rates != [3]float64{0, 0.4, 2. / 60} || git.Failed != 1 || git.Hour["eventful"] != 1 {
+		t.Errorf("%+v", git)
+	}
+	if *o.Flow.Queued != 6 || *o.Flow.Running != 8 || o.Flow.FailedInAHour != 2 {
+		t.Errorf("%+v", o.Flow)
+	}
+	// From what stands still to why.
+	body := s.has("/", "3 messages wait in swh.unread, which nobody reads.", `href="/queue?name=swh.unread"`, `href="/runbooks#QueueWithoutConsumer"`)
+	if strings.Contains(body, "swh.list, which nobody reads") {
+		t.Error("a queue that is read counts as unread")
+	}
+	s.has("/queue?name=swh.unread", "No worker reads it")
+	s.has("/queues?q=list", "swh.list")
+	if body := s.get("/queues?q=list"); strings.Contains(body, "swh.unread") {
+		t.Error("a queue that was not asked for is shown")
+	}
+	s.has("/runbooks", `<h2 id="QueueWithoutConsumer">`, "<code>swh-scheduler queue status</code>")
+}
+
+// Every alert is evaluated here or named as one that only Prometheus tells, and has a runbook.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	seen := func(name string, ago time.Duration, state db.DaemonState) db.Daemon {
+		return db.Daemon{Name: name, Host: "h", Seen: now.Add(-ago), State: state}
+	}
+	var f facts
+	f.now = now
+	f.daemons = []db.Daemon{
+		seen("start-runner", time.Hour, db.DaemonState{}), seen("start-runner", time.Minute, db.DaemonState{
+			Waiting: map[string]float64{"RabbitMQ": 121, "PostgreSQL": 119, "the management API": 301}, Overdue: map[string]float64{"a loop": 1801, "another": 1799},
+		}),
+		seen("start-listener", time.Hour, db.DaemonState{}),
+	}
+	f.figures.Outgoing = append(f.figures.Outgoing, db.OutgoingQueue{Queue: "q", Oldest: now.Add(-time.Hour), Refused: 1})
+	f.figures.Ready = append(f.figures.Ready, db.ReadyTasks{Type: "t", Priority: "high", Oldest: now.Add(-time.Hour)}, db.ReadyTasks{Type: "t", Oldest: now.Add(-time.Hour)})
+	f.figures.Rejected.Events, f.figures.Rejected.Records, f.figures.SetAside.Tasks = 1, 1, 1
+	f.figures.Runs.Unanswered, f.figures.CandidateChanges = 1001, 100_001
+	f.queues = []status.Queue{
+		{Queue: "a", Ready: 1}, {Queue: "b", Lane: "s l", Backlog: 1}, {Queue: "c", Consumers: 1}, {Queue: "d", Problem: "its node is down"},
+		{Queue: "e", Unacknowledged: new(0), Consumers: 1}, {Queue: "f"},
+	}
+	f.groups = []status.Group{{Queue: "a", Group: "g", Waiting: 1}, {Queue: "a", Group: "h", Waiting: 1, HourPieces: 1}}
+	f.lanes = []status.Lane{{TaskType: "t", Lane: "l", Slots: 1, Again: 2, WaitP95: 7 * 3600, SlowSentExpress: 101, Ended: 150, Unheard: 101}, {Slots: 1, Sent: 1}}
+	found := map[string]int{}
+	for i, p := range f.problems() {
+		found[p.Alert]++
+		if i > 0 && p.Critical && !f.problems()[i-1].Critical {
+			t.Errorf("%s is critical and comes late", p.Alert)
+		}
+	}
+	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksWait"] != 1 || found["ServiceAway"] != 1 {
+		t.Errorf("%v", found)
+	}
+	for alert := range found {
+		if slices.Contains(notHere, alert) {
+			t.Errorf("%s is said not to be evaluated", alert)
+		}
+	}
+	alerts, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(alerts), -1) {
+		known[m[1]] = true
+		if found[m[1]] == 0 && !slices.Contains(notHere, m[1]) {
+			t.Errorf("%s is not evaluated", m[1])
+		}
+		if at := slices.IndexFunc(runbooks, func(r runbook) bool { return r.Alert == m[1] }); at < 0 || len(runbooks[at].Means) == 0 || len(runbooks[at].Steps) == 0 {
+			t.Errorf("%s has no runbook", m[1])
+		}
+	}
+	for _, alert := range notHere {
+		if !known[alert] {
+			t.Errorf("there is no alert %s", alert)
+		}
+	}
+	if none := (facts{now: now, figures: db.Figures{Build: db.Build{Phase: "ready"}}}).problems(); len(none) > 0 {
+		t.Errorf("of nothing: %+v", none)
+	}
+}
+
+// Groups and lanes are shown with what they are entitled to, have and had.
+func TestGroupsAndLanesAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *Options) { o.Broker = broker{} },
+		"insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.git', 10)",
+		`insert into scheduler_go.share_history (queue, share_group, minute, seconds, pieces)
+			select 'swh.git', g, date_trunc('minute', now()) - n * interval '10 minutes', case g when 'github' then 30 else 10 end, 1 from generate_series(1, 12) n, unnest(array['github', 'gitlab']) g`,
+	)
+	s.config.Shares = map[string]model.Shares{"load-git": {By: model.ShareByListerInstance, Weights: map[string]float64{"github": 3}, Default: 1, HalfLife: time.Hour}}
+	s.config.Lanes = map[string][]model.Lane{"load-git": {
+		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 2 * time.Minute, Slots: 7, MinSlots: 1},
+		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: 2 * time.Hour, Slots: 8, MinSlots: 1},
+	}}
+	q := read[queueData](s, "/queue?name=swh.git")
+	if len(q.Past) != 2 || q.Past[0].Group != "github" || len(q.Past[0].Parts) != pastTimes || q.Past[0].Parts[3] != 0.75 {
+		t.Errorf("%+v", q.Past)
+	}
+	if len(q.Lanes) != 2 || q.Lanes[0].Slots != 7 || len(q.Groups) != 2 || q.Groups[0].Hour != 0.75 {
+		t.Errorf("%+v\n%+v", q.Lanes, q.Groups)
+	}
+	s.has("/queue?name=swh.git", "75.0 %", "<meter", "express")
+	s.has("/queues", "github", "express:swh.git")
+}
+
+// Listers are shown with their counts, pools with how far their queue is behind.
+func TestListersAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil, append(odd,
+		"insert into visit_scheduler_queue_position (visit_type, position) values ('git', extract(epoch from now())::bigint - 7230)",
+		"update listers set last_listing_finished_at = now() - interval '3 hours'")...)
+	s.has("/listers", "1\u202f234\u202f567", "2 h 0 min", "3 h 0 min ago")
+	if l := read[listersData](s, "/listers?q=nope"); l.Found != 0 || len(l.Listers) != 0 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// Daemons are shown with how they are, as each has written.
+func TestDaemonsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	for _, name := range []string{"start-runner", "start-listener"} {
+		err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: name, Version: "1.2", Host: "host1", Started: time.Now(), State: db.DaemonState{
+			Waiting: map[string]float64{"RabbitMQ": 300, "PostgreSQL": 0}, Last: map[string]time.Time{"x": time.Now()},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.exec("update scheduler_go.daemons set seen = now() - interval '1 hour' where name = 'start-listener'",
+		"insert into scheduler_go.keeper (job, began, until, seconds, result, failed) values ('graphs', now(), 'epoch', 2, 'it broke', true)")
+	s.has("/daemons", "start-runner", "RabbitMQ for 5 min", `<span class="bad">1 h 0 min ago</span>`, `<span class="bad">it broke</span>`, "host1", "1.2")
+	s.has("/", "start-listener on host1 has not been heard of for 1 h 0 min.")
+}
+
+// With 1,000 queues and tables of some size, no page is large, and none reads a table that grows.
+func TestManyQueuesAndRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *Options) { o.Broker = broker{} },
+		"insert into task_type (type, description, backend_name, max_queue_length) select 'type-' || n, '', 'swh.unread.some.long.name.of.a.task.' || n, 1000 from generate_series(1, 1000) n",
+		"insert into task (type, arguments, next_run, status, policy) select 'type-' || n % 1000 + 1, '{}', now(), 'completed', 'oneshot' from generate_series(1, 5000) n",
+		"insert into task_run (task, backend_id, scheduled, ended, status) select id, 'r' || id, now(), now(), 'eventful' from task",
+		"insert into listers (name, instance_name, current_state, updated) select 'lister-' || n, 'instance-' || n, '{}', now() from generate_series(1, 300) n",
+		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
+			select id, v, now(), 1, 1, 1, 1 from listers, unnest(array['git', 'svn']) v`,
+		"insert into origin_visit_stats (url, visit_type) select 'https://example.org/' || n, 'git' from generate_series(1, 5000) n",
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			select (select min(id::text)::uuid from listers), 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, 5000) n`,
+		"truncate scheduler_go.candidate_changes",
+		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '1 minute', 'worker', 'type-' || n, 'failed', 'Error' || n % 7, 20, 0, 5, 100 from generate_series(1, 1000) n",
+		"analyze",
+	)
+	const grown = "('task', 'task_run', 'listed_origins', 'origin_visit_stats', 'candidates')"
+	read := func() (rows int64) {
+		t.Helper()
+		s.store.Pool().Reset()
+		err := s.store.Pool().QueryRow(t.Context(), "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from (select pg_stat_force_next_flush()) f, pg_stat_user_tables where relname in "+grown).Scan(&rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	settled := func() (rows int64) { // what sessions that have ended did is counted when they are gone
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			rows = read()
+			var others int
+			if err := s.store.Pool().QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()").Scan(&others); err != nil {
+				t.Fatal(err)
+			}
+			if others == 0 {
+				return read()
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d sessions are left", others)
+			}
+		}
+	}
+	before := settled()
+	for _, p := range pages {
+		path := p.Path
+		if strings.Contains(path, "{") {
+			continue
+		}
+		if p.Path == queuePage.Path {
+			path += "?name=" + url.QueryEscape("swh.unread.some.long.name.of.a.task.1")
+		}
+		body := s.get(path)
+		if len(body) > 200_000 {
+			t.Errorf("%s has %d bytes", path, len(body))
+		}
+	}
+	if n := settled() - before; n > 100 {
+		t.Errorf("pages read %d rows of tables that grow", n)
+	}
+}

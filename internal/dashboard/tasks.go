@@ -1,0 +1,272 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/explain"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/taskinput"
+	"swh-scheduler/sql/db"
+)
+
+var (
+	tasksPage = Page{Path: "/tasks", Title: "Tasks", Menu: "Tasks", Template: "tasks.html", Data: tasks}
+	taskPage  = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
+)
+
+const (
+	listed     = 50 // rows of a page
+	runsListed = 20
+
+	// explainTime bounds an explanation, which asks more of the database than the rest of a page.
+	explainTime = 3 * time.Second
+)
+
+// Words that a task's fields may have.
+var (
+	taskStatuses   = []model.TaskStatus{model.TaskNotScheduled, model.TaskScheduled, model.TaskCompleted, model.TaskDisabled}
+	taskPriorities = []model.TaskPriority{model.PriorityHigh, model.PriorityNormal, model.PriorityLow}
+	taskPolicies   = []model.TaskPolicy{model.Oneshot, model.Recurring}
+)
+
+type tasksData struct {
+	Form    taskForm      `json:"-"`
+	Filter  db.TaskSearch `json:"filter"`
+	Query   string        `json:"-"` // of the filter, for actions
+	Older   template.URL  `json:"-"` // the next page
+	Found   db.Found      `json:"found"`
+	Actions []taskAction  `json:"-"`
+}
+
+// taskForm has the words of the form, and what it offers.
+type taskForm struct {
+	ID, Type, Status, Priority, Policy, After, Before, Argument string
+	Containing                                                  bool
+	Types                                                       []string
+	Statuses                                                    []model.TaskStatus
+	Priorities                                                  []model.TaskPriority
+	Policies                                                    []model.TaskPolicy
+}
+
+func tasks(ctx context.Context, r *Request) (any, error) {
+	query := r.URL.Query()
+	filter, err := taskFilter(query)
+	if err != nil {
+		return nil, err
+	}
+	below, err := wholeNumber(query, "below")
+	if err != nil {
+		return nil, err
+	}
+	d := tasksData{Filter: filter, Actions: taskActions, Form: taskForm{
+		query.Get("id"), query.Get("type"), query.Get("status"), query.Get("priority"), query.Get("policy"), query.Get("after"), query.Get("before"),
+		query.Get("argument"), query.Get("containing") != "", nil, taskStatuses, taskPriorities, taskPolicies,
+	}}
+	types, err := r.Reads.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range types {
+		d.Form.Types = append(d.Form.Types, t.Type)
+	}
+	query.Del("below")
+	d.Query = query.Encode()
+	if d.Found, err = r.Reads.FindTasks(ctx, filter, below, listed); errors.Is(err, db.ErrSearchTooLong) {
+		err = Errorf(http.StatusServiceUnavailable, "%s.", db.ErrSearchTooLong)
+	}
+	query.Set("below", strconv.FormatInt(d.Found.Next, 10))
+	d.Older = template.URL(r.Base + "/tasks?" + query.Encode())
+	return d, err
+}
+
+// taskFilter reads the filter of a query.
+func taskFilter(query url.Values) (f db.TaskSearch, err error) {
+	refuse := func(name, should string) error {
+		return Errorf(http.StatusBadRequest, "%s is %q, and should be %s.", name, query.Get(name), should)
+	}
+	for _, word := range strings.FieldsFunc(query.Get("id"), func(r rune) bool { return r == ',' || r == ' ' }) {
+		id, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return f, refuse("id", "numbers of tasks")
+		}
+		f.IDs = append(f.IDs, id)
+	}
+	if t := query.Get("type"); t != "" {
+		f.Types = []string{t}
+	}
+	if s := model.TaskStatus(query.Get("status")); s != "" {
+		if f.Statuses = []model.TaskStatus{s}; !slices.Contains(taskStatuses, s) {
+			return f, refuse("status", "a status of tasks")
+		}
+	}
+	if p := model.TaskPriority(query.Get("priority")); p != "" {
+		if f.Priorities = []model.TaskPriority{p}; !slices.Contains(taskPriorities, p) {
+			return f, refuse("priority", "high, normal or low")
+		}
+	}
+	if f.Policy = model.TaskPolicy(query.Get("policy")); f.Policy != "" && !slices.Contains(taskPolicies, f.Policy) {
+		return f, refuse("policy", "oneshot or recurring")
+	}
+	if f.After, err = dateOf(query.Get("after")); err != nil {
+		return f, refuse("after", "a date such as 2030-01-31 12:00, in UTC")
+	}
+	if f.Before, err = dateOf(query.Get("before")); err != nil {
+		return f, refuse("before", "a date such as 2030-01-31 12:00, in UTC")
+	}
+	if words := strings.Fields(query.Get("argument")); len(words) > 0 {
+		a, err := taskinput.ParseArguments(words)
+		if err != nil {
+			return f, refuse("argument", "arguments such as url=https://example.org/")
+		}
+		f.Arguments = json.RawMessage(fmt.Sprintf(`{"args":%s,"kwargs":%s}`, a.Args, a.Kwargs))
+		f.Containing = query.Get("containing") != ""
+	}
+	return f, nil
+}
+
+// dateOf reads a date in UTC; nil for none.
+func dateOf(text string) (*time.Time, error) {
+	text = strings.Replace(strings.TrimSuffix(strings.TrimSpace(text), "Z"), "T", " ", 1)
+	if text == "" {
+		return nil, nil
+	}
+	var err error
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		var at time.Time
+		if at, err = time.Parse(layout, text); err == nil {
+			return &at, nil
+		}
+	}
+	return nil, err
+}
+
+// wholeNumber reads a number of a query; 0 if it has none.
+func wholeNumber(query url.Values, name string) (int64, error) {
+	if query.Get(name) == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(query.Get(name), 10, 64)
+	if err != nil || n < 0 {
+		return 0, Errorf(http.StatusBadRequest, "%s is %q, and should be a number.", name, query.Get(name))
+	}
+	return n, nil
+}
+
+type taskData struct {
+	Task        db.FoundTask         `json:"task"`
+	Arguments   string               `json:"arguments"`
+	Explanation *explain.Explanation `json:"explanation"` // nil: see Unexplained
+	Unexplained string               `json:"unexplained,omitempty"`
+	Graph       *db.GraphTask        `json:"graph"`
+	Runs        []runData            `json:"runs"`
+}
+
+// Actions are what can be done to the task.
+func (d taskData) Actions() []taskAction {
+	return slices.DeleteFunc(slices.Clone(taskActions), func(a taskAction) bool {
+		return a.Word == "release" && (d.Graph == nil || d.Graph.State != db.GraphWaiting)
+	})
+}
+
+// PageTitle is the title of the page.
+func (d taskData) PageTitle() string { return fmt.Sprintf("Task %d", d.Task.ID) }
+
+// runData is a run, with how long it waited for a worker and how long it ran, in seconds.
+type runData struct {
+	db.FoundRun
+	Waited float64 `json:"waited"`
+	Ran    float64 `json:"ran"`
+}
+
+// Share is the part of its time that it waited, of 100.
+func (r runData) Share() float64 {
+	if r.Waited+r.Ran <= 0 {
+		return 0
+	}
+	return 100 * r.Waited / (r.Waited + r.Ran)
+}
+
+// Rest is 100 less Share.
+func (r runData) Rest() float64 { return 100 - r.Share() }
+
+func task(ctx context.Context, r *Request) (any, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return nil, Errorf(http.StatusNotFound, "%s is not the number of a task.", r.PathValue("id"))
+	}
+	found, err := r.Reads.FindTasks(ctx, db.TaskSearch{IDs: []int64{id}}, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Tasks) == 0 {
+		return nil, Errorf(http.StatusNotFound, "There is no task %d.", id)
+	}
+	d := taskData{Task: found.Tasks[0]}
+	if d.Arguments, err = r.Reads.TaskText(ctx, id); err != nil {
+		return nil, err
+	}
+	runs, err := r.Reads.LastRuns(ctx, id, runsListed)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		d.Runs = append(d.Runs, timed(run, r.Now))
+	}
+	if d.Graph, err = r.Reads.GraphTask(ctx, id); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTime)
+	defer cancel()
+	if e, err := r.gatherer().Task(ctx, id); err == nil {
+		d.Explanation = &e
+	} else {
+		d.Unexplained = r.unexplained(err)
+	}
+	return d, nil
+}
+
+// timed says how long a run waited and ran, if it has not ended until now.
+func timed(run db.FoundRun, now time.Time) runData {
+	d := runData{FoundRun: run}
+	end := run.Ended
+	if end == nil && (run.Status == model.RunScheduled || run.Status == model.RunStarted) {
+		end = &now
+	}
+	between := func(from, to *time.Time) float64 {
+		if from == nil || to == nil {
+			return 0
+		}
+		return max(0, to.Sub(*from).Seconds())
+	}
+	if run.Started == nil {
+		d.Waited = between(run.Scheduled, end)
+	} else {
+		d.Waited, d.Ran = between(run.Scheduled, run.Started), between(run.Started, end)
+	}
+	return d
+}
+
+// gatherer reads facts for explanations.
+func (r *Request) gatherer() *explain.Gatherer {
+	x := &explain.Gatherer{Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC, Broker: noBroker{}}
+	if r.Broker != nil {
+		x.Broker = r.Broker
+	}
+	return x
+}
+
+// unexplained says why there is no explanation.
+func (r *Request) unexplained(err error) string {
+	r.Log.Warn("no explanation", "path", r.URL.Path, "error", err)
+	return fmt.Sprintf("The explanation failed, or took longer than %s; the log of the dashboard says why. swh-scheduler explain takes all the time it needs.", explainTime)
+}

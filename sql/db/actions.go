@@ -1,0 +1,219 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// ActionState is how far an action came.
+type ActionState string
+
+// The states of an action.
+const (
+	ActionCounting  ActionState = "counting" // what matches is counted
+	ActionCounted   ActionState = "counted"  // it waits to be confirmed
+	ActionRunning   ActionState = "running"
+	ActionDone      ActionState = "done"
+	ActionCancelled ActionState = "cancelled" // where it was
+	ActionFailed    ActionState = "failed"
+)
+
+// Action is something that somebody does to tasks or graphs. It is kept for 400 days.
+type Action struct {
+	ID      int64        `json:"id"`
+	Who     string       `json:"who"` // the login
+	Began   time.Time    `json:"began"`
+	Action  string       `json:"action"` // a word of the caller's
+	On      ActionFilter `json:"on"`
+	State   ActionState  `json:"state"`
+	Below   int64        `json:"below"` // tasks and graphs of this number or a higher one are left alone
+	Place   int64        `json:"place"` // all below is still to be looked at
+	Matched int64        `json:"matched"`
+	Changed int64        `json:"changed"`
+	Result  string       `json:"result"` // why it failed, or what the last try of a step met
+	Ended   *time.Time   `json:"ended"`
+}
+
+// Open reports whether steps of it are to be taken.
+func (a Action) Open() bool { return a.State == ActionCounting || a.State == ActionRunning }
+
+// ActionFilter says to what an action is done: to tasks, or with Graphs to these graphs.
+type ActionFilter struct {
+	Tasks  *TaskSearch `json:"tasks,omitempty"`
+	Graphs []int64     `json:"graphs,omitempty"`
+}
+
+// actionsKept is how long the audit goes back.
+const actionsKept = 400 * day
+
+var (
+	// actionTasks bounds the tasks of one step. Tests have fewer.
+	actionTasks = 1000
+	// actionRetry is after what time a step that failed is taken again. In tests it is shorter.
+	actionRetry = 10 * time.Second
+)
+
+// BeginAction notes that somebody does something to what there is by now. Its steps
+// are taken by TakeStep. With count it is counted first, and waits to be confirmed.
+func (s ActionStore) BeginAction(ctx context.Context, who, action string, on ActionFilter, count bool) (Action, error) {
+	filter, err := json.Marshal(on)
+	if err != nil {
+		return Action{}, err
+	}
+	state := ActionRunning
+	if count {
+		state = ActionCounting
+	}
+	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Action: action, Filter: filter, State: string(state)})
+	if err != nil {
+		return Action{}, failed(err, "note the action %s", action)
+	}
+	return actionOf(row)
+}
+
+// A Step is a part of an action: some tasks, or one graph.
+type Step struct {
+	Tasks []int64
+	Graph int64
+}
+
+// TakeStep takes the next step of the oldest open action that no other process takes one of, in a
+// transaction that holds how far the action came. do does the step and returns how many tasks or
+// graphs it changed; what it does in tx is done exactly once. A RefusedError of do, or values that
+// PostgreSQL refuses, end the action; after another error the step is taken again ten seconds
+// later. It returns the action as it is afterwards, nil if none is open.
+func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, tx *Tx, a Action, step Step) (int64, error)) (*Action, error) {
+	var taken *Action
+	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.NextAction(ctx)
+		if err != nil || len(rows) == 0 {
+			return failed(err, "look for actions")
+		}
+		a, err := actionOf(rows[0])
+		if err != nil {
+			return err
+		}
+		taken = &a
+		step, next, err := tx.nextStep(ctx, a)
+		if err != nil {
+			return err
+		}
+		n := int64(len(step.Tasks))
+		if step.Graph != 0 {
+			n = 1
+		}
+		p := queries.StepActionParams{ID: a.ID, Place: next, State: string(a.State)}
+		if a.State == ActionCounting {
+			p.Matched = n
+		} else if n > 0 {
+			if p.Changed, err = do(ctx, tx, a, step); err != nil {
+				return err
+			}
+		}
+		if next == 0 {
+			p.State = string(ActionDone)
+			if a.State == ActionCounting {
+				p.State = string(ActionCounted)
+			}
+		}
+		row, err := tx.q.StepAction(ctx, p)
+		if err == nil {
+			a, err = actionOf(row)
+		}
+		return failed(err, "note a step of action %d", a.ID)
+	})
+	if err == nil || taken == nil {
+		return taken, err
+	}
+	err = refused(err)
+	if _, refuses := errors.AsType[*RefusedError](err); refuses {
+		taken.State = ActionFailed
+	}
+	note := s.q.FailAction(context.WithoutCancel(ctx), queries.FailActionParams{ID: taken.ID, State: string(taken.State), Result: err.Error(), AfterSeconds: actionRetry.Seconds()})
+	return taken, errors.Join(fmt.Errorf("action %d (%s): %w", taken.ID, taken.Action, err), note)
+}
+
+// nextStep returns what the next step of an action is about, and the place after it; 0 if it
+// is the last one.
+func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, err error) {
+	if a.On.Tasks == nil {
+		left := slices.DeleteFunc(slices.Clone(a.On.Graphs), func(graph int64) bool { return graph >= a.Place })
+		if len(left) == 0 {
+			return step, 0, nil
+		}
+		step.Graph = slices.Max(left)
+		if slices.Min(left) < step.Graph {
+			next = step.Graph
+		}
+		return step, next, nil
+	}
+	found, err := tx.findTasks(ctx, *a.On.Tasks, a.Place, actionTasks)
+	for _, t := range found.Tasks {
+		step.Tasks = append(step.Tasks, t.ID)
+	}
+	return step, found.Next, err
+}
+
+// ConfirmAction has what was counted done; it reports whether it waited for that.
+func (s ActionStore) ConfirmAction(ctx context.Context, id int64) (bool, error) {
+	n, err := s.q.ConfirmAction(ctx, id)
+	return n > 0, failed(err, "confirm action %d", id)
+}
+
+// CancelAction ends an action where it is; it reports whether it had not ended. It waits for a step
+// in progress.
+func (s ActionStore) CancelAction(ctx context.Context, id int64) (bool, error) {
+	n, err := s.q.CancelAction(ctx, id)
+	return n > 0, failed(err, "cancel action %d", id)
+}
+
+// Action returns an action; nil if there is none of that number.
+func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
+	rows, err := s.q.Action(ctx, id)
+	if err != nil || len(rows) == 0 {
+		return nil, failed(err, "read action %d", id)
+	}
+	a, err := actionOf(rows[0])
+	return &a, err
+}
+
+// Actions lists actions with numbers below a given one (0: all), the newest first.
+func (s ActionStore) Actions(ctx context.Context, below int64, limit int) ([]Action, error) {
+	rows, err := s.q.Actions(ctx, queries.ActionsParams{Below: below, MaxActions: int64(limit)})
+	if err != nil {
+		return nil, failed(err, "read actions")
+	}
+	actions := make([]Action, len(rows))
+	for i, row := range rows {
+		if actions[i], err = actionOf(row); err != nil {
+			return nil, err
+		}
+	}
+	return actions, nil
+}
+
+// ForgetActions deletes the actions that began more than 400 days before now.
+func (s ActionStore) ForgetActions(ctx context.Context, now time.Time) error {
+	return failed(s.q.ForgetActions(ctx, now.Add(-actionsKept)), "forget old actions")
+}
+
+func actionOf(r queries.SchedulerGoAction) (Action, error) {
+	a := Action{
+		ID: r.ID, Who: r.Who, Began: r.Began, Action: r.Action, State: ActionState(r.State), Below: r.Below, Place: r.Place,
+		Matched: r.Matched, Changed: r.Changed, Result: r.Result, Ended: r.Ended,
+	}
+	return a, failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
+}
+
+// SetTaskPriority gives tasks a priority ("": none) and returns how many had another one.
+func (a TaskQueries) SetTaskPriority(ctx context.Context, ids []int64, priority model.TaskPriority) (int64, error) {
+	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: nullable(priority)})
+	return n, failed(err, "set the priority of %d tasks", len(ids))
+}

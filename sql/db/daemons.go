@@ -1,0 +1,60 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Daemon is a process that is known to run.
+type Daemon struct {
+	ID      uuid.UUID   `json:"id"`   // of the process
+	Name    string      `json:"name"` // its command
+	Version string      `json:"version"`
+	Host    string      `json:"host"`
+	Started time.Time   `json:"started"`
+	Seen    time.Time   `json:"seen"`
+	State   DaemonState `json:"state"`
+}
+
+// DaemonState is how a daemon is, as it last said.
+type DaemonState struct {
+	Waiting map[string]float64   `json:"waiting"` // seconds for which a service has been waited for
+	Overdue map[string]float64   `json:"overdue"` // seconds for which a loop's round is overdue
+	Last    map[string]time.Time `json:"last"`    // the last good round of each loop
+}
+
+// SeeDaemon records that a daemon runs.
+func (a monitorQueries) SeeDaemon(ctx context.Context, d Daemon) error {
+	state, err := json.Marshal(d.State)
+	if err != nil {
+		return err
+	}
+	err = a.q.SeeDaemon(ctx, queries.SeeDaemonParams{ID: d.ID, Name: d.Name, Version: d.Version, Host: d.Host, Started: d.Started, State: state})
+	return failed(err, "record that this daemon runs")
+}
+
+// RemoveDaemon records that a daemon runs no more.
+func (a monitorQueries) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
+	return failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
+}
+
+// Daemons lists the daemons that run, and those that ended without a word in the last day; a
+// thousand at most.
+func (a monitorQueries) Daemons(ctx context.Context) ([]Daemon, error) {
+	rows, err := a.q.Daemons(ctx)
+	return list(rows, failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
+		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, Seen: r.Seen}
+		_ = json.Unmarshal(r.State, &d.State) // another version may say other things
+		return d
+	})
+}
+
+// ForgetDaemons deletes those that have not been seen for a day.
+func (a monitorQueries) ForgetDaemons(ctx context.Context) error {
+	return failed(a.q.ForgetDaemons(ctx), "forget daemons")
+}

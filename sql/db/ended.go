@@ -1,0 +1,97 @@
+package db
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"swh-scheduler/internal/lanes"
+	"swh-scheduler/sql/internal/queries"
+)
+
+// Who tells of an end.
+const (
+	EndedByWorker  = "worker"  // events; by task type
+	EndedByJournal = "journal" // visits; by visit type
+)
+
+// Ends counts what ended, so that each row of a batch is written once.
+type Ends map[endKey]endSum
+
+type endKey struct {
+	taskType, status, exception string
+	bucket                      int16
+}
+
+type endSum struct {
+	pieces  int64
+	seconds float64
+}
+
+// Add adds n pieces of a type that took so many seconds each; a negative number is not known.
+func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
+	key := endKey{taskType, status, exception, -1}
+	if seconds >= 0 {
+		key.bucket = lanes.Bucket(seconds)
+	}
+	sum := e[key]
+	e[key] = endSum{sum.pieces + int64(n), sum.seconds + max(0, seconds)*float64(n)}
+}
+
+// countEnded writes counts. It locks rows that others may write, so it comes last.
+func (tx *Tx) countEnded(source string, e Ends) step {
+	count := func(ctx context.Context, p queries.CountEndedParams) error {
+		p.Source = source
+		return tx.q.CountEnded(ctx, p)
+	}
+	return arrays(slices.Collect(maps.Keys(e)), count, func(p *queries.CountEndedParams, key endKey) {
+		p.Types = append(p.Types, key.taskType)
+		p.Statuses = append(p.Statuses, key.status)
+		p.Exceptions = append(p.Exceptions, key.exception)
+		p.Buckets = append(p.Buckets, key.bucket)
+		p.Pieces = append(p.Pieces, e[key].pieces)
+		p.Seconds = append(p.Seconds, e[key].seconds)
+	})
+}
+
+// Ended is what ended of a type in the last whole minutes.
+type Ended struct {
+	Minute, Five, Hour int64 // in 1, 5 and 60 minutes
+	Statuses           map[string]int64
+	Exceptions         map[string]int64 // of the failures in an hour, by class
+	// Took is how long those of the last hour took of which that is known, Seconds their sum.
+	Took    lanes.Sketch
+	Seconds float64
+}
+
+// EndedKey says of what and by whom Ended is told.
+type EndedKey struct{ Source, Type string }
+
+// EndedInHour returns what ended in the last hour.
+func (a monitorQueries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
+	rows, err := a.q.EndedInHour(ctx)
+	ended := map[EndedKey]*Ended{}
+	for _, r := range rows {
+		key := EndedKey{r.Source, r.Type}
+		e := ended[key]
+		if e == nil {
+			e = &Ended{Statuses: map[string]int64{}, Exceptions: map[string]int64{}, Took: lanes.Sketch{}}
+			ended[key] = e
+		}
+		e.Minute, e.Five, e.Hour = e.Minute+r.InMinute, e.Five+r.InFive, e.Hour+r.InHour
+		e.Statuses[r.Status] += r.InHour
+		if r.Exception != "" {
+			e.Exceptions[r.Exception] += r.InHour
+		}
+		if r.Bucket >= 0 {
+			e.Took[r.Bucket] += float64(r.InHour)
+			e.Seconds += r.Seconds
+		}
+	}
+	return ended, failed(err, "read what ended in the last hour")
+}
+
+// ForgetEnded deletes what is not asked for any more.
+func (a monitorQueries) ForgetEnded(ctx context.Context) error {
+	return failed(a.q.ForgetEnded(ctx), "forget what ended hours ago")
+}

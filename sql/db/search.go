@@ -1,0 +1,250 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+)
+
+// What people look for in the dashboard. A page never reads a whole table: it looks at so many
+// rows at most in the order of an index, and says where it stopped.
+// searchedTasks is how many tasks a page looks at: at 20,000 that are in memory for some 20 ms.
+// Tests have fewer.
+var searchedTasks = 20_000
+
+const (
+	// searchedOrigins is how many origins a page looks at: those that it shows, and in an order of
+	// texts that ignores some characters others between them.
+	searchedOrigins = 200
+	// searchTime bounds a page whose rows are large, or are read from a slow disk.
+	searchTime = 5 * time.Second
+)
+
+// ErrSearchTooLong says that a page of a search took too long.
+var ErrSearchTooLong = errors.New("this search takes too long here; ask for less, such as one type of tasks, or a short time")
+
+// TaskSearch says which tasks somebody asks for; an empty field does not matter.
+type TaskSearch struct {
+	IDs        []int64              `json:"ids,omitempty"`
+	Types      []string             `json:"types,omitempty"`
+	Statuses   []model.TaskStatus   `json:"statuses,omitempty"`
+	Priorities []model.TaskPriority `json:"priorities,omitempty"`
+	Policy     model.TaskPolicy     `json:"policy,omitempty"`
+	After      *time.Time           `json:"after,omitempty"`  // next run then or later
+	Before     *time.Time           `json:"before,omitempty"` // next run before then
+	// Arguments is the object of a task's args and kwargs. It matches the tasks that have
+	// exactly these arguments, or with Containing those that have others, too.
+	Arguments  json.RawMessage `json:"arguments,omitempty"`
+	Containing bool            `json:"containing,omitempty"`
+}
+
+// String returns the search as JSON, for people.
+func (f TaskSearch) String() string {
+	text, _ := json.Marshal(f) // which has nothing that can't be
+	return string(text)
+}
+
+// FoundTask is a task in a list.
+type FoundTask struct {
+	ID          int64              `json:"id"`
+	Type        string             `json:"type"`
+	Status      model.TaskStatus   `json:"status"`
+	Policy      model.TaskPolicy   `json:"policy"`
+	Priority    model.TaskPriority `json:"priority"`
+	NextRun     *time.Time         `json:"next_run"` // nil: infinite
+	RetriesLeft int64              `json:"retries_left"`
+	Arguments   string             `json:"arguments"` // the first 300 characters of the JSON text
+}
+
+// Found is a page of tasks, the newest first.
+type Found struct {
+	Tasks []FoundTask `json:"tasks"`
+	Next  int64       `json:"next"` // the number below which the next page begins; 0: there is none
+	// Partial is whether the page ended because it had looked at enough tasks, not as it was full.
+	Partial bool `json:"partial"`
+}
+
+// FindTasks returns up to limit tasks of numbers below a given one (0: all). Where few tasks meet a
+// condition that an index knows, it looks at these, otherwise at the next 20,000 tasks. It
+// returns ErrSearchTooLong after five seconds.
+func (s SearchStore) FindTasks(ctx context.Context, f TaskSearch, below int64, limit int) (found Found, err error) {
+	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		found, err = tx.findTasks(ctx, f, below, limit)
+		return err
+	})
+	return found, err
+}
+
+func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit int) (found Found, err error) {
+	defer func() {
+		if TimedOut(err) && ctx.Err() == nil {
+			err = ErrSearchTooLong
+		}
+		err = failed(err, "search tasks")
+	}()
+	if below <= 0 {
+		below = 1<<63 - 1
+	}
+	if _, err := tx.tx.Exec(ctx, `select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+		set_config('statement_timeout', $1, true)`, fmt.Sprint(searchTime.Milliseconds())); err != nil {
+		return found, err
+	}
+	q := taskQuery{args: pgx.NamedArgs{"below": below, "looked": searchedTasks, "limit": limit}}
+	q.of(f)
+	few, err := q.few(ctx, tx.tx)
+	if err != nil {
+		return found, err
+	}
+	among := "select * from task where id < @below order by id desc limit @looked"
+	if few != "" {
+		among = "select * from task where id < @below and " + few + " offset 0" // not merged, so that this index is taken
+	}
+	rows, err := tx.tx.Query(ctx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
+		left(arguments::text, 300)
+		from (`+among+`) t where `+strings.Join(append(q.where, "true"), " and ")+` order by id desc limit @limit`, q.args)
+	if err != nil {
+		return found, err
+	}
+	if found.Tasks, err = pgx.CollectRows(rows, pgx.RowToStructByPos[FoundTask]); err != nil {
+		return found, err
+	}
+	if n := len(found.Tasks); n == limit {
+		found.Next = found.Tasks[n-1].ID
+		return found, nil
+	}
+	if few != "" {
+		return found, nil
+	}
+	err = tx.tx.QueryRow(ctx, `select case when count(*) = @looked then min(id) else 0 end
+		from (select id from task where id < @below order by id desc limit @looked) t`, q.args).Scan(&found.Next)
+	found.Partial = found.Next > 0
+	return found, err
+}
+
+// taskQuery is a search in SQL: its conditions, and those for which task has an index.
+type taskQuery struct {
+	where, indexed []string
+	args           pgx.NamedArgs
+}
+
+func (q *taskQuery) of(f TaskSearch) {
+	add := func(indexed bool, condition, name string, value any) {
+		q.where = append(q.where, condition)
+		q.args[name] = value
+		if indexed {
+			q.indexed = append(q.indexed, condition)
+		}
+	}
+	if len(f.IDs) > 0 {
+		add(true, "id = any(@ids::bigint[])", "ids", f.IDs)
+	}
+	if len(f.Arguments) > 0 {
+		add(false, "arguments @> @arguments::jsonb", "arguments", f.Arguments)
+		if !f.Containing {
+			types := "array(select type from task_type)"
+			if len(f.Types) > 0 {
+				types = "@types::text[]"
+			}
+			exact := "type = any(" + types + ") and md5(arguments::text) = md5((@arguments::jsonb)::text)"
+			q.where, q.indexed = append(q.where, exact), append(q.indexed, exact)
+		}
+	}
+	if len(f.Types) > 0 {
+		add(true, "type = any(@types::text[])", "types", f.Types)
+	}
+	if len(f.Statuses) > 0 {
+		add(false, "status = any(@statuses::text[]::task_status[])", "statuses", textsOf(f.Statuses))
+	}
+	if len(f.Types) > 0 && len(f.Statuses) == 1 && f.Statuses[0] == model.TaskNotScheduled {
+		q.indexed = append(q.indexed, "type = any(@types::text[]) and status = 'next_run_not_scheduled'")
+	}
+	if len(f.Priorities) > 0 {
+		add(true, "priority = any(@priorities::text[]::task_priority[])", "priorities", textsOf(f.Priorities))
+	}
+	if f.Policy != "" {
+		add(false, "policy = @policy::text::task_policy", "policy", string(f.Policy))
+	}
+	if f.After != nil || f.Before != nil {
+		add(true, "next_run >= coalesce(@after::timestamptz, '-infinity') and next_run < coalesce(@before::timestamptz, 'infinity')", "after", f.After)
+		q.args["before"] = f.Before
+	}
+}
+
+// few returns an indexed condition that few tasks meet; "" if there is none.
+func (q *taskQuery) few(ctx context.Context, tx pgx.Tx) (string, error) {
+	for _, condition := range q.indexed {
+		var n int
+		if err := tx.QueryRow(ctx, "select count(*) from (select from task where "+condition+" limit @looked) t", q.args).Scan(&n); err != nil {
+			return "", err
+		}
+		if n < searchedTasks {
+			return condition, nil
+		}
+	}
+	return "", nil
+}
+
+// FoundOrigin is a listed origin in a list. Infinite dates are nil.
+type FoundOrigin struct {
+	URL           string             `json:"url"`
+	VisitType     string             `json:"visit_type"`
+	ListerID      uuid.UUID          `json:"lister_id"`
+	Lister        string             `json:"lister"`
+	InstanceName  string             `json:"instance_name"`
+	Enabled       bool               `json:"enabled"`
+	LastUpdate    *time.Time         `json:"last_update"`
+	LastVisit     *time.Time         `json:"last_visit"`
+	Status        *model.VisitStatus `json:"last_visit_status"`
+	LastScheduled *time.Time         `json:"last_scheduled"`
+}
+
+// OriginPlace is where a page of origins ended.
+type OriginPlace struct {
+	URL, VisitType string
+	Lister         uuid.UUID
+}
+
+// FindOrigins returns up to limit listed origins whose URLs begin with a prefix, in the
+// database's order of texts, and where the next page begins; nil after the last.
+func (s SearchStore) FindOrigins(ctx context.Context, prefix string, after *OriginPlace, limit int) (found []FoundOrigin, next *OriginPlace, err error) {
+	if after == nil {
+		after = &OriginPlace{URL: prefix}
+	}
+	// Not with sqlc, which takes a case that may be null for one that is not.
+	const statement = `
+select o.url, o.visit_type, o.lister_id, l.name, l.instance_name, o.enabled, case when isfinite(o.last_update) then o.last_update end,
+       case when isfinite(v.last_visit) then v.last_visit end, v.last_visit_status, case when isfinite(v.last_scheduled) then v.last_scheduled end
+from (
+	select * from listed_origins
+	where (url, visit_type, lister_id) > ($1, $2, $3)
+	order by url, visit_type, lister_id limit $4
+) o
+join listers l on l.id = o.lister_id
+left join origin_visit_stats v on v.url = o.url and v.visit_type = o.visit_type
+order by o.url, o.visit_type, o.lister_id`
+	looked, err := rowsOf[FoundOrigin](ctx, s.pool, statement, after.URL, after.VisitType, after.Lister, searchedOrigins)
+	if err != nil {
+		return nil, nil, failed(err, "search origins")
+	}
+	for _, o := range looked {
+		if !strings.HasPrefix(o.URL, prefix) {
+			continue
+		}
+		if found = append(found, o); len(found) == limit {
+			return found, &OriginPlace{o.URL, o.VisitType, o.ListerID}, nil
+		}
+	}
+	if n := len(looked); n == searchedOrigins && strings.HasPrefix(looked[n-1].URL, prefix) {
+		last := looked[n-1]
+		next = &OriginPlace{last.URL, last.VisitType, last.ListerID}
+	}
+	return found, next, nil
+}

@@ -1,0 +1,112 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+)
+
+// Statements of this file are not sqlc's, which takes a case that may be null for one that is not.
+
+// FoundRun is a run of a task. Infinite dates are nil.
+type FoundRun struct {
+	ID        int64           `json:"id"`
+	BackendID string          `json:"backend_id"`
+	Status    model.RunStatus `json:"status"`
+	Scheduled *time.Time      `json:"scheduled"`
+	Started   *time.Time      `json:"started"`
+	Ended     *time.Time      `json:"ended"`
+	Metadata  string          `json:"metadata"` // the first 1,000 characters of the JSON text
+}
+
+// LastRuns returns the last runs of a task, the newest first.
+func (s SearchStore) LastRuns(ctx context.Context, task int64, limit int) ([]FoundRun, error) {
+	runs, err := rowsOf[FoundRun](ctx, s.pool, `
+select id, coalesce(backend_id, ''), status, case when isfinite(scheduled) then scheduled end, case when isfinite(started) then started end,
+       case when isfinite(ended) then ended end, coalesce(left(metadata::text, 1000), '')
+from task_run where task = $1 order by id desc limit $2`, task, limit)
+	return runs, failed(err, "read the runs of task %d", task)
+}
+
+// TaskText returns the arguments of a task for people, 20,000 characters at most; "" if there is no
+// such task.
+func (s SearchStore) TaskText(ctx context.Context, task int64) (string, error) {
+	texts, err := collect[string](ctx, s.pool, "select left(jsonb_pretty(arguments), 20000) from task where id = $1", task)
+	text, err := firstOrZero(texts, err)
+	return text, failed(err, "read the arguments of task %d", task)
+}
+
+// AsideTask is a task that is set aside.
+type AsideTask struct {
+	Task   int64     `json:"task"`
+	Type   string    `json:"type"` // "": it was deleted
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"` // when it is tried again, changed or not
+}
+
+// AsideOrigin is an origin that is set aside.
+type AsideOrigin struct {
+	URL          string    `json:"url"`
+	VisitType    string    `json:"visit_type"`
+	ListerID     uuid.UUID `json:"lister_id"`
+	Lister       string    `json:"lister"`
+	InstanceName string    `json:"instance_name"`
+	Reason       string    `json:"reason"`
+	Since        time.Time `json:"since"`
+	Until        time.Time `json:"until"`
+}
+
+// AsideEvent is an event of a worker that is set aside.
+type AsideEvent struct {
+	Received  time.Time `json:"received"`
+	BackendID string    `json:"backend_id"`
+	Task      int64     `json:"task"` // 0: not known
+	Event     string    `json:"event"`
+	Reason    string    `json:"reason"`
+}
+
+// AsideRecord is a journal record that is set aside.
+type AsideRecord struct {
+	Rejected  time.Time `json:"rejected"`
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Kind      string    `json:"kind"`
+	Detail    string    `json:"detail"`
+}
+
+// Aside is what is set aside: of the tasks and origins the first, of the others the newest ones.
+type Aside struct {
+	Tasks   []AsideTask   `json:"tasks"`
+	Origins []AsideOrigin `json:"origins"`
+	Events  []AsideEvent  `json:"events"`
+	Records []AsideRecord `json:"records"`
+}
+
+// SetAsides returns what is set aside, up to limit of each kind.
+func (s SearchStore) SetAsides(ctx context.Context, limit int) (a Aside, err error) {
+	defer func() { err = failed(err, "list what is set aside") }()
+	if a.Tasks, err = rowsOf[AsideTask](ctx, s.pool, `
+select s.task, coalesce(t.type, ''), s.reason, s.since, s.until
+from scheduler_go.set_aside_tasks s left join task t on t.id = s.task order by s.task limit $1`, limit); err != nil {
+		return a, err
+	}
+	if a.Origins, err = rowsOf[AsideOrigin](ctx, s.pool, `
+select s.url, s.visit_type, s.lister_id, coalesce(l.name, ''), coalesce(l.instance_name, ''), s.reason, s.since, s.until
+from scheduler_go.set_aside_origins s left join listers l on l.id = s.lister_id order by s.lister_id, s.url, s.visit_type limit $1`, limit); err != nil {
+		return a, err
+	}
+	if a.Events, err = rowsOf[AsideEvent](ctx, s.pool, `
+select e.received, e.backend_id, coalesce((select r.task from task_run r where r.backend_id = e.backend_id limit 1), 0), left(e.event, 500),
+       concat_ws(' ', e.reason, '(SQLSTATE ' || nullif(e.sqlstate, '') || ')')
+from (select * from scheduler_go.rejected_events order by id desc limit $1) e order by e.id desc`, limit); err != nil {
+		return a, err
+	}
+	a.Records, err = rowsOf[AsideRecord](ctx, s.pool, `
+select rejected_at, topic, partition, record_offset, kind, left(detail, 500) from scheduler_go.rejected_records order by id desc limit $1`, limit)
+	return a, err
+}

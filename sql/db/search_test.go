@@ -1,0 +1,312 @@
+package db_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/db"
+)
+
+// manyTasks makes 500 tasks of the type common, more than the 200 that a page of a search looks
+// at in these tests, and among them 50 of the type rare.
+func manyTasks(t *testing.T, store *db.Store) {
+	t.Helper()
+	run(t, store, "insert into task_type (type, description, backend_name) values ('common', '', 'c'), ('rare', '', 'r')")
+	run(t, store, `insert into task (type, arguments, next_run, status, policy, priority)
+		select case when n % 11 = 1 then 'rare' else 'common' end,
+			case when n % 3 = 0 then jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/' || n % 40))
+				else jsonb_build_object('args', '[1]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/' || n % 1000, 'n', n % 7)) end,
+			timestamptz '2030-01-01' + n * interval '1 minute', (enum_range(null::task_status))[1 + n % 4], 'oneshot',
+			case when n % 20 = 0 then 'high'::task_priority end
+		from generate_series(1, 550) n`)
+	run(t, store, "update task set next_run = 'infinity' where id = 40")
+	run(t, store, "analyze task")
+}
+
+// findAll returns the numbers of all pages.
+func findAll(t *testing.T, store *db.Store, f db.TaskSearch, limit int) (ids []int64) {
+	t.Helper()
+	for below := int64(0); ; {
+		found, err := store.FindTasks(t.Context(), f, below, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range found.Tasks {
+			ids = append(ids, task.ID)
+		}
+		if below = found.Next; below == 0 {
+			return ids
+		}
+		if len(found.Tasks) < limit != found.Partial {
+			t.Fatalf("a page of %d tasks of %d with more to come: partial is %v", len(found.Tasks), limit, found.Partial)
+		}
+	}
+}
+
+// All pages of any search together are the tasks that it asks for, each once, the newest
+// first, whichever index serves it or none.
+func TestTasksAreFound(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	manyTasks(t, store)
+	rnd := seed.Rand(t)
+	at := func(n int) *time.Time {
+		return new(time.Date(2030, 1, 1, 0, n, 0, 0, time.UTC))
+	}
+	arguments := []string{`{"args": [], "kwargs": {"url": "https://example.org/36"}}`, `{"args": [1], "kwargs": {"n": 3}}`, `{"args": [], "kwargs": {}}`}
+	for range 60 {
+		var f db.TaskSearch
+		var where []string
+		some := func() bool { return rnd.IntN(3) == 0 }
+		if some() {
+			for range 30 {
+				f.IDs = append(f.IDs, int64(rnd.IntN(600)))
+			}
+			where = append(where, "id in ("+strings.Trim(strings.ReplaceAll(fmt.Sprint(f.IDs), " ", ","), "[]")+")")
+		}
+		if some() {
+			f.Types = []string{[]string{"common", "rare"}[rnd.IntN(2)]}
+			where = append(where, "type = '"+f.Types[0]+"'")
+		}
+		if some() {
+			f.Statuses = []model.TaskStatus{[]model.TaskStatus{model.TaskNotScheduled, model.TaskDisabled}[rnd.IntN(2)]}
+			where = append(where, "status = '"+string(f.Statuses[0])+"'")
+		}
+		if some() {
+			f.Priorities = []model.TaskPriority{model.PriorityHigh}
+			where = append(where, "priority = 'high'")
+		}
+		if some() {
+			f.After = at(rnd.IntN(500))
+			where = append(where, "next_run < 'infinity' and next_run >= '"+f.After.Format(time.RFC3339)+"'")
+		}
+		if some() {
+			f.Before = at(rnd.IntN(500))
+			where = append(where, "next_run < '"+f.Before.Format(time.RFC3339)+"'")
+		}
+		if some() {
+			f.Arguments, f.Containing = json.RawMessage(arguments[rnd.IntN(3)]), rnd.IntN(2) == 0
+			where = append(where, "arguments "+map[bool]string{true: "@>", false: "="}[f.Containing]+" '"+string(f.Arguments)+"'")
+		}
+		want := query[int64](t, store, "select id from task where "+strings.Join(append(where, "true"), " and ")+" order by id desc")
+		if got := findAll(t, store, f, 40+rnd.IntN(100)); !slices.Equal(got, want) {
+			t.Errorf("%v: found %d tasks, want %d", where, len(got), len(want))
+		}
+	}
+	// What can't be read as a task by its date is in the list, and a long text is cut.
+	run(t, store, `update task set arguments = jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('é', 1000))) where id = 40`)
+	found, err := store.FindTasks(t.Context(), db.TaskSearch{IDs: []int64{40}}, 0, 10)
+	if err != nil || len(found.Tasks) != 1 || found.Tasks[0].NextRun != nil || len([]rune(found.Tasks[0].Arguments)) != 300 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// A page of origins begins with the prefix and leads to the next one, also where URLs of
+// several listers and visit types are the same.
+func TestOriginsAreFound(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	listN(t, store, 500)
+	run(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000002', 'm', 'j', '{}', now())`)
+	run(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select '00000000-0000-0000-0000-000000000002', 'https://example.org/' || n, v, '{}', false, now(), 'infinity' from generate_series(1, 20) n, unnest('{git,hg}'::text[]) v`)
+	run(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://example.org/11', 'hg', '2030-01-01', 'failed')`)
+	for _, prefix := range []string{"https://example.org/1", "https://example.org/11", "https://example.org/", "https://example.com/", "https://example.org/%", ""} {
+		want := query[string](t, store, "select url || visit_type || lister_id from listed_origins where starts_with(url, '"+prefix+"')")
+		var got []string
+		for after, pages := (*db.OriginPlace)(nil), 0; pages < 100; pages++ {
+			found, next, err := store.FindOrigins(t.Context(), prefix, after, 70)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range found {
+				got = append(got, o.URL+o.VisitType+o.ListerID.String())
+				if o.URL == "https://example.org/11" && o.VisitType == "hg" && (o.Status == nil || *o.Status != model.VisitFailed || o.LastUpdate != nil || o.Lister != "m") {
+					t.Errorf("%+v", o)
+				}
+			}
+			if after = next; next == nil {
+				break
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%q: (-want +got):\n%s", prefix, diff)
+		}
+	}
+}
+
+// takeSteps takes steps of actions until none is open.
+func takeSteps(t *testing.T, store *db.Store, do func(ctx context.Context, tx *db.Tx, a db.Action, step db.Step) (int64, error)) {
+	t.Helper()
+	for {
+		a, err := store.TakeStep(t.Context(), do)
+		if err != nil {
+			t.Error(err)
+		}
+		if a == nil {
+			return
+		}
+	}
+}
+
+// An action on all that a filter matches is counted, waits to be confirmed, and is done to
+// each task once, whatever number of processes take its steps and whether some fail; tasks
+// that came since are left alone, and the audit tells who did what to how many.
+func TestActionsAreDoneOnce(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	manyTasks(t, store)
+	on := db.ActionFilter{Tasks: &db.TaskSearch{Types: []string{"common"}, Statuses: []model.TaskStatus{model.TaskDisabled}}}
+	matching := countOf(t, store, "select count(*) from task where type = 'common' and status = 'disabled'")
+	a, err := store.BeginAction(t.Context(), "ana", "respawn", on, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	takeSteps(t, store, func(context.Context, *db.Tx, db.Action, db.Step) (int64, error) {
+		t.Error("something was done before it was confirmed")
+		return 0, nil
+	})
+	counted, err := store.Action(t.Context(), a.ID)
+	if err != nil || counted.State != db.ActionCounted || counted.Matched != int64(matching) {
+		t.Fatalf("%+v, %v, want %d counted", counted, err, matching)
+	}
+	run(t, store, `insert into task (type, arguments, next_run, status, policy) values ('common', '{}', now(), 'disabled', 'oneshot')`)
+	for _, first := range []bool{true, false} {
+		if ok, err := store.ConfirmAction(t.Context(), a.ID); ok != first || err != nil {
+			t.Fatalf("confirmed: %v, %v", ok, err)
+		}
+	}
+	run(t, store, "create table done (task bigint)")
+	var m sync.Mutex
+	tries := 0
+	away := errors.New("the broker is away")
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for {
+				a, err := store.TakeStep(t.Context(), func(ctx context.Context, tx *db.Tx, a db.Action, step db.Step) (int64, error) {
+					err := tx.SetTaskStatus(ctx, db.StatusChange{IDs: step.Tasks, Status: model.TaskNotScheduled})
+					m.Lock()
+					defer m.Unlock()
+					if tries++; tries%3 == 1 {
+						err = away
+					}
+					return int64(len(step.Tasks)), err
+				})
+				if err != nil && !errors.Is(err, away) {
+					t.Error(err)
+				}
+				if err == nil && a == nil {
+					if open := countOf(t, store, "select count(*) from scheduler_go.actions where state = 'running'"); open == 0 {
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	done, err := store.Action(t.Context(), a.ID)
+	if err != nil || done.State != db.ActionDone || done.Changed != int64(matching) || done.Ended == nil || done.Who != "ana" || done.Result != "" {
+		t.Errorf("%+v, %v, want %d changed", done, err, matching)
+	}
+	if left := countOf(t, store, "select count(*) from task where type = 'common' and status = 'disabled'"); left != 1 {
+		t.Errorf("%d disabled tasks are left, want only the one that came later", left)
+	}
+}
+
+// A cancelled action ends where it is; one that is refused says why; one of graphs goes from
+// graph to graph.
+func TestActionsEnd(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	run(t, store, "insert into scheduler_go.graphs (name, submitted) select '', now() from generate_series(1, 5)")
+	begin := func(on db.ActionFilter) db.Action {
+		t.Helper()
+		a, err := store.BeginAction(t.Context(), "ana", "cancel", on, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	check := func(id int64, state db.ActionState, changed int64, result string) {
+		t.Helper()
+		a, err := store.Action(t.Context(), id)
+		if err != nil || a.State != state || a.Changed != changed || !strings.Contains(a.Result, result) {
+			t.Errorf("%+v, %v; want it %s, %d changed, %q", a, err, state, changed, result)
+		}
+	}
+	graphs := db.ActionFilter{Graphs: []int64{2, 5, 3, 9}}
+	a := begin(graphs)
+	var did []int64
+	step := func(_ context.Context, _ *db.Tx, _ db.Action, step db.Step) (int64, error) {
+		did = append(did, step.Graph)
+		return 1, nil
+	}
+	takeSteps(t, store, step)
+	if !slices.Equal(did, []int64{5, 3, 2}) {
+		t.Errorf("did %v", did)
+	}
+	check(a.ID, db.ActionDone, 3, "")
+
+	a = begin(graphs)
+	if _, err := store.TakeStep(t.Context(), step); err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []bool{true, false} {
+		if ok, err := store.CancelAction(t.Context(), a.ID); ok != first || err != nil {
+			t.Errorf("cancelled: %v, %v", ok, err)
+		}
+	}
+	takeSteps(t, store, step)
+	check(a.ID, db.ActionCancelled, 1, "")
+
+	a = begin(graphs)
+	if _, err := store.TakeStep(t.Context(), func(context.Context, *db.Tx, db.Action, db.Step) (int64, error) {
+		return 0, errors.New("away")
+	}); err == nil {
+		t.Error("no error")
+	}
+	check(a.ID, db.ActionRunning, 0, "away")
+	if n := countOf(t, store, "select count(*) from scheduler_go.actions where id = $1 and again > began", a.ID); n != 1 {
+		t.Error("a step that failed is taken again at once")
+	}
+	run(t, store, "update scheduler_go.actions set again = '2100-01-01' where id = $1", a.ID)
+	behind := begin(graphs) // is not held up
+	takeSteps(t, store, step)
+	check(behind.ID, db.ActionDone, 3, "")
+	check(a.ID, db.ActionRunning, 0, "away")
+	run(t, store, "update scheduler_go.actions set again = now()")
+	if _, err := store.TakeStep(t.Context(), func(ctx context.Context, tx *db.Tx, _ db.Action, _ db.Step) (int64, error) {
+		_, err := tx.Inner().Exec(ctx, "select timestamptz '2030-01-01' + interval '1000000 years'")
+		return 0, err
+	}); err == nil {
+		t.Error("no error")
+	}
+	check(a.ID, db.ActionFailed, 0, "out of range")
+
+	actions, err := store.Actions(t.Context(), behind.ID, 1)
+	if err != nil || len(actions) != 1 || actions[0].ID != a.ID {
+		t.Errorf("%+v, %v", actions, err)
+	}
+	if err := store.ForgetActions(t.Context(), time.Now().Add(401*24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := store.Action(t.Context(), a.ID); a != nil || err != nil {
+		t.Errorf("%+v, %v is not forgotten", a, err)
+	}
+}

@@ -1,0 +1,19 @@
+-- The daemons that run.
+
+-- SeeDaemon writes the row of a daemon.
+-- name: SeeDaemon :exec
+insert into scheduler_go.daemons (id, name, version, host, started, seen, state)
+values (@id, @name, @version, @host, @started, now(), @state)
+on conflict (id) do update set seen = excluded.seen, state = excluded.state;
+
+-- RemoveDaemon deletes the row of a daemon that stops.
+-- name: RemoveDaemon :exec
+delete from scheduler_go.daemons where id = @id;
+
+-- Daemons lists the daemons, those of one name together.
+-- name: Daemons :many
+select * from scheduler_go.daemons order by name, started, id limit 1000;
+
+-- ForgetDaemons deletes those that have not been seen for a day.
+-- name: ForgetDaemons :exec
+delete from scheduler_go.daemons where seen < now() - interval '1 day';
