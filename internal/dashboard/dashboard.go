@@ -64,6 +64,7 @@ func New(o Options) (*Dashboard, error) {
 		mux.HandleFunc("POST "+o.Base+exact(a.Path), func(w http.ResponseWriter, r *http.Request) { d.act(a, w, r) })
 	}
 	mux.HandleFunc("GET "+o.Base+"/static/{file}", d.static)
+	mux.HandleFunc("GET "+o.Base+"/reports/{file}", d.report)
 	mux.HandleFunc(o.Base+"/", func(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, Errorf(http.StatusNotFound, "There is no page %s.", r.URL.Path))
 	})

@@ -6,6 +6,7 @@ var pages = []Page{
 	queuesPage, queuePage,
 	listersPage,
 	daemonsPage,
+	reportsPage,
 	runbooksPage,
 	loginPage,
 }
