@@ -40,6 +40,7 @@ type Dashboard struct {
 	templates map[string]templates // by page path
 	data      shared
 	now       *now
+	timeout   time.Duration // Timeout, unless a test sets it
 	refusals  service.Seldom
 	streams   chan struct{} // one value for each open event stream
 	stopped   context.Context
@@ -48,7 +49,7 @@ type Dashboard struct {
 
 // New makes a Dashboard.
 func New(o Options) (*Dashboard, error) {
-	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams)}
+	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), timeout: Timeout}
 	d.Access.prepare()
 	d.now = d.newNow()
 	d.stopped, d.stop = context.WithCancel(context.Background())

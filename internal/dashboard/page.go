@@ -171,7 +171,7 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request, user U
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return p.Data(ctx, &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
 }
