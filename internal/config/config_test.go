@@ -105,7 +105,7 @@ lanes:
   - {name: slow, time_limit: {soft: 900, hard: 20 min}}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
 dashboard:
-  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret,
+  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, reports: r,
   proxy: {addresses: [127.0.0.1, "10.1.0.0/16"], user_header: X-User, role_header: X-Roles, operators: [admins]}}
 storage: {cls: remote, url: x}
 sentry: {dsn: "https://k:s3cret@sentry.example/1", environment: staging, main_package: swh.scheduler, disable_logging_events: on, traces_sample_rate: 0.1}
@@ -175,7 +175,7 @@ func TestLoad(t *testing.T) {
 	want.PriorityAgeing = 30 * time.Minute
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
 	want.Dashboard = Dashboard{
-		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret",
+		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", Reports: "r",
 		Proxy: DashboardProxy{
 			Addresses:  []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16")},
 			UserHeader: "X-User", RoleHeader: "X-Roles", Operators: []string{"admins"},

@@ -14,10 +14,12 @@ type Dashboard struct {
 	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
 	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
 	// Who has the token, or the user name and the password, may act.
-	Token    Secret         `yaml:"token,omitempty" json:"token,omitempty"`
-	Username string         `yaml:"username,omitempty" json:"username,omitempty"`
-	Password Secret         `yaml:"password,omitempty" json:"password,omitempty"`
-	Proxy    DashboardProxy `yaml:"proxy,omitempty" json:"proxy,omitzero"`
+	Token    Secret `yaml:"token,omitempty" json:"token,omitempty"`
+	Username string `yaml:"username,omitempty" json:"username,omitempty"`
+	Password Secret `yaml:"password,omitempty" json:"password,omitempty"`
+	// Reports is a directory (see Beside) of reports of the simulator, to be shown; "" is none.
+	Reports string         `yaml:"reports,omitempty" json:"reports,omitempty"`
+	Proxy   DashboardProxy `yaml:"proxy,omitempty" json:"proxy,omitzero"`
 }
 
 // DashboardProxy is a proxy that knows its users, and says by headers who they are.
@@ -37,6 +39,7 @@ func (d *Dashboard) read(v value) {
 		"token":           func(v value) { d.Token = Secret(v.text()) },
 		"username":        func(v value) { d.Username = v.text() },
 		"password":        func(v value) { d.Password = Secret(v.text()) },
+		"reports":         func(v value) { d.Reports = v.text() },
 		"proxy": func(v value) {
 			v.section(map[string]func(value){
 				"addresses":   func(v value) { d.Proxy.Addresses = prefixes(v) },

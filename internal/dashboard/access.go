@@ -111,11 +111,14 @@ func (a *Access) fromProxy(r *http.Request) bool {
 	return err == nil && slices.ContainsFunc(a.Proxy.Addresses, func(p netip.Prefix) bool { return p.Contains(address.Unmap().WithZone("")) })
 }
 
-// challenge asks for credentials.
-func (a *Access) challenge(w http.ResponseWriter) {
+// challenge asks a program for credentials; a browser has the page to log in.
+func (a *Access) challenge(w http.ResponseWriter, r *http.Request) {
 	for _, c := range a.Credentials {
 		if c.Token != "" {
 			w.Header().Add("WWW-Authenticate", "Bearer")
+		}
+		if c.Username != "" && accepts(r, "application/json") {
+			w.Header().Add("WWW-Authenticate", `Basic realm="swh-scheduler", charset="UTF-8"`)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 // last, with when that was.
 type background[T any] struct {
 	every time.Duration // between two readings
+	wait  time.Duration // for what was never read
 	read  func(ctx context.Context) (T, error)
 
 	mu      sync.Mutex
@@ -21,10 +22,7 @@ type background[T any] struct {
 	err     error // of the last reading
 }
 
-const (
-	firstWait      = 2 * time.Second // for what was never read
-	backgroundTime = time.Minute     // of a reading, at most
-)
+const backgroundTime = time.Minute // of a reading, at most
 
 // get returns what was read last, and has it read anew if that is long ago. What was never read
 // is waited for a while; at is zero if it is still not there.
@@ -38,7 +36,7 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 	never := b.at.IsZero()
 	b.mu.Unlock()
 	if never && running != nil {
-		patience := time.NewTimer(firstWait)
+		patience := time.NewTimer(b.wait)
 		defer patience.Stop()
 		select {
 		case <-running:

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +68,7 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 // longest lists what lasts, the longest first.
 func longest(seconds map[string]float64) []lasting {
 	all := []lasting{}
-	for name, s := range maps.All(seconds) {
+	for name, s := range seconds {
 		if s > 0 {
 			all = append(all, lasting{name, s})
 		}

@@ -42,6 +42,7 @@ type Dashboard struct {
 	templates map[string]templates // by page path
 	data      shared
 	now       *now
+	timeout   time.Duration  // Timeout, unless a test sets it
 	refusals  service.Seldom // of logins
 	failures  service.Seldom // of steps of actions
 	streams   chan struct{}  // one value for each open event stream
@@ -52,7 +53,7 @@ type Dashboard struct {
 
 // New makes a Dashboard.
 func New(o Options) (*Dashboard, error) {
-	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), work: make(chan struct{}, 1)}
+	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), work: make(chan struct{}, 1), timeout: Timeout}
 	d.Access.prepare()
 	d.now = d.newNow()
 	d.stopped, d.stop = context.WithCancel(context.Background())
@@ -68,6 +69,7 @@ func New(o Options) (*Dashboard, error) {
 		mux.HandleFunc("POST "+o.Base+exact(a.Path), func(w http.ResponseWriter, r *http.Request) { d.act(a, w, r) })
 	}
 	mux.HandleFunc("GET "+o.Base+"/static/{file}", d.static)
+	mux.HandleFunc("GET "+o.Base+"/reports/{file}", d.report)
 	mux.HandleFunc(o.Base+"/", func(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, Errorf(http.StatusNotFound, "There is no page %s.", r.URL.Path))
 	})

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -32,7 +33,7 @@ type site struct {
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
 	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
-	store, err := db.Open(t.Context(), s.dsn, db.Options{Command: "dashboard", StatementTimeout: Timeout})
+	store, err := db.Open(t.Context(), s.dsn, db.Options{Command: "dashboard"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +50,8 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
+	s.timeout = time.Minute // a page waits for all that it shows
+	s.now.figures.wait, s.now.queues.wait, s.now.groups.wait, s.now.lanes.wait = time.Minute, time.Minute, time.Minute, time.Minute
 	s.exec(statements...)
 	return s
 }

@@ -58,7 +58,7 @@ type poolData struct {
 }
 
 func listersOf(ctx context.Context, r *Request) (any, error) {
-	figures, _, err := r.now.figures.get(ctx)
+	figures, err := r.figures(ctx)
 	if err != nil {
 		return nil, err
 	}

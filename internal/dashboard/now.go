@@ -24,6 +24,7 @@ type now struct {
 func (d *Dashboard) newNow() *now {
 	n := &now{}
 	n.figures.every, n.queues.every, n.groups.every, n.lanes.every = 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second
+	n.figures.wait, n.queues.wait, n.groups.wait, n.lanes.wait = Timeout, 2*time.Second, 2*time.Second, 2*time.Second
 	n.figures.read = func(ctx context.Context) (db.Figures, error) { return d.Reads.Figures(ctx, d.Reads.Now()) }
 	n.queues.read = func(ctx context.Context) ([]status.Queue, error) {
 		if d.Broker == nil {
@@ -98,17 +99,24 @@ func (d *Dashboard) queues(ctx context.Context) ([]status.Queue, part) {
 	return rows, d.partOf(at, err, "The queues")
 }
 
+// figures returns those that were read last.
+func (d *Dashboard) figures(ctx context.Context) (db.Figures, error) {
+	figures, at, err := d.now.figures.get(ctx)
+	switch {
+	case !at.IsZero():
+		return figures, nil
+	case err == nil:
+		err = context.DeadlineExceeded
+	}
+	return figures, err
+}
+
 // facts returns what problems are found in. What can't be read is left out.
 func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
 	f.now = now
-	figures, at, err := d.now.figures.get(ctx)
-	if at.IsZero() {
-		if err == nil {
-			err = context.DeadlineExceeded
-		}
+	if f.figures, err = d.figures(ctx); err != nil {
 		return f, err
 	}
-	f.figures = figures
 	if f.daemons, err = d.Reads.Daemons(ctx); err != nil {
 		return f, err
 	}

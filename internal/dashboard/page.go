@@ -70,9 +70,9 @@ func (d *Dashboard) parse(file string) (templates, error) {
 
 // show answers a request for a page.
 func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
-	user, err := d.Access.user(r)
-	if err == nil && d.Access.RequireLogin && user.Name == "" && p.Path != loginPage.Path {
-		err = errLogin
+	user, err := d.reader(r)
+	if p.Path == loginPage.Path {
+		user, err = User{}, nil
 	}
 	if err != nil {
 		d.fail(w, r, err)
@@ -88,6 +88,15 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.answer(p, w, r, user, http.StatusOK, data)
+}
+
+// reader returns who sent a request, or an error if he may not read.
+func (d *Dashboard) reader(r *http.Request) (User, error) {
+	user, err := d.Access.user(r)
+	if err == nil && d.Access.RequireLogin && user.Name == "" {
+		err = errLogin
+	}
+	return user, err
 }
 
 // answer writes a page in the form that the request asks for.
@@ -162,7 +171,7 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request, user U
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return p.Data(ctx, &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
 }
@@ -210,7 +219,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 			http.Redirect(w, r, d.loginURL(r), http.StatusSeeOther)
 			return
 		}
-		d.Access.challenge(w)
+		d.Access.challenge(w, r)
 	}
 	user, _ := d.Access.user(r)
 	r.Header.Del("X-Fragment")

@@ -11,6 +11,7 @@ var pages = []Page{
 	daemonsPage,
 	asidePage,
 	auditPage, changePage,
+	reportsPage,
 	runbooksPage,
 	loginPage,
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,10 +42,10 @@ const maxProblems = 50
 // problems returns what is wrong now, what is critical first.
 func (f facts) problems() []Problem {
 	all := slices.Concat(f.ofDaemons(), f.ofDatabase(), f.ofQueues(), f.ofGroupsAndLanes())
-	slices.SortStableFunc(all, func(a, b Problem) int {
+	slices.SortFunc(all, func(a, b Problem) int {
 		switch {
 		case a.Critical == b.Critical:
-			return strings.Compare(a.Alert, b.Alert)
+			return cmp.Or(strings.Compare(a.Alert, b.Alert), strings.Compare(a.Text, b.Text))
 		case a.Critical:
 			return -1
 		}
@@ -62,7 +63,10 @@ func (f facts) ofDaemons() (all []Problem) {
 		alive[d.Name] = alive[d.Name] || f.now.Sub(d.Seen) < unseenAfter
 	}
 	for _, d := range f.daemons {
-		if silent := f.now.Sub(d.Seen); silent >= unseenAfter {
+		replaced := slices.ContainsFunc(f.daemons, func(other db.Daemon) bool { return other.Name == d.Name && other.Started.After(d.Seen) })
+		if silent := f.now.Sub(d.Seen); silent >= unseenAfter && replaced {
+			continue
+		} else if silent >= unseenAfter {
 			alert := "DaemonDown"
 			if !alive[d.Name] {
 				alert = "DaemonMissing"

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -130,6 +132,7 @@ func TestProblems(t *testing.T) {
 			Waiting: map[string]float64{"RabbitMQ": 121, "PostgreSQL": 119, "the management API": 301}, Overdue: map[string]float64{"a loop": 1801, "another": 1799},
 		}),
 		seen("start-listener", time.Hour, db.DaemonState{}),
+		seen("journal-client", time.Hour, db.DaemonState{}), {Name: "journal-client", Started: now.Add(-time.Minute), Seen: now}, // it was replaced
 	}
 	f.figures.Outgoing = append(f.figures.Outgoing, db.OutgoingQueue{Queue: "q", Oldest: now.Add(-time.Hour), Refused: 1})
 	f.figures.Ready = append(f.figures.Ready, db.ReadyTasks{Type: "t", Priority: "high", Oldest: now.Add(-time.Hour)}, db.ReadyTasks{Type: "t", Oldest: now.Add(-time.Hour)})
@@ -148,7 +151,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s is critical and comes late", p.Alert)
 		}
 	}
-	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksWait"] != 1 || found["ServiceAway"] != 1 {
+	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksWait"] != 1 || found["ServiceAway"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 {
 		t.Errorf("%v", found)
 	}
 	for alert := range found {
@@ -221,7 +224,7 @@ func TestDaemonsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	for _, name := range []string{"start-runner", "start-listener"} {
-		err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: name, Version: "1.2", Host: "host1", Started: time.Now(), State: db.DaemonState{
+		err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: name, Version: "1.2", Host: "host1", Started: time.Now().Add(-2 * time.Hour), State: db.DaemonState{
 			Waiting: map[string]float64{"RabbitMQ": 300, "PostgreSQL": 0}, Last: map[string]time.Time{"x": time.Now()},
 		}})
 		if err != nil {
@@ -254,7 +257,6 @@ func TestManyQueuesAndRows(t *testing.T) {
 	const grown = "('task', 'task_run', 'listed_origins', 'origin_visit_stats', 'candidates')"
 	read := func() (rows int64) {
 		t.Helper()
-		s.store.Pool().Reset()
 		err := s.store.Pool().QueryRow(t.Context(), "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from (select pg_stat_force_next_flush()) f, pg_stat_user_tables where relname in "+grown).Scan(&rows)
 		if err != nil {
 			t.Fatal(err)
@@ -264,7 +266,7 @@ func TestManyQueuesAndRows(t *testing.T) {
 	settled := func() (rows int64) { // what sessions that have ended did is counted when they are gone
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			rows = read()
+			s.store.Pool().Reset()
 			var others int
 			if err := s.store.Pool().QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()").Scan(&others); err != nil {
 				t.Fatal(err)
@@ -293,5 +295,39 @@ func TestManyQueuesAndRows(t *testing.T) {
 	}
 	if n := settled() - before; n > 100 {
 		t.Errorf("pages read %d rows of tables that grow", n)
+	}
+}
+
+// Reports of the configured directory are shown, whatever is in them without scripts, and no
+// other file.
+func TestReportsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	s.has("/reports", "names no directory")
+	directory := filepath.Join(t.TempDir(), "reports")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"reports/a.html": "<style>p{}</style><p>waits", "reports/b.txt": "s3cret", "c.html": "s3cret", "reports/<b>.html": "s3cret"} {
+		if err := os.WriteFile(filepath.Join(directory, "..", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../c.html", filepath.Join(directory, "d.html")); err != nil {
+		t.Fatal(err)
+	}
+	s.config.Dashboard.Reports = directory
+	s.forget()
+	if body := s.has("/reports", `href="/reports/a.html"`); strings.Contains(body, "b.txt") || strings.Contains(body, "d.html") || strings.Contains(body, "<b>") {
+		t.Error(body)
+	}
+	answer, body := s.ask(http.MethodGet, "/reports/a.html", nil)
+	if answer.StatusCode != 200 || body != "<style>p{}</style><p>waits" || !strings.HasPrefix(answer.Header.Get("Content-Security-Policy"), "sandbox; default-src 'none'") {
+		t.Errorf("%s %v\n%s", answer.Status, answer.Header, body)
+	}
+	for _, path := range []string{"b.txt", "..%2Fc.html", "d.html", "nope.html", "%3Cb%3E.html"} {
+		if answer, body := s.ask(http.MethodGet, "/reports/"+path, nil); answer.StatusCode < 400 || strings.Contains(body, "s3cret") {
+			t.Errorf("%s: %s\n%s", path, answer.Status, body)
+		}
 	}
 }

@@ -118,7 +118,7 @@ func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, err
 // OpenPages opens the database, or its replica, for pages, on a small pool of its own whose
 // statements take so long at most.
 func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Duration) (*db.Store, error) {
-	return a.openStore(ctx, cmd, true, db.Options{MaxConns: 4, StatementTimeout: timeout})
+	return a.openStore(ctx, cmd, true, db.Options{MaxConns: 6, StatementTimeout: timeout})
 }
 
 func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o db.Options) (*db.Store, error) {

@@ -1,6 +1,4 @@
-// Package page writes a report as a web page without scripts or further files. It uses no
-// template, with which the linker could drop no method, and the binary would be a fifth
-// larger.
+// Package page writes a report as a web page without scripts or further files.
 package page
 
 import (
