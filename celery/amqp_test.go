@@ -16,21 +16,6 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// channel is a plain channel, to look at the broker from aside.
-func channel(t testing.TB, brokerURL string) *amqp.Channel {
-	t.Helper()
-	conn, err := amqp.Dial(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
-}
-
 func declare(t testing.TB, ch *amqp.Channel, queue string, arguments amqp.Table) {
 	t.Helper()
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, arguments); err != nil {
@@ -42,22 +27,16 @@ func declare(t testing.TB, ch *amqp.Channel, queue string, arguments amqp.Table)
 func taskIDs(t testing.TB, ch *amqp.Channel, queue string) map[string]int {
 	t.Helper()
 	ids := map[string]int{}
-	for {
-		d, ok, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return ids
-		}
+	for _, d := range testenv.Take(t, ch, queue) {
 		ids[d.CorrelationId]++
 	}
+	return ids
 }
 
 // waitReady returns once a queue holds so many messages.
 func waitReady(t testing.TB, brokerURL, queue string, n int) {
 	t.Helper()
-	ch := channel(t, brokerURL)
+	ch := testenv.Channel(t, brokerURL)
 	eventually(t, "the queue fills", func() error {
 		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		if err == nil && q.Messages < n {

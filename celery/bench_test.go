@@ -21,7 +21,7 @@ import (
 func BenchmarkPublish(b *testing.B) {
 	const total, turn, window = 50_000, 5_000, 1_000
 	env := testenv.RabbitMQ(b)
-	ch := channel(b, env.URL)
+	ch := testenv.Channel(b, env.URL)
 	if err := ch.Confirm(false); err != nil {
 		b.Fatal(err)
 	}

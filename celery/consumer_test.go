@@ -23,20 +23,9 @@ func fill(t testing.TB, ch *amqp.Channel, queue string, n int) {
 	}
 }
 
-// put returns once the message is in the queue: a passive declaration that
-// follows a message overtakes it.
 func put(t testing.TB, ch *amqp.Channel, queue string, body []byte) {
 	t.Helper()
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
-	c, err := ch.PublishWithDeferredConfirm("", queue, false, false, amqp.Publishing{Body: body, ContentType: "text/plain"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := c.WaitContext(deadline(t)); !ok || err != nil {
-		t.Fatalf("not confirmed: %v", err)
-	}
+	testenv.Put(t, ch, queue, amqp.Publishing{Body: body, ContentType: "text/plain"})
 }
 
 func next(t testing.TB, deliveries <-chan celery.Delivery) celery.Delivery {
@@ -55,7 +44,7 @@ func next(t testing.TB, deliveries <-chan celery.Delivery) celery.Delivery {
 func TestPrefetchAndRanges(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 10)
 	deliveries := make(chan celery.Delivery)
@@ -83,7 +72,7 @@ func TestPrefetchAndRanges(t *testing.T) {
 func TestStoppingTheConsumer(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 10)
 	deliveries := make(chan celery.Delivery)
@@ -117,7 +106,7 @@ func TestStoppingTheConsumer(t *testing.T) {
 func TestRedeliveryAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 3)
 	proxy, url := proxied(t, env.URL)
@@ -151,7 +140,7 @@ func TestRedeliveryAfterLostConnection(t *testing.T) {
 func TestDeletedQueue(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	deliveries := make(chan celery.Delivery)
 	runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Bindings: []celery.Binding{celery.EventsBinding}}, deliveries)
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
@@ -194,7 +183,7 @@ func TestDeletedQueue(t *testing.T) {
 func TestOversizedMessages(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	const limit = 300_000 // more than two frames
 	bodies := [][]byte{}
@@ -221,7 +210,7 @@ func TestConsumerWaitsForTheBroker(t *testing.T) {
 	env := testenv.RabbitMQ(t)
 	proxy, url := proxied(t, env.URL)
 	proxy.Cut()
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 1)
 	var log lockedBuffer

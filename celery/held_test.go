@@ -15,7 +15,7 @@ import (
 // send many; what is acknowledged makes room for the next, and each comes once, in order.
 func TestBytesInHandAreBounded(t *testing.T) {
 	env := testenv.RabbitMQ(t) // not in parallel: it looks at the memory of the process
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	const messages, size, limit = 300, 1 << 20, 8 << 20
 	body := bytes.Repeat([]byte("x"), size)
@@ -68,7 +68,7 @@ func heap() uint64 {
 func TestCloseWithBytesInHand(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	for range 5 {
 		put(t, ch, "queue", make([]byte, 1<<20))

@@ -45,7 +45,7 @@ func length(t testing.TB, q *celery.QueueInspector, queue string, recent int) ce
 // hold consumes a queue and keeps up to n deliveries.
 func hold(t testing.TB, brokerURL, queue string, n int, global bool) (*amqp.Channel, <-chan amqp.Delivery) {
 	t.Helper()
-	ch := channel(t, brokerURL)
+	ch := testenv.Channel(t, brokerURL)
 	if err := ch.Qos(n, 0, global); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func isNew(l celery.QueueLength) bool {
 func TestLengthWithoutConsumers(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 	for _, queue := range []string{"plain", "save_code_now:swh.loader.git.tasks.X", "a/b c%2F?&#é", "%"} {
 		if l := length(t, q, queue, 5); l != (celery.QueueLength{}) {
@@ -89,7 +89,7 @@ func TestLengthWithPrefetchLimits(t *testing.T) {
 		t.Run(fmt.Sprintf("global=%v", global), func(t *testing.T) {
 			t.Parallel()
 			env := testenv.RabbitMQ(t)
-			ch := channel(t, env.URL)
+			ch := testenv.Channel(t, env.URL)
 			declare(t, ch, "queue", nil)
 			q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 			fill(t, ch, "queue", 100)
@@ -127,7 +127,7 @@ func TestQueueIsNeverOverfilled(t *testing.T) {
 func neverOverfilled(t *testing.T, kind string) {
 	const limit, prefetch, consumers, total = 60, 10, 3, 2000
 	env := testenv.RabbitMQ(t)
-	declare(t, channel(t, env.URL), "queue", amqp.Table{"x-queue-type": kind})
+	declare(t, testenv.Channel(t, env.URL), "queue", amqp.Table{"x-queue-type": kind})
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
 	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 
@@ -228,7 +228,7 @@ func TestLengthWithAWorker(t *testing.T) {
 func TestLengthWithoutManagement(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 10)
 	hang := make(chan struct{})
@@ -260,7 +260,7 @@ func TestLengthWithoutManagement(t *testing.T) {
 func TestLengthWithoutBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	declare(t, channel(t, env.URL), "queue", nil)
+	declare(t, testenv.Channel(t, env.URL), "queue", nil)
 	proxy, url := proxied(t, env.URL)
 	q := inspector(t, broker(t, url), env.ManagementURL, celery.InspectorOptions{})
 	length(t, q, "queue", 0)
@@ -329,7 +329,7 @@ func TestOddVirtualHost(t *testing.T) {
 func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 	unacknowledged := func(prefetch int) int {
@@ -358,7 +358,7 @@ func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 func TestInspectorLeavesASilentConnection(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	declare(t, channel(t, env.URL), "q", nil)
+	declare(t, testenv.Channel(t, env.URL), "q", nil)
 	way, through := proxied(t, env.URL)
 	q := inspector(t, broker(t, through+"?heartbeat=600"), env.ManagementURL, celery.InspectorOptions{})
 	length(t, q, "q", 0)

@@ -17,7 +17,7 @@ import (
 func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	const queues, timeout = 30, time.Second
 	for i := range queues {
 		declare(t, ch, fmt.Sprintf("q%d", i), nil)
@@ -50,7 +50,7 @@ func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 func TestMissingCountsAreUnknown(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 2)
 	for body, unknown := range map[string]bool{
@@ -80,7 +80,7 @@ func TestMissingCountsAreUnknown(t *testing.T) {
 func TestDisabledStatisticsAreUnknown(t *testing.T) {
 	t.Parallel()
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
-	ch := channel(t, node.URL)
+	ch := testenv.Channel(t, node.URL)
 	declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 5)
 	if _, deliveries := hold(t, node.URL, "queue", 5, false); (<-deliveries).Body == nil {

@@ -103,7 +103,7 @@ func check(t testing.TB, msgs []celery.TaskMessage, errs []error, held map[strin
 func TestEachMessageHasItsResult(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "good", nil)
 	declare(t, ch, "full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{MaxMessageSize: 2000})
@@ -144,7 +144,7 @@ func TestEachMessageHasItsResult(t *testing.T) {
 func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
 	suspect := p.Suspect("queue")
@@ -159,7 +159,7 @@ func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
 func TestLostConnectionWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	proxy, url := proxied(t, env.URL)
 	p := publisher(t, broker(t, url), celery.PublisherOptions{MaxInFlight: 200})
@@ -187,7 +187,7 @@ func TestLostConnectionWhilePublishing(t *testing.T) {
 func TestCancelledWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -211,7 +211,7 @@ func TestCancelledWhilePublishing(t *testing.T) {
 func TestClosedWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
 	msgs := tasks("queue", 50_000)
@@ -236,7 +236,7 @@ func TestClosedWhilePublishing(t *testing.T) {
 func TestConcurrentPublishing(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{MaxInFlight: 7})
 	var callers sync.WaitGroup
 	for i := range 8 {
@@ -267,7 +267,7 @@ func TestConcurrentPublishing(t *testing.T) {
 func TestMissingBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	proxy, url := proxied(t, env.URL)
 	proxy.Cut()
@@ -277,7 +277,7 @@ func TestMissingBroker(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(deadline(t), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough for a try
 	defer cancel()
 	if err := p.DeclareQueue(ctx, "queue"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
@@ -292,7 +292,7 @@ func TestMissingBroker(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	first, firstURL := proxied(t, env.URL)
 	second, secondURL := proxied(t, env.URL)
@@ -312,7 +312,7 @@ func TestFailover(t *testing.T) {
 func TestBlockedBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -370,7 +370,7 @@ func (l logLines) await(parts ...string) {
 func TestStuckBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -389,7 +389,7 @@ func TestStuckBroker(t *testing.T) {
 	var flow sync.Once
 	resume := func() { flow.Do(x.flow.Unlock) }
 	defer resume()
-	ctx, cancel := context.WithTimeout(deadline(t), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough to send something
 	defer cancel()
 	errs := p.Publish(ctx, msgs)
 	resume()
@@ -403,7 +403,7 @@ func TestStuckBroker(t *testing.T) {
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	declare(t, ch, "queue", nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -437,7 +437,7 @@ func TestDeclareQueue(t *testing.T) {
 		"ttl":       {"x-message-ttl": int32(60_000)},
 		"names / %": {"x-max-length": int32(10)},
 	}
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	for queue, arguments := range existing {
 		declare(t, ch, queue, arguments)
 	}

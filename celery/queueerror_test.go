@@ -69,7 +69,7 @@ func TestJoinedErrorsOfQueues(t *testing.T) {
 func TestQueueOfAnotherConnection(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ch := channel(t, env.URL)
+	ch := testenv.Channel(t, env.URL)
 	if _, err := ch.QueueDeclare("locked", true, false, true, false, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	ctx, ch := deadline(t), channel(t, env.URL)
+	ctx, ch := deadline(t), testenv.Channel(t, env.URL)
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
 		{Task: regexp.MustCompile("^routed$"), Queue: "q", Form: celery.Form{Exchange: "x", RoutingKey: "k"}},
 	}}})
@@ -61,7 +61,7 @@ func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
-	declare(t, channel(t, env.URL), "there", nil)
+	declare(t, testenv.Channel(t, env.URL), "there", nil)
 	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{MaxPriority: 300}})
 	if err := p.DeclareQueue(ctx, "there"); err != nil {
 		t.Error(err)

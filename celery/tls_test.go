@@ -94,7 +94,7 @@ func (a *authority) issue(name string) (certFile, keyFile string, pair tls.Certi
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	declare(t, channel(t, env.URL), "queue", nil)
+	declare(t, testenv.Channel(t, env.URL), "queue", nil)
 	ca := newAuthority(t)
 	_, _, server := ca.issue("broker.example.org")
 	certFile, keyFile, _ := ca.issue("client.example.org")

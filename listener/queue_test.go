@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 )
 
 // deadline bounds every wait for something that should happen soon; only a
@@ -44,25 +45,8 @@ type exchange struct {
 
 func newExchange(t testing.TB, url string) *exchange {
 	t.Helper()
-	conn, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err == nil {
-		err = ch.ExchangeDeclare("celeryev", "topic", true, false, false, false, nil)
-	}
-	if err == nil {
-		_, err = ch.QueueDeclare("celeryev.listener", true, false, false, false, nil)
-	}
-	if err == nil {
-		err = ch.QueueBind("celeryev.listener", "#", "celeryev", false, nil)
-	}
-	if err == nil {
-		err = ch.Confirm(false)
-	}
-	if err != nil {
+	ch := testenv.ListenerQueue(t, url)
+	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
 	return &exchange{url: url, channel: ch}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
 	"swh-scheduler/celery"
@@ -100,27 +99,12 @@ func (w *world) messages(t *testing.T) []string {
 	if _, err := w.deliverer.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := amqp.Dial(w.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var bodies []string
-	for {
-		d, ok, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			slices.Sort(bodies)
-			return bodies
-		}
+	for _, d := range testenv.Take(t, testenv.Channel(t, w.broker.URL), queue) {
 		bodies = append(bodies, fmt.Sprintf("%v %s", d.Headers["task"], d.Body))
 	}
+	slices.Sort(bodies)
+	return bodies
 }
 
 // scheduled is which origins are marked.
@@ -267,15 +251,7 @@ func TestRoundsStayWithinTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	full("ready")
-	conn, err := amqp.Dial(w.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testenv.Channel(t, w.broker.URL)
 	if err := ch.Qos(prefetch, 0, false); err != nil {
 		t.Fatal(err)
 	}

@@ -42,13 +42,19 @@ func (w *world) exec(t *testing.T, statement string, args ...any) {
 func (w *world) slots(t *testing.T) *dispatch.Slots {
 	t.Helper()
 	w.broker = testenv.RabbitMQ(t)
-	broker, err := celery.ParseBroker(w.broker.URL)
+	return dispatch.NewSlots(w.store, inspectorOf(t, w.broker), func() {})
+}
+
+// inspectorOf asks a broker for the lengths of queues.
+func inspectorOf(t *testing.T, broker testenv.Broker) *celery.QueueInspector {
+	t.Helper()
+	address, err := celery.ParseBroker(broker.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inspector := celery.NewQueueInspector(broker, w.broker.ManagementURL, celery.InspectorOptions{})
+	inspector := celery.NewQueueInspector(address, broker.ManagementURL, celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
-	return dispatch.NewSlots(w.store, inspector, func() {})
+	return inspector
 }
 
 func (w *world) runner(t *testing.T, slots runner.Slots, withPriority bool) *runner.Runner {

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 )
 
@@ -79,15 +80,7 @@ func TestRunnerStaysWithinTheLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newLimitedWorld(t, 400, limit)
-			conn, err := amqp.Dial(w.broker.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			ch, err := conn.Channel()
-			if err != nil {
-				t.Fatal(err)
-			}
+			ch := testenv.Channel(t, w.broker.URL)
 			if err := ch.Qos(prefetch, 0, false); err != nil {
 				t.Fatal(err)
 			}

@@ -18,22 +18,42 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// A run is given up when it was silent for its type's time and no worker can
-// find it: started, or gone from an empty queue. Its task is then retried, or
-// not, by its type's rules for a failure; every other run is left alone.
-func TestSilentRunsAreLostOnce(t *testing.T) {
-	t.Parallel()
+// storeAfter is a database after a statement.
+func storeAfter(t *testing.T, statement string) *db.Store {
+	t.Helper()
 	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	mq := testenv.RabbitMQ(t)
-	for _, statement := range []string{
-		`insert into task_type (type, description, backend_name) values
-			('quick', '', 'swh.quick'), ('slow', '', 'swh.slow'), ('kept', '', 'swh.kept'), ('queued', '', 'swh.queued')`,
-		// Runs by task: what they are, of which type, how old, with how many retries.
-		`with cases(id, type, status, age, retries, policy, priority) as (values
+	if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// aYearOld makes a run of task type a that started a year ago.
+const aYearOld = `
+	with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a') returning type),
+	     t as (insert into task (type, arguments, next_run, status, policy) select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt returning id)
+	insert into task_run (task, backend_id, scheduled, started, status) select id, 'x', now() - interval '1 year', now() - interval '1 year', 'started' from t`
+
+// lostRuns gives up what was silent for the time of its type.
+func lostRuns(t *testing.T, o runner.LostOptions) *runner.LostRuns {
+	o.Log, o.Reg = slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
+	return runner.NewLostRuns(o)
+}
+
+// A run is given up when it was silent for its type's time and no worker can
+// find it: started, or gone from an empty queue. Its task is then retried, or
+// not, by its type's rules for a failure; every other run is left alone.
+func TestSilentRunsAreLostOnce(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, `
+		insert into task_type (type, description, backend_name) values
+			('quick', '', 'swh.quick'), ('slow', '', 'swh.slow'), ('kept', '', 'swh.kept'), ('queued', '', 'swh.queued');
+		-- Runs by task: what they are, of which type, how old, with how many retries.
+		with cases(id, type, status, age, retries, policy, priority) as (values
 			(1, 'quick', 'started', interval '2 hours', 1, 'oneshot', null),
 			(2, 'quick', 'started', interval '2 hours', 0, 'oneshot', null),
 			(3, 'quick', 'scheduled', interval '2 hours', 0, 'recurring', null),
@@ -51,39 +71,19 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		)
 		insert into task_run (task, backend_id, scheduled, started, status)
 		select id, '00000000-0000-0000-0000-0000000000' || lpad(id::text, 2, '0'), now() - age,
-		       case when status <> 'scheduled' then now() - age end, status::task_run_status from cases`,
-		// One was claimed and never sent.
-		`insert into scheduler_go.work (queue, task_id, task_name, args, kwargs)
-			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}')`,
-	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
+		       case when status <> 'scheduled' then now() - age end, status::task_run_status from cases;
+		-- One was claimed and never sent.
+		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs)
+			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}')`)
+	mq := testenv.RabbitMQ(t)
 	// A queue with a message may hold any run's.
-	conn, err := amqp.Dial(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testenv.Channel(t, mq.URL)
 	if _, err := ch.QueueDeclare("swh.queued", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.PublishWithContext(t.Context(), "", "swh.queued", false, false, amqp.Publishing{}); err != nil {
-		t.Fatal(err)
-	}
-	address, err := celery.ParseBroker(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inspector := celery.NewQueueInspector(address, mq.ManagementURL, celery.InspectorOptions{})
-	t.Cleanup(func() { _ = inspector.Close() })
-	l := runner.NewLostRuns(runner.LostOptions{
-		Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+	testenv.Put(t, ch, "swh.queued", amqp.Publishing{})
+	l := lostRuns(t, runner.LostOptions{
+		Store: store, Lengths: inspectorOf(t, mq),
 		After: map[string]time.Duration{"quick": time.Hour, "default": 10 * time.Hour},
 	})
 	want := []string{
@@ -125,44 +125,24 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 // be waiting.
 func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	if _, err := store.Pool().Exec(t.Context(), `
+	store := storeAfter(t, `
 		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a'), ('b', '', 'swh.b') returning type),
 		     t as (insert into task (type, arguments, next_run, status, policy)
 		           select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt, generate_series(1, 2) returning id, type)
 		insert into task_run (task, backend_id, scheduled, started, status)
 		select id, gen_random_uuid()::text, now() - interval '1 year', case when started then now() - interval '1 year' end, (case when started then 'started' else 'scheduled' end)::task_run_status
-		from (select id, row_number() over (partition by type order by id) = 1 as started from t) x`); err != nil {
-		t.Fatal(err)
-	}
+		from (select id, row_number() over (partition by type order by id) = 1 as started from t) x`)
 	mq := testenv.RabbitMQ(t)
-	conn, err := amqp.Dial(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testenv.Channel(t, mq.URL)
 	if _, err := ch.QueueDeclare("swh.a", true, false, true, false, nil); err != nil { // for this connection only
 		t.Fatal(err)
 	}
-	address, err := celery.ParseBroker(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	lost := func(managementURL string) (int, error) {
-		inspector := celery.NewQueueInspector(address, managementURL, celery.InspectorOptions{})
+		inspector := inspectorOf(t, testenv.Broker{URL: mq.URL, ManagementURL: managementURL})
 		defer inspector.Close()
 		sweepAgain(t, store)
-		return runner.NewLostRuns(runner.LostOptions{
-			Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-			After: map[string]time.Duration{"default": time.Hour},
+		return lostRuns(t, runner.LostOptions{
+			Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour},
 		}).RunOnce(t.Context())
 	}
 	if n, err := lost(mq.ManagementURL); n != 2 || !celery.IsOfQueue(err) {
@@ -179,6 +159,7 @@ func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 	}
 	// The API has no counts of a queue at first.
 	for n, deadline := 0, time.Now().Add(time.Minute); n != 1; {
+		var err error
 		if n, err = lost(mq.ManagementURL); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d runs lost, %v, want the last one", n, err)
 		}
@@ -195,32 +176,15 @@ func (awayLengths) Length(context.Context, string, int) (celery.QueueLength, err
 // A sweep that the broker's absence ends goes on where it was.
 func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	if _, err := store.Pool().Exec(t.Context(), `
-		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a') returning type),
-		     t as (insert into task (type, arguments, next_run, status, policy) select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt returning id)
-		insert into task_run (task, backend_id, scheduled, started, status) select id, 'x', now() - interval '1 year', now() - interval '1 year', 'started' from t`); err != nil {
-		t.Fatal(err)
-	}
-	mq := testenv.RabbitMQ(t)
-	address, err := celery.ParseBroker(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inspector := celery.NewQueueInspector(address, mq.ManagementURL, celery.InspectorOptions{})
-	t.Cleanup(func() { _ = inspector.Close() })
-	l := runner.NewLostRuns(runner.LostOptions{
-		Store: store, Lengths: awayLengths{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+	store := storeAfter(t, aYearOld)
+	l := lostRuns(t, runner.LostOptions{
+		Store: store, Lengths: awayLengths{},
 		After: map[string]time.Duration{"default": time.Hour},
 	})
 	if n, err := l.RunOnce(t.Context()); n != 0 || err == nil {
 		t.Errorf("%d runs lost, %v, while the broker is away", n, err)
 	}
-	l.Lengths = inspector
+	l.Lengths = inspectorOf(t, testenv.RabbitMQ(t))
 	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {
 		t.Errorf("%d runs lost, %v, once it is back", n, err)
 	}
@@ -229,21 +193,7 @@ func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 // Nothing is given up unless it is asked for.
 func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	if _, err := store.Pool().Exec(t.Context(), `
-		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a') returning type),
-		     t as (insert into task (type, arguments, next_run, status, policy) select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt returning id)
-		insert into task_run (task, backend_id, scheduled, started, status) select id, 'x', now() - interval '1 year', now() - interval '1 year', 'started' from t`); err != nil {
-		t.Fatal(err)
-	}
-	l := runner.NewLostRuns(runner.LostOptions{
-		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-		After: map[string]time.Duration{"b": time.Hour},
-	})
+	l := lostRuns(t, runner.LostOptions{Store: storeAfter(t, aYearOld), After: map[string]time.Duration{"b": time.Hour}})
 	if n, err := l.RunOnce(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d runs lost, %v", n, err)
 	}

@@ -189,13 +189,7 @@ func (w *world) tryPeer(t *testing.T, args ...string) error {
 // maintenance ends what nothing else ends.
 func (w *world) maintenance(t *testing.T) *dispatch.Maintenance {
 	t.Helper()
-	address, err := celery.ParseBroker(w.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
-	t.Cleanup(func() { _ = inspector.Close() })
-	return &dispatch.Maintenance{Store: w.store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return &dispatch.Maintenance{Store: w.store, Lengths: inspectorOf(t, w.broker), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {
@@ -316,15 +310,9 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 	exec(`insert into task (type, arguments, next_run, current_interval, status)
 		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 25000)`)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	address, err := celery.ParseBroker(w.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{Logger: log})
-	t.Cleanup(func() { _ = inspector.Close() })
 	r := runner.New(runner.Options{
 		Store: w.store, Log: log, Reg: prometheus.NewRegistry(), Period: time.Hour,
-		Slots: dispatch.NewSlots(w.store, inspector, func() {}),
+		Slots: dispatch.NewSlots(w.store, inspectorOf(t, w.broker), func() {}),
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

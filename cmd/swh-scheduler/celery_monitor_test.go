@@ -25,6 +25,7 @@ func startWorker(t *testing.T, brokerURL, node, queue string) *notedWorker {
 // its environment.
 func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, queue string) *notedWorker {
 	t.Helper()
+	testenv.ListenerQueue(t, brokerURL)
 	cmd := exec.Command(testenv.Python(t), "-m", "celery", "--app", module, "worker",
 		"--hostname", node, "--queues", queue, "--concurrency", "1", "--loglevel", "info")
 	cmd.Dir = filepath.Join("..", "..", "celery", "testdata")
@@ -36,7 +37,7 @@ func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, 
 		t.Fatal(err)
 	}
 	control := celery.NewControl(broker, celery.ControlOptions{Timeout: 500 * time.Millisecond})
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(patience); ; {
 		replies, err := control.Ping(t.Context(), celery.Destination{Nodes: []string{node}})
 		switch {
 		case err == nil && len(replies) > 0:

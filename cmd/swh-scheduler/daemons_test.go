@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -175,15 +174,7 @@ func TestRunnerOnce(t *testing.T) {
 	}
 	_, broker, _ := strings.Cut(text, "task_broker: \"")
 	broker, _, _ = strings.Cut(broker, "\"")
-	conn, err := amqp.Dial(broker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	channel, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testenv.Channel(t, broker)
 	for i, want := range []bool{true, false} {
 		message, ok, err := channel.Get(queue, true)
 		if err != nil || ok != want {
@@ -267,16 +258,7 @@ func TestRunnerWithoutBroker(t *testing.T) {
 	proxy.Restore()
 	p.logs(t, "tasks claimed")
 	p.stop(t, syscall.SIGTERM)
-	conn, err := amqp.Dial(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	channel, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if queue, err := channel.QueueDeclarePassive("swh.test.NoBroker", true, false, false, false, nil); err != nil || queue.Messages != 1 {
+	if queue, err := testenv.Channel(t, mq.URL).QueueDeclarePassive("swh.test.NoBroker", true, false, false, false, nil); err != nil || queue.Messages != 1 {
 		t.Errorf("got %+v, %v, want 1 message", queue, err)
 	}
 }

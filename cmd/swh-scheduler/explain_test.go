@@ -25,8 +25,7 @@ hosters: {limits: {two: {max_in_flight: 1}}}
 lanes:
   load-laned: [{name: express, queue: "express:{backend_name}", time_limit: 1 min}, {name: slow, time_limit: 1 h}]
 `, dsn, mq.URL, mq.ManagementURL))
-	conn, channel := dial(t, mq.URL)
-	defer func() { _ = conn.Close() }()
+	channel := testenv.Channel(t, mq.URL)
 	if _, err := channel.QueueDeclare("swh.full", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
@@ -148,25 +147,8 @@ func pause(d time.Duration) { <-time.After(d) }
 func taskIDs(t *testing.T, brokerURL, queue string) map[string]int {
 	t.Helper()
 	ids := map[string]int{}
-	for _, d := range messages(t, brokerURL, queue) {
+	for _, d := range testenv.Take(t, testenv.Channel(t, brokerURL), queue) {
 		ids[d.CorrelationId]++
 	}
 	return ids
-}
-
-// messages empties a queue.
-func messages(t *testing.T, brokerURL, queue string) (all []amqp.Delivery) {
-	t.Helper()
-	conn, ch := dial(t, brokerURL)
-	defer func() { _ = conn.Close() }()
-	for {
-		d, ok, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return all
-		}
-		all = append(all, d)
-	}
 }

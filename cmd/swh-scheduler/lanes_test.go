@@ -125,6 +125,7 @@ func (r *laneRoom) remember(taskType, urls string, seconds float64) {
 // startWorker starts a real worker, and returns how to kill all of it.
 func (r *laneRoom) startWorker(node string, concurrency int, queues ...string) (kill func()) {
 	r.t.Helper()
+	testenv.ListenerQueue(r.t, r.broker.URL)
 	list := strings.Join(queues, ",")
 	cmd := exec.Command(testenv.Python(r.t), "-m", "celery", "--app", "laneworker", "worker",
 		"--hostname", node, "--queues", list, "--concurrency", fmt.Sprint(concurrency), "--loglevel", "warning")

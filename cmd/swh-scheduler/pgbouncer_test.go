@@ -58,8 +58,7 @@ lanes:
 	}
 
 	// A worker runs all that comes.
-	conn, channel := dial(t, mq.URL)
-	defer conn.Close()
+	channel := testenv.ListenerQueue(t, mq.URL)
 	queues := []string{"swh.git", "express:swh.git", "swh.step", "save_code_now:swh.step"}
 	for _, queue := range queues {
 		if _, err := channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
@@ -68,14 +67,7 @@ lanes:
 	}
 	work := func() {
 		for _, queue := range queues {
-			for {
-				d, ok, err := channel.Get(queue, true)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !ok {
-					break
-				}
+			for _, d := range testenv.Take(t, channel, queue) {
 				event := func(kind, more string) string {
 					return fmt.Sprintf(`{"type": %q, "uuid": %q, "hostname": "w", "timestamp": %d%s}`, kind, d.CorrelationId, time.Now().Unix(), more)
 				}

@@ -30,24 +30,12 @@ lanes:
   - {name: express, queue: "express:{backend_name}", soft_time_limit: 1 minute, time_limit: 2 minutes, slots: 30}
   - {name: slow, queue: "{backend_name}", soft_time_limit: 1 hour, time_limit: 2 hours, slots: 10}
 `)
-	conn, err := amqp.Dial(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	channel, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testenv.Channel(t, mq.URL)
 	for queue, n := range map[string]int{"express:swh.git": 2, "swh.git": 0, "swh.index": 1, "save_code_now:swh.list": 0} {
 		if _, err := channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		for range n {
-			if err := channel.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		testenv.Put(t, channel, queue, make([]amqp.Publishing, n)...)
 	}
 	if _, err := channel.Consume("swh.git", "", false, false, false, false, nil); err != nil {
 		t.Fatal(err)

@@ -139,9 +139,7 @@ func TestRemoteSend(t *testing.T) {
 		if r := ours(t, "-C", config, "origin", "send-origins-from-scheduler-to-celery", "git"); r.code != 0 {
 			t.Fatal(r.stderr)
 		}
-		conn, channel := dial(t, mq.URL)
-		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		_ = conn.Close()
+		q, err := testenv.Channel(t, mq.URL).QueueDeclarePassive(queue, true, false, false, false, nil)
 		if err != nil || q.Messages != want {
 			t.Errorf("%d messages, want %d; %v", q.Messages, want, err)
 		}

@@ -39,7 +39,7 @@ func startPython(t *testing.T, config, program string, args ...string) (stop fun
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience): // killed, it would lose work
 			_ = cmd.Process.Kill()
 			<-ended
 		}
@@ -248,7 +248,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	r.work("the peer's, with nothing of ours left", 30, peers)
 
 	// The peer marks origins before it sends them.
-	_, channel := dial(t, mq.URL)
+	channel := testenv.Channel(t, mq.URL)
 	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
 		queue, err := channel.QueueDeclarePassive("swh.test.LoadGit", true, false, false, false, nil)
 		if err != nil {
@@ -268,11 +268,11 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	worker.stop()
 	r.checkTasks(worker.notes())
 	for _, queue := range []string{"swh.test.Echo", "save_code_now:swh.test.Echo"} {
-		if left := messages(t, mq.URL, queue); len(left) > 0 {
+		if left := testenv.Take(t, channel, queue); len(left) > 0 {
 			t.Errorf("%d messages are left in queue %s", len(left), queue)
 		}
 	}
-	r.checkOrigins(messages(t, mq.URL, "swh.test.LoadGit"))
+	r.checkOrigins(testenv.Take(t, channel, "swh.test.LoadGit"))
 }
 
 // checkTasks fails unless each task has one run, and a worker noted that once.

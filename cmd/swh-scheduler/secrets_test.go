@@ -226,8 +226,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	}
 	addTasks()
 	g.produce(0, visitRecord(t, 0, 0, "full"), []byte("rubbish"))
-	conn, channel := dial(t, g.broker)
-	defer conn.Close()
+	channel := testenv.ListenerQueue(t, g.broker)
 	for _, event := range []string{"[1, 2]", "rubbish", `{"type": "task-failed", "uuid": "x", "exception": "no"}`} {
 		if err := channel.Publish("celeryev", "task.multi", false, false, amqp.Publishing{Body: []byte(event), ContentType: "application/json", ContentEncoding: "utf-8"}); err != nil {
 			t.Fatal(err)

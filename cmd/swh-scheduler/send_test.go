@@ -32,25 +32,14 @@ func (w *twins) withBrokers() (peer, ours string) {
 	return urls[0], urls[1]
 }
 
-// dial connects to a broker.
-func dial(t *testing.T, url string) (*amqp.Connection, *amqp.Channel) {
+// taskMessages takes all messages out of queues: the task's name and arguments,
+// sorted; what a task is called by (its id) is not among them.
+func taskMessages(t *testing.T, url string, queues ...string) []string {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	channel, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn, channel
-}
-
-// taskMessages takes all messages out of queues: the task's name and arguments,
-// sorted; what a task is called by (its id) is not among them.
-func taskMessages(t *testing.T, url string, queues ...string) []string {
-	t.Helper()
-	conn, _ := dial(t, url)
 	defer func() { _ = conn.Close() }()
 	var messages []string
 	for _, queue := range queues {

@@ -19,7 +19,7 @@ const simulatedLanesFile = `lanes:
 func TestSimulatorComparesLanes(t *testing.T) {
 	t.Parallel()
 	lanes, runtimes, csv := configFile(t, simulatedLanesFile), configFile(t, "runtime,origin\n"+strings.Repeat("1,\n", 95)+strings.Repeat("3000,slow\n", 5)), filepath.Join(t.TempDir(), "waits.csv")
-	args := []string{"simulator", "run", "--lanes", lanes, "--runtimes", runtimes, "-t", "864000", "--csv", csv, "--html", csv + ".html"}
+	args := []string{"simulator", "run", "--lanes", lanes, "--runtimes", runtimes, "-t", "172800", "--csv", csv, "--html", csv + ".html"}
 	r := ours(t, append(args, "--plots")...)
 	for _, want := range []string{"Jobs: ", "Slow sent express: ", "JOBS ", "shortest half ", "slowest tenth ", "p95 wait, log10"} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {

@@ -144,15 +144,7 @@ scheduling_policy:
 		t.Fatal(err)
 	}
 
-	broker, err := amqp.Dial(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	ch, err := broker.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testenv.Channel(t, mq.URL)
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -154,6 +154,7 @@ func (r *graphRoom) query(into any, query string, args ...any) {
 // startWorker runs a real Celery worker for the steps until the test ends.
 func (r *graphRoom) startWorker() *notedWorker {
 	r.t.Helper()
+	testenv.ListenerQueue(r.t, r.broker.URL)
 	cmd := exec.Command(testenv.Python(r.t), "-m", "celery", "--app", "graphworker", "worker",
 		"--hostname", "worker@graphs", "--queues", "swh.test.graph.Step,swh.test.graph.Fail", "--concurrency", "2", "--loglevel", "warning")
 	cmd.Dir = "testdata"

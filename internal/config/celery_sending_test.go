@@ -31,16 +31,7 @@ type side struct {
 func newSide(t *testing.T) side {
 	t.Helper()
 	env := testenv.RabbitMQ(t)
-	conn, err := amqp.Dial(env.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return side{env, ch}
+	return side{env, testenv.Channel(t, env.URL)}
 }
 
 // arrived is what a queue holds and how it was declared.

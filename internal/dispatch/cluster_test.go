@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,11 +14,10 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// newClusterBench is a bench whose broker is a cluster of two nodes, to the first of which
-// it connects.
-func newClusterBench(t *testing.T) (*bench, *testenv.BrokerCluster) {
+// newClusterBench is a bench whose broker is a cluster, to the first node of which it
+// connects.
+func newClusterBench(t *testing.T, cluster *testenv.BrokerCluster) *bench {
 	t.Helper()
-	cluster := testenv.RabbitMQCluster(t, 2)
 	b := &bench{dsn: testenv.Database(t), broker: cluster.Nodes[0].Broker}
 	b.store = b.openStore(t)
 	address, err := celery.ParseBroker(cluster.URL())
@@ -28,7 +28,7 @@ func newClusterBench(t *testing.T) (*bench, *testenv.BrokerCluster) {
 	t.Cleanup(func() { _ = b.publisher.Close() })
 	b.inspector = celery.NewQueueInspector(address, b.broker.ManagementURL, celery.InspectorOptions{})
 	t.Cleanup(func() { _ = b.inspector.Close() })
-	return b, cluster
+	return b
 }
 
 // start runs a deliverer until stop is called.
@@ -57,55 +57,64 @@ func ready(t *testing.T, ch *amqp.Channel, queue string) int {
 // each message once.
 func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]struct {
+	cluster := testenv.RabbitMQCluster(t, 2) // one for all, as the start of a node takes 7 s of processor time
+	dying := cluster.Nodes[1]
+	for _, fault := range []struct {
+		name       string
 		begin, end func(n *testenv.BrokerNode)
 		arguments  amqp.Table // of the queue
 		home       int        // of the nodes
-		longest    time.Duration
-		repeated   int // at most
+		repeated   int        // at most
 	}{
-		"killed":  {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, nil, 1, 5 * time.Second, 0},
-		"stopped": {(*testenv.BrokerNode).Pause, (*testenv.BrokerNode).Resume, nil, 1, 5 * time.Second, 0},
+		{"killed", (*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, nil, 1, 0},
 		// RabbitMQ itself waits for five seconds with what comes behind. If that holds up
-		// others for longer, their connection is reset.
-		"no majority": {(*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, amqp.Table{"x-queue-type": "quorum"}, 0, 8 * time.Second, 2 * dispatch.DeliverBatch},
+		// others for longer, their connection is reset, and messages come again.
+		{"no majority", (*testenv.BrokerNode).Kill, (*testenv.BrokerNode).Start, amqp.Table{"x-queue-type": "quorum"}, 0, 2 * dispatch.DeliverBatch},
+		// The last, as nodes that don't hear of each other for a minute part.
+		{"stopped", (*testenv.BrokerNode).Pause, (*testenv.BrokerNode).Resume, nil, 1, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b, cluster := newClusterBench(t)
-			dying := cluster.Nodes[1]
-			cluster.Nodes[0].Declare("alive", nil)
-			cluster.Nodes[fault.home].Declare("dead", fault.arguments)
+		ok := t.Run(fault.name, func(t *testing.T) {
+			b := newClusterBench(t, cluster)
+			alive, dead := "alive beside "+fault.name, "dead: "+fault.name
+			cluster.Nodes[0].Declare(alive, nil)
+			cluster.Nodes[fault.home].Declare(dead, fault.arguments)
 			ch := b.channel(t)
-			b.enqueue(t, "dead", 1)
-			b.enqueue(t, "alive", 1)
+			b.enqueue(t, dead, 1)
+			b.enqueue(t, alive, 1)
 			d, _ := b.start(t)
 			eventually(t, func() bool { return b.outbox(t) == 0 })
 
 			fault.begin(dying)
-			var longest time.Duration
+			var pauses []time.Duration
 			const rounds, each = 30, 200
 			for i := range rounds {
-				b.enqueue(t, "dead", each)
-				b.enqueue(t, "alive", each)
+				b.enqueue(t, dead, each)
+				b.enqueue(t, alive, each)
 				d.Wake()
 				began := time.Now()
-				eventually(t, func() bool { return ready(t, ch, "alive") == 1+(i+1)*each })
-				longest = max(longest, time.Since(began))
+				eventually(t, func() bool { return ready(t, ch, alive) == 1+(i+1)*each })
+				pauses = append(pauses, time.Since(began))
 			}
-			t.Logf("%d messages beside a dead queue, the longest pause %s", rounds*each, longest.Round(time.Millisecond))
-			if longest > fault.longest {
-				t.Errorf("the other queue waited for %s", longest)
+			slices.Sort(pauses)
+			median, longest := pauses[rounds/2].Round(time.Millisecond), pauses[rounds-1].Round(time.Millisecond)
+			t.Logf("%d messages beside a dead queue, the longest pause %s, the median %s", rounds*each, longest, median)
+			// On an idle machine 8 s once, where RabbitMQ itself waits, and milliseconds.
+			if longest > 40*time.Second || median > 4*time.Second {
+				t.Errorf("the other queue waited for %s, mostly for %s", longest, median)
 			}
 
 			fault.end(dying)
 			began := time.Now()
 			eventually(t, func() bool { return b.outbox(t) == 0 })
 			t.Logf("all delivered %s after the node's return", time.Since(began).Round(time.Millisecond))
-			for _, queue := range []string{"dead", "alive"} {
+			for _, queue := range []string{dead, alive} {
 				if got := b.received(t, queue); len(set(got)) != 1+rounds*each || len(got) > len(set(got))+fault.repeated {
 					t.Errorf("queue %q: %d messages, %d different, want %d", queue, len(got), len(set(got)), 1+rounds*each)
 				}
 			}
 		})
+		if !ok {
+			return // the cluster may be as that left it
+		}
 	}
 }

@@ -86,7 +86,7 @@ func eventually(t *testing.T, reached func() bool) {
 	for !reached() {
 		select {
 		case <-deadline:
-			t.Fatal("not reached within 30 s")
+			t.Fatal("not reached within five minutes")
 		case <-tick.C:
 		}
 	}

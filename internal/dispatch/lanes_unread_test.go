@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
 )
 
 // read has somebody read a queue until the test ends.
@@ -47,9 +48,7 @@ func TestUnreadLanesGetNothing(t *testing.T) {
 	}
 
 	// After ten minutes what is in its queue, and is ours, goes to the other one, too.
-	if err := l.channel(t).Publish("", "express:"+lanedQueue, false, false, amqp.Publishing{CorrelationId: "another's"}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Put(t, l.channel(t), "express:"+lanedQueue, amqp.Publishing{CorrelationId: "another's"})
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
 		Store: l.store, Slots: l.slots, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Recall: l.inspector.Recall,
 		Queues: func(context.Context) ([]dispatch.Queue, error) { return []dispatch.Queue{l.q}, nil },

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
 )
 
 // The gauges of queues show what waits in a queue and who reads it, also where nothing is
@@ -26,9 +27,7 @@ func TestQueueGauges(t *testing.T) {
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Put(t, ch, queue, amqp.Publishing{})
 	}
 	reg := prometheus.NewRegistry()
 	g := dispatch.QueueGauges{Lengths: b.inspector, Log: slog.New(slog.DiscardHandler), Queues: func(context.Context) ([]string, error) {

@@ -93,33 +93,16 @@ func (b *bench) outbox(t *testing.T) (rows int) {
 
 func (b *bench) channel(t *testing.T) *amqp.Channel {
 	t.Helper()
-	conn, err := amqp.Dial(b.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
+	return testenv.Channel(t, b.broker.URL)
 }
 
 // received empties a queue and returns its task ids in order.
-func (b *bench) received(t *testing.T, queue string) []string {
+func (b *bench) received(t *testing.T, queue string) (ids []string) {
 	t.Helper()
-	ch := b.channel(t)
-	var ids []string
-	for {
-		d, ok, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return ids
-		}
+	for _, d := range testenv.Take(t, b.channel(t), queue) {
 		ids = append(ids, d.CorrelationId)
 	}
+	return ids
 }
 
 // faultyPublisher wraps the real publisher: before a batch is sent or after it

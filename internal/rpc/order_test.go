@@ -56,8 +56,8 @@ func orderedBy(fields ...string) func(any) {
 	return func(value any) {
 		rows := elements(value)
 		for len(rows) > 0 {
-			n := 1
-			for n < len(rows) && key(rows[n]) == key(rows[0]) {
+			n, first := 1, key(rows[0])
+			for n < len(rows) && key(rows[n]) == first {
 				n++
 			}
 			sortPlain(rows[:n])
@@ -67,7 +67,18 @@ func orderedBy(fields ...string) func(any) {
 }
 
 func sortPlain(rows []any) {
-	slices.SortFunc(rows, func(a, b any) int { return strings.Compare(plain(a), plain(b)) })
+	type keyed struct {
+		plain string
+		row   any
+	}
+	sorted := make([]keyed, len(rows))
+	for i, row := range rows {
+		sorted[i] = keyed{plain(row), row} // once, as it takes long
+	}
+	slices.SortFunc(sorted, func(a, b keyed) int { return strings.Compare(a.plain, b.plain) })
+	for i := range rows {
+		rows[i] = sorted[i].row
+	}
 }
 
 // untagged is what a tag holds.

@@ -56,13 +56,17 @@ func databaseFrom(t testing.TB, template string) string {
 	t.Helper()
 	name := randomName("test")
 	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
-		_, err := server.Exec(ctx, "create database "+quote(name)+" template "+quote(template))
+		strategy := "" // PostgreSQL before 15 copies files anyway
+		if version(server) >= 15 {
+			strategy = " strategy file_copy" // a third of the other's processor time
+		}
+		_, err := server.Exec(ctx, "create database "+quote(name)+" template "+quote(template)+strategy)
 		return err
 	})
 	t.Cleanup(func() {
 		onServer(t, func(ctx context.Context, server *pgx.Conn) error {
 			force := " with (force)"
-			if server.PgConn().ParameterStatus("server_version") < "13" {
+			if version(server) < 13 {
 				force = "" // for the test that such a server is refused
 			}
 			_, err := server.Exec(ctx, "drop database if exists "+quote(name)+force)
@@ -97,6 +101,12 @@ func withDatabase(t testing.TB, name string) string {
 	}
 	server.Path = "/" + name
 	return server.String()
+}
+
+// version returns the first number of the server's version.
+func version(server *pgx.Conn) (major int) {
+	_, _ = fmt.Sscan(server.PgConn().ParameterStatus("server_version"), &major) // "15.14 (Debian …)": until the dot
+	return major
 }
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }

@@ -9,7 +9,7 @@ import (
 
 // ProgramEnv is what the environment of a program under test must hold: a data race
 // ends it, with exit code 66.
-const ProgramEnv = "GORACE=halt_on_error=1"
+const ProgramEnv = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 
 // BuildProgram builds swh-scheduler at path (absolute), with the race detector if the test has
 // it.
@@ -18,7 +18,7 @@ func BuildProgram(path string) error {
 	if err != nil {
 		return err
 	}
-	args := slices.Concat([]string{"build", "-C", root}, raceFlags, []string{"-o", path, "swh-scheduler/cmd/swh-scheduler"})
+	args := slices.Concat([]string{"build", "-C", root}, raceFlags, []string{"-ldflags=-s -w", "-o", path, "swh-scheduler/cmd/swh-scheduler"})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %q: %w\n%s", args, err, out)
 	}
