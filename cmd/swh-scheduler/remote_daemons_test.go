@@ -82,8 +82,7 @@ func TestRemoteRecurrentAndListener(t *testing.T) {
 
 	execute(t, dsn, `insert into task_run (task, backend_id, scheduled) select n, 'run-' || n, now() from generate_series(1, 3) n`)
 	start(t, "-C", config(""), "start-listener").logs(t, "reading queue")
-	conn, channel := dial(t, mq.URL)
-	defer func() { _ = conn.Close() }()
+	channel := testenv.Channel(t, mq.URL)
 	event := func(kind, id, more string) string {
 		return fmt.Sprintf(`{"type": %q, "uuid": %q, "hostname": "w@h", "timestamp": %d%s}`, kind, id, time.Now().Unix(), more)
 	}
@@ -118,18 +117,13 @@ func becomes(t *testing.T, want string, look func() string) {
 // awaitMessages waits until a queue has so many messages.
 func awaitMessages(t *testing.T, url, queue string, n int) {
 	t.Helper()
-	conn, _ := dial(t, url)
-	defer func() { _ = conn.Close() }()
+	channel := testenv.Channel(t, url)
 	becomes(t, strconv.Itoa(n), func() string {
-		channel, err := conn.Channel() // a missing queue closes it
-		if err != nil {
-			t.Fatal(err)
-		}
 		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err != nil {
+		if err != nil { // a missing queue closes it
+			channel = testenv.Channel(t, url)
 			return err.Error()
 		}
-		_ = channel.Close()
 		return strconv.Itoa(q.Messages)
 	})
 }
