@@ -57,13 +57,12 @@ build() {
 	local dir=$2/$name
 	mkdir -p "$dir"
 	# The flags of deploy/docker/Dockerfile. The tag leaves out pages of gRPC, which
-	# the exporter of traces brings along, and with them Go's templates, for which the
-	# linker would have to keep every method.
+	# the exporter of traces brings along.
 	CGO_ENABLED=0 GOOS=${1%/*} GOARCH=${1#*/} GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
 		go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" \
 		-o "$dir/swh-scheduler" ./cmd/swh-scheduler
-	[ "$(wc -c <"$dir/swh-scheduler")" -lt 30000000 ] || {
-		echo "build.sh: the program has grown to $(wc -c <"$dir/swh-scheduler") bytes; an image of it is to stay under 31 MB (is a template used again?)" >&2
+	[ "$(wc -c <"$dir/swh-scheduler")" -lt 40000000 ] || {
+		echo "build.sh: the program has grown to $(wc -c <"$dir/swh-scheduler") bytes; an image of it is to stay under 41 MB (what is new in it: go tool nm -size -sort size)" >&2
 		exit 1
 	}
 	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config "$dir/"
