@@ -391,7 +391,7 @@ tasks:
 `)
 	graph := strconv.FormatInt(s.Graph, 10)
 	dot := r.run("task", "graph", "show", graph)
-	if dot != r.run("task", "graph", "show", "--dot", graph) || !strings.Contains(dot, "n0 -> n1;") || !strings.Contains(dot, "n1 -> n1;") || !strings.Contains(dot, `a \"quoted\" <name> \\ with & all`) {
+	if dot != r.run("task", "graph", "show", "--dot", graph) || !strings.Contains(dot, "n0 -> n1 [") || !strings.Contains(dot, "n1 -> n1 [") || !strings.Contains(dot, `a \"quoted\" <name> \\ with & all`) {
 		t.Errorf("DOT:\n%s", dot)
 	}
 	svg := xml.NewDecoder(strings.NewReader(r.run("task", "graph", "show", "--svg", graph)))
