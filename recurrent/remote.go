@@ -2,12 +2,11 @@ package recurrent
 
 import (
 	"context"
+	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 )
@@ -30,7 +29,7 @@ type Remote struct {
 	store  RemoteStore
 	direct dispatch.Direct
 
-	mu  sync.Mutex
+	mu  sync.Mutex           // guards due, and what rounds return
 	due map[string]time.Time // of the next round, by visit type
 }
 
@@ -40,8 +39,9 @@ func NewRemote(store RemoteStore, direct dispatch.Direct, o Options) *Remote {
 }
 
 // RunOnce does the rounds that are due, of all visit types at once, and returns the number
-// of visits sent.
-func (r *Remote) RunOnce(ctx context.Context) (int, error) {
+// of visits sent, and the errors of all visit types. One whose queue fails rests as if the queue were
+// full: a broker that refuses messages would lose all visits that are due, round by round.
+func (r *Remote) RunOnce(ctx context.Context) (total int, err error) {
 	visitTypes, err := wantedTypes(ctx, r.store, r.VisitTypes)
 	if err != nil {
 		return 0, err
@@ -51,8 +51,8 @@ func (r *Remote) RunOnce(ctx context.Context) (int, error) {
 		clear(r.due)
 	default:
 	}
-	var rounds errgroup.Group
-	var total atomic.Int64
+	var rounds sync.WaitGroup
+	var failed []error
 	for _, visitType := range visitTypes {
 		r.mu.Lock()
 		wait := r.due[visitType].Sub(r.now())
@@ -60,19 +60,21 @@ func (r *Remote) RunOnce(ctx context.Context) (int, error) {
 		if wait > 0 {
 			continue
 		}
-		rounds.Go(func() error {
+		rounds.Go(func() {
 			n, wait, err := r.fill(ctx, visitType)
-			total.Add(int64(n))
-			if err == nil {
-				r.mu.Lock()
-				r.due[visitType] = r.now().Add(wait + r.splay())
-				r.mu.Unlock()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			total, failed = total+n, append(failed, err)
+			if celery.IsOfQueue(err) {
+				wait = r.options().QueueFullBackoff
+			} else if err != nil {
+				return
 			}
-			return err
+			r.due[visitType] = r.now().Add(wait + r.splay())
 		})
 	}
-	err = rounds.Wait()
-	return int(total.Load()), err
+	rounds.Wait()
+	return total, errors.Join(failed...)
 }
 
 // fill fills the free slots of a visit type's queue, and returns the number of visits and

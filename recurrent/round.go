@@ -92,7 +92,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 			return dispatch.Claimed{}, nil
 		}
 		asked = r.size.Of(free)
-		work, err := r.claim(ctx, tx, tt, asked)
+		work, err := r.claim(ctx, tx, tt, queue, asked)
 		r.left = tx.Spared() && len(work) < asked
 		return dispatch.Claimed{Work: work}, err
 	})
@@ -127,7 +127,7 @@ func tooFull(free int, limit *int64) bool {
 
 // claim picks up to free origins, divided between the groups of listers if they share
 // the queue, and makes their messages.
-func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free int) ([]db.Work, error) {
+func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue dispatch.Queue, free int) ([]db.Work, error) {
 	now := r.now()
 	picker := r.picker()
 	var picked Picked
@@ -140,7 +140,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 	if err != nil {
 		return nil, err
 	}
-	if err := r.stepThreshold(ctx, tx, tt, picked, now, free); err != nil {
+	if err := r.stepThreshold(ctx, tx, queue, picked, now, free); err != nil {
 		return nil, err
 	}
 	r.count(r.visitType, picked, r.log)
@@ -151,7 +151,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, free in
 
 // stepThreshold adjusts the threshold of the policy freshness, if the visit type has it. More is
 // due if the claim fills the free slots.
-func (r *round) stepThreshold(ctx context.Context, tx *db.Tx, tt model.TaskType, picked Picked, now time.Time, free int) error {
+func (r *round) stepThreshold(ctx context.Context, tx *db.Tx, queue dispatch.Queue, picked Picked, now time.Time, free int) error {
 	if !slices.ContainsFunc(picked.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
 		return nil
 	}
@@ -161,8 +161,7 @@ func (r *round) stepThreshold(ctx context.Context, tx *db.Tx, tt model.TaskType,
 			due = append(due, model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType})
 		}
 	}
-	busy := tt.MaxQueueLength != nil && int64(free) < *tt.MaxQueueLength
-	return tx.StepThreshold(ctx, r.visitType, now, busy, due)
+	return tx.StepThreshold(ctx, r.visitType, now, r.Slots.Waiting(queue), due)
 }
 
 // mix shuffles what was picked, like the peer: origins of different policies cost workers

@@ -144,6 +144,7 @@ func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
 type noSlots struct{}
 
 func (noSlots) Claim(context.Context, dispatch.Queue, dispatch.ClaimFunc) (int, error) { return 0, nil }
+func (noSlots) Waiting(dispatch.Queue) bool                                            { return false }
 
 // awaitScheduled waits until n origins are scheduled.
 func (w *world) awaitScheduled(t *testing.T, n int, ended <-chan error) {

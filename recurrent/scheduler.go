@@ -42,6 +42,8 @@ type Store interface {
 // Slots claims within the free slots of a queue.
 type Slots interface {
 	Claim(ctx context.Context, q dispatch.Queue, claim dispatch.ClaimFunc) (int, error)
+	// Waiting reports whether messages waited for a worker when a claim last counted them.
+	Waiting(q dispatch.Queue) bool
 }
 
 // Options configure a Scheduler.

@@ -56,7 +56,8 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 			RunOnce: func(ctx context.Context) (service.Result, error) {
 				n, err := pass(ctx)
 				if celery.IsOfQueue(err) {
-					err = nil // no outage: the other queues go on
+					o.Log.Warn("a queue fails; the others go on", "error", err)
+					err = nil // no outage
 				}
 				return service.Result{Again: n > 0}, err
 			},

@@ -60,6 +60,7 @@ type Slots struct {
 	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
 	sends   sync.Map // by name of the lane set: the *db.BatchSize in which its backlogs are sent
 	failing sync.Map // queues that can't be asked
+	waiting sync.Map // by name of the queue: whether messages waited for a worker at the last count
 	unread  sync.Map // by lanes' queues without a consumer: the *unreadQueue
 
 	// Log, if not nil, says when a queue can't be asked, and when it can again.
@@ -180,11 +181,12 @@ func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, figures map[
 // free counts the free slots of a queue whose lock is held.
 func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures) (int, error) {
 	if !q.limited() {
-		_, err := s.lengths.LengthSince(ctx, q.Name, celery.QueueFigures{}, 0)
+		length, err := s.lengths.LengthSince(ctx, q.Name, celery.QueueFigures{}, 0)
 		s.tell(q.Name, err)
 		if err != nil {
 			return 0, err
 		}
+		s.waiting.Store(q.Name, length.Ready > 0)
 		// Without the broker's count, outgoing messages bound it: while they can't be
 		// delivered, nothing more is claimed.
 		ledgers, err := tx.QueueLedgers(ctx, s.now(), q.Name)
@@ -220,6 +222,7 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, figures map[string]celery.
 		if c.err != nil {
 			continue
 		}
+		s.waiting.Store(queues[i], c.Ready > 0)
 		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged, "outbox": c.outgoing} {
 			s.metrics.messages.WithLabelValues(queues[i], state).Set(float64(n))
 		}
@@ -230,6 +233,19 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, figures map[string]celery.
 		s.metrics.known.WithLabelValues(queues[i]).Set(known)
 	}
 	return counts, nil
+}
+
+// Waiting reports whether messages of a queue, or of one of its lanes, waited for a worker when a
+// claim last counted them. Those that workers have don't.
+func (s *Slots) Waiting(q Queue) bool {
+	queues := []string{q.Name}
+	if q.Lanes != nil {
+		queues = q.Lanes.Queues()
+	}
+	return slices.ContainsFunc(queues, func(queue string) bool {
+		waiting, _ := s.waiting.Load(queue)
+		return waiting == true
+	})
 }
 
 // tell logs once that a queue can't be asked, and once that it can again.

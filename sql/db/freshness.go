@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -167,8 +168,8 @@ func (s CandidateStore) ConfigureFreshness(ctx context.Context, longest map[stri
 		VisitTypes: []string{}, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
 		Threshold: freshness.Controller{}.Step(time.Time{}, false, 0).Threshold,
 	}
-	for visitType, wait := range longest {
-		p.VisitTypes, p.Longest = append(p.VisitTypes, visitType), append(p.Longest, wait.Seconds())
+	for _, visitType := range slices.Sorted(maps.Keys(longest)) { // rows are locked in that order
+		p.VisitTypes, p.Longest = append(p.VisitTypes, visitType), append(p.Longest, longest[visitType].Seconds())
 	}
 	return failed(s.q.ConfigureFreshness(ctx, p), "set the visit types with the policy freshness")
 }
@@ -225,7 +226,7 @@ const (
 )
 
 // StepThreshold adjusts the threshold of a visit type that has the policy freshness, after a claim
-// at now. busy is whether the queue was not empty before it. due are origins that the policy
+// at now. busy is whether messages waited for a worker before it. due are origins that the policy
 // picked, if more may have been due; they are in random order or that of their moments.
 func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
 	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
@@ -243,15 +244,16 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 			return failed(err, "read what visits are worth")
 		}
 		for _, o := range origins {
-			if !o.Seen.IsZero() {
-				prices = append(prices, o.Origin().Value(now.Sub(o.Seen)))
+			// What the longest wait made due is worth less than the threshold.
+			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
+				prices = append(prices, o.Origin().Value(since))
 			}
 		}
 	}
 	price := 0.0
 	if len(prices) > 0 {
 		slices.Sort(prices)
-		price = prices[len(prices)/2]
+		price = prices[len(prices)/4] // as freshness.Controller asks, and the simulator does
 	}
 	c := freshness.Controller{Threshold: k.Threshold, At: orZero(k.Stepped)}.Step(now, busy, price)
 	return failed(tx.q.StepFreshness(ctx, queries.StepFreshnessParams{VisitType: visitType, Threshold: c.Threshold, Stepped: &c.At}),

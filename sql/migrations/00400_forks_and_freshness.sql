@@ -90,6 +90,7 @@ $$;
 comment on function scheduler_go.moment_of(text, text, uuid, timestamptz, timestamptz, boolean, timestamptz) is
   'When a visit of an origin is worth its cost; null if its visit type is not in freshness_control';
 
+-- The rule of 00210_set_aside.sql, with the two columns more.
 create or replace view scheduler_go.candidates_now as
 select
   lo.lister_id,
@@ -126,7 +127,9 @@ cross join lateral (select greatest(
     end
   end
 ) as at) due
-where lo.enabled;
+where lo.enabled
+  and (select true from scheduler_go.set_aside_origins s
+       where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type) is null;
 
 -- +goose StatementBegin
 create or replace function scheduler_go.drain_candidates(for_visit_type text, max_changes bigint) returns bigint

@@ -52,7 +52,8 @@ left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and 
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0);
 
 -- WriteFreshness writes what is known of origins, unless a later visit is known already, or
--- nothing is new but a moment by less than a minute.
+-- nothing is new but a moment by less than a minute: such rows are not locked either, as that
+-- writes them, too.
 -- name: WriteFreshness :exec
 insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
 select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
@@ -61,11 +62,13 @@ from (select hashtextextended(unnest(@visit_types::text[]) || ' ' || unnest(@url
              unnest(@seen::timestamptz[]) as seen, nullif(unnest(@updated::timestamptz[]), '0001-01-01Z') as updated,
              nullif(unnest(@listed::timestamptz[]), '0001-01-01Z') as listed,
              unnest(@moments::timestamptz[]) as moment) v
+left join scheduler_go.freshness k on k.origin = v.origin
+where k.origin is null or k.seen < v.seen
+   or k.seen = v.seen and (k.cost <> v.cost or k.updated is distinct from v.updated or abs(extract(epoch from k.moment - v.moment)) > 60)
 order by v.origin
 on conflict (origin) do update
 set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
-where f.seen < excluded.seen
-   or f.seen = excluded.seen and (f.cost <> excluded.cost or f.updated is distinct from excluded.updated or abs(extract(epoch from f.moment - excluded.moment)) > 60);
+where f.seen <= excluded.seen;
 
 -- FreshCandidates lists the origins on some pages of candidates whose visit types have the policy.
 -- name: FreshCandidates :many

@@ -297,11 +297,13 @@ from (select hashtextextended(unnest($1::text[]) || ' ' || unnest($2::text[]), 0
              unnest($6::timestamptz[]) as seen, nullif(unnest($7::timestamptz[]), '0001-01-01Z') as updated,
              nullif(unnest($8::timestamptz[]), '0001-01-01Z') as listed,
              unnest($9::timestamptz[]) as moment) v
+left join scheduler_go.freshness k on k.origin = v.origin
+where k.origin is null or k.seen < v.seen
+   or k.seen = v.seen and (k.cost <> v.cost or k.updated is distinct from v.updated or abs(extract(epoch from k.moment - v.moment)) > 60)
 order by v.origin
 on conflict (origin) do update
 set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
-where f.seen < excluded.seen
-   or f.seen = excluded.seen and (f.cost <> excluded.cost or f.updated is distinct from excluded.updated or abs(extract(epoch from f.moment - excluded.moment)) > 60)
+where f.seen <= excluded.seen
 `
 
 type WriteFreshnessParams struct {
@@ -317,7 +319,8 @@ type WriteFreshnessParams struct {
 }
 
 // WriteFreshness writes what is known of origins, unless a later visit is known already, or
-// nothing is new but a moment by less than a minute.
+// nothing is new but a moment by less than a minute: such rows are not locked either, as that
+// writes them, too.
 func (q *Queries) WriteFreshness(ctx context.Context, arg WriteFreshnessParams) error {
 	_, err := q.db.Exec(ctx, writeFreshness,
 		arg.VisitTypes,

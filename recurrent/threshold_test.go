@@ -1,0 +1,48 @@
+package recurrent
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+)
+
+// The threshold of the policy freshness rises while messages wait for a worker. It falls while none
+// does, also if workers are at work.
+func TestThresholdFollowsWhatWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := w.store.ConfigureFreshness(t.Context(), map[string]time.Duration{"git": 24 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	r := w.round(t, []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.Freshness}}})
+	ch := testenv.Channel(t, w.broker.URL)
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	rises := func() bool {
+		t.Helper()
+		w.exec(t, "update scheduler_go.freshness_control set threshold = 100, stepped = now() - interval '1 day'")
+		if _, err := r.runOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var threshold float64
+		if err := w.store.Pool().QueryRow(t.Context(), "select threshold from scheduler_go.freshness_control").Scan(&threshold); err != nil || threshold == 100 {
+			t.Fatalf("the threshold is %g: %v", threshold, err)
+		}
+		return threshold > 100
+	}
+	testenv.Put(t, ch, queue, amqp.Publishing{})
+	if !rises() {
+		t.Error("it falls while a message waits")
+	}
+	if _, ok, err := ch.Get(queue, false); !ok || err != nil { // a worker has it
+		t.Fatal(ok, err)
+	}
+	if rises() {
+		t.Error("it rises while no message waits")
+	}
+}
