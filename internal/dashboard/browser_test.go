@@ -335,9 +335,11 @@ func (t *tab) until(expression string) {
 }
 
 // faults returns what axe-core finds wrong for people with disabilities, by the rules of WCAG 2.2 A
-// and AA and good practice.
+// and AA and good practice. The page gets no live updates any more: they would replace what axe-core
+// is looking at.
 func (t *tab) faults() (faults []string) {
 	t.t.Helper()
+	t.eval(`window.fetch = () => new Promise(() => {}); 0`, nil)
 	t.eval(t.axe+`; 0`, nil)
 	t.eval(`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.failureSummary + " " + n.html)))`, &faults)
 	return faults
