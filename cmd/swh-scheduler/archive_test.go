@@ -103,6 +103,7 @@ func startArchive(t *testing.T) *archiveParts {
 			t.Fatalf("%q: %s", args, r.stderr)
 		}
 	}
+	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
 	a := &archiveParts{
 		t: t, python: python, server: ourServer(t, dsn), forge: forge,
 		scheduler: archiveDatabase(t, dsn), storage: archiveDatabase(t, storage.DSN),

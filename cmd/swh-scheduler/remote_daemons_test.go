@@ -76,9 +76,9 @@ func TestRemoteRecurrentAndListener(t *testing.T) {
 	policies := "scheduling_policy: {git: [{policy: already_visited_order_by_lag, weight: 1}, {policy: origins_without_last_update, weight: 1}]}\n"
 	start(t, "-C", config(policies), "schedule-recurrent", "--visit-type", "git")
 	awaitMessages(t, mq.URL, "swh.loader.git.tasks.UpdateGitRepository", 3)
-	if got := value(t, dsn, `select count(*) from origin_visit_stats where last_scheduled > now() - interval '1 hour' and visit_type = 'git'`); got != "3" {
-		t.Errorf("%s origins are marked as scheduled, want 3", got)
-	}
+	becomes(t, "3", func() string {
+		return value(t, dsn, `select count(*) from origin_visit_stats where last_scheduled > now() - interval '1 hour' and visit_type = 'git'`)
+	})
 
 	execute(t, dsn, `insert into task_run (task, backend_id, scheduled) select n, 'run-' || n, now() from generate_series(1, 3) n`)
 	start(t, "-C", config(""), "start-listener").logs(t, "reading queue")
@@ -121,6 +121,7 @@ func awaitMessages(t *testing.T, url, queue string, n int) {
 	becomes(t, strconv.Itoa(n), func() string {
 		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 		if err != nil { // a missing queue closes it
+			time.Sleep(200 * time.Millisecond) // each try takes a connection
 			channel = testenv.Channel(t, url)
 			return err.Error()
 		}

@@ -281,7 +281,7 @@ fetch_axe() {
 	rm -rf "$cache/axe.new"
 	mkdir "$cache/axe.new"
 	cd "$cache/axe.new"
-	npm pack --silent "${axe%-*}@${axe##*-}"
+	npm pack "${axe%-*}@${axe##*-}"
 	echo "$axe_sum $axe.tgz" | sha256sum --check
 	tar -xzf "$axe.tgz" package/axe.min.js
 	mv package/axe.min.js "$cache/$axe.js"

@@ -42,6 +42,7 @@ func site(t *testing.T, statements ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.Patient()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	worked := make(chan struct{})
 	go func() {
@@ -70,7 +71,7 @@ var archive = []string{
 		select ('00000000-0000-0000-0000-00000000000' || 1 + n % 3)::uuid, 'https://gitlab' || 1 + n % 3 || '.example.org/group' || n % 7 || '/project' || n, 'git', '{}', n % 17 > 0,
 			now() - interval '1 hour', now() - n * interval '3 hours' from generate_series(1, 300) n`,
 	`insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status, last_scheduled, last_successful)
-		select url, visit_type, now() - interval '2 days' - random() * interval '1 day', case when right(url, 1) = '3' then 'failed' else 'successful' end::last_visit_status,
+		select url, visit_type, now() - interval '2 days' - length(url) * interval '20 minutes', case when right(url, 1) = '3' then 'failed' else 'successful' end::last_visit_status,
 			now() - interval '3 days', now() - interval '9 days'
 		from listed_origins where right(url, 1) <> '7'`,
 	`insert into task (type, arguments, next_run, status, policy, retries_left, priority, current_interval)

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -50,8 +49,7 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	s.timeout = time.Minute // a page waits for all that it shows
-	s.now.figures.wait, s.now.queues.wait, s.now.groups.wait, s.now.lanes.wait = time.Minute, time.Minute, time.Minute, time.Minute
+	s.Patient()
 	s.exec(statements...)
 	return s
 }

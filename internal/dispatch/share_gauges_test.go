@@ -68,10 +68,14 @@ func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		got := 0. // also if there is none
 		for _, f := range families {
-			if got := f.GetMetric()[0].GetGauge().GetValue(); f.GetName() == "swh_scheduler_share_weight" && got != weight {
-				t.Errorf("weight %g, want %g", got, weight)
+			if f.GetName() == "swh_scheduler_share_weight" {
+				got = f.GetMetric()[0].GetGauge().GetValue()
 			}
+		}
+		if got != weight {
+			t.Errorf("weight %g, want %g", got, weight)
 		}
 	}
 	check(50)

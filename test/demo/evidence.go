@@ -150,10 +150,11 @@ func (e *evidence) twice() (at []time.Time) {
 	return at
 }
 
-// cut returns when connections to the broker were; zero if they weren't.
-func (e *evidence) cut() time.Time {
+// repeats returns from when messages may come twice: since a daemon was killed that sends, with
+// some in its hands, or connections to the broker were cut; zero if neither was.
+func (e *evidence) repeats() time.Time {
 	for _, f := range e.Faults {
-		if f.Name == connections {
+		if f.Name == connections || slices.Contains(senders, f.Name) {
 			return f.At
 		}
 	}

@@ -34,7 +34,7 @@ func (s *story) faults() []fault {
 	}}, fault{Name: "PostgreSQL", cause: s.resources.crash})
 }
 
-// connections is the fault after which messages may be delivered twice.
+// connections is a fault after which messages may be delivered twice (see evidence.repeats).
 const connections = "connections to RabbitMQ"
 
 // timeFor reports whether a fault may fall: save code now is served, the fault before was a

@@ -103,7 +103,7 @@ func openResources(ctx context.Context, o options) (_ *resources, err error) {
 
 // close drops what openResources made.
 func (r *resources) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var failures []error
 	for i := len(r.closers) - 1; i >= 0; i-- {

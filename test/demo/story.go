@@ -47,6 +47,9 @@ var daemons = []daemon{
 	{recurrentDaemon, "schedule-recurrent"},
 }
 
+// senders are those of them that send messages.
+var senders = []string{"start-runner", "start-runner-with-priority", recurrentDaemon}
+
 // errTimeout is the cause of a context ended by the demo's own time-out.
 var errTimeout = errors.New("not done in time")
 
