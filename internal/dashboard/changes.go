@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -159,8 +160,8 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 	var err error
 	if all {
 		query, err = url.ParseQuery(r.PostForm.Get("filter"))
-	} else if query["id"] = []string{joined(r.PostForm["id"])}; query.Get("id") == "" {
-		return "", Errorf(http.StatusBadRequest, "No task is selected.")
+	} else {
+		query.Set("id", strings.Join(r.PostForm["id"], ","))
 	}
 	if err != nil {
 		return "", Errorf(http.StatusBadRequest, "The filter can't be read.")
@@ -168,6 +169,9 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 	filter, err := taskFilter(query)
 	if err != nil {
 		return "", err
+	}
+	if !all && len(filter.IDs) == 0 { // it would match all tasks, and nobody would be asked
+		return "", Errorf(http.StatusBadRequest, "No task is selected.")
 	}
 	return r.begin(ctx, word, db.ActionFilter{Tasks: &filter}, all)
 }
@@ -282,11 +286,4 @@ func change(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	return changeData{*a}, nil
-}
-
-func joined(words []string) (text string) {
-	for _, word := range words {
-		text += word + ","
-	}
-	return text
 }

@@ -147,6 +147,7 @@ func TestChanges(t *testing.T) {
 
 	for _, wrong := range []url.Values{
 		{"action": {"drop"}, "id": {"6"}}, {"action": {"disable"}}, {"action": {"disable"}, "id": {"x"}},
+		{"action": {"disable"}, "id": {""}}, {"action": {"disable"}, "id": {",", " "}, "scope": {"selected"}}, // not all tasks
 		{"action": {"disable"}, "scope": {"all"}, "filter": {"status=nope"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"%"}},
 	} {
 		s.post("/tasks", wrong, 400)
