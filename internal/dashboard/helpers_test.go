@@ -51,7 +51,8 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	}
 	t.Cleanup(s.Stop)
 	s.timeout = time.Minute // a page waits for all that it shows
-	s.now.figures.wait, s.now.queues.wait, s.now.groups.wait, s.now.lanes.wait = time.Minute, time.Minute, time.Minute, time.Minute
+	s.now.figures.wait, s.now.ended.wait = time.Minute, time.Minute
+	s.now.queues.wait, s.now.groups.wait, s.now.lanes.wait = time.Minute, time.Minute, time.Minute
 	s.exec(statements...)
 	return s
 }
