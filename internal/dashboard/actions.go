@@ -52,7 +52,9 @@ func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	}
 	request := &Request{Request: r, Dashboard: d, User: user, Now: d.Acts.Now()}
 	next, err := a.Do(r.Context(), request)
-	d.forget()
+	if !a.Anyone { // or strangers could have all read anew as often as they like
+		d.forget()
+	}
 	if err != nil {
 		d.fail(w, r, err)
 		return

@@ -24,8 +24,12 @@ type background[T any] struct {
 
 const backgroundTime = time.Minute // of a reading, at most
 
-// get returns what was read last, and has it read anew if that is long ago. What was never read
-// is waited for a while; at is zero if it is still not there.
+// tooOld is the age from which what was read counts as never read: nobody has looked meanwhile, or
+// it can't be read. It is longer than the slowest reading and the pause before it.
+const tooOld = 2 * backgroundTime
+
+// get returns what was read last, and has it read anew if that is some seconds ago. What was never
+// read is waited for a while; at is zero if it is still not there.
 func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err error) {
 	b.mu.Lock()
 	if b.running == nil && time.Since(b.tried) >= b.every {
@@ -33,7 +37,7 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 		go b.renew(context.WithoutCancel(ctx), b.running)
 	}
 	running := b.running
-	never := b.at.IsZero()
+	never := time.Since(b.at) > tooOld
 	b.mu.Unlock()
 	if never && running != nil {
 		patience := time.NewTimer(b.wait)
@@ -46,7 +50,22 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if time.Since(b.at) > tooOld {
+		return value, at, b.err
+	}
 	return b.value, b.at, b.err
+}
+
+// must is get, where what is not there is an error.
+func (b *background[T]) must(ctx context.Context) (T, error) {
+	value, at, err := b.get(ctx)
+	switch {
+	case !at.IsZero():
+		return value, nil
+	case err == nil:
+		err = context.DeadlineExceeded
+	}
+	return value, err
 }
 
 // forget has the next get wait for a new reading.

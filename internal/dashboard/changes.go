@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -42,14 +43,7 @@ var taskActions = []taskAction{
 	{"priority normal", "Give normal priority", setPriority(model.PriorityNormal)},
 	{"priority low", "Give low priority", setPriority(model.PriorityLow)},
 	{"priority none", "Take priority away", setPriority("")},
-	{"release", "Release from its graph", func(ctx context.Context, d *Dashboard, _ *db.Tx, tasks []int64) (int64, error) {
-		for i, task := range tasks {
-			if _, err := taskgraph.Release(ctx, d.Acts, task, false, d.Acts.Now()); err != nil {
-				return int64(i), refused(err)
-			}
-		}
-		return int64(len(tasks)), nil
-	}},
+	{"release", "Release from its graph", release},
 }
 
 // graphActions are what can be done to graphs, by their words.
@@ -69,19 +63,33 @@ func setPriority(p model.TaskPriority) func(context.Context, *Dashboard, *db.Tx,
 	}
 }
 
+// release releases tasks from their graphs, each in a transaction of its own. Of several it leaves
+// out those that can't be, for instance as a try that was cut off has released them.
+func release(ctx context.Context, d *Dashboard, _ *db.Tx, tasks []int64) (released int64, err error) {
+	for _, task := range tasks {
+		_, err := taskgraph.Release(ctx, d.Acts, task, false, d.Acts.Now())
+		if _, refuses := errors.AsType[*taskgraph.RefusedError](err); refuses && len(tasks) > 1 {
+			continue
+		}
+		if err != nil {
+			return released, refused(err)
+		}
+		released++
+	}
+	return released, nil
+}
+
 // revoke has workers drop the messages of tasks. It returns of how many tasks there were any.
 func revoke(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
-	runs, err := tx.TaskRuns(ctx, tasks, 0)
+	runs, err := tx.OpenRuns(ctx, tasks)
 	if err != nil {
 		return 0, err
 	}
 	var messages []string
 	of := map[int64]bool{}
 	for _, run := range runs {
-		if (run.Status == model.RunScheduled || run.Status == model.RunStarted) && run.BackendID != nil {
-			messages = append(messages, *run.BackendID)
-			of[run.Task] = true
-		}
+		messages = append(messages, run.BackendID)
+		of[run.Task] = true
 	}
 	if len(messages) == 0 {
 		return 0, nil
@@ -159,8 +167,8 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 	var err error
 	if all {
 		query, err = url.ParseQuery(r.PostForm.Get("filter"))
-	} else if query["id"] = []string{joined(r.PostForm["id"])}; query.Get("id") == "" {
-		return "", Errorf(http.StatusBadRequest, "No task is selected.")
+	} else {
+		query.Set("id", strings.Join(r.PostForm["id"], ","))
 	}
 	if err != nil {
 		return "", Errorf(http.StatusBadRequest, "The filter can't be read.")
@@ -168,6 +176,9 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 	filter, err := taskFilter(query)
 	if err != nil {
 		return "", err
+	}
+	if !all && len(filter.IDs) == 0 { // it would match all tasks, and nobody would be asked
+		return "", Errorf(http.StatusBadRequest, "No task is selected.")
 	}
 	return r.begin(ctx, word, db.ActionFilter{Tasks: &filter}, all)
 }
@@ -282,11 +293,4 @@ func change(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	return changeData{*a}, nil
-}
-
-func joined(words []string) (text string) {
-	for _, word := range words {
-		text += word + ","
-	}
-	return text
 }

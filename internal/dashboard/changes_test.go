@@ -143,10 +143,18 @@ func TestChanges(t *testing.T) {
 	if a := s.change(path, db.ActionFailed); !strings.Contains(a.Result, "task 9 is in no graph") {
 		t.Errorf("%+v", a)
 	}
+	s.exec(`insert into task (type, arguments, next_run, status, policy) select 'load-git', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 2)`,
+		`insert into scheduler_go.graphs (name, submitted) values ('by hand', now())`,
+		`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 2, id, 't' || id, false, 0 from task where id > 125`)
+	path = s.post("/tasks", url.Values{"action": {"release"}, "id": {"9", "126", "127"}}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 2 {
+		t.Errorf("%+v", a)
+	}
 	s.has("/audit", "priority high", "ann", "load-git", `<a href="/graphs/1">1</a>`)
 
 	for _, wrong := range []url.Values{
 		{"action": {"drop"}, "id": {"6"}}, {"action": {"disable"}}, {"action": {"disable"}, "id": {"x"}},
+		{"action": {"disable"}, "id": {""}}, {"action": {"disable"}, "id": {",", " "}, "scope": {"selected"}}, // not all tasks
 		{"action": {"disable"}, "scope": {"all"}, "filter": {"status=nope"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"%"}},
 	} {
 		s.post("/tasks", wrong, 400)
@@ -198,6 +206,11 @@ func TestDetails(t *testing.T) {
 		}
 		if asJSON := s.get(path, "Accept", "application/json"); !json.Valid([]byte(asJSON)) {
 			t.Errorf("%s: %s", path, asJSON)
+		}
+	}
+	for path, wrong := range map[string]string{"/queue?name=x": "does not exist", "/queues": "No queue of these"} { // that is not known without a broker
+		if body := s.has(path, "The configuration names no broker."); strings.Contains(body, wrong) {
+			t.Errorf("%s says %q:\n%s", path, wrong, body)
 		}
 	}
 	older := regexp.MustCompile(`<a href="([^"]*below=[^"]*)">Older`).FindStringSubmatch(s.get("/tasks?type=load-git&status=disabled"))

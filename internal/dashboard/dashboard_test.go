@@ -159,6 +159,8 @@ func TestAccess(t *testing.T) {
 			t.Errorf("%s: %d, want %d", what, status, c.status)
 		}
 	}
+	// Who may not act gets nothing that is signed, as the key is made of the credentials.
+	s.has("/graphs", `name="csrf" value=""`)
 }
 
 // A login begins a session, which only the right words do, and leads to where it began, never
@@ -193,6 +195,12 @@ func TestLogin(t *testing.T) {
 			t.Error(body)
 		}
 	}
+	s.ask(http.MethodPost, "/login", url.Values{})
+	s.now.figures.mu.Lock()
+	if s.now.figures.at.IsZero() {
+		t.Error("a stranger has the figures read anew")
+	}
+	s.now.figures.mu.Unlock()
 	answer, _ := s.ask(http.MethodPost, "/login", url.Values{"name": {"ann"}, "secret": {"s3cret"}}, "Sec-Fetch-Site", "cross-site")
 	if answer.StatusCode != 403 {
 		t.Errorf("a login from another site: %s", answer.Status)

@@ -58,7 +58,7 @@ type poolData struct {
 }
 
 func listersOf(ctx context.Context, r *Request) (any, error) {
-	figures, err := r.figures(ctx)
+	figures, err := r.now.figures.must(ctx)
 	if err != nil {
 		return nil, err
 	}

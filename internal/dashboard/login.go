@@ -36,10 +36,15 @@ func logIn(_ context.Context, r *Request) (string, error) {
 		r.session = r.cookie(r.Access.sign("session", name, end), int(sessionTime.Seconds()))
 		return r.local(r.PostForm.Get("next")), nil
 	}
-	if held, ok := r.refusals.Log(""); ok {
-		r.Log.Warn("login refused", "address", r.RemoteAddr, "not_logged_before", held)
-	}
+	r.refused(r.Request)
 	return "", Errorf(http.StatusUnauthorized, "That is no user name with its password, and no token.")
+}
+
+// refused logs wrong credentials. Nothing that they hold is logged, as people mix up user and password.
+func (d *Dashboard) refused(r *http.Request) {
+	if held, ok := d.refusals.Log(""); ok {
+		d.Log.Warn("login refused", "address", r.RemoteAddr, "not_logged_before", held)
+	}
 }
 
 func logOut(_ context.Context, r *Request) (string, error) {

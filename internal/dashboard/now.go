@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 // now is what several pages show of the present, each read in the background.
 type now struct {
 	figures background[db.Figures]
+	ended   background[map[db.EndedKey]*db.Ended]
 	queues  background[[]status.Queue]
 	groups  background[[]status.Group]
 	lanes   background[[]status.Lane]
@@ -23,9 +25,10 @@ type now struct {
 // each.
 func (d *Dashboard) newNow() *now {
 	n := &now{}
-	n.figures.every, n.queues.every, n.groups.every, n.lanes.every = 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second
-	n.figures.wait, n.queues.wait, n.groups.wait, n.lanes.wait = Timeout, 2*time.Second, 2*time.Second, 2*time.Second
+	n.figures.every, n.ended.every, n.queues.every, n.groups.every, n.lanes.every = 5*time.Second, 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second
+	n.figures.wait, n.ended.wait, n.queues.wait, n.groups.wait, n.lanes.wait = Timeout, Timeout, 2*time.Second, 2*time.Second, 2*time.Second
 	n.figures.read = func(ctx context.Context) (db.Figures, error) { return d.Reads.Figures(ctx, d.Reads.Now()) }
+	n.ended.read = func(ctx context.Context) (map[db.EndedKey]*db.Ended, error) { return d.Reads.EndedInHour(ctx) }
 	n.queues.read = func(ctx context.Context) ([]status.Queue, error) {
 		if d.Broker == nil {
 			return nil, errNoBroker
@@ -64,6 +67,7 @@ func (d *Dashboard) newNow() *now {
 // forget has all that pages show read anew: something was changed.
 func (d *Dashboard) forget() {
 	d.now.figures.forget()
+	d.now.ended.forget()
 	d.now.queues.forget()
 	d.now.groups.forget()
 	d.now.lanes.forget()
@@ -84,7 +88,10 @@ func (d *Dashboard) partOf(at time.Time, err error, what string) part {
 	if at.IsZero() {
 		p.At = nil
 	}
+	told, ok := errors.AsType[*Error](err)
 	switch {
+	case ok:
+		p.Problem = told.Message
 	case err != nil:
 		d.Log.Debug("a part of a page could not be read", "what", what, "error", err)
 		p.Problem = what + " can't be read now; the log has the reason at level debug."
@@ -99,22 +106,10 @@ func (d *Dashboard) queues(ctx context.Context) ([]status.Queue, part) {
 	return rows, d.partOf(at, err, "The queues")
 }
 
-// figures returns those that were read last.
-func (d *Dashboard) figures(ctx context.Context) (db.Figures, error) {
-	figures, at, err := d.now.figures.get(ctx)
-	switch {
-	case !at.IsZero():
-		return figures, nil
-	case err == nil:
-		err = context.DeadlineExceeded
-	}
-	return figures, err
-}
-
 // facts returns what problems are found in. What can't be read is left out.
 func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
 	f.now = now
-	if f.figures, err = d.figures(ctx); err != nil {
+	if f.figures, err = d.now.figures.must(ctx); err != nil {
 		return f, err
 	}
 	if f.daemons, err = d.Reads.Daemons(ctx); err != nil {

@@ -65,7 +65,7 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended, err := r.Reads.EndedInHour(ctx)
+	ended, err := r.now.ended.must(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ type Request struct {
 type view struct {
 	Data    any
 	User    User
-	CSRF    string // token for forms of actions
+	CSRF    string // token for forms of actions; "" for who may not act
 	Page    Page
 	Title   string
 	Menu    []menuItem
@@ -131,8 +131,11 @@ func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user 
 
 func (d *Dashboard) view(p Page, r *http.Request, user User, data any) view {
 	v := view{
-		Data: data, User: user, CSRF: d.Access.csrf(user, time.Now()), Page: p, Title: p.Title, URL: r.URL.RequestURI(), Version: d.Version,
+		Data: data, User: user, Page: p, Title: p.Title, URL: r.URL.RequestURI(), Version: d.Version,
 		Now: d.Reads.Now(), Login: d.Access.canLogIn(),
+	}
+	if user.MayAct { // to others it would tell whether a guess of the credentials, which make the key, is right
+		v.CSRF = d.Access.csrf(user, time.Now())
 	}
 	for _, other := range pages {
 		if other.Menu != "" {
@@ -215,6 +218,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		told = Errorf(http.StatusInternalServerError, "This failed; the log of the dashboard says why.")
 	}
 	if told == errLogin {
+		if r.Header.Get("Authorization") != "" {
+			d.refused(r)
+		}
 		if wantsHTML := !accepts(r, "application/json") && r.Method == http.MethodGet && r.Header.Get("X-Fragment") == ""; wantsHTML && d.Access.canLogIn() {
 			http.Redirect(w, r, d.loginURL(r), http.StatusSeeOther)
 			return

@@ -109,17 +109,17 @@ func (f facts) ofDatabase() (all []Problem) {
 	}
 	for _, r := range f.figures.Ready {
 		if age := f.now.Sub(r.Oldest); r.Priority != "" && age > 15*time.Minute {
-			add(false, "ReadyTasksWait", "/", "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
+			add(false, "ReadyTasksWait", tasksPath(r.Type, r.Priority), "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
 		}
 	}
 	if n := f.figures.Rejected.Events; n > 0 {
-		add(false, "EventsSetAside", "/", "%d events are set aside.", n)
+		add(false, "EventsSetAside", "/aside#events", "%d events are set aside.", n)
 	}
 	if n := f.figures.Rejected.Records; n > 0 {
-		add(false, "JournalRecordsSetAside", "/", "%d journal records are set aside.", n)
+		add(false, "JournalRecordsSetAside", "/aside#records", "%d journal records are set aside.", n)
 	}
 	if s := f.figures.SetAside; s.Tasks+s.Origins > 0 {
-		add(false, "RowsSetAside", "/", "%d tasks and %d origins are set aside: they can't be sent.", s.Tasks, s.Origins)
+		add(false, "RowsSetAside", "/aside", "%d tasks and %d origins are set aside: they can't be sent.", s.Tasks, s.Origins)
 	}
 	if n := f.figures.Runs.Unanswered; n > 1000 {
 		add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)

@@ -31,7 +31,7 @@ func (s *shared) of(ctx context.Context, address string, compute func(ctx contex
 	s.mu.Lock()
 	now := time.Now()
 	r := s.byID[address]
-	if r == nil || now.Sub(r.since) > refresh && r.isDone() {
+	if r == nil || r.isDone() && now.Sub(r.since) > refresh { // since is written before it is done
 		if len(s.byID) >= maxShared || s.byID == nil {
 			s.byID = map[string]*reading{}
 		}

@@ -24,6 +24,11 @@ var (
 	taskPage  = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
 )
 
+// tasksPath is the address of the tasks of a type with a priority, from the base.
+func tasksPath(taskType, priority string) string {
+	return "/tasks?" + url.Values{"type": {taskType}, "priority": {priority}}.Encode()
+}
+
 const (
 	listed     = 50 // rows of a page
 	runsListed = 20

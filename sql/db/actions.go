@@ -84,8 +84,8 @@ type Step struct {
 	Graph int64
 }
 
-// TakeStep takes the next step of the oldest open action that no other process takes one of, in a
-// transaction that holds how far the action came. do does the step and returns how many tasks or
+// TakeStep takes the next step of that open action that has waited longest, and of which no other
+// process takes one, in a transaction that holds how far the action came. do does the step and returns how many tasks or
 // graphs it changed; what it does in tx is done exactly once. A RefusedError of do, or values that
 // PostgreSQL refuses, end the action; after another error the step is taken again ten seconds
 // later. It returns the action as it is afterwards, nil if none is open.

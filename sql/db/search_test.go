@@ -302,6 +302,15 @@ func TestActionsEnd(t *testing.T) {
 	}
 	check(a.ID, db.ActionFailed, 0, "out of range")
 
+	long, short := begin(graphs), begin(db.ActionFilter{Graphs: []int64{1}})
+	for range 2 {
+		if _, err := store.TakeStep(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(long.ID, db.ActionRunning, 1, "")
+	check(short.ID, db.ActionDone, 1, "") // it doesn't wait for the end of a long one
+
 	actions, err := store.Actions(t.Context(), behind.ID, 1)
 	if err != nil || len(actions) != 1 || actions[0].ID != a.ID {
 		t.Errorf("%+v, %v", actions, err)

@@ -90,6 +90,15 @@ func (a RunQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]m
 	return list(rows, failed(err, "read runs of tasks"), runOf)
 }
 
+// OpenRun is a run that has not ended, and the Celery id of its message.
+type OpenRun = queries.OpenRunsRow
+
+// OpenRuns returns the runs of some tasks that have not ended.
+func (a RunQueries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, error) {
+	rows, err := a.q.OpenRuns(ctx, tasks)
+	return rows, failed(err, "read open runs of tasks")
+}
+
 // SilentRun is a run that has not ended and of which nothing was heard for long. Its
 // status is scheduled or started.
 type SilentRun = queries.SilentRunsRow

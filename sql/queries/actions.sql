@@ -7,16 +7,16 @@ select @who, @action, @filter, @state, newest.id + 1, newest.id + 1
 from (select greatest(coalesce((select max(id) from task), 0), coalesce((select max(id) from scheduler_go.graphs), 0)) as id) newest
 returning *;
 
--- NextAction locks the oldest open action that no other process takes a step of. One whose
--- last step failed waits for a while, and lets others pass.
+-- NextAction locks an open action that no other process takes a step of: that which has waited
+-- longest, so that all go on. One whose last step failed waits for a while.
 -- name: NextAction :many
 select * from scheduler_go.actions where state in ('counting', 'running') and again <= now()
-order by id limit 1 for update skip locked;
+order by again, id limit 1 for update skip locked;
 
 -- StepAction notes what a step of an action did.
 -- name: StepAction :one
 update scheduler_go.actions
-set place = @place, matched = matched + @matched, changed = changed + @changed, state = @state, result = '',
+set place = @place, matched = matched + @matched, changed = changed + @changed, state = @state, result = '', again = now(),
     ended = case when @state::text = 'done' then clock_timestamp() end
 where id = @id
 returning *;

@@ -35,6 +35,11 @@ select * from task_run where task = any(@tasks::bigint[])
 order by id
 limit sqlc.narg(max_runs)::bigint;
 
+-- OpenRuns returns the runs of some tasks that have not ended, with their messages.
+-- name: OpenRuns :many
+select task, backend_id::text as backend_id from task_run
+where task = any(@tasks::bigint[]) and status in ('scheduled', 'started') and backend_id is not null;
+
 -- UrgentRuns returns the priority of the tasks of some runs, of those that have one, and when
 -- they became ready.
 -- name: UrgentRuns :many

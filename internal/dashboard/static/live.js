@@ -5,6 +5,7 @@
   const status = document.getElementById("live");
   const button = document.createElement("button");
   let source = null;
+  let again = 0;
 
   // The same links and buttons are in the new fragment: the one that had the focus gets it again.
   const focusables = "a[href], button, input, select, summary, [tabindex]";
@@ -27,7 +28,12 @@
   function start() {
     source = new EventSource(location.href);
     source.onopen = () => { status.textContent = "live"; };
-    source.onerror = () => { status.textContent = "no answer; trying again"; };
+    source.onerror = () => {
+      status.textContent = "no answer; trying again";
+      if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again
+      clearTimeout(again);
+      again = setTimeout(start, 10000); // after an error of HTTP it does not
+    };
     source.onmessage = async (event) => {
       try {
         for (const name of event.data.split(" ")) await renew(name);
@@ -40,6 +46,7 @@
   }
 
   function stop() {
+    clearTimeout(again);
     source?.close();
     source = null;
     status.textContent = "paused";

@@ -204,11 +204,11 @@ func (q *Queries) ForgetActions(ctx context.Context, before time.Time) error {
 
 const nextAction = `-- name: NextAction :many
 select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions where state in ('counting', 'running') and again <= now()
-order by id limit 1 for update skip locked
+order by again, id limit 1 for update skip locked
 `
 
-// NextAction locks the oldest open action that no other process takes a step of. One whose
-// last step failed waits for a while, and lets others pass.
+// NextAction locks an open action that no other process takes a step of: that which has waited
+// longest, so that all go on. One whose last step failed waits for a while.
 func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, nextAction)
 	if err != nil {
@@ -264,7 +264,7 @@ func (q *Queries) SetTaskPriority(ctx context.Context, arg SetTaskPriorityParams
 
 const stepAction = `-- name: StepAction :one
 update scheduler_go.actions
-set place = $1, matched = matched + $2, changed = changed + $3, state = $4, result = '',
+set place = $1, matched = matched + $2, changed = changed + $3, state = $4, result = '', again = now(),
     ended = case when $4::text = 'done' then clock_timestamp() end
 where id = $5
 returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended

@@ -62,6 +62,37 @@ func (q *Queries) EndTaskRun(ctx context.Context, arg EndTaskRunParams) ([]TaskR
 	return items, nil
 }
 
+const openRuns = `-- name: OpenRuns :many
+select task, backend_id::text as backend_id from task_run
+where task = any($1::bigint[]) and status in ('scheduled', 'started') and backend_id is not null
+`
+
+type OpenRunsRow struct {
+	Task      int64
+	BackendID string
+}
+
+// OpenRuns returns the runs of some tasks that have not ended, with their messages.
+func (q *Queries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRunsRow, error) {
+	rows, err := q.db.Query(ctx, openRuns, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenRunsRow
+	for rows.Next() {
+		var i OpenRunsRow
+		if err := rows.Scan(&i.Task, &i.BackendID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const scheduleTaskRun = `-- name: ScheduleTaskRun :one
 
 insert into task_run (task, backend_id, scheduled, metadata, status)
