@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,20 +101,24 @@ func (r *Remote) sendReady(ctx context.Context, tt model.TaskType) (int, error) 
 		return 0, err
 	}
 	var sent []int64
-	var failed []error
+	var failed, notEnded error // the first of each
 	for i, err := range r.direct.Publish(ctx, queue, messages) {
 		if err == nil {
 			sent = append(sent, tasks[i].ID)
 			continue
 		}
-		failed = append(failed, fmt.Errorf("task %d: %w", tasks[i].ID, err))
+		if failed == nil {
+			failed = fmt.Errorf("task %d: %w", tasks[i].ID, err)
+		}
 		if celery.IsPermanent(err) { // it can never be sent
 			why, _ := json.Marshal(map[string]string{"error": err.Error()})
-			if err := r.store.EndTaskRun(ctx, messages[i].ID, model.RunPermFailed, why, r.now()); err != nil {
-				failed = append(failed, err)
-			}
+			err := r.store.EndTaskRun(ctx, messages[i].ID, model.RunPermFailed, why, r.now())
+			notEnded = cmp.Or(notEnded, err)
 		}
 	}
+	if n := len(tasks) - len(sent); n > 1 {
+		failed = fmt.Errorf("%d tasks were not sent; the first: %w", n, failed)
+	}
 	err = r.store.SetTaskStatus(ctx, db.StatusChange{IDs: sent, Status: model.TaskScheduled, OnlyDue: true})
-	return len(sent), errors.Join(append(failed, err)...)
+	return len(sent), errors.Join(failed, notEnded, err)
 }

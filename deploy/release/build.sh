@@ -18,7 +18,7 @@ shift
 	exit 1
 }
 # What is released is looked up in the database of vulnerabilities, or not released.
-if [[ $version =~ ^v?[0-9]+(\.[0-9]+)*$ || -n ${RELEASE_KEY:-} ]]; then
+if [[ $version =~ ^v?[0-9]+(\.[0-9]+)+$ || -n ${RELEASE_KEY:-} ]]; then
 	.ci/vulncheck --strict
 fi
 # The time of all files in the archives: that of the commit.
