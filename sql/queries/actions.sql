@@ -24,7 +24,7 @@ returning *;
 -- FailAction notes that a step failed, and when it is tried again; with the state failed that none follows.
 -- name: FailAction :exec
 update scheduler_go.actions
-set state = @state, result = @result, again = now() + make_interval(secs => @after_seconds::double precision), ended = case when @state::text = 'failed' then now() end
+set state = case when @state::text = 'failed' then 'failed' else state end, result = @result, again = now() + make_interval(secs => @after_seconds::double precision), ended = case when @state::text = 'failed' then now() end
 where id = @id and state in ('counting', 'running');
 
 -- ConfirmAction has what was counted done.

@@ -170,7 +170,7 @@ func (q *Queries) ConfirmAction(ctx context.Context, id int64) (int64, error) {
 
 const failAction = `-- name: FailAction :exec
 update scheduler_go.actions
-set state = $1, result = $2, again = now() + make_interval(secs => $3::double precision), ended = case when $1::text = 'failed' then now() end
+set state = case when $1::text = 'failed' then 'failed' else state end, result = $2, again = now() + make_interval(secs => $3::double precision), ended = case when $1::text = 'failed' then now() end
 where id = $4 and state in ('counting', 'running')
 `
 
