@@ -22,7 +22,7 @@ case "${0##*/} $*" in
 "python3 -m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/pip" ;;
 "pip "*) down; touch "${0%pip}celery" ;;
 "npm "*) down ;;
-"sha256sum "*) ;;
+"sha256sum "*) cat >/dev/null ;; # else its writer may find the pipe closed
 "tar "*) mkdir package; touch package/axe.min.js ;;
 "apt-get -q update") ;;
 "apt-get "*install*)
