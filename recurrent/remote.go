@@ -105,12 +105,8 @@ func (r *Remote) fill(ctx context.Context, visitType string) (int, time.Duration
 		return 0, o.NoOriginsBackoff, nil
 	}
 	r.count(visitType, picked, r.Log)
-	origins := make([]model.ListedOrigin, len(picked.Visits))
-	for i, v := range picked.Visits {
-		origins[i] = v.Origin
-	}
-	mix(origins)
-	sent, err := r.direct.Visits(ctx, r.store, tt.BackendName, tt.BackendName, origins)
+	mix(picked.Visits)
+	sent, err := r.direct.Visits(ctx, r.store, tt.BackendName, tt.BackendName, dispatch.Origins(picked.Visits))
 	r.Log.Info("visits sent", "visit_type", visitType, "queue", tt.BackendName, "visits", sent)
 	return sent, 0, err
 }

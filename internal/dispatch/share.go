@@ -97,7 +97,7 @@ func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free
 // ShareVisits sets the groups of visits to a shared queue that were not divided between
 // them.
 func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, now time.Time) error {
-	listers, err := listersOf(ctx, tx, originsOf(visits))
+	listers, err := listersOf(ctx, tx, Origins(visits))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func Visits(origins []model.ListedOrigin) []Visit {
 // taskName, claimed at now for the given queue, in the transaction that marks the origins
 // as scheduled.
 func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []Visit, now time.Time) ([]db.Work, error) {
-	kwargs, err := LoaderKwargs(ctx, tx, originsOf(visits))
+	kwargs, err := LoaderKwargs(ctx, tx, Origins(visits))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,8 @@ func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []
 	return work, nil
 }
 
-func originsOf(visits []Visit) []model.ListedOrigin {
+// Origins returns the origins of visits.
+func Origins(visits []Visit) []model.ListedOrigin {
 	origins := make([]model.ListedOrigin, len(visits))
 	for i, v := range visits {
 		origins[i] = v.Origin
