@@ -3,20 +3,24 @@ package celery
 import (
 	"bytes"
 	"compress/zlib"
+	"io"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 )
 
 // Compressions are the content types of the ways to compress messages, by kombu's names.
 var Compressions = map[string]string{
 	"gzip": contentTypeZlib, "zlib": contentTypeZlib, contentTypeZlib: contentTypeZlib,
 	"zstd": contentTypeZstd, "zstandard": contentTypeZstd, contentTypeZstd: contentTypeZstd,
+	"lzma": contentTypeXZ, "xz": contentTypeXZ, contentTypeXZ: contentTypeXZ,
 }
 
 const (
 	contentTypeZlib = "application/x-gzip" // kombu's name for zlib's format
 	contentTypeZstd = "application/zstd"
+	contentTypeXZ   = "application/x-lzma" // kombu's name for xz's format
 )
 
 // compressor compresses bodies. It reuses its buffers.
@@ -44,16 +48,28 @@ func (c *compressor) compress(contentType string, body []byte) ([]byte, error) {
 		return c.zstdOut, nil
 	}
 	c.out.Reset()
-	if c.zlib == nil {
-		c.zlib = zlib.NewWriter(&c.out)
-	} else {
-		c.zlib.Reset(&c.out)
-	}
-	if _, err := c.zlib.Write(body); err != nil {
+	w, err := c.writer(contentType)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.zlib.Close(); err != nil {
+	if _, err := w.Write(body); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
 		return nil, err
 	}
 	return c.out.Bytes(), nil
+}
+
+// writer returns what compresses into out.
+func (c *compressor) writer(contentType string) (io.WriteCloser, error) {
+	switch {
+	case contentType == contentTypeXZ:
+		return xz.WriterConfig{DictCap: 64 << 10}.NewWriter(&c.out) // there is no Reset
+	case c.zlib == nil:
+		c.zlib = zlib.NewWriter(&c.out)
+	default:
+		c.zlib.Reset(&c.out)
+	}
+	return c.zlib, nil
 }
