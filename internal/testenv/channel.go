@@ -76,3 +76,21 @@ func ListenerQueue(t testing.TB, url string) *amqp.Channel {
 	}
 	return ch
 }
+
+// Ready returns how many messages of a queue no consumer has.
+func Ready(t testing.TB, ch *amqp.Channel, queue string) int {
+	t.Helper()
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.Messages
+}
+
+// Declare makes a durable queue.
+func Declare(t testing.TB, ch *amqp.Channel, queue string, arguments amqp.Table) {
+	t.Helper()
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, arguments); err != nil {
+		t.Fatal(err)
+	}
+}

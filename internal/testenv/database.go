@@ -17,3 +17,11 @@ func Database(t testing.TB) string {
 		return err
 	}))
 }
+
+// Migrate prepares a database for the scheduler.
+func Migrate(t testing.TB, dsn string, options db.MigrateOptions) {
+	t.Helper()
+	if _, err := db.Migrate(t.Context(), dsn, options); err != nil {
+		t.Fatal(err)
+	}
+}

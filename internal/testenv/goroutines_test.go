@@ -13,8 +13,8 @@ import (
 
 // No goroutine of a test ends the test, which only the test's own goroutine can:
 // t.Fatal elsewhere leaves the others waiting. go vet sees direct calls in some
-// goroutines; this also sees helpers of the same package that are given t, and
-// handlers. Functions are known by their names.
+// goroutines; this also sees helpers of the same package, of testenv and of parsed that are
+// given t, and handlers. Functions are known by their names.
 func TestGoroutinesDoNotEndTests(t *testing.T) {
 	t.Parallel()
 	packages := map[string][]*ast.File{}
@@ -53,7 +53,8 @@ func elsewhere(n ast.Node) (bodies []ast.Node) {
 	case *ast.GoStmt:
 		return []ast.Node{n.Call}
 	case *ast.CallExpr:
-		if _, name := calledBy(n); slices.Contains([]string{"Go", "AfterFunc", "HandlerFunc", "HandleFunc"}, name) {
+		on, name := calledBy(n)
+		if slices.Contains([]string{"Go", "AfterFunc", "HandlerFunc", "HandleFunc"}, name) || on == "testenv" && name == "Run" {
 			for _, argument := range n.Args {
 				bodies = append(bodies, argument)
 			}
@@ -73,9 +74,13 @@ func calls(n ast.Node) (found []*ast.CallExpr) {
 	return found
 }
 
-// calledBy is x and f of a call x.f(…), or f of f(…).
+// calledBy is x and f of a call x.f(…), or f of f(…); also of x.f[T](…) and f[T](…).
 func calledBy(call *ast.CallExpr) (on, name string) {
-	switch f := call.Fun.(type) {
+	called := call.Fun
+	if of, ok := called.(*ast.IndexExpr); ok {
+		called = of.X
+	}
+	switch f := called.(type) {
 	case *ast.Ident:
 		return "", f.Name
 	case *ast.SelectorExpr:
@@ -90,7 +95,7 @@ func calledBy(call *ast.CallExpr) (on, name string) {
 func isTest(name string) bool { return name == "t" || name == "tb" || name == "b" || name == "f" }
 
 // endsTest reports whether a call is t.Fatal or the like, or of a helper that does
-// this with the t that it is given.
+// this with the t that it is given, as those of testenv and parsed may.
 func endsTest(call *ast.CallExpr, helpers map[string]bool) (name string, ends bool) {
 	on, name := calledBy(call)
 	if isTest(on) && slices.Contains([]string{"Fatal", "Fatalf", "FailNow", "Skip", "Skipf", "SkipNow"}, name) {
@@ -101,7 +106,7 @@ func endsTest(call *ast.CallExpr, helpers map[string]bool) (name string, ends bo
 		argument, ok := call.Args[0].(*ast.Ident)
 		given = ok && isTest(argument.Name)
 	}
-	return name, given && helpers[name]
+	return name, given && (helpers[name] || on == "testenv" || on == "parsed")
 }
 
 // fatalHelpers are the functions of a package that end the test, themselves or by

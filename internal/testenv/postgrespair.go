@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"log/slog"
-	"net/url"
 	"testing"
 
 	"swh-scheduler/internal/services"
@@ -43,21 +42,13 @@ func (p *DatabasePair) DSN(ways ...string) string {
 func (p *DatabasePair) Hosts() []string {
 	var hosts []string
 	for _, s := range p.pair.Servers {
-		u, err := url.Parse(s.URL)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		hosts = append(hosts, u.Host)
+		hosts = append(hosts, Host(p.t, s.URL))
 	}
 	return hosts
 }
 
 // Kill ends the primary as a power cut does, and returns when it is gone.
 func (p *DatabasePair) Kill() { p.check(p.pair.Primary().Kill()) }
-
-// Pause stops the primary's processes with their connections open; Resume lets them go on.
-func (p *DatabasePair) Pause()  { p.check(p.pair.Primary().Pause()) }
-func (p *DatabasePair) Resume() { p.check(p.pair.Primary().Resume()) }
 
 // Promote makes the standby the primary, after Kill, and returns when it takes writes.
 func (p *DatabasePair) Promote() {

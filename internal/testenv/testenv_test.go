@@ -232,12 +232,7 @@ func TestProxyFallsSilent(t *testing.T) {
 func TestBrokerProxyHolds(t *testing.T) {
 	t.Parallel()
 	broker := RabbitMQ(t)
-	address, err := url.Parse(broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := BrokerProxy(t, address.Host)
-	address.Host = proxy.Addr
+	address, proxy := Through(t, broker.URL, BrokerProxy)
 	open := func(address string) *amqp.Channel {
 		t.Helper()
 		channel := Channel(t, address)
@@ -246,7 +241,7 @@ func TestBrokerProxyHolds(t *testing.T) {
 		}
 		return channel
 	}
-	direct, through := open(broker.URL), open(address.String())
+	direct, through := open(broker.URL), open(address)
 	length := func() int {
 		t.Helper()
 		queue, err := direct.QueueDeclare("queue", true, false, false, false, nil)
@@ -288,7 +283,7 @@ func TestBrokerProxyHolds(t *testing.T) {
 	within("no message is held", reached)
 	proxy.Cut()
 	proxy.Restore()
-	within("no message passes", publish(open(address.String())).Done())
+	within("no message passes", publish(open(address)).Done())
 	if n := length(); n != 3 {
 		t.Errorf("%d messages, want 3: one was lost by the cut", n)
 	}

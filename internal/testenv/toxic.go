@@ -48,13 +48,31 @@ func BrokerProxy(t testing.TB, target string) *Toxic {
 // Through returns a URL through a proxy to its host, which make makes, and the proxy.
 func Through(t testing.TB, address string, make func(testing.TB, string) *Toxic) (through string, way *Toxic) {
 	t.Helper()
+	way = make(t, Host(t, address))
+	return WithHost(t, address, way.Addr), way
+}
+
+// Host returns the host of a URL, with its port.
+func Host(t testing.TB, address string) string {
+	t.Helper()
+	return parse(t, address).Host
+}
+
+// WithHost returns a URL with another host and port.
+func WithHost(t testing.TB, address, host string) string {
+	t.Helper()
+	u := parse(t, address)
+	u.Host = host
+	return u.String()
+}
+
+func parse(t testing.TB, address string) *url.URL {
+	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}
-	way = make(t, u.Host)
-	u.Host = way.Addr
-	return u.String(), way
+	return u
 }
 
 func proxy(t testing.TB, x *Toxic) *Toxic {

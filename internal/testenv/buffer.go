@@ -1,0 +1,30 @@
+package testenv
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+)
+
+// Buffer is a log, or the like, that a test reads while it is written.
+type Buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write writes to the buffer's end.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns what was written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// Logger returns a logger that writes to the buffer.
+func (b *Buffer) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }

@@ -1,0 +1,95 @@
+package testenv
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/sql/db"
+)
+
+// Open opens a database with the options, if any. It is closed when the test ends.
+func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
+	t.Helper()
+	o := db.Options{Command: "test"}
+	if len(options) > 0 {
+		o = options[0]
+	}
+	store, err := db.Open(t.Context(), dsn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// Connect connects to a database. The connection is closed when the test ends.
+func Connect(t testing.TB, dsn string) *pgx.Conn {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // some connect as they clean up
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(ctx) })
+	return conn
+}
+
+// Begin begins a transaction, which is rolled back when the test ends unless it has ended.
+func Begin(t testing.TB, on interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}) pgx.Tx {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	tx, err := on.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(ctx) })
+	return tx
+}
+
+// Test is a testing.TB, or a rapid.T.
+type Test interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
+// Session is a connection, a pool of them, or a transaction.
+type Session interface {
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+}
+
+// Exec runs a statement; without args it may be several, separated by semicolons.
+func Exec(t Test, on Session, statement string, args ...any) {
+	t.Helper()
+	if _, err := on.Exec(context.WithoutCancel(t.Context()), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Column returns the only column of what a query finds.
+func Column[T any](t Test, on Session, query string, args ...any) []T {
+	t.Helper()
+	rows, _ := on.Query(context.WithoutCancel(t.Context()), query, args...) // CollectRows returns the error
+	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return values
+}
+
+// Value returns the only value that a query finds.
+func Value[T any](t Test, on Session, query string, args ...any) (value T) {
+	t.Helper()
+	rows, _ := on.Query(context.WithoutCancel(t.Context()), query, args...) // CollectExactlyOneRow returns the error
+	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
