@@ -14,10 +14,13 @@ import (
 
 // A batch is what was read together, decoded, or a part of that.
 type batch struct {
+	// By partition: the first record, and the one after the last.
+	first, next map[int32]kgo.EpochOffset
+
 	records   int // that count as the peer's messages
 	skipped   int
-	visits    []Visit       // in the order of arrival
-	from      []*kgo.Record // where each visit is from
+	visits    []Visit // in the order of arrival
+	from      []place // where each visit is from
 	undecoded []db.RejectedRecord
 
 	// The results of write.
@@ -26,6 +29,25 @@ type batch struct {
 	applied Applied
 	refused []db.RejectedRecord
 	kept    int // so many rejected records are written
+}
+
+// place is where a record is.
+type place struct {
+	topic     string
+	partition int32
+	offset    int64
+}
+
+func newBatch() *batch {
+	return &batch{first: make(map[int32]kgo.EpochOffset), next: make(map[int32]kgo.EpochOffset)}
+}
+
+// reach has the batch end with a record.
+func (b *batch) reach(r *kgo.Record) {
+	if _, seen := b.first[r.Partition]; !seen {
+		b.first[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: r.Offset}
+	}
+	b.next[r.Partition] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
 }
 
 const (

@@ -30,7 +30,7 @@ func TestPartsKeepOriginsTogether(t *testing.T) {
 				OriginKey: model.OriginKey{URL: fmt.Sprint("https://example.org/", n), VisitType: []string{"git", "hg"}[day%2]},
 				Date:      at(day),
 			})
-			b.from = append(b.from, &kgo.Record{Offset: int64(day*origins + n)})
+			b.from = append(b.from, place{offset: int64(day*origins + n)})
 		}
 	}
 	parts := b.parts()
@@ -44,8 +44,8 @@ func TestPartsKeepOriginsTogether(t *testing.T) {
 				t.Fatalf("%s is in parts %d and %d", v.URL, part, i)
 			}
 			partOf[v.URL] = i
-			if !v.Date.Equal(at(next[v.URL])) || b.visits[l.from[k].Offset].URL != v.URL {
-				t.Fatalf("%s: visit of %s out of order, or not from record %d", v.URL, v.Date, l.from[k].Offset)
+			if !v.Date.Equal(at(next[v.URL])) || b.visits[l.from[k].offset].URL != v.URL {
+				t.Fatalf("%s: visit of %s out of order, or not from record %d", v.URL, v.Date, l.from[k].offset)
 			}
 			next[v.URL]++
 		}
@@ -57,12 +57,16 @@ func TestPartsKeepOriginsTogether(t *testing.T) {
 	}
 }
 
-// A batch that is given up is read again from its first record, in each partition.
+// A batch that is given up is read again from its first record, in each partition; one that
+// is done with is followed by the record after its last.
 func TestRewindGoesToTheFirstRecords(t *testing.T) {
 	t.Parallel()
-	got := firstOffsets([]*kgo.Record{{Partition: 1, Offset: 7}, {Partition: 0, Offset: 3}, {Partition: 1, Offset: 8}, {Partition: 0, Offset: 5}})
-	want := map[int32]kgo.EpochOffset{0: {Epoch: -1, Offset: 3}, 1: {Epoch: -1, Offset: 7}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	b := newBatch()
+	for _, r := range []*kgo.Record{{Partition: 1, Offset: 7}, {Partition: 0, Offset: 3}, {Partition: 1, Offset: 8}, {Partition: 0, Offset: 5}} {
+		b.reach(r)
+	}
+	first, next := map[int32]kgo.EpochOffset{0: {Epoch: -1, Offset: 3}, 1: {Epoch: -1, Offset: 7}}, map[int32]kgo.EpochOffset{0: {Offset: 6}, 1: {Offset: 9}}
+	if diff := cmp.Diff(first, b.first) + cmp.Diff(next, b.next); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -118,7 +122,7 @@ func TestBatchGoesOnWhereItWas(t *testing.T) {
 		if i > 0 {
 			v.URL = fmt.Sprint("https://example.org/", i)
 		}
-		b.visits, b.from = append(b.visits, v), append(b.from, &kgo.Record{})
+		b.visits, b.from = append(b.visits, v), append(b.from, place{})
 	}
 	var size db.BatchSize
 	if err := b.write(t.Context(), store, noFudge, &size); err == nil {
@@ -167,7 +171,10 @@ func TestFailuresOfPolls(t *testing.T) {
 func TestRecordsWithoutValueAreNoMessages(t *testing.T) {
 	t.Parallel()
 	c := &Client{decoder: newDecoder()}
-	b := c.decode([]*kgo.Record{{}, {Value: record(nil)}, {Value: []byte{}}})
+	b := newBatch()
+	for _, r := range []*kgo.Record{{}, {Value: record(nil)}, {Value: []byte{}}} {
+		c.decode(b, r)
+	}
 	if b.records != 2 || len(b.visits) != 1 || len(b.undecoded) != 1 || b.skipped != 0 {
 		t.Errorf("%d records: %d visits, %d set aside, %d skipped", b.records, len(b.visits), len(b.undecoded), b.skipped)
 	}

@@ -1,7 +1,7 @@
 package journal
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -53,15 +53,13 @@ func testSASL(t *testing.T, c *services.KafkaCluster, scramPassword string) {
 			t.Errorf("%s: %d records", tc.mechanism, processed)
 		}
 
-		var log logBuffer
+		var log testenv.Buffer
 		o.ConsumerSettings["sasl.password"] = "wrong-password"
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		stop := s.start(o)
-		s.eventually("the refusal is told", func(context.Context) (bool, error) {
-			return log.count("SASL_AUTHENTICATION_FAILED") > 0, nil
-		})
+		testenv.Shows(s.t, "SASL_AUTHENTICATION_FAILED", log.String)
 		stop()
-		if log.count("wrong-password") > 0 {
+		if strings.Count(log.String(), "wrong-password") > 0 {
 			t.Errorf("%s: the password is in the log", tc.mechanism)
 		}
 	}
@@ -82,13 +80,7 @@ func testCoordinatorMove(t *testing.T, c *services.KafkaCluster) {
 	}
 	moved := 0
 	for day := range days {
-		for partition := range int32(2) {
-			var values [][]byte
-			for origin := int(partition); origin < origins; origin += 2 {
-				values = append(values, visitOf(origin, day, nil))
-			}
-			s.produce(partition, values...)
-		}
+		s.produceDay(origins, day)
 		if day%10 != 5 {
 			continue
 		}
@@ -98,7 +90,7 @@ func testCoordinatorMove(t *testing.T, c *services.KafkaCluster) {
 		if r, err := s.admin.AlterPartitionAssignments(t.Context(), moves); err != nil || r.Error() != nil {
 			t.Fatal(err, r.Error())
 		}
-		s.eventually("the coordinator has moved", func(context.Context) (bool, error) { return coordinator() == 3-before, nil })
+		testenv.Becomes(s.t, "the coordinator", 3-before, coordinator)
 		moved++
 	}
 	if moved != 3 {
@@ -111,27 +103,39 @@ func testCoordinatorMove(t *testing.T, c *services.KafkaCluster) {
 // counted once, and all offsets are committed.
 func (s *stream) checkDays(origins, days int) {
 	s.t.Helper()
+	s.awaitVisits(origins, days)
+	s.awaitCommitted(int64(origins * days))
+}
+
+// produceDay writes the visits of a day, one of each origin, half of them to each of two
+// partitions.
+func (s *stream) produceDay(origins, day int) {
+	s.t.Helper()
+	for partition := range int32(2) {
+		var values [][]byte
+		for origin := int(partition); origin < origins; origin += 2 {
+			values = append(values, visitOf(origin, day, nil))
+		}
+		s.produce(partition, values...)
+	}
+}
+
+// awaitVisits waits until every origin has had as many visits as there are days, each counted
+// once.
+func (s *stream) awaitVisits(origins, days int) {
+	s.t.Helper()
 	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
 	count := fmt.Sprintf(`"successive_visits": %d`, days)
-	s.eventually("all visits are applied once", func(context.Context) (bool, error) {
-		done := 0
+	testenv.Becomes(s.t, "origins whose visits are all applied", origins, func() (done int) {
 		for _, row := range s.stats() {
 			if strings.Contains(row, last) {
 				done++
 				if !strings.Contains(row, count) {
-					return false, fmt.Errorf("a visit was skipped or counted twice: %s", row)
+					s.t.Fatalf("a visit was skipped or counted twice: %s", row)
 				}
 			}
 		}
-		return done == origins, nil
-	})
-	s.eventually("all offsets are committed", func(ctx context.Context) (bool, error) {
-		committed, err := s.committed(ctx)
-		total := int64(0)
-		for _, offset := range committed {
-			total += offset
-		}
-		return err == nil && total == int64(origins*days), nil
+		return done
 	})
 }
 
@@ -145,13 +149,7 @@ func testBrokersKilled(t *testing.T, c *services.KafkaCluster) {
 	s.start(o)
 	s.start(o)
 	for day := range days {
-		for partition := range int32(2) {
-			var values [][]byte
-			for origin := int(partition); origin < origins; origin += 2 {
-				values = append(values, visitOf(origin, day, nil))
-			}
-			s.produce(partition, values...)
-		}
+		s.produceDay(origins, day)
 		switch day {
 		case 8, 16:
 			node := day/8 - 1
@@ -159,9 +157,9 @@ func testBrokersKilled(t *testing.T, c *services.KafkaCluster) {
 			if err := c.StartNode(t.Context(), node); err != nil {
 				t.Fatal(err)
 			}
-			s.eventually("every partition has a leader", func(ctx context.Context) (bool, error) {
-				ends, err := s.admin.ListEndOffsets(ctx, s.topic)
-				return err == nil && ends.Error() == nil, nil
+			testenv.Becomes(s.t, "every partition has a leader", nil, func() error {
+				ends, err := s.admin.ListEndOffsets(s.t.Context(), s.topic)
+				return errors.Join(err, ends.Error())
 			})
 		}
 	}
@@ -181,13 +179,7 @@ func TestBrokerOfThreeDies(t *testing.T) {
 	s.start(o)
 	s.start(o)
 	for day := range days {
-		for partition := range int32(2) {
-			var values [][]byte
-			for origin := int(partition); origin < origins; origin += 2 {
-				values = append(values, visitOf(origin, day, nil))
-			}
-			s.produce(partition, values...)
-		}
+		s.produceDay(origins, day)
 		switch day {
 		case days / 4, days * 3 / 4: // the coordinator, which is another one then
 			dead = int(s.admin.FindGroupCoordinators(t.Context(), s.prefix)[s.prefix].NodeID) - 1

@@ -64,6 +64,7 @@ func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, 
 		kgo.FetchMaxWait(500 * time.Millisecond),
 		// The client's own would be 50 MiB of each broker.
 		kgo.FetchMaxBytes(maxFetchBytes),
+		kgo.FetchMaxPartitionBytes(maxPartitionBytes),
 		kgo.MaxConcurrentFetches(maxFetches),
 	}
 	own := []kgo.Opt{
@@ -184,26 +185,26 @@ func (m *member) refresh(ctx context.Context) error {
 	return nil
 }
 
-// gather collects what is at hand, up to limit records: it waits idleWait for a
+// gather gives take what is at hand, up to limit records: it waits idleWait for a
 // first record, then gatherWait at most for more. Whatever it returns, a
 // rebalance waits for AllowRebalance.
-func (m *member) gather(ctx context.Context, limit int) ([]*kgo.Record, error) {
-	var records []*kgo.Record
-	size := 0
+func (m *member) gather(ctx context.Context, limit int, take func(*kgo.Record)) error {
+	n, size := 0, 0
 	wait, deadline := idleWait, time.Time{}
-	for len(records) < limit && size < maxBatchBytes {
+	for n < limit && size < maxBatchBytes {
 		pollCtx, cancel := context.WithTimeout(ctx, wait)
-		fetches := m.client.PollRecords(pollCtx, limit-len(records))
+		fetches := m.client.PollRecords(pollCtx, limit-n)
 		cancel()
 		for record := range fetches.RecordsAll() {
-			records = append(records, record)
+			take(record)
+			n++
 			size += len(record.Value)
 		}
 		m.heard(fetches)
 		if err := m.failure(fetches); err != nil {
-			return nil, err
+			return err
 		}
-		if len(records) == 0 || ctx.Err() != nil {
+		if n == 0 || ctx.Err() != nil {
 			break
 		}
 		if deadline.IsZero() {
@@ -213,7 +214,7 @@ func (m *member) gather(ctx context.Context, limit int) ([]*kgo.Record, error) {
 			break
 		}
 	}
-	return records, nil
+	return nil
 }
 
 // heard notes the ends of partitions that came with their records.
@@ -252,17 +253,6 @@ func hopeless(err error) bool {
 	}, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
-// firstOffsets returns the offset of the first record of each partition.
-func firstOffsets(records []*kgo.Record) map[int32]kgo.EpochOffset {
-	first := make(map[int32]kgo.EpochOffset)
-	for _, r := range records {
-		if _, seen := first[r.Partition]; !seen {
-			first[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: r.Offset}
-		}
-	}
-	return first
-}
-
 // seek reads on from these offsets, or has the member do so that gets the partitions.
 func (m *member) seek(offsets map[int32]kgo.EpochOffset) {
 	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.topic: offsets})
@@ -281,13 +271,9 @@ func (m *member) moveTo(offsets map[int32]kgo.EpochOffset, again bool) {
 	}
 }
 
-// commit tells the group that these records were processed. Should it fail, the
-// next commit covers them too, or they are read again.
-func (m *member) commit(ctx context.Context, records []*kgo.Record) error {
-	done := make(map[int32]kgo.EpochOffset)
-	for _, r := range records {
-		done[r.Partition] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
-	}
+// commit tells the group that the records before these offsets were processed. Should it
+// fail, the next commit covers them too, or they are read again.
+func (m *member) commit(ctx context.Context, done map[int32]kgo.EpochOffset) error {
 	m.moveTo(done, false)
 	var failure error
 	m.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{m.topic: done},

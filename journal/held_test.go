@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -138,9 +139,7 @@ func TestClientCountsHeldVisits(t *testing.T) {
 	o := s.options()
 	o.OnEOF = EOFContinue
 	stop := s.start(o)
-	s.eventually("the failed visit counts", func(context.Context) (bool, error) {
-		return len(s.stats()) == 1, nil
-	})
+	testenv.Becomes(s.t, "visits that count", 1, func() int { return len(s.stats()) })
 	stop()
 }
 

@@ -28,12 +28,13 @@ const (
 
 // Bounds of a batch.
 const (
-	minBatchLimit = 20_000                 // records taken at once when they are at hand
-	maxBatchBytes = 32 << 20               // of values; one fetch may go beyond
-	maxFetchBytes = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
-	maxFetches    = 4                      // on their way or waiting, of all brokers
-	gatherWait    = 50 * time.Millisecond  // for more records after the first
-	idleWait      = 500 * time.Millisecond // for a first record, before looking around
+	minBatchLimit     = 10_000                 // records taken at once when they are at hand
+	maxBatchBytes     = 32 << 20               // of values; one fetch may go beyond
+	maxFetchBytes     = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
+	maxPartitionBytes = 128 << 10              // of one partition in it, too: some thousand records
+	maxFetches        = 4                      // on their way or waiting, of all brokers
+	gatherWait        = 50 * time.Millisecond  // for more records after the first
+	idleWait          = 500 * time.Millisecond // for a first record, before looking around
 )
 
 const (
@@ -89,7 +90,7 @@ type Options struct {
 	CreateTopics bool
 	// FailIfMissing has Run return an error if the topic isn't there; else it is waited for.
 	FailIfMissing bool
-	// BatchSize raises the bound of a batch if it is above 20,000 records, and has
+	// BatchSize raises the bound of a batch if it is above 10,000 records, and has
 	// no effect otherwise: a batch is what is at hand.
 	BatchSize        int
 	AutoOffsetReset  Reset // "" is Earliest
@@ -288,13 +289,13 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		c.pulse.Begin()
 		c.metrics.is(waiting)
-		records, err := m.gather(ctx, c.limit())
-		if err != nil {
+		b := newBatch()
+		if err := m.gather(ctx, c.limit(), func(r *kgo.Record) { c.decode(b, r) }); err != nil {
 			return err
 		}
-		if len(records) > 0 {
+		if len(b.first) > 0 {
 			c.metrics.is(processing)
-			if err := c.process(ctx, m, records); err != nil {
+			if err := c.process(ctx, m, b); err != nil {
 				return err
 			}
 			c.metrics.is(idle)
@@ -358,20 +359,19 @@ func (c *Client) limit() int {
 
 // process applies a batch and commits its offsets. It returns an error only when
 // ctx has ended before the batch could be applied.
-func (c *Client) process(ctx context.Context, m *member, records []*kgo.Record) error {
+func (c *Client) process(ctx context.Context, m *member, b *batch) error {
 	start := time.Now()
-	b := c.decode(records)
 	applied, err := c.apply(ctx, m, b)
 	if err != nil {
 		return err
 	}
 	if !applied {
-		m.seek(firstOffsets(records))
+		m.seek(b.first)
 		return nil
 	}
 	commitCtx, cancel := context.WithTimeout(service.InFlight(ctx), commitTimeout)
 	defer cancel()
-	if err := m.commit(commitCtx, records); err != nil {
+	if err := m.commit(commitCtx, b.next); err != nil {
 		c.kafkaState.Failed(err)
 	} else {
 		c.kafkaState.OK()
@@ -411,27 +411,26 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	}
 }
 
-// decode reads a batch's values. Marks of transactions and records without a
-// value are no messages to the peer, and are not counted.
-func (c *Client) decode(records []*kgo.Record) *batch {
-	b := &batch{}
-	for _, r := range records {
-		if r.Attrs.IsControl() || r.Value == nil {
-			continue
-		}
-		b.records++
-		visit, final, err := c.decoder.decode(r.Value)
-		switch rejected, ok := errors.AsType[*RejectError](err); {
-		case ok:
-			b.undecoded = append(b.undecoded, rejection(r, rejected))
-		case final:
-			b.visits = append(b.visits, visit)
-			b.from = append(b.from, r)
-		default:
-			b.skipped++
-		}
+// decode adds what a record says to a batch, which keeps nothing else of it: of a large
+// lag, records take more memory than their visits. Marks of transactions and records without
+// a value are no messages to the peer, and are not counted.
+func (c *Client) decode(b *batch, r *kgo.Record) {
+	b.reach(r)
+	if r.Attrs.IsControl() || r.Value == nil {
+		return
 	}
-	return b
+	b.records++
+	from := place{r.Topic, r.Partition, r.Offset}
+	visit, final, err := c.decoder.decode(r.Value)
+	switch rejected, ok := errors.AsType[*RejectError](err); {
+	case ok:
+		b.undecoded = append(b.undecoded, rejection(from, rejected))
+	case final:
+		b.visits = append(b.visits, visit)
+		b.from = append(b.from, from)
+	default:
+		b.skipped++
+	}
 }
 
 // account counts a batch that is done with.

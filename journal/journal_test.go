@@ -52,10 +52,10 @@ func TestBadRecordsAreSetAside(t *testing.T) {
 	)
 	s.produce(0, visitsOf(10, 2)...)
 
-	var logs logBuffer
+	var logs testenv.Buffer
 	registry := prometheus.NewRegistry()
 	o := s.options()
-	o.Log, o.Registry = logs.logger(), registry
+	o.Log, o.Registry = logs.Logger(), registry
 	if got := s.run(o); got != 37 {
 		t.Errorf("%d records processed, want 37", got)
 	}
@@ -68,7 +68,7 @@ func TestBadRecordsAreSetAside(t *testing.T) {
 			t.Errorf("not all three visits were applied: %s", row)
 		}
 	}
-	if n := logs.count("journal record set aside"); n != 5 {
+	if n := strings.Count(logs.String(), "journal record set aside"); n != 5 {
 		t.Errorf("%d lines logged, want one for each of 5 kinds", n)
 	}
 	wantMetrics := `
@@ -241,30 +241,9 @@ func TestMembersComeAndGo(t *testing.T) {
 			stopSecond()
 		}
 	}
-	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
-	count := fmt.Sprintf(`"successive_visits": %d`, days)
-	s.eventually("all visits are applied once", func(context.Context) (bool, error) {
-		rows := s.stats()
-		done := 0
-		for _, row := range rows {
-			if strings.Contains(row, last) {
-				done++
-				if !strings.Contains(row, count) {
-					return false, fmt.Errorf("a visit was skipped or counted twice: %s", row)
-				}
-			}
-		}
-		return done == origins, nil
-	})
+	s.awaitVisits(origins, days)
 	stopFirst()
-	s.eventually("all offsets are committed", func(ctx context.Context) (bool, error) {
-		committed, err := s.committed(ctx)
-		total := int64(0)
-		for _, offset := range committed {
-			total += offset
-		}
-		return total == origins*days, err
-	})
+	s.awaitCommitted(origins * days)
 }
 
 // The records of the same new origins come through different partitions to
@@ -280,10 +259,7 @@ func TestMembersShareOrigins(t *testing.T) {
 	o.OnEOF = EOFContinue
 	stopFirst, stopSecond := s.start(o), s.start(o)
 	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
-	s.eventually("all records are done with", func(ctx context.Context) (bool, error) {
-		committed, err := s.committed(ctx)
-		return committed[0]+committed[1] == origins*days, err
-	})
+	s.awaitCommitted(origins * days)
 	rows := s.stats()
 	if len(rows) != origins {
 		t.Errorf("%d origins, want %d", len(rows), origins)
@@ -302,24 +278,19 @@ func TestDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
 	proxy, store := s.proxiedStore()
-	var logs logBuffer
+	var logs testenv.Buffer
 	o := s.options()
-	o.OnEOF, o.Log, o.Store = EOFContinue, logs.logger(), store
+	o.OnEOF, o.Log, o.Store = EOFContinue, logs.Logger(), store
 
 	stop := s.start(o)
 	s.produce(0, visitsOf(10, 0)...)
-	s.eventually("the first visits are applied", func(context.Context) (bool, error) { return len(s.stats()) == 10, nil })
+	testenv.Becomes(t, "visits that are applied", 10, func() int { return len(s.stats()) })
 	proxy.Cut()
 	s.produce(0, visitsOf(10, 1)...)
-	s.eventually("the outage is noted", func(context.Context) (bool, error) {
-		return logs.count("PostgreSQL is not reachable") == 1, nil
-	})
+	testenv.Shows(s.t, "PostgreSQL is not reachable", logs.String)
 	s.produce(0, visitsOf(10, 2)...)
 	proxy.Restore()
-	s.eventually("all is committed", func(ctx context.Context) (bool, error) {
-		committed, err := s.committed(ctx)
-		return committed[0] == 30, err
-	})
+	s.awaitCommitted(30)
 	if got := stop(); got != 30 {
 		t.Errorf("%d records processed, want 30", got)
 	}
@@ -328,7 +299,7 @@ func TestDatabaseOutage(t *testing.T) {
 			t.Errorf("a visit is lost or counted twice: %s", row)
 		}
 	}
-	if n := logs.count("PostgreSQL is not reachable"); n != 1 {
+	if n := strings.Count(logs.String(), "PostgreSQL is not reachable"); n != 1 {
 		t.Errorf("the outage was logged %d times", n)
 	}
 }
@@ -339,15 +310,13 @@ func TestRebalanceDuringADatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
 	proxy, store := s.proxiedStore()
-	var logs logBuffer
+	var logs testenv.Buffer
 	o := s.options()
-	o.OnEOF, o.Log, o.Store = EOFContinue, logs.logger(), store
+	o.OnEOF, o.Log, o.Store = EOFContinue, logs.Logger(), store
 	stop := s.start(o)
 	proxy.Cut()
 	s.produce(0, visitsOf(10, 0)...)
-	s.eventually("the outage is noted", func(context.Context) (bool, error) {
-		return logs.count("PostgreSQL is not reachable") == 1, nil
-	})
+	testenv.Shows(s.t, "PostgreSQL is not reachable", logs.String)
 	second := s.options()
 	second.OnEOF = EOFContinue
 	s.start(second)
@@ -356,10 +325,7 @@ func TestRebalanceDuringADatabaseOutage(t *testing.T) {
 	if got := stop(); got != 0 {
 		t.Errorf("the member without a database processed %d records", got)
 	}
-	s.eventually("the other member applies the visits", func(ctx context.Context) (bool, error) {
-		committed, err := s.committed(ctx)
-		return committed[0] == 10, err
-	})
+	s.awaitCommitted(10) // by the other member
 	if got := len(s.stats()); got != 10 {
 		t.Errorf("%d stats, want 10", got)
 	}
@@ -384,10 +350,7 @@ func TestKafkaOutage(t *testing.T) {
 			proxy.Cut()
 		} else {
 			proxy.Restore()
-			s.eventually("all is committed", func(ctx context.Context) (bool, error) {
-				committed, err := s.committed(ctx)
-				return committed[0]+committed[1] == int64(10*(day+1)), err
-			})
+			s.awaitCommitted(int64(10 * (day + 1)))
 		}
 	}
 	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
@@ -494,9 +457,9 @@ func TestRecordsDeletedByRetention(t *testing.T) {
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
-	var logs logBuffer
+	var logs testenv.Buffer
 	o := s.options()
-	o.Prefix, o.Log, o.OnEOF = s.prefix+".late", logs.logger(), EOFContinue
+	o.Prefix, o.Log, o.OnEOF = s.prefix+".late", logs.Logger(), EOFContinue
 	s.topic = o.Prefix + "." + objectType
 	strict := o
 	strict.FailIfMissing = true
@@ -511,12 +474,12 @@ func TestMissingTopic(t *testing.T) {
 	o.Progress = func(n, _ int64) { processed.Store(n) }
 	stop := s.start(o)
 	const waiting = "waiting for the topic"
-	s.eventually("it waits", func(context.Context) (bool, error) { return logs.count(waiting) > 0, nil })
+	testenv.Shows(t, waiting, logs.String)
 	s.createTopic(s.topic, 1)
 	s.produce(0, visitsOf(3, 0)...)
-	s.eventually("it reads the topic", func(context.Context) (bool, error) { return processed.Load() == 3, nil })
+	testenv.Becomes(t, "processed records", 3, processed.Load)
 	stop()
-	if n := logs.count(waiting); n != 1 {
+	if n := strings.Count(logs.String(), waiting); n != 1 {
 		t.Errorf("%d lines say that it waits, want 1", n)
 	}
 }
@@ -589,17 +552,17 @@ func TestKafkaMissingAtStart(t *testing.T) {
 	s := newStream(t, 1)
 	proxy := testenv.Proxy(t, s.brokers[0])
 	proxy.Cut()
-	var logs logBuffer
+	var logs testenv.Buffer
 	o := s.options()
-	o.Brokers, o.Log = []string{proxy.Addr}, logs.logger()
+	o.Brokers, o.Log = []string{proxy.Addr}, logs.Logger()
 	s.produce(0, visitsOf(3, 0)...)
 	var processed atomic.Int64
 	o.Progress = func(n, _ int64) { processed.Store(n) }
 	stop := s.start(o)
-	s.eventually("it is noted", func(context.Context) (bool, error) { return logs.count("Kafka is not reachable") == 1, nil })
+	testenv.Shows(s.t, "Kafka is not reachable", logs.String)
 	proxy.Restore()
-	s.eventually("it is back", func(context.Context) (bool, error) { return processed.Load() == 3, nil })
-	if n := logs.count("Kafka is not reachable"); n != 1 {
+	testenv.Becomes(t, "processed records", 3, processed.Load)
+	if n := strings.Count(logs.String(), "Kafka is not reachable"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	stop()
@@ -611,11 +574,11 @@ func TestStopsWhileServicesAreAway(t *testing.T) {
 	s := newStream(t, 1)
 	proxy := testenv.Proxy(t, s.brokers[0])
 	proxy.Cut()
-	var logs logBuffer
+	var logs testenv.Buffer
 	o := s.options()
-	o.Brokers, o.Log = []string{proxy.Addr}, logs.logger()
+	o.Brokers, o.Log = []string{proxy.Addr}, logs.Logger()
 	stop := s.start(o)
-	s.eventually("it is noted", func(context.Context) (bool, error) { return logs.count("Kafka is not reachable") == 1, nil })
+	testenv.Shows(s.t, "Kafka is not reachable", logs.String)
 	if got := stop(); got != 0 {
 		t.Errorf("%d records processed", got)
 	}

@@ -3,18 +3,15 @@ package journal
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/testenv"
@@ -82,9 +79,9 @@ func (s *stream) createTopicCopied(topic string, partitions int32, copies int16)
 			s.t.Errorf("delete topic %s: %v", topic, err)
 		}
 	})
-	s.eventually("topic "+topic+" is ready", func(ctx context.Context) (bool, error) {
-		ends, err := s.admin.ListEndOffsets(ctx, topic)
-		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions), nil
+	testenv.Becomes(s.t, "topic "+topic+" is ready", true, func() bool {
+		ends, err := s.admin.ListEndOffsets(s.t.Context(), topic)
+		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions)
 	})
 }
 
@@ -175,40 +172,24 @@ func through(c *Client, proxy *testenv.Toxic) *Client {
 // proxiedStore opens the stream's database through a proxy.
 func (s *stream) proxiedStore() (*testenv.Toxic, *db.Store) {
 	s.t.Helper()
-	dsn, err := url.Parse(s.dsn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	proxy := testenv.Proxy(s.t, dsn.Host)
-	dsn.Host = proxy.Addr
-	store, err := db.Open(s.t.Context(), dsn.String(), db.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(store.Close)
-	return proxy, store
+	dsn, proxy := testenv.Through(s.t, s.dsn, testenv.Proxy)
+	return proxy, testenv.Open(s.t, dsn)
 }
 
-func (s *stream) eventually(what string, check func(ctx context.Context) (bool, error)) {
+// awaitCommitted waits until the group's offsets are those of so many records.
+func (s *stream) awaitCommitted(records int64) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := check(ctx)
+	testenv.Becomes(s.t, "committed records", fmt.Sprint(records), func() string {
+		committed, err := s.committed(s.t.Context())
 		if err != nil {
-			s.t.Fatalf("%s: %v", what, err)
+			return err.Error() // of a cluster that has lost a node
 		}
-		if ok {
-			return
+		total := int64(0)
+		for _, offset := range committed {
+			total += offset
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.t.Fatalf("not within %s: %s", testTimeout, what)
-		}
-	}
+		return fmt.Sprint(total)
+	})
 }
 
 // committed is the group's offset in each partition that has one.
@@ -231,50 +212,26 @@ func (s *stream) setCommitted(partition int32, offset int64) {
 	s.t.Helper()
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: s.topic, Partition: partition, At: offset, LeaderEpoch: -1})
-	s.eventually("the group's offsets are set", func(ctx context.Context) (bool, error) {
-		responses, err := s.admin.CommitOffsets(ctx, s.prefix, offsets)
-		if err == nil {
-			err = responses.Error()
-		}
-		if err == kerr.UnknownMemberID || err == kerr.RebalanceInProgress {
-			return false, nil
-		}
-		return err == nil, err
+	testenv.Becomes(s.t, "setting the group's offsets", nil, func() error {
+		responses, err := s.admin.CommitOffsets(s.t.Context(), s.prefix, offsets)
+		return errors.Join(err, responses.Error())
 	})
 }
 
 // table reads a query's rows as text.
 func table(t testing.TB, dsn, query string) []string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	if _, err := conn.Exec(t.Context(), "set time zone 'UTC'"); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := conn.Query(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	conn := testenv.Connect(t, dsn)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	testenv.Exec(t, conn, "set time zone 'UTC'")
+	return testenv.Column[string](t, conn, query)
 }
 
 func execute(t testing.TB, dsn, statements string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	if _, err := conn.Exec(t.Context(), statements); err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Connect(t, dsn)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	testenv.Exec(t, conn, statements)
 }
 
 const (
@@ -290,26 +247,6 @@ func (s *stream) stats() []string { return table(s.t, s.dsn, statsQuery) }
 func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
-
-// logBuffer keeps what is logged.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), s)
-}
-
-func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 // visitOf is the value of a record of one of many origins.
 func visitOf(origin, day int, changes map[string]any) []byte {

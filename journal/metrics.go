@@ -69,7 +69,7 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 		lag: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: prefix + "lag_records", Help: "Records of a partition of this member that are not done with.",
 		}, []string{"partition"}),
-		batchSeconds: histogram("batch_seconds", "Time from a batch's decoding to the commit of its offsets.", prometheus.ExponentialBuckets(0.001, 2, 16)),
+		batchSeconds: histogram("batch_seconds", "Time to apply a batch and to commit its offsets.", prometheus.ExponentialBuckets(0.001, 2, 16)),
 		batchRecords: histogram("batch_records", "Records in a batch.", prometheus.ExponentialBuckets(1, 4, 9)),
 		handled:      peerCounter("handle_message_total", "Journal records that are done with."),
 		restarts:     peerCounter("partition_restart_total", "Partitions that were read from their start again (on_eof: restart)."),

@@ -121,16 +121,14 @@ func bareUpserts(b *testing.B, dsn string, records int) float64 {
 	origins := records / 8
 	began := time.Now()
 	for done := 0; done < records/2; done += 1000 {
-		if _, err := conn.Exec(b.Context(), `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+		testenv.Exec(b, conn, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
 				last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
 			select `+speedURL+`, 'git', now(), now(), 'successful', '\x0123456789012345678901234567890123456789', 12345, 4, 1
 			from generate_series($1::int, $2::int) n
 			on conflict (url, visit_type) do update set last_successful = excluded.last_successful, last_visit = excluded.last_visit,
 				last_visit_status = excluded.last_visit_status, last_snapshot = excluded.last_snapshot,
 				next_visit_queue_position = excluded.next_visit_queue_position, next_position_offset = excluded.next_position_offset,
-				successive_visits = excluded.successive_visits`, done%origins, done%origins+min(origins, 1000)-1); err != nil {
-			b.Fatal(err)
-		}
+				successive_visits = excluded.successive_visits`, done%origins, done%origins+min(origins, 1000)-1)
 	}
 	return time.Since(began).Seconds()
 }

@@ -7,7 +7,6 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
 )
 
 // A batch of records that statement_timeout ends is written in parts, each visit once, by
@@ -18,11 +17,7 @@ func TestBatchThatTimesOutIsHalved(t *testing.T) {
 	execute(t, dsn, `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.01); return new; end $$`)
 	execute(t, dsn, `create trigger slow before insert or update on origin_visit_stats for each row execute function slow()`)
 	execute(t, dsn, `do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
-	store, err := db.Open(t.Context(), dsn, db.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, dsn)
 	c, _, err := New(Options{Brokers: []string{"unused:1"}, GroupID: "x", Store: store, Rules: noFudge, Log: testLog(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +25,7 @@ func TestBatchThatTimesOutIsHalved(t *testing.T) {
 	b := &batch{}
 	for n := range 400 {
 		b.visits = append(b.visits, Visit{OriginKey: model.OriginKey{URL: fmt.Sprint("https://example.org/", n), VisitType: "git"}, Date: at(0), Status: model.VisitFailed})
-		b.from = append(b.from, nil)
+		b.from = append(b.from, place{})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()

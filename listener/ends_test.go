@@ -22,6 +22,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 var capture = flag.Bool("capture", false, "write testdata/ends anew from what the installed Celery sends")
@@ -107,10 +108,7 @@ func TestTimeOutsAreTold(t *testing.T) {
 	for _, c := range ends {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			body, err := os.ReadFile(endFile(c.name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := testenv.Read(t, endFile(c.name))
 			events, err := celery.DecodeEvents(body, "application/json")
 			if err != nil {
 				t.Fatal(err)
@@ -142,10 +140,7 @@ func TestEndsOfRealWorker(t *testing.T) {
 	t.Parallel()
 	server := testenv.RabbitMQ(t)
 	h := newHearer(t, server.URL)
-	broker, err := celery.ParseBroker(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := parsed.Broker(t, server.URL)
 	publisher := celery.NewPublisher(broker, celery.PublisherOptions{Logger: testLog(t)})
 	t.Cleanup(func() { _ = publisher.Close() })
 	if err := publisher.DeclareQueue(t.Context(), "swh.test"); err != nil {
@@ -210,10 +205,7 @@ func TestEndsOfRealWorker(t *testing.T) {
 		if len(child) > 1 || (len(child) == 1) != c.result {
 			t.Errorf("%s: %d results", c.name, len(child))
 		}
-		body, err := os.ReadFile(endFile(c.name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := testenv.Read(t, endFile(c.name))
 		captured, err := celery.DecodeEvents(body, "application/json")
 		if err != nil {
 			t.Fatal(err)
@@ -255,7 +247,7 @@ func newHearer(t *testing.T, url string) *hearer {
 // until hears events until a condition holds.
 func (h *hearer) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	testenv.Becomes(t, what, true, func() bool {
 		for {
 			d, ok, err := h.exchange.channel.Get("celeryev.listener", true)
 			if err != nil {

@@ -84,24 +84,21 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 		}
 		x.publish(t, bodies...)
 	}
-	eventually(t, "the deaf listener has heard something", func() bool { return source.lost.Load() > 0 })
+	testenv.Becomes(t, "the deaf listener has heard something", true, func() bool { return source.lost.Load() > 0 })
 	stopDeaf() // what it held comes again, to the others
 	for _, g := range graphs {
-		eventually(t, "the join is released", func() bool {
+		testenv.Becomes(t, "the join is released", true, func() bool {
 			s, err := store.Graph(t.Context(), g.ID)
 			return err == nil && s.Completed == n && s.Ready == 1
 		})
 	}
-	eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
-	count := func(query string) (n int) {
+	testenv.Becomes(t, "messages in the queue", 0, func() int { return x.ready(t) })
+	count := func(query string) int {
 		t.Helper()
-		if err := pg.pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return testenv.Value[int](t, pg.pool, query)
 	}
-	eventually(t, "no notes are left", func() bool {
-		return count(`select (select count(*) from scheduler_go.graph_changes) + (select count(*) from scheduler_go.graph_checks)`) == 0
+	testenv.Becomes(t, "notes", 0, func() int {
+		return count(`select (select count(*) from scheduler_go.graph_changes) + (select count(*) from scheduler_go.graph_checks)`)
 	})
 	joins, releases := count("select count(distinct task) from releases"), count("select count(*) from releases")
 	if joins != len(graphs) || releases != len(graphs) {
@@ -116,8 +113,7 @@ func TestJoinIsReleasedAfterOutages(t *testing.T) {
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	const n = 2500
 	g := joined(t, pg, openStore(t, pg.dsn).Store, "run", n)
-	proxy := testenv.Proxy(t, host(t, pg.dsn))
-	cut := through(t, pg.dsn, proxy.Addr)
+	cut, proxy := testenv.Through(t, pg.dsn, testenv.Proxy)
 	drainGraphs(t, openStore(t, cut).Store)
 	x := newExchange(t, broker.URL)
 	for range 2 {
@@ -126,14 +122,12 @@ func TestJoinIsReleasedAfterOutages(t *testing.T) {
 	bodies := streams(t, "run", n)
 	for part := range 5 {
 		x.publish(t, bodies[part*n/25:(part+1)*n/25]...)
-		eventually(t, "some more have ended", func() bool { return pg.count(t, "run", "eventful") > part*n/5 })
+		testenv.Becomes(t, "some more have ended", true, func() bool { return pg.count(t, "run", "eventful") > part*n/5 })
 		proxy.Cut()
 		proxy.Restore()
 	}
-	eventually(t, "the join is released", func() bool {
-		var released bool
-		err := pg.pool.QueryRow(t.Context(), `select bool_and(status = 'next_run_not_scheduled' and next_run <= now()) from task where id = $1`, g.Tasks[n]).Scan(&released)
-		return err == nil && released
+	testenv.Becomes(t, "the join is released", true, func() bool {
+		return testenv.Value[bool](t, pg.pool, `select status = 'next_run_not_scheduled' and next_run <= now() from task where id = $1`, g.Tasks[n])
 	})
 	if got := pg.count(t, "run", "eventful"); got != n {
 		t.Errorf("the join was released when %d of %d had ended", got, n)

@@ -26,7 +26,7 @@ func TestEventsAreVisibleSoon(t *testing.T) {
 	for i := range n {
 		id, sent := name("run", i), time.Now()
 		x.publish(t, message(t, startedEvent(id)))
-		eventually(t, "the run is started", func() bool { return pg.count(t, id, "started") == 1 })
+		testenv.Becomes(t, "the run is started", true, func() bool { return pg.count(t, id, "started") == 1 })
 		if times = append(times, time.Since(sent)); i > 0 && slices.Min(times) <= 250*time.Millisecond {
 			return
 		}
@@ -44,14 +44,14 @@ func TestStop(t *testing.T) {
 	x := newExchange(t, broker.URL)
 	x.publish(t, streams(t, "run", n)...)
 	stop := start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
-	eventually(t, "some runs have ended", func() bool { return pg.count(t, "run", "eventful") > 0 })
+	testenv.Becomes(t, "some runs have ended", true, func() bool { return pg.count(t, "run", "eventful") > 0 })
 	stop()
 	// Of the two events of each run, ten a message, what isn't in the queue is
 	// in the database.
 	ended := pg.count(t, "run", "eventful")
-	eventually(t, "the rest is back in the queue", func() bool { return x.ready(t) == (n-ended)/5 })
+	testenv.Becomes(t, "messages in the queue", (n-ended)/5, func() int { return x.ready(t) })
 	start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
-	eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n })
+	testenv.Becomes(t, "eventful runs", n, func() int { return pg.count(t, "run", "eventful") })
 }
 
 // deaf is a source whose acknowledgements are lost, as when the process dies
@@ -79,15 +79,15 @@ func TestRedelivery(t *testing.T) {
 
 	source := &deaf{Source: consumer(t, broker.URL)}
 	stop := start(t, newTestListener(t, source, openStore(t, pg.dsn)))
-	eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n && source.lost.Load() > 0 })
+	testenv.Becomes(t, "all runs have ended", true, func() bool { return pg.count(t, "run", "eventful") == n && source.lost.Load() > 0 })
 	stop()
-	eventually(t, "everything is back in the queue", func() bool { return x.ready(t) == n/5+2 })
+	testenv.Becomes(t, "messages in the queue", n/5+2, func() int { return x.ready(t) })
 	want := pg.rows(t)
 
 	stop = start(t, newTestListener(t, consumer(t, broker.URL), openStore(t, pg.dsn)))
 	pg.addTasks(t, 1, "last")
 	x.publish(t, streams(t, "last", 1)...)
-	eventually(t, "the last run has ended", func() bool { return pg.count(t, "last", "eventful") == 1 })
+	testenv.Becomes(t, "eventful runs", 1, func() int { return pg.count(t, "last", "eventful") })
 	stop()
 	if left := x.ready(t); left != 0 {
 		t.Errorf("%d messages left", left)
@@ -114,11 +114,11 @@ func TestSeveralListeners(t *testing.T) {
 		bodies = append(bodies, body, body, body)
 	}
 	x.publish(t, bodies...)
-	eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n })
-	eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
+	testenv.Becomes(t, "eventful runs", n, func() int { return pg.count(t, "run", "eventful") })
+	testenv.Becomes(t, "messages in the queue", 0, func() int { return x.ready(t) })
 	pg.addTasks(t, 50, "last")
 	x.publish(t, streams(t, "last", 50)...)
-	eventually(t, "the last runs have ended", func() bool { return pg.count(t, "last", "eventful") == 50 })
+	testenv.Becomes(t, "eventful runs", 50, func() int { return pg.count(t, "last", "eventful") })
 	const want = `eventful {"worker": "worker@host"} started=true ended=true in order=true next_run_not_scheduled 32 days 3 next=32 days`
 	for _, got := range pg.state(t, "run-") {
 		if _, got, _ = strings.Cut(got, " "); got != want {
@@ -138,21 +138,21 @@ func TestOutages(t *testing.T) {
 			const n = 2500
 			pg.addTasks(t, n, "run")
 			x := newExchange(t, broker.URL)
-			dbProxy, brokerProxy := testenv.Proxy(t, host(t, pg.dsn)), testenv.Proxy(t, host(t, broker.URL))
-			l := newTestListener(t, consumer(t, through(t, broker.URL, brokerProxy.Addr)),
-				openStore(t, through(t, pg.dsn, dbProxy.Addr)))
+			throughDB, dbProxy := testenv.Through(t, pg.dsn, testenv.Proxy)
+			throughBroker, brokerProxy := testenv.Through(t, broker.URL, testenv.Proxy)
+			l := newTestListener(t, consumer(t, throughBroker), openStore(t, throughDB))
 			start(t, l)
 
 			bodies := streams(t, "run", n)
 			publish := func(part int) { x.publish(t, bodies[part*n/25:(part+1)*n/25]...) }
 			publish(0)
-			eventually(t, "some runs have ended", func() bool { return pg.count(t, "run", "eventful") > 0 })
+			testenv.Becomes(t, "some runs have ended", true, func() bool { return pg.count(t, "run", "eventful") > 0 })
 			if away != "broker" {
 				dbProxy.Cut()
 			}
 			publish(1)
 			if away != "broker" {
-				eventually(t, "the listener has noticed", func() bool { return testutil.ToFloat64(l.metrics.databaseErrors) > 0 })
+				testenv.Becomes(t, "the listener has noticed", true, func() bool { return testutil.ToFloat64(l.metrics.databaseErrors) > 0 })
 			}
 			if away != "database" {
 				brokerProxy.Cut()
@@ -162,8 +162,8 @@ func TestOutages(t *testing.T) {
 			brokerProxy.Restore()
 			publish(3)
 			publish(4)
-			eventually(t, "all runs have ended", func() bool { return pg.count(t, "run", "eventful") == n })
-			eventually(t, "the queue is empty", func() bool { return x.ready(t) == 0 })
+			testenv.Becomes(t, "eventful runs", n, func() int { return pg.count(t, "run", "eventful") })
+			testenv.Becomes(t, "messages in the queue", 0, func() int { return x.ready(t) })
 		})
 	}
 }

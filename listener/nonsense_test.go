@@ -3,7 +3,6 @@ package listener
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +71,7 @@ func TestBadMessages(t *testing.T) {
 	}
 	x.publish(t, bodies...)
 	stop := start(t, l)
-	eventually(t, "all good events are applied", func() bool { return pg.count(t, "run", "started") == len(bad) })
+	testenv.Becomes(t, "started runs", len(bad), func() int { return pg.count(t, "run", "started") })
 	stop()
 	if left := x.ready(t); left != 0 {
 		t.Errorf("%d messages left", left)
@@ -104,10 +103,7 @@ func TestHardTexts(t *testing.T) {
 		id := name("run", i)
 		pg.addTask(t, "good", "recurring", id)
 		feed(t, l, fmt.Appendf(nil, `{"type": "task-failed", "uuid": %q, "traceback": %s}`, id, c.traceback))
-		var got string
-		if err := pg.pool.QueryRow(t.Context(), `select metadata->>'error' from task_run where backend_id = $1`, id).Scan(&got); err != nil {
-			t.Fatal(err)
-		}
+		got := testenv.Value[string](t, pg.pool, `select metadata->>'error' from task_run where backend_id = $1`, id)
 		if got != c.want {
 			t.Errorf("error %.80q (%d bytes), want %.80q", got, len(got), c.want)
 		}
@@ -181,10 +177,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	for _, c := range ends {
-		body, err := os.ReadFile(endFile(c.name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		body := testenv.Read(f, endFile(c.name))
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -2,8 +2,6 @@ package listener
 
 import (
 	"context"
-	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,26 +10,8 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
-
-// deadline bounds every wait for something that should happen soon; only a
-// failing test takes that long.
-const deadline = 5 * time.Minute
-
-// eventually polls until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(deadline)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("timed out waiting until %s", what)
-		case <-tick.C:
-		}
-	}
-}
 
 // exchange publishes as workers do. The queue is declared as the peer does it,
 // so that messages are kept before a listener is there. It has to be made before
@@ -74,21 +54,14 @@ func (x *exchange) publish(t testing.TB, bodies ...[]byte) {
 // ready is how many messages wait in the queue, not those under way.
 func (x *exchange) ready(t testing.TB) int {
 	t.Helper()
-	q, err := x.channel.QueueDeclarePassive("celeryev.listener", true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q.Messages
+	return testenv.Ready(t, x.channel, "celeryev.listener")
 }
 
 // consumer is the real source, which gives up its connection fast and comes
 // back fast.
 func consumer(t testing.TB, url string) *celery.Consumer {
 	t.Helper()
-	broker, err := celery.ParseBroker(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := parsed.Broker(t, url)
 	o := ConsumerOptions(testLog(t))
 	o.MaxBackoff = 200 * time.Millisecond
 	return celery.NewConsumer(broker, o)
@@ -97,35 +70,8 @@ func consumer(t testing.TB, url string) *celery.Consumer {
 // start runs a listener until stop is called, or the test ends.
 func start(t testing.TB, l *Listener) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	group := service.Group{Log: testLog(t), Grace: deadline}
-	go func() { ended <- group.Run(ctx, service.Component{Name: "listener", Run: l.Run}) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the listener ended with: %v", err)
-		}
+	group := service.Group{Log: testLog(t), Grace: testenv.Patience}
+	return testenv.Run(t, func(ctx context.Context) error {
+		return group.Run(ctx, service.Component{Name: "listener", Run: l.Run})
 	})
-	t.Cleanup(stop)
-	return stop
-}
-
-func through(t testing.TB, service, proxy string) string {
-	t.Helper()
-	u, err := url.Parse(service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = proxy
-	return u.String()
-}
-
-func host(t testing.TB, service string) string {
-	t.Helper()
-	u, err := url.Parse(service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
 }

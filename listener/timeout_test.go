@@ -1,16 +1,11 @@
 package listener
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"swh-scheduler/internal/testenv"
 )
-
-// stuckAfter is how long a test waits for what a batch that is repeated whole never does.
-const stuckAfter = 60 * time.Second
 
 // A batch of events that statement_timeout ends is applied in parts; the time-out is
 // nobody's fault, so nothing is set aside, and batches grow again afterwards.
@@ -28,21 +23,9 @@ func TestBatchThatTimesOutIsHalved(t *testing.T) {
 	}
 	source := &script{bodies: bodies}
 	l := newTestListener(t, source, openStore(t, pg.dsn))
-	ctx, cancel := context.WithTimeout(t.Context(), stuckAfter)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	for deadline := time.After(stuckAfter); pg.count(t, "run-", "eventful") < len(bodies); {
-		select {
-		case <-deadline:
-			t.Fatalf("%d of %d runs have ended", pg.count(t, "run-", "eventful"), len(bodies))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	stop := testenv.Run(t, l.Run)
+	testenv.Becomes(t, "runs that have ended", len(bodies), func() int { return pg.count(t, "run-", "eventful") })
+	stop()
 	if r := pg.rejections(t); len(r) > 0 {
 		t.Errorf("set aside: %v", r)
 	}

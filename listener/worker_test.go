@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // startWorker runs a real Celery worker on testdata/tasks.py, as the leader of a
@@ -47,13 +48,10 @@ func TestRealWorker(t *testing.T) {
 	start(t, l)
 	startWorker(t, server.URL)
 
-	broker, err := celery.ParseBroker(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the worker is seen", func() bool { return l.workers.online(time.Now()) == 1 })
+	broker := parsed.Broker(t, server.URL)
+	testenv.Becomes(t, "the worker is seen", true, func() bool { return l.workers.online(time.Now()) == 1 })
 	control := celery.NewControl(broker, celery.ControlOptions{})
-	eventually(t, "the worker knows what is revoked", func() bool {
+	testenv.Becomes(t, "the worker knows what is revoked", true, func() bool {
 		replies, err := control.Revoke(t.Context(), celery.Destination{}, []string{"revoked"}, celery.Revocation{})
 		return err == nil && len(replies) == 1
 	})
@@ -63,7 +61,7 @@ func TestRealWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	rejected := `failed {"error": "celery.exceptions.Reject: ('not mine', False)", "worker": "worker@host"}`
-	if strings.HasPrefix(os.Getenv(services.CeleryVersionVar), "5.3") {
+	if version := os.Getenv(services.CeleryVersionVar); version != "" && version < "5.7" {
 		rejected = `failed {"worker": "worker@host"}` // it doesn't say why
 	}
 	tasks := []struct{ id, name, args, want string }{
@@ -89,7 +87,7 @@ func TestRealWorker(t *testing.T) {
 	}
 	for i, task := range tasks {
 		var got string
-		eventually(t, task.id+" has ended", func() bool {
+		testenv.Becomes(t, task.id+" has ended", true, func() bool {
 			state := pg.state(t, task.id)[0]
 			got, _, _ = strings.Cut(strings.TrimPrefix(state, task.id+" "), " started=")
 			ends, started := strings.Contains(state, "ended=true"), strings.Contains(state, "started=true")
@@ -99,9 +97,7 @@ func TestRealWorker(t *testing.T) {
 			t.Errorf("task %d, %s: %s, want %s", i, task.id, got, task.want)
 		}
 	}
-	eventually(t, "the durations are there", func() bool {
-		var n int
-		err := pg.pool.QueryRow(t.Context(), `select count(*) from scheduler_go.run_durations where type = 'good'`).Scan(&n)
-		return err == nil && n == 6
+	testenv.Becomes(t, "durations", 6, func() int {
+		return testenv.Value[int](t, pg.pool, `select count(*) from scheduler_go.run_durations where type = 'good'`)
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
 )
 
 // database is a scheduler database with three task types: one whose rules show
@@ -44,21 +43,15 @@ func newDatabase(t testing.TB, dsn string) *database {
 
 func (pg *database) exec(t testing.TB, query string, args ...any) {
 	t.Helper()
-	if _, err := pg.pool.Exec(t.Context(), query, args...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, pg.pool, query, args...)
 }
 
 // addTask makes a task with one scheduled run.
 func (pg *database) addTask(t testing.TB, taskType, policy, backendID string) (id int64) {
 	t.Helper()
-	err := pg.pool.QueryRow(t.Context(), `
+	id = testenv.Value[int64](t, pg.pool, `
 		insert into task (type, arguments, next_run, current_interval, status, retries_left, policy)
-		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 1, $2) returning id`,
-		taskType, policy).Scan(&id)
-	if err != nil {
-		t.Fatal(err)
-	}
+		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 1, $2) returning id`, taskType, policy)
 	pg.addRun(t, id, backendID)
 	return id
 }
@@ -73,7 +66,7 @@ func (pg *database) addRun(t testing.TB, task int64, backendID string) {
 // in the order in which the runs were made.
 func (pg *database) state(t testing.TB, prefix string) []string {
 	t.Helper()
-	rows, _ := pg.pool.Query(t.Context(), `
+	return testenv.Column[string](t, pg.pool, `
 		select concat_ws(' ', r.backend_id, r.status, r.metadata, 'started=' || coalesce((r.started between now() - interval '1 hour' and now())::text, 'no'),
 			'ended=' || coalesce((r.ended between now() - interval '1 hour' and now())::text, 'no'), 'in order=' || (r.started <= r.ended),
 			t.status, t.current_interval, t.retries_left,
@@ -82,22 +75,12 @@ func (pg *database) state(t testing.TB, prefix string) []string {
 		from task_run r join task t on t.id = r.task
 		where starts_with(r.backend_id, $1)
 		order by r.id`, prefix)
-	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
 }
 
 // count is how many runs with a prefix have a status.
-func (pg *database) count(t testing.TB, prefix, status string) (n int) {
+func (pg *database) count(t testing.TB, prefix, status string) int {
 	t.Helper()
-	err := pg.pool.QueryRow(t.Context(),
-		`select count(*) from task_run where starts_with(backend_id, $1) and status::text = $2`, prefix, status).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](t, pg.pool, `select count(*) from task_run where starts_with(backend_id, $1) and status::text = $2`, prefix, status)
 }
 
 // addTasks makes tasks with a run each, named by prefix and number from 0.
@@ -114,14 +97,9 @@ func (pg *database) addTasks(t testing.TB, n int, prefix string) {
 // rows is everything about the runs called "run-…" and their tasks.
 func (pg *database) rows(t testing.TB) []string {
 	t.Helper()
-	rows, _ := pg.pool.Query(t.Context(), `
+	return testenv.Column[string](t, pg.pool, `
 		select r::text || t::text from task_run r join task t on t.id = r.task
 		where starts_with(r.backend_id, 'run-') order by r.id`)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // rejections are the events that were set aside.
@@ -139,12 +117,7 @@ func (pg *database) rejections(t testing.TB) []string {
 // openStore is our own store on a database.
 func openStore(t testing.TB, dsn string) settle.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), dsn, db.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return settle.Store{Store: store}
+	return settle.Store{Store: testenv.Open(t, dsn)}
 }
 
 // newTestListener makes a listener with metrics of its own.

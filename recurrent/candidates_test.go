@@ -3,11 +3,11 @@ package recurrent
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -58,27 +58,13 @@ func TestRunKeepsCandidates(t *testing.T) {
 		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for backlog := int64(1); backlog > 0; {
-		select {
-		case err := <-ended:
-			t.Fatalf("ended: %v", err)
-		case <-deadline:
-			t.Fatal("not drained within a minute")
-		case <-tick.C:
-		}
-		var err error
-		if backlog, err = w.store.CandidateBacklog(t.Context(), 1000); err != nil {
+	stop := testenv.Run(t, s.Run)
+	testenv.Becomes(t, "changes that are not drained", 0, func() int64 {
+		backlog, err := w.store.CandidateBacklog(t.Context(), 1000)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		return backlog
+	})
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }

@@ -26,11 +26,22 @@ type hosterWorld struct {
 	limits model.Hosters
 	now    time.Time
 	shared bool
+	shares model.Shares // if so
 
 	inFlight map[string]model.OriginKey // by task id
 	claimed  map[model.OriginKey]int
 	claims   map[string][]time.Time // by hoster
 	listers  map[string]string      // the hoster by the URL of an origin
+	moments  map[model.OriginKey]time.Time
+}
+
+// limit returns what a hoster takes, and its group of the queue.
+func (w *hosterWorld) limit(hoster string) model.HosterLimit {
+	l := w.limits.Limit(hoster)
+	if ceiling := w.shares.MaxInFlight[hoster]; w.shared && ceiling > 0 {
+		l.MaxInFlight = min(l.MaxInFlight, ceiling)
+	}
+	return l
 }
 
 // hosters returns the hosters of an origin, as the test knows them.
@@ -66,7 +77,7 @@ func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.Wei
 		var picked Picked
 		var err error
 		if w.shared {
-			picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: "q", Shares: model.Shares{By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour}}, w.now, n)
+			picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: "q", Shares: w.shares}, w.now, n)
 		} else {
 			picked, err = picker.Pick(ctx, tx, w.now, n)
 		}
@@ -91,9 +102,12 @@ func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.Wei
 	}
 	inFlight, lastMinute := w.loads()
 	for _, h := range slices.Concat(slices.Collect(maps.Keys(inFlight)), slices.Collect(maps.Keys(lastMinute))) {
-		if l := w.limits.Limit(h); l.MaxInFlight > 0 && inFlight[h] > l.MaxInFlight || l.PerMinute > 0 && lastMinute[h] > l.PerMinute {
+		if l := w.limit(h); l.MaxInFlight > 0 && inFlight[h] > l.MaxInFlight || l.PerMinute > 0 && lastMinute[h] > l.PerMinute {
 			t.Fatalf("%s has %d in flight and %d in a minute, its limit is %+v", h, inFlight[h], lastMinute[h], l)
 		}
+	}
+	if policies[0].Filter.Policy == model.Freshness {
+		w.inOrder(t, visits)
 	}
 	if len(visits) < n {
 		w.nothingElse(t, visitType, policies)
@@ -101,14 +115,40 @@ func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.Wei
 	return len(visits)
 }
 
+// isFull returns a function that reports whether a hoster of an origin takes no more.
+func (w *hosterWorld) isFull() func(url string) bool {
+	inFlight, lastMinute := w.loads()
+	return func(url string) bool {
+		return slices.ContainsFunc(w.hosters(url), func(h string) bool {
+			l := w.limit(h)
+			return l.MaxInFlight > 0 && inFlight[h] >= l.MaxInFlight || l.PerMinute > 0 && lastMinute[h] >= l.PerMinute
+		})
+	}
+}
+
+// inOrder checks that visits were picked when their moment had come, and that none with an earlier
+// one was passed by unless its hosters take no more; with shares, none of the same group.
+func (w *hosterWorld) inOrder(t *testing.T, visits []dispatch.Visit) {
+	t.Helper()
+	full := w.isFull()
+	for _, v := range visits {
+		picked := model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType}
+		if w.moments[picked].After(w.now) {
+			t.Errorf("%s was picked before its moment", picked.URL)
+		}
+		for key, moment := range w.moments {
+			if key.VisitType == picked.VisitType && moment.Before(w.moments[picked]) && w.claimed[key] == 0 && !full(key.URL) &&
+				(!w.shared || w.listers[key.URL] == w.listers[picked.URL]) {
+				t.Errorf("%s was passed by for %s, whose moment is later", key.URL, picked.URL)
+			}
+		}
+	}
+}
+
 // nothingElse checks that what could still be picked is of hosters that take no more.
 func (w *hosterWorld) nothingElse(t *testing.T, visitType string, policies []model.WeightedPolicy) {
 	t.Helper()
-	inFlight, lastMinute := w.loads()
-	full := func(h string) bool {
-		l := w.limits.Limit(h)
-		return l.MaxInFlight > 0 && inFlight[h] >= l.MaxInFlight || l.PerMinute > 0 && lastMinute[h] >= l.PerMinute
-	}
+	full := w.isFull()
 	for _, p := range policies {
 		f := p.Filter
 		f.VisitType = visitType
@@ -120,7 +160,7 @@ func (w *hosterWorld) nothingElse(t *testing.T, visitType string, policies []mod
 			t.Fatal(err)
 		}
 		for _, o := range rest {
-			if !slices.ContainsFunc(w.hosters(o.URL), full) {
+			if !full(o.URL) {
 				t.Errorf("%s was not claimed, although there were slots and its hosters take more", o.URL)
 			}
 		}
@@ -147,7 +187,7 @@ func (w *hosterWorld) end(t *testing.T, r *rand.Rand, one int) {
 // Whatever is claimed, of whatever visit type and lister, by policies, by shares or as first
 // visits: no hoster has more in flight, or claimed in a minute, than it takes; slots stay free
 // only where all that is left is of hosters that take no more; and in the end each origin was
-// claimed once.
+// claimed once. The policy freshness leaves out none that it could pick before another one.
 func TestHostersAreSpared(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -163,33 +203,33 @@ func testHosters(t *testing.T, shared bool) {
 	dsn := testenv.Database(t)
 	w := &hosterWorld{
 		shared: shared, now: time.Now().UTC().Truncate(time.Microsecond), inFlight: map[string]model.OriginKey{},
-		claimed: map[model.OriginKey]int{}, claims: map[string][]time.Time{}, listers: map[string]string{},
+		claimed: map[model.OriginKey]int{}, claims: map[string][]time.Time{}, listers: map[string]string{}, moments: map[model.OriginKey]time.Time{},
+		shares: model.Shares{By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour, MaxInFlight: map[string]int{"gitea/4": 2}},
 		limits: model.Hosters{Default: model.HosterLimit{MaxInFlight: 6}, LostAfter: 24 * time.Hour, Limits: map[string]model.HosterLimit{
 			"gitea/1": {MaxInFlight: 3}, "gitea/2": {PerMinute: 4}, "gitea/3": {MaxInFlight: 1000}, "busy.example": {MaxInFlight: 5, PerMinute: 7},
 		}},
 	}
+	needed := db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}}
 	if shared || r.IntN(2) == 0 {
-		if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Hosters: w.limits}); err != nil {
-			t.Fatal(err)
-		}
+		needed.Hosters = w.limits
 	}
-	var err error
-	if w.store, err = db.Open(t.Context(), dsn, db.Options{Command: "test", Hosters: w.limits}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.store.Close)
+	testenv.Migrate(t, dsn, needed)
+	w.store = testenv.Open(t, dsn, db.Options{Command: "test", Hosters: w.limits})
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
 	exec(`insert into listers (id, name, instance_name, current_state, updated, last_listing_finished_at)
 		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'gitea', n, '{}', now(), now() - interval '1 hour' from generate_series(1, 5) n`)
-	// Of each lister some origins are at a host of its own, and some at one of all.
-	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+	if err := w.store.ConfigureFreshness(t.Context(), map[string]time.Duration{"git": time.Hour, "hg": time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	exec("update scheduler_go.freshness_control set complete = true")
+	// Of each lister some origins are at a host of its own, and some at one of all. Their moments, which
+	// are when they were first seen, are a minute apart, and a sixth of them in the future.
+	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
 		select ('00000000-0000-0000-0000-00000000000' || l)::uuid, 'https://' || case when n % 4 = 0 then 'Busy.example:8443' else 'forge' || l end || '/' || l || '/' || n,
-		       type, '{}', true, now(), case when n % 3 = 0 then null else now() - l * interval '1 day' - n * interval '1 second' end
+		       type, '{}', true, now() - ((l * 12 + n) * 7 % 60 - 10) * interval '1 minute', now(), case when n % 3 = 0 then null else now() - l * interval '1 day' - n * interval '1 second' end
 		from generate_series(1, 5) l, generate_series(1, 12) n, unnest(array['git', 'hg']) type`)
 	for more := shared || r.IntN(2) == 0; more; { // groups of shares are those of candidates
 		kept, err := w.store.KeepCandidates(t.Context())
@@ -204,15 +244,19 @@ func testHosters(t *testing.T, shared bool) {
 	}
 	for _, o := range origins {
 		w.listers[o.URL] = fmt.Sprint("gitea/", o.ListerID.String()[35:])
+		w.moments[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = o.FirstSeen
 	}
 	policies := func() []model.WeightedPolicy {
 		if r.IntN(4) == 0 && !shared {
 			return []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: origins[r.IntN(120)].ListerID, Valid: true}}}}
 		}
-		if r.IntN(2) == 0 {
+		switch r.IntN(4) {
+		case 0:
 			return []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}}}
+		case 1:
+			return evenly
 		}
-		return evenly
+		return byFreshness
 	}
 	visitType := func() string { return []string{"git", "hg"}[r.IntN(2)] }
 	for range 15 {
@@ -243,11 +287,7 @@ func testHosters(t *testing.T, shared bool) {
 func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test", Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 10}, LostAfter: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, w.dsn, db.Options{Command: "test", Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 10}, LostAfter: time.Hour}})
 	w.store.Close()
 	w.store, w.slots = store, dispatch.NewSlots(store, freeQueues{}, func() {})
 	w.exec(t, "update task_type set max_queue_length = null")

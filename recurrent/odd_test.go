@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 )
 
 // oddOrigins are origins whose rows cannot be sent, by what is odd: column and value.
@@ -47,15 +47,7 @@ func oddNames() []string {
 // texts returns the first column of what a query finds.
 func (w *world) texts(t *testing.T, query string) []string {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return texts
+	return testenv.Column[string](t, w.store.Pool(), query)
 }
 
 // Whatever is odd about an origin, and whichever way visits are claimed, the others go in

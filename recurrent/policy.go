@@ -137,15 +137,32 @@ func skew(got []int, weights []float64) []share {
 // weigh returns the configured policies, or the four of the policy pools, with their
 // weights, for originals and forks where they divide them.
 func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, error) {
-	if len(p.Policies) != 1 || p.Policies[0].Filter.Policy != model.Pools {
-		return model.SplitForks(p.Policies), nil
+	policies := p.Policies
+	freshness := slices.IndexFunc(policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness })
+	switch {
+	case len(policies) == 1 && policies[0].Filter.Policy == model.Pools:
+		without, with, err := tx.CandidateGroups(ctx, p.VisitType)
+		if err != nil {
+			return nil, err
+		}
+		policies = pools(policies[0], without, with)
+	case freshness >= 0:
+		complete, err := tx.MomentsComplete(ctx, p.VisitType)
+		if err != nil {
+			return nil, err
+		}
+		if !complete {
+			rest := policies[freshness]
+			rest.Filter.Policy, rest.Weight = model.OldestScheduledFirst, rest.Weight*restWeight
+			policies = append(slices.Clone(policies), rest)
+		}
 	}
-	without, with, err := tx.CandidateGroups(ctx, p.VisitType)
-	if err != nil {
-		return nil, err
-	}
-	return model.SplitForks(pools(p.Policies[0], without, with)), nil
+	return model.SplitForks(policies), nil
 }
+
+// restWeight is the weight of the policy that takes what freshness leaves while origins lack moments,
+// those that have waited for longest first. It gets nothing else.
+const restWeight = 1e-9
 
 // pools weighs the four policies as the design of recurrent visits says: the part
 // with / (without + with) goes in thirds to the three pools of origins whose lister tells

@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -39,17 +40,11 @@ func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.
 		 from listed_origins where random() < 0.5`,
 		"analyze",
 	} {
-		if _, err := store.Pool().Exec(b.Context(), statement); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Exec(b, store.Pool(), statement)
 	}
-	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{Shares: shares}); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Migrate(b, dsn, db.MigrateOptions{Shares: shares})
 	bench.Drain(b, store)
-	if _, err := store.Pool().Exec(b.Context(), "vacuum analyze"); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Exec(b, store.Pool(), "vacuum analyze")
 	return store
 }
 
@@ -57,10 +52,7 @@ func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.
 // picked, marked, claimed and in the queue.
 func BenchmarkRefill(b *testing.B) {
 	store, broker := refillWorld(b, 1_000_000, nil), testenv.RabbitMQ(b)
-	address, err := celery.ParseBroker(broker.URL)
-	if err != nil {
-		b.Fatal(err)
-	}
+	address := parsed.Broker(b, broker.URL)
 	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
 	b.Cleanup(func() { _ = publisher.Close() })
 	inspector := celery.NewQueueInspector(address, broker.ManagementURL, celery.InspectorOptions{})
@@ -111,9 +103,7 @@ func BenchmarkClaims(b *testing.B) {
 	store, broker := refillWorld(b, bench.Size(500_000, 40_000), shares), testenv.RabbitMQ(b)
 	execute := func(statements ...string) {
 		for _, statement := range statements {
-			if _, err := store.Pool().Exec(b.Context(), statement); err != nil {
-				b.Fatal(err)
-			}
+			testenv.Exec(b, store.Pool(), statement)
 		}
 	}
 	execute(
@@ -122,10 +112,7 @@ func BenchmarkClaims(b *testing.B) {
 		`insert into scheduler_go.lane_sketches (lane_set, lister, first, bucket, weight, as_of)
 		 select 'load-git', name, first, bucket, 100, now() from listers, (values (true), (false)) f (first), generate_series(0, 40) bucket`,
 		"vacuum analyze")
-	address, err := celery.ParseBroker(broker.URL)
-	if err != nil {
-		b.Fatal(err)
-	}
+	address := parsed.Broker(b, broker.URL)
 	inspector := celery.NewQueueInspector(address, broker.ManagementURL, celery.InspectorOptions{})
 	b.Cleanup(func() { _ = inspector.Close() })
 	claim := func(name string, shares map[string]model.Shares, lanes map[string][]model.Lane) bench.Side {

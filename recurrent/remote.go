@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 )
@@ -27,20 +26,19 @@ type RemoteStore interface {
 type Remote struct {
 	*Scheduler
 	store  RemoteStore
-	direct dispatch.Direct
+	direct *dispatch.Direct
 
 	mu  sync.Mutex           // guards due, and what rounds return
 	due map[string]time.Time // of the next round, by visit type
 }
 
 // NewRemote makes a Remote; of o, Store, Slots and what needs a database are not used.
-func NewRemote(store RemoteStore, direct dispatch.Direct, o Options) *Remote {
+func NewRemote(store RemoteStore, direct *dispatch.Direct, o Options) *Remote {
 	return &Remote{Scheduler: newScheduler(o, time.Now), store: store, direct: direct, due: make(map[string]time.Time)}
 }
 
 // RunOnce does the rounds that are due, of all visit types at once, and returns the number
-// of visits sent, and the errors of all visit types. One whose queue fails rests as if the queue were
-// full: a broker that refuses messages would lose all visits that are due, round by round.
+// of visits sent, and the errors of all visit types.
 func (r *Remote) RunOnce(ctx context.Context) (total int, err error) {
 	visitTypes, err := wantedTypes(ctx, r.store, r.VisitTypes)
 	if err != nil {
@@ -64,13 +62,9 @@ func (r *Remote) RunOnce(ctx context.Context) (total int, err error) {
 			n, wait, err := r.fill(ctx, visitType)
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			total, failed = total+n, append(failed, err)
-			if celery.IsOfQueue(err) {
-				wait = r.options().QueueFullBackoff
-			} else if err != nil {
-				return
+			if total, failed = total+n, append(failed, err); err == nil {
+				r.due[visitType] = r.now().Add(wait + r.splay())
 			}
-			r.due[visitType] = r.now().Add(wait + r.splay())
 		})
 	}
 	rounds.Wait()
@@ -96,7 +90,7 @@ func (r *Remote) fill(ctx context.Context, visitType string) (int, time.Duration
 		return 0, 0, err
 	}
 	picker := Picker{VisitType: visitType, Policies: r.policiesOf(visitType)}
-	picked, err := picker.grab(ctx, r.store, picker.Policies, r.now(), free)
+	picked, err := picker.PickFrom(ctx, r.store, r.now(), free)
 	if err != nil {
 		return 0, 0, err
 	}

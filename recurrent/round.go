@@ -150,14 +150,20 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue d
 }
 
 // stepThreshold adjusts the threshold of the policy freshness, if the visit type has it. More is
-// due if the claim fills the free slots.
+// due if the claim fills the free slots, and other policies don't take what freshness leaves.
 func (r *round) stepThreshold(ctx context.Context, tx *db.Tx, queue dispatch.Queue, picked Picked, now time.Time, free int) error {
 	if !slices.ContainsFunc(picked.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
 		return nil
 	}
+	var part share
+	for i, s := range skew(picked.Got, weights(picked.Policies)) {
+		if picked.Policies[i].Filter.Policy == model.Freshness {
+			part.fetched, part.requested = part.fetched+s.fetched, part.requested+s.requested
+		}
+	}
 	var due []model.OriginKey
 	for _, v := range picked.Visits {
-		if len(picked.Visits) >= free && v.Policy == model.Freshness {
+		if len(picked.Visits) >= free && part.fetched > 0.9*part.requested && v.Policy == model.Freshness {
 			due = append(due, model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType})
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 )
 
 // A queue of which a twentieth is free is refilled, one with less is not (the Python
@@ -54,14 +54,7 @@ func TestRoundMixesWhatPoliciesPick(t *testing.T) {
 	if _, err := w.round(t, evenly).runOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := w.store.Pool().Query(t.Context(), "select substring(kwargs ->> 'url' from '//([a-z]+)/') from scheduler_go.work order by place")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := testenv.Column[string](t, w.store.Pool(), "select substring(kwargs ->> 'url' from '//([a-z]+)/') from scheduler_go.work order by place")
 	// In the order of the policies, all of one kind come before the others; by chance
 	// that happens once in 10¹⁵ times.
 	if runs := slices.Compact(slices.Clone(kinds)); len(kinds) != 60 || len(runs) < 3 {

@@ -2,6 +2,7 @@ package recurrent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 )
 
 // A database without any loader's task type is waited on, not an end: the
@@ -27,16 +29,11 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
 	})
 	s.splay = func() time.Duration { return 0 }
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	stop := testenv.Run(t, s.Run)
 	w.exec(t, "update task_type set type = 'load-git'")
 	s.Change(s.Options) // looks at once
-	w.awaitScheduled(t, 5, ended)
+	w.awaitScheduled(t, 5)
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // Visit types come and go with their task types, and a daemon that has none left is ready.
@@ -57,34 +54,23 @@ func TestVisitTypesAndPoliciesChange(t *testing.T) {
 	s := New(o)
 	s.splay = func() time.Duration { return 0 }
 	health := service.NewHealth()
-	ctx, stop := context.WithCancel(service.WithHealth(t.Context(), health))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	stop := testenv.Run(t, func(ctx context.Context) error { return s.Run(service.WithHealth(ctx, health)) })
 	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-hg', '', 'swh.test.hg', 100)")
 	s.Change(o) // looks at once
-	w.awaitScheduled(t, 5, ended)
+	w.awaitScheduled(t, 5)
 	if got := w.scheduled(t); !slices.Contains(got, "https://hg/1") {
 		t.Errorf("scheduled: %q", got)
 	}
 	o.Policies = map[string][]model.WeightedPolicy{"default": evenly}
 	s.Change(o)
-	w.awaitScheduled(t, 10, ended)
+	w.awaitScheduled(t, 10)
 	w.exec(t, "delete from task_type")
 	s.Change(o)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		// Left are the loops that keep candidates, follow samples, and look for visit types.
-		waits, loops := health.Waits(), testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_overdue_seconds")
-		if len(waits) == 0 && loops == 3 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("without task types there are %d loops, and it waits: %q", loops, waits)
-		}
-	}
+	// Left are the loops that keep candidates, follow samples, and look for visit types.
+	testenv.Becomes(t, "loops without task types, and what they wait for", "3 []", func() string {
+		return fmt.Sprint(testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_overdue_seconds"), health.Waits())
+	})
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // A visit type that has nothing to visit rests for long, but not from news: an origin that
@@ -98,22 +84,17 @@ func TestNewsEndARest(t *testing.T) {
 		NoOriginsBackoff: time.Hour, QueueFullBackoff: time.Hour,
 	})
 	s.splay = func() time.Duration { return 0 }
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	stop := testenv.Run(t, s.Run)
 	for n, kind := range []string{"first", "second", "third"} { // a round may be underway at the first
 		w.list(t, kind, 1, true)
-		w.awaitScheduled(t, n+1, ended)
+		w.awaitScheduled(t, n+1)
 	}
 	w.list(t, "cooling", 1, true)
 	w.exec(t, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status, last_successful, last_snapshot)
 		values ('https://cooling/1', 'git', now() - interval '12 hours' + interval '3 seconds', now() - interval '11 hours', 'successful', '2025-01-01', '\x00')
 		on conflict (url, visit_type) do nothing`)
-	w.awaitScheduled(t, 4, ended)
+	w.awaitScheduled(t, 4)
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // News that a claim then can't take, for whatever reason, are looked for ever less often.
@@ -147,18 +128,7 @@ func (noSlots) Claim(context.Context, dispatch.Queue, dispatch.ClaimFunc) (int, 
 func (noSlots) Waiting(dispatch.Queue) bool                                            { return false }
 
 // awaitScheduled waits until n origins are scheduled.
-func (w *world) awaitScheduled(t *testing.T, n int, ended <-chan error) {
+func (w *world) awaitScheduled(t *testing.T, n int) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for len(w.scheduled(t)) < n {
-		select {
-		case err := <-ended:
-			t.Fatalf("ended: %v", err)
-		case <-deadline:
-			t.Fatalf("%d of %d origins are scheduled after two minutes", len(w.scheduled(t)), n)
-		case <-tick.C:
-		}
-	}
+	testenv.Becomes(t, "scheduled origins", n, func() int { return min(n, len(w.scheduled(t))) })
 }

@@ -94,11 +94,7 @@ func (s *samples) add(ctx context.Context, visits []dispatch.Visit) {
 
 // run looks for outcomes every minute until ctx ends.
 func (s *samples) run(ctx context.Context) error {
-	return (&service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, s.look(ctx) },
-		Period:  samplePeriod, Jitter: true, Beside: true,
-		Service: service.NewService(s.log, "what sampling visits needs"),
-	}).Run(ctx)
+	return service.Every(ctx, samplePeriod, s.log, "what sampling visits needs", s.look)
 }
 
 // look counts the visits that have ended.

@@ -121,11 +121,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // policiesOf returns the policies of a visit type: its own, or the default ones.
 func (s *Scheduler) policiesOf(visitType string) []model.WeightedPolicy {
-	all := s.options().Policies
-	if policies, ok := all[visitType]; ok {
-		return policies
-	}
-	return all["default"]
+	return model.PoliciesOf(s.options().Policies, visitType)
 }
 
 // loop makes the loop of one visit type. A round follows at once when it is woken.

@@ -5,13 +5,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
@@ -19,6 +17,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -39,22 +38,14 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dsn: testenv.Database(t), broker: testenv.RabbitMQ(t)}
-	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	w.store = store
-	address, err := celery.ParseBroker(w.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.store = testenv.Open(t, w.dsn)
+	address := parsed.Broker(t, w.broker.URL)
 	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
 	t.Cleanup(func() { _ = publisher.Close() })
 	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
-	w.deliverer = dispatch.NewDeliverer(store, publisher, logger(t), prometheus.NewRegistry())
-	w.slots = dispatch.NewSlots(store, inspector, w.deliverer.Wake)
+	w.deliverer = dispatch.NewDeliverer(w.store, publisher, logger(t), prometheus.NewRegistry())
+	w.slots = dispatch.NewSlots(w.store, inspector, w.deliverer.Wake)
 	w.exec(t, `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', $1, 100)`, queue)
 	w.exec(t, `insert into listers (id, name, instance_name, current_state, updated) values
 		('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now()), ('00000000-0000-0000-0000-000000000002', 'github', '', '{}', now())`)
@@ -65,9 +56,7 @@ func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.O
 
 func (w *world) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	if _, err := w.store.Pool().Exec(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, w.store.Pool(), statement, args...)
 }
 
 // list adds origins that were never visited, with a known last update or not.
@@ -110,16 +99,8 @@ func (w *world) messages(t *testing.T) []string {
 // scheduled is which origins are marked.
 func (w *world) scheduled(t *testing.T) []string {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), `select url from origin_visit_stats
+	return testenv.Column[string](t, w.store.Pool(), `select url from origin_visit_stats
 		where last_scheduled between now() - interval '5 min' and now() order by url`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	urls, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return urls
 }
 
 func weighted(weights map[model.VisitPolicy]float64) []model.WeightedPolicy {
@@ -137,17 +118,14 @@ var evenly = weighted(map[model.VisitPolicy]float64{
 // roundOfPeer makes a round of the Python scheduler's with the policies evenly.
 func (w *world) roundOfPeer(t *testing.T) {
 	t.Helper()
-	config := filepath.Join(t.TempDir(), "scheduler.yml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `scheduler: {cls: postgresql, db: %q}
+	config := testenv.File(t, "scheduler.yml", fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 scheduling_policy:
   git:
   - {policy: already_visited_order_by_lag, weight: 40}
   - {policy: never_visited_oldest_update_first, weight: 40}
   - {policy: origins_without_last_update, weight: 20}
-`, w.dsn, w.broker.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`, w.dsn, w.broker.URL))
 	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "testdata/send_visits.py", "git")
 	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
 	if out, err := cmd.CombinedOutput(); err != nil {

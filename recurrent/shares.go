@@ -16,10 +16,7 @@ import (
 // PickShared does what Pick does, with the slots divided between groups of listers. The
 // queue's lock is held.
 func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.SharedQueue, now time.Time, slots int) (Picked, error) {
-	listers, err := tx.VisitListers(ctx, p.VisitType, slices.ContainsFunc(p.Policies, func(p model.WeightedPolicy) bool {
-		by, bounded := p.Filter.Cooldowns.ShorterBy()
-		return by > 0 || !bounded
-	}))
+	listers, err := tx.VisitListers(ctx, p.VisitType, p.Policies)
 	if err != nil {
 		return Picked{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -20,9 +21,7 @@ func (w *world) share(t *testing.T, r *round, s model.Shares) {
 	t.Helper()
 	s.HalfLife = time.Hour
 	r.Shares = map[string]model.Shares{"load-git": s}
-	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: r.Shares}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: r.Shares})
 	w.keep(t)
 }
 
@@ -154,11 +153,15 @@ func TestRoundLooksSoonAtGroupsAtTheirCeilings(t *testing.T) {
 }
 
 // Origins that cool down by default, but not by a shorter cooldown of a policy, are all that
-// a lister has: it has its share all the same.
+// a lister has: it has its share all the same, and is shown to wait. Another one's, which no policy
+// picks as they did not change since they were loaded, don't wait.
 func TestShorterCooldownsCountForShares(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.listed(t, 1, 0, 3, true)
+	w.listed(t, 2, 0, 5, true)
+	w.exec(t, `insert into origin_visit_stats (url, visit_type, last_snapshot, last_successful, last_visit, last_visit_status)
+		select url, 'git', '\x01', '2026-01-02', '2026-01-02', 'successful' from listed_origins where lister_id = '00000000-0000-0000-0000-000000000002'`)
 	soon := slices.Clone(evenly)
 	for i := range soon {
 		soon[i].Filter.Cooldowns.Absolute, soon[i].Filter.Cooldowns.Scheduled = time.Minute, time.Minute
@@ -166,6 +169,15 @@ func TestShorterCooldownsCountForShares(t *testing.T) {
 	r := w.round(t, soon)
 	w.share(t, r, model.Shares{By: model.ShareByLister, Default: 1})
 	for i := range 2 {
+		w.keep(t)
+		waiting, err := w.store.WaitingByGroup(t.Context(), model.TaskType{Type: "load-git", BackendName: "swh.load.git"}, model.ShareByLister, map[string][]model.WeightedPolicy{"default": soon}, r.now(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(waiting, func(_ string, n int) bool { return n == 0 })
+		if !maps.Equal(waiting, map[string]int{"gitea": 3}) {
+			t.Errorf("round %d: %v wait", i, waiting)
+		}
 		if _, err := r.runOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +185,6 @@ func TestShorterCooldownsCountForShares(t *testing.T) {
 			t.Errorf("round %d: %d visits, want 3", i, n)
 		}
 		w.finish(t)
-		w.keep(t)
 		later := r.now().Add(time.Hour)
 		r.Scheduler.now = func() time.Time { return later }
 	}

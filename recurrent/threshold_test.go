@@ -20,9 +20,7 @@ func TestThresholdFollowsWhatWaits(t *testing.T) {
 	}
 	r := w.round(t, []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.Freshness}}})
 	ch := testenv.Channel(t, w.broker.URL)
-	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Declare(t, ch, queue, nil)
 	rises := func() bool {
 		t.Helper()
 		w.exec(t, "update scheduler_go.freshness_control set threshold = 100, stepped = now() - interval '1 day'")

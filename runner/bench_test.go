@@ -82,13 +82,11 @@ func bareClaims(b *testing.B, dsn string, n int) float64 {
 	defer func() { _ = conn.Close(b.Context()) }()
 	began := time.Now()
 	for done := 0; done < n; done += 1000 {
-		if _, err := conn.Exec(b.Context(), `with ready as (
+		testenv.Exec(b, conn, `with ready as (
 				select id from task where type = 'load-git' and status = 'next_run_not_scheduled' and next_run <= now()
 				order by next_run limit 1000 for no key update skip locked),
 			claimed as (update task set status = 'next_run_scheduled' from ready where task.id = ready.id returning task.id)
-			insert into task_run (task, backend_id, scheduled, status) select id, gen_random_uuid(), now(), 'scheduled' from claimed`); err != nil {
-			b.Fatal(err)
-		}
+			insert into task_run (task, backend_id, scheduled, status) select id, gen_random_uuid(), now(), 'scheduled' from claimed`)
 	}
 	return time.Since(began).Seconds()
 }
@@ -161,10 +159,8 @@ func request(b *testing.B, dsn string, n int, arrivals <-chan int, added func(in
 	defer conn.Close(b.Context())
 	written := make([]time.Time, n)
 	add := func(i int) {
-		if _, err := conn.Exec(b.Context(), `insert into task (type, arguments, next_run, status, policy, priority)
-			values ('load-git', jsonb_build_object('args', jsonb_build_array($1::int), 'kwargs', '{}'::jsonb), now(), 'next_run_not_scheduled', 'oneshot', 'high')`, i); err != nil {
-			b.Fatal(err)
-		}
+		testenv.Exec(b, conn, `insert into task (type, arguments, next_run, status, policy, priority)
+			values ('load-git', jsonb_build_object('args', jsonb_build_array($1::int), 'kwargs', '{}'::jsonb), now(), 'next_run_not_scheduled', 'oneshot', 'high')`, i)
 		written[i] = time.Now()
 		added(i)
 	}
@@ -202,9 +198,7 @@ func consume(b *testing.B, broker, queue string) <-chan int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Declare(b, ch, queue, nil)
 	deliveries, err := ch.ConsumeWithContext(b.Context(), queue, "", true, false, false, false, nil)
 	if err != nil {
 		b.Fatal(err)

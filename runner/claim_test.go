@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -24,19 +25,13 @@ import (
 func openWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dsn: testenv.Database(t)}
-	var err error
-	if w.store, err = db.Open(t.Context(), w.dsn, db.Options{Command: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.store.Close)
+	w.store = testenv.Open(t, w.dsn)
 	return w
 }
 
 func (w *world) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	if _, err := w.store.Pool().Exec(t.Context(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	testenv.Exec(t, w.store.Pool(), statement, args...)
 }
 
 func (w *world) slots(t *testing.T) *dispatch.Slots {
@@ -48,10 +43,7 @@ func (w *world) slots(t *testing.T) *dispatch.Slots {
 // inspectorOf asks a broker for the lengths of queues.
 func inspectorOf(t *testing.T, broker testenv.Broker) *celery.QueueInspector {
 	t.Helper()
-	address, err := celery.ParseBroker(broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, broker.URL)
 	inspector := celery.NewQueueInspector(address, broker.ManagementURL, celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
 	return inspector

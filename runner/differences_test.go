@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 )
 
@@ -57,18 +58,13 @@ func TestFirstVisitsDifferFromThePeers(t *testing.T) {
 				select id, 'https://visited/' || n, 'hg', '{}', true, now() from listers, generate_series(1, 2) n where name = 'visited'`,
 			`insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) select url, visit_type, '2026-01-11', 'successful' from listed_origins where visit_type = 'hg'`,
 		} {
-			if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-				t.Fatalf("%s: %v", statement, err)
-			}
+			testenv.Exec(t, w.store.Pool(), statement)
 		}
 		tc.run(w)
-		var got string
-		if err := w.store.Pool().QueryRow(t.Context(), `select
+		got := testenv.Value[string](t, w.store.Pool(), `select
 			(select string_agg(site || ' ' || n, ', ' order by site collate "C") from
 				(select split_part(url, '/', 3) site, count(*) n from origin_visit_stats where last_scheduled > now() - interval '5 min' group by 1) s) || '; done: ' ||
-			coalesce((select string_agg(name, ' ' order by name) from listers where first_visits_scheduled_at > now() - interval '5 min'), 'none')`).Scan(&got); err != nil {
-			t.Fatal(err)
-		}
+			coalesce((select string_agg(name, ' ' order by name) from listers where first_visits_scheduled_at > now() - interval '5 min'), 'none')`)
 		if got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}

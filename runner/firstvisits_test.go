@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 )
 
@@ -49,28 +49,18 @@ func newListings(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	for _, statement := range listings {
-		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
 	return w
 }
 
 func (w *world) firstVisitsState(t *testing.T) []string {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), `
+	return testenv.Column[string](t, w.store.Pool(), `
 		select instance_name || ' ' || coalesce((first_visits_scheduled_at > now() - interval '5 min')::text, '-') || ' ' || (updated > now() - interval '5 min') from listers
 		union all
 		select url || ' ' || visit_type || ' ' || case when last_scheduled > now() - interval '5 min' then 'now' else last_scheduled::text end from origin_visit_stats
 		order by 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
 }
 
 func (w *world) firstVisitsOurs(t *testing.T) {
@@ -81,10 +71,7 @@ func (w *world) firstVisitsOurs(t *testing.T) {
 // firstVisitsWith makes a pass with shares and lanes.
 func (w *world) firstVisitsWith(t *testing.T, shares map[string]model.Shares, lanes map[string][]model.Lane) {
 	t.Helper()
-	address, err := celery.ParseBroker(w.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, w.broker.URL)
 	publisher := celery.NewPublisher(address, celery.PublisherOptions{})
 	defer publisher.Close()
 	inspector := celery.NewQueueInspector(address, w.broker.ManagementURL, celery.InspectorOptions{})
@@ -123,9 +110,7 @@ func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 	theirs, ours := newListings(t), newListings(t)
 	// Which of equally old origins go first is nobody's promise, so all must fit.
 	for _, w := range []*world{theirs, ours} {
-		if _, err := w.store.Pool().Exec(t.Context(), "update task_type set max_queue_length = 1000"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, w.store.Pool(), "update task_type set max_queue_length = 1000")
 	}
 	theirs.firstVisitsPeers(t)
 	ours.firstVisitsOurs(t)
@@ -177,9 +162,7 @@ func TestFirstVisitsTakeSharesAndLanes(t *testing.T) {
 		"insert into origin_visit_stats (url, visit_type, last_scheduled) select url, visit_type, now() from listed_origins where visit_type = 'hg' on conflict (url, visit_type) do update set last_scheduled = now()",
 		"update task_type set max_queue_length = 8",
 	} {
-		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
 	by := func(key string) map[string]model.Shares {
 		return map[string]model.Shares{key: {By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour}}
@@ -199,9 +182,7 @@ func TestFirstVisitsTakeSharesAndLanes(t *testing.T) {
 		{"shares", by("first:load-git"), nil, "i1 4, i2 4, first:" + git + " 8"},
 		{"shares and lanes", by("first:load-git"), lanes, "i1 4, i2 4, express:first:" + git + " 6, first:" + git + " 2"},
 	} {
-		if _, err := w.store.Pool().Exec(t.Context(), "delete from scheduler_go.work; delete from scheduler_go.shares; update origin_visit_stats set last_scheduled = null where last_scheduled > now() - interval '1 day' and visit_type = 'git'; delete from scheduler_go.deliveries"); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, w.store.Pool(), "delete from scheduler_go.work; delete from scheduler_go.shares; update origin_visit_stats set last_scheduled = null where last_scheduled > now() - interval '1 day' and visit_type = 'git'; delete from scheduler_go.deliveries")
 		w.firstVisitsWith(t, tc.shares, tc.lanes)
 		got := ""
 		if err := w.store.Pool().QueryRow(t.Context(), `select string_agg('i' || n || ' ' || c, ', ' order by n) from (

@@ -25,9 +25,7 @@ func newLimitedWorld(t *testing.T, tasks, limit int) *world {
 			       '1 day', 'next_run_not_scheduled', (array['low', null, 'normal', 'high'])[1 + n %% 4]::task_priority
 			from generate_series(0, %d - 1) n`, tasks),
 	} {
-		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
 	return w
 }

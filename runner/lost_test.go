@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -21,14 +20,8 @@ import (
 // storeAfter is a database after a statement.
 func storeAfter(t *testing.T, statement string) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	store := testenv.Open(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), statement)
 	return store
 }
 
@@ -78,9 +71,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 	mq := testenv.RabbitMQ(t)
 	// A queue with a message may hold any run's.
 	ch := testenv.Channel(t, mq.URL)
-	if _, err := ch.QueueDeclare("swh.queued", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Declare(t, ch, "swh.queued", nil)
 	testenv.Put(t, ch, "swh.queued", amqp.Publishing{})
 	l := lostRuns(t, runner.LostOptions{
 		Store: store, Lengths: inspectorOf(t, mq),
@@ -105,15 +96,8 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := store.Pool().Query(t.Context(), `select t.id || ' ' || r.status || ' ' || t.status || ' ' || t.retries_left
+		got := testenv.Column[string](t, store.Pool(), `select t.id || ' ' || r.status || ' ' || t.status || ' ' || t.retries_left
 			from task t join task_run r on r.task = t.id order by t.id::text`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
 		if diff := cmp.Diff(want, got); diff != "" || n != lost {
 			t.Errorf("%d runs lost, want %d (-want +got):\n%s", n, lost, diff)
 		}
@@ -151,19 +135,18 @@ func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 	if _, err := ch.QueueDelete("swh.a", false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.QueueDeclare("swh.a", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Declare(t, ch, "swh.a", nil)
 	if n, err := lost("http://127.0.0.1:1"); n != 1 || err != nil {
 		t.Errorf("%d runs lost without the management API, %v, want the started one", n, err)
 	}
 	// The API has no counts of a queue at first.
-	for n, deadline := 0, time.Now().Add(time.Minute); n != 1; {
-		var err error
-		if n, err = lost(mq.ManagementURL); err != nil || time.Now().After(deadline) {
-			t.Fatalf("%d runs lost, %v, want the last one", n, err)
+	testenv.Becomes(t, "lost runs", 1, func() int {
+		n, err := lost(mq.ManagementURL)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		return n
+	})
 }
 
 // awayLengths can't ask any queue, as the broker is away.
@@ -202,7 +185,5 @@ func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 // sweepAgain makes the next sweep due.
 func sweepAgain(t *testing.T, store *db.Store) {
 	t.Helper()
-	if _, err := store.Pool().Exec(t.Context(), "update scheduler_go.walks set began = 'epoch'"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch'")
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -32,15 +32,7 @@ var (
 
 func (w *world) texts(t *testing.T, query string) []string {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return texts
+	return testenv.Column[string](t, w.store.Pool(), query)
 }
 
 // Whatever is odd about a task, and whichever way tasks are claimed, the others go in the
@@ -62,9 +54,7 @@ func TestOddTasksStopNoClaim(t *testing.T) {
 			o := runner.Options{Shares: map[string]model.Shares{}, Lanes: map[string][]model.Lane{}, WithPriority: way.priority}
 			if way.shared {
 				o.Shares["load-git"] = model.Shares{By: "kwargs.owner", Default: 1, HalfLife: time.Hour}
-				if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: o.Shares}); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: o.Shares})
 			}
 			if way.lanes {
 				o.Lanes = map[string][]model.Lane{"load-git": lanes, "save_code_now:load-git": lanes}

@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -30,6 +28,7 @@ type world struct {
 	dsn    string
 	broker testenv.Broker
 	store  *db.Store
+	python string // the Python scheduler's command
 	file   string // of the configuration
 	celery config.Celery
 }
@@ -42,29 +41,17 @@ func newWorld(t *testing.T) *world {
 // newWorldWith makes a world with more settings in the section celery.
 func newWorldWith(t *testing.T, settings string) *world {
 	t.Helper()
-	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t), file: filepath.Join(t.TempDir(), "scheduler.yml")}
-	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q, %s}\n", w.dsn, w.broker.URL, settings)
-	if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t), python: filepath.Join(filepath.Dir(testenv.Python(t)), "swh")}
+	w.file = testenv.File(t, "scheduler.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q, %s}\n", w.dsn, w.broker.URL, settings))
 	c, _, err := config.Load(w.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.celery = c.Celery
-	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	store, err := db.Open(t.Context(), w.dsn, db.Options{Command: "test", Route: w.celery.Route()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	w.store = store
+	testenv.Migrate(t, w.dsn, db.MigrateOptions{})
+	w.store = testenv.Open(t, w.dsn, db.Options{Command: "test", Route: w.celery.Route()})
 	for _, statement := range fixture {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
 	return w
 }
@@ -92,20 +79,12 @@ var fixture = []string{
 // state is what a runner leaves: tasks, and runs without what must differ.
 func (w *world) state(t *testing.T) []string {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), `
+	return testenv.Column[string](t, w.store.Pool(), `
 		select t.id || ' ' || t.status || ' ' || t.next_run || ' ' || t.retries_left from task t
 		union all
 		select r.task || ' ' || r.status || ' ' || (r.backend_id is not null) || ' ' || (r.scheduled between now() - interval '5 min' and now())
 			|| ' ' || coalesce(r.started::text, '-') || ' ' || coalesce(r.ended::text, '-') || ' ' || coalesce(r.metadata::text, '-')
 		from task_run r order by 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
 }
 
 var queues = func() (names []string) {
@@ -178,7 +157,7 @@ func (w *world) runPeer(t *testing.T, args ...string) {
 
 // tryPeer is runPeer for goroutines, which may not end the test.
 func (w *world) tryPeer(t *testing.T, args ...string) error {
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler", "start-runner"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), w.python, append([]string{"scheduler", "start-runner"}, args...)...)
 	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the peer's runner: %w\n%s", err, out)
@@ -262,11 +241,9 @@ func TestRunnerLeavesWhatThePeerLeaves(t *testing.T) {
 func TestRunnersAtOnceSendEachTaskOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, err := w.store.Pool().Exec(t.Context(), `insert into task (type, arguments, next_run, current_interval, status, priority)
+	testenv.Exec(t, w.store.Pool(), `insert into task (type, arguments, next_run, current_interval, status, priority)
 		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled', case when n % 3 = 0 then 'low'::task_priority end
-		from generate_series(1, 3000) n`); err != nil {
-		t.Fatal(err)
-	}
+		from generate_series(1, 3000) n`)
 	counts := make(chan int)
 	const runners = 6
 	for i := range runners {
@@ -302,9 +279,7 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 	w := newWorld(t)
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
 	exec(`truncate task cascade`)
 	exec(`insert into task (type, arguments, next_run, current_interval, status)
@@ -314,29 +289,16 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 		Store: w.store, Log: log, Reg: prometheus.NewRegistry(), Period: time.Hour,
 		Slots: dispatch.NewSlots(w.store, inspectorOf(t, w.broker), func() {}),
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	waiting := func() (n int) {
+	stop := testenv.Run(t, r.Run)
+	waiting := func() int {
 		t.Helper()
-		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return testenv.Value[int](t, w.store.Pool(), "select count(*) from scheduler_go.work where state = 'outgoing'")
 	}
 	for _, want := range []int{dispatch.MaxClaim, dispatch.MaxClaim, 5000} {
-		deadline := time.Now().Add(2 * time.Minute)
-		for waiting() != want {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d messages in the outbox, want %d", waiting(), want)
-			}
-		}
+		testenv.Becomes(t, "outgoing messages", want, waiting)
 		exec("delete from scheduler_go.work") // as delivery does
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // Beside a peer's runner ours sends each task that it claims once, with a run of
@@ -344,10 +306,8 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 func TestRunnerBesideThePeers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, err := w.store.Pool().Exec(t.Context(), `insert into task (type, arguments, next_run, current_interval, status)
-		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 15000)`); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, w.store.Pool(), `insert into task (type, arguments, next_run, current_interval, status)
+		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 15000)`)
 	peer := make(chan error, 1)
 	go func() { peer <- w.tryPeer(t) }()
 	for begun := false; !begun; { // the peer writes the runs of 10,000 tasks before it sends them

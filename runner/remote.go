@@ -31,18 +31,13 @@ type RemoteStore interface {
 // and not marked, as it or the server died, is sent again.
 type Remote struct {
 	*Runner
-	store   RemoteStore
-	direct  dispatch.Direct
-	resting map[string]time.Time // until when nothing is sent of task types whose queue fails
+	store  RemoteStore
+	direct *dispatch.Direct
 }
 
-// queueRest is how long a task type rests whose queue fails. With each try, tasks whose messages
-// the broker refuses get a run more.
-const queueRest = time.Minute
-
 // NewRemote makes a Remote; of o, Store, Slots and what needs a database are not used.
-func NewRemote(store RemoteStore, direct dispatch.Direct, o Options) *Remote {
-	return &Remote{newRunner(o, time.Now), store, direct, make(map[string]time.Time)}
+func NewRemote(store RemoteStore, direct *dispatch.Direct, o Options) *Remote {
+	return &Remote{newRunner(o, time.Now), store, direct}
 }
 
 // RunOnce makes one pass over the task types. It returns the number of tasks sent, and the
@@ -54,13 +49,10 @@ func (r *Remote) RunOnce(ctx context.Context) (total int, err error) {
 	}
 	var failed []error
 	for _, tt := range types {
-		if !r.wanted(tt.Type) || r.now().Before(r.resting[tt.Type]) {
+		if !r.wanted(tt.Type) {
 			continue
 		}
 		n, err := r.sendReady(ctx, tt)
-		if celery.IsOfQueue(err) {
-			r.resting[tt.Type] = r.now().Add(queueRest)
-		}
 		if total += n; n > 0 {
 			r.claimed.WithLabelValues(tt.Type).Add(float64(n))
 			r.Log.Info("tasks sent", "task_type", tt.Type, "queue", queueOf(tt, r.WithPriority), "tasks", n)

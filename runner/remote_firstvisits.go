@@ -31,13 +31,13 @@ type RemoteFirstVisitsStore interface {
 // Visits that don't reach the broker are lost to it: they are scheduled like all others then.
 type RemoteFirstVisits struct {
 	store  RemoteFirstVisitsStore
-	direct dispatch.Direct
+	direct *dispatch.Direct
 	log    *slog.Logger
 	visits *prometheus.CounterVec
 }
 
 // NewRemoteFirstVisits makes a RemoteFirstVisits; its counter is registered on reg.
-func NewRemoteFirstVisits(store RemoteFirstVisitsStore, direct dispatch.Direct, log *slog.Logger, reg prometheus.Registerer) *RemoteFirstVisits {
+func NewRemoteFirstVisits(store RemoteFirstVisitsStore, direct *dispatch.Direct, log *slog.Logger, reg prometheus.Registerer) *RemoteFirstVisits {
 	return &RemoteFirstVisits{store, direct, log, newFirstVisitsCounter(reg)}
 }
 
@@ -63,15 +63,13 @@ func (f *RemoteFirstVisits) lister(ctx context.Context, l model.Lister) (total i
 		return 0, err
 	}
 	exhausted := true
+	var failed []error
 	for _, visitType := range visitTypes {
 		n, more, err := f.send(ctx, l, visitType)
-		if total += n; err != nil {
-			return total, err
-		}
-		exhausted = exhausted && !more
+		total, exhausted, failed = total+n, exhausted && !more, append(failed, err)
 	}
-	if !exhausted {
-		return total, nil
+	if err := errors.Join(failed...); err != nil || !exhausted {
+		return total, err
 	}
 	done, err := f.allScheduled(ctx, l)
 	if err != nil || !done {

@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -20,13 +21,9 @@ func newShared(t *testing.T, shares map[string]model.Shares, statements ...strin
 	t.Helper()
 	w := newWorld(t)
 	for _, statement := range append([]string{"truncate task, task_run, task_type"}, statements...) {
-		if _, err := w.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, w.store.Pool(), statement)
 	}
-	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: shares}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: shares})
 	return w
 }
 
@@ -144,12 +141,9 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 		`insert into task (type, arguments, next_run, status, policy)
 		 select 'load', '{"args": [], "kwargs": {}}', '2026-01-01Z', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 100)`)
 	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second})
-	underway := func() (n int) {
+	underway := func() int {
 		t.Helper()
-		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work where state <> 'settled'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return testenv.Value[int](t, w.store.Pool(), "select count(*) from scheduler_go.work where state <> 'settled'")
 	}
 	keeper := w.maintenance(t)
 	look := func(later time.Duration) {
@@ -168,11 +162,10 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 		t.Errorf("%d of 100 underway a minute later: their events may be on the way", n)
 	}
 	// Not before the management API has counts of the queue, which is new.
-	for deadline := time.Now().Add(time.Minute); underway() != 0; look(time.Hour) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d underway after an hour of silence", underway())
-		}
-	}
+	testenv.Becomes(t, "underway after an hour of silence", 0, func() int {
+		look(time.Hour)
+		return underway()
+	})
 	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		states, err := tx.Shares(ctx, q.Name, time.Now().Add(time.Hour), time.Hour)
 		if err == nil && (states[""] == nil || states[""].Used < 90) {

@@ -2,7 +2,6 @@ package runner_test
 
 import (
 	"log/slog"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -24,10 +24,7 @@ import (
 // many tasks or events there are: as many as docs/architecture.md says.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, "../docs/architecture.md")
 	for name, mode := range map[string]struct{ shares, lanes bool }{
 		"plain": {false, false}, "shares": {true, false}, "lanes": {false, true}, "shares and lanes": {true, true},
 	} {
@@ -47,9 +44,7 @@ func TestStatements(t *testing.T) {
 			o := runner.Options{Log: log, Reg: prometheus.NewRegistry()}
 			if mode.shares {
 				o.Shares = map[string]model.Shares{"load-git": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
-				if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: o.Shares}); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: o.Shares})
 			}
 			if mode.lanes {
 				o.Lanes = map[string][]model.Lane{"load-git": {
@@ -58,11 +53,7 @@ func TestStatements(t *testing.T) {
 				}}
 			}
 			proxied, sent := testenv.Statements(t, w.dsn)
-			counted, err := db.Open(t.Context(), proxied, db.Options{Command: "test", MaxConns: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(counted.Close)
+			counted := testenv.Open(t, proxied, db.Options{Command: "test", MaxConns: 1})
 			uncounted := w.store
 			w.store = counted
 			o.Store, o.Slots = counted, w.slots(t)
@@ -76,10 +67,7 @@ func TestStatements(t *testing.T) {
 			}
 			compareStatements(t, "the claim", sent(), string(row[1]))
 
-			broker, err := celery.ParseBroker(w.broker.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			broker := parsed.Broker(t, w.broker.URL)
 			publisher := celery.NewPublisher(broker, celery.PublisherOptions{})
 			defer publisher.Close()
 			done := make(chan struct{})

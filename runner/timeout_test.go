@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql/db"
 )
 
 // slow has each row written to a table take 20 ms, and statements of new connections time
@@ -19,11 +19,7 @@ func (w *world) slow(t *testing.T, table string) {
 	w.exec(t, `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$`)
 	w.exec(t, "create trigger slow before insert or update on "+table+" for each row execute function slow()")
 	w.exec(t, `do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
-	var err error
-	if w.store, err = db.Open(t.Context(), w.dsn, db.Options{Command: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.store.Close)
+	w.store = testenv.Open(t, w.dsn)
 }
 
 // until repeats rounds until so much is done; time-outs before are all right.

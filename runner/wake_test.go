@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -25,15 +25,8 @@ type wokenRunner struct {
 
 func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
 	t.Helper()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	broker, err := celery.ParseBroker(testenv.RabbitMQ(t).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testenv.Open(t, testenv.Database(t))
+	broker := parsed.Broker(t, testenv.RabbitMQ(t).URL)
 	inspector := celery.NewQueueInspector(broker, "", celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
 	w := &wokenRunner{t: t, store: store, claims: make(chan struct{}, 100)}
@@ -46,23 +39,13 @@ func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
 	if withPriority {
 		o.Listen = store.ListenPriorityTasks
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- runner.New(o).Run(ctx) }()
-	w.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	w.stop = testenv.Run(t, runner.New(o).Run)
 	return w
 }
 
 func (w *wokenRunner) exec(statement string, args ...any) {
 	w.t.Helper()
-	if _, err := w.store.Pool().Exec(w.t.Context(), statement, args...); err != nil {
-		w.t.Fatal(err)
-	}
+	testenv.Exec(w.t, w.store.Pool(), statement, args...)
 }
 
 // claimed waits until the runner has claimed something.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,7 +33,10 @@ type Scheduler interface {
 	SetTaskStatus(ctx context.Context, c db.StatusChange) error
 	TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error)
 
+	dispatch.Listers
 	Lister(ctx context.Context, name, instance string) (model.Lister, error)
+	GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error)
+	RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error)
 	ListedOrigins(ctx context.Context, f db.ListedOriginFilter) ([]model.ListedOrigin, *db.ListedOriginToken, error)
 	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
 	UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error)
@@ -167,8 +171,8 @@ func Describe(store *db.Store, err error) error {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%s is not reachable (is it running, and is its address right?): %w", ServerName(store), pytext.OneLine(err))
 	}
-	const undefinedTable, undefinedFunction = "42P01", "42883"
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == undefinedTable || pg.Code == undefinedFunction) {
+	const undefinedTable, undefinedFunction, undefinedSchema = "42P01", "42883", "3F000"
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{undefinedTable, undefinedFunction, undefinedSchema}, pg.Code) {
 		return fmt.Errorf("%s lacks what this command needs; run \"swh-scheduler migrate\": %w", ServerName(store), err)
 	}
 	return err

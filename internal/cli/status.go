@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +104,8 @@ the share of each group now, and its work.
             waiting and are below their ceilings
   now       its part of the work underway
   hour      its part of the work that ended in the last hour
-  waiting   origins or tasks that could be claimed now (at most 10,000 are counted)
+  waiting   tasks that are ready, and origins that the policies of the visit type pick now (at
+            most 10,000 of each group)
   in flight visits or tasks sent and not known to have ended
   max       its ceiling (max_in_flight): how many these may be
   used      the work that ended in the last hour`,
@@ -118,7 +118,7 @@ the share of each group now, and its work.
 				taskTypes = slices.Sorted(maps.Keys(a.Config.Shares))
 			}
 			for _, name := range taskTypes {
-				rows, err := status.Groups(ctx, store, name, a.Config.Shares[name], time.Now())
+				rows, err := status.Groups(ctx, store, a.Config, name)
 				if err != nil {
 					return nil, err
 				}
@@ -139,6 +139,6 @@ those that have the default limit and visits now.
               where there is such a limit`,
 		nil,
 		func(ctx context.Context, store *db.Store, _ []string) ([]status.Hoster, error) {
-			return status.Hosters(ctx, store, a.Config.Hosters, time.Now())
+			return status.Hosters(ctx, store, a.Config.Hosters, store.Now())
 		}, status.HosterTable)
 }

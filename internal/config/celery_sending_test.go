@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/ulikunitz/xz"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/model"
@@ -51,14 +52,18 @@ func (s side) arrived(t *testing.T, queue string) arrived {
 	a := arrived{Message: d}
 	delete(d.Headers, "origin")
 	a.Message.ReplyTo, a.Message.Acknowledger, a.Message.DeliveryTag = "", nil, 0
-	if d.Headers["compression"] == "application/x-gzip" {
-		r, err := zlib.NewReader(bytes.NewReader(d.Body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Body, err = io.ReadAll(r); err != nil {
-			t.Fatal(err)
-		}
+	var r io.Reader
+	switch packed := bytes.NewReader(d.Body); d.Headers["compression"] {
+	case "application/x-gzip":
+		r, err = zlib.NewReader(packed)
+	case "application/x-lzma":
+		r, err = xz.NewReader(packed)
+	}
+	if r != nil && err == nil {
+		d.Body, err = io.ReadAll(r)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	a.Body, a.Message.Body = string(d.Body), nil
 	var declared struct{ Arguments map[string]any }
@@ -120,6 +125,7 @@ func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 		{name: "other.N", in: "celery"},
 		{keys: "task_serializer: msgpack", name: "swh.N.t"},
 		{keys: "task_compression: gzip", name: "swh.N.t"},
+		{keys: "task_compression: lzma", name: "swh.N.t"},
 		{keys: "task_serializer: msgpack, task_compression: zlib, task_default_delivery_mode: transient", name: "swh.N.t"},
 		{keys: "task_default_delivery_mode: 1", name: "swh.N.t", queue: "save_code_now:swh.N.t"},
 		{keys: "task_default_queue: N.others", name: "other", in: "N.others"},

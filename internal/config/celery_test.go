@@ -27,20 +27,7 @@ import (
 // relay passes connections to RabbitMQ, and keeps what clients send.
 type relay struct {
 	net.Listener
-	mu   sync.Mutex
-	sent bytes.Buffer
-}
-
-func (r *relay) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent.Write(p)
-}
-
-func (r *relay) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent.String()
+	testenv.Buffer
 }
 
 func startRelay(t *testing.T, listener net.Listener, target string) *relay {
@@ -65,7 +52,7 @@ func startRelay(t *testing.T, listener net.Listener, target string) *relay {
 					_, _ = io.Copy(client, server)
 					_ = client.Close()
 				})
-				_, _ = io.Copy(io.MultiWriter(server, r), client)
+				_, _ = io.Copy(io.MultiWriter(r, server), client) // kept before it can be answered
 			})
 		}
 	})

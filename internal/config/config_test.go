@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -30,11 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // write makes a configuration file and gives its path.
 func write(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "scheduler.yml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return testenv.File(t, "scheduler.yml", text)
 }
 
 const full = `
@@ -105,7 +100,7 @@ lanes:
   - {name: slow, time_limit: {soft: 900, hard: 20 min}}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
 dashboard:
-  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, reports: r,
+  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, reports: r, hosts: [Dashboard.example],
   proxy: {addresses: [127.0.0.1, "10.1.0.0/16"], user_header: X-User, role_header: X-Roles, operators: [admins]}}
 storage: {cls: remote, url: x}
 sentry: {dsn: "https://k:s3cret@sentry.example/1", environment: staging, main_package: swh.scheduler, disable_logging_events: on, traces_sample_rate: 0.1}
@@ -175,7 +170,7 @@ func TestLoad(t *testing.T) {
 	want.PriorityAgeing = 30 * time.Minute
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
 	want.Dashboard = Dashboard{
-		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", Reports: "r",
+		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", Reports: "r", Hosts: []string{"Dashboard.example"},
 		Proxy: DashboardProxy{
 			Addresses:  []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16")},
 			UserHeader: "X-User", RoleHeader: "X-Roles", Operators: []string{"admins"},
@@ -194,10 +189,7 @@ func reveal(c *Config) any {
 // The file shown to operators is one that is read without a word, and whose
 // values, but for those that are examples, are the defaults.
 func TestDocumentedFile(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "configuration.md"))
 	_, text, _ := strings.Cut(string(page), "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	got, warnings, err := parse("F", []byte(text))
@@ -206,7 +198,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 	want := Default()
 	j := &want.Journal
-	j.BatchSize = 20_000 // as without it
+	j.BatchSize = 10_000 // as without it
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database

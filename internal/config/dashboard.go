@@ -8,8 +8,10 @@ import (
 // Dashboard says who may act in the dashboard, where the rest may be read by whoever reaches its
 // port.
 type Dashboard struct {
-	InRPCServe   bool `yaml:"in_rpc_serve,omitempty" json:"in_rpc_serve,omitempty"`   // rpc-serve shows it, too
-	RequireLogin bool `yaml:"require_login,omitempty" json:"require_login,omitempty"` // to read, too
+	InRPCServe bool `yaml:"in_rpc_serve,omitempty" json:"in_rpc_serve,omitempty"` // rpc-serve shows it, too
+	// Hosts are names under which browsers ask for it, besides those of the machine and what it listens on.
+	Hosts        []string `yaml:"hosts,omitempty" json:"hosts,omitempty"`
+	RequireLogin bool     `yaml:"require_login,omitempty" json:"require_login,omitempty"` // to read, too
 	// PEM files (see Beside); both or none.
 	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
 	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
@@ -33,6 +35,7 @@ type DashboardProxy struct {
 func (d *Dashboard) read(v value) {
 	v.section(map[string]func(value){
 		"in_rpc_serve":    func(v value) { d.InRPCServe = v.flag() },
+		"hosts":           func(v value) { d.Hosts = v.texts() },
 		"require_login":   func(v value) { d.RequireLogin = v.flag() },
 		"tls_certificate": func(v value) { d.TLSCertificate = v.text() },
 		"tls_key":         func(v value) { d.TLSKey = v.text() },

@@ -77,9 +77,6 @@ func policyList(v value) (list []model.WeightedPolicy) {
 	return list
 }
 
-// defaultLongestWait is how long an origin waits at most with the policy freshness.
-const defaultLongestWait = 365 * 24 * time.Hour
-
 // policy reads one entry of a list. Its keys are policy, weight, exact, forks, longest_wait and the keyword
 // arguments of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
 // off. The policy pools needs no weight.
@@ -130,7 +127,7 @@ func policy(v value) model.WeightedPolicy {
 	}
 	switch {
 	case f.Policy == model.Freshness && p.LongestWait == 0:
-		p.LongestWait = defaultLongestWait
+		p.LongestWait = model.DefaultLongestWait
 	case f.Policy != model.Freshness && p.LongestWait != 0:
 		v.problem("has a longest_wait, which only the policy freshness has")
 	}

@@ -1,7 +1,6 @@
 package daemons_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/testenv"
 )
 
 // A runner deletes by itself what ended long ago, once it is in a file of the directory.
@@ -22,23 +22,13 @@ func TestRunnerArchives(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := store.Pool().Exec(t.Context(), `insert into task_type (type, description, backend_name) values ('a', '', 'a');
-		insert into task (type, arguments, next_run, status, policy) select 'a', '{}', now() - n * interval '1 day', 'disabled', 'oneshot' from unnest(array[0, 2]) n`); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	left := 2
-	for deadline := time.Now().Add(2 * time.Minute); left > 1 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if err := store.Pool().QueryRow(t.Context(), "select count(*) from task").Scan(&left); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.Exec(t, store.Pool(), `insert into task_type (type, description, backend_name) values ('a', '', 'a');
+		insert into task (type, arguments, next_run, status, policy) select 'a', '{}', now() - n * interval '1 day', 'disabled', 'oneshot' from unnest(array[0, 2]) n`)
+	stop := testenv.Run(t, r.Run)
+	testenv.Becomes(t, "tasks that are left: the one that ended today", 1, func() int {
+		return testenv.Value[int](t, store.Pool(), "select count(*) from task")
+	})
 	stop()
-	if err := <-ended; err != nil || left != 1 {
-		t.Errorf("%d tasks are left, want the one that ended today; %v", left, err)
-	}
 	files, err := filepath.Glob(filepath.Join(r.Config.Archive.Directory, "tasks-20*.jsonl"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)

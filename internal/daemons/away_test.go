@@ -90,13 +90,7 @@ func TestServicesThatAreAwayAreShown(t *testing.T) {
 	})
 	wait := func(what string, holds func() string) {
 		t.Helper()
-		problem := ""
-		for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if problem = holds(); problem == "" {
-				return
-			}
-		}
-		t.Fatalf("%s: %s", what, problem)
+		testenv.Becomes(t, what, "", holds)
 	}
 	// shown waits until the services with these letters are shown as away, and no others.
 	services := map[string]string{"p": "PostgreSQL", "r": "RabbitMQ", "m": "the management API", "k": "Kafka"}

@@ -71,7 +71,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		taskTypes[i] = model.LoaderTaskType(visitType)
 	}
 	if r.isRemote() {
-		return r.sendRemote(ctx, recurrent.RemotePeriod, taskTypes, func(server backend.Remote, direct dispatch.Direct) func(context.Context) (int, error) {
+		return r.sendRemote(ctx, recurrent.RemotePeriod, taskTypes, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
 			by := func(c *config.Config) recurrent.Options {
 				return recurrent.Options{
 					Log: r.Log, Reg: r.Metrics, VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy,
@@ -105,7 +105,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		}
 		s := recurrent.New(by(r.Config))
 		r.onChange(func(c *config.Config) { s.Change(by(c)) })
-		sharing, err := r.sharing(ctx, store)
+		sharing, err := r.sharing(ctx, store, true)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (r *RPC) Run(ctx context.Context) error {
 		o.Store, o.Health = store, r.health
 		closeSite := func() error { return nil }
 		if r.NewSite != nil {
-			if o.Site, closeSite, err = r.NewSite(ctx, store, r.configuration); err != nil {
+			if o.Site, closeSite, err = r.NewSite(ctx, store, r.configuration, r.Metrics); err != nil {
 				return nil, err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/backend"
@@ -80,31 +81,14 @@ func TestDaemonInProcess(t *testing.T) {
 	t.Parallel()
 	l := daemons.Listener{Options: options(t, "start-listener")}
 	l.MetricsAddr = "127.0.0.1:0"
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	deadline := time.Now().Add(2 * time.Minute)
-	for heard := false; !heard; { // its metrics are registered once it runs
-		families, err := l.Metrics.Gather()
+	testenv.Run(t, l.Run)
+	testenv.Becomes(t, "metrics of the listener, which are registered once it runs", 1, func() int {
+		n, err := testutil.GatherAndCount(l.Metrics, "swh_scheduler_listener_workers_online")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range families {
-			heard = heard || f.GetName() == "swh_scheduler_listener_workers_online"
-		}
-		select {
-		case err := <-ended:
-			t.Fatalf("ended by itself: %v", err)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("does not run")
-		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+		return n
+	})
 }
 
 // A runner that is to look once refuses a task type that is not there, and ends
@@ -159,42 +143,28 @@ func TestAnyDaemonDrainsChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer store.Close()
-			if _, err := store.Pool().Exec(t.Context(), "insert into origin_visit_stats (url, visit_type) select 'https://example.org/' || n, 'git' from generate_series(1, 1000) n"); err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- run(o)(ctx) }()
-			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			testenv.Exec(t, store.Pool(), "insert into origin_visit_stats (url, visit_type) select 'https://example.org/' || n, 'git' from generate_series(1, 1000) n")
+			stop := testenv.Run(t, run(o))
+			testenv.Becomes(t, "changes that are left", 0, func() int64 {
 				n, err := store.CandidateBacklog(t.Context(), 1000)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n == 0 {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("%d changes are left after 30 s", n)
-				}
-			}
+				return n
+			})
 			// It tells that it runs, and when it stops that it doesn't.
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-				seen, err := store.Daemons(t.Context())
+			testenv.Becomes(t, "daemons that are seen", []string{name}, func() (names []string) {
+				seen, err := store.Daemons(t.Context(), 10)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(seen) == 1 && seen[0].Name == name {
-					break
+				for _, d := range seen {
+					names = append(names, d.Name)
 				}
-				if time.Now().After(deadline) {
-					t.Fatalf("these daemons are seen: %+v", seen)
-				}
-			}
+				return names
+			})
 			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			if seen, err := store.Daemons(t.Context()); err != nil || len(seen) > 0 {
+			if seen, err := store.Daemons(t.Context(), 10); err != nil || len(seen) > 0 {
 				t.Errorf("after its end: %+v %v", seen, err)
 			}
 		})

@@ -10,15 +10,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
-// NewSite makes a site on a database, by the configuration in force. end closes what it has
+// NewSite makes a site on a database, by the configuration in force, with metrics. end closes what it has
 // opened; nobody may ask the site then.
-type NewSite func(ctx context.Context, store *db.Store, configuration func() *config.Config) (site rpc.Site, end func() error, err error)
+type NewSite func(ctx context.Context, store *db.Store, configuration func() *config.Config, metrics prometheus.Registerer) (site rpc.Site, end func() error, err error)
 
 // Dashboard serves a site, and nothing else. It does no maintenance.
 type Dashboard struct {
@@ -33,7 +35,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		return err
 	}
 	return d.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		site, end, err := d.NewSite(ctx, store, d.configuration)
+		site, end, err := d.NewSite(ctx, store, d.configuration, d.Metrics)
 		if err != nil {
 			return nil, err
 		}

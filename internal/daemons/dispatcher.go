@@ -81,7 +81,8 @@ func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
 		now := store.Now()
 		err := errors.Join(store.ForgetRuns(ctx, now), store.ForgetLanes(ctx, now), store.ForgetUnusedShares(ctx, now), store.ForgetListings(ctx),
-			store.ForgetDeliveries(ctx, now.Add(-time.Hour)), store.ForgetEnded(ctx), store.ForgetDaemons(ctx), store.ForgetActions(ctx, now))
+			store.ForgetDeliveries(ctx, now.Add(-time.Hour)), store.ForgetEnded(ctx), store.ForgetDaemons(ctx), store.ForgetActions(ctx, now),
+			store.ForgetFreshness(ctx, now, countTime))
 		if err != nil {
 			return "", err
 		}

@@ -50,11 +50,7 @@ func longestWaits(policies map[string][]model.WeightedPolicy, types []model.Task
 		if !ok {
 			continue
 		}
-		list, ok := policies[visitType]
-		if !ok {
-			list = policies["default"]
-		}
-		for _, p := range list {
+		for _, p := range model.PoliciesOf(policies, visitType) {
 			if p.Filter.Policy == model.Freshness {
 				waits[visitType] = p.LongestWait
 			}

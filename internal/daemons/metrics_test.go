@@ -3,7 +3,6 @@ package daemons_test
 import (
 	"context"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,9 +16,12 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/journal"
+	"swh-scheduler/sql/db"
 )
 
 // registered adds what is registered with a daemon's registry to found: our
@@ -45,10 +47,7 @@ func registered(registry *prometheus.Registry, found map[string]string) {
 // with their labels. The daemons run with all that is optional.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "metrics.md"))
 	documented := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_\\w+)` \\| (?:gauge|counter|histogram) \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
 		labels := strings.Split(strings.ReplaceAll(m[2], "`", ""), ", ")
@@ -119,6 +118,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 	start(func(o daemons.Options) error {
 		r := daemons.RPC{Options: o, Address: "127.0.0.1:0"}
 		return r.Run(ctx)
+	})
+	start(func(o daemons.Options) error {
+		d := daemons.Dashboard{Options: o, Address: "127.0.0.1:0", NewSite: func(_ context.Context, store *db.Store, _ func() *config.Config, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
+			site, err := dashboard.New(dashboard.Options{Reads: store, Acts: store, Config: config.Default, Log: o.Log, Metrics: metrics})
+			return site, func() error { return nil }, err
+		}}
+		return d.Run(ctx)
 	})
 
 	found := map[string]string{}

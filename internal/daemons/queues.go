@@ -16,8 +16,9 @@ import (
 )
 
 // sharing checks that the database is ready for the configured shares, warns of unknown
-// names, and returns the component that measures shares.
-func (o *Options) sharing(ctx context.Context, store *db.Store) (service.Component, error) {
+// names, and returns the component that measures shares: the tasks that wait and, if the process
+// sends them, the visits.
+func (o *Options) sharing(ctx context.Context, store *db.Store, visits bool) (service.Component, error) {
 	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
 		if len(c.Shares) == 0 {
 			return nil
@@ -28,13 +29,18 @@ func (o *Options) sharing(ctx context.Context, store *db.Store) (service.Compone
 		return o.warnOfShares(ctx, store, c.Shares)
 	})
 	gauges := dispatch.NewShareGauges(store, func(ctx context.Context) ([]dispatch.SharedQueue, error) {
-		return sharedQueues(ctx, store, o.configuration().Shares)
+		c := o.configuration()
+		policies := c.SchedulingPolicy
+		if !visits {
+			policies = nil
+		}
+		return sharedQueues(ctx, store, c.Shares, policies)
 	}, o.Log, o.Metrics)
 	return service.Component{Name: "gauges of shares", Run: gauges.Run}, err
 }
 
 // sharedQueues returns the queues that groups share, in the order of their task types.
-func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.Shares) ([]dispatch.SharedQueue, error) {
+func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.Shares, policies map[string][]model.WeightedPolicy) ([]dispatch.SharedQueue, error) {
 	if len(shares) == 0 {
 		return nil, nil
 	}
@@ -44,7 +50,7 @@ func sharedQueues(ctx context.Context, store *db.Store, shares map[string]model.
 		if tt, prefix, ok := model.TypeOf(name, types); ok {
 			q := dispatch.SharedQueue{Name: tt.QueueWith(prefix), Shares: shares[name]}
 			if prefix == "" {
-				q.Type = &tt
+				q.Type, q.Policies = &tt, policies
 			}
 			queues = append(queues, q)
 		}

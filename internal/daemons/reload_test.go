@@ -1,8 +1,6 @@
 package daemons_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,30 +17,9 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
-
-// logText is a log that a test reads while it is written.
-type logText struct {
-	m    sync.Mutex
-	text bytes.Buffer
-	also io.Writer
-}
-
-func (l *logText) Write(line []byte) (int, error) {
-	l.m.Lock()
-	defer l.m.Unlock()
-	l.text.Write(line)
-	return l.also.Write(line)
-}
-
-// take returns what was written since the last time.
-func (l *logText) take() string {
-	l.m.Lock()
-	defer l.m.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
-}
 
 // A daemon takes up a changed file by itself, also one that Kubernetes puts in its place by a
 // link. What needs a restart it says by name, without the value. A file that can't be used is
@@ -51,8 +27,8 @@ func (l *logText) take() string {
 func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	t.Parallel()
 	o := options(t, "schedule-recurrent")
-	log := &logText{also: t.Output()}
-	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	var log testenv.Buffer
+	o.Log = slog.New(slog.NewTextHandler(io.MultiWriter(&log, t.Output()), nil))
 	store, err := o.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +36,7 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	defer store.Close()
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	exec(`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.test.git', 100);
 		insert into listers (name, instance_name, current_state, updated) values ('gitea', '', '{}', now());
@@ -100,26 +74,23 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
 	r := daemons.Recurrent{Options: o}
-	go func() { ended <- r.Run(ctx) }()
-	heard := ""
+	testenv.Run(t, r.Run)
+	heard := 0 // so much of the log
 	says := func(texts ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			heard += log.take()
-			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(heard, text) }) {
-				break
+		var text string
+		testenv.Becomes(t, "what it says holds", strings.Join(texts, "; "), func() string {
+			text = log.String()[heard:]
+			if slices.ContainsFunc(texts, func(said string) bool { return !strings.Contains(text, said) }) {
+				return text
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("it doesn't say %q:\n%s", texts, heard)
-			}
+			return strings.Join(texts, "; ")
+		})
+		if strings.Contains(text, "s3cret") {
+			t.Errorf("it shows a password:\n%s", text)
 		}
-		if strings.Contains(heard, "s3cret") {
-			t.Errorf("it shows a password:\n%s", heard)
-		}
-		heard = ""
+		heard += len(text)
 	}
 	behind := func(want float64) {
 		t.Helper()
@@ -162,9 +133,7 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	write("%s", policies("freshness", broker))
 	says("is refused; the one before stays in force", "run swh-scheduler migrate with this configuration")
 	fresh := map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: model.VisitFilter{Policy: model.Freshness}}}}
-	if _, err := db.Migrate(t.Context(), store.Pool().Config().ConnString(), db.MigrateOptions{Policies: fresh}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, store.Pool().Config().ConnString(), db.MigrateOptions{Policies: fresh})
 	write("queue_full_backoff: 61\n%s", policies("freshness", broker))
 	says("scheduling_policy.git", "queue_full_backoff")
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://four/', 'git', '{}', true, now() from listers`)
@@ -173,19 +142,12 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	if err := store.Pool().QueryRow(t.Context(), "select stepped is not null from scheduler_go.freshness_control where visit_type = 'git'").Scan(&stepped); err != nil || !stepped {
 		t.Errorf("a claim by freshness adjusted the threshold: %v, %v", stepped, err)
 	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // docs/configuration.md says of each key whether daemons take it up while they run, and which.
 func TestKeysTakenUpAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "configuration.md"))
 	_, table, _ := strings.Cut(string(page), "| key | read by | a change |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	documented, want := map[string]string{}, map[string]string{}

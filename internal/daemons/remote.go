@@ -3,6 +3,7 @@ package daemons
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"swh-scheduler/celery"
@@ -35,7 +36,7 @@ func (o *Options) remote(ctx context.Context, needed func(c *config.Config) map[
 
 // sendRemote sends for an RPC server what pass returns the number of: every period, or until
 // there is no more if that is 0. It returns backend.UnknownTaskType for an unknown task type.
-func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskTypes []string, sender func(server backend.Remote, direct dispatch.Direct) (pass func(context.Context) (int, error))) error {
+func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskTypes []string, sender func(server backend.Remote, direct *dispatch.Direct) (pass func(context.Context) (int, error))) error {
 	broker, err := o.Config.Broker()
 	if err != nil {
 		return err
@@ -77,13 +78,13 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 }
 
 // direct returns what sends to the broker without a ledger.
-func (o *Options) direct(broker celery.Broker) dispatch.Direct {
+func (o *Options) direct(broker celery.Broker) *dispatch.Direct {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
-	return dispatch.Direct{
+	return &dispatch.Direct{
 		Publisher: celery.NewPublisher(broker, celery.PublisherOptions{
 			ConnectionOptions: connection, Logger: o.Log, MaxWait: dispatch.PublishWait, Sending: o.Config.Celery.Sending,
 		}),
-		Inspector: o.newInspector(broker, connection),
+		Inspector: o.newInspector(broker, connection), Rest: time.Minute,
 	}
 }
 
@@ -96,6 +97,16 @@ func needNoDatabase(keys map[string]bool) error {
 		}
 	}
 	return nil
+}
+
+// CheckRemoteSimulation returns an error for what can't be simulated through an RPC server.
+func CheckRemoteSimulation(c *config.Config, policies map[string][]model.WeightedPolicy, urgent bool) error {
+	simulated := *c
+	simulated.SchedulingPolicy = policies
+	keys := ofSenders(&simulated)
+	maps.Copy(keys, ofJournal(&simulated))
+	keys["--priority-tasks"] = urgent
+	return needNoDatabase(keys)
 }
 
 // ofSenders are the keys for which senders need a database.

@@ -33,7 +33,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if err := needNoDatabase(map[string]bool{"--lost-after": r.LostAfter > 0}); err != nil {
 			return err
 		}
-		return r.sendRemote(ctx, r.Period, r.TaskTypes, func(server backend.Remote, direct dispatch.Direct) func(context.Context) (int, error) {
+		return r.sendRemote(ctx, r.Period, r.TaskTypes, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
 			return runner.NewRemote(server, direct, runner.Options{
 				Log: r.Log, Reg: r.Metrics, TaskTypes: r.TaskTypes, TaskTypePatterns: r.TaskTypePatterns, WithPriority: r.WithPriority,
 			}).RunOnce
@@ -58,7 +58,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if r.WithPriority {
 			o.Listen = store.ListenPriorityTasks
 		} else {
-			sharing, err := r.sharing(ctx, store)
+			sharing, err := r.sharing(ctx, store, false)
 			if err != nil {
 				return sender{}, err
 			}
@@ -86,12 +86,12 @@ type FirstVisits struct {
 
 func (v *FirstVisits) Run(ctx context.Context) error {
 	if v.isRemote() {
-		return v.sendRemote(ctx, v.Period, nil, func(server backend.Remote, direct dispatch.Direct) func(context.Context) (int, error) {
+		return v.sendRemote(ctx, v.Period, nil, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
 			return runner.NewRemoteFirstVisits(server, direct, v.Log, v.Metrics).RunOnce
 		})
 	}
 	return v.send(ctx, v.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
-		sharing, err := v.sharing(ctx, store)
+		sharing, err := v.sharing(ctx, store, false)
 		if err != nil {
 			return sender{}, err
 		}

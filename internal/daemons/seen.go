@@ -16,18 +16,14 @@ import (
 func (o *Options) seen(store *db.Store) service.Component {
 	host, _ := os.Hostname() // "" if it is not known
 	d := db.Daemon{ID: uuid.New(), Name: o.name(), Version: o.Version, Host: host, Started: time.Now()}
-	loop := service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) {
+	return service.Component{Name: "list of daemons", Run: func(ctx context.Context) error {
+		err := service.Every(ctx, time.Minute, o.Log, "the list of daemons", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 			defer cancel()
 			d.State.Waiting, d.State.Overdue = o.health.Durations()
 			d.State.Last = o.health.LastRounds()
-			return service.Result{}, store.SeeDaemon(ctx, d)
-		},
-		Period: time.Minute, Service: service.NewService(o.Log, "the list of daemons"), Beside: true,
-	}
-	return service.Component{Name: "list of daemons", Run: func(ctx context.Context) error {
-		err := loop.Run(ctx)
+			return store.SeeDaemon(ctx, d)
+		})
 		last, cancel := context.WithTimeout(service.InFlight(ctx), time.Second)
 		defer cancel()
 		if err := store.RemoveDaemon(last, d.ID); err != nil {

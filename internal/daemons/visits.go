@@ -132,7 +132,7 @@ func (s outboxSender) Messages(ctx context.Context, tt model.TaskType, name stri
 // directSender publishes without an outbox.
 type directSender struct {
 	backend backend.Remote
-	dispatch.Direct
+	*dispatch.Direct
 }
 
 func (s directSender) Visits(ctx context.Context, v Visits) (int, error) {

@@ -19,14 +19,18 @@ import (
 
 // Access says who may read and who may act.
 type Access struct {
+	// Hosts are the names under which it is asked: a page of elsewhere whose name was made to lead here
+	// has another one. Addresses and localhost are always among them.
+	Hosts        []string
 	RequireLogin bool
 	Credentials  []rpc.Credentials // of those who may act
 	Proxy        config.DashboardProxy
 
 	// key signs sessions and forms. It is made of the credentials, so that all processes with
 	// the same ones know each other's, and a changed one ends all sessions.
-	key    []byte
-	origin *http.CrossOriginProtection
+	key     []byte
+	origin  *http.CrossOriginProtection
+	guesses *guesses
 }
 
 // User is who sent a request.
@@ -55,28 +59,32 @@ func (a *Access) prepare() {
 	if a.key = sum.Sum(nil); len(a.Credentials) == 0 {
 		_, _ = rand.Read(a.key) // it never fails
 	}
-	a.origin = http.NewCrossOriginProtection()
+	a.origin, a.guesses = http.NewCrossOriginProtection(), new(guesses)
 }
 
 // canLogIn reports whether there are credentials.
 func (a *Access) canLogIn() bool { return len(a.Credentials) > 0 }
 
-// user returns who sent a request, the zero User if that is not told. Wrong credentials are an error.
+// user returns who sent a request, the zero User if that is not told. Wrong credentials are
+// an error, and cost their address.
 func (a *Access) user(r *http.Request) (User, error) {
 	if user, ok := a.proxied(r); ok {
 		return user, nil
 	}
 	if r.Header.Get("Authorization") != "" {
 		name, password, basic := r.BasicAuth()
-		for _, c := range a.Credentials {
-			switch {
-			case c.Bearer(r):
-				return User{Name: "token", MayAct: true, bearer: true}, nil
-			case basic && c.IsUser(name, password):
-				return User{Name: name, MayAct: true}, nil
+		var user User
+		err := a.guesses.judge(a.from(r), time.Now(), func() bool {
+			for _, c := range a.Credentials {
+				if c.Bearer(r) {
+					user = User{Name: "token", MayAct: true, bearer: true}
+				} else if basic && c.IsUser(name, password) {
+					user = User{Name: name, MayAct: true}
+				}
 			}
-		}
-		return User{}, errLogin
+			return user.MayAct
+		})
+		return user, err
 	}
 	cookie, err := r.Cookie(sessionName)
 	if err != nil {
@@ -101,14 +109,39 @@ func (a *Access) proxied(r *http.Request) (User, bool) {
 	return user, true
 }
 
+// sender returns the address of a connection, the zero address if there is none.
+func sender(r *http.Request) netip.Addr {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return address.Addr().Unmap().WithZone("")
+}
+
 // fromProxy reports whether the connection is from a trusted proxy.
 func (a *Access) fromProxy(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return false
+	return slices.ContainsFunc(a.Proxy.Addresses, func(p netip.Prefix) bool { return p.Contains(sender(r)) })
+}
+
+// from returns from where a request comes: behind a trusted proxy, what that says; of IPv6 the
+// network of 64 bits, as a host has many addresses.
+func (a *Access) from(r *http.Request) netip.Prefix {
+	address := sender(r)
+	if a.fromProxy(r) {
+		told := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		if client, err := netip.ParseAddr(strings.TrimSpace(told[len(told)-1])); err == nil {
+			address = client.Unmap().WithZone("")
+		}
 	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && slices.ContainsFunc(a.Proxy.Addresses, func(p netip.Prefix) bool { return p.Contains(address.Unmap().WithZone("")) })
+	network, _ := address.Prefix(min(address.BitLen(), 64))
+	return network
+}
+
+// isHost reports whether a request asks for this dashboard by an address or a name that it has.
+func (a *Access) isHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.EqualFold(host, "localhost") || slices.ContainsFunc(a.Hosts, func(h string) bool { return h != "" && strings.EqualFold(h, host) })
 }
 
 // challenge asks a program for credentials; a browser has the page to log in.

@@ -26,15 +26,23 @@ var actions = []Action{
 	{Path: "/audit/{id}/cancel", Do: cancelChange},
 }
 
-// maxForm is the size of a form, in bytes.
-const maxForm = 1 << 20
+// maxForm is the size of a form, in bytes, and maxStrangersForm of one of somebody who may not act:
+// any number of them may be read at a time.
+const (
+	maxForm          = 1 << 20
+	maxStrangersForm = 8 << 10
+)
 
 var errNotAllowed = Errorf(http.StatusForbidden, "You may look, and not act. Log in as somebody who may.")
 
 // act does an action for a user who may, and sends the browser to the next page.
 func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	user, err := d.Access.user(r)
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	most := int64(maxForm)
+	if !user.MayAct {
+		most = maxStrangersForm
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	switch {
 	case err != nil:
 	case r.ParseForm() != nil:

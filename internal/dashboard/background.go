@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -13,6 +14,7 @@ type background[T any] struct {
 	every time.Duration // between two readings
 	wait  time.Duration // for what was never read
 	read  func(ctx context.Context) (T, error)
+	log   *slog.Logger // of panics
 
 	mu      sync.Mutex
 	running chan struct{} // closed when the reading underway ends; nil between readings
@@ -78,7 +80,7 @@ func (b *background[T]) forget() {
 func (b *background[T]) renew(ctx context.Context, ended chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, backgroundTime)
 	defer cancel()
-	value, err := b.read(ctx)
+	value, err := guarded(b.log, "a reading in the background", func() (T, error) { return b.read(ctx) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err = err; err == nil {

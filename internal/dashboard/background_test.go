@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 )
@@ -12,7 +13,7 @@ func TestOldReadings(t *testing.T) {
 	t.Parallel()
 	n := 0
 	var away error
-	b := background[int]{every: time.Nanosecond, wait: time.Minute, read: func(context.Context) (int, error) {
+	b := background[int]{log: slog.New(slog.DiscardHandler), every: time.Nanosecond, wait: time.Minute, read: func(context.Context) (int, error) {
 		n++
 		return n, away
 	}}

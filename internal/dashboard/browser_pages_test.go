@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/rpc"
@@ -21,23 +22,32 @@ import (
 // hostile would be a script if it were not escaped, steers what a reader sees, and is long.
 var hostile = `<script>alert("x")</script><img src=https://elsewhere.example/x onerror=alert(1)>'"&amp;` + "\u202egnp.exe" + strings.Repeat("x", 300)
 
+// queues has queues of which nobody reads those of listers, and those of indexers are empty.
+type queues struct{}
+
+func (queues) Figures(context.Context, string) celery.QueueFigures { return celery.QueueFigures{} }
+
+func (queues) LengthSince(_ context.Context, queue string, _ celery.QueueFigures, _ int) (celery.QueueLength, error) {
+	switch {
+	case strings.Contains(queue, "lister"):
+		return celery.QueueLength{Exists: !strings.Contains(queue, ":"), Ready: 12}, nil
+	case strings.Contains(queue, "indexer"):
+		return celery.QueueLength{Exists: !strings.Contains(queue, ":"), Consumers: 2}, nil
+	}
+	return celery.QueueLength{Exists: !strings.Contains(queue, ":"), Ready: 3, Unacknowledged: 4, Consumers: 2}, nil
+}
+
 // site serves a dashboard on a small database, in which ann may act.
 func site(t *testing.T, statements ...string) string {
 	t.Helper()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "dashboard"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, testenv.Database(t), db.Options{Command: "dashboard"})
 	for _, statement := range statements {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	d, err := dashboard.New(dashboard.Options{
-		Reads: store, Acts: store, Config: config.Default, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Reads: store, Acts: store, Config: config.Default, Broker: queues{}, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Access: dashboard.Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}},
-		Revoke: func(context.Context, []string) error { return nil },
+		Revoke: func(context.Context, []string, bool) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +111,9 @@ var archive = []string{
 	`insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) select lister_id, url, visit_type, '', 'its last_update is infinite' from listed_origins where url like '%project42'`,
 	`insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now() - interval '3 hours', 'b8e7f2c0-0000-4000-8000-000000000001', 'task-succeeded at 99999999999', '22008', 'date out of range')`,
 	`insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail) values ('swh.journal.objects.origin_visit_status', 3, 77120, 'undecodable', 'its date is no timestamp')`,
+	`insert into scheduler_go.daemons (id, name, version, host, started, seen, state)
+		select gen_random_uuid(), n, '1.9.0', 'scheduler1', now() - interval '3 days', case n when 'start-listener' then now() - interval '25 minutes' else now() end, '{}'
+		from unnest(array['start-runner', 'start-listener', 'schedule-recurrent']) n`,
 	`analyze`,
 }
 
@@ -139,7 +152,7 @@ func paths(t *testing.T, tab *tab) []string {
 		t.Fatalf("the navigation has %v", menu)
 	}
 	return append(menu, "/login", "/tasks/1", "/tasks/3", "/tasks/212", "/origins?url=https://", "/origin?url="+url.QueryEscape("https://x.example/"+hostile),
-		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/tasks?status=disabled&type=load-git", "/tasks/999")
+		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", "/tasks?status=disabled&type=load-git", "/tasks/999")
 }
 
 // Every page, for somebody who may act, on real data with hostile names and URLs in it: axe-core
@@ -197,6 +210,8 @@ func TestActInABrowser(t *testing.T) {
 	if tab.eval("location.search", &query); !strings.Contains(query, "status=disabled") {
 		t.Errorf("the filter is not in the address: %q", query)
 	}
+	tab.eval(`document.querySelector("input.all").click()`, nil)
+	tab.until(`document.querySelectorAll("input[name=id]:checked").length === 50`)
 	tab.eval(`document.querySelector("#action").value = "respawn"`, nil)
 	tab.load("the count", func() { tab.click("button", "Count all that match, to do it to all …") })
 	tab.until(`document.body.innerText.includes("51 match")`)
@@ -221,6 +236,27 @@ func TestActInABrowser(t *testing.T) {
 	}
 }
 
+// On call, somebody gets from what stands still to its cause in three clicks.
+func TestOnCallInABrowser(t *testing.T) {
+	t.Parallel()
+	address := site(t, archive...)
+	tab := startBrowser(t).open(1300, 900, false)
+	const lister = "swh.lister.gitlab.tasks.RangeGitLabLister"
+	for _, walk := range [][]string{ // the texts of links, and what is said there
+		{"12 messages wait in " + lister + ", which nobody reads.", "QueueWithoutConsumer", "swh-scheduler queue status"},
+		{"Queues", "swh.loader.git.tasks.UpdateGitRepository", "start-listener on scheduler1 has not been heard of for 25 min.", "25 min ago"},
+		{"Queues", "swh.indexer.tasks.OriginMetadata", "No task index-origin is ready to be sent.", "211"},
+	} {
+		tab.visit(address + "/")
+		for _, link := range walk[:len(walk)-1] {
+			tab.load(link, func() { tab.click("a", link) })
+		}
+		if text := tab.text(); !strings.Contains(text, walk[len(walk)-1]) {
+			t.Errorf("%q doesn't lead to the cause, but to\n%s", walk, text)
+		}
+	}
+}
+
 // screenshots are the pictures of docs/dashboard.md.
 var screenshots = []struct {
 	name, path    string
@@ -228,6 +264,7 @@ var screenshots = []struct {
 	dark          bool
 }{
 	{"tasks", "/tasks?type=load-git&status=disabled", 900, 560, false},
+	{"queue", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", 900, 620, false},
 	{"task", "/tasks/3", 900, 720, true},
 	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 900, 560, false},
 	{"graph", "/graphs/1", 900, 860, false},
@@ -240,10 +277,7 @@ func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	directory := os.Getenv("SCREENSHOTS")
 	if directory == "" {
-		page, err := os.ReadFile("../../docs/dashboard.md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testenv.Read(t, "../../docs/dashboard.md")
 		for _, s := range screenshots {
 			file := filepath.Join("../../docs/dashboard", s.name+".png")
 			if info, err := os.Stat(file); err != nil || info.Size() > 100_000 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv"
 )
 
 // browser is a headless Chromium, driven by the DevTools protocol over its pipe: JSON messages that
@@ -320,18 +321,16 @@ func (t *tab) fill(name, value string) {
 	t.eval(fmt.Sprintf(`(([name, value]) => { document.querySelector("[name=" + CSS.escape(name) + "]").value = value })(%s)`, quoted), nil)
 }
 
-// until waits until an expression is true. It asks ten times a second.
+// until waits until an expression is true.
 func (t *tab) until(expression string) {
 	t.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	testenv.Becomes(t.t, "what is true of the page", expression, func() string {
 		var ok bool
 		if t.eval("!!("+expression+")", &ok); ok {
-			return
+			return expression
 		}
-		if time.Now().After(deadline) {
-			t.t.Fatalf("%s did not come true on the page:\n%s", expression, t.text())
-		}
-	}
+		return "not that:\n" + t.text()
+	})
 }
 
 // faults returns what axe-core finds wrong for people with disabilities, by the rules of WCAG 2.2 A

@@ -26,34 +26,43 @@ var (
 // taskAction is something that can be done to tasks. In a transaction that notes how far the
 // action came it is done to some of them; it returns how many were changed.
 type taskAction struct {
-	Word string
-	Text string // for people
-	do   func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error)
+	Word    string
+	Text    string // for people
+	Warning string // what it may do besides; then it has to be confirmed, of one task, too
+	do      func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error)
 }
 
 var taskActions = []taskAction{
-	{"respawn", "Run again now", func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
+	{Word: "respawn", Text: "Run again now", do: func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
 		return int64(len(tasks)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: tasks, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
 	}},
-	{"disable", "Disable", func(ctx context.Context, _ *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
+	{Word: "disable", Text: "Disable", do: func(ctx context.Context, _ *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
 		return int64(len(tasks)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: tasks, Status: model.TaskDisabled})
 	}},
-	{"revoke", "Revoke what was sent", revoke},
-	{"priority high", "Give high priority", setPriority(model.PriorityHigh)},
-	{"priority normal", "Give normal priority", setPriority(model.PriorityNormal)},
-	{"priority low", "Give low priority", setPriority(model.PriorityLow)},
-	{"priority none", "Take priority away", setPriority("")},
-	{"release", "Release from its graph", release},
+	{Word: "revoke", Text: "Revoke what was sent", do: revoke(false)},
+	{Word: "revoke terminate", Text: "Revoke, and kill what runs", do: revoke(true), Warning: "It kills the processes that run these tasks. By the time the signal arrives, a process may have begun another task, which is then killed instead."},
+	{Word: "priority high", Text: "Give high priority", do: setPriority(model.PriorityHigh)},
+	{Word: "priority normal", Text: "Give normal priority", do: setPriority(model.PriorityNormal)},
+	{Word: "priority low", Text: "Give low priority", do: setPriority(model.PriorityLow)},
+	{Word: "priority none", Text: "Take priority away", do: setPriority("")},
+	{Word: "release", Text: "Release from its graph", do: release(false)},
+	{Word: "release force", Text: "Release, whatever it waits for", do: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
 }
 
-// graphActions are what can be done to graphs, by their words.
-var graphActions = map[string]func(ctx context.Context, d *Dashboard, graph int64) error{
-	"cancel graph": func(ctx context.Context, d *Dashboard, graph int64) error {
-		return taskgraph.Cancel(ctx, d.Acts, graph, d.Acts.Now())
+// graphActions are what can be done to graphs, by their words. They report whether there was
+// anything to do.
+var graphActions = map[string]func(ctx context.Context, d *Dashboard, graph int64) (bool, error){
+	"cancel graph": func(ctx context.Context, d *Dashboard, graph int64) (bool, error) {
+		// One that has ended is not marked: it would be archived later, and what extends it would never run.
+		g, err := d.Acts.Graph(ctx, graph)
+		if err != nil || g.Open() == 0 {
+			return false, err
+		}
+		return true, taskgraph.Cancel(ctx, d.Acts, graph, d.Acts.Now())
 	},
-	"retry graph": func(ctx context.Context, d *Dashboard, graph int64) error {
-		_, err := taskgraph.Retry(ctx, d.Acts, graph, d.Acts.Now())
-		return err
+	"retry graph": func(ctx context.Context, d *Dashboard, graph int64) (bool, error) {
+		n, err := taskgraph.Retry(ctx, d.Acts, graph, d.Acts.Now())
+		return n > 0, err
 	},
 }
 
@@ -63,41 +72,47 @@ func setPriority(p model.TaskPriority) func(context.Context, *Dashboard, *db.Tx,
 	}
 }
 
-// release releases tasks from their graphs, each in a transaction of its own. Of several it leaves
-// out those that can't be, for instance as a try that was cut off has released them.
-func release(ctx context.Context, d *Dashboard, _ *db.Tx, tasks []int64) (released int64, err error) {
-	for _, task := range tasks {
-		_, err := taskgraph.Release(ctx, d.Acts, task, false, d.Acts.Now())
-		if _, refuses := errors.AsType[*taskgraph.RefusedError](err); refuses && len(tasks) > 1 {
-			continue
+// release releases tasks from their graphs, each in a transaction of its own; with force whatever
+// they wait for. Of several it leaves out those that can't be, for instance as a try that was cut off
+// has released them.
+func release(force bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
+	return func(ctx context.Context, d *Dashboard, _ *db.Tx, tasks []int64) (released int64, err error) {
+		for _, task := range tasks {
+			_, err := taskgraph.Release(ctx, d.Acts, task, force, d.Acts.Now())
+			if _, refuses := errors.AsType[*taskgraph.RefusedError](err); refuses && len(tasks) > 1 {
+				continue
+			}
+			if err != nil {
+				return released, refused(err)
+			}
+			released++
 		}
-		if err != nil {
-			return released, refused(err)
-		}
-		released++
+		return released, nil
 	}
-	return released, nil
 }
 
-// revoke has workers drop the messages of tasks. It returns of how many tasks there were any.
-func revoke(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
-	runs, err := tx.OpenRuns(ctx, tasks)
-	if err != nil {
-		return 0, err
+// revoke has workers drop the messages of tasks, and with terminate kill what runs of them. It
+// returns of how many tasks there were any.
+func revoke(terminate bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
+	return func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
+		runs, err := tx.OpenRuns(ctx, tasks)
+		if err != nil {
+			return 0, err
+		}
+		var messages []string
+		of := map[int64]bool{}
+		for _, run := range runs {
+			messages = append(messages, run.BackendID)
+			of[run.Task] = true
+		}
+		if len(messages) == 0 {
+			return 0, nil
+		}
+		if d.Revoke == nil {
+			return 0, db.Refused(errNoBroker)
+		}
+		return int64(len(of)), d.Revoke(ctx, messages, terminate)
 	}
-	var messages []string
-	of := map[int64]bool{}
-	for _, run := range runs {
-		messages = append(messages, run.BackendID)
-		of[run.Task] = true
-	}
-	if len(messages) == 0 {
-		return 0, nil
-	}
-	if d.Revoke == nil {
-		return 0, db.Refused(errNoBroker)
-	}
-	return int64(len(of)), d.Revoke(ctx, messages)
 }
 
 // refused makes an error that another try would meet again one that ends the action.
@@ -117,15 +132,20 @@ func (d *Dashboard) Work(ctx context.Context) {
 	const pause = 2 * time.Second
 	for ctx.Err() == nil {
 		a, err := d.Acts.TakeStep(ctx, d.step)
-		if a != nil {
+		if a != nil && !a.Open() { // after each step, readers would share nothing while it runs
 			d.data.forget()
 		}
+		if open, countErr := d.Acts.OpenActions(ctx); countErr == nil {
+			d.metrics.actions.Set(float64(open))
+		}
 		if err != nil && ctx.Err() == nil {
+			d.metrics.notDone.Inc()
 			if held, ok := d.failures.Log(""); ok {
 				d.Log.Warn("a step of an action failed", "error", err, "not_logged_before", held)
 			}
 		}
 		if a != nil && err == nil {
+			d.metrics.done.Inc()
 			continue
 		}
 		select {
@@ -137,41 +157,65 @@ func (d *Dashboard) Work(ctx context.Context) {
 }
 
 func (d *Dashboard) step(ctx context.Context, tx *db.Tx, a db.Action, step db.Step) (int64, error) {
-	if step.Graph != 0 {
+	return guarded(d.Log, a.Action, func() (changed int64, err error) {
+		if len(step.Graphs) == 0 {
+			do, ok := taskActionOf(a.Action)
+			if !ok {
+				return 0, db.Refused(unknownAction(a.Action))
+			}
+			return do.do(ctx, d, tx, step.Tasks)
+		}
 		do, ok := graphActions[a.Action]
 		if !ok {
-			return 0, unknownAction(a.Action)
+			return 0, db.Refused(unknownAction(a.Action))
 		}
-		return 1, refused(do(ctx, d, step.Graph))
-	}
-	i := slices.IndexFunc(taskActions, func(t taskAction) bool { return t.Word == a.Action })
+		for _, graph := range step.Graphs {
+			done, err := do(ctx, d, graph)
+			if errors.Is(err, model.ErrUnknownGraph) && len(a.On.Graphs) != 1 {
+				continue // it was archived meanwhile; the others are still to be done
+			}
+			if err != nil {
+				return changed, refused(err)
+			}
+			if done {
+				changed++
+			}
+		}
+		return changed, nil
+	})
+}
+
+// taskActionOf returns the action of a word.
+func taskActionOf(word string) (taskAction, bool) {
+	i := slices.IndexFunc(taskActions, func(t taskAction) bool { return t.Word == word })
 	if i < 0 {
-		return 0, unknownAction(a.Action)
+		return taskAction{}, false
 	}
-	return taskActions[i].do(ctx, d, tx, step.Tasks)
+	return taskActions[i], true
 }
 
 func unknownAction(word string) error {
-	return db.Refused(Errorf(http.StatusBadRequest, "There is no action %q.", word))
+	return Errorf(http.StatusBadRequest, "There is no action %q.", word)
 }
 
 // changeTasks begins an action on the tasks of the form's ids, or with scope "all" on those of its
 // filter.
 func changeTasks(ctx context.Context, r *Request) (string, error) {
 	word := r.PostForm.Get("action")
-	if !slices.ContainsFunc(taskActions, func(t taskAction) bool { return t.Word == word }) {
-		return "", Errorf(http.StatusBadRequest, "There is no action %q.", word)
+	do, ok := taskActionOf(word)
+	if !ok {
+		return "", unknownAction(word)
 	}
 	all := r.PostForm.Get("scope") == "all"
 	query := url.Values{}
 	var err error
 	if all {
-		query, err = url.ParseQuery(r.PostForm.Get("filter"))
+		query, err = parseFilter(r)
 	} else {
 		query.Set("id", strings.Join(r.PostForm["id"], ","))
 	}
 	if err != nil {
-		return "", Errorf(http.StatusBadRequest, "The filter can't be read.")
+		return "", err
 	}
 	filter, err := taskFilter(query)
 	if err != nil {
@@ -180,14 +224,26 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 	if !all && len(filter.IDs) == 0 { // it would match all tasks, and nobody would be asked
 		return "", Errorf(http.StatusBadRequest, "No task is selected.")
 	}
-	return r.begin(ctx, word, db.ActionFilter{Tasks: &filter}, all)
+	return r.begin(ctx, word, db.ActionFilter{Tasks: &filter}, all || do.Warning != "")
 }
 
-// changeGraphs begins an action on the graphs of the form's ids.
+// changeGraphs begins an action on the graphs of the form's ids, or with scope "all" on those of its
+// filter.
 func changeGraphs(ctx context.Context, r *Request) (string, error) {
 	word := r.PostForm.Get("action")
 	if graphActions[word] == nil {
-		return "", Errorf(http.StatusBadRequest, "There is no action %q.", word)
+		return "", unknownAction(word)
+	}
+	if r.PostForm.Get("scope") == "all" {
+		query, err := parseFilter(r)
+		if err != nil {
+			return "", err
+		}
+		filter, err := graphFilter(query)
+		if err != nil {
+			return "", err
+		}
+		return r.begin(ctx, word, db.ActionFilter{GraphSearch: &filter}, true)
 	}
 	var on db.ActionFilter
 	for _, id := range r.PostForm["id"] {
@@ -201,6 +257,15 @@ func changeGraphs(ctx context.Context, r *Request) (string, error) {
 		return "", Errorf(http.StatusBadRequest, "No graph is selected.")
 	}
 	return r.begin(ctx, word, on, false)
+}
+
+// parseFilter reads the filter of a form, the query of a search.
+func parseFilter(r *Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.PostForm.Get("filter"))
+	if err != nil || !isText(query) {
+		return nil, Errorf(http.StatusBadRequest, "The filter can't be read.")
+	}
+	return query, nil
 }
 
 // begin notes an action and wakes Work.
@@ -275,6 +340,15 @@ func (c changeData) Percent() int64 {
 		return 100
 	}
 	return 100 * (c.Below - c.Place) / max(1, c.Below)
+}
+
+// Warning is what the action may do besides; "" for nothing.
+func (c changeData) Warning() string {
+	if c.Action.Action == "retry graph" {
+		return "It also takes up graphs that were cancelled."
+	}
+	do, _ := taskActionOf(c.Action.Action)
+	return do.Warning
 }
 
 // Waits reports whether it is to be confirmed.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -61,25 +62,18 @@ func (s *site) post(path string, form url.Values, status int) string {
 // change waits until an action is in a state.
 func (s *site) change(path string, state db.ActionState) (a db.Action) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testenv.Becomes(s.t, path, state, func() db.ActionState {
 		if err := json.Unmarshal([]byte(s.get(path, "Accept", "application/json")), &a); err != nil {
 			s.t.Fatal(err)
 		}
-		if a.State == state {
-			return a
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%+v, want it %s", a, state)
-		}
-	}
+		return a.State
+	})
+	return a
 }
 
-func (s *site) count(statement string) (n int) {
+func (s *site) count(statement string) int {
 	s.t.Helper()
-	if err := s.store.Pool().QueryRow(s.t.Context(), "select count(*) from "+statement).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](s.t, s.store.Pool(), "select count(*) from "+statement)
 }
 
 // A selection is changed at once; all that a filter matches is counted, and changed after it was
@@ -90,14 +84,19 @@ func TestChanges(t *testing.T) {
 	var revoked []string
 	away := true
 	s := work(t, func(o *Options) {
-		o.Revoke = func(_ context.Context, ids []string) error {
+		o.Revoke = func(_ context.Context, ids []string, terminate bool) error {
 			m.Lock()
 			defer m.Unlock()
 			if away {
 				away = false
 				return errors.New("no worker replied")
 			}
-			revoked = append(revoked, ids...)
+			for _, id := range ids {
+				if terminate {
+					id = "kill " + id
+				}
+				revoked = append(revoked, id)
+			}
 			return nil
 		}
 	})
@@ -135,6 +134,19 @@ func TestChanges(t *testing.T) {
 		t.Errorf("revoked %v", revoked)
 	}
 	m.Unlock()
+	// What may do harm besides is confirmed, of one task, too.
+	path = s.post("/tasks", url.Values{"action": {"revoke terminate"}, "id": {"6"}}, 303)
+	s.change(path, db.ActionCounted)
+	s.has(path, "1 match", "It kills the processes")
+	s.post(path+"/confirm", url.Values{}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 1 {
+		t.Errorf("%+v", a)
+	}
+	m.Lock()
+	if !slices.Equal(revoked, []string{"celery-6", "kill celery-6"}) {
+		t.Errorf("revoked %v", revoked)
+	}
+	m.Unlock()
 	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"1"}}, 303)
 	if a := s.change(path, db.ActionDone); a.Changed != 1 || s.count("scheduler_go.graphs where cancelled is not null") != 1 {
 		t.Errorf("%+v", a)
@@ -150,12 +162,49 @@ func TestChanges(t *testing.T) {
 	if a := s.change(path, db.ActionDone); a.Changed != 2 {
 		t.Errorf("%+v", a)
 	}
+	s.exec("insert into task (type, arguments, next_run, status, policy) select 'load-git', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot'",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) values (2, 128, 'late', false, 1)", "insert into scheduler_go.graph_edges (task, depends_on) values (128, 126)")
+	path = s.post("/tasks", url.Values{"action": {"release"}, "id": {"128"}}, 303)
+	if a := s.change(path, db.ActionFailed); !strings.Contains(a.Result, "still waits for") {
+		t.Errorf("%+v", a)
+	}
+	path = s.post("/tasks", url.Values{"action": {"release force"}, "id": {"128"}}, 303)
+	s.change(path, db.ActionCounted)
+	s.post(path+"/confirm", url.Values{}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 1 || s.count("task where id = 128 and next_run <= now()") != 1 {
+		t.Errorf("%+v", a)
+	}
+	// All graphs that a filter matches; one that has ended stays as it is.
+	s.exec("insert into scheduler_go.graphs (name, submitted) select 'batch ' || n, now() - n * interval '1 hour' from generate_series(1, 5) n", "insert into scheduler_go.graphs (name, submitted) values ('other', now())",
+		"insert into task (type, arguments, next_run, status, policy) select 'load-git', '{}', scheduler_go.never(), (case n when 5 then 'completed' else 'next_run_not_scheduled' end)::task_status, 'oneshot' from generate_series(1, 5) n",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select g.id, t.id, 'only', false, 0 from scheduler_go.graphs g join task t on t.id = 128 + right(g.name, 1)::int where g.name like 'batch _'")
+	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "scope": {"all"}, "filter": {"name=batch"}}, 303)
+	if a := s.change(path, db.ActionCounted); a.Matched != 5 {
+		t.Errorf("%+v", a)
+	}
+	s.exec("insert into scheduler_go.graphs (name, submitted) values ('batch that came later', now())")
+	s.has(path, "5 match", "batch")
+	s.post(path+"/confirm", url.Values{}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 4 || s.count("scheduler_go.graphs where cancelled is not null and name like 'batch _'") != 4 || s.count("scheduler_go.graphs where cancelled is not null") != 5 {
+		t.Errorf("%+v", a)
+	}
+	path = s.post("/graphs", url.Values{"action": {"retry graph"}, "scope": {"all"}, "filter": {"name=batch"}}, 303)
+	s.change(path, db.ActionCounted)
+	s.has(path, "graphs that were cancelled")
+	s.exec("delete from scheduler_go.graphs where name = 'other'") // as archiving does
+	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"2", "8"}}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 1 {
+		t.Errorf("%+v", a)
+	}
+	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"8"}}, 303)
+	s.change(path, db.ActionFailed)
+	s.post("/graphs", url.Values{"action": {"retry graph"}, "scope": {"all"}, "filter": {"after=x"}}, 400)
 	s.has("/audit", "priority high", "ann", "load-git", `<a href="/graphs/1">1</a>`)
 
 	for _, wrong := range []url.Values{
 		{"action": {"drop"}, "id": {"6"}}, {"action": {"disable"}}, {"action": {"disable"}, "id": {"x"}},
 		{"action": {"disable"}, "id": {""}}, {"action": {"disable"}, "id": {",", " "}, "scope": {"selected"}}, // not all tasks
-		{"action": {"disable"}, "scope": {"all"}, "filter": {"status=nope"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"%"}},
+		{"action": {"disable"}, "scope": {"all"}, "filter": {"status=nope"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"%"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"type=%00"}},
 	} {
 		s.post("/tasks", wrong, 400)
 	}
@@ -208,6 +257,11 @@ func TestDetails(t *testing.T) {
 			t.Errorf("%s: %s", path, asJSON)
 		}
 	}
+	for _, f := range graphPage.Fragments {
+		if part := s.get("/graphs/1", "X-Fragment", f); strings.Contains(part, "<form") {
+			t.Errorf("the fragment %s has a form:\n%s", f, part)
+		}
+	}
 	for path, wrong := range map[string]string{"/queue?name=x": "does not exist", "/queues": "No queue of these"} { // that is not known without a broker
 		if body := s.has(path, "The configuration names no broker."); strings.Contains(body, wrong) {
 			t.Errorf("%s says %q:\n%s", path, wrong, body)
@@ -221,7 +275,8 @@ func TestDetails(t *testing.T) {
 	for path, status := range map[string]int{
 		"/tasks/999": 404, "/tasks/x": 404, "/graphs/9": 404, "/graphs/x": 404, "/audit/9": 404, "/origin?url=https://no.example/": 404,
 		"/tasks?status=nope": 400, "/tasks?after=nope": 400, "/tasks?id=x": 400, "/tasks?below=-1": 400, "/tasks?priority=x": 400, "/tasks?policy=x": 400,
-		"/tasks?argument=%5B": 400, "/origins?url=x&after=y&lister=z": 400, "/audit?below=x": 400,
+		"/tasks?argument=%5B": 400, "/origins?url=x&after=y&lister=z": 400, "/audit?below=x": 400, "/graphs?after=x": 400, "/graphs?below=x": 400,
+		"/graphs?name=%00": 400, "/tasks?type=%FF": 400, "/queue?name=%2500": 200, // what is no text, and what is
 	} {
 		if answer, body := s.ask(http.MethodGet, path, nil); answer.StatusCode != status {
 			t.Errorf("%s: %s, want %d\n%s", path, answer.Status, status, body)

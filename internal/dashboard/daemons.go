@@ -13,8 +13,8 @@ import (
 var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "jobs"}, Data: daemonsOf}
 
 type daemonsData struct {
-	Daemons []daemonData `json:"daemons"` // maxRows at most
-	Found   int          `json:"found"`
+	Daemons []daemonData `json:"daemons"` // maxRows at most; silent ones come last
+	Found   int          `json:"found"`   // maxDaemons at most
 	Jobs    []jobData    `json:"jobs"`
 }
 
@@ -40,8 +40,12 @@ type jobData struct {
 	Failed  bool      `json:"failed"`
 }
 
+// maxDaemons bounds the daemons that are read: those that restart again and again leave a row each
+// time.
+const maxDaemons = 1000
+
 func daemonsOf(ctx context.Context, r *Request) (any, error) {
-	rows, err := r.Reads.Daemons(ctx)
+	rows, err := r.Reads.Daemons(ctx, maxDaemons)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +54,15 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Jobs: []jobData{}}
+	silent := func(d db.Daemon) bool { return r.Now.Sub(d.Seen) >= unseenAfter }
+	slices.SortFunc(rows, func(a, b db.Daemon) int {
+		if silent(a) || silent(b) {
+			return b.Seen.Compare(a.Seen)
+		}
+		return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started))
+	})
 	for _, row := range rows[:min(len(rows), maxRows)] {
-		one := daemonData{Daemon: row, Silent: r.Now.Sub(row.Seen) >= unseenAfter, Away: longest(row.State.Waiting), Late: longest(row.State.Overdue)}
+		one := daemonData{Daemon: row, Silent: silent(row), Away: longest(row.State.Waiting), Late: longest(row.State.Overdue)}
 		for _, at := range row.State.Last {
 			if one.Last == nil || at.After(*one.Last) {
 				one.Last = new(at)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/status"
@@ -27,9 +29,11 @@ type Options struct {
 	// Config returns the configuration in force.
 	Config func() *config.Config
 	Broker status.QueueSource // nil: queues can't be asked
-	// Revoke has workers drop messages with these Celery ids; nil: no broker is configured.
-	Revoke  func(ctx context.Context, ids []string) error
+	// Revoke has workers drop messages with these Celery ids, and with terminate kill the processes that
+	// run them; nil: no broker is configured.
+	Revoke  func(ctx context.Context, ids []string, terminate bool) error
 	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: none
 	Version string
 	Base    string // path that all paths begin with, such as /dashboard; "" for none
 	Access  Access
@@ -42,10 +46,14 @@ type Dashboard struct {
 	templates map[string]templates // by page path
 	data      shared
 	now       *now
+	metrics   *metrics
 	timeout   time.Duration  // Timeout, unless a test sets it
 	refusals  service.Seldom // of logins
 	failures  service.Seldom // of steps of actions
+	unread    service.Seldom // parts of pages
 	streams   chan struct{}  // one value for each open event stream
+	asked     chan struct{}  // the same, for each page that is read or waits for that
+	readings  chan struct{}  // the same, for each that is read
 	work      chan struct{}  // an action was begun
 	stopped   context.Context
 	stop      context.CancelFunc
@@ -53,9 +61,10 @@ type Dashboard struct {
 
 // New makes a Dashboard.
 func New(o Options) (*Dashboard, error) {
-	d := &Dashboard{Options: o, templates: map[string]templates{}, streams: make(chan struct{}, maxStreams), work: make(chan struct{}, 1), timeout: Timeout}
+	d := &Dashboard{Options: o, templates: map[string]templates{}, timeout: Timeout}
+	d.streams, d.asked, d.readings, d.work = make(chan struct{}, maxStreams), make(chan struct{}, maxAsked), make(chan struct{}, maxReadings), make(chan struct{}, 1)
 	d.Access.prepare()
-	d.now = d.newNow()
+	d.now, d.metrics = d.newNow(), newMetrics(o.Metrics)
 	d.stopped, d.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -63,7 +72,7 @@ func New(o Options) (*Dashboard, error) {
 		if d.templates[p.Path], err = d.parse(p.Template); err != nil {
 			return nil, fmt.Errorf("page %s: %w", p.Path, err)
 		}
-		mux.HandleFunc("GET "+o.Base+exact(p.Path), func(w http.ResponseWriter, r *http.Request) { d.show(p, w, r) })
+		mux.HandleFunc("GET "+o.Base+exact(p.Path), d.metrics.timed(p.Path, func(w http.ResponseWriter, r *http.Request) { d.show(p, w, r) }))
 	}
 	for _, a := range actions {
 		mux.HandleFunc("POST "+o.Base+exact(a.Path), func(w http.ResponseWriter, r *http.Request) { d.act(a, w, r) })
@@ -109,6 +118,10 @@ var headers = map[string]string{
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
+	}
+	if !d.Access.isHost(r.Host) {
+		d.fail(w, r, Errorf(http.StatusMisdirectedRequest, "This dashboard is not known as %s. Ask for it by its address, or name it in the configuration (dashboard.hosts).", r.Host))
+		return
 	}
 	d.handler.ServeHTTP(w, r)
 }

@@ -15,7 +15,7 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/rpc"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/internal/testenv"
 )
 
 // hostile would be a script, if it were not escaped, and steer what a reader sees.
@@ -81,11 +81,7 @@ func TestPages(t *testing.T) {
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) {
-		away, err := db.Open(t.Context(), "postgresql://u:s3cret@127.0.0.1:1/x", db.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(away.Close)
+		away := testenv.Open(t, "postgresql://u:s3cret@127.0.0.1:1/x")
 		o.Reads = away
 	})
 	answer, body := s.ask(http.MethodGet, "/", nil)
@@ -194,6 +190,9 @@ func TestLogin(t *testing.T) {
 		if body := s.get("/", "Cookie", session); !strings.Contains(body, "<span>ann</span>") {
 			t.Error(body)
 		}
+	}
+	if answer, _ := s.ask(http.MethodPost, "/login", url.Values{"secret": {strings.Repeat("x", 20_000)}}); answer.StatusCode != 400 {
+		t.Errorf("a large form of a stranger: %s", answer.Status)
 	}
 	s.ask(http.MethodPost, "/login", url.Values{})
 	s.now.figures.mu.Lock()

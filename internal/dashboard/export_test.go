@@ -6,5 +6,5 @@ import "time"
 func (d *Dashboard) Patient() {
 	d.timeout = time.Minute
 	d.now.figures.wait, d.now.ended.wait = time.Minute, time.Minute
-	d.now.queues.wait, d.now.groups.wait, d.now.lanes.wait = time.Minute, time.Minute, time.Minute
+	d.now.queues.wait, d.now.groups.wait, d.now.lanes.wait, d.now.hosters.wait = time.Minute, time.Minute, time.Minute, time.Minute
 }

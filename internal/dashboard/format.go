@@ -17,21 +17,24 @@ import (
 // functions are those of templates. Times are in UTC.
 func (d *Dashboard) functions() template.FuncMap {
 	return template.FuncMap{
-		"link":    d.link,
-		"plain":   pytext.Visible, // what could mislead a reader, such as a text from right to left, escaped
-		"lines":   lines,
-		"number":  number,
-		"percent": func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" },
-		"seconds": seconds,
-		"date":    date,
-		"ago":     d.ago,
-		"iso":     iso,
-		"clock":   func(t time.Time) string { return t.UTC().Format("15:04") },
-		"full": func(q *status.Queue) bool {
-			return q.Unacknowledged != nil && int64(q.Ready+*q.Unacknowledged+q.Outgoing) >= q.Limit
-		},
+		"link":     d.link,
+		"plain":    pytext.Visible, // what could mislead a reader, such as a text from right to left, escaped
+		"lines":    lines,
+		"number":   number,
+		"percent":  func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" },
+		"seconds":  seconds,
+		"date":     date,
+		"ago":      d.ago,
+		"iso":      iso,
+		"clock":    func(t time.Time) string { return t.UTC().Format("15:04") },
+		"full":     isFull,
 		"markdown": markdown,
 	}
+}
+
+// isFull reports whether a queue has reached its limit.
+func isFull(q *status.Queue) bool {
+	return q.Limit > 0 && q.Unacknowledged != nil && int64(q.Ready+*q.Unacknowledged+q.Outgoing) >= q.Limit
 }
 
 // lines is plain for a text of several lines.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"swh-scheduler/internal/model"
@@ -15,22 +16,69 @@ import (
 
 var (
 	graphsPage = Page{Path: "/graphs", Title: "Graphs", Menu: "Graphs", Template: "graphs.html", Fragments: []string{"graphs"}, Data: graphs}
-	graphPage  = Page{Path: "/graphs/{id}", Template: "graph.html", Data: graph}
+	graphPage  = Page{Path: "/graphs/{id}", Template: "graph.html", Fragments: []string{"progress", "steps"}, Data: graph}
+)
+
+const (
+	// countedTasks is how many tasks of a graph in the list are counted.
+	countedTasks = 200
+	// A graph with more tasks or dependencies is not read for a page.
+	maxGraphTasks = 5000
+	maxGraphEdges = 20_000
 )
 
 type graphsData struct {
-	Graphs []taskgraph.Line `json:"graphs"` // the newest ones
+	Form   graphForm        `json:"-"`
+	Filter db.GraphSearch   `json:"filter"`
+	Query  string           `json:"-"`      // of the filter, for actions
+	Older  template.URL     `json:"-"`      // the next page
+	Graphs []taskgraph.Line `json:"graphs"` // of each, countedTasks tasks at most are counted
+	Next   int64            `json:"next"`   // the page below this number; 0: there is none
 }
 
+// Counted is how many tasks of a graph are counted.
+func (graphsData) Counted() int64 { return countedTasks }
+
+// graphForm has the words of the form.
+type graphForm struct{ Name, After, Before string }
+
 func graphs(ctx context.Context, r *Request) (any, error) {
-	lines, err := taskgraph.List(ctx, r.Reads, listed)
-	return graphsData{lines}, err
+	query := r.URL.Query()
+	filter, err := graphFilter(query)
+	if err != nil {
+		return nil, err
+	}
+	below, err := wholeNumber(query, "below")
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.Reads.FindGraphs(ctx, filter, below, listed, countedTasks)
+	d := graphsData{Filter: filter, Form: graphForm{query.Get("name"), query.Get("after"), query.Get("before")}, Graphs: []taskgraph.Line{}, Next: found.Next}
+	for _, g := range found.Graphs {
+		d.Graphs = append(d.Graphs, taskgraph.Line(g))
+	}
+	query.Del("below")
+	d.Query = query.Encode()
+	query.Set("below", strconv.FormatInt(d.Next, 10))
+	d.Older = template.URL(r.Base + "/graphs?" + query.Encode())
+	return d, err
+}
+
+// graphFilter reads the filter of a query.
+func graphFilter(query url.Values) (f db.GraphSearch, err error) {
+	f.Name = query.Get("name")
+	if f.After, err = dateOf(query, "after"); err != nil {
+		return f, err
+	}
+	f.Before, err = dateOf(query, "before")
+	return f, err
 }
 
 type graphData struct {
 	taskgraph.Report
-	Counts  []stateCount  `json:"-"`
-	Picture template.HTML `json:"-"`
+	TooLarge bool          `json:"too_large,omitempty"` // to be read for a page: then only what is known of any graph is set
+	Counts   []stateCount  `json:"-"`
+	Picture  template.HTML `json:"-"`
 }
 
 type stateCount struct {
@@ -45,10 +93,17 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, Errorf(http.StatusNotFound, "%s is not the number of a graph.", r.PathValue("id"))
 	}
-	g, err := taskgraph.Read(ctx, r.Reads, id, r.Now)
+	summary, small, err := r.Reads.SmallGraph(ctx, id, maxGraphTasks, maxGraphEdges)
 	if errors.Is(err, model.ErrUnknownGraph) {
 		return nil, Errorf(http.StatusNotFound, "There is no graph %d.", id)
 	}
+	if err != nil {
+		return nil, err
+	}
+	if !small {
+		return graphData{TooLarge: true, Report: taskgraph.Report{Graph: id, Name: summary.Name, Submitted: summary.Submitted, Cancelled: summary.Cancelled}}, nil
+	}
+	g, err := taskgraph.Read(ctx, r.Reads, id, r.Now)
 	if err != nil {
 		return nil, err
 	}

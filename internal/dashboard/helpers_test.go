@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,19 +31,16 @@ type site struct {
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
 	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
-	store, err := db.Open(t.Context(), s.dsn, db.Options{Command: "dashboard"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	s.store = store
+	s.store = testenv.Open(t, s.dsn, db.Options{Command: "dashboard"})
 	o := Options{
-		Reads: store, Acts: store, Config: func() *config.Config { return s.config }, Version: "test",
+		Reads: s.store, Acts: s.store, Config: func() *config.Config { return s.config }, Version: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if change != nil {
 		change(&o)
 	}
+	o.Access.Hosts = []string{"dashboard.example"}
+	var err error
 	if s.Dashboard, err = New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +53,7 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 func (s *site) exec(statements ...string) {
 	s.t.Helper()
 	for _, statement := range statements {
-		if _, err := s.store.Pool().Exec(context.Background(), statement); err != nil {
-			s.t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(s.t, s.store.Pool(), statement)
 	}
 	s.forget()
 }

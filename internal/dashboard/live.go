@@ -16,10 +16,14 @@ const (
 // stream tells the browser which fragments of a page have changed, until it goes away, by
 // server-sent events: data has the names, separated by blanks. What is told first is compared
 // with what the browser was shown at most a refresh before, so all fragments are told once.
-func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request) {
+func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user User) {
 	select {
 	case d.streams <- struct{}{}:
-		defer func() { <-d.streams }()
+		d.metrics.streams.Inc()
+		defer func() {
+			d.metrics.streams.Dec()
+			<-d.streams
+		}()
 	default:
 		d.fail(w, r, Errorf(http.StatusServiceUnavailable, "Too many pages are open with live updates."))
 		return
@@ -53,7 +57,7 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		text := ": nothing new\n\n" // which finds out that the browser is gone
-		if changed := d.changed(p, r, last); len(changed) > 0 {
+		if changed := d.changed(p, r, user, last); len(changed) > 0 {
 			text = "data: " + strings.Join(changed, " ") + "\n\n"
 		}
 		if send(text) != nil {
@@ -64,17 +68,17 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request) {
 
 // changed returns the fragments that are not as in last, and puts them there. A page that can't
 // be read now has not changed.
-func (d *Dashboard) changed(p Page, r *http.Request, last map[string][sha256.Size]byte) (names []string) {
-	data, err := d.read(p, r, User{})
+func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string][sha256.Size]byte) (names []string) {
+	read, err := d.read(p, r, User{})
 	if err != nil {
 		return nil
 	}
 	for _, name := range p.Fragments {
-		sum := sha256.New()
-		if err := d.templates[p.Path].ExecuteTemplate(sum, name, view{Data: data, Page: p}); err != nil {
+		html, err := d.fragment(p, read, fragment{name, user.MayAct})
+		if err != nil {
 			continue
 		}
-		if now := [sha256.Size]byte(sum.Sum(nil)); now != last[name] {
+		if now := sha256.Sum256(html); now != last[name] {
 			last[name] = now
 			names = append(names, name)
 		}

@@ -26,22 +26,33 @@ func (d *Dashboard) loginURL(r *http.Request) string {
 // logIn begins a session with user name and password, or a token.
 func logIn(_ context.Context, r *Request) (string, error) {
 	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
-	for _, c := range r.Access.Credentials {
-		if name == "" && c.IsToken(secret) {
-			name = "token"
-		} else if !c.IsUser(name, secret) {
-			continue
+	err := r.Access.guesses.judge(r.Access.from(r.Request), time.Now(), func() bool {
+		for _, c := range r.Access.Credentials {
+			if name == "" && c.IsToken(secret) {
+				name = "token"
+				return true
+			}
+			if c.IsUser(name, secret) {
+				return true
+			}
 		}
-		end := time.Now().Add(sessionTime)
-		r.session = r.cookie(r.Access.sign("session", name, end), int(sessionTime.Seconds()))
-		return r.local(r.PostForm.Get("next")), nil
+		return false
+	})
+	if err != nil {
+		r.refused(r.Request)
+		if err == errLogin {
+			err = Errorf(http.StatusUnauthorized, "That is no user name with its password, and no token.")
+		}
+		return "", err
 	}
-	r.refused(r.Request)
-	return "", Errorf(http.StatusUnauthorized, "That is no user name with its password, and no token.")
+	end := time.Now().Add(sessionTime)
+	r.session = r.cookie(r.Access.sign("session", name, end), int(sessionTime.Seconds()))
+	return r.local(r.PostForm.Get("next")), nil
 }
 
 // refused logs wrong credentials. Nothing that they hold is logged, as people mix up user and password.
 func (d *Dashboard) refused(r *http.Request) {
+	d.metrics.refused.Inc()
 	if held, ok := d.refusals.Log(""); ok {
 		d.Log.Warn("login refused", "address", r.RemoteAddr, "not_logged_before", held)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
 )
@@ -19,14 +21,16 @@ type now struct {
 	queues  background[[]status.Queue]
 	groups  background[[]status.Group]
 	lanes   background[[]status.Lane]
+	hosters background[[]status.Hoster]
 }
 
 // newNow prepares what is read. A reading of many queues takes seconds: the broker is asked for
 // each.
 func (d *Dashboard) newNow() *now {
 	n := &now{}
-	n.figures.every, n.ended.every, n.queues.every, n.groups.every, n.lanes.every = 5*time.Second, 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second
-	n.figures.wait, n.ended.wait, n.queues.wait, n.groups.wait, n.lanes.wait = Timeout, Timeout, 2*time.Second, 2*time.Second, 2*time.Second
+	n.figures.log, n.ended.log, n.queues.log, n.groups.log, n.lanes.log, n.hosters.log = d.Log, d.Log, d.Log, d.Log, d.Log, d.Log
+	n.figures.every, n.ended.every, n.queues.every, n.groups.every, n.lanes.every, n.hosters.every = 5*time.Second, 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second, 5*time.Second
+	n.figures.wait, n.ended.wait, n.queues.wait, n.groups.wait, n.lanes.wait, n.hosters.wait = Timeout, Timeout, 2*time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	n.figures.read = func(ctx context.Context) (db.Figures, error) { return d.Reads.Figures(ctx, d.Reads.Now()) }
 	n.ended.read = func(ctx context.Context) (map[db.EndedKey]*db.Ended, error) { return d.Reads.EndedInHour(ctx) }
 	n.queues.read = func(ctx context.Context) ([]status.Queue, error) {
@@ -40,9 +44,12 @@ func (d *Dashboard) newNow() *now {
 		return status.Queues(ctx, d.Reads, d.Broker, known, d.Config().Shares)
 	}
 	n.groups.read = func(ctx context.Context) (all []status.Group, err error) {
-		shares := d.Config().Shares
-		for _, name := range slices.Sorted(maps.Keys(shares)) {
-			rows, err := status.Groups(ctx, d.Reads, name, shares[name], d.Reads.Now())
+		c := d.Config()
+		for _, name := range slices.Sorted(maps.Keys(c.Shares)) {
+			rows, err := status.Groups(ctx, d.Reads, c, name)
+			if errors.Is(err, model.ErrUnknownTaskType) {
+				continue // daemons warn of it
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -61,6 +68,12 @@ func (d *Dashboard) newNow() *now {
 		}
 		return all, err
 	}
+	n.hosters.read = func(ctx context.Context) ([]status.Hoster, error) {
+		if hosters := d.Config().Hosters; hosters.Any() {
+			return status.Hosters(ctx, d.Reads, hosters, d.Reads.Now())
+		}
+		return nil, nil
+	}
 	return n
 }
 
@@ -71,6 +84,7 @@ func (d *Dashboard) forget() {
 	d.now.queues.forget()
 	d.now.groups.forget()
 	d.now.lanes.forget()
+	d.now.hosters.forget()
 	d.data.forget()
 }
 
@@ -93,12 +107,25 @@ func (d *Dashboard) partOf(at time.Time, err error, what string) part {
 	case ok:
 		p.Problem = told.Message
 	case err != nil:
-		d.Log.Debug("a part of a page could not be read", "what", what, "error", err)
-		p.Problem = what + " can't be read now; the log has the reason at level debug."
+		if held, ok := d.unread.Log(what); ok {
+			d.Log.Warn("a part of a page could not be read", "what", what, "error", pytext.OneLine(err).Error(), "not_logged_before", held)
+		}
+		p.Problem = what + " can't be read now; the log says why."
 	case at.IsZero():
 		p.Problem = what + " are being read."
 	}
 	return p
+}
+
+// unread returns what is wrong with parts, in words.
+func unread(parts ...part) []string {
+	problems := []string{}
+	for _, p := range parts {
+		if p.Problem != "" {
+			problems = append(problems, p.Problem)
+		}
+	}
+	return problems
 }
 
 func (d *Dashboard) queues(ctx context.Context) ([]status.Queue, part) {
@@ -106,17 +133,35 @@ func (d *Dashboard) queues(ctx context.Context) ([]status.Queue, part) {
 	return rows, d.partOf(at, err, "The queues")
 }
 
-// facts returns what problems are found in. What can't be read is left out.
+func (d *Dashboard) groups(ctx context.Context) ([]status.Group, part) {
+	rows, at, err := d.now.groups.get(ctx)
+	return rows, d.partOf(at, err, "The groups")
+}
+
+func (d *Dashboard) lanes(ctx context.Context) ([]status.Lane, part) {
+	rows, at, err := d.now.lanes.get(ctx)
+	return rows, d.partOf(at, err, "The lanes")
+}
+
+func (d *Dashboard) hosters(ctx context.Context) ([]status.Hoster, part) {
+	rows, at, err := d.now.hosters.get(ctx)
+	return rows, d.partOf(at, err, "The hosters")
+}
+
+// facts returns what problems are found in. Of the broker, groups and lanes it says what can't be read.
 func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
 	f.now = now
 	if f.figures, err = d.now.figures.must(ctx); err != nil {
 		return f, err
 	}
-	if f.daemons, err = d.Reads.Daemons(ctx); err != nil {
+	if f.daemons, err = d.Reads.Daemons(ctx, maxDaemons); err != nil {
 		return f, err
 	}
-	f.queues, _, _ = d.now.queues.get(ctx)
-	f.groups, _, _ = d.now.groups.get(ctx)
-	f.lanes, _, _ = d.now.lanes.get(ctx)
+	var queues, groups, lanes, hosters part
+	f.queues, queues = d.queues(ctx)
+	f.groups, groups = d.groups(ctx)
+	f.lanes, lanes = d.lanes(ctx)
+	f.hosters, hosters = d.hosters(ctx)
+	f.unread = unread(queues, groups, lanes, hosters)
 	return f, nil
 }

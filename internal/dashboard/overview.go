@@ -25,7 +25,7 @@ type overviewData struct {
 	Flow     flow       `json:"flow"`
 	Tasks    []typeData `json:"tasks"`
 	Visits   []typeData `json:"visits"`
-	Queues   part       `json:"queues"`
+	Unread   []string   `json:"not_read"` // what problems can't be found in now
 }
 
 // flow counts work by where it is. What is not known is nil.
@@ -73,10 +73,9 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := overviewData{Problems: append([]Problem{}, f.problems()...), NotHere: notHere}
+	o := overviewData{Problems: append([]Problem{}, f.problems()...), Unread: f.unread, NotHere: notHere}
 	o.More = max(0, len(o.Problems)-maxProblems)
 	o.Problems = o.Problems[:len(o.Problems)-o.More]
-	_, o.Queues = r.queues(ctx)
 	o.Tasks, o.Visits = taskRows(types, f, ended), visitRows(f, ended)
 	o.Flow = flowOf(f, o)
 	return o, nil

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"runtime/debug"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
@@ -28,7 +29,8 @@ type Page struct {
 	// Data returns what the page shows, as a struct that can be JSON. It must not depend on
 	// the user.
 	Data func(ctx context.Context, r *Request) (any, error)
-	// OfUser says that Data may depend on the user. Then it is computed for each request.
+	// OfUser says that Data may depend on the user. Then it is computed for each request, at once:
+	// it must ask neither the database nor the broker.
 	OfUser bool
 }
 
@@ -70,24 +72,28 @@ func (d *Dashboard) parse(file string) (templates, error) {
 
 // show answers a request for a page.
 func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
-	user, err := d.reader(r)
-	if p.Path == loginPage.Path {
-		user, err = User{}, nil
+	var user User
+	var err error
+	if p.Path != loginPage.Path {
+		user, err = d.reader(r)
+	}
+	if err == nil && !isText(r.URL.Query()) {
+		err = Errorf(http.StatusBadRequest, "The address has what is no text.")
 	}
 	if err != nil {
 		d.fail(w, r, err)
 		return
 	}
 	if accepts(r, "text/event-stream") && len(p.Fragments) > 0 {
-		d.stream(p, w, r)
+		d.stream(p, w, r, user)
 		return
 	}
-	data, err := d.read(p, r, user)
+	read, err := d.read(p, r, user)
 	if err != nil {
 		d.fail(w, r, err)
 		return
 	}
-	d.answer(p, w, r, user, http.StatusOK, data)
+	d.answer(p, w, r, user, http.StatusOK, read)
 }
 
 // reader returns who sent a request, or an error if he may not read.
@@ -100,7 +106,7 @@ func (d *Dashboard) reader(r *http.Request) (User, error) {
 }
 
 // answer writes a page in the form that the request asks for.
-func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user User, status int, data any) {
+func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user User, status int, read *reading) {
 	var body bytes.Buffer
 	contentType := "text/html; charset=utf-8"
 	var err error
@@ -108,16 +114,16 @@ func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user 
 		contentType = "application/json"
 		encoder := json.NewEncoder(&body)
 		encoder.SetIndent("", " ")
-		err = encoder.Encode(data)
+		err = encoder.Encode(read.data)
+	} else if name := r.Header.Get("X-Fragment"); name == "" {
+		err = d.templates[p.Path].ExecuteTemplate(&body, "layout", d.view(p, r, user, read.data))
+	} else if slices.Contains(p.Fragments, name) {
+		var html []byte
+		html, err = d.fragment(p, read, fragment{name, user.MayAct})
+		body.Write(html)
 	} else {
-		name := "layout"
-		if fragment := r.Header.Get("X-Fragment"); fragment != "" {
-			if name = fragment; !slices.Contains(p.Fragments, name) {
-				d.fail(w, r, Errorf(http.StatusNotFound, "This page has no such fragment."))
-				return
-			}
-		}
-		err = d.templates[p.Path].ExecuteTemplate(&body, name, d.view(p, r, user, data))
+		d.fail(w, r, Errorf(http.StatusNotFound, "This page has no such fragment."))
+		return
 	}
 	if err != nil {
 		d.Log.Error("a page could not be written", "page", p.Path, "error", err)
@@ -139,7 +145,7 @@ func (d *Dashboard) view(p Page, r *http.Request, user User, data any) view {
 	}
 	for _, other := range pages {
 		if other.Menu != "" {
-			here := other.Path == p.Path || other.Path != "/" && strings.HasPrefix(p.Path, other.Path+"/")
+			here := other.Path == p.Path || other.Path == p.Path+"s" || other.Path != "/" && strings.HasPrefix(p.Path, other.Path+"/")
 			v.Menu = append(v.Menu, menuItem{other.Menu, d.Base + other.Path, here})
 		}
 	}
@@ -156,27 +162,42 @@ func accepts(r *http.Request, mediaType string) bool {
 	return strings.EqualFold(strings.TrimSpace(first), mediaType)
 }
 
-// read returns the data of a page.
-func (d *Dashboard) read(p Page, r *http.Request, user User) (any, error) {
-	if p.OfUser {
-		return d.compute(r.Context(), p, r, user)
+// read reads a page.
+func (d *Dashboard) read(p Page, r *http.Request, user User) (*reading, error) {
+	if p.OfUser { // it asks nobody, so it waits for no place: one can log in while readers hold them all
+		data, err := p.Data(r.Context(), &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
+		return &reading{data: data}, err
 	}
 	return d.data.of(r.Context(), r.URL.Path+"?"+r.URL.Query().Encode(), func(ctx context.Context) (any, error) {
-		return d.compute(ctx, p, r.Clone(ctx), User{})
+		return d.compute(ctx, p, r.Clone(ctx))
 	})
 }
 
-// compute calls a page's Data, within Timeout.
-func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request, user User) (data any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			d.Log.Error("a page panicked", "page", p.Path, "panic", cause, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
+// compute calls a page's Data, within the time-out, once it is one of maxReadings.
+func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return p.Data(ctx, &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
+	select {
+	case d.asked <- struct{}{}:
+		defer func() { <-d.asked }()
+	default:
+		return nil, errBusy
+	}
+	select {
+	case d.readings <- struct{}{}:
+		defer func() { <-d.readings }()
+	case <-ctx.Done():
+		return nil, errBusy
+	}
+	return guarded(d.Log, p.Path, func() (any, error) {
+		return p.Data(ctx, &Request{Request: r, Dashboard: d, Now: d.Reads.Now()})
+	})
+}
+
+// isText reports whether PostgreSQL takes all names and values of a query as text.
+func isText(query url.Values) bool {
+	text, err := url.QueryUnescape(query.Encode())
+	return err == nil && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
 // Word returns a parameter of the query, without blanks around it.
@@ -198,7 +219,15 @@ func Errorf(status int, format string, args ...any) *Error {
 	return &Error{status, pytext.Visible(fmt.Sprintf(format, args...))}
 }
 
-var errLogin = Errorf(http.StatusUnauthorized, "You have to log in.")
+const (
+	maxReadings = 12  // pages that are read at a time
+	maxAsked    = 200 // pages that are read or wait for that
+)
+
+var (
+	errLogin = Errorf(http.StatusUnauthorized, "You have to log in.")
+	errBusy  = Errorf(http.StatusServiceUnavailable, "Too many pages are being read. Try again.")
+)
 
 var errorPage = Page{Path: "error", Template: "error.html"}
 
@@ -212,22 +241,29 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case db.IsAway(err) || db.TimedOut(err) || errors.Is(err, context.DeadlineExceeded):
 		d.Log.Warn("a page was not shown", "path", r.URL.Path, "error", pytext.OneLine(err).Error())
 		told = Errorf(http.StatusServiceUnavailable, "The database does not answer, or not within %s. Try again.", Timeout)
-		w.Header().Set("Retry-After", "5")
 	default:
 		d.Log.Error("a page failed", "path", r.URL.Path, "error", err)
 		told = Errorf(http.StatusInternalServerError, "This failed; the log of the dashboard says why.")
 	}
-	if told == errLogin {
+	if told.Status == http.StatusServiceUnavailable || told == errTooManyLogins {
+		w.Header().Set("Retry-After", "10")
+	}
+	var user User
+	if told == errLogin || told == errTooManyLogins {
 		if r.Header.Get("Authorization") != "" {
 			d.refused(r)
 		}
-		if wantsHTML := !accepts(r, "application/json") && r.Method == http.MethodGet && r.Header.Get("X-Fragment") == ""; wantsHTML && d.Access.canLogIn() {
+		if wantsHTML := !accepts(r, "application/json") && r.Method == http.MethodGet && r.Header.Get("X-Fragment") == ""; wantsHTML && d.Access.canLogIn() && told == errLogin {
 			http.Redirect(w, r, d.loginURL(r), http.StatusSeeOther)
 			return
 		}
 		d.Access.challenge(w, r)
+	} else { // asking again would count wrong credentials twice
+		if user, err = d.Access.user(r); err != nil {
+			d.refused(r)
+		}
 	}
-	user, _ := d.Access.user(r)
+	d.metrics.failed(told.Status)
 	r.Header.Del("X-Fragment")
-	d.answer(errorPage, w, r, user, told.Status, told)
+	d.answer(errorPage, w, r, user, told.Status, &reading{data: told})
 }

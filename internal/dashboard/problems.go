@@ -14,10 +14,10 @@ import (
 
 // Problem is an alert (deploy/prometheus/alerts.yml) whose condition holds now, however long.
 type Problem struct {
-	Alert    string `json:"alert"` // also the section of the runbooks
+	Alert    string `json:"alert"` // also the section of the runbooks; "" where nothing is wrong
 	Critical bool   `json:"critical"`
 	Text     string `json:"text"`
-	Page     string `json:"page"` // that shows more, from the base
+	Page     string `json:"page"` // that shows more, from the base; "" for that which it is on
 }
 
 // facts are what problems are found in.
@@ -28,6 +28,8 @@ type facts struct {
 	queues  []status.Queue
 	groups  []status.Group
 	lanes   []status.Lane
+	hosters []status.Hoster
+	unread  []string // what can't be told now, in words
 }
 
 // notHere are the alerts that only Prometheus can tell: they compare with hours ago, or are
@@ -58,14 +60,21 @@ func (f facts) problems() []Problem {
 const unseenAfter = 5 * time.Minute
 
 func (f facts) ofDaemons() (all []Problem) {
-	alive := map[string]bool{}
+	alive, newest := map[string]bool{}, map[string]time.Time{}
+	type place struct{ name, host string }
+	last := map[place]time.Time{} // when the last one of those that ended was seen
 	for _, d := range f.daemons {
+		if d.Started.After(newest[d.Name]) {
+			newest[d.Name] = d.Started
+		}
 		alive[d.Name] = alive[d.Name] || f.now.Sub(d.Seen) < unseenAfter
+		if p := (place{d.Name, d.Host}); d.Seen.After(last[p]) && f.now.Sub(d.Seen) >= unseenAfter {
+			last[p] = d.Seen
+		}
 	}
 	for _, d := range f.daemons {
-		replaced := slices.ContainsFunc(f.daemons, func(other db.Daemon) bool { return other.Name == d.Name && other.Started.After(d.Seen) })
-		if silent := f.now.Sub(d.Seen); silent >= unseenAfter && replaced {
-			continue
+		if silent := f.now.Sub(d.Seen); silent >= unseenAfter && (newest[d.Name].After(d.Seen) || last[place{d.Name, d.Host}].After(d.Seen)) {
+			continue // it was replaced, or another one ended later
 		} else if silent >= unseenAfter {
 			alert := "DaemonDown"
 			if !alive[d.Name] {
@@ -112,11 +121,11 @@ func (f facts) ofDatabase() (all []Problem) {
 			add(false, "ReadyTasksWait", tasksPath(r.Type, r.Priority), "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
 		}
 	}
-	if n := f.figures.Rejected.Events; n > 0 {
-		add(false, "EventsSetAside", "/aside#events", "%d events are set aside.", n)
+	if n := f.figures.Rejected.NewEvents; n > 0 {
+		add(false, "EventsSetAside", "/aside#events", "%d events were set aside in the last hour.", n)
 	}
-	if n := f.figures.Rejected.Records; n > 0 {
-		add(false, "JournalRecordsSetAside", "/aside#records", "%d journal records are set aside.", n)
+	if n := f.figures.Rejected.NewRecords; n > 0 {
+		add(false, "JournalRecordsSetAside", "/aside#records", "%d journal records were set aside in the last hour.", n)
 	}
 	if s := f.figures.SetAside; s.Tasks+s.Origins > 0 {
 		add(false, "RowsSetAside", "/aside", "%d tasks and %d origins are set aside: they can't be sent.", s.Tasks, s.Origins)

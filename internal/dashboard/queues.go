@@ -11,9 +11,9 @@ import (
 	"swh-scheduler/internal/status"
 )
 
-var queuesPage = Page{Path: "/queues", Title: "Queues", Menu: "Queues", Template: "queues.html", Fragments: []string{"queues", "groups", "lanes"}, Data: queuesOf}
+var queuesPage = Page{Path: "/queues", Title: "Queues", Menu: "Queues", Template: "queues.html", Fragments: []string{"queues", "groups", "lanes", "hosters"}, Data: queuesOf}
 
-var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Fragments: []string{"queue", "groups", "lanes"}, Data: queueOf}
+var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Fragments: []string{"queue", "why", "groups", "lanes"}, Data: queueOf}
 
 // queuePath is the address of the page of a queue, from the base.
 func queuePath(name string) string { return "/queue?name=" + url.QueryEscape(name) }
@@ -24,8 +24,15 @@ type queuesData struct {
 	Queues []status.Queue `json:"queues"` // maxRows at most
 	Found  int            `json:"found"`
 	Part   part           `json:"read"`
+	groupsAndLanes
+	Hosters []status.Hoster `json:"hosters"`
+}
+
+// groupsAndLanes are those of some queues, of each maxRows at most.
+type groupsAndLanes struct {
 	Groups []status.Group `json:"groups"`
 	Lanes  []status.Lane  `json:"lanes"`
+	Unread []string       `json:"not_read"` // what can't be told of them now, in words
 }
 
 func queuesOf(ctx context.Context, r *Request) (any, error) {
@@ -38,30 +45,34 @@ func queuesOf(ctx context.Context, r *Request) (any, error) {
 	}
 	q.Found = len(q.Queues)
 	q.Queues = q.Queues[:min(q.Found, maxRows)]
-	q.Groups, q.Lanes = r.groupsAndLanes(ctx, func(queue, taskType string) bool {
+	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return strings.Contains(queue, q.Word) || strings.Contains(taskType, q.Word)
 	})
+	hosters, hostersPart := r.hosters(ctx)
+	q.Hosters = hosters[:min(len(hosters), maxRows)]
+	q.Unread = append(q.Unread, unread(hostersPart)...)
 	return q, nil
 }
 
-// groupsAndLanes returns those of some queues; of each maxRows at most.
-func (d *Dashboard) groupsAndLanes(ctx context.Context, of func(queue, taskType string) bool) (groups []status.Group, lanes []status.Lane) {
-	allGroups, _, _ := d.now.groups.get(ctx)
-	allLanes, _, _ := d.now.lanes.get(ctx)
-	groups = slices.DeleteFunc(slices.Clone(allGroups), func(g status.Group) bool { return !of(g.Queue, g.TaskType) })
-	lanes = slices.DeleteFunc(slices.Clone(allLanes), func(l status.Lane) bool { return !of(l.Queue, l.TaskType) })
-	return groups[:min(len(groups), maxRows)], lanes[:min(len(lanes), maxRows)]
+func (d *Dashboard) groupsAndLanesOf(ctx context.Context, of func(queue, taskType string) bool) (g groupsAndLanes) {
+	allGroups, groups := d.groups(ctx)
+	allLanes, lanes := d.lanes(ctx)
+	g.Unread = unread(groups, lanes)
+	g.Groups = slices.DeleteFunc(slices.Clone(allGroups), func(g status.Group) bool { return !of(g.Queue, g.TaskType) })
+	g.Lanes = slices.DeleteFunc(slices.Clone(allLanes), func(l status.Lane) bool { return !of(l.Queue, l.TaskType) })
+	g.Groups, g.Lanes = g.Groups[:min(len(g.Groups), maxRows)], g.Lanes[:min(len(g.Lanes), maxRows)]
+	return g
 }
 
 // queueData is what is known of a queue.
 type queueData struct {
-	Name   string         `json:"name"`
-	Queue  *status.Queue  `json:"queue"` // nil: it does not exist, or is not known yet
-	Part   part           `json:"read"`
-	Groups []status.Group `json:"groups"`
-	Lanes  []status.Lane  `json:"lanes"`
-	Past   []pastShare    `json:"past"`
-	Since  []time.Time    `json:"since"` // when the parts of Past begin
+	Name  string        `json:"name"`
+	Queue *status.Queue `json:"queue"` // nil: it does not exist, or is not known yet
+	Part  part          `json:"read"`
+	Why   []Problem     `json:"why"` // what may hold it up
+	groupsAndLanes
+	Past  []pastShare `json:"past"`
+	Since []time.Time `json:"since"` // when the parts of Past begin
 }
 
 // PageTitle is the title of the page.
@@ -88,13 +99,13 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	if q.Queue != nil {
 		laneSet, _, _ = strings.Cut(q.Queue.Lane, " ")
 	}
-	q.Groups, q.Lanes = r.groupsAndLanes(ctx, func(queue, taskType string) bool {
+	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return queue == q.Name || laneSet != "" && taskType == laneSet
 	})
-	if len(q.Groups) == 0 {
-		return q, nil
-	}
 	var err error
+	if q.Why, err = r.holdsUp(ctx, q.Name, laneSet, q.Queue); err != nil || len(q.Groups) == 0 {
+		return q, err
+	}
 	q.Since, q.Past, err = r.pastShares(ctx, q.Name)
 	return q, err
 }

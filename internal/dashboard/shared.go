@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -8,7 +9,7 @@ import (
 
 const (
 	refresh   = 2 * time.Second // how long data of a page is shown to all who read it
-	maxShared = 500             // addresses whose data is kept at a time
+	maxShared = 100             // addresses whose data is kept at a time
 )
 
 // shared is the data of pages, by address: many readers of an address cost one reading.
@@ -17,17 +18,26 @@ type shared struct {
 	byID map[string]*reading
 }
 
-// reading is data that is there, or on its way until done is closed.
+// reading is data that is there, or on its way until done is closed, and its fragments in HTML.
 type reading struct {
 	since time.Time
 	done  chan struct{}
 	data  any
 	err   error
+
+	mu   sync.Mutex
+	html map[fragment][]byte
 }
 
-// of returns the data of an address, which compute returns. It waits for it no longer than ctx
-// lasts; compute goes on for the others.
-func (s *shared) of(ctx context.Context, address string, compute func(ctx context.Context) (any, error)) (any, error) {
+// fragment is a part of a page for those who may act, or for those who may not.
+type fragment struct {
+	name   string
+	mayAct bool
+}
+
+// of returns what is read of an address, for which it calls compute. It waits for it no longer than
+// ctx lasts; compute goes on for the others.
+func (s *shared) of(ctx context.Context, address string, compute func(ctx context.Context) (any, error)) (*reading, error) {
 	s.mu.Lock()
 	now := time.Now()
 	r := s.byID[address]
@@ -46,7 +56,7 @@ func (s *shared) of(ctx context.Context, address string, compute func(ctx contex
 	s.mu.Unlock()
 	select {
 	case <-r.done:
-		return r.data, r.err
+		return r, r.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -66,4 +76,23 @@ func (r *reading) isDone() bool {
 	default:
 		return false
 	}
+}
+
+// fragment returns a fragment of a page in HTML, made once for all who look. So it has nothing of
+// the user but whether he may act: forms with their tokens are outside of fragments.
+func (d *Dashboard) fragment(p Page, r *reading, f fragment) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if html, ok := r.html[f]; ok {
+		return html, nil
+	}
+	var html bytes.Buffer
+	if err := d.templates[p.Path].ExecuteTemplate(&html, f.name, view{Data: r.data, Page: p, User: User{MayAct: f.mayAct}}); err != nil {
+		return nil, err
+	}
+	if r.html == nil {
+		r.html = map[fragment][]byte{}
+	}
+	r.html[f] = html.Bytes()
+	return html.Bytes(), nil
 }

@@ -22,6 +22,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/status"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
 )
@@ -110,7 +111,7 @@ func TestWhatEndedIsShown(t *testing.T) {
 	if strings.Contains(body, "swh.list, which nobody reads") {
 		t.Error("a queue that is read counts as unread")
 	}
-	s.has("/queue?name=swh.unread", "No worker reads it")
+	s.has("/queue?name=swh.unread", "3 messages wait in swh.unread, which nobody reads.")
 	s.has("/queues?q=list", "swh.list")
 	if body := s.get("/queues?q=list"); strings.Contains(body, "swh.unread") {
 		t.Error("a queue that was not asked for is shown")
@@ -136,7 +137,7 @@ func TestProblems(t *testing.T) {
 	}
 	f.figures.Outgoing = append(f.figures.Outgoing, db.OutgoingQueue{Queue: "q", Oldest: now.Add(-time.Hour), Refused: 1})
 	f.figures.Ready = append(f.figures.Ready, db.ReadyTasks{Type: "t", Priority: "high", Oldest: now.Add(-time.Hour)}, db.ReadyTasks{Type: "t", Oldest: now.Add(-time.Hour)})
-	f.figures.Rejected.Events, f.figures.Rejected.Records, f.figures.SetAside.Tasks = 1, 1, 1
+	f.figures.Rejected.NewEvents, f.figures.Rejected.NewRecords, f.figures.SetAside.Tasks = 1, 1, 1
 	f.figures.Runs.Unanswered, f.figures.CandidateChanges = 1001, 100_001
 	f.queues = []status.Queue{
 		{Queue: "a", Ready: 1}, {Queue: "b", Lane: "s l", Backlog: 1}, {Queue: "c", Consumers: 1}, {Queue: "d", Problem: "its node is down"},
@@ -159,10 +160,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s is said not to be evaluated", alert)
 		}
 	}
-	alerts, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	alerts := testenv.Read(t, "../../deploy/prometheus/alerts.yml")
 	known := map[string]bool{}
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(alerts), -1) {
 		known[m[1]] = true
@@ -232,6 +230,7 @@ func TestDaemonsAreShown(t *testing.T) {
 		}
 	}
 	s.exec("update scheduler_go.daemons set seen = now() - interval '91 minutes' where name = 'start-listener'",
+		"insert into scheduler_go.daemons select gen_random_uuid(), 'restarts', '1.2', 'host2', now() - interval '3 hours', now() - n * interval '1 second' - interval '2 hours', '{}' from generate_series(1, 1100) n",
 		"insert into scheduler_go.keeper (job, began, until, seconds, result, failed) values ('graphs', now(), 'epoch', 2, 'it broke', true)")
 	s.has("/daemons", "start-runner", "RabbitMQ for 5 min", `<span class="bad">1 h 3`, `<span class="bad">it broke</span>`, "host1", "1.2")
 	s.has("/", "start-listener on host1 has not been heard of for 1 h 3")
@@ -265,19 +264,11 @@ func TestManyQueuesAndRows(t *testing.T) {
 	}
 	settled := func() (rows int64) { // what sessions that have ended did is counted when they are gone
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		testenv.Becomes(t, "other sessions", 0, func() int {
 			s.store.Pool().Reset()
-			var others int
-			if err := s.store.Pool().QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()").Scan(&others); err != nil {
-				t.Fatal(err)
-			}
-			if others == 0 {
-				return read()
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d sessions are left", others)
-			}
-		}
+			return testenv.Value[int](t, s.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
+		})
+		return read()
 	}
 	before := settled()
 	for _, p := range pages {

@@ -24,6 +24,11 @@ var (
 	taskPage  = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
 )
 
+// tasksOf is the address of the tasks of a type with a status, from the base.
+func tasksOf(taskType string, status model.TaskStatus) string {
+	return "/tasks?" + url.Values{"type": {taskType}, "status": {string(status)}}.Encode()
+}
+
 // tasksPath is the address of the tasks of a type with a priority, from the base.
 func tasksPath(taskType, priority string) string {
 	return "/tasks?" + url.Values{"type": {taskType}, "priority": {priority}}.Encode()
@@ -96,9 +101,7 @@ func tasks(ctx context.Context, r *Request) (any, error) {
 
 // taskFilter reads the filter of a query.
 func taskFilter(query url.Values) (f db.TaskSearch, err error) {
-	refuse := func(name, should string) error {
-		return Errorf(http.StatusBadRequest, "%s is %q, and should be %s.", name, query.Get(name), should)
-	}
+	refuse := func(name, should string) error { return refuseWord(query, name, should) }
 	for _, word := range strings.FieldsFunc(query.Get("id"), func(r rune) bool { return r == ',' || r == ' ' }) {
 		id, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
@@ -122,11 +125,11 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	if f.Policy = model.TaskPolicy(query.Get("policy")); f.Policy != "" && !slices.Contains(taskPolicies, f.Policy) {
 		return f, refuse("policy", "oneshot or recurring")
 	}
-	if f.After, err = dateOf(query.Get("after")); err != nil {
-		return f, refuse("after", "a date such as 2030-01-31 12:00, in UTC")
+	if f.After, err = dateOf(query, "after"); err != nil {
+		return f, err
 	}
-	if f.Before, err = dateOf(query.Get("before")); err != nil {
-		return f, refuse("before", "a date such as 2030-01-31 12:00, in UTC")
+	if f.Before, err = dateOf(query, "before"); err != nil {
+		return f, err
 	}
 	if words := strings.Fields(query.Get("argument")); len(words) > 0 {
 		a, err := taskinput.ParseArguments(words)
@@ -139,20 +142,23 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	return f, nil
 }
 
-// dateOf reads a date in UTC; nil for none.
-func dateOf(text string) (*time.Time, error) {
-	text = strings.Replace(strings.TrimSuffix(strings.TrimSpace(text), "Z"), "T", " ", 1)
+// refuseWord says what a word of a query should be.
+func refuseWord(query url.Values, name, should string) error {
+	return Errorf(http.StatusBadRequest, "%s is %q, and should be %s.", name, query.Get(name), should)
+}
+
+// dateOf reads a date in UTC of a query; nil for none.
+func dateOf(query url.Values, name string) (*time.Time, error) {
+	text := strings.Replace(strings.TrimSuffix(strings.TrimSpace(query.Get(name)), "Z"), "T", " ", 1)
 	if text == "" {
 		return nil, nil
 	}
-	var err error
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
-		var at time.Time
-		if at, err = time.Parse(layout, text); err == nil {
+		if at, err := time.Parse(layout, text); err == nil {
 			return &at, nil
 		}
 	}
-	return nil, err
+	return nil, refuseWord(query, name, "a date such as 2030-01-31 12:00, in UTC")
 }
 
 // wholeNumber reads a number of a query; 0 if it has none.
@@ -162,7 +168,7 @@ func wholeNumber(query url.Values, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(query.Get(name), 10, 64)
 	if err != nil || n < 0 {
-		return 0, Errorf(http.StatusBadRequest, "%s is %q, and should be a number.", name, query.Get(name))
+		return 0, refuseWord(query, name, "a number")
 	}
 	return n, nil
 }
@@ -179,7 +185,7 @@ type taskData struct {
 // Actions are what can be done to the task.
 func (d taskData) Actions() []taskAction {
 	return slices.DeleteFunc(slices.Clone(taskActions), func(a taskAction) bool {
-		return a.Word == "release" && (d.Graph == nil || d.Graph.State != db.GraphWaiting)
+		return strings.HasPrefix(a.Word, "release") && (d.Graph == nil || d.Graph.State != db.GraphWaiting)
 	})
 }
 
@@ -202,7 +208,7 @@ func (r runData) Share() float64 {
 }
 
 // Rest is 100 less Share.
-func (r runData) Rest() float64 { return 100 - r.Share() }
+func (r runData) Rest() float64 { return max(0, 100-r.Share()) }
 
 func task(ctx context.Context, r *Request) (any, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)

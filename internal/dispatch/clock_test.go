@@ -13,6 +13,8 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -27,11 +29,7 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	host := &hostClock{}
-	store, err := db.Open(t.Context(), b.dsn, db.Options{HostTime: host.now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, b.dsn, db.Options{HostTime: host.now})
 	slots := dispatch.NewSlots(store, b.inspector, func() {})
 	for _, c := range []struct {
 		ahead time.Duration
@@ -68,19 +66,12 @@ func TestDeliveriesOfWrongClocksCount(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, -time.Minute, time.Minute, time.Hour} {
 		b := newBench(t)
 		host := &hostClock{ahead}
-		store, err := db.Open(t.Context(), b.dsn, db.Options{HostTime: host.now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(store.Close)
+		store := testenv.Open(t, b.dsn, db.Options{HostTime: host.now})
 		if err := store.CheckVersion(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, managementURL := newStaleManagement(t, b.broker.ManagementURL)
-		address, err := celery.ParseBroker(b.broker.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		address := parsed.Broker(t, b.broker.URL)
 		inspector := celery.NewQueueInspector(address, managementURL, celery.InspectorOptions{Timeout: time.Minute})
 		t.Cleanup(func() { _ = inspector.Close() })
 

@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // newClusterBench is a bench whose broker is a cluster, to the first node of which it
@@ -20,10 +20,7 @@ func newClusterBench(t *testing.T, cluster *testenv.BrokerCluster) *bench {
 	t.Helper()
 	b := &bench{dsn: testenv.Database(t), broker: cluster.Nodes[0].Broker}
 	b.store = b.openStore(t)
-	address, err := celery.ParseBroker(cluster.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, cluster.URL())
 	b.publisher = celery.NewPublisher(address, celery.PublisherOptions{})
 	t.Cleanup(func() { _ = b.publisher.Close() })
 	b.inspector = celery.NewQueueInspector(address, b.broker.ManagementURL, celery.InspectorOptions{})
@@ -34,22 +31,10 @@ func newClusterBench(t *testing.T, cluster *testenv.BrokerCluster) *bench {
 // start runs a deliverer until stop is called.
 func (b *bench) start(t *testing.T) (d *dispatch.Deliverer, stop func()) {
 	d = b.deliverer(t, b.publisher)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = d.Run(ctx) })
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	t.Cleanup(stop)
-	return d, stop
-}
-
-// ready counts the messages of a queue on a node.
-func ready(t *testing.T, ch *amqp.Channel, queue string) int {
-	t.Helper()
-	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q.Messages
+	return d, testenv.Run(t, func(ctx context.Context) error {
+		_ = d.Run(ctx)
+		return nil
+	})
 }
 
 // While the node of one queue is dead, or stands still, or the queue has no majority, the
@@ -82,7 +67,7 @@ func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 			b.enqueue(t, dead, 1)
 			b.enqueue(t, alive, 1)
 			d, _ := b.start(t)
-			eventually(t, func() bool { return b.outbox(t) == 0 })
+			testenv.Becomes(t, "outgoing messages", 0, func() int { return b.outbox(t) })
 
 			fault.begin(dying)
 			var pauses []time.Duration
@@ -92,7 +77,7 @@ func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 				b.enqueue(t, alive, each)
 				d.Wake()
 				began := time.Now()
-				eventually(t, func() bool { return ready(t, ch, alive) == 1+(i+1)*each })
+				testenv.Becomes(t, "messages", 1+(i+1)*each, func() int { return testenv.Ready(t, ch, alive) })
 				pauses = append(pauses, time.Since(began))
 			}
 			slices.Sort(pauses)
@@ -105,7 +90,7 @@ func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 
 			fault.end(dying)
 			began := time.Now()
-			eventually(t, func() bool { return b.outbox(t) == 0 })
+			testenv.Becomes(t, "outgoing messages", 0, func() int { return b.outbox(t) })
 			t.Logf("all delivered %s after the node's return", time.Since(began).Round(time.Millisecond))
 			for _, queue := range []string{dead, alive} {
 				if got := b.received(t, queue); len(set(got)) != 1+rounds*each || len(got) > len(set(got))+fault.repeated {

@@ -14,6 +14,8 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -127,10 +129,7 @@ func TestFullQueueGetsNothing(t *testing.T) {
 	b := newBench(t)
 	const limit, prefetch, acknowledged = 50, 20, 7
 	management, managementURL := newStaleManagement(t, b.broker.ManagementURL)
-	address, err := celery.ParseBroker(b.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, b.broker.URL)
 	// However slow this machine is, all was delivered after the figures.
 	inspector := celery.NewQueueInspector(address, managementURL, celery.InspectorOptions{Timeout: time.Minute, StatsAge: 4 * time.Minute})
 	t.Cleanup(func() { _ = inspector.Close() })
@@ -192,13 +191,13 @@ func TestFullQueueGetsNothing(t *testing.T) {
 
 	management.renew()
 	refilled := 0
-	eventually(t, func() bool {
+	testenv.Becomes(t, "refilled slots", acknowledged, func() int {
 		refilled += claim()
 		if _, err := d.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		check("refilling")
-		return refilled == acknowledged
+		return refilled
 	})
 	full("refilled")
 }

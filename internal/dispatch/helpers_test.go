@@ -2,11 +2,9 @@ package dispatch_test
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -75,38 +73,4 @@ func set(ids []string) map[string]bool {
 		s[id] = true
 	}
 	return s
-}
-
-// eventually waits for a state that another goroutine brings about.
-func eventually(t *testing.T, reached func() bool) {
-	t.Helper()
-	deadline := time.After(5 * time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !reached() {
-		select {
-		case <-deadline:
-			t.Fatal("not reached within five minutes")
-		case <-tick.C:
-		}
-	}
-}
-
-func hostPort(t *testing.T, brokerURL string) string {
-	t.Helper()
-	u, err := url.Parse(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
-}
-
-func withHost(t *testing.T, brokerURL, host string) string {
-	t.Helper()
-	u, err := url.Parse(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = host
-	return u.String()
 }

@@ -35,13 +35,9 @@ func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, r
 
 // Run measures every minute until ctx ends.
 func (g *HosterGauges) Run(ctx context.Context) error {
-	return (&service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) {
-			return service.Result{}, g.RunOnce(ctx, g.store.Now())
-		},
-		Period:  measurePeriod,
-		Service: service.NewService(g.log, "what measuring hosters needs"), Beside: true,
-	}).Run(ctx)
+	return service.Every(ctx, measurePeriod, g.log, "what measuring hosters needs", func(ctx context.Context) error {
+		return g.RunOnce(ctx, g.store.Now())
+	})
 }
 
 // RunOnce measures once.

@@ -107,7 +107,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		}
 		failed = append(failed, p.measure(ctx, q.Lanes, now))
 	}
-	forget([]*prometheus.GaugeVec{p.waiting, p.oldest, p.sent, p.running, p.slots}, [2]string{"lane_set", "lane"}, p.shown, shown)
+	forget([]*prometheus.GaugeVec{p.waiting, p.oldest, p.sent, p.running, p.slots, p.Slots.metrics.unread}, [2]string{"lane_set", "lane"}, p.shown, shown)
 	p.shown = shown
 	failed = append(failed, p.Store.SeeLaneSets(ctx, sets, now))
 	err = errors.Join(failed...)

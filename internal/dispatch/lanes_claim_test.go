@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -88,12 +89,12 @@ func TestClaimsWaitForTheLockOfTheirQueue(t *testing.T) {
 				_, err := l.slots.Claim(t.Context(), tc.queue, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) { return dispatch.Claimed{}, nil })
 				claimed <- err
 			}()
-			eventually(t, func() bool {
+			testenv.Becomes(t, "claims that wait", 1, func() int {
 				if len(claimed) > 0 {
 					t.Fatalf("%s: the claim did not wait", name)
 				}
 				return l.count(`pg_locks where locktype = 'advisory' and not granted
-					and database = (select oid from pg_database where datname = current_database())`) == 1
+					and database = (select oid from pg_database where datname = current_database())`)
 			})
 			return nil
 		})

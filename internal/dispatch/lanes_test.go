@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -57,17 +58,12 @@ func two(express, slow int) []model.Lane {
 
 func (l *laned) exec(statement string, args ...any) {
 	l.t.Helper()
-	if _, err := l.store.Pool().Exec(l.t.Context(), statement, args...); err != nil {
-		l.t.Fatal(err)
-	}
+	testenv.Exec(l.t, l.store.Pool(), statement, args...)
 }
 
-func (l *laned) count(query string, args ...any) (n int) {
+func (l *laned) count(query string, args ...any) int {
 	l.t.Helper()
-	if err := l.store.Pool().QueryRow(l.t.Context(), "select count(*) from "+query, args...).Scan(&n); err != nil {
-		l.t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](l.t, l.store.Pool(), "select count(*) from "+query, args...)
 }
 
 // claim claims up to most new visits, and sends what there are slots for.

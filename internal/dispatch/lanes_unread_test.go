@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/dispatch"
@@ -49,9 +50,11 @@ func TestUnreadLanesGetNothing(t *testing.T) {
 
 	// After ten minutes what is in its queue, and is ours, goes to the other one, too.
 	testenv.Put(t, l.channel(t), "express:"+lanedQueue, amqp.Publishing{CorrelationId: "another's"})
+	reg, queues := prometheus.NewRegistry(), []dispatch.Queue{l.q}
+	l.slots.Register(reg)
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
-		Store: l.store, Slots: l.slots, Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Recall: l.inspector.Recall,
-		Queues: func(context.Context) ([]dispatch.Queue, error) { return []dispatch.Queue{l.q}, nil },
+		Store: l.store, Slots: l.slots, Log: slog.New(slog.DiscardHandler), Reg: reg, Recall: l.inspector.Recall,
+		Queues: func(context.Context) ([]dispatch.Queue, error) { return queues, nil },
 	})
 	l.exec("delete from scheduler_go.work where queue = $1", lanedQueue) // which has room again
 	l.now = l.now.Add(10 * time.Minute)
@@ -76,5 +79,16 @@ func TestUnreadLanesGetNothing(t *testing.T) {
 	l.claim(1)
 	if diff := cmp.Diff([]int{3}, numbers(l.outboxOf("express:"+lanedQueue))); diff != "" {
 		t.Errorf("when somebody reads it (-want +got):\n%s", diff)
+	}
+
+	// Lanes that were taken out of the configuration are shown no more: no alert stands on them.
+	for _, want := range []int{2, 0} {
+		if n, err := testutil.GatherAndCount(reg, "swh_scheduler_lane_unread"); n != want || err != nil {
+			t.Errorf("%d lanes are shown, %v, want %d", n, err, want)
+		}
+		queues = nil
+		if err := pump.RunOnce(t.Context(), l.now.Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

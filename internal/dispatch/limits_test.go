@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -29,9 +30,7 @@ func TestTimeLimitsAndRootTravel(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.store.Pool().Exec(t.Context(), "update scheduler_go.work set root_id = $1 where task_id = $2", root, ids[1]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, b.store.Pool(), "update scheduler_go.work set root_id = $1 where task_id = $2", root, ids[1])
 	if done, err := b.deliverer(t, b.publisher).Drain(t.Context()); err != nil || done.Confirmed != len(rows) {
 		t.Fatalf("%+v, %v", done, err)
 	}

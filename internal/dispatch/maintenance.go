@@ -65,13 +65,13 @@ func (m *Maintenance) Jobs() []keep.Job {
 	}
 }
 
-// lowerLowWater finds outgoing work that deliverers don't see.
+// lowerLowWater finds outgoing work that deliverers don't see, and changes that drains don't.
 func (m *Maintenance) lowerLowWater(ctx context.Context) (string, error) {
 	lowered, err := m.Store.LowerLowWater(ctx)
 	if !lowered {
 		return "", err
 	}
-	m.Log.Error("outgoing messages were below the low-water mark; they are sent now")
+	m.Log.Error("outgoing messages or changes of candidates were below the low-water marks; they are looked at now")
 	return "lowered", err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
 )
 
 // In a queue with x-max-priority, the messages of a group with a priority pass by those of
@@ -25,9 +26,7 @@ func TestPriorityOfAGroup(t *testing.T) {
 			s := newSharing(t, map[string]float64{"urgent": 1000}, 1)
 			s.q.Shares.Priorities = map[string]uint8{"urgent": 7}
 			ch := s.channel(t)
-			if _, err := ch.QueueDeclare(s.q.Name, true, false, false, false, amqp.Table{"x-max-priority": 10}); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Declare(t, ch, s.q.Name, amqp.Table{"x-max-priority": 10})
 			reg := prometheus.NewRegistry()
 			d := dispatch.NewDeliverer(s.store, s.publisher, slog.New(slog.NewTextHandler(t.Output(), nil)), reg)
 			d.Ageing = ageing

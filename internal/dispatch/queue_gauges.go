@@ -45,11 +45,7 @@ func (g *QueueGauges) Register(reg prometheus.Registerer, slots *Slots) {
 
 // Run looks every half minute until ctx ends.
 func (g *QueueGauges) Run(ctx context.Context) error {
-	return (&service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, g.RunOnce(ctx) },
-		Period:  lookPeriod, Beside: true,
-		Service: service.NewService(g.Log, "what looking at queues needs"),
-	}).Run(ctx)
+	return service.Every(ctx, lookPeriod, g.Log, "what looking at queues needs", g.RunOnce)
 }
 
 // RunOnce looks once.

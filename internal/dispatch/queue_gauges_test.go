@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -24,9 +23,7 @@ func TestQueueGauges(t *testing.T) {
 	b := newBench(t)
 	ch := b.channel(t)
 	for _, queue := range []string{"express:load", "gone"} {
-		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Declare(t, ch, queue, nil)
 		testenv.Put(t, ch, queue, amqp.Publishing{})
 	}
 	reg := prometheus.NewRegistry()
@@ -36,17 +33,13 @@ func TestQueueGauges(t *testing.T) {
 	g.Register(reg, nil)
 	shows := func(lines ...string) {
 		t.Helper()
-		var err error
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			if err = g.RunOnce(t.Context()); err != nil {
+		testenv.Becomes(t, "the gauges", nil, func() error {
+			if err := g.RunOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			want := "# HELP swh_scheduler_queue_consumers How many consumers read a queue.\n# TYPE swh_scheduler_queue_consumers gauge\n"
-			if err = testutil.GatherAndCompare(reg, strings.NewReader(want+strings.Join(lines, "\n")+"\n"), "swh_scheduler_queue_consumers"); err == nil {
-				return
-			}
-		}
-		t.Fatal(err)
+			return testutil.GatherAndCompare(reg, strings.NewReader(want+strings.Join(lines, "\n")+"\n"), "swh_scheduler_queue_consumers")
+		})
 	}
 	consumers := func(queue string, n int) string {
 		return fmt.Sprintf("swh_scheduler_queue_consumers{queue=%q} %d", queue, n)

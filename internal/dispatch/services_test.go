@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -34,10 +35,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{dsn: testenv.Database(t), broker: testenv.RabbitMQ(t)}
 	b.store = b.openStore(t)
-	address, err := celery.ParseBroker(b.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, b.broker.URL)
 	b.publisher = celery.NewPublisher(address, celery.PublisherOptions{})
 	t.Cleanup(func() { _ = b.publisher.Close() })
 	b.inspector = celery.NewQueueInspector(address, b.broker.ManagementURL, celery.InspectorOptions{})
@@ -47,12 +45,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) openStore(t *testing.T) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), b.dsn, db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return testenv.Open(t, b.dsn)
 }
 
 func (b *bench) deliverer(t *testing.T, p dispatch.Publisher) *dispatch.Deliverer {
@@ -83,12 +76,9 @@ func messages(queue string, n int) ([]db.Work, []string) {
 	return rows, ids
 }
 
-func (b *bench) outbox(t *testing.T) (rows int) {
+func (b *bench) outbox(t *testing.T) int {
 	t.Helper()
-	if err := b.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing'").Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
-	return rows
+	return testenv.Value[int](t, b.store.Pool(), "select count(*) from scheduler_go.work where state = 'outgoing'")
 }
 
 func (b *bench) channel(t *testing.T) *amqp.Channel {
@@ -136,10 +126,8 @@ func (p *faultyPublisher) Publish(ctx context.Context, m []celery.TaskMessage) [
 func (b *bench) cutDatabase(t *testing.T) {
 	t.Helper()
 	other := b.openStore(t)
-	if _, err := other.Pool().Exec(t.Context(), `select pg_terminate_backend(pid)
-		from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, other.Pool(), `select pg_terminate_backend(pid)
+		from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
 	b.store.Pool().Reset() // also of what nobody used
 }
 
@@ -225,9 +213,7 @@ func TestCrashBeforePublishLosesNothing(t *testing.T) {
 func TestUnroutableMessageIsPutOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if _, err := b.channel(t).QueueDeclare("good", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Declare(t, b.channel(t), "good", nil)
 	b.enqueue(t, "missing", 1)
 	want := b.enqueue(t, "good", 10)
 	d := b.deliverer(t, &faultyPublisher{Publisher: b.publisher, undeclared: true})
@@ -253,32 +239,22 @@ func TestUnroutableMessageIsPutOff(t *testing.T) {
 func TestRunOutlivesAnOutageAndStopsClean(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	proxy := testenv.Proxy(t, hostPort(t, b.broker.URL))
-	address, err := celery.ParseBroker(withHost(t, b.broker.URL, proxy.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	publisher := celery.NewPublisher(address, celery.PublisherOptions{MaxWait: time.Second})
+	through, proxy := testenv.Through(t, b.broker.URL, testenv.Proxy)
+	publisher := celery.NewPublisher(parsed.Broker(t, through), celery.PublisherOptions{MaxWait: time.Second})
 	t.Cleanup(func() { _ = publisher.Close() })
 	d := b.deliverer(t, publisher)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
+	stop := testenv.Run(t, d.Run)
 
 	want := b.enqueue(t, "q", 10)
 	d.Wake()
-	eventually(t, func() bool { return b.outbox(t) == 0 })
+	testenv.Becomes(t, "outgoing messages", 0, func() int { return b.outbox(t) })
 	proxy.Cut()
 	want = append(want, b.enqueue(t, "q", 10)...)
 	d.Wake()
 	proxy.Restore()
-	eventually(t, func() bool { return b.outbox(t) == 0 })
+	testenv.Becomes(t, "outgoing messages", 0, func() int { return b.outbox(t) })
 	want = append(want, b.enqueue(t, "q", 10)...)
 	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
 	assertSame(t, b.received(t, "q"), want)
 }
 
@@ -310,7 +286,7 @@ func TestQueueIsNeverOverfilled(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, func() bool { return confirmed.Load() == limit }) // nobody consumes yet
+	testenv.Becomes(t, "confirmed messages", limit, confirmed.Load) // nobody consumes yet
 	all.Go(func() { b.work(t, ctx, "q", &acknowledged) })
 	var most int64
 	for acknowledged.Load() < enough && ctx.Err() == nil {

@@ -15,7 +15,11 @@ import (
 type SharedQueue struct {
 	Name   string
 	Shares model.Shares
-	Type   *model.TaskType // whose own queue it is, for ShareGauges; nil for one with a prefix
+
+	// For ShareGauges: the type whose own queue it is, nil for one with a prefix, and the policies, by
+	// visit type, by which the process picks visits.
+	Type     *model.TaskType
+	Policies map[string][]model.WeightedPolicy
 }
 
 // Waiting says what a claim looked at, and what of it waits.

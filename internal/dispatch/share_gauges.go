@@ -47,13 +47,9 @@ func NewShareGauges(store *db.Store, queues func(ctx context.Context) ([]SharedQ
 
 // Run measures every minute until ctx ends.
 func (g *ShareGauges) Run(ctx context.Context) error {
-	return (&service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) {
-			return service.Result{}, g.RunOnce(ctx, g.store.Now())
-		},
-		Period:  measurePeriod,
-		Service: service.NewService(g.log, "what measuring shares needs"), Beside: true,
-	}).Run(ctx)
+	return service.Every(ctx, measurePeriod, g.log, "what measuring shares needs", func(ctx context.Context) error {
+		return g.RunOnce(ctx, g.store.Now())
+	})
 }
 
 // RunOnce measures once.
@@ -68,7 +64,7 @@ func (g *ShareGauges) RunOnce(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("measure the shares of queue %q: %w", q.Name, err)
 		}
 	}
-	forget([]*prometheus.GaugeVec{g.inFlight, g.used, g.weight}, [2]string{"queue", "group"}, g.shown, shown)
+	forget([]*prometheus.GaugeVec{g.inFlight, g.used, g.weight, g.most}, [2]string{"queue", "group"}, g.shown, shown)
 	g.shown = shown
 	return nil
 }
@@ -97,7 +93,7 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 	// No claim looks at what waits while the queue is full.
 	var waiting map[string]int
 	if q.Type != nil {
-		if waiting, err = g.store.WaitingByGroup(ctx, *q.Type, q.Shares.By, now, 1); err != nil {
+		if waiting, err = g.store.WaitingByGroup(ctx, *q.Type, q.Shares.By, q.Policies, now, 1); err != nil {
 			return err
 		}
 		for group := range waiting {

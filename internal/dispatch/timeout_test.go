@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -19,11 +20,11 @@ func TestBacklogThatTimesOutIsHalved(t *testing.T) {
 	l.exec("create trigger slow before update on scheduler_go.work for each row execute function slow()")
 	l.exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
 	l.store.Pool().Reset() // new connections
-	eventually(t, func() bool {
+	testenv.Becomes(t, "outgoing messages", 80, func() int {
 		if _, err := l.slots.Claim(t.Context(), l.q, nil); err != nil && !db.TimedOut(err) {
 			t.Fatal(err)
 		}
-		return l.count("scheduler_go.work where state = 'outgoing'") == 80
+		return l.count("scheduler_go.work where state = 'outgoing'")
 	})
 }
 
@@ -33,9 +34,7 @@ func TestGivingUpThatTimesOutIsHalved(t *testing.T) {
 	b := newBench(t)
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := b.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, b.store.Pool(), statement)
 	}
 	sent(t, b, "settled", 100)
 	exec("update scheduler_go.work set state = 'settled', settled = now()")
@@ -46,15 +45,14 @@ func TestGivingUpThatTimesOutIsHalved(t *testing.T) {
 	b.store.Pool().Reset() // new connections
 	m := dispatch.Maintenance{Store: b.store, Lengths: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	later := time.Now().Add(30 * 24 * time.Hour)
-	eventually(t, func() bool {
+	testenv.Becomes(t, "giving up", nil, func() error {
 		_, err := m.GiveUp(t.Context(), later)
 		if err != nil && !db.TimedOut(err) {
 			t.Fatal(err)
 		}
-		return err == nil
+		return err
 	})
-	var left int
-	if err := b.store.Pool().QueryRow(t.Context(), "select count(*) from scheduler_go.work").Scan(&left); err != nil || left > 0 {
-		t.Errorf("%d messages are left (%v)", left, err)
+	if left := testenv.Value[int](t, b.store.Pool(), "select count(*) from scheduler_go.work"); left > 0 {
+		t.Errorf("%d messages are left", left)
 	}
 }

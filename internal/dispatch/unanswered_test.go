@@ -9,6 +9,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // held is a deliverer whose broker's answers are held.
@@ -25,11 +26,9 @@ type held struct {
 // not answered for.
 func newHeld(t *testing.T, n int) *held {
 	h := &held{bench: newBench(t), t: t}
-	h.proxy = testenv.BrokerProxy(t, hostPort(t, h.broker.URL))
-	address, err := celery.ParseBroker(withHost(t, h.broker.URL, h.proxy.Addr) + "?heartbeat=0") // the broker's, a minute: heartbeats are held, too
-	if err != nil {
-		t.Fatal(err)
-	}
+	var through string
+	through, h.proxy = testenv.Through(t, h.broker.URL, testenv.BrokerProxy)
+	address := parsed.Broker(t, through+"?heartbeat=0") // the broker's, a minute: heartbeats are held, too
 	slow := celery.NewPublisher(address, celery.PublisherOptions{MaxWait: time.Second})
 	t.Cleanup(func() { _ = slow.Close() })
 	h.d = h.deliverer(t, slow)
@@ -47,13 +46,10 @@ func newHeld(t *testing.T, n int) *held {
 }
 
 // leased counts the messages that nobody may send for more than half a minute.
-func (h *held) leased() (n int) {
+func (h *held) leased() int {
 	h.t.Helper()
-	if err := h.store.Pool().QueryRow(h.t.Context(), `select count(*) from scheduler_go.work
-		where state = 'outgoing' and not_before > now() + interval '30 s'`).Scan(&n); err != nil {
-		h.t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](h.t, h.store.Pool(), `select count(*) from scheduler_go.work
+		where state = 'outgoing' and not_before > now() + interval '30 s'`)
 }
 
 // drainBoth has this deliverer and another process send what they may.
@@ -85,9 +81,9 @@ func TestUnansweredMessagesAreSentOnce(t *testing.T) {
 		}
 	}
 	h.proxy.Release()
-	eventually(t, func() bool {
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
 		h.drainBoth()
-		return h.outbox(t) == 0
+		return h.outbox(t)
 	})
 	assertSame(t, h.received(t, "q"), h.ids)
 }
@@ -99,9 +95,9 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 	h := newHeld(t, 200)
 	h.proxy.Cut()
 	h.proxy.Restore()
-	eventually(t, func() bool {
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
 		_, _ = h.d.Drain(t.Context())
-		return h.outbox(t) == 0
+		return h.outbox(t)
 	})
 	got := h.received(t, "q")
 	if len(set(got)) != len(h.ids) || len(got) > 2*len(h.ids) {
@@ -112,9 +108,7 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 
 func (b *bench) exec(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := b.store.Pool().Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, b.store.Pool(), statement)
 }
 
 // While the broker has a memory alarm it blocks publishers, with messages in their sockets.
@@ -124,10 +118,7 @@ func TestAlarmRepeatsNothing(t *testing.T) {
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
 	b := &bench{dsn: testenv.Database(t), broker: node.Broker}
 	b.store = b.openStore(t)
-	address, err := celery.ParseBroker(node.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, node.URL)
 	b.publisher = celery.NewPublisher(address, celery.PublisherOptions{})
 	t.Cleanup(func() { _ = b.publisher.Close() })
 	d, stop := b.start(t)
@@ -136,13 +127,11 @@ func TestAlarmRepeatsNothing(t *testing.T) {
 	node.Ctl("set_vm_memory_high_watermark", "0.0001")
 	want = append(want, b.enqueue(t, "q", 2000)...)
 	d.Wake()
-	eventually(t, func() bool {
-		var open int
-		err := b.store.Pool().QueryRow(t.Context(), `select count(*) from scheduler_go.work where not_before > now()`).Scan(&open)
-		return err == nil && open > 0
+	testenv.Becomes(t, "some messages are unanswered", true, func() bool {
+		return testenv.Value[bool](t, b.store.Pool(), `select count(*) > 0 from scheduler_go.work where not_before > now()`)
 	})
 	node.Ctl("set_vm_memory_high_watermark", "0.9")
-	eventually(t, func() bool { return b.outbox(t) == 0 })
+	testenv.Becomes(t, "outgoing messages", 0, func() int { return b.outbox(t) })
 	stop()
 	got := b.received(t, "q")
 	if len(got) != len(want) || len(set(got)) != len(want) {

@@ -11,6 +11,8 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -133,10 +135,7 @@ func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
 	defer silent.Close()
 	release := sync.OnceFunc(func() { close(answer) })
 	defer release()
-	address, err := celery.ParseBroker(b.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := parsed.Broker(t, b.broker.URL)
 	waiting := celery.NewQueueInspector(address, silent.URL, celery.InspectorOptions{Timeout: time.Minute})
 	t.Cleanup(func() { _ = waiting.Close() })
 	claim := func(lengths dispatch.QueueLengths) (int, error) {
@@ -182,7 +181,5 @@ func sent(t *testing.T, b *bench, queue string, n int) {
 	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, rows) }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.store.Pool().Exec(t.Context(), "update scheduler_go.work set state = 'sent' where queue = $1", queue); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, b.store.Pool(), "update scheduler_go.work set state = 'sent' where queue = $1", queue)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -27,9 +28,7 @@ func TestUnlimitedQueueIsBoundedByWhatIsOutgoing(t *testing.T) {
 	}
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := b.store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, b.store.Pool(), statement)
 	}
 	if n := claim(); n != dispatch.MaxClaim {
 		t.Fatalf("the first claim took %d, want %d", n, dispatch.MaxClaim)

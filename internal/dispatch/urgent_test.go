@@ -7,6 +7,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -32,9 +33,7 @@ func TestUrgentMessagesDontWaitForOthers(t *testing.T) {
 	bulk := b.enqueue(t, "bulk", 3*dispatch.DeliverBatch)
 	p := &stuckPublisher{Publisher: b.publisher, stuck: make(chan struct{}), release: make(chan struct{})}
 	d := b.deliverer(t, p)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
+	stop := testenv.Run(t, d.Run)
 	<-p.stuck
 	urgent, ids := messages("save_code_now:q", 1)
 	urgent[0].Urgent = true
@@ -42,13 +41,10 @@ func TestUrgentMessagesDontWaitForOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Wake()
-	eventually(t, func() bool { return b.outbox(t) == len(bulk) })
+	testenv.Becomes(t, "outgoing messages", len(bulk), func() int { return b.outbox(t) })
 	assertSame(t, b.received(t, "save_code_now:q"), ids)
 	close(p.release)
-	eventually(t, func() bool { return b.outbox(t) == 0 })
+	testenv.Becomes(t, "outgoing messages", 0, func() int { return b.outbox(t) })
 	assertSame(t, b.received(t, "bulk"), bulk)
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }

@@ -82,7 +82,7 @@ func TestOrigin(t *testing.T) {
 	}
 	due, unseen := seen, db.OriginFreshness{FirstSeen: noon.Add(-day)}
 	due.Seen = noon.Add(-50 * day)
-	moment := seen.Moment()
+	moment := seen.Moment(noon)
 	forks := with(1, model.OldestScheduledFirst, model.Cooldowns{})
 	forks.Filter.Forks = model.ForksOnly
 	for name, c := range map[string]struct {
@@ -135,7 +135,7 @@ func TestOrigin(t *testing.T) {
 			}
 		})
 	}
-	if all := Expand([]model.WeightedPolicy{with(1, model.Pools, model.Cooldowns{}).WeightedPolicy}); len(all) != 4 || all[3].Weight != 0.25 || all[3].Filter.Policy != model.PoolPolicies[3] {
+	if all := model.ExpandPolicies([]model.WeightedPolicy{with(1, model.Pools, model.Cooldowns{}).WeightedPolicy}); len(all) != 4 || all[3].Weight != 0.25 || all[3].Filter.Policy != model.PoolPolicies[3] {
 		t.Errorf("pools are %+v", all)
 	}
 }
@@ -219,18 +219,29 @@ func TestShareOfATask(t *testing.T) {
 	}
 }
 
+// explanations returns what explains tasks, and origins of a visit type ("" is any).
+func explanations(t *testing.T, x *Gatherer, visitType string) (task func(id int64) []Explanation, origin func(url string) []Explanation) {
+	return func(id int64) []Explanation {
+			e, err := x.Task(t.Context(), id)
+			if err != nil {
+				t.Errorf("task %d: %v", id, err)
+			}
+			return []Explanation{e}
+		}, func(url string) []Explanation {
+			all, err := x.Origins(t.Context(), url, visitType)
+			if err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+			return all
+		}
+}
+
 // opened returns a database on which statements have been run.
 func opened(t *testing.T, statements ...string) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, testenv.Database(t))
 	for _, statement := range statements {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	return store
 }

@@ -398,11 +398,7 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 
 // policies finds the origin's place in the order of each policy of its visit type.
 func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
-	configured, ok := x.Config.SchedulingPolicy[o.VisitType]
-	if !ok {
-		configured = x.Config.SchedulingPolicy["default"]
-	}
-	for _, w := range Expand(configured) {
+	for _, w := range model.ExpandPolicies(model.PoliciesOf(x.Config.SchedulingPolicy, o.VisitType)) {
 		w.Filter.VisitType = o.VisitType
 		p := Policy{WeightedPolicy: w}
 		all := w.Filter

@@ -26,20 +26,7 @@ func TestInfiniteDatesAreExplained(t *testing.T) {
 		"insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://visited', 'git', 'infinity', 'successful')",
 	)
 	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC}
-	task := func(id int64) []Explanation {
-		e, err := x.Task(t.Context(), id)
-		if err != nil {
-			t.Errorf("task %d: %v", id, err)
-		}
-		return []Explanation{e}
-	}
-	origin := func(url string) []Explanation {
-		all, err := x.Origins(t.Context(), url, "git")
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-		}
-		return all
-	}
+	task, origin := explanations(t, x, "git")
 	for reason, got := range map[string][]Explanation{
 		"task.next_run is infinity: the task is never ready": task(1),
 		"task.next_run is -infinity: the task is ready":      task(2),

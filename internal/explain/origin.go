@@ -194,8 +194,8 @@ func (o Origin) byPolicies(e *Explanation) {
 			continue
 		}
 		waits := coolings(p.Filter.Cooldowns, o.Stats, e.now)
-		if p.Filter.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment().After(e.now) {
-			waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment()})
+		if p.Filter.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(e.now).After(e.now) {
+			waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment(e.now)})
 		}
 		until := e.now
 		for _, w := range waits {
@@ -247,11 +247,11 @@ func (o Origin) describeFreshness(e *Explanation) {
 		e.because("For the policy freshness, it is due since it was listed, as no visit has succeeded yet.")
 		return
 	}
-	of, waited := f.Origin(), e.now.Sub(f.Seen)
+	of, waited := f.Origin(e.now), e.now.Sub(f.Seen)
 	e.because("It is estimated to change once in %s (certainty %.2f of 1), and a visit now to find a change with a chance of %.0f %%.",
 		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), of.Certainty(), 100*of.Chance(waited))
 	e.because("For the policy freshness, a visit now is worth %.3g, and has to be worth %.3g, which it is from %s on.",
-		of.Value(waited), f.Threshold, e.at(f.Moment()))
+		of.Value(waited), f.Threshold, e.at(f.Moment(e.now)))
 }
 
 func (p Policy) place() string {
@@ -285,20 +285,4 @@ const Deepest = 10_000
 func (p *Policy) Find(next []model.ListedOrigin, url string) {
 	p.Searched = len(next)
 	p.Place = 1 + slices.IndexFunc(next, func(o model.ListedOrigin) bool { return o.URL == url })
-}
-
-// Expand replaces the policy pools by its four policies, with equal weights, as their real
-// shares depend on the origins; and policies that divide their visits by those for originals
-// and for forks.
-func Expand(policies []model.WeightedPolicy) []model.WeightedPolicy {
-	if len(policies) != 1 || policies[0].Filter.Policy != model.Pools {
-		return model.SplitForks(policies)
-	}
-	var all []model.WeightedPolicy
-	for _, p := range model.PoolPolicies {
-		w := policies[0]
-		w.Weight, w.Filter.Policy = w.Weight/4, p
-		all = append(all, w)
-	}
-	return model.SplitForks(all)
 }

@@ -34,20 +34,7 @@ func TestSetAsideIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC}
-	task := func(id int64) []Explanation {
-		e, err := x.Task(t.Context(), id)
-		if err != nil {
-			t.Errorf("task %d: %v", id, err)
-		}
-		return []Explanation{e}
-	}
-	origin := func(url string) []Explanation {
-		all, err := x.Origins(t.Context(), url, "")
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-		}
-		return all
-	}
+	task, origin := explanations(t, x, "")
 	for reason, got := range map[string][]Explanation{
 		"its arguments are a JSON array": task(1), "its args are a JSON string": task(2),
 		"its extra_loader_arguments are a JSON array": origin("https://list"), "its last_update is infinite": origin("https://far"),

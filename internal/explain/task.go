@@ -80,7 +80,8 @@ func (t Task) waitsInGraph(e *Explanation) {
 		case d.Broken:
 			e.because("Task %d%s is %s, which is not how it asks for: it will not run, unless that task is tried again.", d.ID, name, d.Status)
 		default:
-			e.because("It waits for task %d%s, which is %s.", d.ID, name, d.Status)
+			to := map[db.Condition]string{db.OnCompleted: "be completed", db.OnResolved: "end", db.OnFailed: "fail"}[db.Condition(d.Condition)]
+			e.because("It waits for task %d%s to %s. That is %s.", d.ID, name, to, d.Status)
 		}
 	}
 	if t.Graph.Deadline != nil {

@@ -128,6 +128,26 @@ func TestMomentIsWhereTheValueReachesTheThreshold(t *testing.T) {
 	})
 }
 
+// A moment is left as it is for those thresholds, and only those, by which the right one is within a
+// tenth of it; not past the longest wait.
+func TestMomentsAreLeftWithinATenth(t *testing.T) {
+	t.Parallel()
+	seed.Check(t, func(t *rapid.T) {
+		o, longest := drawOrigin(t), drawGap(t, "longest")
+		moment := drawGap(t, "moment")
+		threshold := math.Exp(rapid.Float64Range(-20, 40).Draw(t, "threshold"))
+		low, high := o.Thresholds(moment, longest)
+		left := threshold >= low && threshold <= high
+		ratio := float64(o.Moment(threshold, longest)) / float64(moment)
+		if moment > longest {
+			ratio = 0
+		}
+		if left != (ratio > 1/1.1 && ratio < 1.1) && !(math.Abs(math.Abs(math.Log(ratio))-math.Log(1.1)) < 1e-3) {
+			t.Errorf("left: %v, where the right moment is %g times as late", left, ratio)
+		}
+	})
+}
+
 // Where the lister tells of an update the chance is certain and the visit worth more than without it.
 func TestAnUpdateThatIsToldIsCertain(t *testing.T) {
 	t.Parallel()

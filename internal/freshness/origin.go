@@ -100,6 +100,20 @@ func (o Origin) Moment(threshold float64, longest time.Duration) time.Duration {
 	}
 }
 
+// Thresholds returns those between which a moment, so long after the last visit, is right within a
+// tenth, and not past the longest wait. Visits that are off by so much cost a hundredth more at most,
+// so that the moment can be left as it is.
+func (o Origin) Thresholds(moment, longest time.Duration) (low, high float64) {
+	const part = 1.1
+	if moment > longest {
+		return math.Inf(1), math.Inf(1)
+	}
+	if late := time.Duration(float64(moment) * part); late < longest {
+		return o.Value(time.Duration(float64(moment) / part)), o.Value(late)
+	}
+	return o.Value(time.Duration(float64(moment) / part)), math.Inf(1)
+}
+
 // visit is what a visit does, and how that grows from day to day.
 type visit struct {
 	age                  float64 // expected

@@ -16,12 +16,7 @@ import (
 
 func openStore(t *testing.T) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return testenv.Open(t, testenv.Database(t))
 }
 
 // Of several processes one does a job, once in its period; another job that fails
@@ -92,9 +87,7 @@ func TestJobsComeBack(t *testing.T) {
 		return "", fail
 	}}}}
 	age := func(by string) {
-		if _, err := store.Pool().Exec(t.Context(), "update scheduler_go.keeper set began = clock_timestamp() - $1::interval", by); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), "update scheduler_go.keeper set began = clock_timestamp() - $1::interval", by)
 	}
 	for i, step := range []struct {
 		age  string

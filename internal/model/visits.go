@@ -97,6 +97,9 @@ type WeightedPolicy struct {
 	Filter      VisitFilter
 }
 
+// DefaultLongestWait is how long an origin waits at most with the policy freshness.
+const DefaultLongestWait = 365 * 24 * time.Hour
+
 // HasFreshness reports whether any visit type has the policy freshness.
 func HasFreshness(policies map[string][]WeightedPolicy) bool {
 	for _, list := range policies {
@@ -130,6 +133,30 @@ func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
 		split = append(split, originals, forks)
 	}
 	return split
+}
+
+// PoliciesOf returns the policies of a visit type: its own, or the default ones.
+func PoliciesOf(policies map[string][]WeightedPolicy, visitType string) []WeightedPolicy {
+	if own, ok := policies[visitType]; ok {
+		return own
+	}
+	return policies["default"]
+}
+
+// ExpandPolicies replaces the policy pools by its four policies, with equal weights, as their real
+// shares depend on the origins; and policies that divide their visits by those for originals
+// and for forks.
+func ExpandPolicies(policies []WeightedPolicy) []WeightedPolicy {
+	if len(policies) != 1 || policies[0].Filter.Policy != Pools {
+		return SplitForks(policies)
+	}
+	var all []WeightedPolicy
+	for _, p := range PoolPolicies {
+		w := policies[0]
+		w.Weight, w.Filter.Policy = w.Weight/4, p
+		all = append(all, w)
+	}
+	return SplitForks(all)
 }
 
 // loaderPrefix makes a visit type's task type.

@@ -86,12 +86,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 
 // Run reads figures until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	loop := service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, m.RunOnce(ctx) },
-		Period:  period,
-		Service: service.NewService(m.log, "the database's monitor"), Beside: true,
-	}
-	return loop.Run(ctx)
+	return service.Every(ctx, period, m.log, "the database's monitor", m.RunOnce)
 }
 
 // RunOnce reads the figures.

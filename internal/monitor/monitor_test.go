@@ -23,16 +23,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // for which whole tables are read are counted once an hour.
 func TestFigures(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, testenv.Database(t))
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	for _, statement := range []string{
 		`insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, claimed, last_error)
@@ -144,16 +138,10 @@ func TestFigures(t *testing.T) {
 // counted once for each listing, when all is there to be counted.
 func TestActiveOrigins(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, testenv.Database(t))
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	keep := func() {
 		t.Helper()
@@ -312,19 +300,13 @@ func TestScrapedWhileTaken(t *testing.T) {
 // A task that has been ready for ever holds up no figures, and what is set aside is counted.
 func TestOddRowsAmongFigures(t *testing.T) {
 	t.Parallel()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, testenv.Database(t))
 	for _, statement := range []string{
 		"insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')",
 		`insert into task (type, arguments, next_run, current_interval, status) values ('a', '{}', '-infinity', '1 day', 'next_run_not_scheduled')`,
 		"insert into scheduler_go.set_aside_tasks (task, arguments, reason) values (1, '', 'x')",
 	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	f, err := store.Figures(t.Context(), time.Now())
 	if err != nil || len(f.Ready) != 1 || f.Ready[0].Oldest.Year() != 1970 || f.SetAside.Tasks != 1 || f.SetAside.Origins != 0 {

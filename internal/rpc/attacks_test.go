@@ -57,13 +57,8 @@ func TestSlowClients(t *testing.T) {
 	}
 
 	store := openStore(t, dsn)
-	tx, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "lock table task_type in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	tx := testenv.Begin(t, store.Pool())
+	testenv.Exec(t, tx, "lock table task_type in access exclusive mode")
 	released := make(chan error)
 	go func() {
 		time.Sleep(patience + patience/4)
@@ -85,17 +80,11 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	const most = 8
 	url := serve(t, dsn, func(o *Options) { o.mostOpen = most })
 	store := openStore(t, dsn)
-	tx, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // or the server could not stop
-	if _, err := tx.Exec(t.Context(), "lock table task_type in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	tx := testenv.Begin(t, store.Pool())
+	testenv.Exec(t, tx, "lock table task_type in access exclusive mode")
 	const call = "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 	busy := dial(t, url, call)
-	awaitBlockedCall(t, tx)
+	awaitCalls(t, tx, 1)
 	answer := func(conn net.Conn) error {
 		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -198,9 +187,7 @@ func TestLargeRows(t *testing.T) {
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 			select '00000000-0000-0000-0000-000000000001', 'https://' || n, 't', jsonb_build_object('x', repeat('x', 100000)), true, now(), now() from generate_series(1, 30) n`,
 	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	for path, arguments := range map[string]string{
 		"task/search": `"task_type": "t"`, "task/peek_ready": `"task_type": "t"`, "task/grab_ready": `"task_type": "t"`, "origins/get": `"limit": 30`,

@@ -121,6 +121,11 @@ func (c *Client) Lister(ctx context.Context, name, instance string) (model.Liste
 	return *l, nil
 }
 
+// GetOrCreateLister finds a lister as Lister does, and creates it if there is none.
+func (c *Client) GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error) {
+	return getOrCreateLister.ask(ctx, c, listerArguments{&name, instance, firstVisitsQueuePrefix})
+}
+
 // ListersWithFirstVisits lists the listers whose first visits are to be scheduled.
 func (c *Client) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
 	return getListers.ask(ctx, c, true)
@@ -167,6 +172,11 @@ func (c *Client) UpsertVisitStats(ctx context.Context, stats []model.VisitStats)
 	return err
 }
 
+// RecordListedOrigins writes what a lister found now, or with keepLastSeen at the origins' LastSeen.
+func (c *Client) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
+	return recordListedOrigins.ask(ctx, c, recordArguments{origins, !keepLastSeen})
+}
+
 // DisableOrigins disables all origins of these URLs until a lister sees them again.
 func (c *Client) DisableOrigins(ctx context.Context, urls []string) error {
 	filter := db.ListedOriginFilter{URLs: urls, Enabled: new(true)}
@@ -179,7 +189,7 @@ func (c *Client) DisableOrigins(ctx context.Context, urls []string) error {
 			origins[i].Enabled = false
 		}
 		if len(origins) > 0 {
-			if _, err := recordListedOrigins.ask(ctx, c, recordArguments{origins: origins}); err != nil {
+			if _, err := c.RecordListedOrigins(ctx, origins, true); err != nil {
 				return err
 			}
 		}

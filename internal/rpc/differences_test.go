@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // What the package comment says to differ from the Python server does.
@@ -18,14 +20,12 @@ func TestDifferencesFromThePeer(t *testing.T) {
 	tw := newTwins(t)
 	tw.reset(t)
 	for _, conn := range tw.conns {
-		if _, err := conn.Exec(t.Context(), `
+		testenv.Exec(t, conn, `
 			insert into task (type, arguments, next_run, current_interval, status)
 			select 'load-git', '{"args": [], "kwargs": {}}', now() - interval '1 day', '1 day', 'next_run_not_scheduled' from generate_series(1, 100);
 			insert into task_run (task, scheduled, status) values (3, now(), 'eventful'), (3, now(), 'eventful'), (2, now(), 'eventful');
 			insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
-			select id, 'https://x', type, '{}', true, now() from listers, unnest(array['git', 'hg']) type where name = 'gitea'`); err != nil {
-			t.Fatal(err)
-		}
+			select id, 'https://x', type, '{}', true, now() from listers, unnest(array['git', 'hg']) type where name = 'gitea'`)
 	}
 	f := form{mimeMsgpack, mimeJSON}
 	differ := func(what string, of func(side int) string, python, ours string) {

@@ -229,11 +229,7 @@ func newTwins(t *testing.T) twins {
 	peerDSN, dsn := testenv.PeerDatabase(t), testenv.Database(t)
 	tw := twins{urls: [2]string{startPeer(t, peerDSN), serve(t, dsn)}}
 	for i, dsn := range []string{peerDSN, dsn} {
-		conn, err := pgx.Connect(t.Context(), dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close(t.Context()) })
+		conn := testenv.Connect(t, dsn)
 		tw.conns[i] = conn
 	}
 	return tw

@@ -172,7 +172,7 @@ var psycopgErrors = map[string]string{
 	"22007": "InvalidDatetimeFormat", "22008": "DatetimeFieldOverflow", "22021": "CharacterNotInRepertoire",
 	"22P02": "InvalidTextRepresentation", "22P05": "UntranslatableCharacter", "23502": "NotNullViolation",
 	"23503": "ForeignKeyViolation", "23505": "UniqueViolation", "23514": "CheckViolation",
-	"40001": "SerializationFailure", "40P01": "DeadlockDetected", "42501": "InsufficientPrivilege",
+	"3F000": "InvalidSchemaName", "40001": "SerializationFailure", "40P01": "DeadlockDetected", "42501": "InsufficientPrivilege",
 	"42883": "UndefinedFunction", "42P01": "UndefinedTable", "53300": "TooManyConnections",
 	"54000": "ProgramLimitExceeded", "55P03": "LockNotAvailable", "57014": "QueryCanceled",
 	"57P01": "AdminShutdown", "57P03": "CannotConnectNow",

@@ -23,20 +23,15 @@ func TestGraphs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), "insert into task_type (type, description, backend_name) values ('step', '', 'swh.test.Step')"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, conn, "insert into task_type (type, description, backend_name) values ('step', '', 'swh.test.Step')")
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	url := serve(t, dsn)
 	store := openStore(t, dsn)
-	stored := func(query string, args ...any) (text string) {
+	stored := func(query string, args ...any) string {
 		t.Helper()
-		if err := store.Pool().QueryRow(t.Context(), fmt.Sprintf(query, args...)).Scan(&text); err != nil {
-			t.Fatal(err)
-		}
-		return text
+		return testenv.Value[string](t, store.Pool(), fmt.Sprintf(query, args...))
 	}
 	call := func(path, body string, want int) (answer map[string]any) {
 		t.Helper()

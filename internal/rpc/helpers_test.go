@@ -6,24 +6,19 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
 // openStore opens a database, closed when the test ends.
 func openStore(t testing.TB, dsn string) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), dsn, db.Options{Command: "rpc-serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return testenv.Open(t, dsn, db.Options{Command: "rpc-serve"})
 }
 
 // serve starts a server on a database until the test ends, and gives its URL.
@@ -57,24 +52,6 @@ func serve(t testing.TB, dsn string, change ...func(*Options)) string {
 		scheme = "https://"
 	}
 	return scheme + server.Addr().String()
-}
-
-// lockedBuffer is a log that a test reads while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // post sends a body and returns the answer, its body read.

@@ -30,17 +30,12 @@ func TestAnswersAreBounded(t *testing.T) {
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 			select '00000000-0000-0000-0000-000000000001', 'https://' || n, case when n <= 3 then 'few' else 'many' end, '{}', true, now(), now() from generate_series(1, 7) n`,
 	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
-	marked := func() (n int) {
+	marked := func() int {
 		t.Helper()
-		if err := store.Pool().QueryRow(t.Context(), `select (select count(*) from task where status = 'next_run_scheduled')
-			+ (select count(*) from origin_visit_stats where last_scheduled is not null)`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return testenv.Value[int](t, store.Pool(), `select (select count(*) from task where status = 'next_run_scheduled')
+			+ (select count(*) from origin_visit_stats where last_scheduled is not null)`)
 	}
 	const grab = `"policy": "never_visited_oldest_update_first", "count": 5, "visit_type": `
 	for _, tc := range []struct{ path, argument, tooMany, enough string }{

@@ -20,9 +20,7 @@ func TestRunsHaveTheMomentsTheyAreGiven(t *testing.T) {
 			values ('load-git', '', 'swh.git', '1 day', '1 day', '1 day', 1)`,
 		`insert into task (id, type, arguments, next_run, current_interval, status) values (1, 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled')`,
 	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	at := func(hour string) string {
 		return `, "timestamp": {"swhtype": "datetime", "d": "2024-03-01T` + hour + `:00:00+00:00"}}`

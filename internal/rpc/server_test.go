@@ -159,7 +159,7 @@ func TestCompressedAnswers(t *testing.T) {
 // Without the right credentials nothing answers but the checks of health.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
+	var log testenv.Buffer
 	metrics := prometheus.NewRegistry()
 	url := serve(t, testenv.Database(t), func(o *Options) {
 		o.Credentials = Credentials{Token: "t0ken", Username: "swh", Password: "s3cret"}
@@ -310,7 +310,7 @@ func TestDatabaseAway(t *testing.T) {
 	_, rest, _ := strings.Cut(dsn, "@")
 	server, _, _ := strings.Cut(rest, "/")
 	proxy := testenv.Proxy(t, server)
-	var log lockedBuffer
+	var log testenv.Buffer
 	url := serve(t, strings.Replace(strings.Replace(dsn, server, proxy.Addr, 1), "@", ":s3cret@", 1), func(o *Options) {
 		o.Credentials = Credentials{Token: "t0ken", Username: "swh", Password: "passw0rd"}
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -348,11 +348,7 @@ func TestDatabaseAway(t *testing.T) {
 		t.Errorf("ready while it is away: %d", got)
 	}
 	proxy.Restore()
-	for deadline := time.Now().Add(2 * time.Minute); status("/task_type/get_all") != http.StatusOK || ready() != http.StatusOK; {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come back")
-		}
-	}
+	testenv.Becomes(t, "it is back", [2]int{http.StatusOK, http.StatusOK}, func() [2]int { return [2]int{status("/task_type/get_all"), ready()} })
 }
 
 // Metrics count calls and errors by endpoint: wrong arguments and values are the client's, also

@@ -35,18 +35,13 @@ const waitingCalls = `select count(*) from pg_locks where not granted and relati
 func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 	t.Helper()
 	dsn := testenv.Database(t)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := testenv.Connect(t, dsn)
 	s := &stopping{answer: make(chan int, 1), ended: make(chan error, 1)}
+	var err error
 	if s.holder, err = conn.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.holder.Exec(t.Context(), "lock table task_type in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, s.holder, "lock table task_type in access exclusive mode")
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	server, err := Listen(t.Context(), Options{Address: "127.0.0.1:0", Store: openStore(t, dsn), Log: log, Registry: prometheus.NewRegistry()})
 	if err != nil {
@@ -68,34 +63,24 @@ func stopDuringACall(t *testing.T, grace time.Duration) *stopping {
 		_ = response.Body.Close()
 		s.answer <- response.StatusCode
 	}()
-	awaitBlockedCall(t, s.holder)
+	awaitCalls(t, s.holder, 1)
 	stop()
 	// No new connection is taken.
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	testenv.Becomes(t, "it takes connections", false, func() bool {
 		c, err := net.Dial("tcp", server.Addr().String())
-		if err != nil {
-			return s
+		if err == nil {
+			_ = c.Close()
 		}
-		_ = c.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("it still takes connections")
-		}
-	}
+		return err == nil
+	})
+	return s
 }
 
-// awaitBlockedCall returns when a call waits for the lock that holder's transaction has.
-func awaitBlockedCall(t *testing.T, holder pgx.Tx) {
+// awaitCalls returns when so many calls wait for the lock that holder's transaction has: it
+// asks through the connection that holds the lock, as the calls have begun before.
+func awaitCalls(t *testing.T, holder pgx.Tx, n int) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for waiting := 0; waiting == 0; {
-		// Through the connection that holds the lock, as the call has begun before.
-		if err := holder.QueryRow(t.Context(), waitingCalls).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the call does not wait")
-		}
-	}
+	testenv.Becomes(t, "waiting calls", n, func() int { return testenv.Value[int](t, holder, waitingCalls) })
 }
 
 // A call that is being answered when the server is told to stop is answered.
@@ -128,15 +113,7 @@ func TestStopCutsLongCalls(t *testing.T) {
 	if err := <-s.ended; err == nil {
 		t.Error("cutting off a call is not told")
 	}
-	deadline := time.Now().Add(2 * time.Minute)
-	for waiting := 1; waiting > 0; {
-		if err := s.holder.QueryRow(t.Context(), waitingCalls).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the call goes on in the database")
-		}
-	}
+	awaitCalls(t, s.holder, 0)
 }
 
 // A server that stops is not ready, so that it is sent nothing new.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -62,6 +63,15 @@ func (l *Loop) Run(ctx context.Context) error {
 		pulse.Done(max(wait, 1)) // 0 would be: never due
 		met()
 	}
+}
+
+// Every calls do each period until ctx ends, beside the daemon's work (Loop.Beside). needs
+// names in the log what do fails without.
+func Every(ctx context.Context, period time.Duration, log *slog.Logger, needs string, do func(ctx context.Context) error) error {
+	return (&Loop{
+		RunOnce: func(ctx context.Context) (Result, error) { return Result{}, do(ctx) },
+		Period:  period, Service: NewService(log, needs), Beside: true,
+	}).Run(ctx)
 }
 
 // report has h know the loop. The daemon is not ready before met is called.

@@ -22,11 +22,7 @@ import (
 // each time they are applied.
 func outcomesStore(t testing.TB) settle.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), testenv.Database(t), db.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	store := testenv.Open(t, testenv.Database(t))
 	mustExec(t, settle.Store{Store: store}, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval,
 			backoff_factor, num_retries, retry_delay)
 		values ('good', '', 'swh.test.Good', '64 days', '1 hour', '64 days', 2, 3, '2 hours'),
@@ -36,9 +32,7 @@ func outcomesStore(t testing.TB) settle.Store {
 
 func mustExec(t testing.TB, store settle.Store, query string, args ...any) {
 	t.Helper()
-	if _, err := store.Pool().Exec(t.Context(), query, args...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, store.Pool(), query, args...)
 }
 
 // addTask makes a recurring task with scheduled runs of the given backend ids.

@@ -13,7 +13,7 @@ import (
 // census counts as the peer's update_metrics does, but reads all origins only once, and then
 // only those visited or listed. Nothing else may write to the database.
 type census struct {
-	store   *db.Store
+	store   *db.Store // nil on an RPC server, which doesn't tell the standings: it counts them
 	counts  counts
 	origins map[string][]*standing // changed ones of all visit types and listers, by URL
 }
@@ -56,13 +56,15 @@ func (c *counts) add(s *standing, times int) {
 	}
 }
 
-func newCensus(ctx context.Context, store *db.Store, now time.Time) (*census, error) {
-	metrics, err := store.UpdateMetrics(ctx, uuid.NullUUID{}, now)
-	return &census{store: store, counts: countsOf(metrics), origins: make(map[string][]*standing)}, err
+func newCensus(store *db.Store, counted counts) *census {
+	return &census{store: store, counts: counted, origins: make(map[string][]*standing)}
 }
 
 // know reads the state of unknown origins before they change.
 func (c *census) know(ctx context.Context, urls []string) error {
+	if c.store == nil {
+		return nil
+	}
 	var unknown []string
 	for _, url := range urls {
 		if _, ok := c.origins[url]; !ok {

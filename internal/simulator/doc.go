@@ -16,6 +16,9 @@
 // the origins (origins.go) are simulated. As with the peer, a queue holds 10,000 messages and
 // is refilled when it has room for 1,000.
 //
+// On an RPC server (Options.Server) a simulation makes the daemons' calls instead: the server claims,
+// counts the origins each hour, and does not tell when something is due, so that it is asked each time.
+//
 // There is one goroutine, and time stands still while the database works. A run depends only
 // on the database's content and order of equal rows, the start, and the random draws of the
 // journal's rules.

@@ -5,20 +5,22 @@ import (
 	"errors"
 	"time"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
 
 // Fill adds origins numbered from 1, listed at now by the listers in turn, each with a
-// recurring task that is ready since the origin changed. It creates missing listers and the
-// task type. progress is called with the number of origins added; it may be nil.
-func Fill(ctx context.Context, store *db.Store, names []ListerName, origins int, now time.Time, progress func(n int)) error {
+// recurring task that is ready since the origin changed. forks is the part of them that are
+// forks, from 0 to 1. It creates missing listers and the task type. progress is called with
+// the number of origins added; it may be nil.
+func Fill(ctx context.Context, store backend.Scheduler, names []ListerName, origins int, forks float64, now time.Time, progress func(n int)) error {
 	if err := addTaskType(ctx, store); err != nil {
 		return err
 	}
 	numbers := 0
-	listers, err := newListers(ctx, store, names, &numbers)
+	listers, err := newListers(ctx, store, names, &numbers, forks)
 	if err != nil {
 		return err
 	}
@@ -38,12 +40,15 @@ func Fill(ctx context.Context, store *db.Store, names []ListerName, origins int,
 			progress(len(l.origins))
 		}
 	}
-	return keepCandidates(ctx, store)
+	if d, ok := store.(backend.Database); ok {
+		return keepCandidates(ctx, d.Store)
+	}
+	return nil
 }
 
 // addTaskType creates the task type of listedVisitType, with the values of the peer's
 // loaders, unless it exists.
-func addTaskType(ctx context.Context, store *db.Store) error {
+func addTaskType(ctx context.Context, store backend.Scheduler) error {
 	const day = 24 * time.Hour
 	name := model.LoaderTaskType(listedVisitType)
 	if _, err := store.TaskType(ctx, name); !errors.Is(err, model.ErrUnknownTaskType) {
@@ -58,7 +63,7 @@ func addTaskType(ctx context.Context, store *db.Store) error {
 }
 
 // addTasks adds a task for each origin of a lister.
-func addTasks(ctx context.Context, store *db.Store, l *lister) error {
+func addTasks(ctx context.Context, store backend.Scheduler, l *lister) error {
 	origins := make([]model.ListedOrigin, len(l.origins))
 	for i, o := range l.origins {
 		origins[i] = model.ListedOrigin{ListerID: l.id, URL: o.url, VisitType: listedVisitType, ExtraLoaderArguments: noArguments}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -21,14 +22,10 @@ func TestHostersInARun(t *testing.T) {
 		{model.HosterLimit{MaxInFlight: 2}, 0, 2},
 	} {
 		hosters := model.Hosters{Default: c.limit, LostAfter: model.DefaultHosterLostAfter}
-		store, err := db.Open(t.Context(), testenv.Database(t), db.Options{Command: "test", Hosters: hosters})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(store.Close)
+		store := testenv.Open(t, testenv.Database(t), db.Options{Command: "test", Hosters: hosters})
 		s := setting{OriginScheduler, model.OldestScheduledFirst, 300, 0.25, 100, ""}
 		options := s.options(t, store, time.Now())
-		if err := Fill(t.Context(), store, options.Listers, s.origins, time.Now(), nil); err != nil {
+		if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, 0, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Run(t.Context(), options); err != nil {
@@ -38,10 +35,7 @@ func TestHostersInARun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var claimed int
-		if err := store.Pool().QueryRow(t.Context(), "select count(last_scheduled) from origin_visit_stats").Scan(&claimed); err != nil {
-			t.Fatal(err)
-		}
+		claimed := testenv.Value[int](t, store.Pool(), "select count(last_scheduled) from origin_visit_stats")
 		if c.claimed > 0 && claimed != c.claimed || c.inFlight > 0 && loads["example/"].InFlight != c.inFlight {
 			t.Errorf("%+v: %d visits were claimed, and %+v", c.limit, claimed, loads)
 		}

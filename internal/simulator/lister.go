@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
 )
 
 const (
@@ -25,6 +26,7 @@ var noArguments = json.RawMessage("{}")
 type listed struct {
 	url      string
 	interval float64
+	isFork   *bool // nil: not known
 
 	listing         // as it should be in the database
 	written listing // as it is there; zero if it may be missing
@@ -44,22 +46,23 @@ var DefaultLister = ListerName{Name: "example"}
 
 // lister lists new origins each hour, and all its origins again.
 type lister struct {
-	store   *db.Store
+	store   backend.Scheduler
 	id      uuid.UUID
-	numbers *int // number of origins of all listers
+	numbers *int    // number of origins of all listers
+	forks   float64 // part of the origins, evenly spread over the numbers
 	origins []listed
 	byURL   map[string]int
 }
 
-// newListers makes listers, whose origins share one numbering.
-func newListers(ctx context.Context, store *db.Store, names []ListerName, numbers *int) ([]*lister, error) {
+// newListers makes listers, whose origins share one numbering; a part of these are forks.
+func newListers(ctx context.Context, store backend.Scheduler, names []ListerName, numbers *int, forks float64) ([]*lister, error) {
 	listers := make([]*lister, len(names))
 	for i, name := range names {
 		l, err := store.GetOrCreateLister(ctx, name.Name, name.Instance, nil)
 		if err != nil {
 			return nil, err
 		}
-		listers[i] = &lister{store: store, id: l.ID, numbers: numbers, byURL: make(map[string]int)}
+		listers[i] = &lister{store: store, id: l.ID, numbers: numbers, forks: forks, byURL: make(map[string]int)}
 	}
 	return listers, nil
 }
@@ -82,7 +85,11 @@ func (l *lister) more(n int) []string {
 		*l.numbers++
 		urls[i] = originURL(*l.numbers)
 		l.byURL[urls[i]] = len(l.origins)
-		l.origins = append(l.origins, listed{url: urls[i], interval: CommitInterval(urls[i])})
+		o := listed{url: urls[i], interval: CommitInterval(urls[i])}
+		if n := float64(*l.numbers); math.Floor(n*l.forks) > math.Floor((n-1)*l.forks) {
+			o.isFork = new(true)
+		}
+		l.origins = append(l.origins, o)
 	}
 	return urls
 }
@@ -104,7 +111,7 @@ func (l *lister) write(ctx context.Context) error {
 		}
 		changed = append(changed, model.ListedOrigin{
 			ListerID: l.id, URL: o.url, VisitType: listedVisitType, Enabled: o.enabled, LastUpdate: &o.lastUpdate,
-			ExtraLoaderArguments: noArguments,
+			ExtraLoaderArguments: noArguments, IsFork: o.isFork,
 		})
 	}
 	for batch := range slices.Chunk(changed, recordBatch) {

@@ -124,12 +124,7 @@ func (s setting) peer(t testing.TB, start time.Time) totals {
 // openStore opens a database.
 func openStore(t testing.TB, dsn string) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return testenv.Open(t, dsn)
 }
 
 // options are those of a simulation of ours.

@@ -24,6 +24,7 @@ type Report struct {
 	Eventful   []float64 // run times, in seconds, of full visits that found something new
 	Uneventful int       // full visits that found nothing new
 	Partial    int       // visits that were given up
+	Forks      int       // visits of origins known to be forks
 	Series     []Measurement
 
 	worked map[string]time.Duration // by group: visits that ended
@@ -61,6 +62,9 @@ func (r *Report) visited(v running, eventful bool) {
 	l := v.load
 	r.worked[v.group] += model.Duration(l.runTime)
 	r.Visits++
+	if v.fork {
+		r.Forks++
+	}
 	switch {
 	case eventful:
 		r.Eventful = append(r.Eventful, l.runTime)
@@ -95,6 +99,14 @@ func (r *Report) Text() string {
 		r.Visits, r.Uneventful, len(r.Eventful), r.VeryLong())
 }
 
+// ForksText says how many visits were of forks; "" if none was.
+func (r *Report) ForksText() string {
+	if r.Forks == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Visits of forks: %d (%.1f %%)\n", r.Forks, 100*float64(r.Forks)/float64(r.Visits))
+}
+
 // WriteCSV writes the series as the peer does.
 func (r *Report) WriteCSV(w io.Writer) error {
 	var b strings.Builder
@@ -113,6 +125,9 @@ func (r *Report) Totals(kind Kind) map[string]any {
 		"scheduler": kind, "simulated": r.Simulated.Seconds(), "total_visits": r.Visits,
 		"uneventful_visits": r.Uneventful, "eventful_visits": len(r.Eventful),
 		"partial_visits": r.Partial, "very_long_running_tasks": r.VeryLong(),
+	}
+	if r.Forks > 0 {
+		totals["visits_of_forks"] = r.Forks
 	}
 	if shares := r.Shares(); len(shares) > 0 {
 		totals["shares"] = shares

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -20,14 +21,12 @@ func simulateShares(t *testing.T, s setting, shares model.Shares, ageing time.Du
 	shares.HalfLife = model.DefaultShareHalfLife
 	byType := map[string]model.Shares{"load-test-git": shares}
 	dsn := testenv.Database(t)
-	if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Shares: byType}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, dsn, db.MigrateOptions{Shares: byType})
 	store := openStore(t, dsn)
 	options := s.options(t, store, time.Now())
 	options.Shares, options.Listers, options.Log = byType, ListersOf(byType), slog.New(slog.DiscardHandler)
 	options.Ageing = ageing
-	if err := Fill(t.Context(), store, options.Listers, s.origins, time.Now(), nil); err != nil {
+	if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, 0, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	report, err := Run(t.Context(), options)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
 )
@@ -36,8 +38,9 @@ const (
 var Kinds = []Kind{TaskScheduler, OriginScheduler}
 
 type Options struct {
-	Store *db.Store
-	Log   *slog.Logger
+	Store  *db.Store
+	Server *rpc.Client // instead of Store; without Shares and Urgent, and the policy pools
+	Log    *slog.Logger
 
 	Kind       Kind
 	Policies   map[string][]model.WeightedPolicy // of OriginScheduler, by visit type; "default" is for any other
@@ -48,16 +51,26 @@ type Options struct {
 	Runtime    *time.Duration                    // time to simulate; nil is forever
 	Listers    []ListerName                      // each lists 100 new origins an hour
 	Listed     int                               // origins listed before the run
+	Forks      float64                           // part of the listed origins that are forks
 	Shares     map[string]model.Shares           // of OriginScheduler, by task type: how groups of listers divide its queue
 	Ageing     time.Duration                     // of priorities: of messages, and of tasks
 	Urgent     int                               // of TaskScheduler: tasks with priority added each hour, as many of each
 	Progress   func(simulated time.Duration)     // called after each simulated hour; may be nil
 }
 
+// scheduler returns what a simulation works on.
+func (o *Options) scheduler() backend.Scheduler {
+	if o.Server != nil {
+		return backend.Remote{Client: o.Server}
+	}
+	return backend.Database{Store: o.Store}
+}
+
 type visit struct {
 	model.OriginKey
 	id    uuid.UUID // Celery's of the task
 	group string    // "" if its queue is not shared
+	fork  bool      // its origin is known to be one; not of tasks
 	kept  bool      // it is in the ledger until it ends
 
 	priority uint8
@@ -115,7 +128,7 @@ type visitQueue struct {
 }
 
 // Run simulates until the runtime is over or ctx ends. Without visit types it takes those of
-// the enabled origins at the start, or without such origins the lister's.
+// the enabled origins at the start, or without such origins, and on an RPC server, the lister's.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := newSimulation(ctx, o)
 	if err != nil {
@@ -139,9 +152,15 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 	}
 	s.report.Simulated = s.clock.Elapsed()
 	// As the peer does, this leaves metrics in scheduler_metrics.
-	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
-	s.report.measure(s.clock.Now(), countsOf(metrics), s.running)
+	counted, err := s.count(ctx)
+	s.report.measure(s.clock.Now(), counted, s.running)
 	return s.report, err
+}
+
+// count has the scheduler count its origins.
+func (s *simulation) count(ctx context.Context) (counts, error) {
+	metrics, err := s.scheduler().UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
+	return countsOf(metrics), err
 }
 
 // newSimulation schedules the first events in the peer's order.
@@ -154,19 +173,21 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.listers, err = newListers(ctx, s.Store, s.Listers, &s.Listed); err != nil {
+	if s.listers, err = newListers(ctx, s.scheduler(), s.Listers, &s.Listed, s.Forks); err != nil {
 		return nil, err
 	}
-	if s.census, err = newCensus(ctx, s.Store, s.clock.Now()); err != nil {
+	counted, err := s.count(ctx)
+	if err != nil {
 		return nil, err
 	}
+	s.census = newCensus(s.Store, counted)
 	switch s.Kind {
 	case OriginScheduler:
 		if s.agents, err = newOriginAgents(ctx, s.Options, visitTypes, s.census, s.disabled); err != nil {
 			return nil, err
 		}
 	case TaskScheduler:
-		if s.agents, err = newTaskAgents(ctx, s.Store, visitTypes, s.Ageing); err != nil {
+		if s.agents, err = newTaskAgents(ctx, s.Options, visitTypes); err != nil {
 			return nil, err
 		}
 	default:
@@ -194,11 +215,12 @@ func (s *simulation) visitTypes(ctx context.Context) ([]string, error) {
 	if len(s.VisitTypes) > 0 {
 		return s.VisitTypes, nil
 	}
-	visitTypes, err := s.Store.EnabledVisitTypes(ctx)
-	if err == nil && len(visitTypes) == 0 {
-		visitTypes = []string{listedVisitType}
+	if s.Server == nil {
+		if visitTypes, err := s.Store.EnabledVisitTypes(ctx); err != nil || len(visitTypes) > 0 {
+			return visitTypes, err
+		}
 	}
-	return visitTypes, err
+	return []string{listedVisitType}, nil
 }
 
 func (s *simulation) fillQueues(ctx context.Context) error {
@@ -294,6 +316,15 @@ func (s *simulation) measure(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
+	if s.Server != nil { // the census knows no standings
+		err := s.write(ctx)
+		if err == nil {
+			s.census.counts, err = s.count(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	s.report.measure(s.clock.Now(), s.census.counts, s.running)
 	s.Log.Info("simulated", "time", s.clock.Elapsed(), "visits", s.report.Visits)
 	if s.Progress != nil {
@@ -304,7 +335,7 @@ func (s *simulation) measure(ctx context.Context) error {
 
 type running struct {
 	load
-	group string
+	visit
 	began time.Time
 }
 
@@ -312,7 +343,7 @@ type running struct {
 func (s *simulation) begin(v visit) time.Duration {
 	now := s.clock.Now()
 	l := s.loaders.visit(v.OriginKey, now)
-	s.running[v.id] = running{l, v.group, now}
+	s.running[v.id] = running{l, v, now}
 	s.report.began(v, now)
 	s.agents.began(v, now)
 	return model.Duration(l.runTime)

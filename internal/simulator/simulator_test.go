@@ -1,12 +1,18 @@
 package simulator
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -15,13 +21,67 @@ import (
 func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 	t.Helper()
 	store := openStore(t, testenv.Database(t))
-	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, start, nil); err != nil {
+	if err := Fill(t.Context(), backend.Database{Store: store}, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.after != "" {
 		execute(t, store, s.after)
 	}
 	return store
+}
+
+// On an RPC server, with the calls of the Python scheduler, a simulation comes to what it comes to
+// on a database.
+func TestOnAServer(t *testing.T) {
+	t.Parallel()
+	for name, setting := range map[string]setting{
+		"visits": {OriginScheduler, model.NeverVisitedOldestUpdateFirst, 300, 1.01, 60, ""}, // with a second listing
+		"tasks":  {TaskScheduler, "", 200, 0.2, 60, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now().Add(5 * time.Minute).Truncate(time.Second)
+			want := setting.ours(t, start)
+			server := serveRPC(t)
+			if err := Fill(t.Context(), backend.Remote{Client: server}, []ListerName{DefaultLister}, setting.origins, 0, start, nil); err != nil {
+				t.Fatal(err)
+			}
+			options := setting.options(t, nil, start)
+			options.Server = server
+			got, err := Run(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Text() != want.Text() || want.Visits == 0 {
+				t.Errorf("got %q, want %q", got.Text(), want.Text())
+			}
+			for i, m := range want.Series {
+				if i >= len(got.Series) || m.counts != got.Series[i].counts || m.Visits != got.Series[i].Visits {
+					t.Fatalf("measurement %d: got %+v, want %+v", i, got.Series, want.Series)
+				}
+			}
+		})
+	}
+}
+
+// serveRPC serves a database of its own until the test ends.
+func serveRPC(t *testing.T) *rpc.Client {
+	t.Helper()
+	server, err := rpc.Listen(t.Context(), rpc.Options{
+		Address: "127.0.0.1:0", Store: openStore(t, testenv.Database(t)), Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rpc.NewClient("http://" + server.Addr().String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, func(ctx context.Context) error {
+		return service.Group{Log: slog.New(slog.DiscardHandler)}.Run(ctx, service.Component{Name: "RPC server", Run: server.Run})
+	})
+	t.Cleanup(client.Close)
+	return client
 }
 
 // What the report counts each hour is what the database counts, while origins are
@@ -74,7 +134,5 @@ func TestCensus(t *testing.T) {
 
 func execute(t testing.TB, store *db.Store, statement string) {
 	t.Helper()
-	if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, store.Pool(), statement)
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/sql/db"
 )
@@ -19,17 +21,24 @@ const defaultRetryDelay = time.Hour
 // taskAgents claim tasks and settle their runs with the runner's and the listener's
 // statements.
 type taskAgents struct {
-	store   *db.Store
+	store  *db.Store
+	server *rpc.Client // instead of store
+	told   interface {
+		ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error
+	}
 	types   map[string]model.TaskType // by visit type
 	heard   []settle.Outcome          // not yet written
 	ageing  time.Duration             // of tasks with priority
 	soonest time.Time                 // when a task with an unwritten outcome may be ready
 }
 
-func newTaskAgents(ctx context.Context, store *db.Store, visitTypes []string, ageing time.Duration) (*taskAgents, error) {
-	a := &taskAgents{store: store, ageing: ageing, types: make(map[string]model.TaskType)}
+func newTaskAgents(ctx context.Context, o Options, visitTypes []string) (*taskAgents, error) {
+	a := &taskAgents{store: o.Store, server: o.Server, told: settle.Store{Store: o.Store}, ageing: o.Ageing, types: make(map[string]model.TaskType)}
+	if o.Server != nil {
+		a.told = backend.NewRuns(o.Server, o.Log)
+	}
 	for _, visitType := range visitTypes {
-		tt, err := store.TaskType(ctx, model.LoaderTaskType(visitType))
+		tt, err := o.scheduler().TaskType(ctx, model.LoaderTaskType(visitType))
 		if err != nil {
 			return nil, err
 		}
@@ -45,10 +54,17 @@ func (a *taskAgents) sources(visitType string) map[source]int {
 	if limit := orZero(a.types[visitType].MaxQueueLength); limit > 0 {
 		urgent = int(min(limit, queueCapacity))
 	}
-	return map[source]int{{visitType, false}: queueCapacity, {visitType, true}: urgent}
+	all := map[source]int{{visitType, false}: queueCapacity}
+	if a.server == nil {
+		all[source{visitType, true}] = urgent
+	}
+	return all
 }
 
 func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
+	if a.server != nil {
+		return a.claimFrom(ctx, a.server, of, n, now)
+	}
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		tt := a.types[of.visitType]
@@ -67,13 +83,9 @@ func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time)
 		visits = make([]visit, len(messages))
 		ids := make([]uuid.UUID, len(messages))
 		for i, m := range messages {
-			var kwargs struct {
-				URL string `json:"url"`
+			if visits[i], err = taskVisit(of, m.TaskID, m.Kwargs, now); err != nil {
+				return err
 			}
-			if err := json.Unmarshal(m.Kwargs, &kwargs); err != nil || kwargs.URL == "" {
-				return fmt.Errorf("the argument url of a task of type %q is missing or no text: %s", tt.Type, m.Kwargs)
-			}
-			visits[i] = visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: of.visitType}, id: m.TaskID, claimed: now}
 			ids[i] = m.TaskID
 		}
 		if !of.urgent {
@@ -89,7 +101,41 @@ func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time)
 	return visits, err
 }
 
+// claimFrom claims by the calls of the Python scheduler's runner.
+func (a *taskAgents) claimFrom(ctx context.Context, server *rpc.Client, of source, n int, now time.Time) ([]visit, error) {
+	tasks, err := server.PeekReadyTasks(ctx, model.LoaderTaskType(of.visitType), now, n)
+	if err != nil || len(tasks) == 0 {
+		return nil, err
+	}
+	visits, runs, ids := make([]visit, len(tasks)), make([]model.TaskRun, len(tasks)), make([]int64, len(tasks))
+	for i, t := range tasks {
+		if visits[i], err = taskVisit(of, uuid.New(), t.Arguments.Kwargs, now); err != nil {
+			return nil, err
+		}
+		runs[i] = model.TaskRun{Task: t.ID, BackendID: new(visits[i].id.String()), Scheduled: &now, Status: model.RunScheduled}
+		ids[i] = t.ID
+	}
+	if err := server.ScheduleTaskRuns(ctx, runs); err != nil {
+		return nil, err
+	}
+	return visits, server.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskScheduled})
+}
+
+// taskVisit returns the visit of a task with these arguments.
+func taskVisit(of source, id uuid.UUID, arguments json.RawMessage, now time.Time) (visit, error) {
+	var kwargs struct {
+		URL string `json:"url"`
+	}
+	if err := json.Unmarshal(arguments, &kwargs); err != nil || kwargs.URL == "" {
+		return visit{}, fmt.Errorf("the argument url of a task of type %q is missing or no text: %s", model.LoaderTaskType(of.visitType), arguments)
+	}
+	return visit{OriginKey: model.OriginKey{URL: kwargs.URL, VisitType: of.visitType}, id: id, claimed: now}, nil
+}
+
 func (a *taskAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
+	if a.server != nil {
+		return time.Time{}, false, nil
+	}
 	next, err := a.store.NextReady(ctx, model.LoaderTaskType(of.visitType), of.urgent, now)
 	return next, err == nil, err
 }
@@ -146,7 +192,7 @@ func (a *taskAgents) settle(ctx context.Context) (bool, error) {
 	if len(a.heard) == 0 {
 		return false, nil
 	}
-	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.heard); err != nil {
+	if err := a.told.ApplyOutcomes(ctx, a.heard); err != nil {
 		return false, err
 	}
 	a.heard, a.soonest = nil, time.Time{}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/journal"
 	"swh-scheduler/recurrent"
@@ -24,6 +26,7 @@ const journalBatch = 100
 // the journal client.
 type originAgents struct {
 	store    *db.Store
+	server   *rpc.Client                       // instead of store
 	policies map[string][]model.WeightedPolicy // by visit type, and default
 	journal  *watchedStore
 	rules    journal.Rules
@@ -44,7 +47,10 @@ type originAgents struct {
 // newOriginAgents makes agents that call disabled with the URLs that the journal disables.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
-		store: o.Store, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
+		store: o.Store, server: o.Server, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
+	}
+	if o.Server != nil {
+		a.journal.Store = backend.Visits{Client: o.Server}
 	}
 	var err error
 	a.queues, err = sharedQueues(ctx, o, visitTypes)
@@ -52,10 +58,7 @@ func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *cen
 }
 
 func (a *originAgents) policiesOf(visitType string) []model.WeightedPolicy {
-	if policies, ok := a.policies[visitType]; ok {
-		return policies
-	}
-	return a.policies["default"]
+	return model.PoliciesOf(a.policies, visitType)
 }
 
 func (a *originAgents) sources(visitType string) map[source]int {
@@ -64,12 +67,23 @@ func (a *originAgents) sources(visitType string) map[source]int {
 
 func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
 	visitType := of.visitType
+	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
+	if a.server != nil {
+		picked, err := picker.PickFrom(ctx, a.server, now, n)
+		visits := make([]visit, len(picked.Visits))
+		for i, p := range picked.Visits {
+			visits[i] = newVisit(p, now)
+		}
+		if len(picked.Policies) > 1 {
+			mix(visits)
+		}
+		return visits, err
+	}
 	// The daemon's keeper does this too; it only makes the claim faster.
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
 	a.room = false
-	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
@@ -92,13 +106,17 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 	return visits, err
 }
 
+func newVisit(p dispatch.Visit, now time.Time) visit {
+	return visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group, fork: orZero(p.Origin.IsFork), claimed: now}
+}
+
 // claimed returns the visits that were picked, and the work of those that groups or hosters
 // keep in the ledger.
 func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([]visit, []db.Work) {
 	visits := make([]visit, len(picked))
 	var work []db.Work
 	for i, p := range picked {
-		v := visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group, claimed: now}
+		v := newVisit(p, now)
 		hosters := tx.HostersOf(p.Origin)
 		if v.kept = p.Share.Shared || hosters != nil; v.kept {
 			work = append(work, db.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: hosters})
@@ -115,7 +133,7 @@ func mix(visits []visit) {
 
 func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
 	visitType := of.visitType
-	if a.spared {
+	if a.spared || a.server != nil {
 		return time.Time{}, false, nil
 	}
 	for _, p := range a.policiesOf(visitType) {
@@ -201,7 +219,7 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 
 // watchedStore records the changes by the journal's rules.
 type watchedStore struct {
-	*db.Store
+	journal.Store
 	changes db.VisitChanges // of the last call
 }
 

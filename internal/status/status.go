@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -42,7 +43,9 @@ type Group struct {
 // maxWaiting bounds what is counted of a group.
 const maxWaiting = 10_000
 
-func Groups(ctx context.Context, store *db.Store, taskType string, shares model.Shares, now time.Time) ([]Group, error) {
+// Groups returns the state of the groups of a task type's queue, which the configuration shares.
+func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType string) ([]Group, error) {
+	shares, now := c.Shares[taskType], store.Now()
 	types, err := store.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
@@ -62,7 +65,7 @@ func Groups(ctx context.Context, store *db.Store, taskType string, shares model.
 	}
 	var waiting map[string]int // not counted for a queue with a prefix, which is for first visits and work sent by hand
 	if prefix == "" {
-		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, now, maxWaiting); err != nil {
+		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, c.SchedulingPolicy, now, maxWaiting); err != nil {
 			return nil, err
 		}
 	}

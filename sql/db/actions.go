@@ -44,10 +44,11 @@ type Action struct {
 // Open reports whether steps of it are to be taken.
 func (a Action) Open() bool { return a.State == ActionCounting || a.State == ActionRunning }
 
-// ActionFilter says to what an action is done: to tasks, or with Graphs to these graphs.
+// ActionFilter says to what an action is done, one of these.
 type ActionFilter struct {
-	Tasks  *TaskSearch `json:"tasks,omitempty"`
-	Graphs []int64     `json:"graphs,omitempty"`
+	Tasks       *TaskSearch  `json:"tasks,omitempty"`
+	Graphs      []int64      `json:"graphs,omitempty"`
+	GraphSearch *GraphSearch `json:"graph_search,omitempty"`
 }
 
 // actionsKept is how long the audit goes back.
@@ -71,17 +72,17 @@ func (s ActionStore) BeginAction(ctx context.Context, who, action string, on Act
 	if count {
 		state = ActionCounting
 	}
-	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Action: action, Filter: filter, State: string(state)})
+	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Action: action, Filter: filter, State: string(state), OfTasks: on.Tasks != nil})
 	if err != nil {
 		return Action{}, failed(err, "note the action %s", action)
 	}
 	return actionOf(row)
 }
 
-// A Step is a part of an action: some tasks, or one graph.
+// A Step is a part of an action: some tasks, or one graph. A step that counts may have several graphs.
 type Step struct {
-	Tasks []int64
-	Graph int64
+	Tasks  []int64
+	Graphs []int64
 }
 
 // TakeStep takes the next step of that open action that has waited longest, and of which no other
@@ -105,10 +106,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		if err != nil {
 			return err
 		}
-		n := int64(len(step.Tasks))
-		if step.Graph != 0 {
-			n = 1
-		}
+		n := int64(len(step.Tasks) + len(step.Graphs))
 		p := queries.StepActionParams{ID: a.ID, Place: next, State: string(a.State)}
 		if a.State == ActionCounting {
 			p.Matched = n
@@ -143,16 +141,27 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 // nextStep returns what the next step of an action is about, and the place after it; 0 if it
 // is the last one.
 func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, err error) {
-	if a.On.Tasks == nil {
+	switch {
+	case a.On.GraphSearch != nil:
+		limit := 1
+		if a.State == ActionCounting {
+			limit = actionTasks
+		}
+		found, err := tx.FindGraphs(ctx, *a.On.GraphSearch, a.Place, limit, 0)
+		for _, g := range found.Graphs {
+			step.Graphs = append(step.Graphs, g.ID)
+		}
+		return step, found.Next, err
+	case a.On.Tasks == nil:
 		left := slices.DeleteFunc(slices.Clone(a.On.Graphs), func(graph int64) bool { return graph >= a.Place })
 		if len(left) == 0 {
 			return step, 0, nil
 		}
-		step.Graph = slices.Max(left)
-		if slices.Min(left) < step.Graph {
-			next = step.Graph
+		last := slices.Max(left)
+		if slices.Min(left) < last {
+			next = last
 		}
-		return step, next, nil
+		return Step{Graphs: []int64{last}}, next, nil
 	}
 	found, err := tx.findTasks(ctx, *a.On.Tasks, a.Place, actionTasks)
 	for _, t := range found.Tasks {
@@ -182,6 +191,12 @@ func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
 	}
 	a, err := actionOf(rows[0])
 	return &a, err
+}
+
+// OpenActions counts the actions of which steps are to be taken.
+func (s ActionStore) OpenActions(ctx context.Context) (int64, error) {
+	n, err := s.q.OpenActions(ctx)
+	return n, failed(err, "count actions")
 }
 
 // Actions lists actions with numbers below a given one (0: all), the newest first.

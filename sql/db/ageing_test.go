@@ -35,10 +35,7 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 				select 't', '{}', '2026-01-01Z'::timestamptz + n / 2 * interval '1 minute', 'next_run_not_scheduled', 'oneshot', 'high' from generate_series(0, 79) n;
 				insert into task (type, arguments, next_run, status, policy, priority)
 				select 't', '{}', '2026-01-01T00:00:30Z', 'next_run_not_scheduled', 'oneshot', unnest(array['normal', 'low']::task_priority[])`)
-			var low int64
-			if err := store.Pool().QueryRow(t.Context(), "select id from task where priority = 'low'").Scan(&low); err != nil {
-				t.Fatal(err)
-			}
+			low := testenv.Value[int64](t, store.Pool(), "select id from task where priority = 'low'")
 			if n, err := store.TasksAhead(t.Context(), low, begin.Add(30*time.Minute), tc.ageing, 1000); n != tc.ahead || err != nil {
 				t.Errorf("%d tasks are said to be claimed before it, want %d: %v", n, tc.ahead, err)
 			}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,14 +54,8 @@ func TestArchive(t *testing.T) {
 	mustExec(t, store, "update scheduler_go.graphs set submitted = $1", ended)
 	drain(t, store)
 
-	locker, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = locker.Rollback(t.Context()) }()
-	if _, err := locker.Exec(t.Context(), "select from task where id = 1010 for update"); err != nil {
-		t.Fatal(err)
-	}
+	locker := testenv.Begin(t, store.Pool())
+	testenv.Exec(t, locker, "select from task where id = 1010 for update")
 	sums := map[string]db.Archived{}
 	var lines []string
 	before := time.Now().Add(-30 * 24 * time.Hour)
@@ -166,10 +159,7 @@ func TestForgetUnused(t *testing.T) {
 // docs/architecture.md says of each table of ours what bounds it.
 func TestEachTableHasABound(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "architecture.md"))
 	_, section, _ := strings.Cut(string(page), "\n### How large tables get\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"testing"
 
 	"swh-scheduler/internal/testenv"
@@ -16,17 +15,8 @@ import (
 func TestIsAway(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, u.Host)
-	u.Host = proxy.Addr
-	store, err := db.Open(t.Context(), u.String(), db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	through, proxy := testenv.Through(t, dsn, testenv.Proxy)
+	store := open(t, through)
 	_, answer := store.Pool().Exec(t.Context(), "select 1/0")
 	cut := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		proxy.Cut()

@@ -47,12 +47,10 @@ func newBothDatabases(t *testing.T) bothDatabases {
 	for _, conn := range []*pgx.Conn{b.peers, b.ours} {
 		// Statistics that only one of the two has may change the order in which
 		// rows get their ids.
-		if _, err := conn.Exec(t.Context(), `
+		testenv.Exec(t, conn, `
 			set timezone to 'UTC';
 			alter table task set (autovacuum_enabled = off);
-			alter table task_run set (autovacuum_enabled = off)`); err != nil {
-			t.Fatal(err)
-		}
+			alter table task_run set (autovacuum_enabled = off)`)
 	}
 	return b
 }

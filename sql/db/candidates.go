@@ -23,6 +23,9 @@ import (
 // maxPendingChanges notes for the visit type, grabs use the general query instead, at
 // the peer's cost, until enough of them are drained.
 //
+// Drained notes stay in the index as long as the oldest snapshot of the database; looks at notes
+// begin after them (RaiseLowWater).
+//
 // A candidate that was not due when it was looked at is parked: kept out of the policies'
 // indexes, which would otherwise start with everything that is cooling down. That is a
 // hint only: grabs look at parked candidates too, by their due date.

@@ -94,9 +94,7 @@ func (w *benchWorld) fill(b *testing.B) {
 func (w *benchWorld) buildCandidates(b *testing.B) {
 	b.Helper()
 	began := time.Now()
-	if _, err := db.Migrate(b.Context(), w.dsn, db.MigrateOptions{Rebuild: true}); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Migrate(b, w.dsn, db.MigrateOptions{Rebuild: true})
 	w.build = time.Since(began)
 	w.exec(b, "vacuum")
 }
@@ -131,9 +129,7 @@ func fill(ctx context.Context, tx pgx.Tx, first, last int) error {
 
 func (w *benchWorld) exec(b *testing.B, statement string, args ...any) {
 	b.Helper()
-	if _, err := w.store.Pool().Exec(b.Context(), statement, args...); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Exec(b, w.store.Pool(), statement, args...)
 }
 
 // keep drains everything, as the keeper of schedule-recurrent does.

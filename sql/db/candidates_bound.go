@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// MaxCandidateChanges is how many changes of candidates are kept, some 500 MB. To build
+// MaxCandidateChanges is how many changes of candidates are kept, some 700 MB. To build
 // candidates anew then takes no longer than to drain them.
 const MaxCandidateChanges = 5_000_000
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,16 +43,10 @@ func candidateIndexes(build need) []string {
 		"create index if not exists candidates_parked_idx on scheduler_go.candidates (visit_type, due) where parked",
 	}
 	indexes = append(indexes, policyIndexes("candidates_", "visit_type", build)...)
-	if build.byLister {
-		indexes = append(indexes, listerIndexes(build)...)
+	if build.byLister { // for queues that groups of listers share
+		indexes = append(indexes, policyIndexes("candidates_lister_", "visit_type, lister_id", build)...)
 	}
 	return indexes
-}
-
-// listerIndexes are those in the order of each policy by lister, for queues that groups
-// of listers share.
-func listerIndexes(build need) []string {
-	return policyIndexes("candidates_lister_", "visit_type, lister_id", build)
 }
 
 // policyIndexes are those in the order of each policy, of all candidates and, for policies
@@ -119,9 +114,10 @@ func buildStep(ctx context.Context, db beginner, size *BatchSize) (queries.Build
 	return build, nil
 }
 
-// candidateIndexNames lists the indexes of candidates that meet a condition.
+// candidateIndexNames lists the indexes of candidates that meet a condition, with their schema
+// whatever the search path is.
 func candidateIndexNames(ctx context.Context, db querier, condition string) ([]string, error) {
-	return collect[string](ctx, db, `select indexrelid::regclass::text from pg_index
+	return collect[string](ctx, db, `select 'scheduler_go.' || relname from pg_index join pg_class c on c.oid = indexrelid
 		where indrelid = 'scheduler_go.candidates'::regclass and `+condition)
 }
 
@@ -233,9 +229,22 @@ func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 	}
 }
 
-// buildListerIndexes creates the indexes by lister of candidates that are built
-// already, concurrently. What an interrupted run left half-made is dropped first.
-func buildListerIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
+// missingIndexes returns the statements that create those indexes of candidates that are not there,
+// or are half-made. A program that doesn't know of some leaves them out when it builds candidates.
+func missingIndexes(ctx context.Context, db querier, build need) (missing []string, err error) {
+	made, err := candidateIndexNames(ctx, db, "indisvalid")
+	for _, statement := range candidateIndexes(build) {
+		if name := strings.Fields(statement)[5]; !slices.Contains(made, "scheduler_go."+name) {
+			missing = append(missing, statement)
+		}
+	}
+	return missing, err
+}
+
+// buildCandidateIndexes creates the indexes that candidates lack, which are built already,
+// concurrently; byLister, also those by lister. What an interrupted run left half-made is dropped
+// first.
+func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, byLister bool, log *slog.Logger) error {
 	invalid, err := candidateIndexNames(ctx, conn, "not indisvalid")
 	if err != nil {
 		return err
@@ -250,14 +259,21 @@ func buildListerIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	all := listerIndexes(built(build))
-	for i, statement := range all {
-		log.Info("building the indexes of candidates by lister", "index", i+1, "of", len(all))
+	build.ByLister = build.ByLister || byLister
+	missing, err := missingIndexes(ctx, conn, built(build))
+	if err != nil {
+		return err
+	}
+	for i, statement := range missing {
+		log.Info("building the indexes that candidates lack", "index", i+1, "of", len(missing))
 		statement = strings.Replace(statement, "create index if", "create index concurrently if", 1)
 		if _, err := conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("build the indexes of candidates by lister: %w; what is done stays done: run it again to go on", err)
+			return fmt.Errorf("build the indexes that candidates lack: %w; what is done stays done: run it again to go on", err)
 		}
 	}
-	log.Info("candidates have indexes by lister", "took", time.Since(began).Round(time.Millisecond))
+	log.Info("candidates have all indexes", "took", time.Since(began).Round(time.Millisecond))
+	if !byLister {
+		return nil
+	}
 	return queries.New(conn).KeepListerIndexes(ctx)
 }

@@ -95,13 +95,10 @@ func TestWhatForksNeed(t *testing.T) {
 		t.Helper()
 		store.Close()
 		store = open(t, dsn)
-		deadline := time.Now().Add(time.Minute)
-		for n == 0 {
+		testenv.Becomes(t, "PostgreSQL tells what was read from the indexes of forks", true, func() bool {
 			n = countOf(t, store, "select coalesce(sum(idx_tup_read), 0)::int from pg_stat_user_indexes where relname = 'candidates' and indexrelname like '%fork%'")
-			if time.Now().After(deadline) {
-				t.Fatal("PostgreSQL tells nothing of what was read from the indexes of forks")
-			}
-		}
+			return n > 0
+		})
 		return n
 	}
 	w := &grabWorld{dsn: dsn, store: store, now: time.Now()}

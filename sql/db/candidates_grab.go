@@ -45,12 +45,15 @@ const (
 const builtCandidates = `built as materialized (
 	select from scheduler_go.candidate_build
 	where phase = 'ready' and (by_fork or not @forks) and (by_freshness or not @moments) and @max_pending::bigint >= (select count(*) from (
-		select from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint + 1) c)
+		select from ` + pendingChanges + ` limit @max_pending::bigint + 1) c)
 ), pending as materialized (
 	select url, bool_and(coalesce(scheduled >= @cooling_since, false)) as cooling from (
-		select url, scheduled from scheduler_go.candidate_changes where visit_type = @visit_type limit @max_pending::bigint) c
+		select url, scheduled from ` + pendingChanges + ` limit @max_pending::bigint) c
 	group by url
 )`
+
+const pendingChanges = `scheduler_go.candidate_changes
+		where visit_type = @visit_type and place >= (select changes_low from scheduler_go.low_water)`
 
 // candidateFilter is what a grab asks of candidates c, besides its policy.
 type candidateFilter struct {
@@ -145,20 +148,29 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 			return nil, false, err
 		}
 	}
+	if err := q.selectFromCandidates(ctx, tx, f, now); err != nil {
+		return nil, false, err
+	}
+	q.pinned = true
+	visits, usable, err = tx.runGrab(ctx, q)
+	q.pinned = false
+	return visits, usable, err
+}
+
+// selectFromCandidates selects from candidates what the filter says.
+func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
 	q.ask()
 	cf, err := q.filterCandidates(ctx, tx, f, now)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
 	q.args["max_pending"], q.args["forks"], q.args["moments"] = maxPendingChanges, f.Forks != model.ForksToo, f.Policy == model.Freshness
 	q.args["cooling_since"] = nil
 	if f.Cooldowns.Absolute > 0 {
 		q.args["cooling_since"] = now.Add(-f.Cooldowns.Absolute)
 	}
-	q.selected, q.pinned = cf.selected(), true
-	visits, usable, err = tx.runGrab(ctx, q)
-	q.pinned = false
-	return visits, usable, err
+	q.selected = cf.selected()
+	return nil
 }
 
 // selected selects what selectFromTables selects: of those asked for in wanted, the first of

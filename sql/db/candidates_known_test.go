@@ -73,9 +73,7 @@ func TestGrabOfASample(t *testing.T) {
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		 select '00000000-0000-0000-0000-000000000001', 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, 5000) n`,
 	} {
-		if _, err := store.Pool().Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	keep(t, store)
 	grab := func(sample float64, inexact bool) (n int) {

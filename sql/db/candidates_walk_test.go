@@ -69,11 +69,7 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	// Beside a hoster that takes no more, others are found in the tables, or by the indexes by lister.
 	hosters := model.Hosters{Limits: map[string]model.HosterLimit{"l/1": {MaxInFlight: 1}}, LostAfter: time.Hour}
 	execute(t, dsn, `insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) values ('sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{l/1}')`)
-	sparing, err := db.Open(t.Context(), dsn, db.Options{Command: "test", Hosters: hosters})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sparing.Close)
+	sparing := testenv.Open(t, dsn, db.Options{Command: "test", Hosters: hosters})
 	for _, built := range []bool{false, true} {
 		if built {
 			migrate(t, dsn, db.MigrateOptions{Hosters: hosters})
@@ -95,8 +91,8 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	}
 }
 
-// A claim notes what it marks once, with the date. What claims noted is drained first, so that an origin that was changed
-// after it was marked is seen as it is at any time.
+// A claim notes what it marks once, with the date. Changes are drained in the order in which they
+// were noted, so that an origin that was changed after it was marked is seen as it is at any time.
 func TestMarksOfAClaim(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))

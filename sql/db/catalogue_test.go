@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"context"
-	"os"
 	"strings"
 	"testing"
 
@@ -24,10 +22,7 @@ func catalogue(t *testing.T, conn *pgx.Conn) []object {
 
 func catalogueOf(t *testing.T, conn *pgx.Conn, schema string) []object {
 	t.Helper()
-	query, err := os.ReadFile("testdata/catalogue.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	query := testenv.Read(t, "testdata/catalogue.sql")
 	rows, err := conn.Query(t.Context(), strings.ReplaceAll(string(query), "'public'", "'"+schema+"'"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,9 +39,7 @@ func catalogueOf(t *testing.T, conn *pgx.Conn, schema string) []object {
 func TestBaseIsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, dsn, db.MigrateOptions{})
 	ours := connect(t, dsn)
 	peers := connect(t, testenv.PeerDatabase(t))
 
@@ -77,24 +70,11 @@ func TestBaseIsThePeers(t *testing.T) {
 
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(context.WithoutCancel(t.Context()), dsn) // some callers clean up
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
+	return testenv.Connect(t, dsn)
 }
 
 // texts runs a query and gives each row as one text.
 func texts(t *testing.T, conn *pgx.Conn, query string, args ...any) []string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), "select r::text from ("+query+") r", args...)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return lines
+	return testenv.Column[string](t, conn, "select r::text from ("+query+") r", args...)
 }

@@ -286,7 +286,7 @@ where name is not null and exists (select from task where `+waiting+` and `+grou
 	return names, failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
 }
 
-// countReadyTasks counts the ready tasks of a group, up to a bound.
+// countReadyTasks counts the ready tasks of a group that are not set aside, up to a bound.
 func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
 	inGroup := "true"
 	if by != model.ShareByTaskType {
@@ -295,6 +295,7 @@ func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKe
 	err = tx.tx.QueryRow(ctx, `select count(*) from (
 	select from task
 	where type = @type and status = 'next_run_not_scheduled' and priority is null and next_run <= @now and `+inGroup+`
+	  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
 	limit @bound) ready`,
 		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "group": group, "bound": most}).Scan(&n)
 	return n, err

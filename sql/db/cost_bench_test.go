@@ -40,9 +40,7 @@ func newCostWorld(b *testing.B, origins int) costWorld {
 	b.Helper()
 	dsn := testenv.PostgresServer(b, "full_page_writes=on", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off",
 		"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
-	if _, err := db.Migrate(b.Context(), dsn, db.MigrateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	testenv.Migrate(b, dsn, db.MigrateOptions{})
 	w := costWorld{newBenchWorld(b, dsn, origins)}
 	w.exec(b, "create extension pg_stat_statements")
 	return w
@@ -69,17 +67,10 @@ func (w costWorld) costOf(b *testing.B, do func()) (c cost) {
 // statements is a table of what each statement cost.
 func (w costWorld) statements(b *testing.B) string {
 	b.Helper()
-	rows, err := w.store.Pool().Query(b.Context(), `select format('%s ms, %s calls, %s images, %s bytes of WAL, %s pages: %s',
+	lines := testenv.Column[string](b, w.store.Pool(), `select format('%s ms, %s calls, %s images, %s bytes of WAL, %s pages: %s',
 		round((total_exec_time + total_plan_time)::numeric, 1), calls, wal_fpi, wal_bytes, shared_blks_hit + shared_blks_read,
 		left(regexp_replace(query, '\s+', ' ', 'g'), 100))
 		from pg_stat_statements where query not like '%pg_stat_statements%' order by total_exec_time + total_plan_time desc limit 20`)
-	if err != nil {
-		b.Fatal(err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		b.Fatal(err)
-	}
 	return "\n" + strings.Join(lines, "\n")
 }
 
@@ -181,8 +172,8 @@ const costRounds = 7
 // BenchmarkCosts says what things cost a server of its own, by the number of origins
 // (SWH_BENCH_SIZES, from 100,000 on): the bare update of last_scheduled of 1,000 random origins, claims of
 // 1,000 visits by each policy, drains of what they note and of 10,000 changes, a listing of
-// 10,000 origins, a batch of 1,000 visits of the journal, the vacuum after all of it. They
-// take turns, each after a checkpoint, which makes WAL most. It reports medians, the middle
+// 10,000 origins, a batch of 1,000 visits of the journal, the check of 128 pages of candidates, the vacuum after
+// all of it. They take turns, each after a checkpoint, which makes WAL most. It reports medians, the middle
 // half of ms, and how many times they are those of the bare update; and logs the sizes of
 // tables and indexes. SWH_BENCH_STATEMENTS=1 logs the cost of each statement.
 func BenchmarkCosts(b *testing.B) {
@@ -210,6 +201,8 @@ func BenchmarkCosts(b *testing.B) {
 				visited := w.random(b, 1000, "true")
 				note("journal batch of 1,000", w.costOf(b, func() { w.visit(b, visited) }))
 				note("drain of a journal batch", w.costOf(b, func() { bench.Drain(b, w.store) }))
+				page := w.r.IntN(size / 100)
+				note("check of 128 pages", w.costOf(b, func() { w.exec(b, "select scheduler_go.check_candidates($1::bigint, $1::bigint + 128)", page) }))
 				note("vacuum", w.costOf(b, func() { w.exec(b, "vacuum scheduler_go.candidates, scheduler_go.candidate_changes") }))
 			}
 			b.Log(w.sizes(b))

@@ -43,10 +43,10 @@ func (a monitorQueries) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
 }
 
-// Daemons lists the daemons that run, and those that ended without a word in the last day; a
-// thousand at most.
-func (a monitorQueries) Daemons(ctx context.Context) ([]Daemon, error) {
-	rows, err := a.q.Daemons(ctx)
+// Daemons lists the daemons that run, and after these those that ended without a word in the last
+// day; limit at most.
+func (a monitorQueries) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
+	rows, err := a.q.Daemons(ctx, int32(limit))
 	return list(rows, failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
 		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, Seen: r.Seen}
 		_ = json.Unmarshal(r.State, &d.State) // another version may say other things

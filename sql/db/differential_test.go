@@ -58,9 +58,7 @@ func (s sides) steps(t *rapid.T, compare func(*rapid.T), actions map[string]func
 func (s sides) execute(t *rapid.T, statements string) {
 	t.Helper()
 	for _, conn := range []*pgx.Conn{s.peers, s.ours} {
-		if _, err := conn.Exec(t.Context(), statements); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, conn, statements)
 	}
 }
 
@@ -187,9 +185,7 @@ func TestIntervalsReadAsThePeers(t *testing.T) {
 		t.Errorf("(-peer +ours):\n%s", diff)
 	}
 	// Longer ones are as long as a Duration can be.
-	if _, err := conn.Exec(t.Context(), "update task_type set min_interval = '10000 years', max_interval = '-10000 years'"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, conn, "update task_type set min_interval = '10000 years', max_interval = '-10000 years'")
 	long, err := store.TaskType(t.Context(), "00")
 	if err != nil {
 		t.Fatal(err)

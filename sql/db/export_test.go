@@ -32,5 +32,9 @@ func SocketOf(conn *pgconn.PgConn) (socket int) {
 // Raw returns the transaction of PostgreSQL's client.
 func (tx *Tx) Raw() pgx.Tx { return tx.tx }
 
+// BoundGraphs bounds the next round of the drain of graphs to so many tasks, as rounds before
+// that timed out would; 0: no bound.
+func (s GraphStore) BoundGraphs(tasks int) { s.drains.graphs.bound.Store(int64(tasks)) }
+
 // Searches and steps of actions look at fewer tasks in tests, and are taken again sooner.
 func init() { searchedTasks, actionTasks, actionRetry = 200, 50, 10*time.Millisecond }

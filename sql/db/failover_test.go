@@ -16,9 +16,7 @@ func TestStoreFollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	const bound = 45 * time.Second
 	pair := testenv.PostgresPair(t)
-	if _, err := db.Migrate(t.Context(), pair.DSN(), db.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, pair.DSN(), db.MigrateOptions{})
 	store := open(t, pair.DSN())
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -30,9 +28,7 @@ func TestStoreFollowsThePrimary(t *testing.T) {
 		}
 		return err
 	}
-	if _, err := store.Pool().Exec(t.Context(), "insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.load.git')"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.load.git')")
 	for round := range 2 {
 		if round > 0 {
 			pair.Rejoin()

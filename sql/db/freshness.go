@@ -30,6 +30,10 @@ import (
 // expectedCost is how long a visit is expected to take of which no lane remembers anything.
 const expectedCost = time.Minute
 
+// Visits dated before firstDate, or from lastDate on, are those of a clock that was wrong: nothing is
+// learnt of them. The database counts their dates as little (scheduler_go.last_seen_fresh).
+var firstDate, lastDate = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // OriginFreshness is what is known of a listed origin for the policy freshness. Zero times
 // are not known.
 type OriginFreshness struct {
@@ -39,11 +43,11 @@ type OriginFreshness struct {
 	Prior         freshness.Estimate // of its lister, or visit type
 	Cost, Typical time.Duration      // of a visit, and of those of its type
 	Seen          time.Time          // its last visit that succeeded
-	// Updated is the last update that its lister told of, as far as Estimate knows, and Listed
-	// when the lister had last seen it when it told of that.
-	Updated, Listed time.Time
+	// Where its lister tells of updates: Updated is the last one that Estimate takes into account, and
+	// Known until when it knows of changes.
+	Updated, Known time.Time
 
-	FirstSeen, LastSeen time.Time     // by its lister
+	FirstSeen, LastSeen time.Time     // by its lister; a listing since that does not tell of it counts, too
 	LastUpdate          time.Time     // that its lister tells now
 	Listing             time.Duration // from one listing of its lister to the next
 	Fork                bool
@@ -53,33 +57,52 @@ type OriginFreshness struct {
 
 // Visited takes account of a visit that succeeded at a moment after Seen, and whether it
 // changed something. It returns how likely that was; known is false if there was nothing to
-// compare it with, or its lister tells of updates, from which is learnt instead.
+// compare it with, or the visit had news of its lister for a cause, from which is learnt instead.
 func (o *OriginFreshness) Visited(at time.Time, changed bool) (chance float64, known bool) {
-	if !at.After(o.Seen) {
+	if !at.After(o.Seen) || at.Before(firstDate) || !at.Before(lastDate) {
 		return 0, false
 	}
 	o.listed()
-	if gap := at.Sub(o.Seen); !o.Seen.IsZero() && !o.told() {
+	since := o.Seen
+	if o.told() {
+		since = o.Known
+	}
+	if o.Seen.IsZero() {
+		o.Known = at
+	} else if !o.told() || !o.LastUpdate.After(o.Seen) {
 		outcome := freshness.Unchanged
 		if changed {
 			outcome = freshness.Changed
 		}
-		chance, known = o.Estimate.Or(o.prior(at)).Chance(gap), true
-		o.Estimate = o.Estimate.Observe(o.prior(at), gap, outcome)
+		chance, known = o.Origin(at).Chance(at.Sub(o.Seen)), true
+		o.Estimate = o.Estimate.Observe(o.prior(at), at.Sub(since), outcome)
+		o.Known = later(o.Known, at)
 	}
 	o.Seen = at
 	return chance, known
 }
 
-// listed takes account of an update that the lister has told of since Updated.
-func (o *OriginFreshness) listed() {
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// listed takes account of an update that the lister has told of since Updated, and reports whether
+// there was one.
+func (o *OriginFreshness) listed() bool {
 	if !o.told() || !o.LastUpdate.After(o.Updated) {
-		return
+		return false
 	}
-	if !o.Updated.IsZero() {
-		o.Estimate = o.Estimate.Told(o.prior(o.LastSeen), o.LastSeen.Sub(o.Listed), o.LastSeen.Sub(o.LastUpdate), o.Listing)
+	if o.Updated.IsZero() { // it isn't known when it had told of another one before
+		o.Known = o.Seen
+	} else {
+		o.Estimate = o.Estimate.Told(o.prior(o.LastSeen), o.LastSeen.Sub(o.Known), o.LastSeen.Sub(o.LastUpdate), o.Listing)
+		o.Known = later(o.Known, o.LastSeen)
 	}
-	o.Updated, o.Listed = o.LastUpdate, o.LastSeen
+	o.Updated = o.LastUpdate
+	return true
 }
 
 func (o *OriginFreshness) told() bool { return !o.LastUpdate.IsZero() }
@@ -96,27 +119,29 @@ func (o *OriginFreshness) prior(at time.Time) freshness.Estimate {
 // wastes is the price of a visit that finds nothing, in typical visits.
 const wastes = 5
 
-// Origin returns the origin as of its last visit.
-func (o *OriginFreshness) Origin() freshness.Origin {
+// Origin returns the origin as of its last visit. Its lister, if it tells of updates, is taken to go on
+// listing as it did, unless it has stopped by now: then it vouches for nothing since.
+func (o *OriginFreshness) Origin(now time.Time) freshness.Origin {
 	of := freshness.Origin{Estimate: o.Estimate.Or(o.prior(o.Seen)), Cost: o.Cost, Useless: wastes * o.Typical}
 	if o.told() {
-		of.Listing, of.Updated = o.Listing, max(0, o.LastUpdate.Sub(o.Seen))
+		of.Listing, of.Updated = max(o.Listing, now.Sub(o.LastSeen)), max(0, o.LastUpdate.Sub(o.Seen))
 	}
 	return of
 }
 
-// Moment returns when a visit is worth its cost. If there was none, that is since the origin
-// was listed.
-func (o *OriginFreshness) Moment() time.Time {
+// Moment returns when a visit is worth its cost, as it seems now. If there was none, that is since
+// the origin was listed.
+func (o *OriginFreshness) Moment(now time.Time) time.Time {
 	if o.Seen.IsZero() {
 		return o.FirstSeen
 	}
-	return o.Seen.Add(o.Origin().Moment(o.Threshold, o.Longest))
+	return o.Seen.Add(o.Origin(now).Moment(o.Threshold, o.Longest))
 }
 
-// quiet returns when the next visit is worth its cost if the lister tells of no update until then.
-func (o *OriginFreshness) quiet() time.Time {
-	origin := o.Origin()
+// quiet returns when the next visit is worth its cost if the lister tells of no update until then, as
+// it seems now, or at the last visit if that is later.
+func (o *OriginFreshness) quiet(now time.Time) time.Time {
+	origin := o.Origin(later(now, o.Seen))
 	origin.Updated = 0
 	return o.Seen.Add(origin.Moment(o.Threshold, o.Longest))
 }
@@ -138,22 +163,22 @@ func originFreshness(ctx context.Context, q *queries.Queries, origins []model.Or
 		return OriginFreshness{
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID,
 			Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
-			Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Listed: r.Listed,
+			Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
 			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
 			Threshold: r.Threshold, Longest: model.Duration(r.Longest),
 		}
 	})
 }
 
-// writeFreshness writes estimates and moments of origins that have been seen.
-func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFreshness) error {
+// writeFreshness writes estimates and moments, as they seem now, of origins that have been seen.
+func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFreshness, now time.Time) error {
 	var p queries.WriteFreshnessParams
 	for i := range origins {
 		o := &origins[i]
 		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
 		p.Changes, p.Days = append(p.Changes, float32(o.Estimate.Changes)), append(p.Days, float32(o.Estimate.Days))
-		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.quiet())
-		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.Listed)
+		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.quiet(now))
+		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.Known)
 	}
 	if len(p.Urls) == 0 {
 		return nil
@@ -165,7 +190,7 @@ func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 // time that an origin waits for a visit.
 func (s CandidateStore) ConfigureFreshness(ctx context.Context, longest map[string]time.Duration) error {
 	p := queries.ConfigureFreshnessParams{
-		VisitTypes: []string{}, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
+		VisitTypes: []string{}, Walk: freshnessName, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
 		Threshold: freshness.Controller{}.Step(time.Time{}, false, 0).Threshold,
 	}
 	for _, visitType := range slices.Sorted(maps.Keys(longest)) { // rows are locked in that order
@@ -218,6 +243,28 @@ func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost
 	return err
 }
 
+// MomentsComplete reports whether all origins of a visit type have the moments by which the policy
+// freshness picks them.
+func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, error) {
+	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
+	return k.Complete, failed(err, "read the threshold of visit type %q", visitType)
+}
+
+// ForgetFreshness does a part of the daily walk that forgets the estimates of origins that have not
+// been visited for twice the longest wait: they are gone, or their visit type has lost the policy. It
+// works for about atMost.
+func (s CandidateStore) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
+	_, err := walk[struct{}]{
+		name: "old estimates", every: 24 * time.Hour, most: 256,
+		begin: beginAt(func(context.Context) (int64, error) { return 0, nil }),
+		end:   s.q.FreshnessPages,
+		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			return s.q.ForgetFreshness(ctx, queries.ForgetFreshnessParams{FirstPage: first, EndPage: end, Now: now, Longest: model.DefaultLongestWait.Seconds()})
+		},
+	}.take(ctx, s.q, atMost)
+	return err
+}
+
 // stepEvery is how often a claim adjusts the threshold, and pricedVisits of how many of its visits
 // the prices are looked at then.
 const (
@@ -246,7 +293,7 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		for _, o := range origins {
 			// What the longest wait made due is worth less than the threshold.
 			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
-				prices = append(prices, o.Origin().Value(since))
+				prices = append(prices, o.Origin(now).Value(since))
 			}
 		}
 	}
@@ -261,7 +308,8 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 }
 
 // computeMoments computes the moments of the candidates on some pages, and adds up what is known
-// of them at now. It waits for who drains.
+// of them at now. It writes those that are off, and where a lister told of an update. It waits for
+// who drains.
 func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first, end int64, found *freshnessWalk) error {
 	return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockCandidates(ctx); err != nil {
@@ -274,32 +322,58 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		keys := make([]model.OriginKey, len(rows))
+		keys, moments := make([]model.OriginKey, len(rows)), make(map[model.OriginKey]time.Time, len(rows))
 		for i, r := range rows {
-			keys[i] = model.OriginKey(r)
+			keys[i] = model.OriginKey{URL: r.URL, VisitType: r.VisitType}
+			moments[keys[i]] = r.Moment
 		}
 		origins, err := originFreshness(ctx, tx.q, keys)
 		if err != nil {
 			return err
 		}
-		seen := origins[:0]
-		for _, o := range origins {
-			if !o.Seen.IsZero() {
-				o.listed()
-				seen = append(seen, o)
-				found.add(&o, now)
+		var changed []OriginFreshness
+		var off []string
+		for i := range origins {
+			o := &origins[i]
+			news, moved := o.listed(), o.off(moments[o.OriginKey], now)
+			delete(moments, o.OriginKey)
+			if moved {
+				off = append(off, o.URL)
+			}
+			if o.Seen.IsZero() {
+				continue
+			}
+			found.add(o, now)
+			// What ForgetFreshness forgets is no news each time.
+			if forgotten := now.Sub(o.Seen)/2 > o.Longest; moved || news && !forgotten {
+				changed = append(changed, *o)
 			}
 		}
-		if err := writeFreshness(ctx, tx.q, seen); err != nil {
+		for key := range moments { // their visit type has lost the policy
+			off = append(off, key.URL)
+		}
+		if err := writeFreshness(ctx, tx.q, changed, now); err != nil || len(off) == 0 {
 			return err
 		}
-		_, err = tx.q.SetMoments(ctx, queries.SetMomentsParams{FirstPage: first, EndPage: end})
-		return err
+		return tx.q.SetMoments(ctx, queries.SetMomentsParams{FirstPage: first, EndPage: end, Urls: off})
 	})
 }
 
+// off reports whether a candidate's moment is not about what it should be now.
+func (o *OriginFreshness) off(moment, now time.Time) bool {
+	if o.Seen.IsZero() || moment.IsZero() {
+		return !moment.Equal(o.Moment(now))
+	}
+	origin := o.Origin(now)
+	if o.LastUpdate.After(o.Seen) { // moment_of then takes its lister's prior as it is
+		origin.Estimate = o.Estimate.Or(o.Prior)
+	}
+	low, high := origin.Thresholds(moment.Sub(o.Seen), o.Longest)
+	return o.Threshold < low || o.Threshold > high
+}
+
 func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
-	staleness := o.Origin().Staleness(now.Sub(o.Seen)).Seconds()
+	staleness := o.Origin(now).Staleness(now.Sub(o.Seen)).Seconds()
 	n := w.VisitTypes[o.VisitType]
 	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
 	if o.told() {
@@ -314,7 +388,7 @@ func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 
 // listerFreshness returns the estimates of listers of which enough is known.
 func listerFreshness(listers map[string]freshness.Population) (p queries.SetListerFreshnessParams, err error) {
-	p.VisitTypes, p.Listers = []string{}, []uuid.UUID{}
+	p.Walk, p.VisitTypes, p.Listers = freshnessName, []string{}, []uuid.UUID{}
 	for key, population := range listers {
 		visitType, lister, _ := strings.Cut(key, " ")
 		id, err := uuid.Parse(lister)

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestGrabByFreshness(t *testing.T) {
 	}
 	for _, o := range known {
 		url, got := o.URL, moments[picked{o.Lister, o.URL}]
-		want := o.Moment()
+		want := o.Moment(w.now)
 		if o.Seen.IsZero() {
 			o.Seen = o.FirstSeen
 		}
@@ -129,8 +130,8 @@ func TestGrabByFreshness(t *testing.T) {
 }
 
 // Estimates follow visits that succeeded, each counted once: not those that failed, that come
-// late or that come again. Where the lister tells of updates, these count. Of visit types without
-// the policy nothing is kept.
+// late or that come again. Where the lister tells of updates, these count, too, but not the visits that
+// they cause. Of visit types without the policy nothing is kept.
 func TestVisitsTeachRates(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -203,13 +204,15 @@ func TestVisitsTeachRates(t *testing.T) {
 
 	run(t, store, "update listed_origins set last_seen = $1", start.AddDate(0, 0, 3))
 	write(visit(told, 4, model.VisitSuccessful, "b"))
-	if e := known(told).Estimate; e != (freshness.Estimate{}) {
-		t.Errorf("a visit that its lister caused was observed: %+v", e)
-	}
+	want = freshness.Estimate{}.Observe(freshness.Facts{Age: 4 * day, SinceUpdate: 3 * day}.Prior(), 3*day, freshness.Changed)
+	same("after a visit without news of its lister", known(told).Estimate, want)
 	run(t, store, "update listed_origins set last_update = $2, last_seen = $3 where url = $1", told, start.AddDate(0, 0, 6), start.AddDate(0, 0, 7))
 	write(visit(told, 8, model.VisitSuccessful, "c"))
+	want = want.Told(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 3*day, day, day)
+	same("after an update, and the visit that it caused", known(told).Estimate, want)
 	write(visit(told, 9, model.VisitSuccessful, "c"))
-	same("after an update", known(told).Estimate, freshness.Estimate{}.Told(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 4*day, day, day))
+	want = want.Observe(freshness.Facts{Age: 9 * day, SinceUpdate: 3 * day}.Prior(), 2*day, freshness.Unchanged)
+	same("after a visit that finds nothing since that listing", known(told).Estimate, want)
 }
 
 // Claims adjust the threshold: it rises towards what their visits are worth while more is due,
@@ -278,5 +281,177 @@ func TestThresholdFollowsTheCapacity(t *testing.T) {
 	keep(t, store)
 	if n := countOf(t, store, "select count(*) from scheduler_go.candidates where moment is not null and loaded"); n > 0 {
 		t.Errorf("%d candidates keep their moments", n)
+	}
+}
+
+// A lister that has stopped vouches for nothing since: what it told nothing of is visited as soon as
+// what no lister tells of. One that goes on is trusted, also if it lists again only what has changed.
+func TestStoppedListerIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	now := time.Now().UTC().Truncate(time.Second)
+	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	refreshed(t, dsn, store, 3e4, "git")
+	for _, of := range []struct {
+		url                        string
+		seen, finished, lastUpdate any
+	}{
+		{"untold", ago(0), ago(0), nil},
+		{"stopped", ago(80), ago(80), ago(200)},
+		{"listed", ago(0), nil, ago(200)},
+		{"incremental", ago(80), ago(0), ago(200)},
+	} {
+		run(t, store, "insert into listers (id, name, instance_name, current_state, updated) values (uuid_in(md5($1)::cstring), 'l', $1, '{}', now())", of.url)
+		if of.finished != nil {
+			run(t, store, "insert into scheduler_go.listings (lister_id, finished, previous) values (uuid_in(md5($1)::cstring), $2, $2::timestamptz - interval '1 day')", of.url, of.finished)
+		}
+		run(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
+			values (uuid_in(md5($1)::cstring), $1, 'git', '{}', true, $2, $3, $4)`, of.url, ago(300), of.seen, of.lastUpdate)
+		run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
+			values ($1, 'git', $2, $2, 'successful', 'x')`, of.url, ago(90))
+		run(t, store, `insert into scheduler_go.freshness (origin, changes, days, cost, seen, updated, listed, moment)
+			values (hashtextextended('git ' || $1, 0), 5, 500, 60, $2, $3, $2, $2::timestamptz + interval '100 days')`, of.url, ago(90), of.lastUpdate)
+	}
+	keep(t, store)
+	computeMoments(t, store, now)
+	wait := make(map[string]float64) // days from the last visit on
+	for _, url := range []string{"untold", "stopped", "listed", "incremental"} {
+		wait[url] = query[time.Time](t, store, "select moment from scheduler_go.candidates where url = '"+url+"'")[0].Sub(ago(90)).Hours() / 24
+	}
+	if math.Abs(wait["stopped"]/wait["untold"]-1) > 0.01 || wait["listed"] < 1.5*wait["untold"] || wait["incremental"] < 1.5*wait["untold"] {
+		t.Errorf("visits wait for %v days", wait)
+	}
+}
+
+// A date of success that no calendar reaches is no date, to the database as to the program: the
+// origin is visited.
+func TestFarDatesOfSuccessDoNotCount(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	listN(t, store, 4)
+	refreshed(t, dsn, store, 300, "git")
+	now := time.Now().UTC().Truncate(time.Second)
+	for i, date := range []string{"2200-01-01Z", "infinity", "1800-01-01Z", "9999-12-31Z"} {
+		run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_snapshot)
+			values ('https://example.org/' || $1::int, 'git', $2::text::timestamptz, 'x')`, i+1, date)
+	}
+	// A snapshot that is gone takes the visit along.
+	run(t, store, `insert into scheduler_go.freshness (origin, changes, days, cost, seen, moment)
+		values (hashtextextended('git https://example.org/4', 0), 1, 1, 60, now(), now() + interval '50 days')`)
+	run(t, store, "update origin_visit_stats set last_snapshot = null where url = 'https://example.org/4'")
+	keep(t, store)
+	computeMoments(t, store, now)
+	for i := range 4 {
+		key := model.OriginKey{URL: fmt.Sprint("https://example.org/", i+1), VisitType: "git"}
+		known, err := store.OriginFreshness(t.Context(), []model.OriginKey{key})
+		if err != nil || len(known) != 1 {
+			t.Fatal(known, err)
+		}
+		got := query[time.Time](t, store, "select moment from scheduler_go.candidates where url = '"+key.URL+"'")[0]
+		if got.After(now.Add(time.Minute)) || got.Sub(known[0].Moment(now)).Abs() > time.Minute {
+			t.Errorf("%s: moment %s in the database, %s in the program", key.URL, got, known[0].Moment(now))
+		}
+	}
+	o := db.OriginFreshness{}
+	if o.Visited(time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), true); !o.Seen.IsZero() {
+		t.Errorf("a visit in 2300 was learnt from: %+v", o)
+	}
+}
+
+// Estimates of origins that are gone, or whose visit type has lost the policy, are forgotten after
+// twice the longest wait: 200 days with the policy here, two years without.
+func TestEstimatesAreForgotten(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	refreshed(t, dsn, store, 300, "git")
+	run(t, store, `insert into scheduler_go.freshness (origin, changes, days, cost, seen, moment)
+		select n, 1, 1, 60, now() - n * interval '1 day', now() from generate_series(1, 1000) n`)
+	left := func() int {
+		t.Helper()
+		mustExec(t, store, "update scheduler_go.walks set began = 'epoch'")
+		for range 10 { // it ends at once; a walk that is underway goes on
+			if err := store.ForgetFreshness(t.Context(), store.Now(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return countOf(t, store, "select max(origin)::int from scheduler_go.freshness")
+	}
+	if n := left(); n < 199 || n > 200 {
+		t.Errorf("the oldest is %d days old", n)
+	}
+	if err := store.ConfigureFreshness(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, `insert into scheduler_go.freshness (origin, changes, days, cost, seen, moment)
+		select n, 1, 1, 60, now() - n * interval '1 day', now() from generate_series(201, 1000) n`)
+	if n := left(); n < 729 || n > 730 {
+		t.Errorf("without the policy, the oldest is %d days old", n)
+	}
+}
+
+// A walk writes the estimate of an origin only if there is something new. It does not write again that
+// of an old fork that is stale and of which nothing was observed, though what is expected of forks
+// differs from what the database reckons with, nor one that was forgotten because its last visit was
+// long ago.
+func TestWalksWriteWhatIsNew(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	now := time.Now().UTC().Truncate(time.Second)
+	refreshed(t, dsn, store, 1e5, "git")
+	run(t, store, "insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())")
+	for _, of := range []struct {
+		url              string
+		visited, updated int // days ago
+	}{{"stale", 11, 10}, {"old", 300, 400}} {
+		run(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update, is_fork)
+			values ('00000000-0000-0000-0000-000000000001', $1, 'git', '{}', true, $2, $3, $4, true)`, of.url, now.AddDate(-4, 0, 0), now, now.AddDate(0, 0, -of.updated))
+		run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
+			values ($1, 'git', $2, $2, 'successful', 'x')`, of.url, now.AddDate(0, 0, -of.visited))
+	}
+	keep(t, store)
+	const written = "select xmin::text from scheduler_go.freshness order by seen"
+	computeMoments(t, store, now)
+	if n := len(query[string](t, store, written)); n != 2 {
+		t.Fatalf("%d estimates are written, want 2", n)
+	}
+	mustExec(t, store, "update scheduler_go.walks set began = 'epoch'")
+	if err := store.ForgetFreshness(t.Context(), now, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	before := query[string](t, store, written)
+	if len(before) != 1 {
+		t.Fatalf("%d estimates are left, want that of the origin visited 11 days ago", len(before))
+	}
+	computeMoments(t, store, now)
+	if diff := cmp.Diff(before, query[string](t, store, written)); diff != "" {
+		t.Errorf("a walk without news writes estimates, by transaction (-before +after):\n%s", diff)
+	}
+}
+
+// A program that does not know of some indexes leaves them out when it builds candidates. Daemons
+// refuse to go on without them, and migrate makes them, without building candidates again.
+func TestMissingIndexesAreBuilt(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	migrate(t, dsn, db.MigrateOptions{Policies: byFreshness})
+	mustExec(t, store, "drop index scheduler_go.candidates_moment_idx")
+	if err := store.CheckPolicies(t.Context(), byFreshness); err == nil {
+		t.Error("the daemons go on without the index of moments")
+	}
+	if report := migrate(t, dsn, db.MigrateOptions{Policies: byFreshness}); report.Rebuilt {
+		t.Error("candidates were built again")
+	}
+	for _, path := range []string{"public", "public,scheduler_go"} {
+		if err := open(t, dsn+"?options=-csearch_path%3D"+path).CheckPolicies(t.Context(), byFreshness); err != nil {
+			t.Errorf("with the search path %s: %v", path, err)
+		}
+	}
+	if n := countOf(t, store, "select count(*) from pg_indexes where indexname = 'candidates_moment_idx'"); n != 1 {
+		t.Error("the index of moments was not built")
 	}
 }

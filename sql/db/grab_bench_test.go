@@ -3,7 +3,6 @@ package db_test
 import (
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -215,10 +214,7 @@ func (s *benchSides) grabThroughRPC(b *testing.B) {
 	ourClient := startPeerScript(b, "remote", ours)
 	answer := filepath.Join(b.TempDir(), "answer")
 	ourClient.ms(b, call{"call": "grab", "policy": plainPolicies[0], "dry_run": true, "keep": answer})
-	content, err := os.ReadFile(answer)
-	if err != nil {
-		b.Fatal(err)
-	}
+	content := testenv.Read(b, answer)
 	answerer := bench.Answerer(b)
 	memory, _ := bench.Serve(b, func(address string) *exec.Cmd { return answerer(address, "application/x-msgpack", content) })
 	sides := map[string]peerScript{

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"encoding/json"
+	"math"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -68,20 +70,84 @@ type GraphEdge = queries.SchedulerGoGraphEdge
 
 func summaryOf(r queries.GraphsRow) GraphSummary { return GraphSummary(r) }
 
+// GraphSearch says which graphs somebody asks for; an empty field does not matter.
+type GraphSearch struct {
+	Name   string     `json:"name,omitempty"`   // a part of it
+	After  *time.Time `json:"after,omitempty"`  // submitted then or later
+	Before *time.Time `json:"before,omitempty"` // submitted before then
+}
+
+// String returns the search as JSON, for people.
+func (f GraphSearch) String() string {
+	text, _ := json.Marshal(f) // which has nothing that can't be
+	return string(text)
+}
+
+// searchedGraphs is how many graphs a page of a search looks at.
+const searchedGraphs = 20_000
+
+// FoundGraphs is a page of graphs, the newest first.
+type FoundGraphs struct {
+	Graphs []GraphSummary
+	Next   int64 // the number below which the next page begins; 0: there is none
+}
+
+// FindGraphs returns up to limit graphs of numbers below a given one (0: all), with the states of
+// some tasks of each. It looks at the next 20,000 graphs.
+func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
+	if below <= 0 {
+		below = math.MaxInt64
+	}
+	found.Graphs, err = a.graphs(ctx, queries.GraphsParams{
+		EndGraph: below, MaxLooked: searchedGraphs, PartOfName: f.Name, After: f.After, Before: f.Before, MaxGraphs: int64(limit), MaxTasks: int64(tasks),
+	})
+	if n := len(found.Graphs); err != nil || n == limit {
+		if err == nil {
+			found.Next = found.Graphs[n-1].ID
+		}
+		return found, err
+	}
+	last, err := a.q.PlaceOfGraphs(ctx, queries.PlaceOfGraphsParams{EndGraph: below, Passed: searchedGraphs - 1})
+	if err == nil && len(last) > 0 {
+		found.Next = last[0]
+	}
+	return found, failed(err, "search graphs")
+}
+
+func (a GraphQueries) graphs(ctx context.Context, p queries.GraphsParams) ([]GraphSummary, error) {
+	rows, err := a.q.Graphs(ctx, p)
+	return list(rows, failed(err, "read graphs"), summaryOf)
+}
+
 // Graphs lists the newest graphs.
 func (a GraphQueries) Graphs(ctx context.Context, limit int) ([]GraphSummary, error) {
-	rows, err := a.q.Graphs(ctx, queries.GraphsParams{MaxGraphs: int32(limit)})
-	return list(rows, failed(err, "read graphs"), summaryOf)
+	return a.graphs(ctx, queries.GraphsParams{EndGraph: math.MaxInt64, MaxLooked: int64(limit), MaxGraphs: int64(limit), MaxTasks: math.MaxInt64})
 }
 
 // Graph returns the summary of a graph, or model.ErrUnknownGraph.
 func (a GraphQueries) Graph(ctx context.Context, graph int64) (GraphSummary, error) {
-	rows, err := a.q.Graphs(ctx, queries.GraphsParams{Graph: &graph, MaxGraphs: 1})
-	if err == nil && len(rows) == 0 {
+	return a.graph(ctx, graph, math.MaxInt64)
+}
+
+func (a GraphQueries) graph(ctx context.Context, graph, tasks int64) (GraphSummary, error) {
+	graphs, err := a.graphs(ctx, queries.GraphsParams{FirstGraph: graph, EndGraph: graph + 1, MaxLooked: 1, MaxGraphs: 1, MaxTasks: tasks})
+	if err == nil && len(graphs) == 0 {
 		err = model.ErrUnknownGraph
 	}
-	summary, err := first(rows, failed(err, "read graph %d", graph), summaryOf)
-	return orZero(summary), err
+	if err != nil {
+		return GraphSummary{}, err
+	}
+	return graphs[0], nil
+}
+
+// SmallGraph returns the summary of a graph, or model.ErrUnknownGraph, and whether it has no more
+// than some tasks and dependencies; if it has more, the summary is of some of its tasks.
+func (a GraphQueries) SmallGraph(ctx context.Context, graph int64, tasks, edges int) (summary GraphSummary, small bool, err error) {
+	if summary, err = a.graph(ctx, graph, int64(tasks)+1); err != nil || summary.Tasks > int64(tasks) {
+		return summary, false, err
+	}
+	n, err := a.q.CountGraphEdges(ctx, queries.CountGraphEdgesParams{Graph: graph, MaxEdges: int32(edges) + 1})
+	return summary, n <= int64(edges), failed(err, "count the dependencies of graph %d", graph)
 }
 
 // GraphTasks returns the tasks of a graph, each after those it depends on.

@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -71,12 +72,9 @@ func setStatus(t testing.TB, store *db.Store, status model.TaskStatus, ids ...in
 	mustExec(t, store, "update task set status = $1 where id = any($2)", status, ids)
 }
 
-func countOf(t testing.TB, store *db.Store, query string, args ...any) (n int) {
+func countOf(t testing.TB, store *db.Store, query string, args ...any) int {
 	t.Helper()
-	if err := store.Pool().QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](t, store.Pool(), query, args...)
 }
 
 const (
@@ -106,14 +104,8 @@ func TestLastReleaseIsNotLost(t *testing.T) {
 				}
 				var txs [2]pgx.Tx
 				for i := range txs {
-					tx, err := store.Pool().Begin(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-					if _, err := tx.Exec(t.Context(), "update task set status = 'completed' where id = $1", g.Tasks[i]); err != nil {
-						t.Fatal(err)
-					}
+					tx := testenv.Begin(t, store.Pool())
+					testenv.Exec(t, tx, "update task set status = 'completed' where id = $1", g.Tasks[i])
 					txs[i] = tx
 					if i == 0 {
 						at("a")
@@ -163,14 +155,8 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 	store := graphStore(t)
 	first := submitGraph(t, store, on(), on())
 	for i, status := range []model.TaskStatus{model.TaskCompleted, model.TaskDisabled} {
-		tx, err := store.Pool().Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-		if _, err := tx.Exec(t.Context(), "update task set status = $1 where id = $2", status, first.Tasks[i]); err != nil {
-			t.Fatal(err)
-		}
+		tx := testenv.Begin(t, store.Pool())
+		testenv.Exec(t, tx, "update task set status = $1 where id = $2", status, first.Tasks[i])
 		submitted := make(chan db.SubmittedGraph, 1)
 		go func() {
 			g, err := store.SubmitGraph(t.Context(), db.NewGraph{Tasks: []db.NewGraphTask{
@@ -182,14 +168,10 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 			}
 			submitted <- g
 		}()
-		// It waits for the lock.
-		deadline := time.Now().Add(2 * time.Minute)
-		for countOf(t, store, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 0 {
-			if time.Now().After(deadline) {
-				t.Fatal("it does not wait")
-			}
+		testenv.Becomes(t, "it waits for the lock", true, func() bool {
 			drain1(t, store)
-		}
+			return countOf(t, store, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") > 0
+		})
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -291,6 +273,23 @@ func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	setStatus(t, store, model.TaskCompleted, g.Tasks[1])
 	drain(t, store)
 	checkGraph(t, store, g.ID, completed, completed, db.GraphSkipped, db.GraphSkipped)
+
+	// A task that was skipped by two fails if one of them comes to fail, whichever was its reason.
+	first, both := on(0), on(1, 2)
+	first.DependsOn[0].On, both.DependsOn[1].On = db.OnFailed, db.OnFailed
+	g = submitGraph(t, store, on(), first, on(), both, on())
+	setStatus(t, store, model.TaskCompleted, g.Tasks[0], g.Tasks[2])
+	setStatus(t, store, model.TaskDisabled, g.Tasks[4])
+	drain(t, store)
+	checkGraph(t, store, g.ID, completed, db.GraphSkipped, completed, db.GraphSkipped, ownFailure)
+	_, err := store.ExtendGraph(t.Context(), g.ID, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) {
+		return db.Extension{Add: []db.MoreDependency{{Task: g.Tasks[1], On: existing(g.Tasks[4])[0]}}}, nil
+	}, at(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	checkGraph(t, store, g.ID, completed, byFailed, completed, byFailed, ownFailure)
 }
 
 // What a task waits for, and what failed of it, is told; a task that is deleted
@@ -462,6 +461,21 @@ func TestCancelAndDeadline(t *testing.T) {
 	}
 	drain(t, store)
 	checkGraph(t, store, g.ID, ready, waiting, waiting)
+
+	// One that could not run in time stays as it is, though what it depends on is open again.
+	g = submitGraph(t, store, on(), dated)
+	setStatus(t, store, model.TaskDisabled, g.Tasks[0])
+	if err := drainGraphs(t.Context(), store, at(0)); err != nil {
+		t.Fatal(err)
+	}
+	setStatus(t, store, model.TaskNotScheduled, g.Tasks[0])
+	drain(t, store)
+	checkGraph(t, store, g.ID, ready, byFailed)
+	if _, err := store.RetryGraph(t.Context(), g.ID, at(1)); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	checkGraph(t, store, g.ID, ready, waiting)
 }
 
 // Neither the drain nor a submission keeps a listener waiting for long: while
@@ -472,14 +486,8 @@ func TestDrainPassesByWhatIsLocked(t *testing.T) {
 	store := graphStore(t)
 	g := submitGraph(t, store, on(), on(0), on(0))
 	setStatus(t, store, model.TaskCompleted, g.Tasks[0])
-	tx, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), "select from task where id = $1 for update", g.Tasks[1]); err != nil {
-		t.Fatal(err)
-	}
+	tx := testenv.Begin(t, store.Pool())
+	testenv.Exec(t, tx, "select from task where id = $1 for update", g.Tasks[1])
 	drain1(t, store)
 	checkGraph(t, store, g.ID, completed, waiting, ready)
 	if round, err := store.DrainGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
@@ -492,6 +500,54 @@ func TestDrainPassesByWhatIsLocked(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, ready, ready)
 }
 
+// Of two failures that the drain puts off, one still counts when the other is taken back.
+func TestFailuresOfALockedTask(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	g := submitGraph(t, store, on(), on(), on(), on(0, 1, 2))
+	tx, err := store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "select from task where id = $1 for update", g.Tasks[3]); err != nil {
+		t.Fatal(err)
+	}
+	setStatus(t, store, model.TaskDisabled, g.Tasks[0], g.Tasks[1])
+	drain1(t, store)
+	setStatus(t, store, model.TaskNotScheduled, g.Tasks[1])
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	checkGraph(t, store, g.ID, ownFailure, ready, ready, byFailed)
+}
+
+// A task that depends on itself is skipped, too, if the last of the others ends while the drain
+// looks at it.
+func TestLastSkipIsNotLost(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	handler := on(0, 1, 2)
+	handler.DependsOn[0].On = db.OnFailed
+	g := submitGraph(t, store, on(), on(), handler)
+	setStatus(t, store, model.TaskCompleted, g.Tasks[1])
+	tx, err := store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "update task set status = 'completed' where id = $1", g.Tasks[0]); err != nil {
+		t.Fatal(err)
+	}
+	drain1(t, store)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	checkGraph(t, store, g.ID, completed, completed, db.GraphSkipped)
+}
+
 // An overdue task whose row is locked doesn't keep the drain busy.
 func TestOverdueAndLocked(t *testing.T) {
 	t.Parallel()
@@ -499,14 +555,8 @@ func TestOverdueAndLocked(t *testing.T) {
 	dated := on(0)
 	dated.Deadline = at(1)
 	g := submitGraph(t, store, on(), dated)
-	tx, err := store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), "select from task where id = $1 for update", g.Tasks[1]); err != nil {
-		t.Fatal(err)
-	}
+	tx := testenv.Begin(t, store.Pool())
+	testenv.Exec(t, tx, "select from task where id = $1 for update", g.Tasks[1])
 	drain1(t, store)
 	if round, err := store.DrainGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
 		t.Errorf("%+v, %v", round, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,9 +48,13 @@ func (a ListerQueries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]mode
 }
 
 // VisitListers lists the listers that have origins of a visit type to visit. It sets
-// their ID, Name and InstanceName. With cooldowns that are shorter than the default ones any
-// lister may have some, and it lists all.
-func (a ListerQueries) VisitListers(ctx context.Context, visitType string, shorter bool) ([]model.Lister, error) {
+// their ID, Name and InstanceName. If a policy has cooldowns that are shorter than the default
+// ones, any lister may have some, and it lists all.
+func (a ListerQueries) VisitListers(ctx context.Context, visitType string, policies []model.WeightedPolicy) ([]model.Lister, error) {
+	shorter := slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool {
+		by, bounded := p.Filter.Cooldowns.ShorterBy()
+		return by > 0 || !bounded
+	})
 	rows, err := a.q.GroupedListers(ctx, queries.GroupedListersParams{VisitType: visitType, ParkedToo: shorter})
 	return list(rows, err, func(r queries.GroupedListersRow) model.Lister {
 		return model.Lister{ID: r.ID, Name: r.Name, InstanceName: r.InstanceName}

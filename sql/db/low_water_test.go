@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -21,23 +22,44 @@ func pass(t *testing.T, store *db.Store, n int) {
 	mustExec(t, store, "delete from scheduler_go.work where queue = 'q'")
 }
 
-// raise raises the mark until it has passed a place, for which transactions of other tests on
-// the server have to end, too.
-func raise(t *testing.T, store *db.Store, place int) {
+// note notes n changes of candidates.
+func note(t *testing.T, store *db.Store, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); lowWater(t, store) < place; time.Sleep(5 * time.Millisecond) {
-		if err := store.RaiseLowWater(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the mark stays at %d, want %d", lowWater(t, store), place)
-		}
+	mustExec(t, store, "insert into scheduler_go.candidate_changes (visit_type, url) select 'git', n from generate_series(1, $1::int) n", n)
+}
+
+// raise raises a mark, low or changes_low, until it has passed a place, for which transactions
+// of other tests on the server have to end, too.
+func raise(t *testing.T, store *db.Store, mark string, place int) {
+	t.Helper()
+	testenv.Becomes(t, "the mark "+mark, place, func() int {
+		raiseOnce(t, store)
+		return min(place, lowWater(t, store, mark))
+	})
+}
+
+func raiseOnce(t *testing.T, store *db.Store) {
+	t.Helper()
+	if err := store.RaiseLowWater(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func lowWater(t *testing.T, store *db.Store) int {
+func lowWater(t *testing.T, store *db.Store, mark string) int {
 	t.Helper()
-	return countOf(t, store, "select low from scheduler_go.low_water")
+	return countOf(t, store, "select "+mark+" from scheduler_go.low_water")
+}
+
+// holdSnapshot holds a snapshot of a database until the test ends.
+func holdSnapshot(t *testing.T, dsn string) {
+	t.Helper()
+	snapshot, err := connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Exec(t.Context(), "select count(*) from scheduler_go.work"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // outgoing returns the queues of all outgoing messages, as deliverers see them.
@@ -71,23 +93,82 @@ func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := open(t, dsn+"?pool_max_conns=1")
-	snapshot, err := connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := snapshot.Exec(t.Context(), "select count(*) from scheduler_go.work"); err != nil {
-		t.Fatal(err)
-	}
+	holdSnapshot(t, dsn)
 	var read []int
 	for i := range 5 {
 		pass(t, store, 5000)
-		raise(t, store, 5000*(i+1))
-		before := blocksOfWork(t, store)
+		raise(t, store, "low", 5000*(i+1))
+		before := blocksOf(t, store, "work")
 		outgoing(t, store)
-		read = append(read, blocksOfWork(t, store)-before)
+		read = append(read, blocksOf(t, store, "work")-before)
 	}
 	if slices.Max(read) > 450 { // 2,000 without the mark
 		t.Errorf("with 5,000 more dead rows each, %v blocks were read", read)
+	}
+}
+
+// The same of changes of candidates that were drained.
+func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn+"?pool_max_conns=1")
+	keep(t, store)
+	mustExec(t, store, "alter table scheduler_go.candidate_changes set (autovacuum_enabled = false)") // its reading would count
+	holdSnapshot(t, dsn)
+	var read []int
+	for i := range 5 {
+		note(t, store, 5000)
+		keep(t, store)
+		raise(t, store, "changes_low", 5000*(i+1))
+		before := blocksOf(t, store, "candidate_changes")
+		keep(t, store)
+		if n, err := store.CandidateBacklog(t.Context(), 10); n != 0 || err != nil {
+			t.Errorf("%d changes are left, %v", n, err)
+		}
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 1, false)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		read = append(read, blocksOf(t, store, "candidate_changes")-before)
+	}
+	if slices.Max(read) > 100 { // 587 without the mark
+		t.Errorf("with 5,000 more dead rows each, %v blocks were read", read)
+	}
+}
+
+// Messages are confirmed, and leave the ledger, by look-ups of their keys, also while they are all
+// that is in a table full of messages that are gone.
+func TestConfirmLooksMessagesUp(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn+"?pool_max_conns=1")
+	mustExec(t, store, "alter table scheduler_go.work set (autovacuum_enabled = false)")
+	holdSnapshot(t, dsn)
+	pass(t, store, 5000)
+	mustExec(t, store, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
+		select gen_random_uuid(), 'q', 'n', '[]', '{}' from generate_series(1, 100) n`)
+	mustExec(t, store, "analyze scheduler_go.work")
+	scans := func() int {
+		mustExec(t, store, "select pg_stat_force_next_flush()")
+		return countOf(t, store, "select seq_scan from pg_stat_all_tables where relid = 'scheduler_go.work'::regclass")
+	}
+	before := scans()
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		next, err := tx.NextOutgoing(ctx, false, 250, []string{})
+		if err != nil {
+			return err
+		}
+		return tx.Confirm(ctx, next, time.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := scans() - before; n > 0 {
+		t.Errorf("the whole ledger was read %d times to confirm 100 messages", n)
+	}
+	if n := countOf(t, store, "select count(*) from scheduler_go.work"); n > 0 {
+		t.Errorf("%d of 100 messages are left", n)
 	}
 }
 
@@ -122,11 +203,11 @@ func TestOutgoingDue(t *testing.T) {
 	add("mixed", false, 30)
 	mustExec(t, store, "analyze scheduler_go.work")
 	want(24, 6030)
-	before := blocksOfWork(t, store)
+	before := blocksOf(t, store, "work")
 	if _, err := store.OutgoingDue(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if read := blocksOfWork(t, store) - before; read > 50 {
+	if read := blocksOf(t, store, "work") - before; read > 50 {
 		t.Errorf("%d blocks were read to count 24 messages", read)
 	}
 	wait("mixed", false)
@@ -139,11 +220,11 @@ func TestOutgoingDue(t *testing.T) {
 	want(0, 0)
 }
 
-// blocksOfWork returns how many blocks of the ledger and its indexes were read so far.
-func blocksOfWork(t *testing.T, store *db.Store) int {
+// blocksOf returns how many blocks of a table of ours and its indexes were read so far.
+func blocksOf(t *testing.T, store *db.Store, table string) int {
 	t.Helper()
 	mustExec(t, store, "select pg_stat_force_next_flush()")
-	return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where relid = 'scheduler_go.work'::regclass`)
+	return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where schemaname = 'scheduler_go' and relname = $1`, table)
 }
 
 // What is written by a transaction that began before others is seen when it commits, however
@@ -157,30 +238,56 @@ func TestLowWaterHidesNothing(t *testing.T) {
 	}
 	run := func(statement string) {
 		t.Helper()
-		if _, err := slow.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
+		testenv.Exec(t, slow, statement)
+	}
+	keep(t, store)
+	const insertChange = "insert into scheduler_go.candidate_changes (visit_type, url) values ('git', 'slow')"
+	changes := func(want int64) {
+		t.Helper()
+		if n, err := store.CandidateBacklog(t.Context(), 10); n != want || err != nil {
+			t.Errorf("%d changes are seen, %v; want %d", n, err, want)
 		}
+		keep(t, store)
 	}
 	for i := range 3 {
 		queue := fmt.Sprint("slow", i)
 		run("begin")
 		run(insert(queue, "default"))
+		run(insertChange)
 		for range 3 {
 			pass(t, store, 2500)
-			for range 2 {
-				if err := store.RaiseLowWater(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
+			note(t, store, 2500)
+			keep(t, store)
+			raiseOnce(t, store)
+			raiseOnce(t, store)
 		}
 		run("commit")
 		if got := outgoing(t, store); len(got) != i+1 || got[i] != queue {
 			t.Errorf("outgoing to %v, want %s, too", got, queue)
 		}
+		changes(1)
 	}
 	mustExec(t, store, "delete from scheduler_go.work")
+	// The transaction that began last counts, too.
+	for range 10 {
+		mustExec(t, store, "update scheduler_go.low_water set low = 0, next = null, next_xid = null")
+		run("begin")
+		run(insert("newest", "default") + "; " + insert("newest", "default"))
+		for range 5 {
+			raiseOnce(t, store)
+			time.Sleep(time.Millisecond)
+		}
+		run("commit")
+		if got := outgoing(t, store); len(got) != 2 {
+			t.Fatalf("outgoing to %v, want newest twice", got)
+		}
+		mustExec(t, store, "delete from scheduler_go.work")
+	}
 	pass(t, store, 6000)
-	raise(t, store, 6000)
+	note(t, store, 6000)
+	keep(t, store)
+	raise(t, store, "low", 6000)
+	raise(t, store, "changes_low", 6000)
 	if lowered, err := store.LowerLowWater(t.Context()); lowered || err != nil {
 		t.Errorf("lowered without need: %v", err)
 	}
@@ -188,16 +295,23 @@ func TestLowWaterHidesNothing(t *testing.T) {
 	if lowered, err := store.LowerLowWater(t.Context()); !lowered || err != nil || len(outgoing(t, store)) != 1 {
 		t.Errorf("what is below is not found: %t, %v", lowered, err)
 	}
-	// Places begin anew; the mark is of another server, whose transactions have other numbers.
-	run("truncate scheduler_go.work restart identity; update scheduler_go.low_water set low = 100000, next = 200000, next_xid = '1000000000'")
-	if err := store.RaiseLowWater(t.Context()); err != nil {
-		t.Fatal(err)
+	run("insert into scheduler_go.candidate_changes (visit_type, url, place) values ('git', 'below', 7)")
+	changes(0)
+	if lowered, err := store.LowerLowWater(t.Context()); !lowered || err != nil {
+		t.Errorf("the change below is not found: %t, %v", lowered, err)
 	}
+	changes(1)
+	// Places begin anew; the mark is of another server, whose transactions have other numbers.
+	run("truncate scheduler_go.work, scheduler_go.candidate_changes restart identity")
+	run("update scheduler_go.low_water set low = 100000, next = 200000, changes_low = 100000, changes_next = 200000, next_xid = '1000000000'")
+	raiseOnce(t, store)
+	run(insertChange)
+	changes(1)
 	run(insert("anew", "default"))
 	if got := outgoing(t, store); len(got) != 1 {
 		t.Errorf("outgoing to %v after places began anew", got)
 	}
-	run("delete from scheduler_go.work; update scheduler_go.low_water set next = 1, next_xid = '1000000000'")
+	run("delete from scheduler_go.work; update scheduler_go.low_water set next = 1, changes_next = 1, next_xid = '1000000000'")
 	pass(t, store, 6000)
-	raise(t, store, 6000)
+	raise(t, store, "low", 6000)
 }

@@ -31,11 +31,9 @@ func TestMigrateCancelsAutovacuum(t *testing.T) {
 		 autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0)`,
 		"delete from listed_origins where url < 'https://example.org/big/5'",
 	} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, conn, statement)
 	}
-	until(t, "autovacuum works on listed_origins", func() bool {
+	testenv.Becomes(t, "autovacuum works on listed_origins", true, func() bool {
 		return len(texts(t, conn, "select 'yes' from pg_stat_progress_vacuum where relid = 'listed_origins'::regclass and datname = current_database()")) > 0
 	})
 
@@ -69,13 +67,8 @@ func TestOneTableLockedAtATime(t *testing.T) {
 				migrate(t, dsn, db.MigrateOptions{})
 			}
 			holder, conn := connect(t, dsn+"?application_name=lister"), connect(t, dsn)
-			tx, err := holder.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := tx.Exec(t.Context(), "lock table origin_visit_stats in row exclusive mode"); err != nil {
-				t.Fatal(err)
-			}
+			tx := testenv.Begin(t, holder)
+			testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
 			message, done := make(chan string, 100), make(chan error, 1)
 			go func() { done <- do(t.Context(), dsn, slog.New(slog.NewTextHandler(lines(message), nil))) }()
 			for waited := 0; waited < 2; {
@@ -172,15 +165,10 @@ func TestRemoveGoesOn(t *testing.T) {
 	conn := connect(t, dsn)
 	objects := catalogue(t, conn)
 	migrate(t, dsn, db.MigrateOptions{})
-	tx, err := connect(t, dsn).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "lock table origin_visit_stats in row exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	tx := testenv.Begin(t, connect(t, dsn))
+	testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = db.Remove(ctx, dsn, db.RemoveOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})})
+	_, err := db.Remove(ctx, dsn, db.RemoveOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "table origin_visit_stats, held by") {
 		t.Errorf("interrupted: %v, want what it waited for", err)
 	}
@@ -202,16 +190,5 @@ func TestRemoveGoesOn(t *testing.T) {
 	}
 	if diff := cmp.Diff(objects, catalogue(t, conn)); diff != "" {
 		t.Errorf("the schema public changed:\n%s", diff)
-	}
-}
-
-// until waits until something holds.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

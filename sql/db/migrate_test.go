@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -94,9 +93,7 @@ func TestMigratePeersDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
 	conn := connect(t, dsn)
-	if _, err := conn.Exec(t.Context(), samples); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, conn, samples)
 	objects, rows := catalogue(t, conn), contents(t, dsn)
 	unchanged := func(when string) {
 		t.Helper()
@@ -159,13 +156,8 @@ func TestMigrateLetsWritersPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	const write = "update listed_origins set last_seen = now(); update task set priority = priority; update origin_visit_stats set last_visit = last_visit"
-	long, err := connect(t, dsn).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := long.Exec(t.Context(), "lock table listed_origins, task, origin_visit_stats in row exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	long := testenv.Begin(t, connect(t, dsn))
+	testenv.Exec(t, long, "lock table listed_origins, task, origin_visit_stats in row exclusive mode")
 	waiting, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		log := slog.New(slog.NewTextHandler(&onText{text: "waiting for a table", seen: waiting}, nil))
@@ -372,9 +364,7 @@ func TestMigrateWaitsUntilCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	other := connect(t, dsn)
-	if _, err := other.Exec(t.Context(), "select pg_advisory_lock(x'7377687363686564'::bigint)"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, other, "select pg_advisory_lock(x'7377687363686564'::bigint)")
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := &onMessage{text: "waiting for another migration", do: cancel}
 	_, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(waiting)})
@@ -409,10 +399,7 @@ func TestPeersCommandsOnOurDatabase(t *testing.T) {
 	migrate(t, dsn, db.MigrateOptions{})
 	before := catalogue(t, connect(t, dsn))
 
-	config := filepath.Join(t.TempDir(), "config.yml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "scheduler: {cls: postgresql, db: %q}\n", dsn), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := testenv.File(t, "config.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
 	for _, c := range []struct{ command, says string }{
 		{"version", "version: 38"},
@@ -451,21 +438,14 @@ func status(t *testing.T, dsn string) db.Status {
 
 func open(t *testing.T, dsn string) *db.Store {
 	t.Helper()
-	store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	return store
+	return testenv.Open(t, dsn)
 }
 
 // execute runs statements on a connection of their own.
 func execute(t *testing.T, dsn, statements string) {
 	t.Helper()
 	conn := connect(t, dsn)
-	if _, err := conn.Exec(context.WithoutCancel(t.Context()), statements); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, conn, statements)
 }
 
 // contents is every row of the peer's tables.

@@ -35,7 +35,14 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	if f.Outgoing, err = s.q.OutgoingByQueue(ctx); err != nil {
 		return f, failed(err, "look at outgoing messages")
 	}
-	if f.Ready, err = s.q.OldestReady(ctx, now); err != nil {
+	if err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		// The planner doesn't know which types have many ready tasks, and would read them all.
+		if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
+			return err
+		}
+		f.Ready, err = tx.q.OldestReady(ctx, now)
+		return err
+	}); err != nil {
 		return f, failed(err, "look at ready tasks")
 	}
 	if f.Origins, err = s.q.OriginCounts(ctx); err != nil {

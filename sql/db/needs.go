@@ -20,6 +20,7 @@ type need struct {
 	byFork      bool             // candidates that tell forks from originals
 	byFreshness bool             // candidates with moments
 	tasks       []model.ShareKey // indexes of ready tasks by these keys
+	indexes     bool             // indexes of candidates that should be there already
 }
 
 // built returns what candidates have.
@@ -60,8 +61,8 @@ func taskGroupIndex(by model.ShareKey) string {
 // buildIndexes creates the indexes that shares and hosters need and the database lacks,
 // concurrently with other work.
 func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
-	if missing.byLister {
-		if err := buildListerIndexes(ctx, conn, log); err != nil {
+	if missing.byLister || missing.indexes {
+		if err := buildCandidateIndexes(ctx, conn, missing.byLister, log); err != nil {
 			return err
 		}
 	}
@@ -82,12 +83,20 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 	return nil
 }
 
-func missingOf(ctx context.Context, db querier, need need) (missing need, err error) {
+func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, err error) {
 	if need.byLister || need.byFork || need.byFreshness {
-		err := db.QueryRow(ctx, "select $1 and not by_lister, $2 and not by_fork, $3 and not by_freshness from scheduler_go.candidate_build",
-			need.byLister, need.byFork, need.byFreshness).Scan(&missing.byLister, &missing.byFork, &missing.byFreshness)
+		build, err := queries.New(db).BuildPhase(ctx)
 		if err != nil {
 			return missing, err
+		}
+		has := built(build)
+		missing.byLister, missing.byFork, missing.byFreshness = need.byLister && !has.byLister, need.byFork && !has.byFork, need.byFreshness && !has.byFreshness
+		if build.Phase == phaseReady {
+			lacking, err := missingIndexes(ctx, db, has)
+			if err != nil {
+				return missing, err
+			}
+			missing.indexes = len(lacking) > 0
 		}
 	}
 	for _, by := range need.tasks {
@@ -115,12 +124,12 @@ func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][
 	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
 }
 
-func check(ctx context.Context, db querier, need need, what string) error {
+func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	missing, err := missingOf(ctx, db, need)
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	if missing.byLister || missing.byFork || missing.byFreshness || len(missing.tasks) > 0 {
+	if missing.byLister || missing.byFork || missing.byFreshness || missing.indexes || len(missing.tasks) > 0 {
 		return fmt.Errorf("the database lacks %s: run swh-scheduler migrate with this configuration (others can go on meanwhile)", what)
 	}
 	return nil

@@ -257,7 +257,7 @@ func TestActionsEnd(t *testing.T) {
 	a := begin(graphs)
 	var did []int64
 	step := func(_ context.Context, _ *db.Tx, _ db.Action, step db.Step) (int64, error) {
-		did = append(did, step.Graph)
+		did = append(did, step.Graphs...)
 		return 1, nil
 	}
 	takeSteps(t, store, step)

@@ -28,9 +28,7 @@ func listN(t *testing.T, store *db.Store, n int) {
 
 func run(t *testing.T, store *db.Store, statement string, args ...any) {
 	t.Helper()
-	if _, err := store.Pool().Exec(t.Context(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	testenv.Exec(t, store.Pool(), statement, args...)
 }
 
 // refuseCandidates has PostgreSQL refuse candidates of some origins, as it does where a

@@ -3,7 +3,6 @@ package db_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -19,13 +18,8 @@ const silenceBound = 45 * time.Second
 func quiet(t *testing.T) (store *db.Store, way *testenv.Toxic, dsn string) {
 	t.Helper()
 	dsn = testenv.Database(t)
-	address, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	way = testenv.Proxy(t, address.Host)
-	address.Host = way.Addr
-	return open(t, address.String()), way, dsn
+	through, way := testenv.Through(t, dsn, testenv.Proxy)
+	return open(t, through), way, dsn
 }
 
 func sleep(ctx context.Context, store *db.Store, seconds float64) error {

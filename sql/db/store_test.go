@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -96,10 +95,7 @@ func TestTimesAreUTC(t *testing.T) {
 	if got := tasks[0].NextRun; !got.Equal(next.Truncate(time.Microsecond)) || got.Location() != time.UTC {
 		t.Errorf("%v read as %v", next, got)
 	}
-	var list []time.Time
-	if err := store.Pool().QueryRow(t.Context(), "select array[now()]").Scan(&list); err != nil {
-		t.Fatal(err)
-	}
+	list := testenv.Value[[]time.Time](t, store.Pool(), "select array[now()]")
 	if list[0].Location() != time.UTC {
 		t.Errorf("in a list: %v", list[0])
 	}
@@ -109,20 +105,14 @@ func TestTimesAreUTC(t *testing.T) {
 // store works once it is back.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.Database(t)
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, u.Host)
-	u.Host = proxy.Addr
+	dsn, proxy := testenv.Through(t, testenv.Database(t), testenv.Proxy)
 	proxy.Cut()
-	store := open(t, u.String())
-	err = store.CheckVersion(t.Context())
+	store := open(t, dsn)
+	err := store.CheckVersion(t.Context())
 	if err == nil || errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported) {
 		t.Errorf("away: %v, want an error of the connection", err)
 	}
-	if host, _, _ := net.SplitHostPort(u.Host); !strings.Contains(err.Error(), host) {
+	if host, _, _ := net.SplitHostPort(proxy.Addr); !strings.Contains(err.Error(), host) {
 		t.Errorf("away: %v does not say where", err)
 	}
 	proxy.Restore()
@@ -132,17 +122,10 @@ func TestServerAway(t *testing.T) {
 	// Connections that broke while they were idle are replaced.
 	proxy.Cut()
 	proxy.Restore()
-	deadline := time.Now().Add(time.Minute)
-	for store.CheckVersion(t.Context()) != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("the store did not recover")
-		}
-	}
+	testenv.Becomes(t, "the store recovers", nil, func() error { return store.CheckVersion(t.Context()) })
 }
 
 func mustExec(t testing.TB, store *db.Store, query string, args ...any) {
 	t.Helper()
-	if _, err := store.Pool().Exec(t.Context(), query, args...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, store.Pool(), query, args...)
 }

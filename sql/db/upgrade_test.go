@@ -3,7 +3,6 @@ package db_test
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -23,17 +22,15 @@ var since190 = []string{
 	"00380_graph_conditions.sql", "00381_graph_keys.sql", "00382_final_time_outs.sql",
 	"00390_message_priority.sql", "00391_turn.sql", "00392_share_sources.sql", "00400_forks_and_freshness.sql",
 	"00401_forks_listed_origins.sql", "00410_actions.sql", "00415_ended.sql", "00416_daemons.sql",
-	"00420_expected_runtime.sql", "00430_outgoing_due.sql",
+	"00420_expected_runtime.sql", "00430_outgoing_due.sql", "00440_changes_low_water.sql", "00450_freshness.sql",
+	"00490_graph_failures.sql",
 }
 
 // version80 is a database of the peer's with our tables as the program before made them.
 func version80(t *testing.T) string {
 	t.Helper()
 	dsn := testenv.PeerDatabase(t)
-	made, err := os.ReadFile("testdata/version80.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := testenv.Read(t, "testdata/version80.sql")
 	execute(t, dsn, string(made))
 	return dsn
 }
@@ -121,14 +118,9 @@ func TestUpgradeKeepsWorkInEveryState(t *testing.T) {
 		insert into scheduler_go.lane_history values ('load-git', 'express', '2026-01-01', 'ended', 0, 5);
 		insert into scheduler_go.lane_sketches values ('load-git', '', false, 3, 1.5, '2026-01-01')`)
 	conn := connect(t, dsn)
-	writer, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := writer.Exec(t.Context(), `insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, created_at)
-		values ('swh.git', id(13), 'swh.git', '[]', '{}', '2026-01-13')`); err != nil {
-		t.Fatal(err)
-	}
+	writer := testenv.Begin(t, conn)
+	testenv.Exec(t, writer, `insert into scheduler_go.outbox (queue, task_id, task_name, args, kwargs, created_at)
+		values ('swh.git', id(13), 'swh.git', '[]', '{}', '2026-01-13')`)
 	waiting, written := make(chan struct{}), make(chan error, 1)
 	go func() {
 		<-waiting
@@ -151,19 +143,12 @@ func TestUpgradeKeepsWorkInEveryState(t *testing.T) {
 		"12 settled   [] {} f 2026-01-12 2026-01-12 - 0 - load-git/0/slow/1/-/-/60/0/46 -",
 		"13 outgoing swh.git - [] {} f 2026-01-13 - - 0 - - -",
 	}
-	rows, err := conn.Query(t.Context(), `select concat_ws(' ', right(task_id::text, 12)::int, state, queue, coalesce(home, '-'), args, kwargs, urgent,
+	got := testenv.Column[string](t, conn, `select concat_ws(' ', right(task_id::text, 12)::int, state, queue, coalesce(home, '-'), args, kwargs, urgent,
 			claimed::date, coalesce(since::date::text, '-'), coalesce(started::text, '-'), attempts,
 			coalesce(share_group || '/' || cost, '-'),
 			coalesce(lane_set || '/' || concat_ws('/', lane, coalesce(lane_name, '-'), timed_out, coalesce(soft_limit::text, '-'), coalesce(hard_limit::text, '-'),
 				coalesce(below::text, '-'), lanes_left, memory), '-'),
 			coalesce(url, '-')) from scheduler_go.work order by task_id`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -66,20 +66,51 @@ type GrabbedVisit struct {
 // With the indexes of Migrate for shares by lister, its cost depends on how many are asked
 // for. It never looks at a sample: a group that is not in it would seem to have nothing.
 func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
-	among, filtered, err := tx.filteredListers(ctx, f)
+	groups, err := tx.filteredGroups(ctx, f, groups)
 	if err != nil {
 		return nil, err
-	}
-	if filtered {
-		groups = slices.Clone(groups)
-		for i := range groups {
-			groups[i].Listers = slices.DeleteFunc(slices.Clone(groups[i].Listers), func(l uuid.UUID) bool { return !slices.Contains(among, l) })
-		}
 	}
 	f.TableSample = 0
 	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
 	visits, err := tx.grab(ctx, q, f, now, false)
 	return visits, failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+}
+
+// filteredGroups returns groups with the listers that a filter asks for.
+func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]VisitGroup, error) {
+	among, filtered, err := tx.filteredListers(ctx, f)
+	if err != nil || !filtered {
+		return groups, err
+	}
+	groups = slices.Clone(groups)
+	for i := range groups {
+		groups[i].Listers = slices.DeleteFunc(slices.Clone(groups[i].Listers), func(l uuid.UUID) bool { return !slices.Contains(among, l) })
+	}
+	return groups, nil
+}
+
+// countGroupedVisits counts what GrabGroupedVisits would give of each group, whatever hosters
+// take, as far as candidates know: while they can't be used, there is nothing.
+func (tx *Tx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]int, error) {
+	counts := make([]int, len(groups))
+	f.TableSample = 0
+	groups, err := tx.filteredGroups(ctx, f, groups)
+	if err != nil || !KnownToCandidates(f) {
+		return counts, err
+	}
+	q := &grabQuery{grouped: true, groups: groups, pinned: true, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
+	if err = q.selectFromCandidates(ctx, tx, f, now); err == nil {
+		err = tx.withSettings(ctx, q, func() error {
+			rows, err := tx.tx.Query(ctx, "with "+q.selected+" select c.place, count(*) from first c group by c.place", q.args)
+			if err != nil {
+				return err
+			}
+			var place, n int
+			_, err = pgx.ForEachRow(rows, []any{&place, &n}, func() error { counts[place] = n; return nil })
+			return err
+		})
+	}
+	return counts, failed(err, "count visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
 
 func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) ([]GrabbedVisit, error) {
@@ -96,7 +127,7 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
 		if err := tx.tx.QueryRow(ctx, `select exists (select from pg_attribute
-			where attrelid = to_regclass('scheduler_go.candidate_changes') and attname = 'scheduled')`).Scan(&migrated); err != nil {
+			where attrelid = to_regclass('scheduler_go.candidate_changes') and attname = 'place')`).Scan(&migrated); err != nil {
 			return nil, err
 		}
 	}

@@ -39,11 +39,9 @@ func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []db.V
 func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
-	if _, err := db.Migrate(t.Context(), w.dsn, db.MigrateOptions{Shares: map[string]model.Shares{
+	testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: map[string]model.Shares{
 		"load-git": {By: model.ShareByLister},
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}})
 	r := seed.Rand(t)
 	given := 0
 	for i := range 120 {
@@ -100,12 +98,9 @@ func TestGroupedGrabMarks(t *testing.T) {
 		w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 		f := model.VisitFilter{VisitType: "git", Policy: model.OriginsWithoutLastUpdate, Cooldowns: model.DefaultCooldowns}
 		f.Cooldowns.Failed = cooldown
-		marked := func() (n int) {
+		marked := func() int {
 			t.Helper()
-			if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from origin_visit_stats where last_scheduled = $1", w.now).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			return n
+			return testenv.Value[int](t, w.store.Pool(), "select count(*) from origin_visit_stats where last_scheduled = $1", w.now)
 		}
 		before := marked()
 		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -146,10 +141,8 @@ func TestWhatSharesNeed(t *testing.T) {
 			t.Error(err)
 		}
 		// As if the next run had been interrupted.
-		if _, err := store.Pool().Exec(t.Context(), `update pg_index set indisvalid = false
-			where indexrelid = 'public."scheduler_go_task_by_kwargs_Owner"'::regclass`); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), `update pg_index set indisvalid = false
+			where indexrelid = 'public."scheduler_go_task_by_kwargs_Owner"'::regclass`)
 		if err := store.CheckShares(t.Context(), shares); err == nil {
 			t.Error("an index that is not valid is taken as made")
 		}

@@ -81,11 +81,8 @@ func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 // newOwnWorld makes a world without the Python scheduler.
 func newOwnWorld(t *testing.T, now time.Time) *grabWorld {
 	t.Helper()
-	ctx := t.Context()
 	dsn := testenv.PeerDatabase(t)
-	if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Migrate(t, dsn, db.MigrateOptions{})
 	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now}
 	r := seed.Rand(t)
 	for i, instance := range []string{"", "one", "two"} {
@@ -132,9 +129,7 @@ func newOwnWorld(t *testing.T, now time.Time) *grabWorld {
 
 func (w *grabWorld) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
-	if _, err := w.store.Pool().Exec(t.Context(), statement, args...); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, w.store.Pool(), statement, args...)
 }
 
 // interval is a cooldown, or the next microsecond on either side, or anything.
@@ -300,15 +295,8 @@ func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 
 func (w *grabWorld) state(t *testing.T) []string {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), `select s::text from origin_visit_stats s
+	state := testenv.Column[string](t, w.store.Pool(), `select s::text from origin_visit_stats s
 		union all select p::text from visit_scheduler_queue_position p`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
 	slices.Sort(state)
 	return state
 }

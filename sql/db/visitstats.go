@@ -225,7 +225,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 			p.VisitTypes = append(p.VisitTypes, h.VisitType)
 			p.Dates = append(p.Dates, h.Date)
 		}),
-		func(ctx context.Context) error { return writeFreshness(ctx, tx.q, changes.Freshness) },
+		func(ctx context.Context) error { return writeFreshness(ctx, tx.q, changes.Freshness, time.Time{}) },
 		keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
 		tx.countEnded(EndedByJournal, changes.Ends))
 }

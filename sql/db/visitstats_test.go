@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/internal/model"
@@ -54,15 +53,7 @@ func countVisit(keys []model.OriginKey) func(db.KnownVisits) db.VisitChanges {
 
 func query[T any](t *testing.T, store *db.Store, text string) []T {
 	t.Helper()
-	rows, err := store.Pool().Query(t.Context(), text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[T])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return testenv.Column[T](t, store.Pool(), text)
 }
 
 // What is written is read back, column by column, and a column that has no value
@@ -192,13 +183,11 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 func TestOriginsAreDisabled(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Database(t))
-	if _, err := store.Pool().Exec(t.Context(), `
+	testenv.Exec(t, store.Pool(), `
 		insert into listers (name, instance_name, current_state, updated) values ('a', 'a', '{}', now()), ('b', 'b', '{}', now());
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		select id, url, visit_type, '{"x": 1}', true, '2024-01-01 00:00+00'
-		from listers, unnest(array['https://gone.example', 'https://here.example']) url, unnest(array['git', 'hg']) visit_type`); err != nil {
-		t.Fatal(err)
-	}
+		from listers, unnest(array['https://gone.example', 'https://here.example']) url, unnest(array['git', 'hg']) visit_type`)
 	err := store.UpdateVisitStats(t.Context(), keysOf(1), func(db.KnownVisits) db.VisitChanges {
 		return db.VisitChanges{DisabledURLs: []string{"https://gone.example", "https://never.listed.example"}}
 	})

@@ -114,22 +114,23 @@ func (a WorkQueries) OutgoingDue(ctx context.Context, urgent bool) (int, error) 
 	return int(n), err
 }
 
-// lowWaterStep is how many places work gets between two rises of the low-water mark: so many
-// index entries of messages that are gone a look passes by at most, a millisecond's worth.
+// lowWaterStep is how many places work or changes of candidates get between two rises of the
+// low-water marks: a look passes by index entries of so many rows that are gone, and of those of
+// two calls of RaiseLowWater.
 const lowWaterStep = 5000
 
-// RaiseLowWater raises the place below which no work is outgoing, so that looks at outgoing work
-// don't pass by what is gone, which stays as long as the oldest snapshot of the database.
-// Called now and then, it writes seldom.
+// RaiseLowWater raises the places below which no work is outgoing and no change of candidates is
+// pending, so that looks at them don't pass by what is gone, which stays as long as the oldest
+// snapshot of the database. Called now and then, it writes seldom: versions of its row stay, too.
 func (a WorkQueries) RaiseLowWater(ctx context.Context) error {
-	return failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water mark of outgoing work")
+	return failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water marks")
 }
 
-// LowerLowWater lowers it if there is outgoing work below, and reports whether there was: a
-// mistake, or work that somebody wrote by hand. It passes by all that is gone.
+// LowerLowWater lowers them if there is outgoing work or a pending change below, and reports
+// whether there was: a mistake, or rows that somebody wrote by hand. It passes by all that is gone.
 func (a WorkQueries) LowerLowWater(ctx context.Context) (bool, error) {
 	n, err := a.q.LowerLowWater(ctx)
-	return n > 0, failed(err, "look for outgoing work below the low-water mark")
+	return n > 0, failed(err, "look for rows below the low-water marks")
 }
 
 // Outgoing is a message that a deliverer has locked.
@@ -142,8 +143,9 @@ type Outgoing struct {
 // database's clock, that no other transaction holds and that are not for the queues to skip,
 // oldest first.
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string) ([]Outgoing, error) {
-	// A plan that was kept from when there were few messages would sort all of many.
-	if _, err := tx.tx.Exec(ctx, "set local plan_cache_mode = force_custom_plan"); err != nil {
+	// A plan that was kept from when there were few messages would sort all of many. A batch that
+	// is all of the ledger would be found by a look at all that is gone, too.
+	if _, err := tx.tx.Exec(ctx, "set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off"); err != nil {
 		return nil, err
 	}
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, MaxRows: int32(limit)})

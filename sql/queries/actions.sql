@@ -1,10 +1,10 @@
 -- What people do to tasks and graphs by the dashboard (db.ActionStore).
 
--- BeginAction notes an action on what there is by now; with counted it is not counted first.
+-- BeginAction notes an action on the tasks, or the graphs, that there are by now.
 -- name: BeginAction :one
 insert into scheduler_go.actions (who, action, filter, state, below, place)
 select @who, @action, @filter, @state, newest.id + 1, newest.id + 1
-from (select greatest(coalesce((select max(id) from task), 0), coalesce((select max(id) from scheduler_go.graphs), 0)) as id) newest
+from (select coalesce(case when @of_tasks::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
 returning *;
 
 -- NextAction locks an open action that no other process takes a step of: that which has waited
@@ -54,3 +54,7 @@ delete from scheduler_go.actions where began < @before;
 -- name: SetTaskPriority :execrows
 update task set priority = sqlc.narg(priority)::task_priority
 where id = any(@ids::bigint[]) and priority is distinct from sqlc.narg(priority)::task_priority;
+
+-- OpenActions counts the actions of which steps are to be taken.
+-- name: OpenActions :one
+select count(*) from scheduler_go.actions where state in ('counting', 'running');

@@ -14,23 +14,15 @@ select phase = 'ready' from scheduler_go.candidate_build;
 
 -- PendingChanges counts the changes of a visit type up to a bound.
 -- name: PendingChanges :one
-select count(*) from (
-  select from scheduler_go.candidate_changes where visit_type = @visit_type limit @bound::bigint
-) pending;
+select scheduler_go.pending_changes(@visit_type, @bound) as pending;
 
 -- CandidateBacklog counts all changes up to a bound.
 -- name: CandidateBacklog :one
-select count(*) from (select from scheduler_go.candidate_changes limit @bound::bigint) pending;
+select least(coalesce(sum(scheduler_go.pending_changes(t, @bound::bigint)), 0), @bound)::bigint as pending from scheduler_go.changed_visit_types() t;
 
--- ChangedVisitTypes lists the visit types with changes, with one index step each.
+-- ChangedVisitTypes lists the visit types with changes.
 -- name: ChangedVisitTypes :many
-with recursive t as (
-  select (select min(visit_type) from scheduler_go.candidate_changes) as visit_type
-  union all
-  select (select min(c.visit_type) from scheduler_go.candidate_changes c where c.visit_type > t.visit_type)
-  from t where t.visit_type is not null
-)
-select visit_type::text from t where visit_type is not null;
+select t::text as visit_type from scheduler_go.changed_visit_types() t;
 
 -- DrainCandidates removes some changes of a visit type, updates the candidates of their
 -- origins, and returns the number of changes. The caller holds the lock of candidates.

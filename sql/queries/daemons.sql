@@ -10,9 +10,9 @@ on conflict (id) do update set seen = excluded.seen, state = excluded.state;
 -- name: RemoveDaemon :exec
 delete from scheduler_go.daemons where id = @id;
 
--- Daemons lists the daemons, those of one name together.
+-- Daemons lists the daemons that were seen last.
 -- name: Daemons :many
-select * from scheduler_go.daemons order by name, started, id limit 1000;
+select * from scheduler_go.daemons order by seen desc, id limit @max_daemons;
 
 -- ForgetDaemons deletes those that have not been seen for a day.
 -- name: ForgetDaemons :exec

@@ -1,9 +1,13 @@
 -- The policy freshness: what is known of how often origins change, and its control.
 
--- ConfigureFreshness sets the visit types that have the policy.
+-- ConfigureFreshness sets the visit types that have the policy. Where one is new, the walk over
+-- candidates begins anew at once.
 -- name: ConfigureFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_control where visit_type <> all(@visit_types::text[])
+), begun as (
+  update scheduler_go.walks set place = null, so_far = '{}', began = '-infinity'
+  where name = @walk::text and exists (select unnest(@visit_types::text[]) except select visit_type from scheduler_go.freshness_control)
 )
 insert into scheduler_go.freshness_control as k (visit_type, longest, cost, changes, days, threshold, applied)
 select unnest(@visit_types::text[]), unnest(@longest::double precision[]), @cost::double precision, @changes::double precision, @days::double precision,
@@ -13,27 +17,26 @@ where (k.longest, k.cost, k.changes, k.days) is distinct from (excluded.longest,
 
 -- FreshnessControl returns the state of the control of a visit type.
 -- name: FreshnessControl :many
-select threshold, stepped from scheduler_go.freshness_control where visit_type = @visit_type;
+select threshold, stepped, complete from scheduler_go.freshness_control where visit_type = @visit_type;
 
 -- StepFreshness writes the state of a control.
 -- name: StepFreshness :exec
 update scheduler_go.freshness_control set threshold = @threshold, stepped = @stepped where visit_type = @visit_type;
 
--- ApplyThresholds has moments computed by the present thresholds, where they have moved.
+-- ApplyThresholds has moments computed by the present thresholds.
 -- name: ApplyThresholds :exec
-update scheduler_go.freshness_control set applied = threshold
-where abs(ln(threshold / applied)) > 0.2;
+update scheduler_go.freshness_control set applied = threshold where applied <> threshold;
 
 -- OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
 -- zero time stands for null.
 -- name: OriginFreshness :many
 select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
-  coalesce(greatest(f.seen, case when s.last_snapshot is not null and s.last_successful < '2200-01-01Z' then greatest(s.last_successful, '1900-01-01Z') end), '0001-01-01Z')::timestamptz as seen,
+  coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
-  least(greatest(lo.last_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
+  least(greatest(lo.last_seen, g.finished, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
   -- By the last two listings; a day if they are not known.
   least(greatest(coalesce(extract(epoch from g.finished) - extract(epoch from g.previous), 86400), 3600), 1e8)::double precision as listing,
   coalesce(lo.is_fork, false)::boolean as fork,
@@ -51,9 +54,7 @@ left join scheduler_go.listings g on g.lister_id = lo.lister_id
 left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0);
 
--- WriteFreshness writes what is known of origins, unless a later visit is known already, or
--- nothing is new but a moment by less than a minute: such rows are not locked either, as that
--- writes them, too.
+-- WriteFreshness writes what is known of origins, unless a later visit is known already.
 -- name: WriteFreshness :exec
 insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
 select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
@@ -62,37 +63,53 @@ from (select hashtextextended(unnest(@visit_types::text[]) || ' ' || unnest(@url
              unnest(@seen::timestamptz[]) as seen, nullif(unnest(@updated::timestamptz[]), '0001-01-01Z') as updated,
              nullif(unnest(@listed::timestamptz[]), '0001-01-01Z') as listed,
              unnest(@moments::timestamptz[]) as moment) v
-left join scheduler_go.freshness k on k.origin = v.origin
-where k.origin is null or k.seen < v.seen
-   or k.seen = v.seen and (k.cost <> v.cost or k.updated is distinct from v.updated or abs(extract(epoch from k.moment - v.moment)) > 60)
 order by v.origin
 on conflict (origin) do update
 set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
 where f.seen <= excluded.seen;
 
--- FreshCandidates lists the origins on some pages of candidates whose visit types have the policy.
+-- FreshCandidates lists the origins on some pages of candidates that should have a moment or have one;
+-- Go's zero time stands for one that some candidate of the origin lacks.
 -- name: FreshCandidates :many
-select distinct c.url, c.visit_type
+select c.url, c.visit_type, (case when bool_and(c.moment is not null) then min(c.moment) else '0001-01-01Z' end)::timestamptz as moment
 from scheduler_go.candidates c
 where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
-  and c.visit_type in (select k.visit_type from scheduler_go.freshness_control k);
+  and (c.moment is not null or c.visit_type in (select k.visit_type from scheduler_go.freshness_control k))
+group by c.url, c.visit_type;
 
--- SetMoments computes the moments of the candidates on some pages. The caller holds the lock
--- of candidates.
--- name: SetMoments :execrows
+-- SetMoments computes the moments of the candidates of some origins on some pages. The caller holds
+-- the lock of candidates.
+-- name: SetMoments :exec
 update scheduler_go.candidates c
 set moment = n.moment
 from scheduler_go.candidates_now n
 where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
+  and c.url = any(@urls::text[])
   and n.lister_id = c.lister_id and n.url = c.url and n.visit_type = c.visit_type
   and n.moment is distinct from c.moment;
 
--- SetListerFreshness writes the estimates of listers, and forgets those that have none any more.
+-- SetListerFreshness writes what a whole walk has found: the estimates of listers, without those that
+-- have none any more, and that no moment lacks, unless a visit type has got the policy meanwhile.
 -- name: SetListerFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_listers l
   where (l.visit_type, l.lister_id) not in (select unnest(@visit_types::text[]), unnest(@listers::uuid[]))
+), complete as (
+  update scheduler_go.freshness_control set complete = true
+  where not complete and exists (select from scheduler_go.walks where name = @walk::text and place is not null)
 )
 insert into scheduler_go.freshness_listers (visit_type, lister_id, changes, days)
 select unnest(@visit_types::text[]), unnest(@listers::uuid[]), unnest(@changes::real[]), unnest(@days::real[])
 on conflict (visit_type, lister_id) do update set changes = excluded.changes, days = excluded.days;
+
+-- FreshnessPages counts the pages of the estimates.
+-- name: FreshnessPages :one
+select (pg_relation_size('scheduler_go.freshness') / current_setting('block_size')::bigint)::bigint as pages;
+
+-- ForgetFreshness deletes the estimates, on some pages, of origins whose last visit that succeeded is
+-- more than twice the longest wait ago, which is @longest if no visit type has the policy.
+-- name: ForgetFreshness :exec
+delete from scheduler_go.freshness f
+using (select make_interval(secs => coalesce(max(longest), @longest::double precision)) as longest from scheduler_go.freshness_control) k
+where f.ctid >= format('(%s,0)', @first_page::bigint)::tid and f.ctid < format('(%s,0)', @end_page::bigint)::tid
+  and f.seen + 2 * k.longest < @now::timestamptz;

@@ -172,15 +172,21 @@ update scheduler_go.graph_tasks g set watch = null from released where g.task = 
 
 -- Reading graphs.
 
--- Graphs lists graphs, newest first, with the number of tasks by state.
+-- Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of max_tasks
+-- tasks of each. It looks at max_looked graphs.
 -- name: Graphs :many
 select s.id, s.name, s.submitted, s.cancelled,
        n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
        n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run
 from (
-  select * from scheduler_go.graphs g
-  where (sqlc.narg(graph)::bigint is null or g.id = sqlc.narg(graph)::bigint)
-  order by g.id desc limit @max_graphs
+  select g.id, g.name, g.submitted, g.cancelled from (
+    select a.id, a.name, a.submitted, a.cancelled from scheduler_go.graphs a where a.id >= @first_graph::bigint and a.id < @end_graph::bigint
+    order by a.id desc limit @max_looked::bigint
+  ) g
+  where position(@part_of_name::text in g.name) > 0
+    and (sqlc.narg(after)::timestamptz is null or g.submitted >= sqlc.narg(after))
+    and (sqlc.narg(before)::timestamptz is null or g.submitted < sqlc.narg(before))
+  order by g.id desc limit @max_graphs::bigint
 ) s
 cross join lateral (
   select count(*) as tasks,
@@ -190,9 +196,19 @@ cross join lateral (
          count(*) filter (where st.state = 'completed') as completed,
          count(*) filter (where st.state = 'failed') as failed,
          count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
-  from scheduler_go.graph_states st where st.graph = s.id
+  from (select g.state from scheduler_go.graph_states g where g.graph = s.id limit @max_tasks::bigint) st
 ) n
 order by s.id desc;
+
+-- PlaceOfGraphs returns the number of that graph below a number before which there are so many.
+-- name: PlaceOfGraphs :many
+select id from scheduler_go.graphs where id < @end_graph order by id desc limit 1 offset @passed;
+
+-- CountGraphEdges counts the dependencies of a graph's tasks, up to max_edges.
+-- name: CountGraphEdges :one
+select count(*) from (
+  select e.task from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task where g.graph = @graph limit @max_edges
+) e;
 
 -- GraphTasks lists the tasks of a graph, dependencies before dependents.
 -- name: GraphTasks :many
@@ -214,8 +230,11 @@ where g.graph = @graph order by e.task, e.depends_on;
 -- it can't run.
 -- name: UnmetDependencies :many
 select d.depends_on as id, (d.fate is not null)::boolean as broken, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
-       coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
+       coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status,
+       coalesce(e.needs, case when w.any_result then 'resolved' else 'completed' end)::text as condition
 from scheduler_go.graph_dependencies d
+join scheduler_go.graph_edges e on e.task = d.task and e.depends_on = d.depends_on
+join scheduler_go.graph_tasks w on w.task = d.task
 left join scheduler_go.graph_tasks g on g.task = d.depends_on
 left join task t on t.id = d.depends_on
 where d.task = @task and (d.unmet or d.fate is not null)

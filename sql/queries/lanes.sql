@@ -54,6 +54,7 @@ with next as (
     order by f.expected desc, f.turn
     limit @count
   ) n
+  where pg_current_xact_id() is not null -- before it gets places, as raise_low_water wants
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = @to_lane, since = @now, queue = @queue, lane_name = @lane_name,

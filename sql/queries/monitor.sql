@@ -8,9 +8,11 @@ from scheduler_go.work
 where state = 'outgoing'
 group by queue;
 
--- CountRejected counts the events and journal records that were set aside.
+-- CountRejected counts the events and journal records that were set aside, and those of the last hour.
 -- name: CountRejected :one
-select (select count(*) from scheduler_go.rejected_events) as events, (select count(*) from scheduler_go.rejected_records) as records;
+select e.events, e.new_events, r.records, r.new_records
+from (select count(*) as events, count(*) filter (where received > now() - interval '1 hour') as new_events from scheduler_go.rejected_events) e,
+     (select count(*) as records, count(*) filter (where rejected_at > now() - interval '1 hour') as new_records from scheduler_go.rejected_records) r;
 
 -- OldestReady returns since when the longest ready task waits, by type and priority, of the
 -- ten thousand longest ready of each type.

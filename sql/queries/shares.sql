@@ -84,11 +84,3 @@ select l.id, l.name, l.instance_name from found join listers l on l.id = found.l
 union
 select l.id, l.name, l.instance_name from listers l
 where @parked_too::boolean or exists (select from scheduler_go.candidate_build where phase <> 'ready');
-
--- WaitingVisits counts the due candidates of some listers, up to a bound.
--- name: WaitingVisits :one
-select count(*) from (
-  select from scheduler_go.candidates c
-  where c.visit_type = @visit_type and c.lister_id = any(@listers::uuid[]) and not c.parked and c.due < @now
-  limit @bound::bigint
-) waiting;

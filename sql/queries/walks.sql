@@ -66,7 +66,9 @@ group by visit_type;
 -- name: UncountedListings :many
 select lister_id, previous::timestamptz as previous, finished from scheduler_go.listings
 where isfinite(previous) and isfinite(finished) and counted is distinct from finished
-  and not exists (select from scheduler_go.candidate_changes offset @most_changes::bigint);
+  and not exists (
+    select from scheduler_go.changed_visit_types() t, (select @most_changes::bigint as most) m
+    where scheduler_go.pending_changes(t, m.most + 1) > m.most);
 
 -- CountActive counts the origins on some pages of candidates that changed between two
 -- listings of their lister.

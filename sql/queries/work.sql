@@ -50,16 +50,17 @@ from scheduler_go.work
 where home = any(@homes::text[]) and share_group is not null and state = 'sent' and started is null and since < @before
 group by queue;
 
--- RaiseLowWater raises the place from which the three above look at outgoing work, at the
--- second call after work got so many more places.
+-- RaiseLowWater raises the places from which the three above look at outgoing work, and drains
+-- and grabs at changes of candidates, at the second call after either got so many more places.
 -- name: RaiseLowWater :exec
 select scheduler_go.raise_low_water(@step);
 
--- LowerLowWater lowers it to the first outgoing work, if that is below.
+-- LowerLowWater lowers them to the first outgoing work and the first change, if those are below.
 -- name: LowerLowWater :execrows
-update scheduler_go.low_water l set low = o.place
-from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o
-where o.place < l.low;
+update scheduler_go.low_water l set low = least(l.low, o.place), changes_low = least(l.changes_low, c.place)
+from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o,
+     (select min(n.place) as place from scheduler_go.candidate_changes n) c
+where o.place < l.low or c.place < l.changes_low;
 
 -- TakeOutgoing removes all outgoing messages of a queue that is not a broker's.
 -- name: TakeOutgoing :many

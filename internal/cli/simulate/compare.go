@@ -50,6 +50,9 @@ or as recorded in a CSV file (--changes).`,
 	flags.IntVar(&o.Workers, "workers", o.Workers, "`number` of workers")
 	flags.Float64Var(&o.Runtime, "days", o.Runtime, "simulated `days`, after a warm-up of 90")
 	flags.Float64Var(&o.Longest, "longest", o.Longest, "the longest wait for a visit by freshness, in `days`")
+	flags.Float64Var(&o.Failures, "failures", 0, "the `part` of the visits that fail, at random")
+	flags.IntVar(&o.Hosters, "hosters", 1, "`number` of hosters that the origins are at; half of the origins are at an eighth of them")
+	flags.IntVar(&o.PerHoster, "per-hoster", 0, "`number` of visits in flight that a hoster takes; 0: any")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "the seed of the random `number`s")
 	flags.IntVar(&o.Runs, "runs", o.Runs, "`number` of runs, with seeds that follow each other, to take the mean of")
 	flags.StringVarP(&o.csv, "csv", "o", "", "export the state over time to a CSV `FILE`")
@@ -67,6 +70,10 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 		return command.Usagef(cmd, "Invalid value for '--origins': %d is not between 1 and 10,000,000.", o.Origins)
 	case o.Workers < 1:
 		return command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.Workers)
+	case !(o.Failures >= 0 && o.Failures < 1):
+		return command.Usagef(cmd, "Invalid value for '--failures': %g is not between 0 and 1.", o.Failures)
+	case o.Hosters < 1 || o.PerHoster < 0:
+		return command.Usagef(cmd, "Invalid value for '--hosters' or '--per-hoster': there is one hoster at least.")
 	case o.Runs < 1:
 		return command.Usagef(cmd, "Invalid value for '--runs': %d is not 1 or more.", o.Runs)
 	case !(o.Runtime > 0 && o.Runtime <= 3660):
@@ -96,6 +103,7 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 	}
 	settings := []page.Row{
 		{Name: "Model of changes", Value: model.Name}, {Name: "Load", Value: fmt.Sprint(o.Load)}, {Name: "Origins", Value: pytext.Thousands(o.Origins)},
+		{Name: "Failures", Value: fmt.Sprint(o.Failures)}, {Name: "Hosters", Value: pytext.Thousands(o.Hosters)}, {Name: "Visits in flight of each", Value: pytext.Thousands(o.PerHoster)},
 		{Name: "Workers", Value: pytext.Thousands(o.Workers)}, {Name: "Days", Value: fmt.Sprintf("%.0f", o.Runtime)}, {Name: "Runs", Value: pytext.Thousands(o.Runs)},
 	}
 	return errors.Join(a.Show(o.output, freshsim.Summary(reports, o.Options), freshsim.Text(reports, o.Options)),

@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/simulator"
@@ -35,17 +37,22 @@ func New(a *command.App) *cobra.Command {
 
 func newFillTestData(a *command.App) *cobra.Command {
 	var origins int
+	var forks float64
 	cmd := &cobra.Command{
 		Use:   "fill-test-data [OPTIONS]",
 		Short: "Fill the scheduler with test data for simulation purposes",
 	}
 	cmd.Flags().IntVarP(&origins, "num-origins", "n", 100_000, "`number` of listed origins to add")
-	cmd.RunE = a.OnStore(func(ctx context.Context, _ *cobra.Command, store *db.Store, _ []string) error {
+	forksFlag(cmd.Flags(), &forks)
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
+		if err := checkForks(cmd, forks); err != nil {
+			return err
+		}
 		if err := a.Print(fmt.Sprintf("Filling %s listed origins data...\n", pytext.Thousands(origins))); err != nil {
 			return err
 		}
 		began := time.Now()
-		if err := fillTestData(ctx, a, store, []simulator.ListerName{simulator.DefaultLister}, origins); err != nil {
+		if err := fillTestData(ctx, a, b, []simulator.ListerName{simulator.DefaultLister}, origins, forks); err != nil {
 			return err
 		}
 		return a.Print(fmt.Sprintf("Completed in %.2f seconds\n", time.Since(began).Seconds()))
@@ -53,10 +60,21 @@ func newFillTestData(a *command.App) *cobra.Command {
 	return cmd
 }
 
-func fillTestData(ctx context.Context, a *command.App, store *db.Store, listers []simulator.ListerName, origins int) error {
+func forksFlag(flags *pflag.FlagSet, forks *float64) {
+	flags.Float64Var(forks, "forks", 0, "`part` of the origins that are forks, from 0 to 1")
+}
+
+func checkForks(cmd *cobra.Command, forks float64) error {
+	if !(forks >= 0 && forks <= 1) {
+		return command.Usagef(cmd, "Invalid value for '--forks': it is not from 0 to 1.")
+	}
+	return nil
+}
+
+func fillTestData(ctx context.Context, a *command.App, b backend.Scheduler, listers []simulator.ListerName, origins int, forks float64) error {
 	bar := a.Progress("origins", origins)
 	defer bar.Stop()
-	return simulator.Fill(ctx, store, listers, origins, time.Now(), bar.Add)
+	return simulator.Fill(ctx, b, listers, origins, forks, time.Now(), bar.Add)
 }
 
 type simulatorOptions struct {
@@ -66,6 +84,7 @@ type simulatorOptions struct {
 	csv, html    string
 	workers      int
 	origins      int
+	forks        float64
 	urgent       int
 	visitTypes   []string
 	shares       string
@@ -113,6 +132,7 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.html, "html", "", "write the report, with plots, to a page, `FILE`")
 	flags.IntVar(&o.workers, "workers", simulator.DefaultWorkers, "`number` of workers of each visit type")
 	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
+	forksFlag(flags, &o.forks)
 	flags.IntVar(&o.urgent, "priority-tasks", 0, "`number` of tasks with priority to add each hour (only for task_scheduler)")
 	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
 	o.lanes.flags(flags)
@@ -145,6 +165,9 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	if o.origins < 0 {
 		return command.Usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
 	}
+	if err := checkForks(cmd, o.forks); err != nil {
+		return err
+	}
 	if o.urgent < 0 || o.urgent > 0 && simulator.Kind(o.kind) != simulator.TaskScheduler {
 		return command.Usagef(cmd, "Invalid value for '--priority-tasks': it is for %s, and not negative.", simulator.TaskScheduler)
 	}
@@ -155,23 +178,34 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	if err != nil {
 		return err
 	}
+	if a.Config.Scheduler.Cls == config.Remote {
+		if err := daemons.CheckRemoteSimulation(a.Config, policies, o.urgent > 0); err != nil {
+			return err
+		}
+	}
 	results, err := openResults(cmd, o)
 	if err != nil {
 		return err
 	}
-	return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
+	return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
 		options := simulator.Options{
-			Store: store, Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
-			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Start: time.Now(),
+			Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
+			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Forks: o.forks, Start: time.Now(),
 			Listers: simulator.ListersOf(shares), Shares: shares, Ageing: ageing, Urgent: o.urgent,
 			Rules: journal.Rules{Visits: &a.Config.VisitRules, FailuresKeepDate: a.Config.FailuresKeepDate},
+		}
+		switch b := b.(type) {
+		case backend.Database:
+			options.Store = b.Store
+		case backend.Remote:
+			options.Server = b.Client
 		}
 		if cmd.Flags().Changed("runtime") {
 			runtime := time.Duration(min(max(o.runtime, 0)*float64(time.Second), math.MaxInt64/2))
 			options.Runtime = &runtime
 		}
 		if o.origins > 0 {
-			if err := fillTestData(ctx, a, store, options.Listers, o.origins); err != nil {
+			if err := fillTestData(ctx, a, b, options.Listers, o.origins, o.forks); err != nil {
 				return err
 			}
 		}
@@ -275,7 +309,7 @@ func (r resultFile) write(stdout io.Writer, write func(io.Writer) error) error {
 }
 
 func printReport(a *command.App, r *simulator.Report, o simulatorOptions) error {
-	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.SharesText() + r.UrgentText()
+	text := fmt.Sprintf("total simulated time: %s\n%s", pytext.Timedelta(r.Simulated), r.Text()) + r.ForksText() + r.SharesText() + r.UrgentText()
 	if o.plots {
 		text += r.Plots(a.Styled)
 	}

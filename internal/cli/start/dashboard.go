@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/celery"
@@ -43,16 +45,17 @@ dashboard.in_rpc_serve.`,
 // newSite makes a dashboard below a path. Who has the credentials of calls, which may change
 // all, may act, and without these nobody reads it.
 func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credentials) daemons.NewSite {
-	return func(ctx context.Context, store *db.Store, configuration func() *config.Config) (rpc.Site, func() error, error) {
+	return func(ctx context.Context, store *db.Store, configuration func() *config.Config, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
 		if err != nil {
 			return nil, nil, err
 		}
 		c := a.Config.Dashboard
+		machine, _ := os.Hostname() // "" if it is not known
 		own := rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
 		o := dashboard.Options{
-			Reads: reads, Acts: store, Config: configuration, Log: a.Log, Version: a.Version, Base: base,
-			Access: dashboard.Access{RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
+			Reads: reads, Acts: store, Config: configuration, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
+			Access: dashboard.Access{Hosts: append([]string{cmd.Flag("host").Value.String(), machine}, c.Hosts...), RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
 		}
 		closeBroker := func() error { return nil }
 		if broker, err := a.Config.Broker(); err == nil {
@@ -61,8 +64,8 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 			})
 			o.Broker, closeBroker = inspector, inspector.Close
 			control := celery.NewControl(broker, celery.ControlOptions{ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}})
-			o.Revoke = func(ctx context.Context, ids []string) error {
-				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{})
+			o.Revoke = func(ctx context.Context, ids []string, terminate bool) error {
+				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{Terminate: terminate})
 				if err == nil && len(answers) == 0 {
 					err = command.ErrSilence
 				}

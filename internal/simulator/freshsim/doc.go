@@ -9,5 +9,8 @@
 // day apart at least. The costs are scaled to the load: the work of visiting each origin once after
 // each change, as soon as it has cooled down, as a part of what the workers can do.
 //
+// Visits may fail at random: they cost what one without news does, and find out nothing. Hosters may
+// take so many visits in flight each, which policies then pass by.
+//
 // The staleness of an origin is for how long the archive has lacked the oldest change that it lacks.
 package freshsim

@@ -25,17 +25,15 @@ type fresh struct {
 	control  freshness.Controller
 	used     float64 // the threshold of the moments
 	computed float64 // when they were computed again
+	// The thresholds between which an origin's moment is left as it is.
+	low, high []float64
 }
 
 // uselessVisits is how many visits, in the mean, a useless one costs besides its own.
 const uselessVisits = 5
 
-// Moments are computed again, once a day at most, when the threshold's logarithm has moved so
-// far.
-const (
-	moved     = 0.1
-	recompute = day
-)
+// walk is how often moments are computed again, as in the database.
+const walk = 6 * hour
 
 var start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
@@ -45,6 +43,7 @@ func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fr
 	p := &fresh{
 		origins: origins, scale: scale, oracle: oracle, longest: longest,
 		estimates: make([]freshness.Estimate, len(origins)), seen: make([]float64, len(origins)), due: newOrder(len(origins)), cooling: newOrder(len(origins)),
+		low: make([]float64, len(origins)), high: make([]float64, len(origins)),
 		prior: freshness.General, cost: 1,
 		control: freshness.Controller{}.Step(start, false, 0),
 	}
@@ -77,9 +76,13 @@ func (p *fresh) file(i int32) {
 	o := &p.origins[i]
 	if !o.visited {
 		p.due.set(i, o.appeared)
+		p.low[i], p.high[i] = 0, math.Inf(1)
 		return
 	}
-	p.due.set(i, o.visit+p.known(i).Moment(p.used, duration(p.longest)).Hours()/24)
+	known, longest := p.known(i), duration(p.longest)
+	moment := known.Moment(p.used, longest)
+	p.due.set(i, o.visit+moment.Hours()/24)
+	p.low[i], p.high[i] = known.Thresholds(moment, longest)
 }
 
 func (p *fresh) observe(i int32, until float64, outcome freshness.Outcome) {
@@ -112,7 +115,10 @@ func (p *fresh) visited(i int32, before float64, first, eventful bool, _ float64
 	p.cooling.set(i, o.ready)
 }
 
-func (p *fresh) claim(now float64, n int, busy bool, to []int32) []int32 {
+// failed leaves the origin as it was, but for its cooldown.
+func (p *fresh) failed(i int32) { p.cooling.set(i, p.origins[i].ready) }
+
+func (p *fresh) claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32 {
 	if now-p.learned >= 14 {
 		p.learned = now
 		var all freshness.Population
@@ -121,10 +127,12 @@ func (p *fresh) claim(now float64, n int, busy bool, to []int32) []int32 {
 		}
 		p.prior = all.Prior().Or(p.prior)
 	}
-	if now-p.computed >= recompute && math.Abs(math.Log(p.control.Threshold/p.used)) > moved {
+	if now-p.computed >= walk {
 		p.used, p.computed = p.control.Threshold, now
 		for _, i := range slices.Clone(p.due.origins) {
-			p.file(i)
+			if p.used < p.low[i] || p.used > p.high[i] {
+				p.file(i)
+			}
 		}
 	}
 	for p.cooling.len() > 0 {
@@ -137,12 +145,11 @@ func (p *fresh) claim(now float64, n int, busy bool, to []int32) []int32 {
 	}
 	var values []float64
 	claimed := 0
-	for ; claimed < n && p.due.len() > 0; claimed++ {
-		i, key := p.due.first()
-		if key > now {
+	for ; claimed < n; claimed++ {
+		i, _, ok := p.due.next(now, take)
+		if !ok {
 			break
 		}
-		p.due.remove(i)
 		o := &p.origins[i]
 		o.underway = true
 		to = append(to, i)
@@ -150,6 +157,7 @@ func (p *fresh) claim(now float64, n int, busy bool, to []int32) []int32 {
 			values = append(values, p.known(i).Value(duration(since)))
 		}
 	}
+	p.due.restore()
 	price := 0.0
 	if slices.Sort(values); claimed == n && len(values) > 0 {
 		price = values[len(values)/4]

@@ -41,6 +41,59 @@ func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 	}
 }
 
+// Visits fail as often as is asked for, under each policy; no hoster has more in flight than it takes,
+// and failures are no news to freshness.
+func TestFailuresAndHosters(t *testing.T) {
+	t.Parallel()
+	o := small
+	o.Failures, o.Hosters, o.PerHoster = 0.2, 8, 1
+	var means []float64
+	for _, policy := range Policies {
+		s, err := newSimulation(poissonModel, policy, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &counted{policy: s.policy, s: s}
+		s.policy = c
+		if err := s.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if part := float64(c.failures) / float64(c.ends); math.Abs(part-0.2) > 0.03 {
+			t.Errorf("%s: %g of the visits failed", policy, part)
+		}
+		if c.most != o.PerHoster {
+			t.Errorf("%s: a hoster had %d visits in flight", policy, c.most)
+		}
+		means = append(means, s.report.Mean)
+	}
+	if fresh := means[2]; fresh > 0.9*means[0] || fresh > 0.9*means[1] {
+		t.Errorf("the mean stalenesses are %.2f", means)
+	}
+}
+
+// counted counts how visits end, and what hosters have in flight.
+type counted struct {
+	policy
+	s                    *simulation
+	ends, failures, most int
+}
+
+func (c *counted) failed(i int32) {
+	c.ends, c.failures = c.ends+1, c.failures+1
+	c.policy.failed(i)
+}
+
+func (c *counted) visited(i int32, before float64, first, eventful bool, now float64) {
+	c.ends++
+	c.policy.visited(i, before, first, eventful, now)
+}
+
+func (c *counted) claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32 {
+	to = c.policy.claim(now, n, busy, take, to)
+	c.most = max(c.most, slices.Max(c.s.inFlight))
+	return to
+}
+
 // settling is the time after which all is as the policy makes it, in days.
 const settling = 60
 

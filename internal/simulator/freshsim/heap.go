@@ -5,6 +5,7 @@ type order struct {
 	origins []int32
 	at      []int32 // place of each origin, + 1; 0: not in the heap
 	keys    []float64
+	left    []int32
 }
 
 func newOrder(n int) *order { return &order{at: make([]int32, n), keys: make([]float64, n)} }
@@ -75,4 +76,29 @@ func (h *order) down(i int) {
 func (h *order) put(i int, origin int32) {
 	h.origins[i] = origin
 	h.at[origin] = int32(i) + 1
+}
+
+// next removes the first origin that take takes, if there is one whose key is not beyond most, and
+// returns it. It leaves out those before it until restore.
+func (h *order) next(most float64, take func(i int32) bool) (origin int32, key float64, ok bool) {
+	for h.len() > 0 {
+		i, key := h.first()
+		if key > most {
+			break
+		}
+		h.remove(i)
+		if take(i) {
+			return i, key, true
+		}
+		h.left = append(h.left, i)
+	}
+	return 0, 0, false
+}
+
+// restore brings back what next left out.
+func (h *order) restore() {
+	for _, i := range h.left {
+		h.set(i, h.keys[i])
+	}
+	h.left = h.left[:0]
 }

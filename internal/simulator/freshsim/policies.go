@@ -1,6 +1,7 @@
 package freshsim
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"swh-scheduler/internal/model"
@@ -13,8 +14,11 @@ type policy interface {
 	// visited tells that a visit ended, which began at the origin's visit; before is the visit
 	// before it.
 	visited(i int32, before float64, first, eventful bool, now float64)
-	// claim appends up to n origins to visit. busy is whether others wait in the queue.
-	claim(now float64, n int, busy bool, to []int32) []int32
+	// failed tells that a visit ended, and found out nothing.
+	failed(i int32)
+	// claim appends up to n origins to visit of those that take takes, which their hosters can
+	// refuse. busy is whether others wait in the queue.
+	claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32
 }
 
 // pools are the policies of the Python scheduler, and those of pools: their orders of origins.
@@ -93,7 +97,9 @@ func (p *pools) visited(i int32, _ float64, first, eventful bool, _ float64) {
 	p.cooling.set(i, p.origins[i].ready)
 }
 
-func (p *pools) claim(now float64, n int, _ bool, to []int32) []int32 {
+func (p *pools) failed(i int32) { p.visited(i, 0, false, false, 0) }
+
+func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []int32) []int32 {
 	for p.cooling.len() > 0 {
 		i, ready := p.cooling.first()
 		if ready > now {
@@ -115,12 +121,14 @@ func (p *pools) claim(now float64, n int, _ bool, to []int32) []int32 {
 		for k, h := range p.orders {
 			// What rounding would leave is drawn.
 			want := int(float64(n)*able[k]/total + p.random.Float64())
-			for ; want > 0 && left > 0 && h.len() > 0; want-- {
-				i, key := h.first()
+			for ; want > 0 && left > 0; want-- {
+				i, key, ok := h.next(math.Inf(1), take)
+				if !ok {
+					break
+				}
 				if k == undated || k == others {
 					p.queue = max(p.queue, key)
 				}
-				h.remove(i)
 				p.origins[i].underway = true
 				to = append(to, i)
 				left--
@@ -132,6 +140,9 @@ func (p *pools) claim(now float64, n int, _ bool, to []int32) []int32 {
 		if n = left; !p.shared {
 			break
 		}
+	}
+	for _, h := range p.orders {
+		h.restore()
 	}
 	return to
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -18,6 +19,10 @@ type Options struct {
 	Seed    uint64  // of the first run
 	Runs    int     // with seeds that follow each other
 	Longest float64 // wait for a visit, by freshness
+
+	Failures  float64 // the part of the visits that fail
+	Hosters   int     // how many the origins are at, about half of them at an eighth of these; 0: one
+	PerHoster int     // visits in flight that a hoster takes; 0: any number
 }
 
 // Defaults are the options of a run unless others are given.
@@ -26,7 +31,8 @@ var Defaults = Options{Origins: 2000, WarmUp: 90, Runtime: 365, Load: 0.9, Worke
 // Report is how a policy did.
 type Report struct {
 	Policy          string
-	Visits, Useless int     // without the first ones
+	Visits, Useless int     // without the first ones, and those that failed
+	Failed          int     // visits
 	Found           int     // changes
 	Busy            float64 // days of workers
 	Mean, P95       float64 // staleness in days
@@ -60,8 +66,10 @@ func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 	s := &simulation{
 		Options: o, origins: newOrigins(m, o.Origins, o.Seed, until), idle: o.Workers,
 		scale: o.Load * float64(o.Workers) * 86400 / max(work, 1e-9), report: Report{Policy: policyName}, ages: make([]int, buckets),
+		random: rand.New(rand.NewPCG(o.Seed, 2)), inFlight: make([]int, max(1, o.Hosters)),
 	}
 	for i := range s.origins {
+		s.origins[i].hoster = int(math.Pow(s.random.Float64(), 3) * float64(o.Hosters))
 		if s.origins[i].appeared >= 0 {
 			s.unlisted = append(s.unlisted, int32(i))
 		}
@@ -97,10 +105,11 @@ func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
 				sum.Policy, sum.Series = r.Policy, r.Series
 			}
 			sum.Visits, sum.Useless, sum.Found, sum.Busy = sum.Visits+r.Visits, sum.Useless+r.Useless, sum.Found+r.Found, sum.Busy+r.Busy
+			sum.Failed += r.Failed
 			sum.Mean, sum.P95, sum.Stale, sum.Worst = sum.Mean+r.Mean, sum.P95+r.P95, sum.Stale+r.Stale, max(sum.Worst, r.Worst)
 		}
 		n := float64(o.Runs)
-		sum.Visits, sum.Useless, sum.Found, sum.Busy = sum.Visits/o.Runs, sum.Useless/o.Runs, sum.Found/o.Runs, sum.Busy/n
+		sum.Visits, sum.Useless, sum.Failed, sum.Found, sum.Busy = sum.Visits/o.Runs, sum.Useless/o.Runs, sum.Failed/o.Runs, sum.Found/o.Runs, sum.Busy/n
 		sum.Mean, sum.P95, sum.Stale = sum.Mean/n, sum.P95/n, sum.Stale/n
 		reports = append(reports, sum)
 	}
@@ -118,12 +127,15 @@ type simulation struct {
 	idle     int
 	ages     []int // a histogram
 	report   Report
+	random   *rand.Rand // of what isn't the origins' own
+	inFlight []int      // visits by hoster
 }
 
 type running struct {
 	origin          int32
 	end, before     float64
 	first, eventful bool
+	failed          bool
 }
 
 // queueLength returns how much a queue holds, what workers do in some hours; it is filled when a
@@ -159,7 +171,7 @@ func (s *simulation) run(ctx context.Context) error {
 		}
 		part = (part + 1) % parts
 		if free := s.queueLength() - len(s.queue); free > s.queueLength()/20 {
-			s.queue = s.policy.claim(now, free, len(s.queue) > 0, s.queue)
+			s.queue = s.policy.claim(now, free, len(s.queue) > 0, s.take, s.queue)
 			s.begin(now)
 		}
 		if now >= nextSample {
@@ -179,6 +191,16 @@ func (s *simulation) run(ctx context.Context) error {
 	s.report.Stale /= float64(max(1, samples))
 	s.report.P95 = percentile(s.ages, 0.95)
 	return nil
+}
+
+// take counts an origin's visit as in flight, if its hoster takes it, and reports whether it does.
+func (s *simulation) take(i int32) bool {
+	n := &s.inFlight[s.origins[i].hoster]
+	if s.PerHoster > 0 && *n >= s.PerHoster {
+		return false
+	}
+	*n++
+	return true
 }
 
 // list shows what the lister tells of an origin.
@@ -202,7 +224,12 @@ func (s *simulation) work(now float64) {
 		s.idle++
 		o := &s.origins[r.origin]
 		o.underway = false
-		s.policy.visited(r.origin, r.before, r.first, r.eventful, r.end)
+		s.inFlight[o.hoster]--
+		if r.failed {
+			s.policy.failed(r.origin)
+		} else {
+			s.policy.visited(r.origin, r.before, r.first, r.eventful, r.end)
+		}
 		s.begin(r.end)
 	}
 }
@@ -214,15 +241,18 @@ func (s *simulation) begin(now float64) {
 		s.queue = s.queue[1:]
 		s.idle--
 		o := &s.origins[i]
-		r := running{origin: i, before: o.visit, first: !o.visited}
-		found := o.load(now)
-		cost := o.costOf(found)
-		if o.cost = (2*cost + o.cost) / 3; r.first {
-			o.cost = o.basis
-			r.before = o.appeared
+		r := running{origin: i, before: o.visit, first: !o.visited, failed: s.Failures > 0 && s.random.Float64() < s.Failures}
+		found, cost := 0, o.basis
+		if o.ready = now + failedCooldown; !r.failed {
+			o.ready = now + cooldown
+			found = o.load(now)
+			cost = o.costOf(found)
+			if o.cost = (2*cost + o.cost) / 3; r.first {
+				o.cost = o.basis
+				r.before = o.appeared
+			}
 		}
 		took := cost * s.scale / 86400
-		o.ready = now + cooldown
 		r.eventful, r.end = found > 0, now+took
 		if now >= s.WarmUp {
 			s.count(r, found, took)
@@ -239,7 +269,10 @@ func (s *simulation) begin(now float64) {
 
 func (s *simulation) count(r running, found int, took float64) {
 	s.report.Busy += took
-	if r.first {
+	if r.failed {
+		s.report.Failed++
+	}
+	if r.first || r.failed {
 		return
 	}
 	s.report.Visits++

@@ -11,7 +11,8 @@ const (
 	minute  = hour / 60
 	settled = 90 * day // before the start, in which each origin was loaded once
 
-	cooldown = 12 * hour
+	cooldown       = 12 * hour
+	failedCooldown = 14 * day // after a visit that failed
 
 	toldPart   = 0.5  // of origins that have a lister that tells of updates
 	untoldPart = 0.02 // of the changes of those that it leaves out
@@ -26,6 +27,7 @@ type origin struct {
 	history
 	random   rand.PCG
 	appeared float64
+	hoster   int     // by number
 	basis    float64 // of the cost of a visit: seconds of a worker before they are scaled
 	next     float64 // change
 	first    float64 // the oldest change that the archive lacks; infinite if there is none

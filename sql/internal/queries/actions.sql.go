@@ -102,25 +102,27 @@ const beginAction = `-- name: BeginAction :one
 
 insert into scheduler_go.actions (who, action, filter, state, below, place)
 select $1, $2, $3, $4, newest.id + 1, newest.id + 1
-from (select greatest(coalesce((select max(id) from task), 0), coalesce((select max(id) from scheduler_go.graphs), 0)) as id) newest
+from (select coalesce(case when $5::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
 returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended
 `
 
 type BeginActionParams struct {
-	Who    string
-	Action string
-	Filter json.RawMessage
-	State  string
+	Who     string
+	Action  string
+	Filter  json.RawMessage
+	State   string
+	OfTasks bool
 }
 
 // What people do to tasks and graphs by the dashboard (db.ActionStore).
-// BeginAction notes an action on what there is by now; with counted it is not counted first.
+// BeginAction notes an action on the tasks, or the graphs, that there are by now.
 func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, beginAction,
 		arg.Who,
 		arg.Action,
 		arg.Filter,
 		arg.State,
+		arg.OfTasks,
 	)
 	var i SchedulerGoAction
 	err := row.Scan(
@@ -241,6 +243,18 @@ func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const openActions = `-- name: OpenActions :one
+select count(*) from scheduler_go.actions where state in ('counting', 'running')
+`
+
+// OpenActions counts the actions of which steps are to be taken.
+func (q *Queries) OpenActions(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, openActions)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const setTaskPriority = `-- name: SetTaskPriority :execrows

@@ -43,15 +43,15 @@ func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 }
 
 const candidateBacklog = `-- name: CandidateBacklog :one
-select count(*) from (select from scheduler_go.candidate_changes limit $1::bigint) pending
+select least(coalesce(sum(scheduler_go.pending_changes(t, $1::bigint)), 0), $1)::bigint as pending from scheduler_go.changed_visit_types() t
 `
 
 // CandidateBacklog counts all changes up to a bound.
 func (q *Queries) CandidateBacklog(ctx context.Context, bound int64) (int64, error) {
 	row := q.db.QueryRow(ctx, candidateBacklog, bound)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var pending int64
+	err := row.Scan(&pending)
+	return pending, err
 }
 
 const candidateGroups = `-- name: CandidateGroups :many
@@ -110,16 +110,10 @@ func (q *Queries) ChangePages(ctx context.Context) (int64, error) {
 }
 
 const changedVisitTypes = `-- name: ChangedVisitTypes :many
-with recursive t as (
-  select (select min(visit_type) from scheduler_go.candidate_changes) as visit_type
-  union all
-  select (select min(c.visit_type) from scheduler_go.candidate_changes c where c.visit_type > t.visit_type)
-  from t where t.visit_type is not null
-)
-select visit_type::text from t where visit_type is not null
+select t::text as visit_type from scheduler_go.changed_visit_types() t
 `
 
-// ChangedVisitTypes lists the visit types with changes, with one index step each.
+// ChangedVisitTypes lists the visit types with changes.
 func (q *Queries) ChangedVisitTypes(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, changedVisitTypes)
 	if err != nil {
@@ -281,9 +275,7 @@ func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) ([]time.Time, 
 }
 
 const pendingChanges = `-- name: PendingChanges :one
-select count(*) from (
-  select from scheduler_go.candidate_changes where visit_type = $1 limit $2::bigint
-) pending
+select scheduler_go.pending_changes($1, $2) as pending
 `
 
 type PendingChangesParams struct {
@@ -294,9 +286,9 @@ type PendingChangesParams struct {
 // PendingChanges counts the changes of a visit type up to a bound.
 func (q *Queries) PendingChanges(ctx context.Context, arg PendingChangesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, pendingChanges, arg.VisitType, arg.Bound)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var pending int64
+	err := row.Scan(&pending)
+	return pending, err
 }
 
 const startBuild = `-- name: StartBuild :exec

@@ -14,12 +14,12 @@ import (
 )
 
 const daemons = `-- name: Daemons :many
-select id, name, version, host, started, seen, state from scheduler_go.daemons order by name, started, id limit 1000
+select id, name, version, host, started, seen, state from scheduler_go.daemons order by seen desc, id limit $1
 `
 
-// Daemons lists the daemons, those of one name together.
-func (q *Queries) Daemons(ctx context.Context) ([]SchedulerGoDaemon, error) {
-	rows, err := q.db.Query(ctx, daemons)
+// Daemons lists the daemons that were seen last.
+func (q *Queries) Daemons(ctx context.Context, maxDaemons int32) ([]SchedulerGoDaemon, error) {
+	rows, err := q.db.Query(ctx, daemons, maxDaemons)
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,10 @@ import (
 )
 
 const applyThresholds = `-- name: ApplyThresholds :exec
-update scheduler_go.freshness_control set applied = threshold
-where abs(ln(threshold / applied)) > 0.2
+update scheduler_go.freshness_control set applied = threshold where applied <> threshold
 `
 
-// ApplyThresholds has moments computed by the present thresholds, where they have moved.
+// ApplyThresholds has moments computed by the present thresholds.
 func (q *Queries) ApplyThresholds(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, applyThresholds)
 	return err
@@ -27,6 +26,9 @@ const configureFreshness = `-- name: ConfigureFreshness :exec
 
 with gone as (
   delete from scheduler_go.freshness_control where visit_type <> all($1::text[])
+), begun as (
+  update scheduler_go.walks set place = null, so_far = '{}', began = '-infinity'
+  where name = $7::text and exists (select unnest($1::text[]) except select visit_type from scheduler_go.freshness_control)
 )
 insert into scheduler_go.freshness_control as k (visit_type, longest, cost, changes, days, threshold, applied)
 select unnest($1::text[]), unnest($2::double precision[]), $3::double precision, $4::double precision, $5::double precision,
@@ -42,10 +44,12 @@ type ConfigureFreshnessParams struct {
 	Changes    float64
 	Days       float64
 	Threshold  float64
+	Walk       string
 }
 
 // The policy freshness: what is known of how often origins change, and its control.
-// ConfigureFreshness sets the visit types that have the policy.
+// ConfigureFreshness sets the visit types that have the policy. Where one is new, the walk over
+// candidates begins anew at once.
 func (q *Queries) ConfigureFreshness(ctx context.Context, arg ConfigureFreshnessParams) error {
 	_, err := q.db.Exec(ctx, configureFreshness,
 		arg.VisitTypes,
@@ -54,15 +58,43 @@ func (q *Queries) ConfigureFreshness(ctx context.Context, arg ConfigureFreshness
 		arg.Changes,
 		arg.Days,
 		arg.Threshold,
+		arg.Walk,
+	)
+	return err
+}
+
+const forgetFreshness = `-- name: ForgetFreshness :exec
+delete from scheduler_go.freshness f
+using (select make_interval(secs => coalesce(max(longest), $1::double precision)) as longest from scheduler_go.freshness_control) k
+where f.ctid >= format('(%s,0)', $2::bigint)::tid and f.ctid < format('(%s,0)', $3::bigint)::tid
+  and f.seen + 2 * k.longest < $4::timestamptz
+`
+
+type ForgetFreshnessParams struct {
+	Longest   float64
+	FirstPage int64
+	EndPage   int64
+	Now       time.Time
+}
+
+// ForgetFreshness deletes the estimates, on some pages, of origins whose last visit that succeeded is
+// more than twice the longest wait ago, which is @longest if no visit type has the policy.
+func (q *Queries) ForgetFreshness(ctx context.Context, arg ForgetFreshnessParams) error {
+	_, err := q.db.Exec(ctx, forgetFreshness,
+		arg.Longest,
+		arg.FirstPage,
+		arg.EndPage,
+		arg.Now,
 	)
 	return err
 }
 
 const freshCandidates = `-- name: FreshCandidates :many
-select distinct c.url, c.visit_type
+select c.url, c.visit_type, (case when bool_and(c.moment is not null) then min(c.moment) else '0001-01-01Z' end)::timestamptz as moment
 from scheduler_go.candidates c
 where c.ctid >= format('(%s,0)', $1::bigint)::tid and c.ctid < format('(%s,0)', $2::bigint)::tid
-  and c.visit_type in (select k.visit_type from scheduler_go.freshness_control k)
+  and (c.moment is not null or c.visit_type in (select k.visit_type from scheduler_go.freshness_control k))
+group by c.url, c.visit_type
 `
 
 type FreshCandidatesParams struct {
@@ -73,9 +105,11 @@ type FreshCandidatesParams struct {
 type FreshCandidatesRow struct {
 	URL       string
 	VisitType string
+	Moment    time.Time
 }
 
-// FreshCandidates lists the origins on some pages of candidates whose visit types have the policy.
+// FreshCandidates lists the origins on some pages of candidates that should have a moment or have one;
+// Go's zero time stands for one that some candidate of the origin lacks.
 func (q *Queries) FreshCandidates(ctx context.Context, arg FreshCandidatesParams) ([]FreshCandidatesRow, error) {
 	rows, err := q.db.Query(ctx, freshCandidates, arg.FirstPage, arg.EndPage)
 	if err != nil {
@@ -85,7 +119,7 @@ func (q *Queries) FreshCandidates(ctx context.Context, arg FreshCandidatesParams
 	var items []FreshCandidatesRow
 	for rows.Next() {
 		var i FreshCandidatesRow
-		if err := rows.Scan(&i.URL, &i.VisitType); err != nil {
+		if err := rows.Scan(&i.URL, &i.VisitType, &i.Moment); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -97,12 +131,13 @@ func (q *Queries) FreshCandidates(ctx context.Context, arg FreshCandidatesParams
 }
 
 const freshnessControl = `-- name: FreshnessControl :many
-select threshold, stepped from scheduler_go.freshness_control where visit_type = $1
+select threshold, stepped, complete from scheduler_go.freshness_control where visit_type = $1
 `
 
 type FreshnessControlRow struct {
 	Threshold float64
 	Stepped   *time.Time
+	Complete  bool
 }
 
 // FreshnessControl returns the state of the control of a visit type.
@@ -115,7 +150,7 @@ func (q *Queries) FreshnessControl(ctx context.Context, visitType string) ([]Fre
 	var items []FreshnessControlRow
 	for rows.Next() {
 		var i FreshnessControlRow
-		if err := rows.Scan(&i.Threshold, &i.Stepped); err != nil {
+		if err := rows.Scan(&i.Threshold, &i.Stepped, &i.Complete); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -126,14 +161,26 @@ func (q *Queries) FreshnessControl(ctx context.Context, visitType string) ([]Fre
 	return items, nil
 }
 
+const freshnessPages = `-- name: FreshnessPages :one
+select (pg_relation_size('scheduler_go.freshness') / current_setting('block_size')::bigint)::bigint as pages
+`
+
+// FreshnessPages counts the pages of the estimates.
+func (q *Queries) FreshnessPages(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, freshnessPages)
+	var pages int64
+	err := row.Scan(&pages)
+	return pages, err
+}
+
 const originFreshness = `-- name: OriginFreshness :many
 select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
-  coalesce(greatest(f.seen, case when s.last_snapshot is not null and s.last_successful < '2200-01-01Z' then greatest(s.last_successful, '1900-01-01Z') end), '0001-01-01Z')::timestamptz as seen,
+  coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
-  least(greatest(lo.last_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
+  least(greatest(lo.last_seen, g.finished, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
   -- By the last two listings; a day if they are not known.
   least(greatest(coalesce(extract(epoch from g.finished) - extract(epoch from g.previous), 86400), 3600), 1e8)::double precision as listing,
   coalesce(lo.is_fork, false)::boolean as fork,
@@ -225,6 +272,9 @@ const setListerFreshness = `-- name: SetListerFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_listers l
   where (l.visit_type, l.lister_id) not in (select unnest($1::text[]), unnest($2::uuid[]))
+), complete as (
+  update scheduler_go.freshness_control set complete = true
+  where not complete and exists (select from scheduler_go.walks where name = $5::text and place is not null)
 )
 insert into scheduler_go.freshness_listers (visit_type, lister_id, changes, days)
 select unnest($1::text[]), unnest($2::uuid[]), unnest($3::real[]), unnest($4::real[])
@@ -236,24 +286,28 @@ type SetListerFreshnessParams struct {
 	Listers    []uuid.UUID
 	Changes    []float32
 	Days       []float32
+	Walk       string
 }
 
-// SetListerFreshness writes the estimates of listers, and forgets those that have none any more.
+// SetListerFreshness writes what a whole walk has found: the estimates of listers, without those that
+// have none any more, and that no moment lacks, unless a visit type has got the policy meanwhile.
 func (q *Queries) SetListerFreshness(ctx context.Context, arg SetListerFreshnessParams) error {
 	_, err := q.db.Exec(ctx, setListerFreshness,
 		arg.VisitTypes,
 		arg.Listers,
 		arg.Changes,
 		arg.Days,
+		arg.Walk,
 	)
 	return err
 }
 
-const setMoments = `-- name: SetMoments :execrows
+const setMoments = `-- name: SetMoments :exec
 update scheduler_go.candidates c
 set moment = n.moment
 from scheduler_go.candidates_now n
 where c.ctid >= format('(%s,0)', $1::bigint)::tid and c.ctid < format('(%s,0)', $2::bigint)::tid
+  and c.url = any($3::text[])
   and n.lister_id = c.lister_id and n.url = c.url and n.visit_type = c.visit_type
   and n.moment is distinct from c.moment
 `
@@ -261,16 +315,14 @@ where c.ctid >= format('(%s,0)', $1::bigint)::tid and c.ctid < format('(%s,0)', 
 type SetMomentsParams struct {
 	FirstPage int64
 	EndPage   int64
+	Urls      []string
 }
 
-// SetMoments computes the moments of the candidates on some pages. The caller holds the lock
-// of candidates.
-func (q *Queries) SetMoments(ctx context.Context, arg SetMomentsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, setMoments, arg.FirstPage, arg.EndPage)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// SetMoments computes the moments of the candidates of some origins on some pages. The caller holds
+// the lock of candidates.
+func (q *Queries) SetMoments(ctx context.Context, arg SetMomentsParams) error {
+	_, err := q.db.Exec(ctx, setMoments, arg.FirstPage, arg.EndPage, arg.Urls)
+	return err
 }
 
 const stepFreshness = `-- name: StepFreshness :exec
@@ -297,9 +349,6 @@ from (select hashtextextended(unnest($1::text[]) || ' ' || unnest($2::text[]), 0
              unnest($6::timestamptz[]) as seen, nullif(unnest($7::timestamptz[]), '0001-01-01Z') as updated,
              nullif(unnest($8::timestamptz[]), '0001-01-01Z') as listed,
              unnest($9::timestamptz[]) as moment) v
-left join scheduler_go.freshness k on k.origin = v.origin
-where k.origin is null or k.seen < v.seen
-   or k.seen = v.seen and (k.cost <> v.cost or k.updated is distinct from v.updated or abs(extract(epoch from k.moment - v.moment)) > 60)
 order by v.origin
 on conflict (origin) do update
 set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
@@ -318,9 +367,7 @@ type WriteFreshnessParams struct {
 	Moments    []time.Time
 }
 
-// WriteFreshness writes what is known of origins, unless a later visit is known already, or
-// nothing is new but a moment by less than a minute: such rows are not locked either, as that
-// writes them, too.
+// WriteFreshness writes what is known of origins, unless a later visit is known already.
 func (q *Queries) WriteFreshness(ctx context.Context, arg WriteFreshnessParams) error {
 	_, err := q.db.Exec(ctx, writeFreshness,
 		arg.VisitTypes,

@@ -120,6 +120,25 @@ func (q *Queries) CheckTasks(ctx context.Context, tasks []int64) error {
 	return err
 }
 
+const countGraphEdges = `-- name: CountGraphEdges :one
+select count(*) from (
+  select e.task from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task where g.graph = $1 limit $2
+) e
+`
+
+type CountGraphEdgesParams struct {
+	Graph    int64
+	MaxEdges int32
+}
+
+// CountGraphEdges counts the dependencies of a graph's tasks, up to max_edges.
+func (q *Queries) CountGraphEdges(ctx context.Context, arg CountGraphEdgesParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countGraphEdges, arg.Graph, arg.MaxEdges)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const createGraph = `-- name: CreateGraph :one
 insert into scheduler_go.graphs (name, submitted) values ($1, $2) returning id
 `
@@ -558,9 +577,14 @@ select s.id, s.name, s.submitted, s.cancelled,
        n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
        n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run
 from (
-  select id, name, submitted, cancelled from scheduler_go.graphs g
-  where ($1::bigint is null or g.id = $1::bigint)
-  order by g.id desc limit $2
+  select g.id, g.name, g.submitted, g.cancelled from (
+    select a.id, a.name, a.submitted, a.cancelled from scheduler_go.graphs a where a.id >= $1::bigint and a.id < $2::bigint
+    order by a.id desc limit $3::bigint
+  ) g
+  where position($4::text in g.name) > 0
+    and ($5::timestamptz is null or g.submitted >= $5)
+    and ($6::timestamptz is null or g.submitted < $6)
+  order by g.id desc limit $7::bigint
 ) s
 cross join lateral (
   select count(*) as tasks,
@@ -570,14 +594,20 @@ cross join lateral (
          count(*) filter (where st.state = 'completed') as completed,
          count(*) filter (where st.state = 'failed') as failed,
          count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
-  from scheduler_go.graph_states st where st.graph = s.id
+  from (select g.state from scheduler_go.graph_states g where g.graph = s.id limit $8::bigint) st
 ) n
 order by s.id desc
 `
 
 type GraphsParams struct {
-	Graph     *int64
-	MaxGraphs int32
+	FirstGraph int64
+	EndGraph   int64
+	MaxLooked  int64
+	PartOfName string
+	After      *time.Time
+	Before     *time.Time
+	MaxGraphs  int64
+	MaxTasks   int64
 }
 
 type GraphsRow struct {
@@ -595,9 +625,19 @@ type GraphsRow struct {
 }
 
 // Reading graphs.
-// Graphs lists graphs, newest first, with the number of tasks by state.
+// Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of max_tasks
+// tasks of each. It looks at max_looked graphs.
 func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, error) {
-	rows, err := q.db.Query(ctx, graphs, arg.Graph, arg.MaxGraphs)
+	rows, err := q.db.Query(ctx, graphs,
+		arg.FirstGraph,
+		arg.EndGraph,
+		arg.MaxLooked,
+		arg.PartOfName,
+		arg.After,
+		arg.Before,
+		arg.MaxGraphs,
+		arg.MaxTasks,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -723,6 +763,36 @@ select pg_notify('scheduler_go_graph', '')
 func (q *Queries) NotifyGraphs(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, notifyGraphs)
 	return err
+}
+
+const placeOfGraphs = `-- name: PlaceOfGraphs :many
+select id from scheduler_go.graphs where id < $1 order by id desc limit 1 offset $2
+`
+
+type PlaceOfGraphsParams struct {
+	EndGraph int64
+	Passed   int32
+}
+
+// PlaceOfGraphs returns the number of that graph below a number before which there are so many.
+func (q *Queries) PlaceOfGraphs(ctx context.Context, arg PlaceOfGraphsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, placeOfGraphs, arg.EndGraph, arg.Passed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const recordGraphEdges = `-- name: RecordGraphEdges :exec
@@ -994,8 +1064,11 @@ func (q *Queries) TryLockGraphs(ctx context.Context) (bool, error) {
 
 const unmetDependencies = `-- name: UnmetDependencies :many
 select d.depends_on as id, (d.fate is not null)::boolean as broken, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
-       coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status
+       coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status,
+       coalesce(e.needs, case when w.any_result then 'resolved' else 'completed' end)::text as condition
 from scheduler_go.graph_dependencies d
+join scheduler_go.graph_edges e on e.task = d.task and e.depends_on = d.depends_on
+join scheduler_go.graph_tasks w on w.task = d.task
 left join scheduler_go.graph_tasks g on g.task = d.depends_on
 left join task t on t.id = d.depends_on
 where d.task = $1 and (d.unmet or d.fate is not null)
@@ -1008,12 +1081,13 @@ type UnmetDependenciesParams struct {
 }
 
 type UnmetDependenciesRow struct {
-	ID     int64
-	Broken bool
-	Name   string
-	Graph  int64
-	Type   string
-	Status string
+	ID        int64
+	Broken    bool
+	Name      string
+	Graph     int64
+	Type      string
+	Status    string
+	Condition string
 }
 
 // UnmetDependencies lists the dependencies that a task still waits for, or because of which
@@ -1034,6 +1108,7 @@ func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesPa
 			&i.Graph,
 			&i.Type,
 			&i.Status,
+			&i.Condition,
 		); err != nil {
 			return nil, err
 		}

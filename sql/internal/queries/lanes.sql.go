@@ -679,6 +679,7 @@ with next as (
     order by f.expected desc, f.turn
     limit $13
   ) n
+  where pg_current_xact_id() is not null -- before it gets places, as raise_low_water wants
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,

@@ -45,19 +45,28 @@ func (q *Queries) ActiveOrigins(ctx context.Context) ([]ActiveOriginsRow, error)
 }
 
 const countRejected = `-- name: CountRejected :one
-select (select count(*) from scheduler_go.rejected_events) as events, (select count(*) from scheduler_go.rejected_records) as records
+select e.events, e.new_events, r.records, r.new_records
+from (select count(*) as events, count(*) filter (where received > now() - interval '1 hour') as new_events from scheduler_go.rejected_events) e,
+     (select count(*) as records, count(*) filter (where rejected_at > now() - interval '1 hour') as new_records from scheduler_go.rejected_records) r
 `
 
 type CountRejectedRow struct {
-	Events  int64
-	Records int64
+	Events     int64
+	NewEvents  int64
+	Records    int64
+	NewRecords int64
 }
 
-// CountRejected counts the events and journal records that were set aside.
+// CountRejected counts the events and journal records that were set aside, and those of the last hour.
 func (q *Queries) CountRejected(ctx context.Context) (CountRejectedRow, error) {
 	row := q.db.QueryRow(ctx, countRejected)
 	var i CountRejectedRow
-	err := row.Scan(&i.Events, &i.Records)
+	err := row.Scan(
+		&i.Events,
+		&i.NewEvents,
+		&i.Records,
+		&i.NewRecords,
+	)
 	return i, err
 }
 

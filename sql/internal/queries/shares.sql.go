@@ -353,31 +353,3 @@ func (q *Queries) TakeCharges(ctx context.Context, queue string) ([]TakeChargesR
 	}
 	return items, nil
 }
-
-const waitingVisits = `-- name: WaitingVisits :one
-select count(*) from (
-  select from scheduler_go.candidates c
-  where c.visit_type = $1 and c.lister_id = any($2::uuid[]) and not c.parked and c.due < $3
-  limit $4::bigint
-) waiting
-`
-
-type WaitingVisitsParams struct {
-	VisitType string
-	Listers   []uuid.UUID
-	Now       time.Time
-	Bound     int64
-}
-
-// WaitingVisits counts the due candidates of some listers, up to a bound.
-func (q *Queries) WaitingVisits(ctx context.Context, arg WaitingVisitsParams) (int64, error) {
-	row := q.db.QueryRow(ctx, waitingVisits,
-		arg.VisitType,
-		arg.Listers,
-		arg.Now,
-		arg.Bound,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}

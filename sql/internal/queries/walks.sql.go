@@ -346,7 +346,9 @@ func (q *Queries) StepWalk(ctx context.Context, arg StepWalkParams) (int64, erro
 const uncountedListings = `-- name: UncountedListings :many
 select lister_id, previous::timestamptz as previous, finished from scheduler_go.listings
 where isfinite(previous) and isfinite(finished) and counted is distinct from finished
-  and not exists (select from scheduler_go.candidate_changes offset $1::bigint)
+  and not exists (
+    select from scheduler_go.changed_visit_types() t, (select $1::bigint as most) m
+    where scheduler_go.pending_changes(t, m.most + 1) > m.most)
 `
 
 type UncountedListingsRow struct {

@@ -234,12 +234,13 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 }
 
 const lowerLowWater = `-- name: LowerLowWater :execrows
-update scheduler_go.low_water l set low = o.place
-from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o
-where o.place < l.low
+update scheduler_go.low_water l set low = least(l.low, o.place), changes_low = least(l.changes_low, c.place)
+from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o,
+     (select min(n.place) as place from scheduler_go.candidate_changes n) c
+where o.place < l.low or c.place < l.changes_low
 `
 
-// LowerLowWater lowers it to the first outgoing work, if that is below.
+// LowerLowWater lowers them to the first outgoing work and the first change, if those are below.
 func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, lowerLowWater)
 	if err != nil {
@@ -506,8 +507,8 @@ const raiseLowWater = `-- name: RaiseLowWater :exec
 select scheduler_go.raise_low_water($1)
 `
 
-// RaiseLowWater raises the place from which the three above look at outgoing work, at the
-// second call after work got so many more places.
+// RaiseLowWater raises the places from which the three above look at outgoing work, and drains
+// and grabs at changes of candidates, at the second call after either got so many more places.
 func (q *Queries) RaiseLowWater(ctx context.Context, step int64) error {
 	_, err := q.db.Exec(ctx, raiseLowWater, step)
 	return err

@@ -1,0 +1,139 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
+)
+
+// What may hold up a queue, for who asks why it stands still: what is wrong with it or with any
+// daemon, and what it waits for though nothing is wrong. Each has a page that shows more.
+
+// holdsUp returns what may hold up a queue, its own problems first, maxProblems at most; q is nil if it
+// is not known.
+func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Queue) ([]Problem, error) {
+	f, err := r.facts(ctx, r.Now)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := r.now.ended.must(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pages := []string{"/daemons"}
+	for _, l := range f.lanes {
+		if l.TaskType == laneSet {
+			pages = append(pages, queuePath(l.Queue))
+		}
+	}
+	var causes, elsewhere []Problem
+	for _, p := range f.problems() {
+		switch {
+		case p.Page == queuePath(name):
+			p.Page = "" // it is this one
+			causes = append(causes, p)
+		case slices.Contains(pages, p.Page):
+			elsewhere = append(elsewhere, p)
+		}
+	}
+	causes = append(causes, elsewhere[:min(len(elsewhere), maxProblems/2)]...) // or daemons that went down together hide what follows
+	add := func(page, text string, args ...any) {
+		causes = append(causes, Problem{Text: fmt.Sprintf(text, args...), Page: page})
+	}
+	if q == nil {
+		return causes, nil
+	}
+	if q.Consumers+q.Ready == 0 && q.Problem == "" {
+		causes = append(causes, Problem{Alert: "QueueWithoutConsumer", Text: "No worker reads it."})
+	}
+	ofType := tasksOf(q.TaskType, model.TaskScheduled)
+	if isFull(q) {
+		add(ofType, "It is full: it may hold %d messages, with those of workers. More is sent as they end.", q.Limit)
+	}
+	working := q.Unacknowledged != nil && *q.Unacknowledged > 0
+	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
+		add(ofType, "Workers hold %d messages and take no more: they are busy with long work, or stand. Their tasks tell since when and with whom.", *q.Unacknowledged)
+	}
+	if e := ended[db.EndedKey{Source: db.EndedByWorker, Type: q.TaskType}]; working && e != nil && e.Hour > 0 && e.Five == 0 {
+		add("/daemons", "Of %s no end was heard for five minutes: workers stand, or start-listener does.", q.TaskType)
+	}
+	causes = append(causes, r.nothingToSend(ctx, f, q)...)
+	return causes[:min(len(causes), maxProblems)], nil
+}
+
+// nothingToSend returns why nothing comes into a queue that is empty.
+func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (causes []Problem) {
+	if q.Ready+q.Outgoing+q.Backlog > 0 || q.Problem != "" {
+		return nil
+	}
+	add := func(page, text string, args ...any) {
+		causes = append(causes, Problem{Text: fmt.Sprintf(text, args...), Page: page})
+	}
+	ready := int64(0)
+	for _, t := range f.figures.Ready {
+		if t.Type == q.TaskType {
+			ready += t.Tasks
+		}
+	}
+	if waiting := tasksOf(q.TaskType, model.TaskNotScheduled); ready == 0 {
+		add(waiting, "No task %s is ready to be sent.", q.TaskType)
+	} else if !f.runs("start-runner") {
+		add("/daemons", "%d tasks are ready, and no start-runner is known to run.", ready)
+	}
+	visitType, visits := model.LoadedVisitType(q.TaskType)
+	if !visits {
+		return causes
+	}
+	if !f.runs("schedule-recurrent") {
+		add("/daemons", "No schedule-recurrent is known to run, which sends visits.")
+	}
+	for _, h := range f.hosters {
+		limit := model.HosterLimit{MaxInFlight: h.MaxInFlight, PerMinute: h.PerMinute}
+		inFlight, perMinute := limit.Reached(h.InFlight, h.LastMinute)
+		if inFlight {
+			add("/queues#hosters", "The hoster %s has %d visits in flight, as many as it takes.", h.Hoster, h.InFlight)
+		}
+		if perMinute {
+			add("/queues#hosters", "The hoster %s had %d visits in the last minute, as many as it takes.", h.Hoster, h.LastMinute)
+		}
+	}
+	if due, next, err := r.due(ctx, visitType); err == nil && !due && f.figures.Build.Part() == 1 {
+		when := "and none will be until origins change"
+		if !next.IsZero() {
+			when = "the next one is " + r.ago(next)
+		}
+		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; %s.", visitType, when)
+	}
+	return causes
+}
+
+// due reports whether a policy would visit an origin of a visit type now, and if none would, from
+// when on more may be. Like an explanation, it leaves the rest of the page some time.
+func (r *Request) due(ctx context.Context, visitType string) (due bool, next time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, explainTime)
+	defer cancel()
+	for _, p := range model.ExpandPolicies(model.PoliciesOf(r.Config().SchedulingPolicy, visitType)) {
+		p.Filter.VisitType, p.Filter.TableSample = visitType, 0
+		err := r.Reads.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+			origins, err := tx.GrabNextVisits(ctx, p.Filter, r.Now, 1, true)
+			due = due || len(origins) > 0
+			return err
+		})
+		if due || err != nil {
+			return due, next, err
+		}
+	}
+	next, err = r.Reads.NextDue(ctx, visitType, r.Now)
+	return false, next, err
+}
+
+// runs reports whether a daemon of a name was seen of late.
+func (f facts) runs(name string) bool {
+	return slices.ContainsFunc(f.daemons, func(d db.Daemon) bool { return strings.HasPrefix(d.Name, name) && f.now.Sub(d.Seen) < unseenAfter })
+}

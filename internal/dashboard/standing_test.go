@@ -1,0 +1,68 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
+)
+
+// The page of a queue that stands still names the cause, with a link to where more is told.
+func TestQueuesThatStandStill(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil,
+		`insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.' || t, 9 from unnest(array['busy', 'load-git', 'idle', 'ready', 'unread']) t`,
+		"insert into task (type, arguments, next_run, status, policy) values ('ready', '{}', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot')",
+		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '20 minutes', 'worker', 'busy', 'eventful', '', 20, 0, 5, 100",
+		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) select 'sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{github/github.com}' from generate_series(1, 5)`,
+	)
+	s.config.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour}
+	queue := func(name string, q status.Queue) status.Queue {
+		q.Queue, q.TaskType, q.Limit = "swh."+name, name, 9
+		if q.Unacknowledged == nil {
+			q.Unacknowledged = new(0)
+		}
+		return q
+	}
+	s.now.queues.read = func(context.Context) ([]status.Queue, error) {
+		return []status.Queue{
+			queue("busy", status.Queue{Ready: 5, Unacknowledged: new(4), Consumers: 2, Out: new(0.)}),
+			queue("load-git", status.Queue{Consumers: 2}), queue("idle", status.Queue{Consumers: 2}), queue("ready", status.Queue{Consumers: 2}),
+			queue("unread", status.Queue{}),
+		}, nil
+	}
+	err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "host1", Started: time.Now().Add(-2 * time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.exec("update scheduler_go.daemons set seen = now() - interval '91 minutes'")
+	for name, causes := range map[string][]string{
+		"busy": {
+			`<a href="/tasks?status=next_run_scheduled&amp;type=busy">It is full: it may hold 9 messages`, "Workers hold 4 messages and take no more",
+			`<a href="/daemons">Of busy no end was heard for five minutes`, `<a href="/daemons">start-listener on host1 has not been heard of`,
+		},
+		"load-git": {
+			`<a href="/queues#hosters">The hoster github/github.com has 5 visits in flight, as many as it takes.`,
+			"No origin of the visit type git is due", "No schedule-recurrent is known to run",
+		},
+		"idle":   {`<a href="/tasks?status=next_run_not_scheduled&amp;type=idle">No task idle is ready to be sent.`},
+		"ready":  {`<a href="/daemons">1 tasks are ready, and no start-runner is known to run.`},
+		"unread": {`No worker reads it.`, `href="/runbooks#QueueWithoutConsumer"`},
+	} {
+		body := s.has("/queue?name=swh."+name, causes...)
+		if name != "busy" && strings.Contains(body, "It is full") {
+			t.Errorf("%s is said to be full", name)
+		}
+	}
+	s.has("/queues", `<h2 id="hosters">`, "github/github.com")
+	s.now.queues.read = func(context.Context) ([]status.Queue, error) { return nil, errors.New("dial tcp: connection refused") }
+	s.forget()
+	s.has("/queue?name=swh.busy", "The queues can&#39;t be read now")
+}

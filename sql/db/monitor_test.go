@@ -1,0 +1,40 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// Figures read, of a task type with many ready tasks, those that they count, also where the planner
+// expects few, as most types have few.
+func TestFiguresReadTheTasksThatTheyCount(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	for _, statement := range []string{
+		"set session_replication_role = replica",
+		"insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(0, 300) n",
+		`insert into task (type, arguments, next_run, status, policy)
+		 select 't' || greatest(0, n - 13000), '{}', now() - n * interval '1 second', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 13300) n`,
+		"analyze task",
+		"select pg_stat_force_next_flush()",
+	} {
+		mustExec(t, store, statement)
+	}
+	read := func() int {
+		mustExec(t, store, "select pg_stat_force_next_flush()")
+		return countOf(t, store, "select idx_tup_fetch + seq_tup_read from pg_stat_user_tables where relname = 'task'")
+	}
+	before := read()
+	figures, err := store.Figures(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := read() - before; n > 10_400 {
+		t.Errorf("figures read %d tasks, want 10,300", n)
+	}
+	if n := len(figures.Ready); n != 301 {
+		t.Errorf("figures have %d types, want 301", n)
+	}
+}
