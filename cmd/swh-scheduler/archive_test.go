@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -128,12 +127,7 @@ func startArchive(t *testing.T) *archiveParts {
 
 func archiveDatabase(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
+	return testenv.Connect(t, dsn)
 }
 
 // worker starts a worker, which is killed with its processes at the end of the test.
@@ -240,9 +234,10 @@ func (a *archiveParts) page() string {
 
 func (a *archiveParts) until(what string, holds func() bool) {
 	a.t.Helper()
-	for deadline := time.Now().Add(2 * patience); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.t.Fatalf("not: %s; the scheduler knows %v, stored is %v", what, a.known(), a.stored())
+	testenv.Becomes(a.t, what, "", func() string {
+		if holds() {
+			return ""
 		}
-	}
+		return fmt.Sprintf("the scheduler knows %v, stored is %v", a.known(), a.stored())
+	})
 }

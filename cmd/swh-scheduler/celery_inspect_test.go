@@ -3,16 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // celery-monitor tells what a real worker reads, holds and counts, and revokes tasks:
@@ -31,13 +28,13 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	}
 	await := func(want string, args ...string) {
 		t.Helper()
-		var r result
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-			if r = monitor(args...); r.code == 0 && r.stdout == want {
-				return
+		testenv.Becomes(t, strings.Join(args, " "), want, func() string {
+			r := monitor(args...)
+			if r.code != 0 {
+				return r.stderr
 			}
-		}
-		t.Errorf("%q: %+v, want %q", args, r, want)
+			return r.stdout
+		})
 	}
 	const runs, waits, later = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002", "00000000-0000-0000-0000-000000000003"
 
@@ -47,10 +44,7 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 			t.Errorf("%s of an idle worker: %+v", command, r)
 		}
 	}
-	broker, err := celery.ParseBroker(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := parsed.Broker(t, mq.URL)
 	publisher := celery.NewPublisher(broker, celery.PublisherOptions{})
 	defer publisher.Close()
 	send := func(id string, eta time.Time) {
@@ -64,8 +58,7 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 		}
 	}
 	send(runs, time.Time{})
-	for end := time.Now().Add(time.Minute); !strings.Contains(monitor("list-running").stdout, "Sleep") && time.Now().Before(end); {
-	}
+	testenv.Shows(t, "Sleep", func() string { return monitor("list-running").stdout })
 	send(waits, time.Time{})
 	await(node+": swh.test.Sleep(600) [id="+waits+"]\n", "reserved")
 	var reserved map[string][]struct{ ID string }
@@ -82,16 +75,10 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if r := monitor("list-running"); !strings.Contains(r.stdout, "Sleep(600)") {
 		t.Errorf("without --terminate, what runs was ended: %+v", r)
 	}
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name) values ('sleep', '', 'swh.test.Sleep');
+	conn := testenv.Connect(t, dsn)
+	testenv.Exec(t, conn, `insert into task_type (type, description, backend_name) values ('sleep', '', 'swh.test.Sleep');
 		insert into task (id, type, arguments, next_run, policy, status) select id, 'sleep', '{}', now(), 'oneshot', 'next_run_scheduled' from generate_series(101, 102) id;
-		insert into task_run (task, backend_id, status) values (101, 'ended', 'lost'), (101, '`+runs+`', 'started')`); err != nil {
-		t.Fatal(err)
-	}
+		insert into task_run (task, backend_id, status) values (101, 'ended', 'lost'), (101, '`+runs+`', 'started')`)
 	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "102"); r.code != 1 || !strings.Contains(r.stderr, "none of these tasks is sent") {
 		t.Errorf("revoke of a task that was not sent: %+v", r)
 	}
@@ -109,17 +96,12 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	// Now the worker's prefetch has room.
 	send(later, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC))
 	await(node+": swh.test.Sleep(600) [id="+later+"] at 2099-01-02T03:04:05+00:00\n", "scheduled")
-	graph := filepath.Join(t.TempDir(), "graph.yml")
-	if err := os.WriteFile(graph, []byte("tasks: [{name: a, type: sleep}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	graph := testenv.File(t, "graph.yml", "tasks: [{name: a, type: sleep}]")
 	if r := ours(t, "-C", config, "task", "graph", "submit", graph); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	if _, err := conn.Exec(t.Context(), `update task set status = 'next_run_scheduled' where status = 'next_run_not_scheduled';
-		insert into task_run (task, backend_id, status) select id, '`+later+`', 'scheduled' from task where status = 'next_run_scheduled'`); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, conn, `update task set status = 'next_run_scheduled' where status = 'next_run_not_scheduled';
+		insert into task_run (task, backend_id, status) select id, '`+later+`', 'scheduled' from task where status = 'next_run_scheduled'`)
 	if r := ours(t, "-C", config, "task", "graph", "cancel", "--pattern", node, "--terminate", "1"); r.code != 0 || !strings.Contains(r.stdout, later) || !strings.Contains(r.stdout, "Cancelled graph 1: 1 in all, 1 running") {
 		t.Errorf("graph cancel --terminate: %+v", r)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // startWorker starts a real Celery worker with the tasks of package celery's
@@ -32,20 +34,22 @@ func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, 
 	cmd.Env = append(os.Environ(), "TEST_BROKER="+brokerURL, "TEST_QUEUES="+queue, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Env = append(cmd.Env, more...)
 	w := startNotedWorker(t, cmd)
-	broker, err := celery.ParseBroker(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	awaitWorkers(t, brokerURL, node)
+	return w
+}
+
+// awaitWorkers waits until workers answer.
+func awaitWorkers(t *testing.T, brokerURL string, nodes ...string) {
+	t.Helper()
+	broker := parsed.Broker(t, brokerURL)
 	control := celery.NewControl(broker, celery.ControlOptions{Timeout: 500 * time.Millisecond})
-	for end := time.Now().Add(patience); ; {
-		replies, err := control.Ping(t.Context(), celery.Destination{Nodes: []string{node}})
-		switch {
-		case err == nil && len(replies) > 0:
-			return w
-		case time.Now().After(end):
-			t.Fatalf("the worker does not answer: %v", err)
+	testenv.Becomes(t, "the workers answer", nil, func() error {
+		replies, err := control.Ping(t.Context(), celery.Destination{Nodes: nodes})
+		if err == nil && len(replies) < len(nodes) {
+			err = fmt.Errorf("%d of %d", len(replies), len(nodes))
 		}
-	}
+		return err
+	})
 }
 
 // celery-monitor asks real workers, as the peer's does, and says what they run.
@@ -80,10 +84,7 @@ func TestCeleryMonitor(t *testing.T) {
 		t.Errorf("time-out of 0: %+v", r)
 	}
 
-	broker, err := celery.ParseBroker(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := parsed.Broker(t, mq.URL)
 	publisher := celery.NewPublisher(broker, celery.PublisherOptions{})
 	defer publisher.Close()
 	for _, err := range publisher.Publish(t.Context(), []celery.TaskMessage{{

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -51,28 +48,13 @@ func TestDaemonsStopOnSignals(t *testing.T) {
 func TestDaemonStoppedWhileItStarts(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "lock table task_type"); err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Connect(t, dsn)
+	tx := testenv.Begin(t, conn)
+	testenv.Exec(t, tx, "lock table task_type")
 	p := start(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, mq.URL)), "schedule-recurrent", "--visit-type", "git")
-	deadline := time.Now().Add(time.Minute)
-	for waiting := 0; waiting == 0; pause(10 * time.Millisecond) {
-		if err := tx.QueryRow(t.Context(), "select count(*) from pg_locks join pg_database d on d.oid = database and d.datname = current_database() where relation = 'task_type'::regclass and not granted").Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it does not ask for task types")
-		}
-	}
+	testenv.Becomes(t, "it asks for task types", true, func() bool {
+		return testenv.Value[bool](t, tx, "select count(*) > 0 from pg_locks join pg_database d on d.oid = database and d.datname = current_database() where relation = 'task_type'::regclass and not granted")
+	})
 	p.stop(t, syscall.SIGTERM)
 	if p.log() != "" {
 		t.Errorf("it says %s", p.log())
@@ -94,14 +76,8 @@ func journalSection(t *testing.T, more string) string {
 // when the database comes, it goes on. One that goes away later is no different.
 func TestDaemonWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
-	dsn, err := url.Parse(testenv.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, dsn.Host)
+	dsn, proxy := proxied(t, testenv.Database(t), url.UserPassword("postgres", "s3cret"))
 	proxy.Cut()
-	dsn.Host = proxy.Addr
-	dsn.User = url.UserPassword(dsn.User.Username(), "s3cret")
 	mq := testenv.RabbitMQ(t)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", dsn, mq.URL, mq.ManagementURL))
 
@@ -232,13 +208,8 @@ func TestMissingServices(t *testing.T) {
 func TestRunnerWithoutBroker(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
-	broker, err := url.Parse(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, broker.Host)
+	broker, proxy := testenv.Through(t, mq.URL, testenv.Proxy)
 	proxy.Cut()
-	broker.Host = proxy.Addr
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		testenv.Database(t), broker, mq.ManagementURL))
 	for _, args := range [][]string{

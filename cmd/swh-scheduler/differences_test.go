@@ -94,10 +94,7 @@ func differences(dir string) map[string]difference {
 // shows it, and each case a row.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "replacing.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "replacing.md"))
 	_, text, _ := strings.Cut(string(page), "\n## What differs\n")
 	all, tests := differences(t.TempDir()), testsOfTheRepository(t)
 	for _, named := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1) {

@@ -26,9 +26,7 @@ lanes:
   load-laned: [{name: express, queue: "express:{backend_name}", time_limit: 1 min}, {name: slow, time_limit: 1 h}]
 `, dsn, mq.URL, mq.ManagementURL))
 	channel := testenv.Channel(t, mq.URL)
-	if _, err := channel.QueueDeclare("swh.full", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Declare(t, channel, "swh.full", nil)
 	execute(t, dsn, someTaskTypes+";"+someOrigins+`;
 		insert into task_type (type, backend_name, description, max_queue_length) values ('full', 'swh.full', '', 3), ('load-hg', 'swh.hg', '', 5), ('load-laned', 'swh.laned', '', 5);
 		insert into task (id, type, arguments, next_run, status, policy, retries_left, priority, current_interval) overriding system value
@@ -171,11 +169,14 @@ func TestExplainGraph(t *testing.T) {
 	id := value(t, dsn, "select (max(id) - 1)::text from task")
 	first := value(t, dsn, "select min(id)::text from task")
 	r := ours(t, "-C", config, "-l", "error", "explain", id)
-	if r.code != 0 || !strings.Contains(r.stdout, "waits for other tasks of graph 1, where it is called second") || !strings.Contains(r.stdout, "waits for task "+first+" (first of graph 1)") {
+	if r.code != 0 || !strings.Contains(r.stdout, "waits for other tasks of graph 1, where it is called second") || !strings.Contains(r.stdout, "waits for task "+first+" (first of graph 1) to be completed") {
+		t.Errorf("%+v", r)
+	}
+	third := value(t, dsn, "select max(id)::text from task")
+	if r := ours(t, "-C", config, "-l", "error", "explain", third); r.code != 0 || !strings.Contains(r.stdout, "waits for task "+first+" (first of graph 1) to fail") {
 		t.Errorf("%+v", r)
 	}
 	execute(t, dsn, "update task set status = 'completed' where id = "+first)
-	third := value(t, dsn, "select max(id)::text from task")
 	if r := ours(t, "-C", config, "-l", "error", "explain", third); r.code != 0 || !strings.Contains(r.stdout, "waits for task "+id+" (second of graph 1)") ||
 		!strings.Contains(r.stdout, "Task "+first+" (first of graph 1) is completed, which is not how it asks for: it will not run") {
 		t.Errorf("%+v", r)

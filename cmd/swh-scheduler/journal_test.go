@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/vmihailenco/msgpack/v5"
 	"golang.org/x/sys/unix"
@@ -94,11 +93,7 @@ func TestJournalClientFailuresKeepDate(t *testing.T) {
 		if want := "Processed 2 message(s).\nDone.\n"; r.code != 0 || r.stdout != want {
 			t.Fatalf("%q: exit code %d, %q, want %q\n%s", text, r.code, r.stdout, want, r.stderr)
 		}
-		conn, err := pgx.Connect(t.Context(), dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
+		conn := testenv.Connect(t, dsn)
 		var last time.Time
 		var status string
 		if err := conn.QueryRow(t.Context(), "select last_visit, last_visit_status::text from origin_visit_stats").Scan(&last, &status); err != nil {
@@ -212,13 +207,7 @@ func (x *terminal) screen() string {
 
 func (x *terminal) shows(t *testing.T, what string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(x.screen(), what) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the terminal does not show %q:\n%s", what, x.screen())
-		}
-		pause(20 * time.Millisecond)
-	}
+	testenv.Shows(t, what, x.screen)
 }
 
 // A bounded run shows on a terminal how far it is, and what it logs meanwhile stays
@@ -282,19 +271,14 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 	dsn, section := testenv.Database(t), journalSection(t, "")
 	produce := journalTopic(t, section)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn)+section)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	// arrived waits until so many origins have a visit of that day or later.
+	conn := testenv.Connect(t, dsn)
+	// arrived waits until so many origins have a visit of that day or later. It looks every
+	// millisecond, not as testenv.Becomes does: offsets are committed a few after a transaction.
 	arrived := func(day, want int) {
 		t.Helper()
-		deadline := time.Now().Add(2 * time.Minute)
+		deadline := time.Now().Add(testenv.Patience)
 		for found := 0; found < want; pause(time.Millisecond) {
-			if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where last_visit >= $1", visitDay(day)).Scan(&found); err != nil {
-				t.Fatal(err)
-			}
+			found = testenv.Value[int](t, conn, "select count(*) from origin_visit_stats where last_visit >= $1", visitDay(day))
 			if time.Now().After(deadline) {
 				t.Fatalf("%d of %d origins have a visit of day %d", found, want, day)
 			}
@@ -337,10 +321,7 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 		p.logs(t, "msg=started") // it listens to signals now
 		p.stop(t, syscall.SIGTERM)
 	}
-	var wrong int
-	if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where successive_visits <> $1", days).Scan(&wrong); err != nil {
-		t.Fatal(err)
-	}
+	wrong := testenv.Value[int](t, conn, "select count(*) from origin_visit_stats where successive_visits <> $1", days)
 	if wrong > 0 {
 		t.Errorf("visits of %d origins were skipped or counted twice", wrong)
 	}

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 )
@@ -24,16 +22,10 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsnThrough, urlThrough, mq.ManagementURL))
 
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := testenv.Connect(t, dsn)
 	exec := func(statement string, args ...any) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, conn, statement, args...)
 	}
 	exec("insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
 
@@ -99,14 +91,7 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 		}
 	}
 
-	rows, err := conn.Query(t.Context(), "select backend_id from task_run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	runs := testenv.Column[string](t, conn, "select backend_id from task_run")
 	sent := map[string]int{}
 	for _, queue := range []string{"swh.load", "save_code_now:swh.load"} {
 		for id, n := range taskIDs(t, mq.URL, queue) {

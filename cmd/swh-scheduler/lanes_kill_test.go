@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/vmihailenco/msgpack/v5"
@@ -55,9 +54,7 @@ func (p *lanePlayer) listen(slots map[string]int) {
 		p.t.Fatal(err)
 	}
 	for name, n := range slots {
-		if _, err := p.ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
-			p.t.Fatal(err)
-		}
+		testenv.Declare(p.t, p.ch, name, nil)
 		came, err := p.ch.Consume(name, "", false, false, false, false, nil)
 		if err != nil {
 			p.t.Fatal(err)
@@ -202,23 +199,14 @@ lanes:
 	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := testenv.Connect(t, dsn)
 	exec := func(statement string, args ...any) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, conn, statement, args...)
 	}
-	count := func(from string) (n int) {
+	count := func(from string) int {
 		t.Helper()
-		if err := conn.QueryRow(t.Context(), "select count(*) from "+from).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return testenv.Value[int](t, conn, "select count(*) from "+from)
 	}
 	exec(`insert into task_type (type, description, backend_name, max_queue_length, num_retries) values ('load-git', '', $1, 100, 2), ('check', '', $2, 100, 2)`, loader, check)
 	exec(`insert into listers (name, instance_name, current_state, updated) select 'lister' || n, '', '{}', now() from generate_series(1, 4) n`)

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -75,28 +76,18 @@ lanes:
 
 func (r *laneRoom) exec(statement string, args ...any) {
 	r.t.Helper()
-	if _, err := r.pool.Exec(r.t.Context(), statement, args...); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Exec(r.t, r.pool, statement, args...)
 }
 
-func (r *laneRoom) count(from string, args ...any) (n int) {
+func (r *laneRoom) count(from string, args ...any) int {
 	r.t.Helper()
-	if err := r.pool.QueryRow(r.t.Context(), "select count(*) from "+from, args...).Scan(&n); err != nil {
-		r.t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](r.t, r.pool, "select count(*) from "+from, args...)
 }
 
 // none waits until no row of a query is left.
 func (r *laneRoom) none(what, from string) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
-	for n := 1; n > 0; pause(100 * time.Millisecond) {
-		if n = r.count(from); n > 0 && time.Now().After(deadline) {
-			r.t.Fatalf("%s: %d are left", what, n)
-		}
-	}
+	testenv.Becomes(r.t, what, 0, func() int { return r.count(from) })
 }
 
 // list lists origins, whose loader gets arguments.
@@ -145,25 +136,6 @@ func (r *laneRoom) startWorker(node string, concurrency int, queues ...string) (
 	return kill
 }
 
-// answering waits for workers.
-func (r *laneRoom) answering(nodes ...string) {
-	r.t.Helper()
-	broker, err := celery.ParseBroker(r.broker.URL)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	control := celery.NewControl(broker, celery.ControlOptions{Timeout: 500 * time.Millisecond})
-	for end := time.Now().Add(patience); ; {
-		replies, err := control.Ping(r.t.Context(), celery.Destination{Nodes: nodes})
-		switch {
-		case err == nil && len(replies) == len(nodes):
-			return
-		case time.Now().After(end):
-			r.t.Fatalf("%d of %d workers answer: %v", len(replies), len(nodes), err)
-		}
-	}
-}
-
 // try is a task that a worker began.
 type try struct {
 	ID, Root, Queue, URL string
@@ -173,10 +145,7 @@ type try struct {
 // triesOf are the tries so far, by URL, in their order.
 func (r *laneRoom) triesOf() map[string][]try {
 	r.t.Helper()
-	text, err := os.ReadFile(r.tries)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := testenv.Read(r.t, r.tries)
 	all := map[string][]try{}
 	for line := range bytes.Lines(text) {
 		var t try
@@ -243,7 +212,7 @@ func TestLanesOnRealWorkers(t *testing.T) {
 	}
 	r.startWorker("express@lanes", 3, "express:"+laneGit)
 	r.startWorker("slow@lanes", 6, laneGit)
-	r.answering("express@lanes", "slow@lanes")
+	awaitWorkers(r.t, r.broker.URL, "express@lanes", "slow@lanes")
 	for _, args := range [][]string{{"start-listener"}, {"journal-client"}, {"schedule-recurrent", "--visit-type", "git"}} {
 		start(t, append([]string{"-C", r.config}, args...)...).logs(t, "started")
 	}
@@ -335,10 +304,7 @@ func (r *laneRoom) checkVisits() {
 		good := r.count(`origin_visit_stats where url ~ ('^https://(visit|task)/' || $1::text || '/')
 			and coalesce(last_visit_status::text, '') = $2 and next_position_offset = 4 and (last_visit is null) = ($2 = '') and successive_visits = 1`, kind, way.visit)
 		if good != want {
-			var state string
-			if err := r.pool.QueryRow(r.t.Context(), "select string_agg(s::text, E'\n') from origin_visit_stats s where url ~ ('/' || $1::text || '/')", kind).Scan(&state); err != nil {
-				r.t.Fatal(err)
-			}
+			state := testenv.Value[string](r.t, r.pool, "select string_agg(s::text, E'\n') from origin_visit_stats s where url ~ ('/' || $1::text || '/')", kind)
 			r.t.Errorf("%d of %d visits of kind %s ended as they should, %q:\n%s", good, want, kind, way.visit, state)
 		}
 	}
@@ -426,7 +392,7 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	r.addTasks("load-hg", "express", 1, forLong)
 	r.addTasks("load-hg", "slow", 1, forLong)
 	kill := r.startWorker("first@lanes", 2, "express:"+laneHg, laneHg)
-	r.answering("first@lanes")
+	awaitWorkers(r.t, r.broker.URL, "first@lanes")
 	for _, args := range [][]string{{"start-listener"}, {"start-runner", "--period", "1"}} {
 		start(t, append([]string{"-C", r.config}, args...)...).logs(t, "started")
 	}
@@ -437,15 +403,8 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	r.startWorker("second@lanes", 2, "express:"+laneHg, laneHg)
 	r.none("work that is not done", "task where arguments -> 'kwargs' ->> 'url' like '%next%' and status <> 'completed'")
 
-	store, err := db.Open(t.Context(), r.dsn, db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	broker, err := celery.ParseBroker(r.broker.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testenv.Open(t, r.dsn)
+	broker := parsed.Broker(t, r.broker.URL)
 	inspector := celery.NewQueueInspector(broker, r.broker.ManagementURL, celery.InspectorOptions{})
 	defer inspector.Close()
 	m := dispatch.Maintenance{Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -463,7 +422,7 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	}
 	later := time.Now().Add(time.Hour)
 	var silent []db.SilentRun
-	_, err = store.EachSilentRun(t.Context(), map[string]time.Time{"load-hg": later}, 0, time.Minute, func(some []db.SilentRun) error {
+	_, err := store.EachSilentRun(t.Context(), map[string]time.Time{"load-hg": later}, 0, time.Minute, func(some []db.SilentRun) error {
 		silent = append(silent, some...)
 		return nil
 	})

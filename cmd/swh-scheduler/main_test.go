@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -85,11 +84,7 @@ func ours(t *testing.T, args ...string) result {
 // configFile writes a configuration and gives its path.
 func configFile(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "scheduler.yml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return testenv.File(t, "scheduler.yml", text)
 }
 
 // services is a configuration with real ones of the test's own.
@@ -105,23 +100,11 @@ type process struct {
 	cmd    *exec.Cmd
 	name   string       // of its connections to the database, if they have one of their own
 	stdout bytes.Buffer // to be read after its end
+	stderr testenv.Buffer
 	done   chan error
-
-	m      sync.Mutex
-	stderr bytes.Buffer
 }
 
-func (p *process) Write(text []byte) (int, error) {
-	p.m.Lock()
-	defer p.m.Unlock()
-	return p.stderr.Write(text)
-}
-
-func (p *process) log() string {
-	p.m.Lock()
-	defer p.m.Unlock()
-	return p.stderr.String()
-}
+func (p *process) log() string { return p.stderr.String() }
 
 // start starts a daemon, which is killed at the end of the test if it is still
 // there.
@@ -135,7 +118,7 @@ func startWith(t *testing.T, more []string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
 	p.cmd.Env = append(environment(), more...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, p
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

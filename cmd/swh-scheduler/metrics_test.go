@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -55,17 +54,13 @@ func (w *watched) get(t *testing.T, path string) (int, string) {
 // becomes waits until a path is answered with a status and a text.
 func (w *watched) becomes(t *testing.T, path string, status int, text string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		gotStatus, got := w.get(t, path)
-		if gotStatus == status && strings.Contains(got, text) {
-			return
+	testenv.Shows(t, text, func() string {
+		got, shown := w.get(t, path)
+		if got != status {
+			return fmt.Sprint(got)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %d\n%s\nwant %d with %q", path, gotStatus, got, status, text)
-		}
-		pause(50 * time.Millisecond)
-	}
+		return shown
+	})
 }
 
 // Each daemon serves its metrics, lives, and becomes ready on services that are
@@ -80,7 +75,7 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 		"start-listener":                       "swh_scheduler_listener_workers_online",
 		"journal-client":                       "swh_scheduler_journal_batch_seconds",
 		"rpc-serve --port 0":                   "swh_scheduler_rpc_call_seconds",
-		"dashboard --port 0":                   "swh_scheduler_database_connections_used",
+		"dashboard --port 0":                   "swh_scheduler_dashboard_page_seconds",
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
@@ -101,13 +96,8 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 // password, host or user; and ready again when it is back.
 func TestReadinessFollowsTheServices(t *testing.T) {
 	t.Parallel()
-	dsn, err := url.Parse(testenv.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testenv.Proxy(t, dsn.Host)
+	dsn, proxy := proxied(t, testenv.Database(t), url.UserPassword("postgres", "s3cret"))
 	proxy.Cut()
-	dsn.Host, dsn.User = proxy.Addr, url.UserPassword(dsn.User.Username(), "s3cret")
 	mq := testenv.RabbitMQ(t)
 	w := startWatched(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsn, mq.URL, mq.ManagementURL)), "start-runner", "--period", "1")

@@ -3,12 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // notedWorker is a Celery worker that notes each task that it runs.
@@ -21,8 +22,9 @@ type notedWorker struct {
 
 // note is what a worker notes of a task.
 type note struct {
-	ID   string
-	Args []json.RawMessage
+	ID     string
+	Args   []json.RawMessage
+	Kwargs json.RawMessage
 }
 
 // startNotedWorker starts a worker, by a command line of Celery without the notes.
@@ -68,10 +70,7 @@ func (w *notedWorker) stop() {
 // notes are of all tasks so far, in their order.
 func (w *notedWorker) notes() (all []note) {
 	w.t.Helper()
-	text, err := os.ReadFile(w.file)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := testenv.Read(w.t, w.file)
 	for line := range bytes.Lines(text) {
 		var n note
 		if err := json.Unmarshal(line, &n); err != nil {

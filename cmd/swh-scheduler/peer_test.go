@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 )
 
@@ -70,28 +68,17 @@ func (w *twins) execute(statements string) {
 // execute runs statements on a database.
 func execute(t *testing.T, dsn, statements string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if _, err := conn.Exec(t.Context(), statements); err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Connect(t, dsn)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	testenv.Exec(t, conn, statements)
 }
 
 // value is the only value of a query's only row.
-func value(t *testing.T, dsn, query string) (text string) {
+func value(t *testing.T, dsn, query string) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if err := conn.QueryRow(t.Context(), query).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
-	return text
+	conn := testenv.Connect(t, dsn)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	return testenv.Value[string](t, conn, query)
 }
 
 // now is what differs by what the programs take to start: the time of day in a

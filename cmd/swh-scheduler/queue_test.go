@@ -32,9 +32,7 @@ lanes:
 `)
 	channel := testenv.Channel(t, mq.URL)
 	for queue, n := range map[string]int{"express:swh.git": 2, "swh.git": 0, "swh.index": 1, "save_code_now:swh.list": 0} {
-		if _, err := channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Declare(t, channel, queue, nil)
 		testenv.Put(t, channel, queue, make([]amqp.Publishing, n)...)
 	}
 	if _, err := channel.Consume("swh.git", "", false, false, false, false, nil); err != nil {

@@ -76,7 +76,7 @@ func TestRemoteRecurrentAndListener(t *testing.T) {
 	policies := "scheduling_policy: {git: [{policy: already_visited_order_by_lag, weight: 1}, {policy: origins_without_last_update, weight: 1}]}\n"
 	start(t, "-C", config(policies), "schedule-recurrent", "--visit-type", "git")
 	awaitMessages(t, mq.URL, "swh.loader.git.tasks.UpdateGitRepository", 3)
-	becomes(t, "3", func() string {
+	testenv.Becomes(t, "marked origins", "3", func() string {
 		return value(t, dsn, `select count(*) from origin_visit_stats where last_scheduled > now() - interval '1 hour' and visit_type = 'git'`)
 	})
 
@@ -97,28 +97,16 @@ func TestRemoteRecurrentAndListener(t *testing.T) {
 		}
 	}
 	const want = `1:eventful:{"worker": "w@h"}:completed 2:failed:{"error": "ValueError: no"}:next_run_not_scheduled 3:started:{"worker": "w@h"}:next_run_not_scheduled`
-	becomes(t, want, func() string {
+	testenv.Becomes(t, "runs", want, func() string {
 		return value(t, dsn, `select string_agg(concat_ws(':', r.task, r.status, r.metadata, t.status), ' ' order by r.task) from task_run r join task t on t.id = r.task`)
 	})
-}
-
-// becomes waits until look returns want.
-func becomes(t *testing.T, want string, look func() string) {
-	t.Helper()
-	got := look()
-	for deadline := time.Now().Add(patience); got != want; got = look() {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %s, want %s", got, want)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // awaitMessages waits until a queue has so many messages.
 func awaitMessages(t *testing.T, url, queue string, n int) {
 	t.Helper()
 	channel := testenv.Channel(t, url)
-	becomes(t, strconv.Itoa(n), func() string {
+	testenv.Becomes(t, "messages in "+queue, strconv.Itoa(n), func() string {
 		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 		if err != nil { // a missing queue closes it
 			time.Sleep(200 * time.Millisecond) // each try takes a connection
@@ -146,6 +134,8 @@ func TestRemoteDaemonsRefuse(t *testing.T) {
 		{"scheduling_policy: {git: [{policy: pools, weight: 1}]}", "schedule-recurrent", "the policy pools needs a database"},
 		{"lost_after: {default: 1d}", "start-runner-first-visits", "lost_after needs a database"},
 		{"", "start-runner --lost-after 1h", "--lost-after needs a database"},
+		{"", "simulator run -p stop_after_success --priority-tasks 3 -s task_scheduler", "--priority-tasks needs a database"},
+		{"failures_keep_date: true", "simulator run", "failures_keep_date needs a database"},
 		{"", "start-runner --task-type x", "is not reachable"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

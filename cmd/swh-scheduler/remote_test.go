@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -81,23 +80,28 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 		return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", url))
 	}
 	w.peerC, w.ourC = remote(ourServer(t, w.peer)), remote(pythonServer(t, "scheduler", w.ours))
-	tasks := filepath.Join(t.TempDir(), "tasks.csv")
-	if err := os.WriteFile(tasks, []byte("load-git;[];{\"url\": \"https://x/1\"};2031-01-01\nbare;[1];{};2031-01-02\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	tasks := testenv.File(t, "tasks.csv", "load-git;[];{\"url\": \"https://x/1\"};2031-01-01\nbare;[1];{};2031-01-02\n")
 	for _, args := range append(remoteWords, []string{"task", "schedule", "-c", "type", "-c", "args", "-c", "kwargs", "-c", "next_run", "-d", ";", tasks}) {
 		w.compare(nil, args...)
 	}
 	w.compareTables()
+	// What the simulator prints depends on the clock.
+	for _, words := range []string{"fill-test-data -n 3", "run -t 20", "run -t 20 -s task_scheduler"} {
+		if r := ours(t, append([]string{"-C", w.ourC, "simulator"}, strings.Fields(words)...)...); r.code != 0 {
+			t.Errorf("simulator %s: %+v", words, r)
+		}
+	}
+	const visited = `select (select count(*) from task_run r join task t on t.id = r.task where t.type = 'load-test-git')
+		|| ' ' || (select count(last_scheduled) from origin_visit_stats where visit_type = 'test-git')`
+	if got := value(t, w.ours, visited); got != "3 100" {
+		t.Errorf("the simulator sent %s tasks and visits, want 3 and, with those that the lister found, 100", got)
+	}
 }
 
 // What needs a database says so (docs/replacing.md): it has no use for an RPC server.
 func TestCommandsThatNeedADatabase(t *testing.T) {
 	t.Parallel()
-	for _, words := range []string{
-		"rpc-serve", "dashboard",
-		"simulator run", "simulator fill-test-data",
-	} {
+	for _, words := range []string{"rpc-serve", "dashboard"} {
 		r := ours(t, append([]string{"-u", "http://u:s3cret@127.0.0.1:1/"}, strings.Fields(words)...)...)
 		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, " works on a database, and the configuration names an RPC server (scheduler.cls is remote); name the database with --database") {
 			t.Errorf("%s: %+v", words, r)
@@ -144,10 +148,7 @@ func TestRemoteSend(t *testing.T) {
 			t.Errorf("%d messages, want %d; %v", q.Messages, want, err)
 		}
 	}
-	path := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(path, []byte("https://1\nhttps://2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testenv.File(t, "urls", "https://1\nhttps://2\n")
 	r := ours(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-git", path, "--queue-name-prefix", "file")
 	if got := taskMessages(t, mq.URL, "file:"+queue); r.code != 0 || len(got) != 2 || strings.Count(r.stdout, "\n") != 2 {
 		t.Errorf("%+v; sent %q", r, got)
@@ -182,10 +183,7 @@ func TestScheduleOrigins(t *testing.T) {
 	}
 	w.compareTables()
 
-	path := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(path, []byte("https://a\n\n https://b \nhttps://c"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testenv.File(t, "urls", "https://a\n\n https://b \nhttps://c")
 	want := result{stdout: "Scheduled 2 tasks (3 origins).\nDone.\n"}
 	if got := ours(t, append([]string{"-C", w.ourC}, schedule("load-git", "-b", "2", "--file", path)...)...); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

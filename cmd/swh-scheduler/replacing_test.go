@@ -64,17 +64,12 @@ const replacingLister = "00000000-0000-0000-0000-000000000001"
 
 func (r *replacement) exec(statement string) {
 	r.t.Helper()
-	if _, err := r.conn.Exec(r.t.Context(), statement); err != nil {
-		r.t.Fatal(err)
-	}
+	testenv.Exec(r.t, r.conn, statement)
 }
 
-func (r *replacement) count(query string) (n int) {
+func (r *replacement) count(query string) int {
 	r.t.Helper()
-	if err := r.conn.QueryRow(r.t.Context(), query).Scan(&n); err != nil {
-		r.t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](r.t, r.conn, query)
 }
 
 // startLister starts the peer's RPC client.
@@ -125,18 +120,13 @@ func (r *replacement) work(step string, origins int, servers ...string) {
 		r.produce(partition, values...)
 	}
 	r.days++
-	for deadline := time.Now().Add(2 * time.Minute); ; pause(100 * time.Millisecond) {
-		done := r.count("select count(*) from task where status = 'completed'")
-		marked := r.count("select count(*) from origin_visit_stats where last_scheduled is not null")
-		visits := r.count("select coalesce(sum(successive_visits), 0) from origin_visit_stats where last_visit is not null")
-		if done == r.tasks && marked == r.origins && visits == visited*r.days {
-			return
+	testenv.Becomes(r.t, step+": completed tasks, scheduled origins, recorded visits", [3]int{r.tasks, r.origins, visited * r.days}, func() [3]int {
+		return [3]int{
+			r.count("select count(*) from task where status = 'completed'"),
+			r.count("select count(*) from origin_visit_stats where last_scheduled is not null"),
+			r.count("select coalesce(sum(successive_visits), 0)::int from origin_visit_stats where last_visit is not null"),
 		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: %d of %d tasks are completed, %d of %d origins scheduled, %d of %d visits recorded",
-				step, done, r.tasks, marked, r.origins, visits, visited*r.days)
-		}
-	}
+	})
 }
 
 // startPeersRunners starts the peer's runners, without and with priority.
@@ -178,11 +168,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
 	// What leaves without a word is missed after the session's time.
 	section := journalSection(t, "  consumer_settings: {session.timeout.ms: 6000, heartbeat.interval.ms: 1000}\n")
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := testenv.Connect(t, dsn)
 	r := &replacement{t: t, conn: conn, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
@@ -280,15 +266,8 @@ func (r *replacement) checkTasks(notes []note) {
 	r.t.Helper()
 	// The peer's listener may turn the status of a run back to started, by an event
 	// that comes late; its end stays.
-	rows, err := r.conn.Query(r.t.Context(), `select r.backend_id || ' of ' || (t.arguments -> 'args' ->> 0) || case when r.ended is not null and r.status in ('eventful', 'started') then '' else ', which did not end well' end
+	runs := testenv.Column[string](r.t, r.conn, `select r.backend_id || ' of ' || (t.arguments -> 'args' ->> 0) || case when r.ended is not null and r.status in ('eventful', 'started') then '' else ', which did not end well' end
 		from task t left join task_run r on r.task = t.id`)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	runs, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	ran := make([]string, len(notes))
 	tasks := map[string]bool{}
 	for i, note := range notes {

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -234,29 +233,20 @@ func TestSecretsShowNowhere(t *testing.T) {
 	}
 	calls()
 	g.commands("text")
-	for deadline := time.Now().Add(time.Minute); g.traces.span("send swh.bare") == nil; pause(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("there are no traces")
-		}
-	}
+	testenv.Becomes(t, "there are traces", true, func() bool { return g.traces.span("send swh.bare") != nil })
 	serves("with all services")
 
 	g.collector.Cut()
 	addTasks()
 	// One of those that deliver has spans that it cannot send.
-	missed := func() bool {
+	testenv.Becomes(t, "somebody misses the collector", true, func() bool {
 		for _, w := range daemons {
 			if strings.Contains(w.log(), "the collector of traces is not reachable") {
 				return true
 			}
 		}
 		return false
-	}
-	for deadline := time.Now().Add(time.Minute); !missed(); pause(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody misses the collector")
-		}
-	}
+	})
 	g.cut()
 	for partition := range int32(2) {
 		g.produce(partition, visitRecord(t, int(partition), 1, "full"))

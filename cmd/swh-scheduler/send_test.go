@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,10 +22,7 @@ func (w *twins) withBrokers() (peer, ours string) {
 	for i, file := range []*string{&w.peerC, &w.ourC} {
 		mq := testenv.RabbitMQ(w.t)
 		urls[i] = mq.URL
-		text, err := os.ReadFile(*file)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		text := testenv.Read(w.t, *file)
 		*file = configFile(w.t, fmt.Sprintf("%scelery: {task_broker: %q}\n", text, mq.URL))
 	}
 	return urls[0], urls[1]
@@ -80,11 +76,7 @@ func TestSendSameAsThePeer(t *testing.T) {
 	w.migrateOurs()
 	w.ignore = append(w.ignore, taskID)
 	file := func(lines ...string) string {
-		path := filepath.Join(t.TempDir(), "urls")
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+		return testenv.File(t, "urls", strings.Join(lines, "\n")+"\n")
 	}
 	git := file("https://github.com/a/b", " https://x.example/é'\" ", "https://user@github.com/a", "https://github.com:443/a  extra")
 	archives := file("https://a dump.gz", "https://b")
@@ -134,10 +126,7 @@ func TestSendFromFileWaitsForRoom(t *testing.T) {
 	if r := ours(t, "-C", config, "task-type", "add", "load-x", "swh.x", "A loader"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	path := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(path, []byte("https://1\n\nhttps://2\nhttps://3\nhttps://4"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testenv.File(t, "urls", "https://1\n\nhttps://2\nhttps://3\nhttps://4")
 	p := start(t, "-C", config, "origin", "send-origins-from-file-to-celery", "load-x", path, "--threshold", "2", "--limit", "3", "--waiting-period", "0")
 	p.logs(t, "the queue is full")
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -200,10 +189,7 @@ lanes:
 	if r := ours(t, "-C", config, "migrate"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	urls := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(urls, []byte("https://1\nhttps://2\nhttps://3\nhttps://4\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	urls := testenv.File(t, "urls", "https://1\nhttps://2\nhttps://3\nhttps://4\n")
 	ledger := func() string {
 		return value(t, dsn, `select coalesce((select string_agg(share_group || ' ' || n, ', ' order by share_group) from
 				(select share_group, count(*) n from scheduler_go.work where share_group is not null group by 1) g), 'nothing')

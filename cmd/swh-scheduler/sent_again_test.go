@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,11 +29,7 @@ type sentAgain struct {
 
 func newSentAgain(t *testing.T, dsn string) *sentAgain {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := testenv.Connect(t, dsn)
 	return &sentAgain{t: t, conn: conn, rows: map[string]int{}}
 }
 
@@ -82,11 +77,8 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
 		}); err != nil {
 			s.t.Fatal(err)
 		}
-		var answered bool
-		if err := s.conn.QueryRow(s.t.Context(), `select not exists (select from pg_stat_activity where datname = current_database()
-			and application_name = any($1) and state = 'active' and coalesce(wait_event_type, '') not in ('Lock', 'Client'))`, names).Scan(&answered); err != nil {
-			s.t.Fatal(err)
-		}
+		answered := testenv.Value[bool](s.t, s.conn, `select not exists (select from pg_stat_activity where datname = current_database()
+			and application_name = any($1) and state = 'active' and coalesce(wait_event_type, '') not in ('Lock', 'Client'))`, names)
 		return answered && time.Since(stopped) > lookAgain
 	})
 	for _, name := range names {
@@ -121,20 +113,13 @@ func (s *sentAgain) kill(daemons ...*process) (inHand int) {
 // await waits until a condition is true.
 func (s *sentAgain) await(what string, until func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); !until(); pause(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("waited %s until %s", patience, what)
-		}
-	}
+	testenv.Becomes(s.t, what, true, until)
 }
 
 // waiting is how many of the messages that were in hand are in the outbox.
-func (s *sentAgain) waiting() (n int) {
+func (s *sentAgain) waiting() int {
 	s.t.Helper()
-	if err := s.conn.QueryRow(s.t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing' and task_id = any($1::uuid[])", slices.Collect(maps.Keys(s.rows))).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](s.t, s.conn, "select count(*) from scheduler_go.work where state = 'outgoing' and task_id = any($1::uuid[])", slices.Collect(maps.Keys(s.rows)))
 }
 
 // closed reports whether a channel is closed.

@@ -6,9 +6,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -25,16 +22,10 @@ celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, max_in_flight: {d: 2}}}
 `, dsn, mq.URL, mq.ManagementURL))
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := testenv.Connect(t, dsn)
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, conn, statement)
 	}
 	exec(fmt.Sprintf(`insert into task_type (type, description, backend_name, max_queue_length) values ('work', '', 'swh.test.Sleep', %d)`, limit))
 	exec(`insert into task (type, arguments, next_run, status, policy)
@@ -76,15 +67,12 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 	}
 	after := func(n int) map[string]float64 {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); ; pause(50 * time.Millisecond) {
-			seconds, pieces := used()
-			if pieces >= n {
-				return seconds
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("only %d pieces in two minutes, want %d", pieces, n)
-			}
-		}
+		var seconds map[string]float64
+		testenv.Becomes(t, "pieces", n, func() (pieces int) {
+			seconds, pieces = used()
+			return min(pieces, n)
+		})
+		return seconds
 	}
 	// want waits until the parts that each owner has of the time are those wanted, from when
 	// what is in the queue now is done, over 250 pieces or more: a piece that takes long, as
@@ -140,7 +128,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 	exec(`insert into task (type, arguments, next_run, status, policy)
 		select 'work', '{"args": [], "kwargs": {"owner": "d", "seconds": 0.01}}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 7) n`)
 	_, pieces := used()
-	for deadline, ended := time.Now().Add(2*time.Minute), 0; ended < 7; pause(20 * time.Millisecond) {
+	testenv.Becomes(t, "tasks that ended", 7, func() (ended int) {
 		var inFlight int
 		if err := conn.QueryRow(t.Context(), `select count(*) filter (where status = 'completed'),
 				(select count(*) from scheduler_go.work where share_group = 'd' and state <> 'settled')
@@ -150,10 +138,8 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 		if inFlight > 2 {
 			t.Fatalf("%d messages in flight, of at most 2", inFlight)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of 7 tasks in two minutes", ended)
-		}
-	}
+		return ended
+	})
 	if _, more := used(); more < pieces+7+10 {
 		t.Errorf("beside 7 tasks below their ceiling, only %d others were done", more-pieces-7)
 	}
@@ -174,15 +160,9 @@ shares:
   load-git: {by: lister, weights: {githbu: 30}}
   load-gti: {by: task_type}
 `, dsn, mq.URL, mq.ManagementURL))
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.loader.git', 50);
-		insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now())`); err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Connect(t, dsn)
+	testenv.Exec(t, conn, `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.loader.git', 50);
+		insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now())`)
 	if err := <-start(t, "-C", config, "migrate").done; err != nil {
 		t.Fatal(err)
 	}

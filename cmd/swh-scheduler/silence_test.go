@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 )
 
@@ -20,16 +18,10 @@ func TestDaemonsGoOnAfterSilence(t *testing.T) {
 	dsnThrough, way := testenv.Through(t, dsn, testenv.Proxy)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\nqueue_full_backoff: 0.1\nno_origins_scheduled_backoff: 0.5\n",
 		dsnThrough, mq.URL, mq.ManagementURL))
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := testenv.Connect(t, dsn)
 	exec := func(statement string, args ...any) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, conn, statement, args...)
 	}
 	addTasks := func(n int) {
 		t.Helper()
@@ -49,19 +41,12 @@ func TestDaemonsGoOnAfterSilence(t *testing.T) {
 	for _, args := range [][]string{{"start-runner", "--period", "1"}, {"start-runner", "--with-priority", "--period", "1"}, {"schedule-recurrent", "--visit-type", "svn"}} {
 		start(t, append([]string{"-C", config}, args...)...).logs(t, "started")
 	}
-	unsent := func() (n int) {
+	unsent := func() int {
 		t.Helper()
-		if err := conn.QueryRow(t.Context(), `select (select count(*) from scheduler_go.work where state = 'outgoing') + (select count(*) from task where status = 'next_run_not_scheduled')
-			+ (select count(*) from listed_origins l where not exists (select from origin_visit_stats s where s.url = l.url and s.last_scheduled is not null))`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return testenv.Value[int](t, conn, `select (select count(*) from scheduler_go.work where state = 'outgoing') + (select count(*) from task where status = 'next_run_not_scheduled')
+			+ (select count(*) from listed_origins l where not exists (select from origin_visit_stats s where s.url = l.url and s.last_scheduled is not null))`)
 	}
-	for deadline := time.Now().Add(patience); unsent() > tasks*3/4; pause(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is sent")
-		}
-	}
+	testenv.Becomes(t, "some are sent", true, func() bool { return unsent() <= tasks*3/4 })
 	way.Silence(false)
 	silent, left := time.Now(), unsent()
 	addTasks(100)

@@ -18,12 +18,12 @@ import (
 func TestSimulator(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	r := ours(t, "-d", dsn, "simulator", "fill-test-data", "-n", "1234")
+	r := ours(t, "-d", dsn, "simulator", "fill-test-data", "-n", "1234", "--forks", "0.5")
 	if want := regexp.MustCompile(`^Filling 1,234 listed origins data\.\.\.\nCompleted in \d+\.\d\d seconds\n$`); r.code != 0 || !want.MatchString(r.stdout) {
 		t.Errorf("fill-test-data: %+v", r)
 	}
-	if got := value(t, dsn, "select format('%s %s', (select count(*) from listed_origins), (select count(*) from task))"); got != "1234 1234" {
-		t.Errorf("%s origins and tasks", got)
+	if got := value(t, dsn, "select format('%s %s %s', (select count(*) from listed_origins), (select count(*) from listed_origins where is_fork), (select count(*) from task))"); got != "1234 617 1234" {
+		t.Errorf("%s origins, forks and tasks", got)
 	}
 	csv, page := filepath.Join(t.TempDir(), "x.csv"), filepath.Join(t.TempDir(), "x.html")
 	if err := os.WriteFile(csv, []byte(strings.Repeat("what was there before\n", 1000)), 0o666); err != nil {
@@ -76,6 +76,7 @@ func TestSimulatorMistakes(t *testing.T) {
 		"-p poolz":                           "Did you mean 'pools'?",
 		"--workers 0":                        "Invalid value for '--workers': 0 is not 1 or more.",
 		"--origins -1":                       "Invalid value for '--origins': -1 is negative.",
+		"--forks 1.5":                        "Invalid value for '--forks': it is not from 0 to 1.",
 		"-t soon":                            "Invalid value for '--runtime' / '-t': 'soon' is not a valid float.",
 		"--shares /no/x":                     "Invalid value for '--shares': File '/no/x' does not exist.",
 		"--shares " + none:                   "Invalid value for '--shares': " + none + " has no key shares.",

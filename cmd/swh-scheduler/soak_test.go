@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/vmihailenco/msgpack/v5"
@@ -130,24 +129,16 @@ scheduling_policy:
   - {policy: never_visited_oldest_update_first, weight: 40}
 `, dsn, broker, mq.ManagementURL)+section)
 	}
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), fmt.Sprintf(`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', '%s', %d);
+	conn := testenv.Connect(t, dsn)
+	testenv.Exec(t, conn, fmt.Sprintf(`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', '%s', %d);
 		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'github', '', '{}', now());
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 		select '00000000-0000-0000-0000-000000000001', 'https://example.org/' || n, 'git', '{}', true, now(), now() - n * interval '1 second'
 		from generate_series(1, 100000) n;
-		analyze`, queue, limit)); err != nil {
-		t.Fatal(err)
-	}
+		analyze`, queue, limit))
 
 	ch := testenv.Channel(t, mq.URL)
-	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Declare(t, ch, queue, nil)
 	journal, err := kgo.NewClient(kgo.SeedBrokers(testenv.Kafka(t)...))
 	if err != nil {
 		t.Fatal(err)
@@ -229,19 +220,11 @@ scheduling_policy:
 	if r := ours(t, "-C", direct, "start-runner"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	for deadline := time.Now().Add(patience); v.length() > 0; v.turn() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages are left", v.length())
-		}
-	}
-	rows, err := conn.Query(t.Context(), "select url from origin_visit_stats where last_scheduled is not null")
-	if err != nil {
-		t.Fatal(err)
-	}
-	marked, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Becomes(t, "messages", 0, func() int {
+		v.turn()
+		return v.length()
+	})
+	marked := testenv.Column[string](t, conn, "select url from origin_visit_stats where last_scheduled is not null")
 	var outbox int
 	if err := conn.QueryRow(t.Context(), "select count(*) from scheduler_go.work where state = 'outgoing'").Scan(&outbox); err != nil || outbox > 0 {
 		t.Errorf("%d messages in the outbox, %v", outbox, err)
@@ -266,15 +249,9 @@ scheduling_policy:
 	if err := journal.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(time.Minute)
-	for recorded := 0; recorded < len(v.origins); pause(100 * time.Millisecond) {
-		if err := conn.QueryRow(t.Context(), "select count(*) from origin_visit_stats where last_visit is not null").Scan(&recorded); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the results of %d of %d origins were recorded", recorded, len(v.origins))
-		}
-	}
+	testenv.Becomes(t, "origins whose results were recorded", len(v.origins), func() int {
+		return testenv.Value[int](t, conn, "select count(*) from origin_visit_stats where last_visit is not null")
+	})
 	t.Logf("%d visits of %d origins, %d kills, %d messages in hand, %d sent again; at most %d messages in %d samples, the limit is %d",
 		len(v.visits), len(v.origins), kills, len(s.rows), sentAgain, most, samples, limit)
 }

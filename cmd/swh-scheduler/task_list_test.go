@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 )
 
@@ -36,12 +34,8 @@ func TestTaskListOfRunsSameAsThePeer(t *testing.T) {
 func TestTaskListShowsWhatWasNotSent(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `
+	conn := testenv.Connect(t, dsn)
+	testenv.Exec(t, conn, `
 		insert into task_type (type, description, backend_name) values ('a', '', 'swh.a');
 		insert into task (type, arguments, next_run, status, policy)
 			select 'a', '{"args": [], "kwargs": {}}', '2030-01-01', 'next_run_scheduled', 'oneshot' from generate_series(1, 2);
@@ -49,9 +43,7 @@ func TestTaskListShowsWhatWasNotSent(t *testing.T) {
 			select n, '00000000-0000-0000-0000-00000000000' || n, 'scheduled' from generate_series(1, 2) n;
 		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs, attempts, last_error, not_before) values
 			('swh.a', '00000000-0000-0000-0000-000000000001', 'swh.a', '[]', '{}', 3, 'no such queue', '2030-02-03 04:05:06+00'),
-			('swh.a', '00000000-0000-0000-0000-000000000002', 'swh.a', '[]', '{}', 0, null, '-infinity')`); err != nil {
-		t.Fatal(err)
-	}
+			('swh.a', '00000000-0000-0000-0000-000000000002', 'swh.a', '[]', '{}', 0, null, '-infinity')`)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	r := ours(t, "-C", config, "task", "list")
 	if want := "  Not sent: no such queue (tried 3 times, again at 2030-02-03T04:05:06+00:00)"; r.code != 0 || strings.Count(r.stdout, "Not sent") != 1 || !strings.Contains(r.stdout, want) {

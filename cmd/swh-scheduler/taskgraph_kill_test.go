@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 )
@@ -77,14 +75,7 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 	} else {
 		t.Logf("%d kills hit %d messages in hand; %d were sent again", again.hits, len(again.rows), sentAgain)
 	}
-	rows, err := r.pool.Query(t.Context(), "select backend_id from task_run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	runs := testenv.Column[string](t, r.pool, "select backend_id from task_run")
 	if want := rounds * (n + 2); len(runs) != want {
 		t.Errorf("%d runs, want %d", len(runs), want)
 	}

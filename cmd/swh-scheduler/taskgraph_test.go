@@ -33,10 +33,7 @@ type graphRoom struct {
 // withBroker is the configuration with another way to the broker.
 func (r *graphRoom) withBroker(url string) (config string) {
 	r.t.Helper()
-	text, err := os.ReadFile(r.config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := testenv.Read(r.t, r.config)
 	return configFile(r.t, strings.Replace(string(text), strconv.Quote(r.broker.URL), strconv.Quote(url), 1))
 }
 
@@ -56,12 +53,10 @@ func newGraphRoom(t *testing.T) *graphRoom {
 	r := &graphRoom{t: t, dsn: dsn, pool: pool, broker: broker, config: configFile(t, fmt.Sprintf(
 		"scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsn, broker.URL, broker.ManagementURL))}
-	if _, err := pool.Exec(t.Context(), `insert into task_type
+	testenv.Exec(t, pool, `insert into task_type
 			(type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, max_queue_length)
 		values ('step', '', 'swh.test.graph.Step', '1 day', '1 day', '1 day', 1, $1),
-		       ('fail', '', 'swh.test.graph.Fail', '1 day', '1 day', '1 day', 1, $1)`, stepLimit); err != nil {
-		t.Fatal(err)
-	}
+		       ('fail', '', 'swh.test.graph.Fail', '1 day', '1 day', '1 day', 1, $1)`, stepLimit)
 	return r
 }
 
@@ -112,10 +107,7 @@ func (r *graphRoom) submit(text string) submittedGraph {
 // send runs a command of task graph with a graph in YAML.
 func (r *graphRoom) send(text string, command ...string) (s submittedGraph) {
 	r.t.Helper()
-	path := filepath.Join(r.t.TempDir(), "graph.yml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	path := testenv.File(r.t, "graph.yml", text)
 	r.runJSON(&s, append(append([]string{"task", "graph"}, command...), path)...)
 	return s
 }
@@ -144,11 +136,9 @@ func (r *graphRoom) awaitFor(patience time.Duration, graph int64, want map[strin
 	}
 }
 
-func (r *graphRoom) query(into any, query string, args ...any) {
+func (r *graphRoom) count(query string, args ...any) int {
 	r.t.Helper()
-	if err := r.pool.QueryRow(r.t.Context(), query, args...).Scan(into); err != nil {
-		r.t.Fatal(err)
-	}
+	return testenv.Value[int](r.t, r.pool, query, args...)
 }
 
 // startWorker runs a real Celery worker for the steps until the test ends.
@@ -166,12 +156,11 @@ func (r *graphRoom) startWorker() *notedWorker {
 // ended, and every task was sent once.
 func (r *graphRoom) inOrder() {
 	r.t.Helper()
-	var early, again int
-	r.query(&early, `select count(*) from scheduler_go.graph_edges e
+	early := r.count(`select count(*) from scheduler_go.graph_edges e
 		join task_run r on r.task = e.task
 		join task_run d on d.task = e.depends_on
 		where e.task <> e.depends_on and (d.ended is null or r.scheduled < d.ended)`)
-	r.query(&again, `select count(*) from (select task from task_run group by task having count(*) > 1) x`)
+	again := r.count(`select count(*) from (select task from task_run group by task having count(*) > 1) x`)
 	if early > 0 || again > 0 {
 		r.t.Errorf("%d dependencies had not ended when the task was sent; %d tasks were sent again", early, again)
 	}
@@ -210,7 +199,7 @@ func wide(n int) string {
 func TestGraphsOnRealServices(t *testing.T) {
 	t.Parallel()
 	r := newGraphRoom(t)
-	r.startWorker()
+	worker := r.startWorker()
 	for _, args := range [][]string{
 		{"start-runner", "--period", "1"}, {"start-runner", "--period", "1", "--with-priority"},
 		{"start-listener"}, {"start-listener"},
@@ -229,7 +218,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	diamond := r.submit(`tasks:
 - {name: bottom, type: step, depends_on: [left, right]}
 - {name: left, type: step, depends_on: [top]}
-- {name: right, type: step, depends_on: [top]}
+- {name: right, type: step, depends_on: [top], args: ["{{ task.top.id }}"], kwargs: {of: "after {{ task.top.id }}"}}
 - {name: top, type: step}
 `)
 	failing := r.submit(`tasks:
@@ -252,28 +241,24 @@ func TestGraphsOnRealServices(t *testing.T) {
 	// The first tasks of the others wait for a place in the queue beside n of this.
 	r.awaitFor(patience+time.Duration(n)*30*time.Millisecond, line.Graph, map[string]int{"completed": 10})
 	r.await(diamond.Graph, map[string]int{"completed": 4})
+	// The worker was handed the number of the task: a number alone, and in a text.
+	handed := fmt.Sprintf(`[%d] {"of": "after %[1]d"}`, diamond.Tasks["top"])
+	if !slices.ContainsFunc(worker.notes(), func(n note) bool { return fmt.Sprintf("%s %s", n.Args, n.Kwargs) == handed }) {
+		t.Errorf("no task was handed %s", handed)
+	}
 	r.await(after.Graph, map[string]int{"completed": 1})
 	r.await(failing.Graph, map[string]int{"completed": 3, "failed": 1, "dependency": 2, "skipped": 1})
 	r.await(manual.Graph, map[string]int{"completed": 1, "waiting": 2})
-	var sent int
-	for deadline := time.Now().Add(2 * patience); ; {
-		r.query(&sent, `select count(*) from task_run r join task t on t.id = r.task
+	testenv.Becomes(t, "the join of many is completed", 1, func() int {
+		sent := r.count(`select count(*) from task_run r join task t on t.id = r.task
 			where t.type = 'step' and r.status = 'scheduled' and not exists (
 				select from scheduler_go.work o where o.state = 'outgoing' and o.task_id::text = r.backend_id)`)
 		// Two are at work, and as many may have ended and not been heard of.
 		if sent > 2*stepLimit {
 			t.Errorf("%d messages are in a queue for %d", sent, stepLimit)
 		}
-		var done int
-		r.query(&done, `select count(*) from task where id = $1 and status = 'completed'`, many.Tasks["last"])
-		if done == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the join of many does not run")
-		}
-		pause(100 * time.Millisecond)
-	}
+		return r.count(`select count(*) from task where id = $1 and status = 'completed'`, many.Tasks["last"])
+	})
 	r.await(many.Graph, map[string]int{"completed": n + 2})
 
 	// While it waits, it is extended.
@@ -289,9 +274,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	r.inOrder()
 
 	// The task that failed is repaired and taken up again, and with it what needs it.
-	if _, err := r.pool.Exec(t.Context(), "update task set type = 'step' where id = $1", failing.Tasks["bad"]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, r.pool, "update task set type = 'step' where id = $1", failing.Tasks["bad"])
 	r.run("task", "graph", "retry", strconv.FormatInt(failing.Graph, 10))
 	r.await(failing.Graph, map[string]int{"completed": 6, "skipped": 1})
 }
@@ -300,8 +283,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 func TestGraphSubmitRefuses(t *testing.T) { onBoth(t, graphSubmitRefuses) }
 
 func graphSubmitRefuses(t *testing.T, r *graphRoom) {
-	var recurring int64
-	r.query(&recurring, `insert into task (type, arguments, next_run, current_interval, status)
+	recurring := r.count(`insert into task (type, arguments, next_run, current_interval, status)
 		values ('step', '{}', now(), '1 day', 'next_run_not_scheduled') returning id`)
 	path := filepath.Join(t.TempDir(), "graph.yml")
 	for text, want := range map[string]string{
@@ -337,8 +319,7 @@ func graphSubmitRefuses(t *testing.T, r *graphRoom) {
 			t.Errorf("task graph %s: exit code %d, want an error with %q:\n%s", args, result.code, want, result.stderr)
 		}
 	}
-	var stored int
-	r.query(&stored, "select (select count(*) from scheduler_go.graphs) + (select count(*) from task)")
+	stored := r.count("select (select count(*) from scheduler_go.graphs) + (select count(*) from task)")
 	if stored != 1 {
 		t.Errorf("%d rows were stored", stored-1)
 	}
@@ -370,8 +351,7 @@ func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
 	}
 	peer("start-runner")
 	peer("start-runner", "--with-priority")
-	var sent []int64
-	r.query(&sent, "select array_agg(task) from task_run")
+	sent := testenv.Column[int64](t, r.pool, "select task from task_run")
 	if !slices.Equal(sent, []int64{s.Tasks["first"]}) {
 		t.Errorf("the peer's runners sent %v, want only %d", sent, s.Tasks["first"])
 	}

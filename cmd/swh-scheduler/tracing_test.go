@@ -8,10 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
-	amqp "github.com/rabbitmq/amqp091-go"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -65,40 +62,18 @@ func TestTraces(t *testing.T) {
 	defer server.Close()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", dsn, mq.URL, mq.ManagementURL))
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name) values ('work', '', 'swh.test.Sleep');
-		insert into task (type, arguments, next_run, policy, status) values ('work', '{"args": [], "kwargs": {"seconds": 0}}', now(), 'oneshot', 'next_run_not_scheduled')`); err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Connect(t, dsn)
+	testenv.Exec(t, conn, `insert into task_type (type, description, backend_name) values ('work', '', 'swh.test.Sleep');
+		insert into task (type, arguments, next_run, policy, status) values ('work', '{"args": [], "kwargs": {"seconds": 0}}', now(), 'oneshot', 'next_run_not_scheduled')`)
 	traced := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL, "OTEL_BSP_SCHEDULE_DELAY=100"}
 	startWith(t, traced, "-C", config, "start-listener").logs(t, "reading queue")
 	startWith(t, traced, "-C", config, "start-runner", "--period", "1").logs(t, "tasks claimed")
 
 	// The message tells the worker; it is put back for a real one.
-	broker, err := amqp.Dial(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	ch, err := broker.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var message amqp.Delivery
-	deadline := time.Now().Add(time.Minute)
-	for ok := false; !ok; pause(20 * time.Millisecond) {
-		if message, ok, err = ch.Get("swh.test.Sleep", false); err != nil && !ok {
-			if ch, err = broker.Channel(); err != nil { // no queue yet
-				t.Fatal(err)
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no message")
-		}
+	awaitMessages(t, mq.URL, "swh.test.Sleep", 1)
+	message, ok, err := testenv.Channel(t, mq.URL).Get("swh.test.Sleep", false)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
 	}
 	parent, _ := message.Headers["traceparent"].(string)
 	if err := message.Nack(false, true); err != nil {
@@ -107,14 +82,8 @@ func TestTraces(t *testing.T) {
 	startWorkerOf(t, "traced", traced, mq.URL, "worker@traces", "swh.test.Sleep")
 	wait := func(name string) *spans.Span {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; pause(20 * time.Millisecond) {
-			if s := receiver.span(name); s != nil {
-				return s
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("there is no span %q", name)
-			}
-		}
+		testenv.Becomes(t, "there is a span "+name, true, func() bool { return receiver.span(name) != nil })
+		return receiver.span(name)
 	}
 	send, run, outcome := wait("send swh.test.Sleep"), wait("run/swh.test.Sleep"), wait("outcome")
 	if want := fmt.Sprintf("00-%x-%x-01", send.TraceId, send.SpanId); parent != want {

@@ -16,10 +16,7 @@ import (
 // The workers of docs/workers.md work as they stand, with the addresses changed.
 func TestWorkersDocument(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "workers.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Read(t, filepath.Join("..", "..", "docs", "workers.md"))
 	files := regexp.MustCompile("(?ms)^```\\w+ (\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
 	ran := 0
 	for _, f := range files {

@@ -44,7 +44,7 @@ else:
     listed = ListedOrigin(lister_id=lister.id, visit_type="git", url=origin)
     assert len(scheduler.record_listed_origins([listed])) == 1
     assert scheduler.get_lister("save-code-now", instance_name="here").id == lister.id
-    (stats,) = scheduler.origin_visit_stats_get([(origin, "git")])
+    (stats,) = scheduler.origin_visit_stats_get(key for key in [(origin, "git")])
     assert stats.last_visit_status.value == "successful", stats
     assert {x.name for x in scheduler.get_listers()} == {"gitweb", "save-code-now"}
     scheduler.update_metrics()
@@ -52,12 +52,12 @@ else:
     for task_type in scheduler.get_task_types():
         for task in scheduler.search_tasks(task_type=task_type.type):
             assert task.type == task_type.type
-    # A deposit is to be loaded, and to be loaded again.
+    # A deposit is to be loaded, and to be loaded again: by its task's number as text.
     scheduler.create_task_type(
         TaskType(type="load-deposit", backend_name="swh.loader.core.tasks.deposit", description="")
     )
     task = create("load-deposit", url=origin, deposit_id=1, retries_left=3)
     now = datetime.now(tz=timezone.utc)
-    scheduler.set_status_tasks([task.id], status="next_run_not_scheduled", next_run=now)
+    scheduler.set_status_tasks([str(task.id)], status="next_run_not_scheduled", next_run=now)
     (task,) = scheduler.get_tasks([task.id])
     assert task.retries_left == 3 and task.next_run == now, task

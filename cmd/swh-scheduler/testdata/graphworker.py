@@ -13,7 +13,7 @@ app = build_app({"task_broker": os.environ["TEST_BROKER"], "task_queues": QUEUES
 
 
 @app.task(name="swh.test.graph.Step")
-def step():
+def step(*args, **kwargs):
     return {"status": "eventful"}
 
 
