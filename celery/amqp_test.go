@@ -2,7 +2,6 @@ package celery_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,11 +15,13 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-func declare(t testing.TB, ch *amqp.Channel, queue string, arguments amqp.Table) {
+// withQueue returns a broker with the queue "queue", and a channel to it.
+func withQueue(t testing.TB) (testenv.Broker, *amqp.Channel) {
 	t.Helper()
-	if _, err := ch.QueueDeclare(queue, true, false, false, false, arguments); err != nil {
-		t.Fatal(err)
-	}
+	env := testenv.RabbitMQ(t)
+	ch := testenv.Channel(t, env.URL)
+	testenv.Declare(t, ch, "queue", nil)
+	return env, ch
 }
 
 // taskIDs empties a queue and counts how often each task id was in it.
@@ -37,13 +38,7 @@ func taskIDs(t testing.TB, ch *amqp.Channel, queue string) map[string]int {
 func waitReady(t testing.TB, brokerURL, queue string, n int) {
 	t.Helper()
 	ch := testenv.Channel(t, brokerURL)
-	eventually(t, "the queue fills", func() error {
-		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err == nil && q.Messages < n {
-			err = fmt.Errorf("%d messages", q.Messages)
-		}
-		return err
-	})
+	testenv.Becomes(t, "messages", n, func() int { return min(n, testenv.Ready(t, ch, queue)) })
 }
 
 // manage calls the management API and returns what it answers.
@@ -77,30 +72,11 @@ func bindings(t testing.TB, env testenv.Broker, queue string) string {
 	return manage(t, env, http.MethodGet, "api/queues/"+url.PathEscape(b.Path[1:])+"/"+url.PathEscape(queue)+"/bindings", "")
 }
 
-func hostPort(t testing.TB, brokerURL string) string {
-	t.Helper()
-	u, err := url.Parse(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
-}
-
-func withHost(t testing.TB, brokerURL, hostPort string) string {
-	t.Helper()
-	u, err := url.Parse(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = hostPort
-	return u.String()
-}
-
 // proxied is a broker behind a proxy that can be cut.
 func proxied(t testing.TB, brokerURL string) (*testenv.Toxic, string) {
 	t.Helper()
-	x := testenv.Proxy(t, hostPort(t, brokerURL))
-	return x, withHost(t, brokerURL, x.Addr)
+	through, x := testenv.Through(t, brokerURL, testenv.Proxy)
+	return x, through
 }
 
 // injector is a proxy that can slip frames of its own between those that the

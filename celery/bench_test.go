@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // BenchmarkPublish sends 50,000 persistent task messages into one queue, in
@@ -25,9 +25,9 @@ func BenchmarkPublish(b *testing.B) {
 	if err := ch.Confirm(false); err != nil {
 		b.Fatal(err)
 	}
-	declare(b, ch, "ours", nil)
-	declare(b, ch, "bare", nil)
-	p := publisher(b, broker(b, env.URL), celery.PublisherOptions{MaxInFlight: window})
+	testenv.Declare(b, ch, "ours", nil)
+	testenv.Declare(b, ch, "bare", nil)
+	p := publisher(b, parsed.Broker(b, env.URL), celery.PublisherOptions{MaxInFlight: window})
 	msgs := tasks("ours", turn)
 	for i := range msgs {
 		msgs[i].Kwargs = []byte(`{"url": "https://example.org/some/repository.git", "incremental": true}`)
@@ -92,10 +92,7 @@ func BenchmarkDecodeEvents(b *testing.B) {
 	var events []json.RawMessage
 	for len(events) < 10 {
 		for _, name := range []string{"task-received", "task-started", "task-succeeded"} {
-			body, err := os.ReadFile(filepath.Join("testdata", "events", name+".json"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			body := testenv.Read(b, filepath.Join("testdata", "events", name+".json"))
 			var some []json.RawMessage
 			if err := json.Unmarshal(body, &some); err != nil {
 				b.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // fill puts messages numbered from 0 into a queue.
@@ -43,12 +44,10 @@ func next(t testing.TB, deliveries <-chan celery.Delivery) celery.Delivery {
 // for as many.
 func TestPrefetchAndRanges(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	fill(t, ch, "queue", 10)
 	deliveries := make(chan celery.Delivery)
-	c := runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Prefetch: 4}, deliveries)
+	c := runConsumer(t, parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Prefetch: 4}, deliveries)
 	var last celery.Delivery
 	for i := range 4 {
 		last = next(t, deliveries)
@@ -71,12 +70,10 @@ func TestPrefetchAndRanges(t *testing.T) {
 // still be acknowledged, and the others go back.
 func TestStoppingTheConsumer(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	fill(t, ch, "queue", 10)
 	deliveries := make(chan celery.Delivery)
-	c := celery.NewConsumer(broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Logger: logger(t)})
+	c := celery.NewConsumer(parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Logger: logger(t)})
 	ctx, cancel := context.WithCancel(deadline(t))
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx, deliveries) }()
@@ -92,26 +89,18 @@ func TestStoppingTheConsumer(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the rest goes back", func() error {
-		q, err := ch.QueueDeclarePassive("queue", true, false, false, false, nil)
-		if err == nil && q.Messages != 8 {
-			err = fmt.Errorf("%d messages", q.Messages)
-		}
-		return err
-	})
+	testenv.Becomes(t, "messages", 8, func() int { return testenv.Ready(t, ch, "queue") })
 }
 
 // After the connection is lost, what wasn't acknowledged comes again, marked;
 // acknowledging what came before does nothing.
 func TestRedeliveryAfterLostConnection(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	fill(t, ch, "queue", 3)
 	proxy, url := proxied(t, env.URL)
 	deliveries := make(chan celery.Delivery)
-	c := runConsumer(t, broker(t, url), celery.ConsumerOptions{Queue: "queue"}, deliveries)
+	c := runConsumer(t, parsed.Broker(t, url), celery.ConsumerOptions{Queue: "queue"}, deliveries)
 	stale := next(t, deliveries)
 	proxy.Cut()
 	proxy.Restore()
@@ -126,7 +115,7 @@ func TestRedeliveryAfterLostConnection(t *testing.T) {
 		}
 	}
 	var held int
-	eventually(t, "all are still there", func() error {
+	testenv.Becomes(t, "all are still there", nil, func() error {
 		_ = c.Close()
 		q, err := ch.QueueDeclarePassive("queue", true, false, false, false, nil)
 		if held = q.Messages; err == nil && held != 3 {
@@ -142,7 +131,7 @@ func TestDeletedQueue(t *testing.T) {
 	env := testenv.RabbitMQ(t)
 	ch := testenv.Channel(t, env.URL)
 	deliveries := make(chan celery.Delivery)
-	runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Bindings: []celery.Binding{celery.EventsBinding}}, deliveries)
+	runConsumer(t, parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", Bindings: []celery.Binding{celery.EventsBinding}}, deliveries)
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
@@ -151,7 +140,7 @@ func TestDeletedQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish := func(body string) {
-		eventually(t, "the queue is bound", func() error {
+		testenv.Becomes(t, "the queue is bound", nil, func() error {
 			confirm, err := ch.PublishWithDeferredConfirm("celeryev", "task.multi", true, false, amqp.Publishing{Body: []byte(body)})
 			if err != nil {
 				return err
@@ -182,9 +171,7 @@ func TestDeletedQueue(t *testing.T) {
 // next one is whole.
 func TestOversizedMessages(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	const limit = 300_000 // more than two frames
 	bodies := [][]byte{}
 	for _, size := range []int{0, 1, limit - 1, limit, limit + 1, limit + 2, 3 * limit, 8_000_000, 131_064, 131_065, 262_128, 10} {
@@ -192,7 +179,7 @@ func TestOversizedMessages(t *testing.T) {
 		put(t, ch, "queue", bodies[len(bodies)-1])
 	}
 	deliveries := make(chan celery.Delivery)
-	runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxMessageSize: limit}, deliveries)
+	runConsumer(t, parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxMessageSize: limit}, deliveries)
 	for _, body := range bodies {
 		d := next(t, deliveries)
 		if d.Oversized != (len(body) > limit) || !bytes.Equal(d.Body, body[:min(limit, len(body))]) {
@@ -211,22 +198,17 @@ func TestConsumerWaitsForTheBroker(t *testing.T) {
 	proxy, url := proxied(t, env.URL)
 	proxy.Cut()
 	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	testenv.Declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 1)
-	var log lockedBuffer
+	var log testenv.Buffer
 	deliveries := make(chan celery.Delivery)
-	c := celery.NewConsumer(broker(t, url), celery.ConsumerOptions{
+	c := celery.NewConsumer(parsed.Broker(t, url), celery.ConsumerOptions{
 		Queue: "queue", Logger: textLogger(&log),
 	})
 	ctx, cancel := context.WithCancel(deadline(t))
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx, deliveries) }()
-	eventually(t, "it says that it waits", func() error {
-		if !strings.Contains(log.String(), "level=WARN") {
-			return errors.New(log.String())
-		}
-		return nil
-	})
+	testenv.Shows(t, "level=WARN", log.String)
 	time.AfterFunc(100*time.Millisecond, proxy.Restore)
 	next(t, deliveries)
 	cancel()

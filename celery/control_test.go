@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // Remote control of a real worker: what it has, what it reads, and revoking.
@@ -17,7 +18,7 @@ func TestRemoteControl(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
-	b := broker(t, env.URL)
+	b := parsed.Broker(t, env.URL)
 	sleep := "swh.test.Sleep"
 	w := startWorker(t, env.URL, []string{sleep, "swh.test.Echo"})
 	// Named nodes are waited for until they have replied, and no longer.
@@ -37,7 +38,7 @@ func TestRemoteControl(t *testing.T) {
 	}
 	brief := celery.NewControl(b, celery.ControlOptions{Timeout: 500 * time.Millisecond})
 	for _, to := range []celery.Destination{celery.ParseDestination("worker@*control"), {}} {
-		eventually(t, "the worker replies in time", func() error { return pong(brief, to) })
+		testenv.Becomes(t, "the worker replies in time", nil, func() error { return pong(brief, to) })
 	}
 	for _, to := range []celery.Destination{celery.ParseDestination("nobody@nowhere"), celery.ParseDestination("nobody@*")} {
 		if replies, err := brief.Ping(ctx, to); err != nil || len(replies) != 0 {
@@ -65,7 +66,7 @@ func TestRemoteControl(t *testing.T) {
 	if err := errors.Join(p.Publish(ctx, msgs[2:])...); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "one task waits for its time", func() error {
+	testenv.Becomes(t, "one task waits for its time", nil, func() error {
 		scheduled, err := c.Scheduled(ctx, here)
 		if err == nil && len(scheduled[w.node]) != 1 {
 			err = fmt.Errorf("%+v\n%s", scheduled, w.log)
@@ -75,7 +76,7 @@ func TestRemoteControl(t *testing.T) {
 	if err := errors.Join(p.Publish(ctx, msgs[:2])...); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the worker has all three", func() error {
+	testenv.Becomes(t, "the worker has all three", nil, func() error {
 		active, err1 := c.Active(ctx, here)
 		reserved, err2 := c.Reserved(ctx, here)
 		scheduled, err3 := c.Scheduled(ctx, here)
@@ -115,7 +116,7 @@ func TestRemoteControl(t *testing.T) {
 	if answers, err := c.Revoke(ctx, here, []string{msgs[0].ID, msgs[1].ID}, celery.Revocation{Terminate: true, Signal: "SIGKILL"}); err != nil || answers[w.node] == "" {
 		t.Errorf("%v, %v", answers, err)
 	}
-	eventually(t, "the revoked tasks are gone", func() error {
+	testenv.Becomes(t, "the revoked tasks are gone", nil, func() error {
 		active, err := c.Active(ctx, here)
 		if err == nil && len(active[w.node]) > 0 {
 			err = fmt.Errorf("%+v", active)
@@ -133,7 +134,7 @@ func TestRemoteControl(t *testing.T) {
 // A broker that isn't there is an error, not an empty answer.
 func TestRemoteControlWithoutBroker(t *testing.T) {
 	t.Parallel()
-	c := celery.NewControl(broker(t, "amqp://u:secret@127.0.0.1:1"), celery.ControlOptions{})
+	c := celery.NewControl(parsed.Broker(t, "amqp://u:secret@127.0.0.1:1"), celery.ControlOptions{})
 	if _, err := c.Ping(deadline(t), celery.Destination{}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // A real worker runs what we send, both serialisations of it, and tells so in
@@ -25,7 +26,7 @@ func TestWorkerRunsOurMessagesAndWeReadItsEvents(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
-	b := broker(t, env.URL)
+	b := parsed.Broker(t, env.URL)
 
 	deliveries := make(chan celery.Delivery)
 	runConsumer(t, b, celery.ConsumerOptions{Queue: "celeryev.test", Bindings: []celery.Binding{celery.EventsBinding}}, deliveries)

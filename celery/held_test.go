@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // Large messages that nobody acknowledges don't fill the memory, although the broker may
 // send many; what is acknowledged makes room for the next, and each comes once, in order.
 func TestBytesInHandAreBounded(t *testing.T) {
-	env := testenv.RabbitMQ(t) // not in parallel: it looks at the memory of the process
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t) // not in parallel: it looks at the memory of the process
 	const messages, size, limit = 300, 1 << 20, 8 << 20
 	body := bytes.Repeat([]byte("x"), size)
 	for i := range messages {
@@ -25,7 +23,7 @@ func TestBytesInHandAreBounded(t *testing.T) {
 	}
 	before := heap()
 	deliveries := make(chan celery.Delivery)
-	c := runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: limit}, deliveries)
+	c := runConsumer(t, parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: limit}, deliveries)
 	last := next(t, deliveries)
 	most := uint64(0)
 	for still, seen := time.Now(), uint64(0); time.Since(still) < time.Second; time.Sleep(20 * time.Millisecond) {
@@ -67,16 +65,14 @@ func heap() uint64 {
 // takes two seconds.
 func TestCloseWithBytesInHand(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	for range 5 {
 		put(t, ch, "queue", make([]byte, 1<<20))
 	}
 	var tries []time.Duration // by force none is quicker; in order some are, on a busy machine too
 	for range 5 {
 		deliveries := make(chan celery.Delivery)
-		c := runConsumer(t, broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: 2 << 20}, deliveries)
+		c := runConsumer(t, parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: 2 << 20}, deliveries)
 		next(t, deliveries)
 		began := time.Now()
 		if err := c.Close(); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/internal/testenv/seed"
 )
 
@@ -68,12 +69,12 @@ func TestLengthWithoutConsumers(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ch := testenv.Channel(t, env.URL)
-	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 	for _, queue := range []string{"plain", "save_code_now:swh.loader.git.tasks.X", "a/b c%2F?&#é", "%"} {
 		if l := length(t, q, queue, 5); l != (celery.QueueLength{}) {
 			t.Errorf("missing queue %q: %+v", queue, l)
 		}
-		declare(t, ch, queue, nil)
+		testenv.Declare(t, ch, queue, nil)
 		fill(t, ch, queue, 3)
 		if l := length(t, q, queue, 3); !isNew(l) {
 			t.Errorf("queue %q: %+v", queue, l)
@@ -88,17 +89,15 @@ func TestLengthWithPrefetchLimits(t *testing.T) {
 	for _, global := range []bool{false, true} {
 		t.Run(fmt.Sprintf("global=%v", global), func(t *testing.T) {
 			t.Parallel()
-			env := testenv.RabbitMQ(t)
-			ch := testenv.Channel(t, env.URL)
-			declare(t, ch, "queue", nil)
-			q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+			env, ch := withQueue(t)
+			q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 			fill(t, ch, "queue", 100)
 			_, deliveries := hold(t, env.URL, "queue", 30, global)
 			for range 30 {
 				<-deliveries
 			}
 			// Never too few, and exact once the broker knows the limits.
-			eventually(t, "the length is exact", func() error {
+			testenv.Becomes(t, "the length is exact", nil, func() error {
 				l := length(t, q, "queue", 100)
 				if l.Ready != 70 || l.Unacknowledged < 30 {
 					t.Fatalf("%+v", l)
@@ -127,9 +126,9 @@ func TestQueueIsNeverOverfilled(t *testing.T) {
 func neverOverfilled(t *testing.T, kind string) {
 	const limit, prefetch, consumers, total = 60, 10, 3, 2000
 	env := testenv.RabbitMQ(t)
-	declare(t, testenv.Channel(t, env.URL), "queue", amqp.Table{"x-queue-type": kind})
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
-	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	testenv.Declare(t, testenv.Channel(t, env.URL), "queue", amqp.Table{"x-queue-type": kind})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
+	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 
 	var sent, acknowledged atomic.Int64
 	var working sync.WaitGroup
@@ -205,7 +204,7 @@ func TestLengthWithAWorker(t *testing.T) {
 	env := testenv.RabbitMQ(t)
 	queue := "swh.test.Sleep"
 	startWorker(t, env.URL, []string{queue})
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	msgs := tasks(queue, 10)
 	for i := range msgs {
 		msgs[i].Name, msgs[i].Args = queue, []byte(`[120]`)
@@ -213,13 +212,10 @@ func TestLengthWithAWorker(t *testing.T) {
 	if err := errors.Join(p.Publish(deadline(t), msgs)...); err != nil {
 		t.Fatal(err)
 	}
-	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 	// The worker acknowledges a task when it starts it, and holds one more.
-	eventually(t, "the length is exact", func() error {
-		if l := length(t, q, queue, 10); l != (celery.QueueLength{Exists: true, Ready: 8, Unacknowledged: 1, Consumers: 1}) {
-			return fmt.Errorf("%+v", l)
-		}
-		return nil
+	testenv.Becomes(t, "the length", celery.QueueLength{Exists: true, Ready: 8, Unacknowledged: 1, Consumers: 1}, func() celery.QueueLength {
+		return length(t, q, queue, 10)
 	})
 }
 
@@ -227,9 +223,7 @@ func TestLengthWithAWorker(t *testing.T) {
 // unknown, and what that costs is said once.
 func TestLengthWithoutManagement(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	fill(t, ch, "queue", 10)
 	hang := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -243,8 +237,8 @@ func TestLengthWithoutManagement(t *testing.T) {
 	for name, url := range map[string]string{
 		"slow": slow.URL, "refusing": strings.Replace(refusing.URL, "//", "//u:secret@", 1), "garbled": garbled.URL, "absent": "http://127.0.0.1:1", "wrong": "ftp://u:secret@h",
 	} {
-		var log lockedBuffer
-		q := inspector(t, broker(t, env.URL), url, celery.InspectorOptions{Logger: textLogger(&log), Timeout: 50 * time.Millisecond})
+		var log testenv.Buffer
+		q := inspector(t, parsed.Broker(t, env.URL), url, celery.InspectorOptions{Logger: textLogger(&log), Timeout: 50 * time.Millisecond})
 		for range 3 {
 			if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 6, Unacknowledged: 5, Consumers: 1, Unknown: true}, length(t, q, "queue", 5)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
@@ -260,16 +254,16 @@ func TestLengthWithoutManagement(t *testing.T) {
 func TestLengthWithoutBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	declare(t, testenv.Channel(t, env.URL), "queue", nil)
+	testenv.Declare(t, testenv.Channel(t, env.URL), "queue", nil)
 	proxy, url := proxied(t, env.URL)
-	q := inspector(t, broker(t, url), env.ManagementURL, celery.InspectorOptions{})
+	q := inspector(t, parsed.Broker(t, url), env.ManagementURL, celery.InspectorOptions{})
 	length(t, q, "queue", 0)
 	proxy.Cut()
 	if _, err := q.Length(deadline(t), "queue", 0); err == nil {
 		t.Error("a broker that is gone gives a length")
 	}
 	proxy.Restore()
-	eventually(t, "the broker is found again", func() error {
+	testenv.Becomes(t, "the broker is found again", nil, func() error {
 		_, err := q.Length(deadline(t), "queue", 0)
 		return err
 	})
@@ -286,7 +280,7 @@ func TestManagementURL(t *testing.T) {
 		"amqp://[::1]/":       "http://[::1]:15672",
 		"amqp://a;amqp://b:1": "http://a:15672",
 	} {
-		if got := broker(t, url).ManagementURL(); got != want {
+		if got := parsed.Broker(t, url).ManagementURL(); got != want {
 			t.Errorf("%s: %s, not %s", url, got, want)
 		}
 	}
@@ -308,7 +302,7 @@ func TestOddVirtualHost(t *testing.T) {
 	t.Cleanup(func() { manage(t, env, http.MethodDelete, "api/vhosts/"+escaped, "") })
 	manage(t, env, http.MethodPut, "api/permissions/"+escaped+"/"+url.PathEscape(user), `{"configure": ".*", "write": ".*", "read": ".*"}`)
 	u.Path, u.RawPath = "", ""
-	b := broker(t, strings.TrimSuffix(u.String(), "/")+"/"+strings.ReplaceAll(escaped, ";", "%3B"))
+	b := parsed.Broker(t, strings.TrimSuffix(u.String(), "/")+"/"+strings.ReplaceAll(escaped, ";", "%3B"))
 
 	p := publisher(t, b, celery.PublisherOptions{})
 	if err := p.DeclareQueue(deadline(t), "queue"); err != nil {
@@ -317,7 +311,7 @@ func TestOddVirtualHost(t *testing.T) {
 	if err := errors.Join(p.Publish(deadline(t), tasks("queue", 3))...); err != nil {
 		t.Fatal(err)
 	}
-	var log lockedBuffer
+	var log testenv.Buffer
 	q := inspector(t, b, env.ManagementURL, celery.InspectorOptions{Logger: textLogger(&log)})
 	if l := length(t, q, "queue", 3); !isNew(l) || log.String() != "" {
 		t.Errorf("%+v\n%s", l, &log)
@@ -328,10 +322,8 @@ func TestOddVirtualHost(t *testing.T) {
 // hold, or held, as long as all of them are known.
 func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
-	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	env, ch := withQueue(t)
+	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
 	unacknowledged := func(prefetch int) int {
 		t.Helper()
 		l, err := q.LengthSince(deadline(t), "queue", celery.Figures(3, 10, prefetch), 2)
@@ -358,9 +350,9 @@ func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 func TestInspectorLeavesASilentConnection(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	declare(t, testenv.Channel(t, env.URL), "q", nil)
+	testenv.Declare(t, testenv.Channel(t, env.URL), "q", nil)
 	way, through := proxied(t, env.URL)
-	q := inspector(t, broker(t, through+"?heartbeat=600"), env.ManagementURL, celery.InspectorOptions{})
+	q := inspector(t, parsed.Broker(t, through+"?heartbeat=600"), env.ManagementURL, celery.InspectorOptions{})
 	length(t, q, "q", 0)
 	way.Silence(false)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // RabbitMQ's heartbeats end it after 90 s

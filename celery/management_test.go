@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // A management port whose packets are swallowed costs one time-out, not one a queue; when
@@ -20,10 +21,10 @@ func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 	ch := testenv.Channel(t, env.URL)
 	const queues, timeout = 30, time.Second
 	for i := range queues {
-		declare(t, ch, fmt.Sprintf("q%d", i), nil)
+		testenv.Declare(t, ch, fmt.Sprintf("q%d", i), nil)
 	}
-	proxy := testenv.Proxy(t, hostPort(t, env.ManagementURL))
-	q := inspector(t, broker(t, env.URL), withHost(t, env.ManagementURL, proxy.Addr), celery.InspectorOptions{Timeout: timeout})
+	proxy := testenv.Proxy(t, testenv.Host(t, env.ManagementURL))
+	q := inspector(t, parsed.Broker(t, env.URL), testenv.WithHost(t, env.ManagementURL, proxy.Addr), celery.InspectorOptions{Timeout: timeout})
 	proxy.Silence(true)
 	began := time.Now()
 	for i := range queues {
@@ -38,20 +39,13 @@ func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 	}
 	proxy.Cut() // what hangs on the swallowing port
 	proxy.Restore()
-	eventually(t, "the figures are back", func() error {
-		if l := length(t, q, "q0", 0); l.Unknown {
-			return fmt.Errorf("%+v", l)
-		}
-		return nil
-	})
+	testenv.Becomes(t, "the figures are unknown", false, func() bool { return length(t, q, "q0", 0).Unknown })
 }
 
 // Without both counts, what is unacknowledged is unknown, not zero.
 func TestMissingCountsAreUnknown(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	fill(t, ch, "queue", 2)
 	for body, unknown := range map[string]bool{
 		`{"name": "queue", "state": "running"}`:                  true,
@@ -61,7 +55,7 @@ func TestMissingCountsAreUnknown(t *testing.T) {
 		`{"messages_ready": 2, "messages_unacknowledged": 7}`:    false,
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
-		q := inspector(t, broker(t, env.URL), server.URL, celery.InspectorOptions{})
+		q := inspector(t, parsed.Broker(t, env.URL), server.URL, celery.InspectorOptions{})
 		want := celery.QueueLength{Exists: true, Ready: 2, Unacknowledged: 7}
 		if unknown {
 			want = celery.QueueLength{Exists: true, Ready: 2, Unknown: true} // nobody consumes
@@ -81,13 +75,13 @@ func TestDisabledStatisticsAreUnknown(t *testing.T) {
 	t.Parallel()
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
 	ch := testenv.Channel(t, node.URL)
-	declare(t, ch, "queue", nil)
+	testenv.Declare(t, ch, "queue", nil)
 	fill(t, ch, "queue", 5)
 	if _, deliveries := hold(t, node.URL, "queue", 5, false); (<-deliveries).Body == nil {
 		t.Fatal("no delivery")
 	}
-	q := inspector(t, broker(t, node.URL), node.ManagementURL, celery.InspectorOptions{})
-	eventually(t, "the length is known", func() error {
+	q := inspector(t, parsed.Broker(t, node.URL), node.ManagementURL, celery.InspectorOptions{})
+	testenv.Becomes(t, "the length is known", nil, func() error {
 		if l := length(t, q, "queue", 0); l.Unknown || l.Unacknowledged != 5 {
 			return fmt.Errorf("%+v", l)
 		}

@@ -18,16 +18,8 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
-
-func broker(t testing.TB, url string) celery.Broker {
-	t.Helper()
-	b, err := celery.ParseBroker(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func logger(t testing.TB) *slog.Logger { return textLogger(t.Output()) }
 
@@ -104,9 +96,9 @@ func TestEachMessageHasItsResult(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "good", nil)
-	declare(t, ch, "full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{MaxMessageSize: 2000})
+	testenv.Declare(t, ch, "good", nil)
+	testenv.Declare(t, ch, "full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{MaxMessageSize: 2000})
 
 	good, missing, full := tasks("good", 2), tasks("missing", 2), tasks("full", 2)
 	large := celery.TaskMessage{ID: "large", Name: "swh.test.Task", Queue: "good", Args: []byte(`["` + strings.Repeat("x", 2000) + `"]`)}
@@ -143,12 +135,10 @@ func TestEachMessageHasItsResult(t *testing.T) {
 // A queue that didn't answer and does so again is treated as all others are.
 func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	env, _ := withQueue(t)
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	suspect := p.Suspect("queue")
-	eventually(t, "a message is confirmed", func() error { return p.Publish(deadline(t), tasks("queue", 1))[0] })
+	testenv.Becomes(t, "a message is confirmed", nil, func() error { return p.Publish(deadline(t), tasks("queue", 1))[0] })
 	if suspect() {
 		t.Error("it still gets few messages at a time")
 	}
@@ -158,11 +148,9 @@ func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
 // is said to be uncertain; the rest goes over the next connection.
 func TestLostConnectionWhilePublishing(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	proxy, url := proxied(t, env.URL)
-	p := publisher(t, broker(t, url), celery.PublisherOptions{MaxInFlight: 200})
+	p := publisher(t, parsed.Broker(t, url), celery.PublisherOptions{MaxInFlight: 200})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -186,10 +174,8 @@ func TestLostConnectionWhilePublishing(t *testing.T) {
 // Cancelling stops sending, and every message sent before is accounted for.
 func TestCancelledWhilePublishing(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	env, ch := withQueue(t)
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	ctx, cancel := context.WithCancel(deadline(t))
 	msgs := tasks("queue", 50_000)
 	var errs []error
@@ -210,10 +196,8 @@ func TestCancelledWhilePublishing(t *testing.T) {
 // Close is as orderly as cancelling.
 func TestClosedWhilePublishing(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	env, ch := withQueue(t)
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	msgs := tasks("queue", 50_000)
 	var errs []error
 	var publishing sync.WaitGroup
@@ -237,11 +221,11 @@ func TestConcurrentPublishing(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ch := testenv.Channel(t, env.URL)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{MaxInFlight: 7})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{MaxInFlight: 7})
 	var callers sync.WaitGroup
 	for i := range 8 {
 		queue := fmt.Sprintf("queue-%d", i)
-		declare(t, ch, queue, nil)
+		testenv.Declare(t, ch, queue, nil)
 		callers.Go(func() {
 			msgs := append(tasks(queue, 300), tasks("missing-"+queue, 50)...)
 			errs := p.Publish(deadline(t), msgs)
@@ -266,12 +250,10 @@ func TestConcurrentPublishing(t *testing.T) {
 // nothing has been sent.
 func TestMissingBroker(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, _ := withQueue(t)
 	proxy, url := proxied(t, env.URL)
 	proxy.Cut()
-	p := publisher(t, broker(t, url), celery.PublisherOptions{MaxWait: 50 * time.Millisecond})
+	p := publisher(t, parsed.Broker(t, url), celery.PublisherOptions{MaxWait: 50 * time.Millisecond})
 	for _, err := range p.Publish(deadline(t), tasks("queue", 2)) {
 		if !errors.Is(err, celery.ErrNotSent) || celery.IsPermanent(err) {
 			t.Error(err)
@@ -279,11 +261,11 @@ func TestMissingBroker(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough for a try
 	defer cancel()
-	if err := p.DeclareQueue(ctx, "queue"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused") {
+	if err := p.DeclareQueue(ctx, "queue"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connecting to ") {
 		t.Error(err)
 	}
 	proxy.Restore()
-	eventually(t, "the broker is reached within MaxWait", func() error {
+	testenv.Becomes(t, "the broker is reached within MaxWait", nil, func() error {
 		return errors.Join(p.Publish(deadline(t), tasks("queue", 2))...)
 	})
 }
@@ -291,19 +273,17 @@ func TestMissingBroker(t *testing.T) {
 // The next address is tried when one fails, and kept while it works.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, _ := withQueue(t)
 	first, firstURL := proxied(t, env.URL)
 	second, secondURL := proxied(t, env.URL)
 	first.Cut()
-	p := publisher(t, broker(t, firstURL+";"+secondURL), celery.PublisherOptions{})
+	p := publisher(t, parsed.Broker(t, firstURL+";"+secondURL), celery.PublisherOptions{})
 	if err := errors.Join(p.Publish(deadline(t), tasks("queue", 10))...); err != nil {
 		t.Fatal(err)
 	}
 	first.Restore()
 	second.Cut()
-	eventually(t, "the first address takes over", func() error {
+	testenv.Becomes(t, "the first address takes over", nil, func() error {
 		return errors.Join(p.Publish(deadline(t), tasks("queue", 10))...)
 	})
 }
@@ -311,16 +291,14 @@ func TestFailover(t *testing.T) {
 // A broker that blocks publishers is waited for, and the caller is told.
 func TestBlockedBroker(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := injectInto(t, listener, hostPort(t, env.URL))
+	x := injectInto(t, listener, testenv.Host(t, env.URL))
 	lines := make(logLines, 10)
-	p := publisher(t, broker(t, withHost(t, env.URL, x.addr)), celery.PublisherOptions{
+	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{
 		MaxWait: time.Minute, Logger: slog.New(slog.NewTextHandler(lines, nil)),
 	})
 	if err := p.Connect(deadline(t)); err != nil {
@@ -369,15 +347,13 @@ func (l logLines) await(parts ...string) {
 // time, with every message accounted for.
 func TestStuckBroker(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, ch := withQueue(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := injectInto(t, listener, hostPort(t, env.URL))
-	p := publisher(t, broker(t, withHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: 50 * time.Millisecond})
+	x := injectInto(t, listener, testenv.Host(t, env.URL))
+	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: 50 * time.Millisecond})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -402,15 +378,13 @@ func TestStuckBroker(t *testing.T) {
 // A broker that falls silent is left after three heartbeats.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
-	env := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, env.URL)
-	declare(t, ch, "queue", nil)
+	env, _ := withQueue(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := injectInto(t, listener, hostPort(t, env.URL))
-	p := publisher(t, broker(t, withHost(t, env.URL, x.addr)+"?heartbeat=1;"+env.URL), celery.PublisherOptions{})
+	x := injectInto(t, listener, testenv.Host(t, env.URL))
+	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)+"?heartbeat=1;"+env.URL), celery.PublisherOptions{})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +404,7 @@ func TestDeclareQueue(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	existing := map[string]amqp.Table{
 		"quorum":    {"x-queue-type": "quorum"},
 		"priority":  {"x-max-priority": int32(9)},
@@ -439,7 +413,7 @@ func TestDeclareQueue(t *testing.T) {
 	}
 	ch := testenv.Channel(t, env.URL)
 	for queue, arguments := range existing {
-		declare(t, ch, queue, arguments)
+		testenv.Declare(t, ch, queue, arguments)
 	}
 	if err := ch.ExchangeDeclare("fanout", amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
 		t.Fatal(err)

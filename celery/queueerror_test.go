@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // Only where the broker says so is there no queue: it gives the same code to a queue whose
@@ -73,9 +74,9 @@ func TestQueueOfAnotherConnection(t *testing.T) {
 	if _, err := ch.QueueDeclare("locked", true, false, true, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, ch, "free", nil)
-	q := inspector(t, broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	testenv.Declare(t, ch, "free", nil)
+	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	for range 2 {
 		if l, err := q.Length(deadline(t), "locked", 0); !celery.IsOfQueue(err) {
 			t.Errorf("%+v, %v", l, err)

@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // An exchange of a route that isn't there fails its own messages only, and these get there once
@@ -19,10 +20,10 @@ func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx, ch := deadline(t), testenv.Channel(t, env.URL)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
 		{Task: regexp.MustCompile("^routed$"), Queue: "q", Form: celery.Form{Exchange: "x", RoutingKey: "k"}},
 	}}})
-	declare(t, ch, "q", nil)
+	testenv.Declare(t, ch, "q", nil)
 	var msgs []celery.TaskMessage
 	for _, name := range []string{"plain", "routed", "plain"} {
 		msgs = append(msgs, celery.TaskMessage{ID: uuid.NewString(), Name: name, Queue: "q"})
@@ -61,8 +62,8 @@ func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
-	declare(t, testenv.Channel(t, env.URL), "there", nil)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{MaxPriority: 300}})
+	testenv.Declare(t, testenv.Channel(t, env.URL), "there", nil)
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{MaxPriority: 300}})
 	if err := p.DeclareQueue(ctx, "there"); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/internal/testenv/seed"
 )
 
@@ -86,7 +87,7 @@ func TestMessagesEqualCaptures(t *testing.T) {
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
 	python := startPeer(t, env.URL)
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
 	for i, c := range taskCases() {
 		m := c.message
 		m.ID, m.Name, m.Queue = fmt.Sprintf("00000000-0000-4000-8000-%012d", i), "swh.test.Task", "swh.test.Task"
@@ -128,10 +129,7 @@ func saveJSON(t testing.TB, file string, v any) {
 
 func loadJSON(t testing.TB, file string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Read(t, file)
 	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -146,7 +144,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 	ctx := deadline(t)
 	python := startPeer(t, env.URL)
 	const queue, packed = "swh.test.Task", "swh.test.Packed"
-	p := publisher(t, broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
 		{Task: regexp.MustCompile(packed), Form: celery.Form{Serializer: celery.MsgpackSerializer}},
 	}}})
 	if err := p.DeclareQueue(ctx, queue); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // authority signs certificates for one test.
@@ -94,7 +95,7 @@ func (a *authority) issue(name string) (certFile, keyFile string, pair tls.Certi
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	declare(t, testenv.Channel(t, env.URL), "queue", nil)
+	testenv.Declare(t, testenv.Channel(t, env.URL), "queue", nil)
 	ca := newAuthority(t)
 	_, _, server := ca.issue("broker.example.org")
 	certFile, keyFile, _ := ca.issue("client.example.org")
@@ -106,8 +107,8 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := injectInto(t, listener, hostPort(t, env.URL))
-	secure := strings.Replace(withHost(t, env.URL, x.addr), "amqp://", "amqps://", 1)
+	x := injectInto(t, listener, testenv.Host(t, env.URL))
+	secure := strings.Replace(testenv.WithHost(t, env.URL, x.addr), "amqp://", "amqps://", 1)
 	query := func(keys ...string) string {
 		all := url.Values{
 			"cacertfile": {filepath.Join(ca.dir, "ca.pem")}, "certfile": {certFile}, "keyfile": {keyFile},
@@ -131,14 +132,14 @@ func TestTLS(t *testing.T) {
 		{"no file", secure + "?cacertfile=/nowhere", false},
 	} {
 		ctx := deadline(t)
-		control := celery.NewControl(broker(t, c.url), celery.ControlOptions{Timeout: time.Millisecond})
+		control := celery.NewControl(parsed.Broker(t, c.url), celery.ControlOptions{Timeout: time.Millisecond})
 		if _, err := control.Ping(ctx, celery.Destination{}); (err == nil) != c.works {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if !c.works {
 			continue
 		}
-		p := publisher(t, broker(t, c.url), celery.PublisherOptions{})
+		p := publisher(t, parsed.Broker(t, c.url), celery.PublisherOptions{})
 		if err := errors.Join(p.Publish(ctx, tasks("queue", 1))...); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}

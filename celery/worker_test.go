@@ -1,25 +1,23 @@
 package celery_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 )
 
 // worker is a real Celery worker that runs testdata/tasks.py.
 type worker struct {
 	node string
-	log  *lockedBuffer
+	log  *testenv.Buffer
 	cmd  *exec.Cmd
 	exit chan error
 }
@@ -27,7 +25,7 @@ type worker struct {
 // startWorker returns when the worker answers a ping.
 func startWorker(t testing.TB, brokerURL string, queues []string, arguments ...string) *worker {
 	t.Helper()
-	w := &worker{node: "worker@" + strings.ToLower(t.Name()), log: &lockedBuffer{}, exit: make(chan error, 1)}
+	w := &worker{node: "worker@" + strings.ToLower(t.Name()), log: &testenv.Buffer{}, exit: make(chan error, 1)}
 	w.cmd = exec.Command(testenv.Python(t), append([]string{
 		"-m", "celery", "--app", "tasks", "worker", "--hostname", w.node,
 		"--queues", strings.Join(queues, ","), "--concurrency", "1", "--loglevel", "info",
@@ -46,8 +44,8 @@ func startWorker(t testing.TB, brokerURL string, queues []string, arguments ...s
 			t.Logf("worker's log:\n%s", w.log)
 		}
 	})
-	control := celery.NewControl(broker(t, brokerURL), celery.ControlOptions{Timeout: 500 * time.Millisecond})
-	eventually(t, "the worker answers", func() error {
+	control := celery.NewControl(parsed.Broker(t, brokerURL), celery.ControlOptions{Timeout: 500 * time.Millisecond})
+	testenv.Becomes(t, "the worker answers", nil, func() error {
 		replies, err := control.Ping(deadline(t), celery.Destination{Nodes: []string{w.node}})
 		if err == nil && len(replies) == 0 {
 			err = fmt.Errorf("no reply yet:\n%s", w.log)
@@ -65,41 +63,4 @@ func (w *worker) stop() {
 	case <-time.After(3 * time.Second): // it waits for its tasks
 	}
 	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
-}
-
-type lockedBuffer struct {
-	m sync.Mutex
-	b bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.m.Lock()
-	defer l.m.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.m.Lock()
-	defer l.m.Unlock()
-	return l.b.String()
-}
-
-// eventually polls until check returns nil, for a bounded time.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not within the time allowed: %v", what, err)
-		}
-	}
 }
