@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // tools are the rooms that only tests, demos and benchmarks use.
@@ -57,10 +59,7 @@ func imports(t *testing.T) map[string][]string {
 // docs/architecture.md lists every room once, and its picture shows where imports go.
 func TestRooms(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "docs", "architecture.md"))
 	_, text, _ := strings.Cut(string(page), "\n## Rooms\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	var rooms []string

@@ -57,15 +57,15 @@ func (m *measurements) curve(part, unit, side string) (points []point) {
 // The plot's frame, in its own units.
 const (
 	left, right, top, bottom = 70.0, 470.0, 30.0, 390.0
-	plotWidth, plotHeight    = 720, 440
+	plotWidth, plotHeight    = 760, 440
 )
 
 // plot draws costs by the number of origins as SVG, on logarithmic scales: ours in whole
 // lines, the Python scheduler's in broken ones.
 func (m *measurements) plot() []byte {
 	type line struct {
-		title, style string
-		points       []point
+		title, colour, dash string
+		points              []point
 	}
 	var lines []line
 	sizes, costs := [2]float64{math.Inf(1), 0}, [2]float64{math.Inf(1), 0}
@@ -78,7 +78,7 @@ func (m *measurements) plot() []byte {
 				widen(&costs, p.ms)
 			}
 			if len(points) > 0 {
-				lines = append(lines, line{c.title + ", " + s.name, fmt.Sprintf(`stroke=%q%s`, c.colour, s.dash), points})
+				lines = append(lines, line{c.title + ", " + s.name, c.colour, s.dash, points})
 			}
 		}
 	}
@@ -106,16 +106,16 @@ func (m *measurements) plot() []byte {
 		var path strings.Builder
 		for j, p := range l.points {
 			fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(j, 1)], x(p.size), y(p.ms))
-			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3" fill="none" %s/>`+"\n", x(p.size), y(p.ms), l.style)
+			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3" fill=%q/>`+"\n", x(p.size), y(p.ms), l.colour)
 			if !seen[p.size] {
 				seen[p.size] = true
 				fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x(p.size), bottom+18, pytext.Thousands(int(p.size)))
 			}
 		}
 		row := top + 10 + 20*float64(i)
-		fmt.Fprintf(&b, `<path d="%s" fill="none" stroke-width="2" %s/>`+"\n", &path, l.style)
-		fmt.Fprintf(&b, `<path d="M%g %gh30" stroke-width="2" %s/><text x="%g" y="%g">%s</text>`+"\n",
-			right+15, row, l.style, right+50, row+4, l.title)
+		fmt.Fprintf(&b, `<path d="%s" fill="none" stroke-width="2" stroke=%q%s/>`+"\n", &path, l.colour, l.dash)
+		fmt.Fprintf(&b, `<path d="M%g %gh30" stroke-width="2" stroke=%q%s/><text x="%g" y="%g">%s</text>`+"\n",
+			right+15, row, l.colour, l.dash, right+50, row+4, l.title)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
