@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/internal/testenv"
 )
 
 type alert struct {
@@ -59,10 +61,7 @@ type expectedAlert struct {
 
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Read(t, path)
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -95,10 +94,7 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "prometheus/alerts.yml")
 	promtool(t, "test", "rules", "prometheus/alerts_test.yml")
-	page, err := os.ReadFile(filepath.Join("..", "docs", "runbooks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "docs", "runbooks.md"))
 	metrics, sections := documented(t), strings.Count(string(page), "\n## ")
 	for _, a := range readAlerts(t) {
 		sections--

@@ -66,14 +66,8 @@ func TestSamplesUseTLS(t *testing.T) {
 // an exposure of at most 1.5, where 0 is best and 10 worst.
 func TestSystemdUnits(t *testing.T) {
 	t.Parallel()
-	unit, err := os.ReadFile("systemd/swh-scheduler@.service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := os.ReadFile("systemd/swh-scheduler.target")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := testenv.Read(t, "systemd/swh-scheduler@.service")
+	target := testenv.Read(t, "systemd/swh-scheduler.target")
 	const program = "/usr/bin/swh-scheduler" // systemd looks whether it is there
 	if !strings.Contains(string(unit), "ExecStart="+program+" ") {
 		t.Fatalf("the unit does not start %s", program)
@@ -81,10 +75,7 @@ func TestSystemdUnits(t *testing.T) {
 	dir := t.TempDir()
 	instance := filepath.Join(dir, "swh-scheduler@runner.service")
 	const dropIn = "swh-scheduler@rpc.service.d/tls.conf"
-	tls, err := os.ReadFile("systemd/" + dropIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tls := testenv.Read(t, "systemd/"+dropIn)
 	rpc := filepath.Join(dir, "swh-scheduler@rpc.service")
 	if err := os.Mkdir(filepath.Dir(filepath.Join(dir, dropIn)), 0o700); err != nil {
 		t.Fatal(err)
@@ -126,10 +117,7 @@ func TestSystemdSamples(t *testing.T) {
 	}
 	addresses := map[string]string{}
 	for _, sample := range samples {
-		text, err := os.ReadFile(sample)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Read(t, sample)
 		variables := map[string]string{}
 		for line := range strings.Lines(string(text)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")

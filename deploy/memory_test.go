@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -10,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // Go's garbage collector knows of the memory that each shipped daemon is held to: its own
@@ -24,10 +25,7 @@ func TestMemoryLimits(t *testing.T) {
 		}
 	}
 
-	unit, err := os.ReadFile("systemd/swh-scheduler@.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := testenv.Read(t, "systemd/swh-scheduler@.service")
 	value := func(name string) string {
 		m := regexp.MustCompile("(?m)^" + name + "=(.*)$").FindSubmatch(unit)
 		if m == nil {
@@ -46,10 +44,7 @@ func TestMemoryLimits(t *testing.T) {
 	}
 	containers := 0
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Read(t, file)
 		for documents := yaml.NewDecoder(bytes.NewReader(text)); ; {
 			var d struct {
 				Spec struct {
@@ -81,8 +76,8 @@ func TestMemoryLimits(t *testing.T) {
 			}
 		}
 	}
-	if containers != 8 {
-		t.Errorf("%d containers have a limit, want 8", containers)
+	if containers != 9 {
+		t.Errorf("%d containers have a limit, want 9", containers)
 	}
 
 	var compose struct {
@@ -95,7 +90,7 @@ func TestMemoryLimits(t *testing.T) {
 		}
 	}
 	readYAML(t, "docker/compose.yml", &compose)
-	for _, name := range []string{"runner", "runner-priority", "runner-first-visits", "listener", "recurrent", "journal-client", "rpc"} {
+	for _, name := range []string{"runner", "runner-priority", "runner-first-visits", "listener", "recurrent", "journal-client", "rpc", "dashboard"} {
 		s := compose.Services[name]
 		check("compose, "+name, s.Environment["GOMEMLIMIT"], s.Deploy.Resources.Limits.Memory)
 	}

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // promtool runs Prometheus's own checker.
@@ -24,10 +25,7 @@ func promtool(t *testing.T, args ...string) {
 // documented are the metrics of docs/metrics.md, with their kinds.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "docs", "metrics.md"))
 	metrics := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_[a-z_]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
 		metrics[m[1]] = m[2]
@@ -93,10 +91,7 @@ func onceForAllReplicas(t *testing.T, metrics map[string]string, where, expr str
 // Alerts take a figure that several processes have once.
 func TestAlertsCountReplicasOnce(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Read(t, "prometheus/alerts.yml")
 	metrics := documented(t)
 	exprs := regexp.MustCompile(`(?s)expr: (.*?)\n    for:`).FindAllStringSubmatch(string(text), -1)
 	if len(exprs) == 0 {
@@ -122,10 +117,7 @@ func panels(t *testing.T) (all []panel) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Read(t, file)
 		var dashboard struct {
 			Title, UID string
 			Panels     []panel
@@ -232,10 +224,7 @@ func twoWorlds(t *testing.T, exprs []string) exprTests {
 // documentedLabels returns the labels of the metrics of docs/metrics.md, le among them.
 func documentedLabels(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Read(t, filepath.Join("..", "docs", "metrics.md"))
 	labels := map[string][]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_[a-z_]+)` \\| \\w+ \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
 		of := strings.FieldsFunc(strings.ReplaceAll(m[2], "`", ""), func(r rune) bool { return r == ',' || r == ' ' })

@@ -110,7 +110,7 @@ func TestDeployments(t *testing.T) {
 	m := render(t)
 	commands := map[string]string{
 		"runner": "start-runner", "runner-priority": "start-runner", "runner-first-visits": "start-runner-first-visits",
-		"listener": "start-listener", "recurrent": "schedule-recurrent", "journal-client": "journal-client", "rpc": "rpc-serve",
+		"listener": "start-listener", "recurrent": "schedule-recurrent", "journal-client": "journal-client", "rpc": "rpc-serve", "dashboard": "dashboard",
 	}
 	for name, command := range commands {
 		d := m.deployments[name]
@@ -134,7 +134,7 @@ func TestDeployments(t *testing.T) {
 		if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 			t.Errorf("%s: resources %+v", name, c.Resources)
 		}
-		if hook := c.Lifecycle; name == "rpc" && (hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil ||
+		if hook := c.Lifecycle; (name == "rpc" || name == "dashboard") && (hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil ||
 			hook.PreStop.Sleep.Seconds+30 > *pod.TerminationGracePeriodSeconds) {
 			t.Errorf("%s takes no time to be left by its clients: %+v", name, hook)
 		}
@@ -193,17 +193,20 @@ func TestDisruptionBudgets(t *testing.T) {
 	}
 }
 
-// The service leads to the RPC's port, and the job migrates.
+// The services lead to the ports of RPC and pages, and the job migrates.
 func TestServiceAndJob(t *testing.T) {
 	t.Parallel()
 	m := render(t)
-	if len(m.services) != 1 || len(m.jobs) != 1 {
-		t.Fatalf("%d services and %d jobs, want one each", len(m.services), len(m.jobs))
+	if len(m.services) != 2 || len(m.jobs) != 1 {
+		t.Fatalf("%d services and %d jobs, want two and one", len(m.services), len(m.jobs))
 	}
-	s, rpc := m.services[0], m.deployments["rpc"].Spec.Template
-	if !selects(t, &metav1.LabelSelector{MatchLabels: s.Spec.Selector}, rpc.Labels) ||
-		port(rpc.Spec.Containers[0], s.Spec.Ports[0].TargetPort.String()) != 5008 {
-		t.Errorf("service %+v", s.Spec)
+	ports := map[string]int32{"swh-scheduler-rpc": 5008, "swh-scheduler-dashboard": 5009}
+	for _, s := range m.services {
+		server := m.deployments[strings.TrimPrefix(s.Name, "swh-scheduler-")].Spec.Template
+		if !selects(t, &metav1.LabelSelector{MatchLabels: s.Spec.Selector}, server.Labels) ||
+			port(server.Spec.Containers[0], s.Spec.Ports[0].TargetPort.String()) != ports[s.Name] {
+			t.Errorf("service %s: %+v", s.Name, s.Spec)
+		}
 	}
 	pod := m.jobs[0].Spec.Template.Spec
 	if !slices.Equal(pod.Containers[0].Args, []string{"migrate"}) || pod.RestartPolicy != corev1.RestartPolicyOnFailure {
@@ -237,8 +240,8 @@ func TestNetworkPolicies(t *testing.T) {
 			}
 		}
 		want := map[string]bool{"metrics": true}
-		if name == "rpc" {
-			want["rpc"] = true
+		if port, ok := map[string]string{"rpc": "rpc", "dashboard": "pages"}[name]; ok {
+			want[port] = true
 		}
 		if !maps.Equal(open, want) {
 			t.Errorf("%s: %v are open, want %v", name, open, want)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // tool stands for a download tool: it fails as one does without a network when
@@ -40,10 +42,7 @@ esac
 // leaves nothing that the next run takes for whole; that run repairs it.
 func TestFailedDownloadIsRepaired(t *testing.T) {
 	t.Parallel()
-	goMod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goMod := testenv.Read(t, "../../go.mod")
 	_, version, _ := strings.Cut(string(goMod), "\ngo ")
 	version, _, _ = strings.Cut(version, "\n")
 	for name, c := range map[string]struct{ what, made string }{
