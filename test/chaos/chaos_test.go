@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -25,51 +26,73 @@ const (
 // For the time that CHAOS says, faults drawn from the seed fall on three RabbitMQ nodes,
 // two PostgreSQL servers, three Kafka brokers, two of each daemon and two Celery workers,
 // under load. Then all work was done, once but for the stated repeats, and is known to be
-// done; no queue was past its limit; every daemon was ready again within its bound.
+// done; no queue was past its limit; every daemon was ready again within its bound. With
+// SEEDS, so many seeds follow one another on the same clusters, each judged for itself.
 func TestChaos(t *testing.T) {
 	lasts, err := time.ParseDuration(os.Getenv("CHAOS"))
 	if err != nil {
 		t.Skip("only `make chaos` runs this: it sets CHAOS to a duration")
 	}
-	runtime.LockOSThread() // children die with the thread that started them
-	drawn, random := seed.Of(t), seed.Rand(t)
-	c := newCluster(t, t.ArtifactDir())
-	c.awaitReady(newWatcher(c))
-	w := newWatcher(c)
-	watching, stopWatching := context.WithCancel(t.Context())
-	w.run(watching)
-	loading, stopLoad := context.WithCancel(t.Context())
-	l, loaded := &load{c: c}, make(chan struct{})
-	go func() {
-		defer close(loaded)
-		l.run(loading)
-	}()
-
-	s := &storm{c: c, w: w, random: random, counts: map[string]int{}}
-	next := time.Now().Add(10 * time.Second)
-	for ticker := time.NewTicker(200 * time.Millisecond); w.age() < lasts; <-ticker.C {
-		s.endThose(false)
-		c.keepWorkers(s.hits)
-		if len(s.now) < 2 && time.Now().After(next) {
-			s.next()
-			next = time.Now().Add(time.Duration(2+random.IntN(8)) * time.Second)
+	seeds := 1
+	if text := os.Getenv("SEEDS"); text != "" {
+		if seeds, err = strconv.Atoi(text); err != nil || seeds < 1 {
+			t.Fatalf("SEEDS=%s: want a number of seeds, 1 at least", text)
 		}
 	}
-	s.endThose(true)
-	lasted := time.Since(w.began)
-	stopLoad()
-	<-loaded
-	c.awaitReady(w)
-	v := c.settle(l.added, patience)
+	runtime.LockOSThread() // children die with the thread that started them
+	drawn := seed.Of(t)
+	c := newCluster(t, t.ArtifactDir())
+	c.awaitReady(newWatcher(c))
+	w, l := newWatcher(c), &load{c: c}
+	watching, stopWatching := context.WithCancel(t.Context())
+	w.run(watching)
+
+	s := &storm{c: c, w: w, counts: map[string]int{}}
+	var lasted time.Duration
+	var v verdict
+	ran := 0
+	for ; ran < seeds && !t.Failed(); ran++ {
+		n := drawn + uint64(ran)
+		t.Logf("%s seed %d", w.age(), n)
+		s.random, s.bag = seed.From(t, n), nil
+		began := time.Now()
+		s.blow(t.Context(), l, lasts)
+		lasted += time.Since(began)
+		c.awaitReady(w)
+		v = c.settle(l.added, patience)
+		w.check(v, s.counts)
+	}
 	stopWatching()
 	w.wait()
 
-	report := w.report(drawn, lasted, s.counts, v)
+	report := w.report(drawn, ran, lasted, s.counts, v)
 	t.Log("\n" + report + "\n" + w.stalls())
 	if path := os.Getenv("REPORT"); path != "" {
 		if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
-	w.check(v, s.counts)
+}
+
+// blow has faults fall under load for so long, and ends them.
+func (s *storm) blow(ctx context.Context, l *load, lasts time.Duration) {
+	loading, stopLoad := context.WithCancel(ctx)
+	loaded := make(chan struct{})
+	go func() {
+		defer close(loaded)
+		l.run(loading)
+	}()
+	began := time.Now()
+	next := began.Add(min(10*time.Second, lasts/4))
+	for ticker := time.NewTicker(200 * time.Millisecond); time.Since(began) < lasts; <-ticker.C {
+		s.endThose(false)
+		s.c.keepWorkers(s.hits)
+		if len(s.now) < 2 && time.Now().After(next) {
+			s.next()
+			next = time.Now().Add(time.Duration(2+s.random.IntN(8)) * time.Second)
+		}
+	}
+	s.endThose(true)
+	stopLoad()
+	<-loaded
 }

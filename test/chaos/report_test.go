@@ -9,13 +9,17 @@ import (
 )
 
 // report is what a run showed, as Markdown.
-func (w *watcher) report(seed uint64, lasted time.Duration, faults map[string]int, v verdict) string {
+func (w *watcher) report(seed uint64, seeds int, lasted time.Duration, faults map[string]int, v verdict) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("| run | |\n|---|---|")
-	line("| seed | %d |\n| faults fell for | %s |", seed, lasted.Round(time.Second))
+	drawn := fmt.Sprint(seed)
+	if seeds > 1 {
+		drawn = fmt.Sprintf("%d to %d", seed, seed+uint64(seeds)-1)
+	}
+	line("| seed | %s |\n| faults fell for | %s |", drawn, lasted.Round(time.Second))
 	line("| tasks and origins | %d |\n| executions | %d |", v.work, v.executions)
 	line("| sent again, with the same id | %d |\n| delivered again by RabbitMQ | %d |", v.repeats, v.redelivered)
 	line("| lost with a killed Celery worker | %d |", v.lost)

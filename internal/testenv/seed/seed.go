@@ -60,9 +60,15 @@ func Of(t testing.TB) uint64 {
 // name of the test. Like any *rand.Rand, it is for one goroutine at a time.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
+	return From(t, Of(t))
+}
+
+// From returns the random numbers that Rand returns in a process whose seed is n.
+func From(t testing.TB, n uint64) *rand.Rand {
+	t.Helper()
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(t.Name())) // never fails
-	return rand.New(rand.NewPCG(Of(t), name.Sum64()))
+	return rand.New(rand.NewPCG(n, name.Sum64()))
 }
 
 // Check is rapid.Check, with the process's seed and a log of it.
