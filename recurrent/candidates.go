@@ -10,22 +10,19 @@ import (
 )
 
 const (
-	keepPeriod  = 500 * time.Millisecond // how often changes are looked for when there were none
-	vacuumAfter = 50_000                 // drained changes after which their table is vacuumed
-	tellEvery   = time.Minute            // how often the progress of a build is logged
+	keepPeriod = 500 * time.Millisecond // how often changes are looked for when there were none
+	tellEvery  = time.Minute            // how often the progress of a build is logged
 )
 
 // Candidates is the database of the keeper.
 type Candidates interface {
 	KeepCandidates(ctx context.Context) (db.Kept, error)
-	VacuumCandidateChanges(ctx context.Context) error
 }
 
 // keeper keeps candidates up to date. Several keepers, in several processes, take turns.
 type keeper struct {
 	candidates Candidates
 	log        *slog.Logger
-	drained    int64 // changes since the last vacuum
 	told       db.BuildLog
 }
 
@@ -36,12 +33,6 @@ func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {
 	}
 	if kept.Build.Phase != "" { // else another process has them
 		k.told.Tell(k.log, kept.Build, time.Now(), tellEvery)
-	}
-	if k.drained += kept.Drained; k.drained >= vacuumAfter {
-		k.drained = 0
-		if err := k.candidates.VacuumCandidateChanges(ctx); err != nil {
-			return service.Result{}, err
-		}
 	}
 	return service.Result{Again: kept.More}, nil
 }

@@ -95,11 +95,11 @@ func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	}}
 }
 
-// counts returns the jobs that count origins and runs for monitoring, for some seconds of
-// each minute until they are through.
+// counts returns the jobs that count origins, runs and ready tasks for monitoring, for some
+// seconds of each period until they are through.
 func counts(store *db.Store) []keep.Job {
-	job := func(name string, count func(context.Context) (ended bool, err error)) keep.Job {
-		return keep.Job{Name: name, Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+	job := func(name string, period time.Duration, count func(context.Context) (ended bool, err error)) keep.Job {
+		return keep.Job{Name: name, Period: period, Do: func(ctx context.Context) (string, error) {
 			ended, err := count(ctx)
 			if !ended || err != nil {
 				return "", err
@@ -108,8 +108,9 @@ func counts(store *db.Store) []keep.Job {
 		}}
 	}
 	return []keep.Job{
-		job("count of origins", func(ctx context.Context) (bool, error) { return store.CountOrigins(ctx, countTime) }),
-		job("count of runs", func(ctx context.Context) (bool, error) { return store.CountRuns(ctx, store.Now(), countTime) }),
+		job("count of origins", time.Minute, func(ctx context.Context) (bool, error) { return store.CountOrigins(ctx, countTime) }),
+		job("count of runs", time.Minute, func(ctx context.Context) (bool, error) { return store.CountRuns(ctx, store.Now(), countTime) }),
+		job("count of ready tasks", 20*time.Second, func(ctx context.Context) (bool, error) { return store.CountReady(ctx, store.Now(), countTime) }),
 	}
 }
 

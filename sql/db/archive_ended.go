@@ -56,7 +56,7 @@ func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Du
 // ArchiveAll is Archive that goes through all at once.
 func (s TaskStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
 	for _, w := range s.archiveWalks(o) {
-		if err := w.whole(ctx); err != nil {
+		if _, err := w.whole(ctx); err != nil {
 			return err
 		}
 	}

@@ -139,13 +139,6 @@ func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *Refuse
 	return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: url, VisitType: visitType})
 }
 
-// VacuumCandidateChanges vacuums the table of changes, which is read past the remains
-// of drained ones. Without the privilege, it does nothing.
-func (s CandidateStore) VacuumCandidateChanges(ctx context.Context) error {
-	_, err := s.pool.Exec(ctx, "vacuum scheduler_go.candidate_changes")
-	return err
-}
-
 // CandidateBacklog counts the changes that are not drained yet, up to limit.
 func (s CandidateStore) CandidateBacklog(ctx context.Context, limit int64) (int64, error) {
 	return s.q.CandidateBacklog(ctx, limit)

@@ -237,9 +237,13 @@ func (cf *candidateFilter) selected() string {
 		) c
 	) c where turn <= count and exists (select from usable)
 ), selected as materialized (
-	select ` + selectedColumns + `, c.queue_position as next_visit_queue_position, c.place
-	from first c join listed_origins lo
-	  on lo.lister_id = c.lister_id and lo.url = c.url and lo.visit_type = c.visit_type
+	select ` + selectedColumns + `, coalesce(extract(epoch from lo.latest), '-infinity')::double precision as updated,
+	       c.queue_position as next_visit_queue_position, c.place
+	from first c cross join lateral (
+		select lo.*, max(lo.last_update) over () as latest
+		from listed_origins lo where lo.url = c.url and lo.visit_type = c.visit_type
+	) lo
+	where lo.lister_id = c.lister_id
 	order by c.place, c.turn
 )`
 }

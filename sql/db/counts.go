@@ -10,6 +10,7 @@ import (
 // The names of walks, in their rows.
 const (
 	originWalk = "count of origins"
+	readyWalk  = "count of ready tasks"
 	runWalk    = "count of runs"
 	lostWalk   = "lost runs"
 )
@@ -18,9 +19,51 @@ const (
 	countEvery = time.Hour
 	pagesAStep = 4096    // of candidates, 32 MiB
 	runsAStep  = 100_000 // numbers of task_run
+	typesAStep = 50      // task types, of each up to 10,000 tasks
+
+	readyYoung = 90 * time.Second // an older count of ready tasks is taken anew by who asks
 
 	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
 )
+
+// CountReady counts the ready tasks for all processes, in steps for at most about atMost; the
+// next call goes on.
+func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
+	return s.countReady(now).take(ctx, s.q, atMost)
+}
+
+func (s MonitorStore) countReady(now time.Time) walk[[]ReadyTasks] {
+	return walk[[]ReadyTasks]{
+		name: readyWalk, most: typesAStep,
+		begin: func(context.Context) (int64, []ReadyTasks, error) { return 0, nil, nil },
+		end:   s.q.EndOfTaskTypes,
+		step: func(ctx context.Context, first, end int64, found *[]ReadyTasks) error {
+			var ready []ReadyTasks
+			err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
+				// The planner doesn't know which types have many ready tasks, and would read them all.
+				if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
+					return err
+				}
+				ready, err = tx.q.OldestReady(ctx, queries.OldestReadyParams{FirstType: int32(first), Types: int32(end - first), Now: now})
+				return err
+			})
+			if err == nil {
+				*found = append(*found, ready...)
+			}
+			return err
+		},
+	}
+}
+
+// readyTasks returns the count of ready tasks: that of CountReady, or, if there is no young
+// one, its own.
+func (s MonitorStore) readyTasks(ctx context.Context, now time.Time) ([]ReadyTasks, error) {
+	ready, young, err := youngResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
+	if young || err != nil {
+		return ready, err
+	}
+	return s.countReady(now).whole(ctx)
+}
 
 // PoolCounts counts the candidates of a visit type by pool.
 type PoolCounts struct {

@@ -94,7 +94,7 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 	tasks := tx.drains.graphs.Of(drainGraphTasks)
 	part := func(whole int) int64 { return int64(max(1, whole*tasks/drainGraphTasks)) }
 	for lookedAt := int64(0); ; {
-		overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: int32(tasks)})
+		overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: int64(tasks)})
 		if err != nil {
 			return round, err
 		}

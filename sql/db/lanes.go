@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -24,9 +25,16 @@ type LaneFeatures struct {
 
 // LaneFeatures looks up Key, Memory, First and Behind of work by its keys, in their
 // order. urls are the visited origins, "" for none; visitType is "" for work that loads
-// nothing.
+// nothing. Last updates are not read again of origins that the transaction has grabbed.
 func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType string) ([]LaneFeatures, error) {
-	rows, err := tx.q.LaneFeatures(ctx, queries.LaneFeaturesParams{Keys: keys, Urls: urls, VisitType: visitType})
+	updated := make([]float64, len(urls))
+	for i, url := range urls {
+		var known bool
+		if updated[i], known = tx.updated[model.OriginKey{URL: url, VisitType: visitType}]; !known {
+			updated[i] = math.NaN()
+		}
+	}
+	rows, err := tx.q.LaneFeatures(ctx, queries.LaneFeaturesParams{Keys: keys, Urls: urls, VisitType: visitType, Updated: updated})
 	return list(rows, failed(err, "look up what is known of %d messages", len(keys)), func(r queries.LaneFeaturesRow) LaneFeatures {
 		f := LaneFeatures{Key: r.Memory, First: r.First, Behind: max(0, r.Behind)}
 		if r.Seconds != nil {

@@ -117,9 +117,9 @@ func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
 	holdSnapshot(t, dsn)
 	var read []int
 	for i := range 5 {
-		note(t, store, 5000)
+		note(t, store, 12_000)
 		keep(t, store)
-		raise(t, store, "changes_low", 5000*(i+1))
+		raise(t, store, "changes_low", 12_000*(i+1))
 		before := blocksOf(t, store, "candidate_changes")
 		keep(t, store)
 		if n, err := store.CandidateBacklog(t.Context(), 10); n != 0 || err != nil {
@@ -134,7 +134,46 @@ func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
 		read = append(read, blocksOf(t, store, "candidate_changes")-before)
 	}
 	if slices.Max(read) > 100 { // 587 without the mark
-		t.Errorf("with 5,000 more dead rows each, %v blocks were read", read)
+		t.Errorf("with 12,000 more dead rows each, %v blocks were read", read)
+	}
+}
+
+// The same of changes and checks of graphs, also where the tables seem to have a row or none.
+func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn+"?pool_max_conns=1")
+	for _, table := range []string{"graph_changes", "graph_checks"} {
+		mustExec(t, store, "alter table scheduler_go."+table+" set (autovacuum_enabled = false)")
+	}
+	mustExec(t, store, "insert into task_type (type, description, backend_name) values ('a', '', 'a')")
+	mustExec(t, store, "insert into task (id, type, arguments, next_run, status, policy) values (1, 'a', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot')")
+	mustExec(t, store, "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
+	mustExec(t, store, "insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch) values (1, 1, 'a', false, 0, '2020-01-01', 1)")
+	holdSnapshot(t, dsn)
+	const dead = 50_000
+	for _, table := range []string{"graph_changes", "graph_checks"} {
+		mustExec(t, store, "insert into scheduler_go."+table+" (task) select 0 from generate_series(1, $1::int)", dead)
+		mustExec(t, store, "delete from scheduler_go."+table)
+	}
+	mustExec(t, store, "analyze scheduler_go.graph_changes, scheduler_go.graph_checks")
+	raise(t, store, "graphs_low", 2*dead)
+	read := func() (blocks int) {
+		t.Helper()
+		before := blocksOf(t, store, "graph_changes") + blocksOf(t, store, "graph_checks")
+		if _, err := store.DrainGraphs(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return blocksOf(t, store, "graph_changes") + blocksOf(t, store, "graph_checks") - before
+	}
+	if n := read(); n > 60 { // with a task whose deadline is over; 3,016 without the mark
+		t.Errorf("a drain with something to do read %d blocks", n)
+	}
+	if status := testenv.Value[string](t, store.Pool(), "select status from task"); status != "disabled" {
+		t.Errorf("the task is %s, want disabled, as its deadline is over", status)
+	}
+	if n := read(); n > 10 { // 866 without the mark
+		t.Errorf("a drain with nothing to do read %d blocks", n)
 	}
 }
 
@@ -224,7 +263,7 @@ func TestOutgoingDue(t *testing.T) {
 func blocksOf(t *testing.T, store *db.Store, table string) int {
 	t.Helper()
 	mustExec(t, store, "select pg_stat_force_next_flush()")
-	return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where schemaname = 'scheduler_go' and relname = $1`, table)
+	return countOf(t, store, `select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read from pg_statio_all_tables where schemaname in ('scheduler_go', 'public') and relname = $1`, table)
 }
 
 // What is written by a transaction that began before others is seen when it commits, however
@@ -242,6 +281,13 @@ func TestLowWaterHidesNothing(t *testing.T) {
 	}
 	keep(t, store)
 	const insertChange = "insert into scheduler_go.candidate_changes (visit_type, url) values ('git', 'slow')"
+	graphsPending := func(want bool) {
+		t.Helper()
+		if pending := testenv.Value[bool](t, store.Pool(), "select scheduler_go.graphs_pending(now())"); pending != want {
+			t.Errorf("a change or check of a graph is seen: %t, want %t", pending, want)
+		}
+		mustExec(t, store, "delete from scheduler_go.graph_checks")
+	}
 	changes := func(want int64) {
 		t.Helper()
 		if n, err := store.CandidateBacklog(t.Context(), 10); n != want || err != nil {
@@ -254,9 +300,12 @@ func TestLowWaterHidesNothing(t *testing.T) {
 		run("begin")
 		run(insert(queue, "default"))
 		run(insertChange)
+		run("insert into scheduler_go.graph_checks (task) values (0)")
 		for range 3 {
 			pass(t, store, 2500)
 			note(t, store, 2500)
+			mustExec(t, store, "insert into scheduler_go.graph_changes (task) select 0 from generate_series(1, 2500)")
+			mustExec(t, store, "delete from scheduler_go.graph_changes")
 			keep(t, store)
 			raiseOnce(t, store)
 			raiseOnce(t, store)
@@ -266,6 +315,7 @@ func TestLowWaterHidesNothing(t *testing.T) {
 			t.Errorf("outgoing to %v, want %s, too", got, queue)
 		}
 		changes(1)
+		graphsPending(true)
 	}
 	mustExec(t, store, "delete from scheduler_go.work")
 	// The transaction that began last counts, too.
@@ -301,6 +351,14 @@ func TestLowWaterHidesNothing(t *testing.T) {
 		t.Errorf("the change below is not found: %t, %v", lowered, err)
 	}
 	changes(1)
+	raise(t, store, "graphs_low", 5000)
+	run("insert into scheduler_go.graph_checks (task, place) values (0, 7)")
+	graphsPending(false)
+	run("insert into scheduler_go.graph_checks (task, place) values (0, 7)")
+	if lowered, err := store.LowerLowWater(t.Context()); !lowered || err != nil {
+		t.Errorf("the check below is not found: %t, %v", lowered, err)
+	}
+	graphsPending(true)
 	// Places begin anew; the mark is of another server, whose transactions have other numbers.
 	run("truncate scheduler_go.work, scheduler_go.candidate_changes restart identity")
 	run("update scheduler_go.low_water set low = 100000, next = 200000, changes_low = 100000, changes_next = 200000, next_xid = '1000000000'")

@@ -8,7 +8,8 @@ import (
 )
 
 // Figures are figures for monitoring. They take a few steps along indexes; Counted and Runs
-// are what the last walks over whole tables found (counts.go).
+// are what the last walks over whole tables found, Ready what one process counted in the last
+// minute and a half, if one did (counts.go).
 type Figures struct {
 	Outgoing  []OutgoingQueue
 	Ready     []ReadyTasks
@@ -35,14 +36,7 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	if f.Outgoing, err = s.q.OutgoingByQueue(ctx); err != nil {
 		return f, failed(err, "look at outgoing messages")
 	}
-	if err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		// The planner doesn't know which types have many ready tasks, and would read them all.
-		if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
-			return err
-		}
-		f.Ready, err = tx.q.OldestReady(ctx, now)
-		return err
-	}); err != nil {
+	if f.Ready, err = s.readyTasks(ctx, now); err != nil {
 		return f, failed(err, "look at ready tasks")
 	}
 	if f.Origins, err = s.q.OriginCounts(ctx); err != nil {

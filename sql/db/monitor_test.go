@@ -7,6 +7,40 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
+// What one process has counted of ready tasks is what others show, which read no task; unless
+// it is old.
+func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	mustExec(t, store, "alter table task set (autovacuum_enabled = false)") // its reading would count
+	mustExec(t, store, "insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(1, 120) n")
+	mustExec(t, store, `insert into task (type, arguments, next_run, status, policy)
+		select 't' || 1 + n % 120, '{}', now() - n * interval '1 second', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 6000) n`)
+	shown := func() (tasks int64, blocks int) {
+		t.Helper()
+		before := blocksOf(t, store, "task")
+		f, err := store.Figures(t.Context(), time.Now())
+		if err != nil || len(f.Ready) != 120 {
+			t.Errorf("of %d types, %v", len(f.Ready), err)
+		}
+		for _, r := range f.Ready {
+			tasks += r.Tasks
+		}
+		return tasks, blocksOf(t, store, "task") - before
+	}
+	if ended, err := store.CountReady(t.Context(), time.Now(), time.Minute); !ended || err != nil {
+		t.Fatal(ended, err)
+	}
+	mustExec(t, store, "update task set status = 'completed' where id <= 3000")
+	if n, blocks := shown(); n != 6000 || blocks != 0 {
+		t.Errorf("%d tasks are shown, and %d blocks read; want 6,000 and 0", n, blocks)
+	}
+	mustExec(t, store, "update scheduler_go.walks set finished = finished - interval '2 minutes'")
+	if n, blocks := shown(); n != 3000 || blocks == 0 {
+		t.Errorf("%d tasks are shown, and %d blocks read; want 3,000", n, blocks)
+	}
+}
+
 // Figures read, of a task type with many ready tasks, those that they count, also where the planner
 // expects few, as most types have few.
 func TestFiguresReadTheTasksThatTheyCount(t *testing.T) {

@@ -88,6 +88,10 @@ type Tx struct {
 	drains  *drainSizes
 	hosters model.Hosters
 	sparing *sparing // nil until visits are claimed, or without limits of hosters
+
+	// updated is the last update of origins that were grabbed, in seconds since 1970, the
+	// latest that any lister knows; -infinity if none does.
+	updated map[model.OriginKey]float64
 }
 
 // Methods by subject. Those of a type …Queries are one statement each, in a transaction
@@ -245,7 +249,7 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 		q := queries.New(metered{tx})
 		return do(ctx, &Tx{
 			TaskQueries{q, t.route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
-			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains, t.hosters, nil,
+			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains, t.hosters, nil, make(map[model.OriginKey]float64),
 		})
 	})
 }

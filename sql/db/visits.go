@@ -339,7 +339,7 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	// Without origins there is one row all the same, for usable and odd.
 	rows, err := metered{tx.tx}.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
-select u.usable, u.odd, lo.place, `+listedOriginColumns+`
+select u.usable, u.odd, lo.place, lo.updated, `+listedOriginColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join selected lo on lo.odd is null`, q.args)
 	if err != nil {
@@ -348,10 +348,11 @@ left join selected lo on lo.odd is null`, q.args)
 	defer rows.Close()
 	for rows.Next() {
 		var v GrabbedVisit
+		var updated *float64
 		o := &v.Origin
-		fields := []any{&usable, &odd, &v.Group, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
+		fields := []any{&usable, &odd, &v.Group, &updated, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
 			&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
-		found := rows.RawValues()[3] != nil // each origin has a lister
+		found := rows.RawValues()[4] != nil // each origin has a lister
 		if !found {
 			clear(fields[2:])
 		}
@@ -360,6 +361,9 @@ left join selected lo on lo.odd is null`, q.args)
 		}
 		if found {
 			visits = append(visits, v)
+			if updated != nil {
+				tx.updated[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = *updated
+			}
 		}
 	}
 	return visits, odd, usable, rows.Err()
@@ -406,10 +410,10 @@ const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
 func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time, migrated bool) error {
 	q.from = "listed_origins lo"
 	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
-	columns := listedOriginColumns + ", null::text as odd"
+	columns := listedOriginColumns + ", null::double precision as updated, null::text as odd"
 	if migrated {
 		q.where = append(q.where, notSetAside)
-		columns = selectedColumns
+		columns = "null::double precision as updated, " + selectedColumns
 	}
 	q.args["enabled"] = !f.Disabled
 	if f.TableSample > 0 {

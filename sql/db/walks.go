@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,8 +93,8 @@ func (w walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 	return false, nil
 }
 
-// whole takes all steps at once, and remembers nothing.
-func (w walk[T]) whole(ctx context.Context) error {
+// whole takes all steps at once, remembers nothing, and returns what it has found.
+func (w walk[T]) whole(ctx context.Context) (soFar T, err error) {
 	at, soFar, err := w.begin(ctx)
 	var end int64
 	if err == nil {
@@ -110,7 +111,7 @@ func (w walk[T]) whole(ctx context.Context) error {
 			err = nil
 		}
 	}
-	return failed(err, "%s", w.name)
+	return soFar, failed(err, "%s", w.name)
 }
 
 // place returns how far the walk came, and what it has found. The place is below 0 if none
@@ -150,15 +151,22 @@ func beginAt(first func(ctx context.Context) (int64, error)) func(ctx context.Co
 
 // resultOf returns what the last whole walk of a name found; zero if there was none.
 func resultOf[T any](ctx context.Context, q *queries.Queries, name string) (found T, err error) {
-	text, err := q.WalkResult(ctx, name)
+	found, _, err = youngResultOf[T](ctx, q, name, math.MaxInt64)
+	return found, err
+}
+
+// youngResultOf returns what the last whole walk of a name found, and whether that is
+// younger than within.
+func youngResultOf[T any](ctx context.Context, q *queries.Queries, name string, within time.Duration) (found T, young bool, err error) {
+	r, err := q.WalkResult(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, nil
+		return found, false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &found)
+		err = json.Unmarshal(r.Result, &found)
 	}
 	if err != nil {
-		return found, fmt.Errorf("read the result of %s: %w", name, err)
+		return found, false, fmt.Errorf("read the result of %s: %w", name, err)
 	}
-	return found, nil
+	return found, r.Age < within.Seconds(), nil
 }

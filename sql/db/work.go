@@ -114,13 +114,13 @@ func (a WorkQueries) OutgoingDue(ctx context.Context, urgent bool) (int, error) 
 	return int(n), err
 }
 
-// lowWaterStep is how many places work or changes of candidates get between two rises of the
+// lowWaterStep is how many places work, changes of candidates or graphs get between two rises of the
 // low-water marks: a look passes by index entries of so many rows that are gone, and of those of
 // two calls of RaiseLowWater.
 const lowWaterStep = 5000
 
-// RaiseLowWater raises the places below which no work is outgoing and no change of candidates is
-// pending, so that looks at them don't pass by what is gone, which stays as long as the oldest
+// RaiseLowWater raises the places below which no work is outgoing and no change of candidates or
+// graphs is pending, so that looks at them don't pass by what is gone, which stays as long as the oldest
 // snapshot of the database. Called now and then, it writes seldom: versions of its row stay, too.
 func (a WorkQueries) RaiseLowWater(ctx context.Context) error {
 	return failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water marks")

@@ -10,17 +10,11 @@ select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
 
 -- GraphsPending reports whether the drain has anything to do.
 -- name: GraphsPending :one
-select (exists (select from scheduler_go.graph_changes)
-  or exists (select from scheduler_go.graph_checks)
-  or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= @at::timestamptz))::boolean;
+select scheduler_go.graphs_pending(@at);
 
--- CheckDeadlines queues a check of the tasks whose deadline is over, unless one is queued.
--- name: CheckDeadlines :execrows
-insert into scheduler_go.graph_checks (task)
-select g.task from scheduler_go.graph_tasks g
-where g.watch is not null and g.deadline <= @at::timestamptz
-  and not exists (select from scheduler_go.graph_checks c where c.task = g.task)
-order by g.deadline limit @max_tasks;
+-- CheckDeadlines queues checks of the tasks whose deadline is over, unless they are queued.
+-- name: CheckDeadlines :one
+select scheduler_go.check_graph_deadlines(@max_tasks, @at);
 
 -- SpreadGraphChanges queues checks of the dependents of changed tasks, and returns the
 -- number of changes it took.

@@ -2,22 +2,26 @@
 
 -- LaneFeatures returns what a lane is chosen by: the hash of the work's key and its memory;
 -- of visits, whether nothing of the origin is archived yet, and the seconds from the last
--- visit to the last update.
+-- visit to the last update that any lister knows: updated, in seconds since 1970, if that is a
+-- number.
 -- name: LaneFeatures :many
 select k.memory,
        (s.last_snapshot is null)::boolean as first,
        -- A difference of far dates may be more than an interval holds.
-       coalesce(case when isfinite(l.last_update) and isfinite(s.last_visit)
-         then extract(epoch from l.last_update) - extract(epoch from s.last_visit) end, 0)::double precision as behind,
+       coalesce(case when abs(l.updated) < 'infinity' and isfinite(s.last_visit)
+         then l.updated - extract(epoch from s.last_visit)::double precision end, 0)::double precision as behind,
        m.seconds, m.before, m.at_least, m.behind as behind_then
 from (
-  select o.place, o.url, hashtextextended(o.key, 0) as memory
-  from (select unnest(@keys::text[]) as key, unnest(@urls::text[]) as url, generate_subscripts(@keys::text[], 1) as place) o
+  select o.place, o.url, o.updated, hashtextextended(o.key, 0) as memory
+  from (select unnest(@keys::text[]) as key, unnest(@urls::text[]) as url, unnest(@updated::double precision[]) as updated,
+               generate_subscripts(@keys::text[], 1) as place) o
 ) k
 left join origin_visit_stats s on s.url = k.url and s.visit_type = @visit_type::text
 left join lateral (
-  select max(lo.last_update) as last_update from listed_origins lo
-  where lo.url = k.url and lo.visit_type = @visit_type::text and s.last_visit is not null
+  select case when k.updated = 'nan' then (
+    select extract(epoch from max(lo.last_update))::double precision from listed_origins lo
+    where lo.url = k.url and lo.visit_type = @visit_type::text and s.last_visit is not null
+  ) else k.updated end as updated
 ) l on true
 left join scheduler_go.lane_memory m on m.memory = k.memory
 order by k.place;

@@ -15,10 +15,10 @@ from (select count(*) as events, count(*) filter (where received > now() - inter
      (select count(*) as records, count(*) filter (where rejected_at > now() - interval '1 hour') as new_records from scheduler_go.rejected_records) r;
 
 -- OldestReady returns since when the longest ready task waits, by type and priority, of the
--- ten thousand longest ready of each type.
+-- ten thousand longest ready of each type, for some of the types in their order.
 -- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
-from task_type tt
+from (select type from task_type order by type limit @types offset @first_type) tt
 cross join lateral (
   select t.priority, t.next_run from task t
   where t.type = tt.type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
@@ -26,6 +26,10 @@ cross join lateral (
   limit 10000
 ) ready
 group by tt.type, ready.priority;
+
+-- EndOfTaskTypes counts the task types.
+-- name: EndOfTaskTypes :one
+select count(*) from task_type;
 
 -- OriginCounts returns the peer's counts of origins (update-metrics), by lister and visit
 -- type.

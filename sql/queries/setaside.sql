@@ -20,7 +20,9 @@ delete from scheduler_go.candidate_changes where visit_type = @visit_type and ur
 -- until the maintenance job of graphs has it looked at again.
 -- name: SetGraphTaskAside :exec
 with taken as (
-  delete from scheduler_go.graph_checks where ctid = (select ctid from scheduler_go.graph_checks limit 1)
+  delete from scheduler_go.graph_checks
+  where ctid = (select ctid from scheduler_go.graph_checks
+                where place >= (select graphs_low from scheduler_go.low_water) order by place limit 1)
   returning task
 )
 insert into scheduler_go.set_aside_tasks (task, arguments, reason, until)

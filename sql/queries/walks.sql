@@ -24,9 +24,10 @@ update scheduler_go.walks set place = @next::bigint, so_far = @so_far where name
 update scheduler_go.walks set place = null, so_far = '{}', result = @result, finished = clock_timestamp()
 where name = @name and place = @place::bigint;
 
--- WalkResult returns what the last whole walk found.
+-- WalkResult returns what the last whole walk found, and how many seconds ago it ended.
 -- name: WalkResult :one
-select result from scheduler_go.walks where name = @name and finished is not null;
+select result, extract(epoch from clock_timestamp() - finished)::double precision as age
+from scheduler_go.walks where name = @name and finished is not null;
 
 -- CandidatePages counts the pages of candidates; -1 if they are not built.
 -- name: CandidatePages :one

@@ -69,26 +69,21 @@ func (q *Queries) ChangeDependencies(ctx context.Context, arg ChangeDependencies
 	return err
 }
 
-const checkDeadlines = `-- name: CheckDeadlines :execrows
-insert into scheduler_go.graph_checks (task)
-select g.task from scheduler_go.graph_tasks g
-where g.watch is not null and g.deadline <= $1::timestamptz
-  and not exists (select from scheduler_go.graph_checks c where c.task = g.task)
-order by g.deadline limit $2
+const checkDeadlines = `-- name: CheckDeadlines :one
+select scheduler_go.check_graph_deadlines($1, $2)
 `
 
 type CheckDeadlinesParams struct {
+	MaxTasks int64
 	At       time.Time
-	MaxTasks int32
 }
 
-// CheckDeadlines queues a check of the tasks whose deadline is over, unless one is queued.
+// CheckDeadlines queues checks of the tasks whose deadline is over, unless they are queued.
 func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, checkDeadlines, arg.At, arg.MaxTasks)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, checkDeadlines, arg.MaxTasks, arg.At)
+	var check_graph_deadlines int64
+	err := row.Scan(&check_graph_deadlines)
+	return check_graph_deadlines, err
 }
 
 const checkGraphTasks = `-- name: CheckGraphTasks :one
@@ -669,17 +664,15 @@ func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, er
 }
 
 const graphsPending = `-- name: GraphsPending :one
-select (exists (select from scheduler_go.graph_changes)
-  or exists (select from scheduler_go.graph_checks)
-  or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= $1::timestamptz))::boolean
+select scheduler_go.graphs_pending($1)
 `
 
 // GraphsPending reports whether the drain has anything to do.
 func (q *Queries) GraphsPending(ctx context.Context, at time.Time) (bool, error) {
 	row := q.db.QueryRow(ctx, graphsPending, at)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
+	var graphs_pending bool
+	err := row.Scan(&graphs_pending)
+	return graphs_pending, err
 }
 
 const lockDependencies = `-- name: LockDependencies :many

@@ -70,6 +70,18 @@ func (q *Queries) CountRejected(ctx context.Context) (CountRejectedRow, error) {
 	return i, err
 }
 
+const endOfTaskTypes = `-- name: EndOfTaskTypes :one
+select count(*) from task_type
+`
+
+// EndOfTaskTypes counts the task types.
+func (q *Queries) EndOfTaskTypes(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, endOfTaskTypes)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const ledgerQueues = `-- name: LedgerQueues :many
 select queue, count(*) filter (where state = 'outgoing') as outgoing,
        coalesce(min(coalesce(since, claimed)) filter (where started is null), 'epoch')::timestamptz as oldest
@@ -143,15 +155,21 @@ func (q *Queries) MetricsAge(ctx context.Context) ([]MetricsAgeRow, error) {
 
 const oldestReady = `-- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
-from task_type tt
+from (select type from task_type order by type limit $2 offset $1) tt
 cross join lateral (
   select t.priority, t.next_run from task t
-  where t.type = tt.type and t.status = 'next_run_not_scheduled' and t.next_run <= $1
+  where t.type = tt.type and t.status = 'next_run_not_scheduled' and t.next_run <= $3
   order by t.next_run
   limit 10000
 ) ready
 group by tt.type, ready.priority
 `
+
+type OldestReadyParams struct {
+	FirstType int32
+	Types     int32
+	Now       time.Time
+}
 
 type OldestReadyRow struct {
 	Type     string
@@ -161,9 +179,9 @@ type OldestReadyRow struct {
 }
 
 // OldestReady returns since when the longest ready task waits, by type and priority, of the
-// ten thousand longest ready of each type.
-func (q *Queries) OldestReady(ctx context.Context, now time.Time) ([]OldestReadyRow, error) {
-	rows, err := q.db.Query(ctx, oldestReady, now)
+// ten thousand longest ready of each type, for some of the types in their order.
+func (q *Queries) OldestReady(ctx context.Context, arg OldestReadyParams) ([]OldestReadyRow, error) {
+	rows, err := q.db.Query(ctx, oldestReady, arg.FirstType, arg.Types, arg.Now)
 	if err != nil {
 		return nil, err
 	}

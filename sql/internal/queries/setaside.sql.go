@@ -162,7 +162,9 @@ func (q *Queries) SetAsideTask(ctx context.Context, task int64) ([]SetAsideTaskR
 
 const setGraphTaskAside = `-- name: SetGraphTaskAside :exec
 with taken as (
-  delete from scheduler_go.graph_checks where ctid = (select ctid from scheduler_go.graph_checks limit 1)
+  delete from scheduler_go.graph_checks
+  where ctid = (select ctid from scheduler_go.graph_checks
+                where place >= (select graphs_low from scheduler_go.low_water) order by place limit 1)
   returning task
 )
 insert into scheduler_go.set_aside_tasks (task, arguments, reason, until)

@@ -380,13 +380,19 @@ func (q *Queries) UncountedListings(ctx context.Context, mostChanges int64) ([]U
 }
 
 const walkResult = `-- name: WalkResult :one
-select result from scheduler_go.walks where name = $1 and finished is not null
+select result, extract(epoch from clock_timestamp() - finished)::double precision as age
+from scheduler_go.walks where name = $1 and finished is not null
 `
 
-// WalkResult returns what the last whole walk found.
-func (q *Queries) WalkResult(ctx context.Context, name string) (json.RawMessage, error) {
+type WalkResultRow struct {
+	Result json.RawMessage
+	Age    float64
+}
+
+// WalkResult returns what the last whole walk found, and how many seconds ago it ended.
+func (q *Queries) WalkResult(ctx context.Context, name string) (WalkResultRow, error) {
 	row := q.db.QueryRow(ctx, walkResult, name)
-	var result json.RawMessage
-	err := row.Scan(&result)
-	return result, err
+	var i WalkResultRow
+	err := row.Scan(&i.Result, &i.Age)
+	return i, err
 }

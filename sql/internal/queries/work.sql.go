@@ -234,13 +234,15 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 }
 
 const lowerLowWater = `-- name: LowerLowWater :execrows
-update scheduler_go.low_water l set low = least(l.low, o.place), changes_low = least(l.changes_low, c.place)
+update scheduler_go.low_water l
+set low = least(l.low, o.place), changes_low = least(l.changes_low, c.place), graphs_low = least(l.graphs_low, g.place)
 from (select min(w.place) as place from scheduler_go.work w where w.state = 'outgoing') o,
-     (select min(n.place) as place from scheduler_go.candidate_changes n) c
-where o.place < l.low or c.place < l.changes_low
+     (select min(n.place) as place from scheduler_go.candidate_changes n) c,
+     (select least((select min(place) from scheduler_go.graph_changes), (select min(place) from scheduler_go.graph_checks)) as place) g
+where o.place < l.low or c.place < l.changes_low or g.place < l.graphs_low
 `
 
-// LowerLowWater lowers them to the first outgoing work and the first change, if those are below.
+// LowerLowWater lowers them to the first outgoing work and the first changes, if those are below.
 func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, lowerLowWater)
 	if err != nil {
@@ -508,7 +510,8 @@ select scheduler_go.raise_low_water($1)
 `
 
 // RaiseLowWater raises the places from which the three above look at outgoing work, and drains
-// and grabs at changes of candidates, at the second call after either got so many more places.
+// and grabs at changes of candidates, and drains at those of graphs, at the second call after any of
+// them got so many more places.
 func (q *Queries) RaiseLowWater(ctx context.Context, step int64) error {
 	_, err := q.db.Exec(ctx, raiseLowWater, step)
 	return err

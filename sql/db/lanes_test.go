@@ -1,0 +1,111 @@
+package db_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// behinds grabs all visits, if grabbed, and returns how many seconds each origin's last update
+// is after its last visit, by its name.
+func behinds(t *testing.T, store *db.Store, policy model.VisitPolicy, grabbed bool) map[string]float64 {
+	t.Helper()
+	found := make(map[string]float64)
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if grabbed {
+			if visits, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: policy}, time.Now(), 100, true); err != nil || len(visits) == 0 {
+				t.Errorf("%d grabbed, %v", len(visits), err)
+			}
+		}
+		urls := []string{"both", "former", "latter", "other disabled", "none", "one", "never", "far", "unlisted"}
+		features, err := tx.LaneFeatures(ctx, urls, urls, "git")
+		for i, f := range features {
+			found[urls[i]] = f.Behind
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// How far an origin is behind is by the latest update that any of its listers knows, enabled or
+// not, whether a grab has read that or it is looked up.
+func TestUpdatesAreThoseOfAllListers(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated)
+		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`)
+	mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select ('00000000-0000-0000-0000-00000000000' || lister)::uuid, url, 'git', '{}', enabled, now(), date::timestamptz from (values
+			(1, 'both', true, '2020-01-01 00:00:10Z'), (2, 'both', true, '2020-01-01 00:00:20Z'),
+			(1, 'former', true, '2020-01-01 00:00:30Z'), (2, 'former', true, null),
+			(1, 'latter', true, null), (2, 'latter', true, '2020-01-01 00:00:40Z'),
+			(1, 'other disabled', true, null), (2, 'other disabled', false, '2020-01-01 00:00:50Z'),
+			(1, 'none', true, null), (2, 'none', true, null),
+			(1, 'one', true, '2020-01-01 00:01:00.5Z'),
+			(1, 'never', true, '2020-01-01 00:01:00Z'),
+			(1, 'far', true, '2020-01-01 00:01:00Z'), (2, 'far', true, 'infinity')) o (lister, url, enabled, date)`)
+	mustExec(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_snapshot, last_successful)
+		select distinct url, 'git', '2020-01-01Z'::timestamptz, '\x00'::bytea, '2020-01-01Z'::timestamptz from listed_origins where url <> 'never'
+		union all select 'unlisted', 'git', '2020-01-01Z', '\x00', '2020-01-01Z'`)
+	want := map[string]float64{"both": 20, "former": 30, "latter": 40, "other disabled": 50, "none": 0, "one": 60.5, "never": 0, "far": 0, "unlisted": 0}
+	check := func(name string, grabbed bool, policies ...model.VisitPolicy) {
+		t.Helper()
+		for _, policy := range policies {
+			if diff := cmp.Diff(want, behinds(t, store, policy, grabbed)); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, policy, diff)
+			}
+		}
+	}
+	check("looked up", false, "")
+	check("grabbed from the tables", true, model.OldestScheduledFirst, model.OriginsWithoutLastUpdate)
+	keep(t, store)
+	check("grabbed", true, model.OldestScheduledFirst, model.OriginsWithoutLastUpdate, model.AlreadyVisitedOrderByLag)
+}
+
+// What is known of grabbed visits for their lanes takes no look at listed origins, which the
+// grab has read.
+func TestLanesDontReadGrabbedOriginsAgain(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now())`)
+	mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+		select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), now() from generate_series(1, 1000) n`)
+	mustExec(t, store, "insert into origin_visit_stats (url, visit_type, last_visit) select url, 'git', now() - interval '1 year' from listed_origins")
+	keep(t, store)
+	mustExec(t, store, "vacuum analyze")
+	mustExec(t, store, "alter table listed_origins set (autovacuum_enabled = false)") // its reading would count
+	read := func(features bool) int {
+		t.Helper()
+		before := blocksOf(t, store, "listed_origins")
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			visits, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 1000, true)
+			if err != nil || len(visits) != 1000 || !features {
+				return err
+			}
+			var urls []string
+			for _, v := range visits {
+				urls = append(urls, v.URL)
+			}
+			found, err := tx.LaneFeatures(ctx, urls, urls, "git")
+			if err == nil && found[0].Behind == 0 {
+				t.Error("nothing is known: the test shows nothing")
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return blocksOf(t, store, "listed_origins") - before
+	}
+	grab := read(false)
+	if both := read(true); both > grab+10 || grab < 1000 {
+		t.Errorf("a grab reads %d blocks of listed origins, and %d with what is known of them", grab, both)
+	}
+}
