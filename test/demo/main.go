@@ -26,8 +26,13 @@ type options struct {
 	Log          *slog.Logger
 }
 
-// errInterrupted is the cause of a context ended by a signal.
-var errInterrupted = errors.New("interrupted")
+var (
+	// The causes of contexts that end early.
+	errInterrupted = errors.New("interrupted")
+	errTimeout     = errors.New("not done in time")
+	// errReported is a failure of which the user has been told.
+	errReported = errors.New("failed")
+)
 
 func main() {
 	var o options
@@ -54,39 +59,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(2)
 	}
-
-	ctx, cancel := signalContext()
-	defer cancel()
-	err := execute(ctx, o, keep, stop)
-	if err != nil && !errors.Is(err, errReported) {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-	}
-	if err != nil {
+	if err := execute(o, keep, stop); err != nil {
+		if !errors.Is(err, errReported) {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+		}
 		os.Exit(1)
-	}
-}
-
-// execute does what the command line asks for.
-func execute(ctx context.Context, o options, keep, stop bool) error {
-	switch {
-	case stop:
-		if err := stopKept(); err != nil {
-			return err
-		}
-		fmt.Println("stopped")
-		return nil
-	case keep && os.Getenv(keeperVar) == "":
-		return runInBackground(ctx)
-	case keep:
-		keeper, err := newKeeper()
-		if err != nil {
-			return err
-		}
-		o.Keeper = keeper
-		defer runtime.KeepAlive(keeper) // its lock: as garbage it would be released
-		return run(ctx, o)
-	default:
-		return run(ctx, o)
 	}
 }
 
@@ -105,6 +82,27 @@ func validate(o options, args []string) error {
 	return nil
 }
 
+// execute does what the command line asks for.
+func execute(o options, keep, stop bool) (err error) {
+	ctx, cancel := signalContext()
+	defer cancel()
+	switch {
+	case stop:
+		if err = stopKept(); err == nil {
+			fmt.Println("stopped")
+		}
+		return err
+	case keep && os.Getenv(keeperVar) == "":
+		return runInBackground(ctx)
+	case keep:
+		if o.Keeper, err = newKeeper(ctx); err != nil {
+			return err
+		}
+		defer runtime.KeepAlive(o.Keeper) // its lock: as garbage it would be released
+	}
+	return run(ctx, o)
+}
+
 // signalContext ends with errInterrupted at the first SIGINT, SIGTERM or, unless
 // started with nohup, SIGHUP. What follows is bounded, so a second one changes
 // nothing.
@@ -121,6 +119,37 @@ func signalContext() (context.Context, context.CancelFunc) {
 		}
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// run makes a directory for a run of the demo, and removes it if all went well.
+func run(parent context.Context, o options) (err error) {
+	if _, err := os.Stat(o.Scheduler); err != nil {
+		return fmt.Errorf("no scheduler to demonstrate: %w; `make build` makes it", err)
+	}
+	if o.Scheduler, err = filepath.Abs(o.Scheduler); err != nil {
+		return err
+	}
+	state, err := stateDir()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(state, "run-")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(parent, o.Timeout, errTimeout)
+	defer cancel()
+	err = runProgram(ctx, func(p *program) { playIn(p, dir, o) })
+	if err == nil {
+		return os.RemoveAll(dir)
+	}
+	// Why the context ended says more than what failed because of it.
+	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
+		err = cause
+	} else if cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return fmt.Errorf("%w\nThe logs are in %s", err, dir)
 }
 
 // stateDir is where runs keep their files: in the cache directory, as all that

@@ -17,9 +17,11 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 		_, _ = fmt.Fprintf(w, "  %-15s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	outcomes := map[string]int{}
-	for _, v := range e.Stored {
-		outcomes[v.Type]++
-		outcomes[v.Status]++
+	for _, visits := range e.Stored {
+		for _, v := range visits {
+			outcomes[v.Type]++
+			outcomes[v.Status]++
+		}
 	}
 	slices.Sort(e.Latencies)
 	ofLarge, ofSmall, left := e.shared()
@@ -33,7 +35,7 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 	line("queues", "at most %d of %d messages (express), %d of %d (slow), %d of %d (archives)",
 		e.Queues[expressQueue].Peak, limits[expressQueue], e.Queues[slowQueue].Peak, limits[slowQueue],
 		e.Queues[archivesQueue].Peak, limits[archivesQueue])
-	if run, ok := e.saveRun(); ok && run.Ended != nil {
+	if run := e.saveRun(); run.Ended != nil {
 		waits := e.overtaken()
 		line("save code now", "done after %s; overtook %d visits, which waited %s (median)",
 			seconds(run.Ended.Sub(e.Asked)), len(waits), seconds(percentile(waits, 50)))
@@ -43,7 +45,7 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 		for _, f := range e.Faults[killed:] {
 			line("", "%s: %s", f.Name, f.Says)
 		}
-		line("", "%d tasks were delivered, and run, again", len(e.twice()))
+		line("", "%d tasks were delivered, and run, again", e.twice())
 	}
 	_, _ = fmt.Fprintln(w)
 	for _, c := range checks {
@@ -79,6 +81,14 @@ func paint(text, code string, color bool) string {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// percentile returns the value that p per cent (below 100) of the sorted ones are less than.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[len(sorted)*p/100]
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
