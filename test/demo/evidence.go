@@ -16,40 +16,23 @@ import (
 	"swh-scheduler/internal/archive"
 )
 
-// view is what the scheduler's database holds at one moment. All times are its own.
-type view struct {
-	At      time.Time
-	Listed  int
-	Waiting int              // messages that are not sent yet
-	Known   map[string]known // by URL
-	Runs    []taskRun
-}
-
-// known is what the scheduler knows of an origin's visits.
-type known struct {
-	Scheduled, Visited *time.Time
-	Status             string // "" before a visit's result
-	Snapshot           string
-}
-
 // taskRun is one of a one-shot task.
 type taskRun struct {
 	Priority, Status string
 	Ended            *time.Time
 }
 
-const viewQuery = `select json_build_object('At', clock_timestamp(), 'Listed', (select count(*) from listed_origins),
-	'Waiting', (select count(*) from scheduler_go.work where state in ('backlog', 'outgoing')),
-	'Known', (select json_object_agg(url, json_build_object('Scheduled', last_scheduled, 'Visited', last_visit,
-		'Status', last_visit_status, 'Snapshot', encode(last_snapshot, 'hex'))) from origin_visit_stats),
-	'Runs', (select json_agg(json_build_object('Priority', task.priority, 'Status', run.status, 'Ended', run.ended) order by run.id)
-		from task_run run join task on task.id = run.task))`
+// open reports whether the task is still to be done.
+func (r taskRun) open() bool { return r.Status == "scheduled" || r.Status == "started" }
 
 // evidence is all that the verdict is drawn from. It is put together from looks at the
 // scheduler's database, which keeps only the last visit of each origin, from the storage, the
 // broker and the workers' logs.
 type evidence struct {
-	view
+	Listed    int
+	Waiting   int // messages that are not sent yet
+	Runs      []taskRun
+	Known     map[string]archive.Known   // by URL
 	Claims    map[string][]time.Time     // by URL: each time it was scheduled
 	Stored    map[string][]archive.Visit // by URL
 	Latencies []time.Duration            // from a visit's claim to its result in the scheduler's database
@@ -63,37 +46,38 @@ type evidence struct {
 	Stopped    map[string]error // how our daemons ended when told to; nil if they were left running
 }
 
-// look notes what has changed since the look before.
+// look notes what has changed since the look before. All times are the scheduler's database's.
 func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
-	var v view
-	if err := scheduler.QueryRow(ctx, viewQuery).Scan(&v); err != nil {
-		return fmt.Errorf("look at the scheduler's database: %w", err)
-	}
-	visits, err := archive.Visits(ctx, storage)
+	known, err := archive.KnownVisits(ctx, scheduler)
 	if err != nil {
-		return fmt.Errorf("look at the storage's database: %w", err)
+		return err
 	}
-	e.Stored = map[string][]archive.Visit{}
-	for _, visit := range visits {
-		e.Stored[visit.Origin] = append(e.Stored[visit.Origin], visit)
+	var now time.Time
+	rows, _ := scheduler.Query(ctx, `select coalesce(task.priority::text, ''), run.status::text, run.ended
+		from task_run run join task on task.id = run.task`) // CollectRows returns the error
+	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[taskRun])
+	err = cmp.Or(err, scheduler.QueryRow(ctx, `select clock_timestamp(), (select count(*) from listed_origins),
+		(select count(*) from scheduler_go.work where state in ('backlog', 'outgoing'))`).Scan(&now, &e.Listed, &e.Waiting))
+	if err != nil {
+		return err
 	}
-	for url, k := range v.Known {
+	for url, k := range known {
 		if claims := e.Claims[url]; k.Scheduled != nil && (len(claims) == 0 || !claims[len(claims)-1].Equal(*k.Scheduled)) {
 			e.Claims[url] = append(claims, *k.Scheduled)
 		}
 		before := e.Known[url].Visited
 		if k.Scheduled != nil && k.Visited != nil && (before == nil || !before.Equal(*k.Visited)) {
-			e.Latencies = append(e.Latencies, v.At.Sub(*k.Scheduled))
+			e.Latencies = append(e.Latencies, now.Sub(*k.Scheduled))
 		}
 	}
-	e.view = v
-	return nil
+	e.Known, e.Runs = known, runs
+	e.Stored, err = archive.Visits(ctx, storage)
+	return err
 }
 
-// open reports whether a run of a task is.
-func (e *evidence) open() bool {
-	return slices.ContainsFunc(e.Runs, func(r taskRun) bool { return r.Status == "scheduled" || r.Status == "started" })
-}
+func (e *evidence) open() bool { return slices.ContainsFunc(e.Runs, taskRun.open) }
+
+func (e *evidence) differences() []string { return archive.Differences(e.Known, e.Stored) }
 
 // saveRun returns the run of save code now, if it has one: the only run of a task with a
 // priority.
@@ -104,24 +88,6 @@ func (e *evidence) saveRun() (run taskRun) {
 		}
 	}
 	return run
-}
-
-// differences names the origins of which the scheduler knows something else than the
-// storage has.
-func (e *evidence) differences() (differences []string) {
-	for url, visits := range e.Stored {
-		v, k := visits[len(visits)-1], e.Known[url]
-		status := map[string]string{"full": "successful"}[v.Status]
-		if k.Status != cmp.Or(status, v.Status) || v.Status == "full" && k.Snapshot != v.Snapshot {
-			differences = append(differences, fmt.Sprintf("%s: stored is %s %.8s, known %s %.8s", url, v.Status, v.Snapshot, k.Status, k.Snapshot))
-		}
-	}
-	for url, k := range e.Known {
-		if k.Status != "" && e.Stored[url] == nil {
-			differences = append(differences, fmt.Sprintf("%s: known %s, nothing stored", url, k.Status))
-		}
-	}
-	return differences
 }
 
 // full counts the visits of an origin that archived all of it.

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -64,20 +61,16 @@ func runInBackground(ctx context.Context) error {
 
 // newKeeper takes up the role; it fails if another demo is being kept.
 func newKeeper(ctx context.Context) (*keeper, error) {
-	lock, err := openLock()
-	if err != nil {
+	k := &keeper{until: ctx, say: os.NewFile(3, "say")}
+	syscall.CloseOnExec(int(k.say.Fd())) // not for our children
+	var err error
+	if k.lock, err = lockFile(); err != nil {
 		return nil, err
 	}
-	k := &keeper{until: ctx, lock: lock, say: os.NewFile(3, "say")}
-	syscall.CloseOnExec(int(k.say.Fd())) // not for our children
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if unix.FcntlFlock(k.lock.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) != nil {
 		return nil, errors.New("another demo is being kept: `make demo-stop` stops it")
 	}
-	if err := lock.Truncate(0); err != nil {
-		return nil, err
-	}
-	_, err = fmt.Fprintln(lock, os.Getpid())
-	return k, err
+	return k, nil
 }
 
 // keep lets the process in the foreground go, and waits until it is told to end.
@@ -111,32 +104,28 @@ func (k *keeper) keep(s *story) error {
 
 // stopKept ends the demo that is being kept, and returns when it is gone.
 func stopKept() error {
-	lock, err := openLock()
+	file, err := lockFile()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }()
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+	defer func() { _ = file.Close() }()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock); err != nil {
+		return err
+	}
+	if lock.Type == unix.F_UNLCK {
 		return errors.New("no demo is being kept")
 	}
-	text, err := io.ReadAll(lock)
-	if err != nil {
-		return err
+	if err := syscall.Kill(int(lock.Pid), syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop the demo (process %d): %w", lock.Pid, err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return fmt.Errorf("%s: %w", lock.Name(), err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop the demo (process %d): %w", pid, err)
-	}
-	return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	return unix.FcntlFlock(file.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-func openLock() (*os.File, error) {
+func lockFile() (*os.File, error) {
 	dir, err := stateDir()
 	if err != nil {
 		return nil, err
 	}
-	return os.OpenFile(filepath.Join(dir, "keeper.pid"), os.O_RDWR|os.O_CREATE, fs.FileMode(0o644))
+	return os.OpenFile(filepath.Join(dir, "keeper.lock"), os.O_RDWR|os.O_CREATE, 0o644)
 }

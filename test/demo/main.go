@@ -27,9 +27,7 @@ type options struct {
 }
 
 var (
-	// The causes of contexts that end early.
-	errInterrupted = errors.New("interrupted")
-	errTimeout     = errors.New("not done in time")
+	errTimeout = errors.New("not done in time")
 	// errReported is a failure of which the user has been told.
 	errReported = errors.New("failed")
 )
@@ -55,8 +53,8 @@ func main() {
 		level = slog.LevelDebug
 	}
 	o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	if err := validate(o, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
+	if flag.NArg() > 0 || o.Repositories < minRepositories {
+		fmt.Fprintf(os.Stderr, "demo: no arguments are expected, and at least %d repositories: one of each kind in the small forge\n", minRepositories)
 		os.Exit(2)
 	}
 	if err := execute(o, keep, stop); err != nil {
@@ -70,16 +68,6 @@ func main() {
 func truth(name string) bool {
 	value, err := strconv.ParseBool(os.Getenv(name))
 	return err == nil && value
-}
-
-func validate(o options, args []string) error {
-	switch {
-	case len(args) > 0:
-		return fmt.Errorf("unexpected argument %q", args[0])
-	case o.Repositories < minRepositories:
-		return fmt.Errorf("-repos %d: at least %d are needed, one of each kind in the small forge", o.Repositories, minRepositories)
-	}
-	return nil
 }
 
 // execute does what the command line asks for.
@@ -103,22 +91,14 @@ func execute(o options, keep, stop bool) (err error) {
 	return run(ctx, o)
 }
 
-// signalContext ends with errInterrupted at the first SIGINT, SIGTERM or, unless
-// started with nohup, SIGHUP. What follows is bounded, so a second one changes
-// nothing.
+// signalContext ends at the first SIGINT, SIGTERM or, unless started with nohup, SIGHUP. What
+// follows is bounded, so a second one changes nothing.
 func signalContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
-	go func() {
-		for range signals {
-			cancel(errInterrupted)
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	return signal.NotifyContext(context.Background(), signals...)
 }
 
 // run makes a directory for a run of the demo, and removes it if all went well.
@@ -137,17 +117,16 @@ func run(parent context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(parent, o.Timeout, errTimeout)
+	ctx, cancel := context.WithTimeout(parent, o.Timeout)
 	defer cancel()
 	err = runProgram(ctx, func(p *program) { playIn(p, dir, o) })
-	if err == nil {
+	switch {
+	case err == nil:
 		return os.RemoveAll(dir)
-	}
-	// Why the context ended says more than what failed because of it.
-	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
-		err = cause
-	} else if cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
+	case parent.Err() != nil: // that says more than what failed because of it
+		err = errors.New("interrupted")
+	case ctx.Err() != nil && !errors.Is(err, errTimeout):
+		err = fmt.Errorf("%w: %w", errTimeout, err)
 	}
 	return fmt.Errorf("%w\nThe logs are in %s", err, dir)
 }

@@ -39,10 +39,7 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error)
-	go func() {
-		_, err := runCommand(ctx, "sh", "-c", "sleep 600 & echo $! > "+file+"; wait")
-		done <- err
-	}()
+	go func() { done <- runCommand(ctx, "sh", "-c", "sleep 600 & echo $! > "+file+"; wait") }()
 	var pid int
 	testenv.Becomes(t, "there is a process id", true, func() bool {
 		text, _ := os.ReadFile(file)

@@ -60,13 +60,13 @@ type story struct {
 	dir      string // of this run
 	show     *progress
 	world    *world
+	parts    *archive.Parts
 	watcher  *watcher
 	children map[string]*testenv.Child // by name
 	db       *pgxpool.Pool             // of the scheduler
 	archive  *pgx.Conn                 // of the storage
 
 	config   string   // file of our daemons
-	remote   string   // file of those who reach the scheduler by its RPC server
 	server   int      // port of that
 	metrics  []string // addresses of the daemons' metrics; none unless all is left running
 	evidence *evidence
@@ -115,25 +115,18 @@ func playIn(p *program, dir string, o options) {
 	}
 }
 
-// stop stops all children, and returns how our daemons ended.
+// stop stops our daemons, and returns how they ended.
 func (s *story) stop() map[string]error {
-	how := map[string]error{}
-	var mu sync.Mutex
+	errs, how := make([]error, len(daemons)), map[string]error{}
 	var all sync.WaitGroup
-	for _, child := range s.children {
-		all.Go(func() {
-			err := child.Stop(stopBound)
-			mu.Lock()
-			defer mu.Unlock()
-			how[child.Name] = err
-		})
+	for i, d := range daemons {
+		all.Go(func() { errs[i] = s.children[d.name].Stop(stopBound) })
 	}
 	all.Wait()
-	ours := map[string]error{}
-	for _, d := range daemons {
-		ours[d.name] = how[d.name]
+	for i, d := range daemons {
+		how[d.name] = errs[i]
 	}
-	return ours
+	return how
 }
 
 func (s *story) start(name string, argv ...string) {
@@ -167,29 +160,27 @@ func (s *story) write(name, text string) string {
 	return path
 }
 
-// runCommand runs a command to its end, or that of ctx, and returns what it printed.
-func runCommand(ctx context.Context, argv ...string) (string, error) {
+// runCommand runs a command to its end, or that of ctx; its error holds what it printed.
+func runCommand(ctx context.Context, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
 	}
-	return string(out), err
+	return nil
 }
 
 // ours runs a command of our program.
 func (s *story) ours(args ...string) {
-	_, err := runCommand(s.ctx, append([]string{s.Scheduler, "-C", s.config}, args...)...)
-	s.must(err)
+	s.must(runCommand(s.ctx, append([]string{s.Scheduler, "-C", s.config}, args...)...))
 }
 
 // swh runs a command of the Python scheduler's own command line, by the RPC server.
 func (s *story) swh(args ...string) error {
-	swh := filepath.Join(filepath.Dir(testenv.ArchivePython(s.program)), "swh")
 	for {
-		_, err := runCommand(s.ctx, append([]string{"env", "SWH_CONFIG_FILENAME=" + s.remote, swh, "scheduler"}, args...)...)
+		err := runCommand(s.ctx, s.parts.SchedulerCommand(args...)...)
 		// The server may not be up yet.
 		if err == nil || s.ctx.Err() != nil || !strings.Contains(err.Error(), "Connection refused") {
 			return err
@@ -203,21 +194,12 @@ func (s *story) prepare() {
 	s.server = s.freePort()
 	server := fmt.Sprintf("http://127.0.0.1:%d/", s.server)
 	s.config = s.write("scheduler.yml", s.configuration())
-	s.remote = s.write("remote.yml", fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", server))
-	objects, python := filepath.Join(s.dir, "objects"), testenv.ArchivePython(s.program)
-	s.must(os.Mkdir(objects, 0o755))
-	storage := archive.Storage{DSN: s.storage, Objects: objects, Brokers: s.kafka, Prefix: s.journal}
-	for _, w := range []struct {
-		name, config string
-		processes    int
-	}{
-		{"lister", archive.Lister(s.throughWay, server), 2},
-		{"express", storage.Loader(s.throughWay, expressQueue), 3},
-		{"slow", storage.Loader(s.throughWay, slowQueue, archivesQueue), 3},
-		{"save-code-now", storage.Loader(s.throughWay, saveQueue), 1},
+	s.parts = archive.NewParts(s.program, s.dir, archive.Storage{DSN: s.storage, Brokers: s.kafka, Prefix: s.journal}, s.throughWay, server)
+	for _, worker := range []*testenv.Child{
+		s.parts.StartLister(2), s.parts.StartLoader("express", 3, expressQueue),
+		s.parts.StartLoader("slow", 3, slowQueue, archivesQueue), s.parts.StartLoader("save-code-now", 1, saveQueue),
 	} {
-		config := s.write("worker-"+w.name+".json", w.config)
-		s.start("worker-"+w.name, append([]string{"env", "SWH_CONFIG_FILENAME=" + config, python}, archive.Worker(w.name, w.processes)...)...)
+		s.children[worker.Name] = worker
 	}
 	s.ours("migrate")
 	for _, d := range daemons {
@@ -227,9 +209,8 @@ func (s *story) prepare() {
 	}
 	s.parallel(
 		func() {
-			for _, argv := range storage.Init(python) {
-				_, err := runCommand(s.ctx, argv...)
-				s.must(err)
+			for _, argv := range s.parts.StorageCommands() {
+				s.must(runCommand(s.ctx, argv...))
 			}
 		},
 		func() { s.world = openWorld(s.program, filepath.Join(s.dir, "world"), s.Repositories, s.Archives) },
@@ -440,15 +421,11 @@ func (s *story) done() bool {
 	return len(s.steps) == 0 && s.command == nil && s.missing() == nil && !e.open() && e.Waiting == 0 && len(e.differences()) == 0
 }
 
-// stalled says why the story has ended early: after a time-out, which stages were not complete.
+// stalled says why the story has ended early: which stages were not complete.
 func (s *story) stalled(lastLook error) error {
-	cause := context.Cause(s.ctx)
-	if !errors.Is(cause, errTimeout) {
-		return cause
-	}
 	missing := s.missing()
 	if missing == nil {
 		missing = append(s.evidence.differences(), fmt.Sprintf("%d messages not sent", s.evidence.Waiting))
 	}
-	return errors.Join(fmt.Errorf("%w (%s): %s", cause, s.Timeout, strings.Join(missing, ", ")), lastLook)
+	return errors.Join(fmt.Errorf("%w (%s): %s", errTimeout, s.Timeout, strings.Join(missing, ", ")), lastLook)
 }
