@@ -74,7 +74,7 @@ func newKeeper(ctx context.Context) (*keeper, error) {
 }
 
 // keep lets the process in the foreground go, and waits until it is told to end.
-func (k *keeper) keep(s *story) error {
+func (k *keeper) keep(s *story) (failed error) {
 	// Nothing more is for the terminal, nor for a pipe whose reader waits for
 	// its end.
 	out, err := os.Create(filepath.Join(s.dir, "demo.log"))
@@ -96,10 +96,11 @@ func (k *keeper) keep(s *story) error {
 	<-k.until.Done()
 	for name, err := range s.stop() {
 		if err != nil {
-			return fmt.Errorf("%s did not stop cleanly: %w", name, err)
+			fmt.Fprintf(os.Stderr, "%s did not stop cleanly: %v\n", name, err)
+			failed = errors.Join(failed, err)
 		}
 	}
-	return nil
+	return failed
 }
 
 // stopKept ends the demo that is being kept, and returns when it is gone.

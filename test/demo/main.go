@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"swh-scheduler/internal/services"
 )
 
 // options are the demo's settings.
@@ -134,14 +137,7 @@ func run(parent context.Context, o options) (err error) {
 // stateDir is where runs keep their files: in the cache directory, as all that
 // the project's commands leave behind.
 func stateDir() (string, error) {
-	cache := os.Getenv("SWH_SCHEDULER_CACHE")
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil { // no home directory, as in some containers
-			user = os.TempDir()
-		}
-		cache = filepath.Join(user, "swh-scheduler")
-	}
+	cache, err := services.CacheDir()
 	dir := filepath.Join(cache, "demo")
-	return dir, os.MkdirAll(dir, 0o755)
+	return dir, cmp.Or(err, os.MkdirAll(dir, 0o755))
 }

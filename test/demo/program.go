@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"sync"
 	"testing"
@@ -36,22 +35,16 @@ func runProgram(ctx context.Context, f func(p *program)) error {
 
 // clean calls the functions in reverse, also after one that fails.
 func (p *program) clean() {
-	p.mu.Lock()
-	n := len(p.cleanups) - 1
-	if n < 0 {
-		p.mu.Unlock()
-		return
+	if n := len(p.cleanups) - 1; n >= 0 {
+		last := p.cleanups[n]
+		p.cleanups = p.cleanups[:n]
+		defer p.clean()
+		last()
 	}
-	last := p.cleanups[n]
-	p.cleanups = p.cleanups[:n]
-	p.mu.Unlock()
-	defer p.clean()
-	last()
 }
 
 func (p *program) Helper()                  {}
 func (p *program) Context() context.Context { return p.ctx }
-func (p *program) Output() io.Writer        { return io.Discard }
 func (p *program) FailNow()                 { runtime.Goexit() }
 
 func (p *program) Failed() bool {
@@ -66,13 +59,11 @@ func (p *program) Cleanup(f func()) {
 	p.cleanups = append(p.cleanups, f)
 }
 
-func (p *program) fail(err error) {
+func (p *program) Errorf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failures = append(p.failures, err)
+	p.failures = append(p.failures, fmt.Errorf(format, args...))
 }
-
-func (p *program) Errorf(format string, args ...any) { p.fail(fmt.Errorf(format, args...)) }
 
 func (p *program) Fatalf(format string, args ...any) {
 	p.Errorf(format, args...)
@@ -84,8 +75,7 @@ func (p *program) Fatal(args ...any) { p.Fatalf("%s", fmt.Sprint(args...)) }
 // must ends the program if err is one.
 func (p *program) must(err error) {
 	if err != nil {
-		p.fail(err)
-		p.FailNow()
+		p.Fatalf("%w", err)
 	}
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -232,17 +230,14 @@ func (s *story) prepare() {
 
 // list schedules listings of the forges and of the packages.
 func (s *story) list() error {
-	var text strings.Builder
-	out := csv.NewWriter(&text)
+	file := ""
 	for _, l := range [][3]string{
 		{"list-gitweb", s.world.forges[large].URL, large}, {"list-gitweb", s.world.forges[small].URL, small},
 		{"list-gnu-full", s.world.packages.URL, packages},
 	} {
-		arguments, _ := json.Marshal(map[string]string{"url": l[1], "instance": l[2]}) // of strings, it can't fail
-		_ = out.Write([]string{l[0], string(arguments), "oneshot"})                    // into memory
+		file += fmt.Sprintf("%s;{\"url\": %q, \"instance\": %q};oneshot\n", l[0], l[1], l[2])
 	}
-	out.Flush()
-	return s.swh("task", "schedule", "-c", "type", "-c", "kwargs", "-c", "policy", s.write("listings.csv", text.String()))
+	return s.swh("task", "schedule", "-d", ";", "-c", "type", "-c", "kwargs", "-c", "policy", s.write("listings.csv", file))
 }
 
 // plan says what happens in the world, and when.
@@ -283,16 +278,10 @@ func (s *story) begin(command func() error) {
 }
 
 // timeToSave is when there is much in the queue to overtake, once a third of the
-// visits are scheduled; at the latest when half of them are done.
+// visits are scheduled; at the latest when half of them have begun.
 func (s *story) timeToSave() bool {
-	n := s.Repositories
-	done := 0
-	for _, k := range s.evidence.Known {
-		if k.Status != "" {
-			done++
-		}
-	}
-	return len(s.evidence.Claims) >= n/3 && s.evidence.Queues[expressQueue].Ready >= expressSlots/2 || done >= (n+s.Archives)/2
+	e, n := s.evidence, s.Repositories
+	return len(e.Claims) >= n/3 && e.Queues[expressQueue].Ready >= expressSlots/2 || len(e.Stored) >= (n+s.Archives)/2
 }
 
 // save asks for a repository to be saved now that no lister has seen.
@@ -324,8 +313,7 @@ func (s *story) next() {
 
 // saved reports whether what was to be saved now is, and the scheduler knows it.
 func (s *story) saved() bool {
-	run := s.evidence.saveRun()
-	return run.Ended != nil && s.visited(wanted)
+	return s.evidence.saveRun().Ended != nil && s.visited(wanted)
 }
 
 // visited reports whether there is a result of all origins of a kind.
@@ -344,10 +332,7 @@ func (s *story) watch() {
 	defer tick.Stop()
 	var done time.Time
 	for done.IsZero() || time.Since(done) < settleTime {
-		err := s.watcher.look(s.ctx)
-		if err == nil {
-			err = s.evidence.look(s.ctx, s.db, s.archive)
-		}
+		err := errors.Join(s.watcher.look(s.ctx), s.evidence.look(s.ctx, s.db, s.archive))
 		if err == nil { // otherwise PostgreSQL is away, for some seconds
 			s.next()
 			s.show.update(s.stages())

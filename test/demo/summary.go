@@ -49,11 +49,11 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 	}
 	_, _ = fmt.Fprintln(w)
 	for _, c := range checks {
-		mark, code := "ok", "32"
-		if len(c.Missing) > 0 {
-			mark, code = "FAILED", "31"
+		mark := map[bool]string{true: "\x1b[32mok    \x1b[m", false: "\x1b[31mFAILED\x1b[m"}[len(c.Missing) == 0]
+		if !color {
+			mark = mark[5:11]
 		}
-		_, _ = fmt.Fprintf(w, "  %s %s\n", paint(fmt.Sprintf("%-6s", mark), code, color), c.Name)
+		_, _ = fmt.Fprintf(w, "  %s %s\n", mark, c.Name)
 		for i, missing := range c.Missing {
 			if i == maxMissing {
 				_, _ = fmt.Fprintf(w, "           and %d more\n", len(c.Missing)-i)
@@ -74,13 +74,6 @@ func failed(checks []check) []string {
 		}
 	}
 	return names
-}
-
-func paint(text, code string, color bool) string {
-	if !color {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 // percentile returns the value that p per cent (below 100) of the sorted ones are less than.
