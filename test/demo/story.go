@@ -376,12 +376,15 @@ func (s *story) stages() []stage {
 			again.Done++
 		}
 	}
-	save, faults := stage{Name: "save code now", Total: 1}, stage{Name: "faults", Done: len(e.Faults), Total: len(s.faults())}
+	save := stage{Name: "save code now", Total: 1}
 	if s.saved() {
 		save.Done = 1
 	}
-	return append(stages, save, faults, again,
-		stage{Name: "express lane", Done: e.Queues[expressQueue].Ready, Total: expressSlots, Level: true})
+	stages = append(stages, save)
+	if !s.Calm {
+		stages = append(stages, stage{Name: "faults", Done: len(e.Faults), Total: len(s.faults())})
+	}
+	return append(stages, again, stage{Name: "express lane", Done: e.Queues[expressQueue].Ready, Total: expressSlots, Level: true})
 }
 
 // missing names the stages that are not complete.
