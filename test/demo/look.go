@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,13 +12,6 @@ import (
 // lookAround starts what shows the scheduler in a browser, and says where everything is, and
 // how to stop it.
 func (s *story) lookAround(w io.Writer) {
-	management, user := s.broker.ManagementURL, ""
-	if u, err := url.Parse(management); err == nil {
-		password, _ := u.User.Password()
-		user = u.User.Username() + ", password " + password
-		u.User = nil
-		management = u.String()
-	}
 	dashboard := s.freePort()
 	s.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(dashboard))
 	_, _ = fmt.Fprintf(w, `Everything is left running. To look around:
@@ -31,13 +23,13 @@ func (s *story) lookAround(w io.Writer) {
   %s task add load-git --policy oneshot --priority high url=%s
   psql '%s'
   psql '%s' (the storage)
-  RabbitMQ: %s (user %s), virtual host %s
+  RabbitMQ: %s, virtual host %s
   Kafka: %s, topics %s.*
   forges: %s, %s; packages: %s/gnu/
   logs: %s/*.log
 
 To stop it: make demo-stop (or %s -stop)
-`, dashboard, s.startPrometheus(), grafana, s.config, s.Scheduler, s.world.of(wanted)[0].URL, s.servers.scheduler, s.storage, management, user, s.virtualHost(),
+`, dashboard, s.startPrometheus(), grafana, s.config, s.Scheduler, s.world.of(wanted)[0].URL, s.servers.scheduler, s.storage, s.broker.ManagementURL, s.virtualHost(),
 		strings.Join(s.kafka, ","), s.journal, s.world.forges[large].URL, s.world.forges[small].URL, s.world.packages.URL, s.dir, os.Args[0])
 }
 
@@ -51,9 +43,11 @@ func (s *story) startPrometheus() string {
 	if err != nil {
 		return "not installed (apt-get install prometheus)"
 	}
+	alerts, err := filepath.Abs("deploy/prometheus/alerts.yml")
+	s.must(err)
 	address := s.freeAddress()
-	config := s.write("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 5s}\nscrape_configs:\n"+
-		"- {job_name: swh-scheduler, static_configs: [{targets: [%s]}]}\n", strings.Join(s.metrics, ", ")))
+	config := s.write("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 5s}\nrule_files: [%q]\n"+
+		"scrape_configs:\n- {job_name: swh-scheduler, static_configs: [{targets: [%s]}]}\n", alerts, strings.Join(s.metrics, ", ")))
 	s.start("prometheus", prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(s.dir, "prometheus"),
 		"--web.listen-address", address)
 	return "http://" + address + "/"
