@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,7 @@ const keeperVar = "SWH_DEMO_KEEPER"
 // keeper is this process in its role as the one in the background.
 type keeper struct {
 	until context.Context // ends when it is told to
+	kept  atomic.Bool     // the process in the foreground is no more needed
 	lock  *os.File        // its holder keeps; "demo -stop" waits for its release
 	say   *os.File        // a pipe, through which it says that it keeps; its end without a word means failure
 }
@@ -43,9 +45,12 @@ func runInBackground(ctx context.Context) error {
 	child.Env = append(os.Environ(), keeperVar+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{say}
-	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper. Until it keeps,
-	// it is told when this process is gone.
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper. Its input ends
+	// when this process is gone.
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if _, err := child.StdinPipe(); err != nil {
+		return err
+	}
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("start the demo in the background: %w", err)
 	}
@@ -59,9 +64,17 @@ func runInBackground(ctx context.Context) error {
 	return errReported
 }
 
-// newKeeper takes up the role; it fails if another demo is being kept.
+// newKeeper takes up the role; it fails if another demo is being kept. Until it keeps, it ends
+// with the process in the foreground.
 func newKeeper(ctx context.Context) (*keeper, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	k := &keeper{until: ctx, say: os.NewFile(3, "say")}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if !k.kept.Load() {
+			cancel()
+		}
+	}()
 	syscall.CloseOnExec(int(k.say.Fd())) // not for our children
 	var err error
 	if k.lock, err = lockFile(); err != nil {
@@ -86,9 +99,7 @@ func (k *keeper) keep(s *story) (failed error) {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
-		return err
-	}
+	k.kept.Store(true)
 	if _, err := k.say.WriteString("kept"); err != nil {
 		return err
 	}
@@ -110,17 +121,24 @@ func stopKept() error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock); err != nil {
+	pid, err := holder(file)
+	switch {
+	case err != nil:
 		return err
-	}
-	if lock.Type == unix.F_UNLCK {
+	case pid == 0:
 		return errors.New("no demo is being kept")
 	}
-	if err := syscall.Kill(int(lock.Pid), syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop the demo (process %d): %w", lock.Pid, err)
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop the demo (process %d): %w", pid, err)
 	}
 	return unix.FcntlFlock(file.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
+}
+
+// holder returns the process that holds the lock, 0 if none does.
+func holder(file *os.File) (pid int, err error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err = unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock)
+	return int(lock.Pid), err
 }
 
 func lockFile() (*os.File, error) {

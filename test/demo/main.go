@@ -90,6 +90,7 @@ func execute(o options, keep, stop bool) (err error) {
 			return err
 		}
 		defer runtime.KeepAlive(o.Keeper) // its lock: as garbage it would be released
+		ctx = o.Keeper.until
 	}
 	return run(ctx, o)
 }
