@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -81,37 +78,24 @@ func TestArchive(t *testing.T) {
 
 func startArchive(t *testing.T) *archiveParts {
 	t.Helper()
-	python, dir := testenv.ArchivePython(t), t.TempDir()
-	for _, name := range []string{"forge", "objects"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	forge, err := archive.StartForge(filepath.Join(dir, "forge"), nil)
+	dir := t.TempDir()
+	forge, err := archive.StartForge(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(forge.Close)
 	mq, dsn := testenv.RabbitMQ(t), testenv.Database(t)
-	storage := archive.Storage{
-		DSN: testenv.Postgres(t), Objects: filepath.Join(dir, "objects"),
-		Brokers: testenv.Kafka(t), Prefix: testenv.Journal(t, 1, archive.ObjectTypes...),
-	}
-	for _, args := range storage.Init(python) {
-		if r := command(t, args[0], environment(), args[1:]...); r.code != 0 {
-			t.Fatalf("%q: %s", args, r.stderr)
+	server := ourServer(t, dsn)
+	parts := archive.NewParts(t, dir, archive.Storage{
+		DSN: testenv.Postgres(t), Brokers: testenv.Kafka(t), Prefix: testenv.Journal(t, 1, archive.ObjectTypes...),
+	}, mq.URL, server)
+	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
+	storage := parts.Storage
+	for _, argv := range append(parts.StorageCommands(), parts.SchedulerCommand("task-type", "register", "-p", "lister.gitweb", "-p", "loader.git")) {
+		if r := command(t, argv[0], environment(), argv[1:]...); r.code != 0 {
+			t.Fatalf("%q: %s", argv, r.stderr)
 		}
 	}
-	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
-	a := &archiveParts{
-		t: t, python: python, server: ourServer(t, dsn), forge: forge,
-		scheduler: archiveDatabase(t, dsn), storage: archiveDatabase(t, storage.DSN),
-	}
-	swh, remote := filepath.Join(filepath.Dir(python), "swh"), configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", a.server))
-	if r := command(t, swh, environment("SWH_CONFIG_FILENAME="+remote), "scheduler", "task-type", "register", "-p", "lister.gitweb", "-p", "loader.git"); r.code != 0 {
-		t.Fatal(r.stderr)
-	}
-
 	conf := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n"+
 		"journal: {brokers: [%s], prefix: %q, group_id: %q, auto_offset_reset: earliest}\n%s",
 		dsn, mq.URL, mq.ManagementURL, strings.Join(storage.Brokers, ", "), storage.Prefix, storage.Prefix, archivePolicy))
@@ -120,38 +104,17 @@ func startArchive(t *testing.T) *archiveParts {
 	} {
 		start(t, append([]string{"-C", conf}, strings.Fields(args)...)...)
 	}
-	a.worker("lister", 1, archive.Lister(mq.URL, a.server))
-	a.worker("loader", 1, storage.Loader(mq.URL, archive.LoadTask, "save_code_now:"+archive.LoadTask))
-	return a
-}
-
-func archiveDatabase(t *testing.T, dsn string) *pgx.Conn {
-	t.Helper()
-	return testenv.Connect(t, dsn)
-}
-
-// worker starts a worker, which is killed with its processes at the end of the test.
-func (a *archiveParts) worker(name string, processes int, config string) {
-	a.t.Helper()
-	log, err := os.Create(filepath.Join(a.t.TempDir(), name))
-	if err != nil {
-		a.t.Fatal(err)
+	for _, child := range []*testenv.Child{parts.StartLister(1), parts.StartLoader("loader", 1, archive.LoadTask, "save_code_now:"+archive.LoadTask)} {
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("log of the %s:\n%s", child.Name, child.Tail(1000))
+			}
+		})
 	}
-	cmd := exec.Command(a.python, archive.Worker(name, processes)...)
-	cmd.Env = environment("SWH_CONFIG_FILENAME=" + configFile(a.t, config))
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		a.t.Fatal(err)
+	return &archiveParts{
+		t: t, python: testenv.ArchivePython(t), server: server, forge: forge,
+		scheduler: testenv.Connect(t, dsn), storage: testenv.Connect(t, storage.DSN),
 	}
-	a.t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-		_ = log.Close()
-		if said, _ := os.ReadFile(log.Name()); a.t.Failed() {
-			a.t.Logf("log of the %s:\n%s", name, said)
-		}
-	})
 }
 
 // client runs testdata/archive_client.py.
@@ -172,48 +135,39 @@ func (a *archiveParts) commit(name, content string, when time.Time) {
 // known returns the snapshots that the scheduler knows, by origin.
 func (a *archiveParts) known() map[string]string {
 	a.t.Helper()
-	rows, err := a.scheduler.Query(a.t.Context(), `select url, encode(last_snapshot, 'hex') from origin_visit_stats
-		where visit_type = 'git' and last_visit_status = 'successful'`)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	found := map[string]string{}
-	var url, snapshot string
-	if _, err := pgx.ForEachRow(rows, []any{&url, &snapshot}, func() error {
-		found[url] = snapshot
-		return nil
-	}); err != nil {
-		a.t.Fatal(err)
-	}
-	return found
-}
-
-// stored returns the snapshots of the last full visits in the storage, by origin.
-func (a *archiveParts) stored() map[string]string {
-	a.t.Helper()
-	visits, err := archive.Visits(a.t.Context(), a.storage)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	found := map[string]string{}
-	for _, v := range visits {
-		if v.Status == "full" {
-			found[v.Origin] = v.Snapshot
+	snapshots := map[string]string{}
+	for url, k := range a.visits() {
+		if k.Status == "successful" {
+			snapshots[url] = k.Snapshot
 		}
 	}
-	return found
+	return snapshots
+}
+
+func (a *archiveParts) visits() map[string]archive.Known {
+	a.t.Helper()
+	known, err := archive.KnownVisits(a.t.Context(), a.scheduler)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return known
+}
+
+func (a *archiveParts) differences() []string {
+	a.t.Helper()
+	stored, err := archive.Visits(a.t.Context(), a.storage)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return archive.Differences(a.visits(), stored)
 }
 
 // compare fails the test unless the scheduler comes to know all that is stored, and
-// returns it.
+// returns the snapshots.
 func (a *archiveParts) compare() map[string]string {
 	a.t.Helper()
-	var known map[string]string
-	a.until("the scheduler knows the snapshots that the storage has", func() bool {
-		known = a.known()
-		return cmp.Equal(known, a.stored())
-	})
-	return known
+	testenv.Becomes(a.t, "what the scheduler doesn't know as the storage has it", nil, a.differences)
+	return a.known()
 }
 
 // page returns the forge's list of repositories.
@@ -238,6 +192,6 @@ func (a *archiveParts) until(what string, holds func() bool) {
 		if holds() {
 			return ""
 		}
-		return fmt.Sprintf("the scheduler knows %v, stored is %v", a.known(), a.stored())
+		return fmt.Sprintf("the scheduler knows %v, else than the storage: %q", a.known(), a.differences())
 	})
 }

@@ -236,6 +236,7 @@ is_current() { cat "${@:2}" | cmp -s - "$1/requirements.txt"; }
 
 need_python() {
 	have psql || echo postgresql-client # the peer makes its tables with it
+	ls /usr/lib/*/libmagic.so.1 >/dev/null 2>&1 || echo libmagic1 # the archive's listers load it
 	{ [ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}"; } &&
 		is_current "$cache/archive" "$archive_requirements" ||
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv

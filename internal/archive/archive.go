@@ -1,15 +1,11 @@
 package archive
 
-import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
-)
+import "fmt"
 
 // Storage says where the archive's storage keeps what.
 type Storage struct {
 	DSN     string   // its own database
-	Objects string   // directory of contents
+	Objects string   // directory of contents, which NewParts makes
 	Brokers []string // of its journal
 	Prefix  string   // of the journal's topics
 }
@@ -20,13 +16,6 @@ var ObjectTypes = []string{
 	"content", "directory", "extid", "metadata_authority", "metadata_fetcher", "origin", "origin_visit", "raw_extrinsic_metadata", "release", "revision", "skipped_content", "snapshot",
 }
 
-// Init returns the commands that make the storage's database; python is that of the
-// archive's environment.
-func (s Storage) Init(python string) [][]string {
-	swh := filepath.Join(filepath.Dir(python), "swh")
-	return [][]string{{swh, "db", "init-admin", "--dbname", s.DSN, "storage"}, {swh, "db", "init", "--dbname", s.DSN, "storage"}}
-}
-
 // The tasks of the listers and the loaders, which are the names of their queues, too.
 const (
 	ListTask         = "swh.lister.gitweb.tasks.GitwebListerTask"
@@ -35,20 +24,21 @@ const (
 	LoadArchivesTask = "swh.loader.package.archive.tasks.LoadTarball"
 )
 
-// Lister returns the configuration of a worker of swh.lister, as JSON, which is YAML, too.
-// It tells the scheduler at the URL what it listed.
-func Lister(broker, scheduler string) string {
-	return text(map[string]any{
-		"scheduler": map[string]any{"cls": "remote", "url": scheduler},
-		"celery":    celery(broker, ListTask, ListArchivesTask),
-	})
+// lister returns the configuration of a worker of swh.lister, which tells the scheduler at the
+// URL what it listed.
+func lister(broker, scheduler string) map[string]any {
+	return map[string]any{"scheduler": remote(scheduler), "celery": celery(broker, ListTask, ListArchivesTask)}
 }
 
-// Loader returns the configuration of a worker that takes the tasks of swh.loader.git and
+func remote(scheduler string) map[string]any {
+	return map[string]any{"cls": "remote", "url": scheduler}
+}
+
+// loader returns the configuration of a worker that takes the tasks of swh.loader.git and
 // swh.loader.core from the queues. As in production, what the storage can't add is tried
 // again: it refuses a person or content that another visit adds at that moment.
-func (s Storage) Loader(broker string, queues ...string) string {
-	return text(map[string]any{
+func (s Storage) loader(broker string, queues ...string) map[string]any {
+	return map[string]any{
 		"storage": map[string]any{"cls": "pipeline", "steps": []any{
 			map[string]any{"cls": "retry"},
 			map[string]any{
@@ -60,7 +50,7 @@ func (s Storage) Loader(broker string, queues ...string) string {
 			},
 		}},
 		"celery": celery(broker, queues...),
-	})
+	}
 }
 
 // celery names no modules: a worker has the tasks of all packages of the archive.
@@ -68,17 +58,8 @@ func celery(broker string, queues ...string) map[string]any {
 	return map[string]any{"task_broker": broker, "task_queues": queues}
 }
 
-func text(config map[string]any) string {
-	out, err := json.Marshal(config)
-	if err != nil {
-		panic(fmt.Sprint("a configuration that is no JSON: ", err))
-	}
-	return string(out)
-}
-
-// Worker returns the arguments for Python that run a worker; SWH_CONFIG_FILENAME names its
-// configuration.
-func Worker(name string, processes int) []string {
+// worker returns the arguments for Python that run a worker.
+func worker(name string, processes int) []string {
 	return []string{"-m", "celery", "-A", "swh.scheduler.celery_backend.config.app", "worker", "--loglevel=info",
 		"--events", "--without-gossip", "--without-mingle", "--hostname", name + "@%h", "--concurrency", fmt.Sprint(processes)}
 }

@@ -1,7 +1,9 @@
 package archive
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,9 +18,10 @@ type Visit struct {
 	Tip          string    // its main branch's commit, or its last release: "2.0"
 }
 
-// Visits returns all visits of a storage, by the connection to its database, in the order
-// in which they began.
-func Visits(ctx context.Context, storage *pgx.Conn) ([]Visit, error) {
+// Visits returns all visits of a storage by the origin's URL, by the connection to its database,
+// in the order in which they began.
+func Visits(ctx context.Context, storage *pgx.Conn) (map[string][]Visit, error) {
+	found := map[string][]Visit{}
 	rows, err := storage.Query(ctx, `
 		select o.url, v.type, v.date, s.status::text, coalesce(encode(s.snapshot, 'hex'), ''),
 			coalesce((select coalesce(max(encode(b.target, 'hex')) filter (where b.name = 'refs/heads/main'),
@@ -33,5 +36,52 @@ func Visits(ctx context.Context, storage *pgx.Conn) ([]Visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Visit])
+	visits, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Visit])
+	for _, v := range visits {
+		found[v.Origin] = append(found[v.Origin], v)
+	}
+	return found, err
+}
+
+// Known is what the scheduler knows of an origin's visits.
+type Known struct {
+	Origin             string
+	Scheduled, Visited *time.Time // the last
+	Status             string     // of the last visit; "" before a visit's result
+	Snapshot           string     // the last one, in hexadecimal, or ""
+}
+
+// Query is a connection to a database, or a pool of them.
+type Query interface {
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+}
+
+// KnownVisits returns what the scheduler knows by the origin's URL.
+func KnownVisits(ctx context.Context, scheduler Query) (map[string]Known, error) {
+	found := map[string]Known{}
+	rows, _ := scheduler.Query(ctx, `select url, last_scheduled, last_visit, coalesce(last_visit_status::text, ''),
+		coalesce(encode(last_snapshot, 'hex'), '') from origin_visit_stats`) // CollectRows returns the error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Known])
+	for _, k := range all {
+		found[k.Origin] = k
+	}
+	return found, err
+}
+
+// Differences names the origins of which the scheduler knows something else than the
+// storage has.
+func Differences(known map[string]Known, stored map[string][]Visit) (differences []string) {
+	for url, visits := range stored {
+		v, k := visits[len(visits)-1], known[url]
+		status := map[string]string{"full": "successful"}[v.Status]
+		if k.Status != cmp.Or(status, v.Status) || v.Status == "full" && k.Snapshot != v.Snapshot {
+			differences = append(differences, fmt.Sprintf("%s: stored is %s %.8s, known %s %.8s", url, v.Status, v.Snapshot, k.Status, k.Snapshot))
+		}
+	}
+	for url, k := range known {
+		if k.Status != "" && stored[url] == nil {
+			differences = append(differences, fmt.Sprintf("%s: known %s, nothing stored", url, k.Status))
+		}
+	}
+	return differences
 }

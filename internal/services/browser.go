@@ -17,7 +17,7 @@ func FindBrowser() (chromium, axeScript string, err error) {
 			return "", "", missing("Chromium")
 		}
 	}
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return "", "", err
 	}

@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// cacheDir is where deploy/local/install.sh puts what is not a package of the
+// CacheDir is where deploy/local/install.sh puts what is not a package of the
 // system; the script follows the same rule.
-func cacheDir() (string, error) {
+func CacheDir() (string, error) {
 	if dir := os.Getenv("SWH_SCHEDULER_CACHE"); dir != "" {
 		return dir, nil
 	}
@@ -42,7 +42,7 @@ func missing(what string) error {
 }
 
 func findPython() (string, error) {
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +56,7 @@ func findPython() (string, error) {
 // FindArchive returns the Python interpreter of the environment with the archive's lister,
 // loader and storage (deploy/local/python/archive.txt).
 func FindArchive() (string, error) {
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +73,7 @@ func findKafka() (java, classPath string, err error) {
 	if err != nil {
 		return "", "", missing("Java")
 	}
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return "", "", err
 	}
@@ -92,7 +92,7 @@ func postgresPrograms(dir string) (string, error) {
 		initdb, err := findProgram("initdb", "/usr/lib/postgresql/*/bin")
 		return filepath.Dir(initdb), err
 	}
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}

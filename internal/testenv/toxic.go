@@ -87,6 +87,13 @@ func proxy(t testing.TB, x *Toxic) *Toxic {
 	return x
 }
 
+// Connections returns how many go through it.
+func (x *Toxic) Connections() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.conns) / 2 // each has two sides
+}
+
 // Cut resets every connection and has new ones refused, until Restore. What is held
 // is lost.
 func (x *Toxic) Cut() {

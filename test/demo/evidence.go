@@ -2,104 +2,102 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"swh-scheduler/internal/archive"
 )
+
+// taskRun is one of a one-shot task.
+type taskRun struct {
+	Priority, Status string
+	Ended            *time.Time
+}
+
+// open reports whether the task is still to be done.
+func (r taskRun) open() bool { return r.Status == "scheduled" || r.Status == "started" }
 
 // evidence is all that the verdict is drawn from. It is put together from looks at the
 // scheduler's database, which keeps only the last visit of each origin, from the storage, the
 // broker and the workers' logs.
 type evidence struct {
-	Last      view
-	Claims    map[string][]time.Time // by URL: each time it was scheduled
-	First     map[string]string      // by URL: the snapshot of the first visit with a result, which may have none
-	Latencies []time.Duration        // from a visit's claim to its result in the scheduler's database
+	Listed    int
+	Waiting   int // messages that are not sent yet
+	Runs      []taskRun
+	Known     map[string]archive.Known   // by URL
+	Claims    map[string][]time.Time     // by URL: each time it was scheduled
+	Stored    map[string][]archive.Visit // by URL
+	Latencies []time.Duration            // from a visit's claim to its result in the scheduler's database
+	Queues    map[string]queue
 
 	Asked      time.Time // when save code now was
 	Faults     []fault   // that fell
 	Expected   int       // faults that should have fallen
-	Origins    []expected
-	Stored     []archive.Visit
-	Queues     map[string]queue
+	Origins    []origin
 	Executions executions
-	Stopped    []stopped // nil if they were left running
+	Stopped    map[string]error // how our daemons ended when told to; nil if they were left running
 }
 
-// expected is an origin with what the storage should have of it in the end.
-type expected struct {
-	origin
-	Status, Tip string
-}
-
-// stopped is how one of our daemons ended when told to.
-type stopped struct {
-	Name string
-	Took time.Duration
-	Err  error
-}
-
-func newEvidence() *evidence {
-	return &evidence{Claims: map[string][]time.Time{}, First: map[string]string{}}
-}
-
-// add notes what has changed since the look before.
-func (e *evidence) add(v view) {
-	for url, k := range v.Known {
+// look notes what has changed since the look before. All times are the scheduler's database's.
+func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
+	known, err := archive.KnownVisits(ctx, scheduler)
+	if err != nil {
+		return err
+	}
+	var now time.Time
+	rows, _ := scheduler.Query(ctx, `select coalesce(task.priority::text, ''), run.status::text, run.ended
+		from task_run run join task on task.id = run.task`) // CollectRows returns the error
+	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[taskRun])
+	err = cmp.Or(err, scheduler.QueryRow(ctx, `select clock_timestamp(), (select count(*) from listed_origins),
+		(select count(*) from scheduler_go.work where state in ('backlog', 'outgoing'))`).Scan(&now, &e.Listed, &e.Waiting))
+	if err != nil {
+		return err
+	}
+	for url, k := range known {
 		if claims := e.Claims[url]; k.Scheduled != nil && (len(claims) == 0 || !claims[len(claims)-1].Equal(*k.Scheduled)) {
 			e.Claims[url] = append(claims, *k.Scheduled)
 		}
-		before := e.Last.Known[url]
-		if k.Visited != nil && (before.Visited == nil || !before.Visited.Equal(*k.Visited)) && k.Scheduled != nil {
-			e.Latencies = append(e.Latencies, v.At.Sub(*k.Scheduled))
-		}
-		if _, ok := e.First[url]; !ok && k.Status != "" {
-			e.First[url] = k.Snapshot
+		before := e.Known[url].Visited
+		if k.Scheduled != nil && k.Visited != nil && (before == nil || !before.Equal(*k.Visited)) {
+			e.Latencies = append(e.Latencies, now.Sub(*k.Scheduled))
 		}
 	}
-	e.Last = v
+	e.Known, e.Runs = known, runs
+	e.Stored, err = archive.Visits(ctx, storage)
+	return err
 }
 
-// open reports whether a run of a task is.
-func (e *evidence) open() bool { return slices.ContainsFunc(e.Last.Runs, taskRun.open) }
+func (e *evidence) open() bool { return slices.ContainsFunc(e.Runs, taskRun.open) }
+
+func (e *evidence) differences() []string { return archive.Differences(e.Known, e.Stored) }
 
 // saveRun returns the run of save code now, if it has one: the only run of a task with a
 // priority.
-func (e *evidence) saveRun() (taskRun, bool) {
-	i := slices.IndexFunc(e.Last.Runs, func(r taskRun) bool { return r.Priority != "" })
-	if i < 0 {
-		return taskRun{}, false
-	}
-	return e.Last.Runs[i], true
-}
-
-// differences names the origins of which the scheduler knows something else than the
-// storage has.
-func (e *evidence) differences() (differences []string) {
-	stored := map[string]archive.Visit{}
-	for _, v := range e.Stored {
-		stored[v.Origin] = v
-	}
-	for url, v := range stored {
-		status := map[string]string{"full": "successful"}[v.Status]
-		k := e.Last.Known[url]
-		if k.Status != cmp.Or(status, v.Status) || v.Status == "full" && k.Snapshot != v.Snapshot {
-			differences = append(differences, fmt.Sprintf("%s: stored is %s %.8s, known %s %.8s", url, v.Status, v.Snapshot, k.Status, k.Snapshot))
+func (e *evidence) saveRun() (run taskRun) {
+	for _, r := range e.Runs {
+		if r.Priority != "" {
+			run = r
 		}
 	}
-	for url, k := range e.Last.Known {
-		if _, ok := stored[url]; !ok && k.Status != "" {
-			differences = append(differences, fmt.Sprintf("%s: known %s, nothing stored", url, k.Status))
-		}
-	}
-	return differences
+	return run
 }
 
-// visits returns the visits of an origin that the storage has.
-func (e *evidence) visits(url string) []archive.Visit {
-	return slices.DeleteFunc(slices.Clone(e.Stored), func(v archive.Visit) bool { return v.Origin != url })
+// full counts the visits of an origin that archived all of it.
+func (e *evidence) full(url string) (n int) {
+	for _, v := range e.Stored[url] {
+		if v.Status == "full" {
+			n++
+		}
+	}
+	return n
 }
 
 // overtaken returns how long each first visit waited that was claimed before save code now was
@@ -107,12 +105,12 @@ func (e *evidence) visits(url string) []archive.Visit {
 func (e *evidence) overtaken() (waits []time.Duration) {
 	var served time.Time
 	for _, o := range e.Origins {
-		if visits := e.visits(o.URL); o.Kind == wanted && len(visits) > 0 {
+		if visits := e.Stored[o.URL]; o.Kind == wanted && len(visits) > 0 {
 			served = visits[0].Date
 		}
 	}
 	for _, o := range e.Origins {
-		claims, visits := e.Claims[o.URL], e.visits(o.URL)
+		claims, visits := e.Claims[o.URL], e.Stored[o.URL]
 		if o.Type == "git" && len(claims) > 0 && len(visits) > 0 && claims[0].Before(e.Asked) && visits[0].Date.After(served) {
 			waits = append(waits, visits[0].Date.Sub(claims[0]))
 		}
@@ -142,12 +140,12 @@ func (e *evidence) shared() (ofLarge, ofSmall, left int) {
 	return len(first[large]) - left, len(first[small]), left
 }
 
-// twice returns when tasks were run that had been run before.
-func (e *evidence) twice() (at []time.Time) {
+// twice returns how often tasks were run that had been run before.
+func (e *evidence) twice() (n int) {
 	for _, ended := range e.Executions.Ended {
-		at = append(at, ended[1:]...)
+		n += len(ended) - 1
 	}
-	return at
+	return n
 }
 
 // repeats returns from when messages may come twice: since a daemon was killed that sends, with
@@ -161,12 +159,37 @@ func (e *evidence) repeats() time.Time {
 	return time.Time{}
 }
 
-// percentile returns the smallest of the sorted values that p per cent of them
-// do not exceed (nearest rank); 0 if there are none.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
+// executions are what the workers' logs say of tasks, by their ids.
+type executions struct {
+	Received int                    // messages
+	Ended    map[string][]time.Time // more than one: it was run twice
+	TimedOut int
+}
+
+// The log of a Celery worker, in UTC.
+var (
+	received = regexp.MustCompile(`(?m)^\[[^]]*\] Task \S+\[\S+\] received`)
+	ended    = regexp.MustCompile(`(?m)^\[(\S+ \S+): [^]]*\] Task \S+\[(\S+)\] (?:succeeded|raised)`)
+	timedOut = regexp.MustCompile(`(?m)^\[[^]]*\] Soft time limit \(\S+\) exceeded for `)
+)
+
+func readExecutions(dir string) (executions, error) {
+	x := executions{Ended: map[string][]time.Time{}}
+	logs, err := filepath.Glob(filepath.Join(dir, "worker-*.log"))
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			return x, err
+		}
+		x.Received += len(received.FindAll(text, -1))
+		x.TimedOut += len(timedOut.FindAll(text, -1))
+		for _, m := range ended.FindAllStringSubmatch(string(text), -1) {
+			at, err := time.Parse("2006-01-02 15:04:05,000", m[1])
+			if err != nil {
+				return x, fmt.Errorf("%s: %w", log, err)
+			}
+			x.Ended[m[2]] = append(x.Ended[m[2]], at)
+		}
 	}
-	rank := (len(sorted)*p + 99) / 100
-	return sorted[max(rank, 1)-1]
+	return x, err
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // fault is what falls on the scheduler, midway.
@@ -13,25 +15,27 @@ type fault struct {
 	At   time.Time
 	Says string // what became of it
 
-	cause func(context.Context) (says string, err error)
+	cause func() (says string)
 }
 
 // faults are those of a run: each kind of daemon is killed, the broker's connections are cut,
 // PostgreSQL crashes.
-func (s *story) faults() []fault {
+func (s *story) faults() (faults []fault) {
 	if s.Calm {
 		return nil
 	}
-	var faults []fault
 	for _, d := range daemons {
-		faults = append(faults, fault{Name: d.name, cause: func(context.Context) (string, error) {
-			return "killed, and started again", s.processes.restart(d.name)
+		faults = append(faults, fault{Name: d.name, cause: func() string {
+			s.children[d.name].Restart()
+			return "killed, and started again"
 		}})
 	}
-	return append(faults, fault{Name: connections, cause: func(ctx context.Context) (string, error) {
-		n, err := s.resources.cut(ctx)
-		return fmt.Sprintf("%d cut", n), err
-	}}, fault{Name: "PostgreSQL", cause: s.resources.crash})
+	return append(faults, fault{Name: connections, cause: func() string {
+		n := s.way.Connections()
+		s.way.Cut()
+		s.way.Restore()
+		return fmt.Sprintf("%d cut", n)
+	}}, fault{Name: "PostgreSQL", cause: s.crash})
 }
 
 // connections is a fault after which messages may be delivered twice (see evidence.repeats).
@@ -46,37 +50,45 @@ func (s *story) timeFor(f fault) bool {
 		return false
 	}
 	return f.Name != connections ||
-		s.visited(broken) && (s.visited(slow) || s.broker.look()[slowQueue].Published >= len(s.world.of(slow)))
+		s.visited(broken) && (s.visited(slow) || s.evidence.Queues[slowQueue].Published >= len(s.world.of(slow)))
 }
 
-func (s *story) fall(ctx context.Context, f fault) (err error) {
+func (s *story) fall(f fault) {
 	f.At = time.Now()
-	if f.Says, err = f.cause(ctx); err != nil {
-		return fmt.Errorf("%s: %w", f.Name, err)
-	}
+	f.Says = f.cause()
 	s.evidence.Faults = append(s.evidence.Faults, f)
 	s.show.note("%s: %s", f.Name, f.Says)
-	return nil
 }
 
 // crash kills a process of the scheduler's PostgreSQL, which then ends all connections,
 // recovers and starts anew, and waits until it has. A server that isn't the demo's only loses the
 // connections to the demo's database.
-func (r *resources) crash(ctx context.Context) (says string, err error) {
+func (s *story) crash() (says string) {
 	begin := time.Now()
-	if !r.ownServer {
-		return "its connections ended, as the server isn't the demo's to crash",
-			asSuperuser(ctx, r.scheduler.server, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", r.name)
+	if s.ownPostgres == "" {
+		s.must(onServer(s.ctx, s.scheduler, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"))
+		return "its connections ended, as the server isn't the demo's to crash"
 	}
-	if asSuperuser(ctx, r.scheduler.server, "copy (select 1) to program 'kill -9 $PPID'") == nil {
-		return "", errors.New("it survived the death of a process")
+	if onServer(s.ctx, s.ownPostgres, "copy (select 1) to program 'kill -9 $PPID'") == nil {
+		s.must(errors.New("PostgreSQL survived the death of a process"))
 	}
-	for asSuperuser(ctx, r.scheduler.server, "select 1") != nil {
+	for onServer(s.ctx, s.ownPostgres, "select 1") != nil {
 		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
+		case <-s.ctx.Done():
+			s.FailNow()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return fmt.Sprintf("crashed, and was back after %s", seconds(time.Since(begin))), nil
+	return fmt.Sprintf("crashed, and was back after %s", seconds(time.Since(begin)))
+}
+
+// onServer runs a statement by a connection of its own.
+func onServer(ctx context.Context, url, statement string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, statement)
+	return err
 }

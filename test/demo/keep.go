@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"swh-scheduler/internal/services"
 )
 
 // Keeping things running takes a process that looks after them, because all
@@ -29,12 +24,11 @@ const keeperVar = "SWH_DEMO_KEEPER"
 
 // keeper is this process in its role as the one in the background.
 type keeper struct {
-	lock *os.File // its holder keeps; "demo -stop" waits for its release
-	say  *os.File // a pipe, through which it says that it keeps; its end without a word means failure
+	until context.Context // ends when it is told to
+	kept  atomic.Bool     // the process in the foreground is no more needed
+	lock  *os.File        // its holder keeps; "demo -stop" waits for its release
+	say   *os.File        // a pipe, through which it says that it keeps; its end without a word means failure
 }
-
-// errReported is a failure of which the user has been told.
-var errReported = errors.New("failed")
 
 // runInBackground starts a keeper and waits until it keeps.
 func runInBackground(ctx context.Context) error {
@@ -51,9 +45,12 @@ func runInBackground(ctx context.Context) error {
 	child.Env = append(os.Environ(), keeperVar+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{say}
-	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper. Until it keeps,
-	// it is told when this process is gone.
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper. Its input ends
+	// when this process is gone.
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if _, err := child.StdinPipe(); err != nil {
+		return err
+	}
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("start the demo in the background: %w", err)
 	}
@@ -67,29 +64,33 @@ func runInBackground(ctx context.Context) error {
 	return errReported
 }
 
-// newKeeper takes up the role; it fails if another demo is being kept.
-func newKeeper() (*keeper, error) {
-	lock, err := openLock()
-	if err != nil {
+// newKeeper takes up the role; it fails if another demo is being kept. Until it keeps, it ends
+// with the process in the foreground.
+func newKeeper(ctx context.Context) (*keeper, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	k := &keeper{until: ctx, say: os.NewFile(3, "say")}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if !k.kept.Load() {
+			cancel()
+		}
+	}()
+	syscall.CloseOnExec(int(k.say.Fd())) // not for our children
+	var err error
+	if k.lock, err = lockFile(); err != nil {
 		return nil, err
 	}
-	k := &keeper{lock: lock, say: os.NewFile(3, "say")}
-	syscall.CloseOnExec(int(k.say.Fd())) // not for our children
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if unix.FcntlFlock(k.lock.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) != nil {
 		return nil, errors.New("another demo is being kept: `make demo-stop` stops it")
 	}
-	if err := lock.Truncate(0); err != nil {
-		return nil, err
-	}
-	_, err = fmt.Fprintln(lock, os.Getpid())
-	return k, err
+	return k, nil
 }
 
-// keep lets the process in the foreground go, and waits until ctx ends.
-func (k *keeper) keep(ctx context.Context, p *processes, log string) error {
+// keep lets the process in the foreground go, and waits until it is told to end.
+func (k *keeper) keep(s *story) (failed error) {
 	// Nothing more is for the terminal, nor for a pipe whose reader waits for
 	// its end.
-	out, err := os.Create(log)
+	out, err := os.Create(filepath.Join(s.dir, "demo.log"))
 	if err != nil {
 		return err
 	}
@@ -98,113 +99,52 @@ func (k *keeper) keep(ctx context.Context, p *processes, log string) error {
 			return err
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0); err != nil {
-		return err
-	}
+	k.kept.Store(true)
 	if _, err := k.say.WriteString("kept"); err != nil {
 		return err
 	}
 	_ = k.say.Close()
-	for {
-		select {
-		case <-ctx.Done():
-			for _, s := range stopDaemons(p) {
-				if s.Err != nil {
-					return fmt.Errorf("%s did not stop cleanly: %w", s.Name, s.Err)
-				}
-			}
-			return nil
-		case child := <-p.ended:
-			_, _ = fmt.Fprintf(os.Stderr, "%s ended: %v\n", child.name, child.err)
+	<-k.until.Done()
+	for name, err := range s.stop() {
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s did not stop cleanly: %v\n", name, err)
+			failed = errors.Join(failed, err)
 		}
 	}
+	return failed
 }
 
 // stopKept ends the demo that is being kept, and returns when it is gone.
 func stopKept() error {
-	lock, err := openLock()
+	file, err := lockFile()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }()
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+	defer func() { _ = file.Close() }()
+	pid, err := holder(file)
+	switch {
+	case err != nil:
+		return err
+	case pid == 0:
 		return errors.New("no demo is being kept")
-	}
-	text, err := io.ReadAll(lock)
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return fmt.Errorf("%s: %w", lock.Name(), err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop the demo (process %d): %w", pid, err)
 	}
-	return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	return unix.FcntlFlock(file.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-func openLock() (*os.File, error) {
+// holder returns the process that holds the lock, 0 if none does.
+func holder(file *os.File) (pid int, err error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err = unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock)
+	return int(lock.Pid), err
+}
+
+func lockFile() (*os.File, error) {
 	dir, err := stateDir()
 	if err != nil {
 		return nil, err
 	}
-	return os.OpenFile(filepath.Join(dir, "keeper.pid"), os.O_RDWR|os.O_CREATE, fs.FileMode(0o644))
-}
-
-// lookAround says where everything is, and how to stop it.
-func (s *story) lookAround(w io.Writer) error {
-	r := s.resources
-	management, user := r.managementURL, ""
-	if u, err := url.Parse(management); err == nil {
-		password, _ := u.User.Password()
-		user = u.User.Username() + ", password " + password
-		u.User = nil
-		management = u.String()
-	}
-	_, err := fmt.Fprintf(w, `Everything is left running. To look around:
-
-  export SWH_CONFIG_FILENAME=%s
-  %s task add load-git --policy oneshot --priority high url=%s
-  psql '%s'
-  psql '%s' (the storage)
-  RabbitMQ: %s (user %s), virtual host %s
-  Kafka: %s, topics %s.*
-  forges: %s, %s; packages: %s
-  logs: %s/*.log
-`, s.config, s.Scheduler, s.world.of(wanted)[0].URL, r.scheduler.dsn, r.storage.dsn, management, user, r.name,
-		strings.Join(r.kafka, ","), r.topicPrefix, s.world.forges[large].URL, s.world.forges[small].URL, s.world.packages.URL, s.dir)
-	if err == nil {
-		err = s.startMonitors(w)
-	}
-	_, _ = fmt.Fprintf(w, "\nTo stop it: make demo-stop (or %s -stop)\n", os.Args[0])
-	return err
-}
-
-// startMonitors starts what shows the scheduler in a browser, as far as it is there, and says
-// where.
-func (s *story) startMonitors(w io.Writer) error {
-	ports, err := services.FreePorts(2)
-	if err != nil {
-		return err
-	}
-	// A binary without this command shows its general help.
-	if help, err := s.processes.run(context.Background(), s.Scheduler, "dashboard", "--help"); err == nil && strings.Contains(help, "--port") {
-		_, _ = fmt.Fprintf(w, "  dashboard: http://127.0.0.1:%d/\n", ports[0])
-		if err := s.processes.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0])); err != nil {
-			return err
-		}
-	}
-	prometheus, err := exec.LookPath("prometheus")
-	if err != nil {
-		return nil // it isn't installed
-	}
-	config, err := s.writeFile("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 5s}\nscrape_configs:\n"+
-		"- {job_name: swh-scheduler, static_configs: [{targets: [%s]}]}\n", strings.Join(s.metrics, ", ")))
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(w, "  Prometheus: http://127.0.0.1:%d/\n", ports[1])
-	return s.processes.start("prometheus", prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(s.dir, "prometheus"),
-		"--web.listen-address", fmt.Sprintf("127.0.0.1:%d", ports[1]))
+	return os.OpenFile(filepath.Join(dir, "keeper.lock"), os.O_RDWR|os.O_CREATE, 0o644)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"swh-scheduler/internal/services"
 )
 
 // options are the demo's settings.
@@ -26,8 +29,11 @@ type options struct {
 	Log          *slog.Logger
 }
 
-// errInterrupted is the cause of a context ended by a signal.
-var errInterrupted = errors.New("interrupted")
+var (
+	errTimeout = errors.New("not done in time")
+	// errReported is a failure of which the user has been told.
+	errReported = errors.New("failed")
+)
 
 func main() {
 	var o options
@@ -50,43 +56,15 @@ func main() {
 		level = slog.LevelDebug
 	}
 	o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	if err := validate(o, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
+	if flag.NArg() > 0 || o.Repositories < minRepositories {
+		fmt.Fprintf(os.Stderr, "demo: no arguments are expected, and at least %d repositories: one of each kind in the small forge\n", minRepositories)
 		os.Exit(2)
 	}
-
-	ctx, cancel := signalContext()
-	defer cancel()
-	err := execute(ctx, o, keep, stop)
-	if err != nil && !errors.Is(err, errReported) {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-	}
-	if err != nil {
+	if err := execute(o, keep, stop); err != nil {
+		if !errors.Is(err, errReported) {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+		}
 		os.Exit(1)
-	}
-}
-
-// execute does what the command line asks for.
-func execute(ctx context.Context, o options, keep, stop bool) error {
-	switch {
-	case stop:
-		if err := stopKept(); err != nil {
-			return err
-		}
-		fmt.Println("stopped")
-		return nil
-	case keep && os.Getenv(keeperVar) == "":
-		return runInBackground(ctx)
-	case keep:
-		keeper, err := newKeeper()
-		if err != nil {
-			return err
-		}
-		o.Keeper = keeper
-		defer runtime.KeepAlive(keeper) // its lock: as garbage it would be released
-		return run(ctx, o)
-	default:
-		return run(ctx, o)
 	}
 }
 
@@ -95,45 +73,72 @@ func truth(name string) bool {
 	return err == nil && value
 }
 
-func validate(o options, args []string) error {
+// execute does what the command line asks for.
+func execute(o options, keep, stop bool) (err error) {
+	ctx, cancel := signalContext()
+	defer cancel()
 	switch {
-	case len(args) > 0:
-		return fmt.Errorf("unexpected argument %q", args[0])
-	case o.Repositories < minRepositories:
-		return fmt.Errorf("-repos %d: at least %d are needed, one of each kind in the small forge", o.Repositories, minRepositories)
+	case stop:
+		if err = stopKept(); err == nil {
+			fmt.Println("stopped")
+		}
+		return err
+	case keep && os.Getenv(keeperVar) == "":
+		return runInBackground(ctx)
+	case keep:
+		if o.Keeper, err = newKeeper(ctx); err != nil {
+			return err
+		}
+		defer runtime.KeepAlive(o.Keeper) // its lock: as garbage it would be released
+		ctx = o.Keeper.until
 	}
-	return nil
+	return run(ctx, o)
 }
 
-// signalContext ends with errInterrupted at the first SIGINT, SIGTERM or, unless
-// started with nohup, SIGHUP. What follows is bounded, so a second one changes
-// nothing.
+// signalContext ends at the first SIGINT, SIGTERM or, unless started with nohup, SIGHUP. What
+// follows is bounded, so a second one changes nothing.
 func signalContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
-	go func() {
-		for range signals {
-			cancel(errInterrupted)
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	return signal.NotifyContext(context.Background(), signals...)
+}
+
+// run makes a directory for a run of the demo, and removes it if all went well.
+func run(parent context.Context, o options) (err error) {
+	if _, err := os.Stat(o.Scheduler); err != nil {
+		return fmt.Errorf("no scheduler to demonstrate: %w; `make build` makes it", err)
+	}
+	if o.Scheduler, err = filepath.Abs(o.Scheduler); err != nil {
+		return err
+	}
+	state, err := stateDir()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(state, "run-")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(parent, o.Timeout)
+	defer cancel()
+	err = runProgram(ctx, func(p *program) { playIn(p, dir, o) })
+	switch {
+	case err == nil:
+		return os.RemoveAll(dir)
+	case parent.Err() != nil: // that says more than what failed because of it
+		err = errors.New("interrupted")
+	case ctx.Err() != nil && !errors.Is(err, errTimeout):
+		err = fmt.Errorf("%w: %w", errTimeout, err)
+	}
+	return fmt.Errorf("%w\nThe logs are in %s", err, dir)
 }
 
 // stateDir is where runs keep their files: in the cache directory, as all that
 // the project's commands leave behind.
 func stateDir() (string, error) {
-	cache := os.Getenv("SWH_SCHEDULER_CACHE")
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil { // no home directory, as in some containers
-			user = os.TempDir()
-		}
-		cache = filepath.Join(user, "swh-scheduler")
-	}
+	cache, err := services.CacheDir()
 	dir := filepath.Join(cache, "demo")
-	return dir, os.MkdirAll(dir, 0o755)
+	return dir, cmp.Or(err, os.MkdirAll(dir, 0o755))
 }

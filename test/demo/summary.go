@@ -17,9 +17,11 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 		_, _ = fmt.Fprintf(w, "  %-15s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	outcomes := map[string]int{}
-	for _, v := range e.Stored {
-		outcomes[v.Type]++
-		outcomes[v.Status]++
+	for _, visits := range e.Stored {
+		for _, v := range visits {
+			outcomes[v.Type]++
+			outcomes[v.Status]++
+		}
 	}
 	slices.Sort(e.Latencies)
 	ofLarge, ofSmall, left := e.shared()
@@ -33,7 +35,7 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 	line("queues", "at most %d of %d messages (express), %d of %d (slow), %d of %d (archives)",
 		e.Queues[expressQueue].Peak, limits[expressQueue], e.Queues[slowQueue].Peak, limits[slowQueue],
 		e.Queues[archivesQueue].Peak, limits[archivesQueue])
-	if run, ok := e.saveRun(); ok && run.Ended != nil {
+	if run := e.saveRun(); run.Ended != nil {
 		waits := e.overtaken()
 		line("save code now", "done after %s; overtook %d visits, which waited %s (median)",
 			seconds(run.Ended.Sub(e.Asked)), len(waits), seconds(percentile(waits, 50)))
@@ -43,15 +45,15 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 		for _, f := range e.Faults[killed:] {
 			line("", "%s: %s", f.Name, f.Says)
 		}
-		line("", "%d tasks were delivered, and run, again", len(e.twice()))
+		line("", "%d tasks were delivered, and run, again", e.twice())
 	}
 	_, _ = fmt.Fprintln(w)
 	for _, c := range checks {
-		mark, code := "ok", "32"
-		if len(c.Missing) > 0 {
-			mark, code = "FAILED", "31"
+		mark := map[bool]string{true: "\x1b[32mok    \x1b[m", false: "\x1b[31mFAILED\x1b[m"}[len(c.Missing) == 0]
+		if !color {
+			mark = mark[5:11]
 		}
-		_, _ = fmt.Fprintf(w, "  %s %s\n", paint(fmt.Sprintf("%-6s", mark), code, color), c.Name)
+		_, _ = fmt.Fprintf(w, "  %s %s\n", mark, c.Name)
 		for i, missing := range c.Missing {
 			if i == maxMissing {
 				_, _ = fmt.Fprintf(w, "           and %d more\n", len(c.Missing)-i)
@@ -74,11 +76,12 @@ func failed(checks []check) []string {
 	return names
 }
 
-func paint(text, code string, color bool) string {
-	if !color {
-		return text
+// percentile returns the value that p per cent (below 100) of the sorted ones are less than.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return sorted[len(sorted)*p/100]
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // check is one promise of the demo, and what is not as it should be; nothing if it was kept.
 type check struct {
@@ -12,157 +9,118 @@ type check struct {
 }
 
 // verdict says, for each promise of the demo, whether it was kept. None is about speed.
-func verdict(e *evidence) []check {
-	var checks []check
-	for _, promise := range []struct {
-		name  string
-		check func(e *evidence, missing func(format string, args ...any))
-		skip  bool // without faults, and if all is left running
-	}{
-		{"every origin was listed", checkListed, false},
-		{"every origin was visited, with the outcome it should have, also the slow ones", checkVisited, false},
-		{"the scheduler knows of each origin what the storage has", checkKnown, false},
-		{"new commits and releases were found by visiting again", checkAgain, false},
-		{"save code now was served, before visits that were waiting", checkSaved, false},
-		{"the small forge had its share, and did not wait for the large one", checkShares, false},
-		{"no queue was longer than its limit", checkLimits, false},
-		{"nothing was lost: every visit and message was run and reported", checkNothingLost, false},
-		{"nothing was done twice, but what a daemon that was killed, or a connection that was cut, had in hand", checkNothingTwice, false},
-		{"every fault fell, and was survived", checkFaults, e.Expected == 0},
-		{"every daemon stopped cleanly when told to", checkStopped, e.Stopped == nil},
-	} {
-		if promise.skip {
-			continue
-		}
-		c := check{Name: promise.name}
-		promise.check(e, func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) })
+func verdict(e *evidence) (checks []check) {
+	type say = func(format string, args ...any)
+	promise := func(name string, look func(missing say)) {
+		c := check{Name: name}
+		look(func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) })
 		checks = append(checks, c)
 	}
-	return checks
-}
-
-func checkListed(e *evidence, missing func(string, ...any)) {
-	if got, want := e.Last.Listed, len(e.Origins); got != want {
-		missing("%d origins listed, want %d", got, want)
-	}
-}
-
-func checkVisited(e *evidence, missing func(string, ...any)) {
-	for _, o := range e.Origins {
-		visits := e.visits(o.URL)
-		if len(visits) == 0 {
-			missing("no visit of %s", o.URL)
-			continue
+	promise("every origin was listed", func(missing say) {
+		if e.Listed != len(e.Origins) {
+			missing("%d origins listed, want %d", e.Listed, len(e.Origins))
 		}
-		if v := visits[len(visits)-1]; v.Status != o.Status || v.Tip != o.Tip {
-			missing("the last visit of the %s %s: %s %.8s, want %s %.8s", o.Kind, o.URL, v.Status, v.Tip, o.Status, o.Tip)
-		}
-	}
-}
-
-func checkKnown(e *evidence, missing func(string, ...any)) {
-	for _, d := range e.differences() {
-		missing("%s", d)
-	}
-}
-
-// full counts the visits of an origin that archived all of it.
-func (e *evidence) full(url string) (n int) {
-	for _, v := range e.visits(url) {
-		if v.Status == "full" {
-			n++
-		}
-	}
-	return n
-}
-
-func checkAgain(e *evidence, missing func(string, ...any)) {
-	for _, o := range e.Origins {
-		if n := e.full(o.URL); o.Kind == growing && n < 2 {
-			missing("%s: %d visits", o.URL, n)
-		}
-	}
-}
-
-func checkSaved(e *evidence, missing func(string, ...any)) {
-	if run, ok := e.saveRun(); !ok || run.Status != "eventful" {
-		missing("its run is %q, want eventful", run.Status)
-	}
-	if len(e.overtaken()) == 0 {
-		missing("it overtook no visit")
-	}
-}
-
-func checkShares(e *evidence, missing func(string, ...any)) {
-	if ofLarge, ofSmall, left := e.shared(); left == 0 {
-		missing("all %d of the large forge were claimed before the last of the %d of the small one", ofLarge, ofSmall)
-	}
-}
-
-// checkLimits lets a queue also hold what came twice.
-func checkLimits(e *evidence, missing func(string, ...any)) {
-	again := len(e.twice())
-	for name, limit := range limits {
-		if peak := e.Queues[name].Peak; peak > limit+again {
-			missing("%s: %d messages, limit %d, and %d came twice", name, peak, limit, again)
-		}
-	}
-}
-
-func checkNothingLost(e *evidence, missing func(string, ...any)) {
-	if n := e.Last.Waiting; n != 0 {
-		missing("%d messages were not sent", n)
-	}
-	if e.open() {
-		missing("runs are left open: %v", e.Last.Runs)
-	}
-	for url, claims := range e.Claims {
-		if n := len(e.visits(url)); n < len(claims) {
-			missing("%s: scheduled %d times, visited %d times", url, len(claims), n)
-		}
-	}
-	published := 0
-	for _, name := range taskQueues {
-		published += e.Queues[name].Published
-	}
-	if n := e.Executions.Received; n < published {
-		missing("%d messages published, workers received %d", published, n)
-	}
-}
-
-// checkNothingTwice also looks at visits without a reason: of an origin there is one, and
-// another if there is something new. One that timed out may have been over at that moment.
-func checkNothingTwice(e *evidence, missing func(string, ...any)) {
-	from := e.repeats()
-	for id, ended := range e.Executions.Ended {
-		if len(ended) > 1 && (from.IsZero() || ended[1].Before(from)) {
-			missing("the task %s was run %d times", id, len(ended))
-		}
-	}
-	excused := len(e.twice()) + e.Executions.TimedOut
-	for _, o := range e.Origins {
-		reasons := 1
-		if o.Kind == growing {
-			reasons = 2
-		}
-		if n := e.full(o.URL) - reasons; n > 0 {
-			if excused -= n; excused < 0 {
-				missing("the %s %s was visited %d times, with reason for %d", o.Kind, o.URL, n+reasons, reasons)
+	})
+	promise("every origin was visited, with the outcome it should have, also the slow ones", func(missing say) {
+		for _, o := range e.Origins {
+			visits := e.Stored[o.URL]
+			if len(visits) == 0 {
+				missing("no visit of %s", o.URL)
+			} else if v := visits[len(visits)-1]; v.Status != o.Status || v.Tip != o.Tip {
+				missing("the last visit of the %s %s: %s %.8s, want %s %.8s", o.Kind, o.URL, v.Status, v.Tip, o.Status, o.Tip)
 			}
 		}
-	}
-}
-
-func checkFaults(e *evidence, missing func(string, ...any)) {
-	if n := len(e.Faults); n != e.Expected {
-		missing("%d of %d fell", n, e.Expected)
-	}
-}
-
-func checkStopped(e *evidence, missing func(string, ...any)) {
-	for _, s := range e.Stopped {
-		if s.Err != nil {
-			missing("%s: %v after %s", s.Name, s.Err, s.Took.Round(time.Millisecond))
+	})
+	promise("the scheduler knows of each origin what the storage has", func(missing say) {
+		for _, d := range e.differences() {
+			missing("%s", d)
 		}
+	})
+	promise("new commits and releases were found by visiting again", func(missing say) {
+		for _, o := range e.Origins {
+			if n := e.full(o.URL); o.Kind == growing && n < 2 {
+				missing("%s: %d visits", o.URL, n)
+			}
+		}
+	})
+	promise("save code now was served, before visits that were waiting", func(missing say) {
+		if run := e.saveRun(); run.Status != "eventful" {
+			missing("its run is %q, want eventful", run.Status)
+		}
+		if len(e.overtaken()) == 0 {
+			missing("it overtook no visit")
+		}
+	})
+	promise("the small forge had its share, and did not wait for the large one", func(missing say) {
+		if ofLarge, ofSmall, left := e.shared(); left == 0 {
+			missing("all %d of the large forge were claimed before the last of the %d of the small one", ofLarge, ofSmall)
+		}
+	})
+	// A queue may also hold what came twice.
+	promise("no queue was longer than its limit", func(missing say) {
+		for name, limit := range limits {
+			if peak := e.Queues[name].Peak; peak > limit+e.twice() {
+				missing("%s: %d messages, limit %d, and %d came twice", name, peak, limit, e.twice())
+			}
+		}
+	})
+	promise("nothing was lost: every visit and message was run and reported", func(missing say) {
+		if e.Waiting != 0 {
+			missing("%d messages were not sent", e.Waiting)
+		}
+		if e.open() {
+			missing("runs are left open: %v", e.Runs)
+		}
+		for url, claims := range e.Claims {
+			if n := len(e.Stored[url]); n < len(claims) {
+				missing("%s: scheduled %d times, visited %d times", url, len(claims), n)
+			}
+		}
+		published := 0
+		for _, name := range taskQueues {
+			published += e.Queues[name].Published
+		}
+		if n := e.Executions.Received; n < published {
+			missing("%d messages published, workers received %d", published, n)
+		}
+	})
+	// Nor is an origin visited without a reason: of an origin there is one, and
+	// another if there is something new. One that timed out may have been over at that moment.
+	promise("nothing was done twice, but what a daemon that was killed, or a connection that was cut, had in hand", func(missing say) {
+		from := e.repeats()
+		for id, ended := range e.Executions.Ended {
+			if len(ended) > 1 && (from.IsZero() || ended[1].Before(from)) {
+				missing("the task %s was run %d times", id, len(ended))
+			}
+		}
+		excused := e.twice() + e.Executions.TimedOut
+		for _, o := range e.Origins {
+			reasons := 1
+			if o.Kind == growing {
+				reasons = 2
+			}
+			if n := e.full(o.URL) - reasons; n > 0 {
+				if excused -= n; excused < 0 {
+					missing("the %s %s was visited %d times, with reason for %d", o.Kind, o.URL, n+reasons, reasons)
+				}
+			}
+		}
+	})
+	if e.Expected > 0 {
+		promise("every fault fell, and was survived", func(missing say) {
+			if n := len(e.Faults); n != e.Expected {
+				missing("%d of %d fell", n, e.Expected)
+			}
+		})
 	}
+	if e.Stopped != nil {
+		promise("every daemon stopped cleanly when told to", func(missing say) {
+			for name, err := range e.Stopped {
+				if err != nil {
+					missing("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	return checks
 }

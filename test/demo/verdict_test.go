@@ -16,22 +16,20 @@ func at(seconds int) time.Time { return testTime.Add(time.Duration(seconds) * ti
 // goodRun is the evidence of a run in which all went well: one repository of each kind in both
 // forges, and save code now. The small forge's visits were all claimed before those of the large one.
 func goodRun() *evidence {
-	e := newEvidence()
-	v := view{At: at(60), Known: map[string]known{}, Runs: []taskRun{
-		{Type: "list-gitweb", Status: "eventful"}, {Type: "load-git", Priority: "high", Status: "eventful"},
-	}}
-	visit := func(o expected, second int, tip string) {
+	e := &evidence{Claims: map[string][]time.Time{}, Stored: map[string][]archive.Visit{}}
+	e.Known, e.Runs = map[string]archive.Known{}, []taskRun{{Status: "eventful"}, {Priority: "high", Status: "eventful"}}
+	visit := func(o origin, second int, tip string) {
 		snapshot := ""
 		if o.Status == "full" {
 			snapshot = "snapshot of " + tip
 		}
-		e.Stored = append(e.Stored, archive.Visit{Origin: o.URL, Type: o.Type, Date: at(second), Status: o.Status, Snapshot: snapshot, Tip: tip})
+		e.Stored[o.URL] = append(e.Stored[o.URL], archive.Visit{Origin: o.URL, Type: o.Type, Date: at(second), Status: o.Status, Snapshot: snapshot, Tip: tip})
 		status := strings.Replace(o.Status, "full", "successful", 1)
-		v.Known[o.URL] = known{URL: o.URL, Status: status, Snapshot: snapshot}
+		e.Known[o.URL] = archive.Known{Status: status, Snapshot: snapshot}
 	}
 	for i, forge := range []string{small, large} {
 		for _, k := range []kind{plain, fork, growing, slow, empty, broken, vanishing} {
-			o := expected{origin: origin{URL: forge + "/" + string(k), Type: "git", Forge: forge, Kind: k}, Status: "full", Tip: "tip"}
+			o := origin{URL: forge + "/" + string(k), Type: "git", Forge: forge, Kind: k, Status: "full", Tip: "tip"}
 			switch k {
 			case broken:
 				o.Status, o.Tip = "failed", ""
@@ -51,15 +49,14 @@ func goodRun() *evidence {
 			e.Origins = append(e.Origins, o)
 		}
 	}
-	saved := expected{origin: origin{URL: "small/wanted", Type: "git", Forge: small, Kind: wanted}, Status: "full", Tip: "tip"}
+	saved := origin{URL: "small/wanted", Type: "git", Forge: small, Kind: wanted, Status: "full", Tip: "tip"}
 	visit(saved, 5, "tip")
 	e.Origins = append(e.Origins, saved)
 	e.Asked, e.Expected, e.Faults = at(4), 1, []fault{{Name: connections, At: at(20)}}
 	e.Queues = map[string]queue{expressQueue: {Peak: expressSlots, Published: 2}}
 	e.Executions = executions{Received: 2, Ended: map[string][]time.Time{"a": {at(10)}, "b": {at(19), at(21)}}}
-	e.Stopped = []stopped{{Name: rpcDaemon, Took: time.Second}}
-	v.Listed = len(e.Origins)
-	e.add(v)
+	e.Stopped = map[string]error{"rpc-serve": nil}
+	e.Listed = len(e.Origins)
 	return e
 }
 
@@ -73,28 +70,28 @@ func TestVerdict(t *testing.T) {
 		want  string // in what is reported; "" if all is well
 	}{
 		{"all well", func(*evidence) {}, ""},
-		{"one not listed", func(e *evidence) { e.Last.Listed-- }, "14 origins listed, want 15"},
-		{"one never visited", func(e *evidence) { e.Stored = e.Stored[1:] }, "no visit of small/plain"},
-		{"wrong outcome", func(e *evidence) { e.Stored[0].Status = "failed" }, "the last visit of the plain small/plain: failed tip, want full tip"},
-		{"not all archived", func(e *evidence) { e.Stored[0].Tip = "old" }, "the last visit of the plain small/plain: full old, want full tip"},
-		{"another snapshot known", func(e *evidence) { e.Stored[0].Snapshot = "other" }, "small/plain: stored is full other, known successful snapshot"},
-		{"a visit known that nobody made", func(e *evidence) { e.Last.Known["x"] = known{Status: "failed"} }, "x: known failed, nothing stored"},
-		{"not visited again", func(e *evidence) { e.Stored[2].Status = "failed" }, "small/growing: 1 visits"},
-		{"save code now not scheduled", func(e *evidence) { e.Last.Runs = e.Last.Runs[:1] }, `its run is "", want eventful`},
+		{"one not listed", func(e *evidence) { e.Listed-- }, "14 origins listed, want 15"},
+		{"one never visited", func(e *evidence) { delete(e.Stored, "small/plain") }, "no visit of small/plain"},
+		{"wrong outcome", func(e *evidence) { e.Stored["small/plain"][0].Status = "failed" }, "the last visit of the plain small/plain: failed tip, want full tip"},
+		{"not all archived", func(e *evidence) { e.Stored["small/plain"][0].Tip = "old" }, "the last visit of the plain small/plain: full old, want full tip"},
+		{"another snapshot known", func(e *evidence) { e.Stored["small/plain"][0].Snapshot = "other" }, "small/plain: stored is full other, known successful snapshot"},
+		{"a visit known that nobody made", func(e *evidence) { e.Known["x"] = archive.Known{Status: "failed"} }, "x: known failed, nothing stored"},
+		{"not visited again", func(e *evidence) { e.Stored["small/growing"][0].Status = "failed" }, "small/growing: 1 visits"},
+		{"save code now not scheduled", func(e *evidence) { e.Runs = e.Runs[:1] }, `its run is "", want eventful`},
 		{"save code now overtook nothing", func(e *evidence) { e.Asked = at(-1) }, "it overtook no visit"},
 		{"no share", func(e *evidence) { e.Claims["small/plain"][0] = at(2) }, "all 7 of the large forge were claimed"},
 		{"queue overfilled", func(e *evidence) { e.Queues[expressQueue] = queue{Peak: expressSlots + 2} }, "22 messages, limit 20, and 1 came twice"},
-		{"message not sent", func(e *evidence) { e.Last.Waiting = 1 }, "1 messages were not sent"},
-		{"run left open", func(e *evidence) { e.Last.Runs[0].Status = "started" }, "left open"},
+		{"message not sent", func(e *evidence) { e.Waiting = 1 }, "1 messages were not sent"},
+		{"run left open", func(e *evidence) { e.Runs[0].Status = "started" }, "left open"},
 		{"claim without visit", func(e *evidence) { e.Claims["small/plain"] = append(e.Claims["small/plain"], at(40)) }, "scheduled 2 times, visited 1 times"},
 		{"message that no worker received", func(e *evidence) { e.Executions.Received-- }, "2 messages published, workers received 1"},
 		{"run twice before the cut", func(e *evidence) { e.Faults[0].At = at(22) }, "the task b was run 2 times"},
 		{"run twice without a cut", func(e *evidence) { e.Faults[0].Name = "PostgreSQL" }, "the task b was run 2 times"},
-		{"run twice as a daemon that sends was killed", func(e *evidence) { e.Faults[0].Name = recurrentDaemon }, ""},
-		{"run twice as another was killed", func(e *evidence) { e.Faults[0].Name = rpcDaemon }, "the task b was run 2 times"},
-		{"visits without a reason", func(e *evidence) { e.Stored = append(e.Stored, e.Stored[0], e.Stored[0]) }, "visited 3 times, with reason for 1"},
+		{"run twice as a daemon that sends was killed", func(e *evidence) { e.Faults[0].Name = "schedule-recurrent" }, ""},
+		{"run twice as another was killed", func(e *evidence) { e.Faults[0].Name = "rpc-serve" }, "the task b was run 2 times"},
+		{"visits without a reason", func(e *evidence) { v := e.Stored["small/plain"]; e.Stored["small/plain"] = append(v, v[0], v[0]) }, "visited 3 times, with reason for 1"},
 		{"a fault that did not fall", func(e *evidence) { e.Expected++ }, "1 of 2 fell"},
-		{"daemon killed", func(e *evidence) { e.Stopped[0].Err = errors.New("signal: killed") }, "rpc-serve: signal: killed after 1s"},
+		{"daemon killed", func(e *evidence) { e.Stopped["rpc-serve"] = errors.New("signal: killed") }, "rpc-serve: signal: killed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,32 +102,5 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("verdict:\n%s\nwant %q in it", got, test.want)
 			}
 		})
-	}
-}
-
-// Percentiles are nearest-rank: always a value that was measured.
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	var hundred []time.Duration
-	for i := range 100 {
-		hundred = append(hundred, time.Duration(i+1))
-	}
-	for _, test := range []struct {
-		values []time.Duration
-		p      int
-		want   time.Duration
-	}{
-		{nil, 50, 0},
-		{hundred[:1], 50, 1},
-		{hundred[:1], 99, 1},
-		{hundred[:3], 50, 2},
-		{hundred, 0, 1},
-		{hundred, 50, 50},
-		{hundred, 99, 99},
-		{hundred, 100, 100},
-	} {
-		if got := percentile(test.values, test.p); got != test.want {
-			t.Errorf("percentile %d of %d values = %d, want %d", test.p, len(test.values), got, test.want)
-		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,10 +45,13 @@ type origin struct {
 	Forge string
 	Name  string
 	Kind  kind
+
+	Status, Tip string // of its last visit, in the end (see [archive.Visit])
 }
 
 // world is what the archive visits: two forges and a server of archives.
 type world struct {
+	*program
 	forges   map[string]*archive.Forge
 	packages *archive.Packages
 	origins  []origin
@@ -66,34 +68,26 @@ func distance(name string) time.Duration {
 
 // openWorld makes the repositories, three quarters of which the large forge has, and the
 // packages, and serves them.
-func openWorld(dir string, repositories, archives int) (_ *world, err error) {
-	w := &world{forges: map[string]*archive.Forge{}}
-	defer func() {
-		if err != nil {
-			w.close()
-		}
-	}()
+func openWorld(p *program, dir string, repositories, archives int) *world {
+	w := &world{program: p, forges: map[string]*archive.Forge{}}
 	for name, n := range map[string]int{large: repositories - repositories/4, small: repositories / 4} {
 		home := filepath.Join(dir, name)
-		if err := os.MkdirAll(home, 0o755); err != nil {
-			return nil, err
-		}
-		if w.forges[name], err = archive.StartForge(home, distance); err != nil {
-			return nil, err
-		}
+		w.must(os.MkdirAll(home, 0o755))
+		forge, err := archive.StartForge(home, distance)
+		w.must(err)
+		w.Cleanup(forge.Close)
+		w.forges[name] = forge
 		for i := range n {
-			if err := w.addRepository(name, fmt.Sprintf("%s-%02d.git", kinds[i%len(kinds)], i), kinds[i%len(kinds)], i); err != nil {
-				return nil, err
-			}
+			k := kinds[i%len(kinds)]
+			w.addRepository(name, fmt.Sprintf("%s-%02d.git", k, i), k, i)
 		}
 	}
 	home := filepath.Join(dir, packages)
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return nil, err
-	}
-	if w.packages, err = archive.StartPackages(home); err != nil {
-		return nil, err
-	}
+	w.must(os.MkdirAll(home, 0o755))
+	var err error
+	w.packages, err = archive.StartPackages(home)
+	w.must(err)
+	w.Cleanup(w.packages.Close)
 	for i := range archives {
 		o := origin{Type: "tar", Forge: packages, Name: fmt.Sprintf("package%d", i), Kind: plain}
 		if i == 0 {
@@ -101,90 +95,82 @@ func openWorld(dir string, repositories, archives int) (_ *world, err error) {
 		}
 		o.URL = w.packages.Origin(o.Name)
 		w.origins = append(w.origins, o)
-		if err := w.packages.Release(o.Name, "1.0", time.Now().AddDate(0, 0, -30)); err != nil {
-			return nil, err
-		}
+		w.must(w.packages.Release(o.Name, "1.0", time.Now().AddDate(0, 0, -30)))
 	}
-	return w, nil
-}
-
-func (w *world) close() {
-	for _, f := range w.forges {
-		f.Close()
-	}
-	if w.packages != nil {
-		w.packages.Close()
-	}
+	return w
 }
 
 // addRepository makes a repository. The oldest are visited first, so growing ones are older
 // than the others, and next those that faults must not meet: while a visit fails, the events of
 // its worker may be lost with a connection, and then the scheduler waits for ten minutes until it
 // believes the failure.
-func (w *world) addRepository(forge, name string, k kind, i int) error {
+func (w *world) addRepository(forge, name string, k kind, i int) {
 	f := w.forges[forge]
 	w.origins = append(w.origins, origin{URL: f.Origin(name), Type: "git", Forge: forge, Name: name, Kind: k})
 	years := map[kind]int{growing: 6, slow: 5, broken: 4}[k]
 	when := time.Now().AddDate(-years, 0, -10-i%20)
+	var err error
 	switch k {
 	case empty:
-		return f.Create(name)
+		err = f.Create(name)
 	case fork:
-		return cmp.Or(f.Fork(name, "plain-01.git"), f.Commit(name, "a fork", when))
+		err = cmp.Or(f.Fork(name, "plain-01.git"), f.Commit(name, "a fork", when))
 	case broken:
-		return cmp.Or(f.Commit(name, forge+name, when), f.Break(name))
+		err = cmp.Or(f.Commit(name, forge+name, when), f.Break(name))
 	default:
-		return f.Commit(name, forge+name, when)
+		err = f.Commit(name, forge+name, when)
 	}
+	w.must(err)
 }
 
 // of returns the origins of a kind.
-func (w *world) of(k kind) []origin {
-	return slices.DeleteFunc(slices.Clone(w.origins), func(o origin) bool { return o.Kind != k })
+func (w *world) of(k kind) (found []origin) {
+	for _, o := range w.origins {
+		if o.Kind == k {
+			found = append(found, o)
+		}
+	}
+	return found
 }
 
 // vanish deletes the vanishing repositories.
-func (w *world) vanish() error {
+func (w *world) vanish() {
 	for _, o := range w.of(vanishing) {
-		if err := w.forges[o.Forge].Remove(o.Name); err != nil {
-			return err
-		}
+		w.must(w.forges[o.Forge].Remove(o.Name))
 	}
-	return nil
 }
 
 // grow adds a commit, or a release, to each growing origin.
-func (w *world) grow() error {
+func (w *world) grow() {
 	for _, o := range w.of(growing) {
-		var err error
 		if f := w.forges[o.Forge]; f != nil {
-			err = f.Commit(o.Name, "more", time.Now())
+			w.must(f.Commit(o.Name, "more", time.Now()))
 		} else {
-			err = w.packages.Release(o.Name, "2.0", time.Now())
-		}
-		if err != nil {
-			return err
+			w.must(w.packages.Release(o.Name, "2.0", time.Now()))
 		}
 	}
-	return nil
 }
 
-// tip returns what the storage has of an origin in the end (see [archive.Visit]), and the
-// status of its visit.
-func (w *world) tip(o origin) (tip, status string, err error) {
-	switch {
-	case o.Kind == broken:
-		return "", "failed", nil
-	case o.Kind == vanishing:
-		return "", "not_found", nil
-	case o.Kind == empty:
-		return "", "full", nil
-	case o.Type == "git":
-		tip, err = w.forges[o.Forge].Tip(o.Name)
-		return tip, "full", err
-	case o.Kind == growing:
-		return "2.0", "full", nil
-	default:
-		return "1.0", "full", nil
+// inTheEnd returns the origins with what the storage should have of them.
+func (w *world) inTheEnd() (origins []origin) {
+	for _, o := range w.origins {
+		o.Status = "full"
+		switch {
+		case o.Kind == broken:
+			o.Status = "failed"
+		case o.Kind == vanishing:
+			o.Status = "not_found"
+		case o.Kind == empty:
+		case o.Type == "git":
+			var err error
+			o.Tip, err = w.forges[o.Forge].Tip(o.Name)
+			w.must(err)
+		case o.Kind == growing:
+			o.Tip = "2.0"
+		default:
+			o.Tip = "1.0"
+		}
+		origins = append(origins, o)
 	}
+	return origins
 }

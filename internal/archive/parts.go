@@ -1,0 +1,82 @@
+package archive
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// Parts are the archive's listers, loaders and storage at work with a scheduler. They end
+// with the test.
+type Parts struct {
+	Storage Storage
+
+	t                 testing.TB
+	dir               string   // of configurations and logs
+	python, swh       string   // programs
+	remote            []string // the beginning of a command that asks the RPC server
+	broker, scheduler string   // URLs: AMQP's, and the RPC server's
+}
+
+// NewParts makes the files of the parts in dir, and starts nothing. The scheduler is reached by
+// the URL of its RPC server.
+func NewParts(t testing.TB, dir string, storage Storage, broker, scheduler string) *Parts {
+	t.Helper()
+	storage.Objects = filepath.Join(dir, "objects")
+	if err := os.Mkdir(storage.Objects, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := &Parts{Storage: storage, t: t, dir: dir, python: testenv.ArchivePython(t), broker: broker, scheduler: scheduler}
+	p.swh = filepath.Join(filepath.Dir(p.python), "swh")
+	p.remote = p.configured("remote", map[string]any{"scheduler": remote(scheduler)})
+	return p
+}
+
+// StorageCommands returns those that make the storage's database.
+func (p *Parts) StorageCommands() [][]string {
+	return [][]string{
+		{p.swh, "db", "init-admin", "--dbname", p.Storage.DSN, "storage"},
+		{p.swh, "db", "init", "--dbname", p.Storage.DSN, "storage"},
+	}
+}
+
+// SchedulerCommand returns a command of the Python scheduler's own command line, which asks the
+// RPC server.
+func (p *Parts) SchedulerCommand(args ...string) []string {
+	return slices.Concat(p.remote, []string{p.swh, "scheduler"}, args)
+}
+
+// StartLister starts a worker that lists, and tells the scheduler.
+func (p *Parts) StartLister(processes int) *testenv.Child {
+	p.t.Helper()
+	return p.startWorker("lister", processes, lister(p.broker, p.scheduler))
+}
+
+// StartLoader starts a worker that takes the loaders' tasks from the queues.
+func (p *Parts) StartLoader(name string, processes int, queues ...string) *testenv.Child {
+	p.t.Helper()
+	return p.startWorker(name, processes, p.Storage.loader(p.broker, queues...))
+}
+
+// startWorker starts one that takes its time for UTC, as listers do with a forge's.
+func (p *Parts) startWorker(name string, processes int, config map[string]any) *testenv.Child {
+	p.t.Helper()
+	name = "worker-" + name
+	return testenv.StartChild(p.t, p.dir, name, slices.Concat(p.configured(name, config), []string{p.python}, worker(name, processes))...)
+}
+
+// configured returns the beginning of a command that has a configuration.
+func (p *Parts) configured(name string, config map[string]any) []string {
+	p.t.Helper()
+	text, err := json.Marshal(config) // which is YAML, too
+	path := filepath.Join(p.dir, name+".json")
+	if err = cmp.Or(err, os.WriteFile(path, text, 0o600)); err != nil {
+		p.t.Fatal(err)
+	}
+	return []string{"env", "TZ=UTC", "SWH_CONFIG_FILENAME=" + path}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// lookAround starts what shows the scheduler in a browser, and says where everything is, and
+// how to stop it.
+func (s *story) lookAround(w io.Writer) {
+	dashboard := s.freePort()
+	s.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(dashboard))
+	_, _ = fmt.Fprintf(w, `Everything is left running. To look around:
+
+  dashboard: http://127.0.0.1:%d/
+  Prometheus: %s
+  Grafana: %s
+  export SWH_CONFIG_FILENAME=%s
+  %s task add load-git --policy oneshot --priority high url=%s
+  psql '%s'
+  psql '%s' (the storage)
+  RabbitMQ: %s, virtual host %s
+  Kafka: %s, topics %s.*
+  forges: %s, %s; packages: %s/gnu/
+  logs: %s/*.log
+
+To stop it: make demo-stop (or %s -stop)
+`, dashboard, s.startPrometheus(), grafana, s.config, s.Scheduler, s.world.of(wanted)[0].URL, s.servers.scheduler, s.storage, s.broker.ManagementURL, s.virtualHost(),
+		strings.Join(s.kafka, ","), s.journal, s.world.forges[large].URL, s.world.forges[small].URL, s.world.packages.URL, s.dir, os.Args[0])
+}
+
+// grafana says what to do about what no package registry has.
+const grafana = "not started, as Debian has no package of it; deploy/grafana has the dashboard, for this Prometheus"
+
+// startPrometheus starts Prometheus with the daemons' figures and the alerts, and returns
+// where it is, or why it isn't.
+func (s *story) startPrometheus() string {
+	prometheus, err := exec.LookPath("prometheus")
+	if err != nil {
+		return "not installed (apt-get install prometheus)"
+	}
+	alerts, err := filepath.Abs("deploy/prometheus/alerts.yml")
+	s.must(err)
+	address := s.freeAddress()
+	config := s.write("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 5s}\nrule_files: [%q]\n"+
+		"scrape_configs:\n- {job_name: swh-scheduler, static_configs: [{targets: [%s]}]}\n", alerts, strings.Join(s.metrics, ", ")))
+	s.start("prometheus", prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(s.dir, "prometheus"),
+		"--web.listen-address", address)
+	return "http://" + address + "/"
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+
+	"swh-scheduler/internal/archive"
+	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/test/docker"
+)
+
+// servers are what the demo has on the servers, which it starts unless the environment names
+// them. The storage has a PostgreSQL of its own, as in production.
+type servers struct {
+	scheduler, storage string         // their databases
+	ownPostgres        string         // URL of the scheduler's server, if it is the demo's, which may be crashed
+	broker             testenv.Broker // a virtual host
+	throughWay         string         // its URL for all but the demo itself
+	way                *testenv.Toxic // to it
+	kafka              []string
+	journal            string // prefix of its topics
+}
+
+func startServers(p *program, log *slog.Logger) (s servers) {
+	given := services.FromEnvironment()
+	given.Python = testenv.ArchivePython(p) // no other is used
+	second := given                         // only lacks PostgreSQL
+	second.RabbitMQ, second.Management, second.Kafka = "-", "-", "-"
+	var started [2]*services.Services
+	start := func(i int, given services.Endpoints, log *slog.Logger) func() {
+		return func() {
+			var err error
+			started[i], err = services.Start(p.ctx, services.Options{Docker: docker.Connect, Given: given, Log: log})
+			p.must(err)
+			p.Cleanup(started[i].Stop)
+		}
+	}
+	p.parallel(start(0, given, log), start(1, second, slog.New(slog.DiscardHandler)))
+
+	// testenv makes what is the demo's where the environment says.
+	name(started[1].Endpoints)
+	s.storage = testenv.Postgres(p)
+	name(started[0].Endpoints)
+	if given.Postgres == "" {
+		s.ownPostgres = started[0].Postgres
+	}
+	s.kafka = testenv.Kafka(p)
+	p.parallel(
+		func() { s.scheduler = testenv.Postgres(p) },
+		// More partitions than one: the records of visits then come back in any order, as in production.
+		func() { s.journal = testenv.Journal(p, 4, archive.ObjectTypes...) },
+		func() {
+			s.broker = testenv.RabbitMQ(p)
+			s.throughWay, s.way = testenv.Through(p, s.broker.URL, testenv.Proxy)
+		},
+	)
+	return s
+}
+
+// name puts into the environment where servers are.
+func name(e services.Endpoints) {
+	for _, variable := range e.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		_ = os.Setenv(name, value)
+	}
+}
+
+// virtualHost returns the name of the broker's.
+func (s *servers) virtualHost() string { return path.Base(s.broker.URL) }
+
+// The express lane of git visits: its time limit is what a slow repository exceeds.
+const (
+	expressLimit = 5 // seconds
+	expressSlots = 20
+	slowSlots    = 10
+	// archivesLimit is the max_queue_length of visits of archives.
+	archivesLimit = 5
+)
+
+// configuration is the one of our daemons. Times are in seconds, where nothing else is said.
+// Cooldowns are those of production but one: origins known to have changed may be visited
+// again at once. The journal client is a static member of its group: one that is killed goes on when
+// it is started again, instead of after Kafka's session time-out of 45 seconds.
+func (s *servers) configuration() string {
+	brokers, _ := json.Marshal(s.kafka) // of strings, it can't fail
+	return fmt.Sprintf(`
+scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+journal:
+  {brokers: %s, prefix: %s, group_id: %[5]s-scheduler, auto_offset_reset: earliest, consumer_settings: {group.instance.id: one}}
+scheduling_policy:
+  git:
+  - {policy: never_visited_oldest_update_first, weight: 50}
+  - {policy: already_visited_order_by_lag, weight: 25, absolute_cooldown: 2}
+  - {policy: origins_without_last_update, weight: 25}
+  tar:
+  - {policy: never_visited_oldest_update_first, weight: 50}
+  - {policy: already_visited_order_by_lag, weight: 50, absolute_cooldown: 2}
+no_origins_scheduled_backoff: 1
+queue_full_backoff: 1
+shares:
+  load-git: {by: lister_instance, weights: {gitweb/%s: 1, gitweb/%s: 1}, half_life: 1 min}
+lanes:
+  load-git:
+  - {name: express, queue: "express:{backend_name}", time_limit: %d seconds, slots: %d}
+  - {name: slow, time_limit: 10 min, slots: %d}
+`, s.scheduler, s.throughWay, s.broker.ManagementURL, brokers, s.journal, large, small, expressLimit, expressSlots, slowSlots)
+}
