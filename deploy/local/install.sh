@@ -263,7 +263,7 @@ install_python() {
 	[ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}" ||
 		step "installing the peer and Celery by pip" make_python "$python" "${requirements[@]}"
 	is_current "$cache/archive" "$archive_requirements" ||
-		step "installing the archive's lister, loader and storage by pip" make_python "$cache/archive" "$archive_requirements"
+		step "installing the archive's own parts by pip" make_python "$cache/archive" "$archive_requirements"
 }
 
 # --- a browser -------------------------------------------------------------
