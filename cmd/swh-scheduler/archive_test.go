@@ -27,18 +27,20 @@ scheduling_policy:
 no_origins_scheduled_backoff: 1
 `
 
-// archiveParts are the archive's lister, loader and storage, and its scheduler: ours.
+// archiveParts are the archive's own parts, and its scheduler: ours.
 type archiveParts struct {
-	t              *testing.T
-	python, server string
-	forge          *archive.Forge
-	scheduler      *pgx.Conn // its database
-	storage        *pgx.Conn
+	t                   *testing.T
+	dir, python, server string
+	config              archive.Storage
+	forge               *archive.Forge
+	scheduler           *pgx.Conn // its database
+	storage             *pgx.Conn
 }
 
-// The archive's own lister, loader and storage, unchanged, work with ours as their only
-// scheduler: what the forge has is listed and loaded, the visits are known as the storage
-// has them, an origin is saved now, and a changed repository is visited again.
+// The archive's own lister, loader and storage, its web pages and its API for deposits,
+// unchanged, work with ours as their only scheduler: what the forge has is listed and loaded,
+// the visits are known as the storage has them, an origin is saved now, a changed repository is
+// visited again, and a deposit is to be checked, loaded and loaded again.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	a := startArchive(t)
@@ -47,7 +49,7 @@ func TestArchive(t *testing.T) {
 		a.commit(name, "one of "+name, longAgo)
 	}
 
-	a.client("list", a.forge.URL)
+	a.list()
 	a.until("all repositories are visited", func() bool { return len(a.known()) == len(names) })
 	var want []string
 	for _, name := range names {
@@ -65,16 +67,15 @@ func TestArchive(t *testing.T) {
 
 	a.commit("e.git", "not listed yet", longAgo)
 	saved := a.forge.Origin("e.git")
-	a.client("save", saved)
-	a.until("the visit is known", func() bool { return a.known()[saved] != "" })
+	a.run(a.config.Web(a.server, filepath.Join(a.dir, "web")), a.python, filepath.Join("testdata", "archive_web.py"), a.forge.URL, saved)
 	a.compare()
-	a.client("others", saved)
+	a.deposit(saved)
 
 	changed := a.forge.Origin("b.git")
 	a.commit("b.git", "two", time.Now())
 	// Until then it isn't said when it changed.
 	a.until("gitweb says how many seconds ago it changed", func() bool { return strings.Contains(a.page(), "sec ago") })
-	a.client("list", a.forge.URL)
+	a.list()
 	a.until("the change is known", func() bool { return a.known()[changed] != first[changed] })
 	a.compare()
 }
@@ -82,7 +83,7 @@ func TestArchive(t *testing.T) {
 func startArchive(t *testing.T) *archiveParts {
 	t.Helper()
 	python, dir := testenv.ArchivePython(t), t.TempDir()
-	for _, name := range []string{"forge", "objects"} {
+	for _, name := range []string{"forge", "objects", "uploads"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -104,13 +105,10 @@ func startArchive(t *testing.T) *archiveParts {
 	}
 	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
 	a := &archiveParts{
-		t: t, python: python, server: ourServer(t, dsn), forge: forge,
+		t: t, dir: dir, python: python, server: ourServer(t, dsn), config: storage, forge: forge,
 		scheduler: archiveDatabase(t, dsn), storage: archiveDatabase(t, storage.DSN),
 	}
-	swh, remote := filepath.Join(filepath.Dir(python), "swh"), configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", a.server))
-	if r := command(t, swh, environment("SWH_CONFIG_FILENAME="+remote), "scheduler", "task-type", "register", "-p", "lister.gitweb", "-p", "loader.git"); r.code != 0 {
-		t.Fatal(r.stderr)
-	}
+	a.swh("scheduler", "task-type", "register", "-p", "lister.gitweb", "-p", "lister.save-bulk", "-p", "loader.git", "-p", "loader.deposit", "-p", "swh.deposit")
 
 	conf := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n"+
 		"journal: {brokers: [%s], prefix: %q, group_id: %q, auto_offset_reset: earliest}\n%s",
@@ -154,12 +152,47 @@ func (a *archiveParts) worker(name string, processes int, config string) {
 	})
 }
 
-// client runs testdata/archive_client.py.
-func (a *archiveParts) client(what, origin string) {
+// run runs a program with a configuration, and returns what it prints.
+func (a *archiveParts) run(config, program string, args ...string) string {
 	a.t.Helper()
-	if r := command(a.t, a.python, environment(), filepath.Join("testdata", "archive_client.py"), a.server, what, origin); r.code != 0 {
-		a.t.Fatalf("%s: %s", what, r.stderr)
+	r := command(a.t, program, environment("SWH_CONFIG_FILENAME="+configFile(a.t, config)), args...)
+	if r.code != 0 {
+		a.t.Fatalf("%q: %s", args, r.stderr)
 	}
+	return strings.TrimSpace(r.stdout)
+}
+
+// swh runs the archive's command on our server.
+func (a *archiveParts) swh(args ...string) {
+	a.t.Helper()
+	a.run(fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", a.server), filepath.Join(filepath.Dir(a.python), "swh"), args...)
+}
+
+// list has the forge listed.
+func (a *archiveParts) list() {
+	a.t.Helper()
+	a.swh("scheduler", "task", "add", "--policy", "oneshot", "list-gitweb", "url="+a.forge.URL)
+}
+
+// deposit makes a deposit, whose checks and loading are sent to workers that aren't there, and
+// has it loaded again.
+func (a *archiveParts) deposit(origin string) {
+	a.t.Helper()
+	config, err := a.config.Deposit(a.server, testenv.Postgres(a.t), filepath.Join(a.dir, "uploads"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	sent := func(runs ...string) {
+		a.t.Helper()
+		testenv.Becomes(a.t, "what was sent of the deposit", runs, func() []string {
+			return testenv.Column[string](a.t, a.scheduler, `select type || ' ' || count(*) from task_run join task on task.id = task_run.task
+				where type like '%-deposit' group by type order by type`)
+		})
+	}
+	number := a.run(config, a.python, filepath.Join("testdata", "archive_deposit.py"), a.forge.URL, origin)
+	sent("check-deposit 1", "load-deposit 1")
+	a.run(config, filepath.Join(filepath.Dir(a.python), "swh"), "deposit", "admin", "--platform", "production", "deposit", "reschedule", "--deposit-id", number)
+	sent("check-deposit 1", "load-deposit 2")
 }
 
 func (a *archiveParts) commit(name, content string, when time.Time) {
