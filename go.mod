@@ -3,6 +3,7 @@ module swh-scheduler
 go 1.26.8
 
 require (
+	github.com/andybalholm/brotli v1.2.8
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/getsentry/sentry-go v0.50.0
 	github.com/go-logr/logr v1.4.4

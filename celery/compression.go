@@ -6,8 +6,11 @@ import (
 	"io"
 	"sync"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
+
+	"swh-scheduler/internal/bzip2"
 )
 
 // Compressions are the content types of the ways to compress messages, by kombu's names.
@@ -15,19 +18,24 @@ var Compressions = map[string]string{
 	"gzip": contentTypeZlib, "zlib": contentTypeZlib, contentTypeZlib: contentTypeZlib,
 	"zstd": contentTypeZstd, "zstandard": contentTypeZstd, contentTypeZstd: contentTypeZstd,
 	"lzma": contentTypeXZ, "xz": contentTypeXZ, contentTypeXZ: contentTypeXZ,
+	"bzip2": contentTypeBzip2, "bzip": contentTypeBzip2, contentTypeBzip2: contentTypeBzip2,
+	"brotli": contentTypeBrotli, contentTypeBrotli: contentTypeBrotli,
 }
 
 const (
-	contentTypeZlib = "application/x-gzip" // kombu's name for zlib's format
-	contentTypeZstd = "application/zstd"
-	contentTypeXZ   = "application/x-lzma" // kombu's name for xz's format
+	contentTypeZlib   = "application/x-gzip" // kombu's name for zlib's format
+	contentTypeZstd   = "application/zstd"
+	contentTypeXZ     = "application/x-lzma" // kombu's name for xz's format
+	contentTypeBzip2  = "application/x-bz2"
+	contentTypeBrotli = "application/x-brotli"
 )
 
 // compressor compresses bodies. It reuses its buffers.
 type compressor struct {
-	out     bytes.Buffer
-	zlib    *zlib.Writer
-	zstdOut []byte
+	out    bytes.Buffer
+	zlib   *zlib.Writer
+	brotli *brotli.Writer
+	packed []byte
 }
 
 // zstdEncoder is shared, as one takes some megabytes; it is safe for concurrent use. A single
@@ -39,13 +47,17 @@ var zstdEncoder = sync.OnceValues(func() (*zstd.Encoder, error) {
 // compress compresses a body for a content type of Compressions. The result is good until the
 // next call.
 func (c *compressor) compress(contentType string, body []byte) ([]byte, error) {
-	if contentType == contentTypeZstd {
+	switch contentType {
+	case contentTypeZstd:
 		e, err := zstdEncoder()
 		if err != nil {
 			return nil, err
 		}
-		c.zstdOut = e.EncodeAll(body, c.zstdOut[:0])
-		return c.zstdOut, nil
+		c.packed = e.EncodeAll(body, c.packed[:0])
+		return c.packed, nil
+	case contentTypeBzip2:
+		c.packed = bzip2.Append(c.packed[:0], body)
+		return c.packed, nil
 	}
 	c.out.Reset()
 	w, err := c.writer(contentType)
@@ -66,6 +78,12 @@ func (c *compressor) writer(contentType string) (io.WriteCloser, error) {
 	switch {
 	case contentType == contentTypeXZ:
 		return xz.WriterConfig{DictCap: 64 << 10}.NewWriter(&c.out) // there is no Reset
+	case contentType == contentTypeBrotli && c.brotli == nil:
+		c.brotli = brotli.NewWriter(&c.out)
+		return c.brotli, nil
+	case contentType == contentTypeBrotli:
+		c.brotli.Reset(&c.out)
+		return c.brotli, nil
 	case c.zlib == nil:
 		c.zlib = zlib.NewWriter(&c.out)
 	default:

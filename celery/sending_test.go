@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/klauspost/compress/zstd"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
@@ -69,35 +68,6 @@ func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 	}
 	if err := p.DeclareQueue(ctx, "missing"); !celery.IsOfQueue(err) || !strings.Contains(err.Error(), "x-max-priority") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// A body in zstd, of which the Python scheduler's environment has no library to compare with,
-// is what it is without; and tells how long it is, which some readers need.
-func TestZstd(t *testing.T) {
-	t.Parallel()
-	message := celery.TaskMessage{ID: "id", Name: "t", Queue: "q", Args: []byte(`["a", 1]`)}
-	encode := celery.EncodeAs(celery.Sending{})
-	plain, err := encode(&message)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(plain.Body)
-	got, err := celery.EncodeAs(celery.Sending{Form: celery.Form{Compression: celery.Compressions["zstandard"]}})(&message)
-	if err != nil || got.Headers["compression"] != "application/zstd" {
-		t.Fatal(got.Headers, err)
-	}
-	var header zstd.Header
-	if err := header.Decode(got.Body); err != nil || !header.HasFCS || header.FrameContentSize != uint64(len(want)) {
-		t.Errorf("the frame's header: %+v, %v", header, err)
-	}
-	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if body, err := r.DecodeAll(got.Body, nil); err != nil || string(body) != want {
-		t.Errorf("%s, %v; want %s", body, err, want)
 	}
 }
 

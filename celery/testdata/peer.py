@@ -13,7 +13,7 @@ os.environ["SWH_CONFIG_FILENAME"] = os.devnull
 os.environ.pop("SWH_WORKER_INSTANCE", None)
 
 from celery.utils.saferepr import saferepr  # noqa: E402
-from kombu import Connection  # noqa: E402
+from kombu import Connection, compression  # noqa: E402
 from kombu.utils.json import dumps  # noqa: E402
 
 from swh.scheduler.celery_backend.config import build_app  # noqa: E402
@@ -83,11 +83,22 @@ def addresses(urls):
     return found
 
 
+def compressions():
+    """The content types of the ways to compress, by all their names."""
+    return compression._aliases | {t: t for t in compression.encoders()}
+
+
+def decompress(body, content_type):
+    return compression.decompress(base64.b64decode(body), content_type).decode()
+
+
 operations = {
     "send": send,
     "get": get,
     "represent": represent,
     "addresses": addresses,
+    "compressions": compressions,
+    "decompress": decompress,
 }
 
 for line in sys.stdin:

@@ -24,18 +24,19 @@ scheduling_policy:
 no_origins_scheduled_backoff: 1
 `
 
-// archiveParts are the archive's lister, loader and storage, and its scheduler: ours.
+// archiveParts are the archive's own parts, and its scheduler: ours.
 type archiveParts struct {
-	t              *testing.T
-	python, server string
-	forge          *archive.Forge
-	scheduler      *pgx.Conn // its database
-	storage        *pgx.Conn
+	t         *testing.T
+	parts     *archive.Parts
+	forge     *archive.Forge
+	scheduler *pgx.Conn // its database
+	storage   *pgx.Conn
 }
 
-// The archive's own lister, loader and storage, unchanged, work with ours as their only
-// scheduler: what the forge has is listed and loaded, the visits are known as the storage
-// has them, an origin is saved now, and a changed repository is visited again.
+// The archive's own lister, loader and storage, its web pages and its API for deposits,
+// unchanged, work with ours as their only scheduler: what the forge has is listed and loaded,
+// the visits are known as the storage has them, an origin is saved now, a changed repository is
+// visited again, and a deposit is to be checked, loaded and loaded again.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	a := startArchive(t)
@@ -44,7 +45,7 @@ func TestArchive(t *testing.T) {
 		a.commit(name, "one of "+name, longAgo)
 	}
 
-	a.client("list", a.forge.URL)
+	a.list()
 	a.until("all repositories are visited", func() bool { return len(a.known()) == len(names) })
 	var want []string
 	for _, name := range names {
@@ -62,16 +63,15 @@ func TestArchive(t *testing.T) {
 
 	a.commit("e.git", "not listed yet", longAgo)
 	saved := a.forge.Origin("e.git")
-	a.client("save", saved)
-	a.until("the visit is known", func() bool { return a.known()[saved] != "" })
+	a.run(a.parts.WebCommand(filepath.Join("testdata", "archive_web.py"), a.forge.URL, saved)...)
 	a.compare()
-	a.client("others", saved)
+	a.deposit(saved)
 
 	changed := a.forge.Origin("b.git")
 	a.commit("b.git", "two", time.Now())
 	// Until then it isn't said when it changed.
 	a.until("gitweb says how many seconds ago it changed", func() bool { return strings.Contains(a.page(), "sec ago") })
-	a.client("list", a.forge.URL)
+	a.list()
 	a.until("the change is known", func() bool { return a.known()[changed] != first[changed] })
 	a.compare()
 }
@@ -91,7 +91,8 @@ func startArchive(t *testing.T) *archiveParts {
 	}, mq.URL, server)
 	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
 	storage := parts.Storage
-	for _, argv := range append(parts.StorageCommands(), parts.SchedulerCommand("task-type", "register", "-p", "lister.gitweb", "-p", "loader.git")) {
+	for _, argv := range append(parts.StorageCommands(), parts.SchedulerCommand("task-type", "register", "-p", "lister.gitweb", "-p", "lister.save-bulk",
+		"-p", "loader.git", "-p", "loader.deposit", "-p", "swh.deposit")) {
 		if r := command(t, argv[0], environment(), argv[1:]...); r.code != 0 {
 			t.Fatalf("%q: %s", argv, r.stderr)
 		}
@@ -112,17 +113,43 @@ func startArchive(t *testing.T) *archiveParts {
 		})
 	}
 	return &archiveParts{
-		t: t, python: testenv.ArchivePython(t), server: server, forge: forge,
+		t: t, parts: parts, forge: forge,
 		scheduler: testenv.Connect(t, dsn), storage: testenv.Connect(t, storage.DSN),
 	}
 }
 
-// client runs testdata/archive_client.py.
-func (a *archiveParts) client(what, origin string) {
+// run runs a command, and returns what it prints.
+func (a *archiveParts) run(argv ...string) string {
 	a.t.Helper()
-	if r := command(a.t, a.python, environment(), filepath.Join("testdata", "archive_client.py"), a.server, what, origin); r.code != 0 {
-		a.t.Fatalf("%s: %s", what, r.stderr)
+	r := command(a.t, argv[0], environment(), argv[1:]...)
+	if r.code != 0 {
+		a.t.Fatalf("%q: %s", argv, r.stderr)
 	}
+	return strings.TrimSpace(r.stdout)
+}
+
+// list has the forge listed.
+func (a *archiveParts) list() {
+	a.t.Helper()
+	a.run(a.parts.SchedulerCommand("task", "add", "--policy", "oneshot", "list-gitweb", "url="+a.forge.URL)...)
+}
+
+// deposit makes a deposit, whose checks and loading are sent to workers that aren't there, and
+// has it loaded again.
+func (a *archiveParts) deposit(origin string) {
+	a.t.Helper()
+	python, swh := a.parts.DepositCommands(testenv.Postgres(a.t))
+	sent := func(runs ...string) {
+		a.t.Helper()
+		testenv.Becomes(a.t, "what was sent of the deposit", runs, func() []string {
+			return testenv.Column[string](a.t, a.scheduler, `select type || ' ' || count(*) from task_run join task on task.id = task_run.task
+				where type like '%-deposit' group by type order by type`)
+		})
+	}
+	number := a.run(append(python, filepath.Join("testdata", "archive_deposit.py"), a.forge.URL, origin)...)
+	sent("check-deposit 1", "load-deposit 1")
+	a.run(append(swh, "deposit", "admin", "--platform", "production", "deposit", "reschedule", "--deposit-id", number)...)
+	sent("check-deposit 1", "load-deposit 2")
 }
 
 func (a *archiveParts) commit(name, content string, when time.Time) {

@@ -212,10 +212,10 @@ fetch_postgres() {
 	local machine
 	machine=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64v8/')
 	rm -rf "$postgres.new" "$postgres.jar"
-	mkdir "$postgres.new"
-	mvn -B -q -C $dependency:unpack \
-		-Dartifact="io.zonky.test.postgres:embedded-postgres-binaries-linux-$machine:$SWH_TEST_POSTGRES_VERSION" \
-		-DmarkersDirectory="$postgres.jar" -DoutputDirectory="$postgres.jar"
+	mkdir "$postgres.new" "$postgres.jar"
+	cd "$postgres.jar" # where the plugin leaves notes of what it has unpacked
+	mvn -B -q -C $dependency:unpack -DoutputDirectory="$postgres.jar" \
+		-Dartifact="io.zonky.test.postgres:embedded-postgres-binaries-linux-$machine:$SWH_TEST_POSTGRES_VERSION"
 	tar -C "$postgres.new" -xJf "$postgres.jar"/*.txz
 	rm -rf "$postgres.jar"
 	mv "$postgres.new" "$postgres"
@@ -264,7 +264,7 @@ install_python() {
 	[ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}" ||
 		step "installing the peer and Celery by pip" make_python "$python" "${requirements[@]}"
 	is_current "$cache/archive" "$archive_requirements" ||
-		step "installing the archive's lister, loader and storage by pip" make_python "$cache/archive" "$archive_requirements"
+		step "installing the archive's own parts by pip" make_python "$cache/archive" "$archive_requirements"
 }
 
 # --- a browser -------------------------------------------------------------

@@ -1,6 +1,10 @@
 package archive
 
-import "fmt"
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
 
 // Storage says where the archive's storage keeps what.
 type Storage struct {
@@ -38,19 +42,44 @@ func remote(scheduler string) map[string]any {
 // swh.loader.core from the queues. As in production, what the storage can't add is tried
 // again: it refuses a person or content that another visit adds at that moment.
 func (s Storage) loader(broker string, queues ...string) map[string]any {
-	return map[string]any{
-		"storage": map[string]any{"cls": "pipeline", "steps": []any{
-			map[string]any{"cls": "retry"},
-			map[string]any{
-				"cls": "postgresql", "db": s.DSN,
-				"objstorage": map[string]any{"cls": "pathslicing", "root": s.Objects, "slicing": "0:2/2:4"},
-				"journal_writer": map[string]any{
-					"cls": "kafka", "brokers": s.Brokers, "prefix": s.Prefix, "client_id": "storage", "anonymize": false,
-				},
+	return map[string]any{"storage": s.config(), "celery": celery(broker, queues...)}
+}
+
+func (s Storage) config() map[string]any {
+	return map[string]any{"cls": "pipeline", "steps": []any{
+		map[string]any{"cls": "retry"},
+		map[string]any{
+			"cls": "postgresql", "db": s.DSN,
+			"objstorage": map[string]any{"cls": "pathslicing", "root": s.Objects, "slicing": "0:2/2:4"},
+			"journal_writer": map[string]any{
+				"cls": "kafka", "brokers": s.Brokers, "prefix": s.Prefix, "client_id": "storage", "anonymize": false,
 			},
-		}},
-		"celery": celery(broker, queues...),
+		},
+	}}
+}
+
+// web returns the configuration of swh.web, which asks the scheduler at the URL and keeps its
+// own tables in a file of SQLite.
+func (s Storage) web(scheduler, file string) map[string]any {
+	return map[string]any{"scheduler": remote(scheduler), "storage": s.config(), "development_db": file}
+}
+
+// deposit returns the configuration of swh.deposit, whose own tables are in the PostgreSQL
+// database of the DSN, a URL, and whose uploads are in the directory.
+func (s Storage) deposit(scheduler, dsn, uploads string) (map[string]any, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return nil, err
 	}
+	password, _ := u.User.Password()
+	return map[string]any{
+		"scheduler": remote(scheduler), "storage": s.config(), "storage_metadata": s.config(),
+		"swh_authority_url": scheduler, "authentication_provider": "basic", "max_upload_size": 1 << 20,
+		"private": map[string]any{"secret_key": "secret", "media_root": uploads, "db": map[string]any{
+			"name": strings.TrimPrefix(u.Path, "/"), "host": u.Hostname(), "port": u.Port(),
+			"user": u.User.Username(), "password": password,
+		}},
+	}, nil
 }
 
 // celery names no modules: a worker has the tasks of all packages of the archive.

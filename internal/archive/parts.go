@@ -51,6 +51,25 @@ func (p *Parts) SchedulerCommand(args ...string) []string {
 	return slices.Concat(p.remote, []string{p.swh, "scheduler"}, args)
 }
 
+// WebCommand returns one that runs Python with the settings of swh.web.
+func (p *Parts) WebCommand(args ...string) []string {
+	p.t.Helper()
+	return slices.Concat(p.configured("web", p.Storage.web(p.scheduler, filepath.Join(p.dir, "web.sqlite"))), []string{p.python}, args)
+}
+
+// DepositCommands returns the beginnings of two: of Python, and of the archive's command line,
+// with the settings of swh.deposit. It keeps its tables in the database of the DSN, a URL.
+func (p *Parts) DepositCommands(dsn string) (python, swh []string) {
+	p.t.Helper()
+	uploads := filepath.Join(p.dir, "uploads")
+	config, err := p.Storage.deposit(p.scheduler, dsn, uploads)
+	if err = cmp.Or(err, os.Mkdir(uploads, 0o755)); err != nil {
+		p.t.Fatal(err)
+	}
+	begin := p.configured("deposit", config)
+	return slices.Concat(begin, []string{p.python}), slices.Concat(begin, []string{p.swh})
+}
+
 // StartLister starts a worker that lists, and tells the scheduler.
 func (p *Parts) StartLister(processes int) *testenv.Child {
 	p.t.Helper()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"compress/bzip2"
 	"compress/zlib"
 	"encoding/json"
 	"errors"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/andybalholm/brotli"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/ulikunitz/xz"
 
@@ -58,6 +61,12 @@ func (s side) arrived(t *testing.T, queue string) arrived {
 		r, err = zlib.NewReader(packed)
 	case "application/x-lzma":
 		r, err = xz.NewReader(packed)
+	case "application/x-bz2":
+		r = bzip2.NewReader(packed)
+	case "application/x-brotli":
+		r = brotli.NewReader(packed)
+	case "application/zstd":
+		r, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	}
 	if r != nil && err == nil {
 		d.Body, err = io.ReadAll(r)
@@ -126,6 +135,9 @@ func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 		{keys: "task_serializer: msgpack", name: "swh.N.t"},
 		{keys: "task_compression: gzip", name: "swh.N.t"},
 		{keys: "task_compression: lzma", name: "swh.N.t"},
+		{keys: "task_compression: bzip2", name: "swh.N.t"},
+		{keys: "task_compression: brotli", name: "swh.N.t"},
+		{keys: "task_compression: zstd", name: "swh.N.t"},
 		{keys: "task_serializer: msgpack, task_compression: zlib, task_default_delivery_mode: transient", name: "swh.N.t"},
 		{keys: "task_default_delivery_mode: 1", name: "swh.N.t", queue: "save_code_now:swh.N.t"},
 		{keys: "task_default_queue: N.others", name: "other", in: "N.others"},

@@ -53,8 +53,8 @@ func findPython() (string, error) {
 	return python, nil
 }
 
-// FindArchive returns the Python interpreter of the environment with the archive's lister,
-// loader and storage (deploy/local/python/archive.txt).
+// FindArchive returns the Python interpreter of the environment with the archive's own parts
+// (deploy/local/python/archive.txt).
 func FindArchive() (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -62,7 +62,7 @@ func FindArchive() (string, error) {
 	}
 	python := filepath.Join(cache, "archive", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
-		return "", missing("the Python environment with the archive's lister, loader and storage (" + python + ")")
+		return "", missing("the Python environment with the archive's own parts (" + python + ")")
 	}
 	return python, nil
 }
