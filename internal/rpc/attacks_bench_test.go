@@ -81,9 +81,9 @@ func (t *target) calls(n int, path, contentType string, body []byte, header ...s
 	wait.Wait()
 }
 
-// silent opens connections, sends some text on each, and no more; and waits, reading nothing, until the server
-// has closed them all.
-func (t *target) silent(n int, text string) {
+// silent opens connections, sends some text on each, and no more; reads nothing for a while,
+// and then waits until the server has closed them all.
+func (t *target) silent(n int, text string, unread time.Duration) {
 	var open []net.Conn
 	for range n {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(t.url, "http://"))
@@ -97,6 +97,7 @@ func (t *target) silent(n int, text string) {
 		}
 		open = append(open, conn)
 	}
+	time.Sleep(unread)
 	for _, conn := range open {
 		_ = conn.SetReadDeadline(time.Now().Add(3 * time.Minute))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -119,12 +120,12 @@ var attacks = []struct {
 	wants []int
 }{
 	{"nothing", func(*target) { time.Sleep(5 * time.Second) }, nil},
-	{"500_slow_headers", func(t *target) { t.silent(500, "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\n") }, []int{0}},
+	{"500_slow_headers", func(t *target) { t.silent(500, "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\n", 0) }, []int{0}},
 	{"500_slow_bodies", func(t *target) {
 		const head = "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
 		var wait sync.WaitGroup
-		wait.Go(func() { t.silent(250, head) })
-		wait.Go(func() { t.silent(250, head+strings.Repeat(" ", smallBody)) })
+		wait.Go(func() { t.silent(250, head, 0) })
+		wait.Go(func() { t.silent(250, head+strings.Repeat(" ", smallBody), 0) })
 		wait.Wait()
 	}, []int{0}},
 	{"16_bodies_of_32_MiB", func(t *target) {
@@ -143,9 +144,9 @@ var attacks = []struct {
 	{"8_calls_for_200_MB", func(t *target) { t.calls(8, "/task/search", mimeJSON, []byte(`{"task_type": "t"}`)) }, []int{413, 503}},
 	{"100_slow_readers_of_10_MB", func(t *target) {
 		const call = `{"task_type": "t", "limit": 100}`
-		t.silent(100, fmt.Sprintf("POST /task/search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(call), call))
+		t.silent(100, fmt.Sprintf("POST /task/search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(call), call), bodyTimeout)
 	}, []int{0}},
-	{"10000_idle_connections", func(t *target) { t.silent(10_000, "") }, []int{0}},
+	{"10000_idle_connections", func(t *target) { t.silent(10_000, "", 0) }, []int{0}},
 	{"1500_calls_that_hang", func(t *target) {
 		tx := testenv.Begin(t, testenv.Connect(t, t.dsn))
 		testenv.Exec(t, tx, "lock table task in access exclusive mode")
