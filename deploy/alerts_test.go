@@ -89,12 +89,13 @@ func readAlerts(t *testing.T) (all []alert) {
 }
 
 // Prometheus accepts the alerts, they use metrics that exist, and each has a
-// section in the runbooks.
+// section in the runbooks and a row in the table of those that were tried.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "prometheus/alerts.yml")
 	promtool(t, "test", "rules", "prometheus/alerts_test.yml")
 	page := testenv.Read(t, filepath.Join("..", "docs", "runbooks.md"))
+	tried := string(testenv.Read(t, filepath.Join("..", "docs", "metrics.md")))
 	metrics, sections := documented(t), strings.Count(string(page), "\n## ")
 	for _, a := range readAlerts(t) {
 		sections--
@@ -102,6 +103,9 @@ func TestAlerts(t *testing.T) {
 		_, anchor, _ := strings.Cut(a.Annotations["runbook_url"], "runbooks.md#")
 		if anchor != strings.ToLower(a.Alert) || !strings.Contains(string(page), "\n## "+a.Alert+"\n") {
 			t.Errorf("%s has no section in the runbooks, or its address %q is another", a.Alert, a.Annotations["runbook_url"])
+		}
+		if n := strings.Count(tried, "\n| `"+a.Alert+"` |"); n != 1 {
+			t.Errorf("%s has %d rows in the table of alerts that were tried", a.Alert, n)
 		}
 	}
 	if sections != 0 {

@@ -173,6 +173,46 @@ func TestValuesAreBounded(t *testing.T) {
 	}
 }
 
+// A tiny body passes those that wait for room for their values.
+func TestTinyBodiesPass(t *testing.T) {
+	t.Parallel()
+	r := newRoom(1, 1, time.Minute)
+	if err := r.reserve(t.Context(), r.smallValues, maxSmallValues-tinyBody); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	waits := make(chan error)
+	go func() {
+		_, err := (&share{room: r}).decode(ctx, bytes.Repeat([]byte{' '}, tinyBody+1), readJSON)
+		waits <- err
+	}()
+	testenv.Becomes(t, "room for one more value", false, func() bool {
+		free := r.smallValues.TryAcquire(1) // not while somebody waits
+		if free {
+			r.smallValues.Release(1)
+		}
+		return free
+	})
+	tiny, passing := &share{room: r}, make(chan error, 1)
+	go func() {
+		_, err := tiny.decode(ctx, append([]byte("{}"), bytes.Repeat([]byte{' '}, tinyBody-2)...), readJSON)
+		passing <- err
+	}()
+	select {
+	case err := <-passing:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a tiny body waits")
+	}
+	tiny.leave()
+	stop()
+	if err := <-waits; err == nil {
+		t.Error("there was room")
+	}
+}
+
 // An answer whose rows are too large, few as they may be, is refused before they are all
 // in memory, and so is one that finds no room beside others. Nothing is marked as scheduled.
 func TestLargeRows(t *testing.T) {

@@ -15,6 +15,9 @@ const (
 
 	maxCalls       = 1024    // in hand
 	maxSmallValues = 1 << 20 // that small bodies hold
+	// tinyBody is the size up to which bodies need no room for their values: so ordinary calls
+	// don't wait behind bodies made to hold many. All calls' together hold maxSmallValues at most.
+	tinyBody = maxSmallValues / maxCalls
 	// rowSize is what a row of an answer takes beside its values, roughly, in bytes.
 	rowSize = 128
 	// answerStep is how much room a growing answer takes at a time, in bytes.
@@ -81,9 +84,12 @@ func (s *share) enter() error {
 	return nil
 }
 
-// decode reads a body's values, for which it waits for room: at first as if each byte were
-// one.
+// decode reads a body's values, for which it waits for room unless the body is tiny: at first
+// as if each byte were one.
 func (s *share) decode(ctx context.Context, body []byte, read func([]byte, limits) (any, error)) (any, error) {
+	if len(body) <= tinyBody {
+		return read(body, defaultLimits)
+	}
 	if s.of = s.smallValues; len(body) > smallBody {
 		s.of = s.largeValues
 	}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// What the runbooks have an operator type is there: our commands and their options, and the tables
+// and columns of statements.
+func TestRunbooksCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	page := string(testenv.Read(t, filepath.Join("..", "..", "docs", "runbooks.md")))
+	conn := testenv.Connect(t, testenv.Database(t))
+	ofOurs := regexp.MustCompile(`^(?:swh-scheduler (?:-C FILE )?|(?:celery-monitor|lanes|shares|simulator|start-\S+) )`)
+	commands, statements := 0, 0
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(page, -1) {
+		switch text := m[1]; {
+		case strings.HasPrefix(text, "select "):
+			statements++
+			testenv.Exec(t, conn, text)
+		case ofOurs.MatchString(text):
+			commands++
+			text = regexp.MustCompile("^swh-scheduler |-C FILE ").ReplaceAllString(text, "")
+			name, _, _ := strings.Cut(text, " -")
+			args := strings.Fields(strings.Replace(text, "--lanes", "--lanes FILE", 1))
+			if r := ours(t, append(args, "--help")...); r.code != 0 || !strings.Contains(r.stdout, "Usage: swh-scheduler "+name+" ") {
+				t.Errorf("swh-scheduler %s: %+v", text, r)
+			}
+		}
+	}
+	if commands < 10 || statements < 5 {
+		t.Errorf("%d commands and %d statements", commands, statements)
+	}
+}

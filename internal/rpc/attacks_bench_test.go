@@ -1,0 +1,212 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/bench"
+	"swh-scheduler/internal/testenv"
+)
+
+// target is a server that is attacked, a process of its own, with the limit of memory that is
+// shipped for it. It has 200 MB of tasks.
+type target struct {
+	*testing.B
+	url, dsn string
+	memory   func() (now, peak float64) // MiB
+
+	mutex    sync.Mutex
+	statuses map[int]int // answers to the attack; 0: the connection was closed without one
+}
+
+func newTarget(b *testing.B, program bench.Program, dsn string) *target {
+	b.Helper()
+	var cmd *exec.Cmd
+	url, _ := bench.Serve(b, func(address string) *exec.Cmd {
+		host, port, _ := strings.Cut(address, ":")
+		cmd = program.Command(bench.ConfigFile(b, dsn, ""), "rpc-serve", "--host", host, "--port", port)
+		cmd.Env = append(cmd.Env, "GOMEMLIMIT=410MiB")
+		return cmd
+	})
+	return &target{B: b, url: url, dsn: dsn, memory: func() (float64, float64) { return bench.Memory(b, cmd) }, statuses: map[int]int{}}
+}
+
+// answered counts an answer to the attack.
+func (t *target) answered(response *http.Response, err error) {
+	status := 0
+	if err == nil {
+		status = response.StatusCode
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.statuses[status]++
+}
+
+// calls makes calls at once, and waits for their answers.
+func (t *target) calls(n int, path, contentType string, body []byte, header ...string) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	var wait sync.WaitGroup
+	for range n {
+		wait.Go(func() {
+			request, err := http.NewRequest(http.MethodPost, t.url+path, bytes.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Content-Type", contentType)
+			for i := 0; i+1 < len(header); i += 2 {
+				request.Header.Set(header[i], header[i+1])
+			}
+			response, err := client.Do(request)
+			if err == nil {
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+			t.answered(response, err)
+		})
+	}
+	wait.Wait()
+}
+
+// silent opens connections, sends some text on each, and no more; reads nothing for a while,
+// and then waits until the server has closed them all.
+func (t *target) silent(n int, text string, unread time.Duration) {
+	var open []net.Conn
+	for range n {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(t.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, text); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.answered(nil, err)
+			continue
+		}
+		open = append(open, conn)
+	}
+	time.Sleep(unread)
+	for _, conn := range open {
+		_ = conn.SetReadDeadline(time.Now().Add(3 * time.Minute))
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a connection is still open")
+		}
+		t.answered(nil, io.EOF)
+	}
+}
+
+// lists is a body of msgpack: a list of n empty ones.
+func lists(n int) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0xdd}, uint32(n)), bytes.Repeat([]byte{0x90}, n)...)
+}
+
+// attacks are the rows of the table in docs/security.md that have figures, and the answers
+// that an attacker may get.
+var attacks = []struct {
+	name  string
+	run   func(*target)
+	wants []int
+}{
+	{"nothing", func(*target) { time.Sleep(5 * time.Second) }, nil},
+	{"500_slow_headers", func(t *target) { t.silent(500, "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\n", 0) }, []int{0}},
+	{"500_slow_bodies", func(t *target) {
+		const head = "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+		var wait sync.WaitGroup
+		wait.Go(func() { t.silent(250, head, 0) })
+		wait.Go(func() { t.silent(250, head+strings.Repeat(" ", smallBody), 0) })
+		wait.Wait()
+	}, []int{0}},
+	{"16_bodies_of_32_MiB", func(t *target) {
+		body := bytes.Repeat([]byte{' '}, 32<<20)
+		copy(body, "{}")
+		t.calls(16, "/task_type/get_all", mimeJSON, body)
+	}, []int{200, 503, 0}}, // 0: the answer 503 comes before the body is sent, which the client may not see
+	{"16_bodies_of_4_million_lists", func(t *target) { t.calls(16, "/task_type/get_all", mimeMsgpack, lists(3_999_999)) }, []int{500, 503, 0}},
+	{"300_bodies_of_65000_lists", func(t *target) { t.calls(300, "/task_type/get_all", mimeMsgpack, lists(65_000)) }, []int{500, 503}},
+	{"16_bodies_of_a_million_nested_lists", func(t *target) {
+		t.calls(16, "/task_type/get_all", mimeMsgpack, bytes.Repeat([]byte{0x91}, 1_000_000))
+	}, []int{413}},
+	{"16_bodies_that_grow_to_1_GiB", func(t *target) {
+		t.calls(16, "/task_type/get_all", mimeJSON, compress(nil, make([]byte, 1<<30)), "Content-Encoding", "gzip")
+	}, []int{413, 503, 0}},
+	{"8_calls_for_200_MB", func(t *target) { t.calls(8, "/task/search", mimeJSON, []byte(`{"task_type": "t"}`)) }, []int{413, 503}},
+	{"100_slow_readers_of_10_MB", func(t *target) {
+		const call = `{"task_type": "t", "limit": 100}`
+		t.silent(100, fmt.Sprintf("POST /task/search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(call), call), bodyTimeout)
+	}, []int{0}},
+	{"10000_idle_connections", func(t *target) { t.silent(10_000, "", 0) }, []int{0}},
+	{"1500_calls_that_hang", func(t *target) {
+		tx := testenv.Begin(t, testenv.Connect(t, t.dsn))
+		testenv.Exec(t, tx, "lock table task in access exclusive mode")
+		time.AfterFunc(10*time.Second, func() { _ = tx.Rollback(context.Background()) })
+		t.calls(1500, "/task/search", mimeJSON, []byte(`{"task_type": "t", "limit": 1}`))
+	}, []int{200, 503}},
+}
+
+// BenchmarkAttacks measures what attacks cost a server: the most memory that it had, and how
+// long small calls beside took, each on a connection of its own, the median and the longest.
+// It is no comparison: run it with
+// make test PACKAGES=./internal/rpc TESTFLAGS='-run=NONE -bench=Attacks -benchtime=1x'.
+func BenchmarkAttacks(b *testing.B) {
+	program := bench.Programs(b)[0]
+	dsn := program.Database(b)
+	bench.Exec(b, dsn, "insert into task_type (type, description, backend_name) values ('t', '', 't')",
+		`insert into task (type, arguments, next_run, current_interval, status) select 't', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('x', 100000))), '2020-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 2000)`)
+	for _, attack := range attacks {
+		b.Run(attack.name, func(b *testing.B) {
+			t := newTarget(b, program, dsn)
+			ended, took, beside := make(chan struct{}), []float64(nil), map[int]int{}
+			var wait sync.WaitGroup
+			wait.Go(func() {
+				client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+				for {
+					began := time.Now()
+					response, err := client.Post(t.url+"/task_type/get", mimeMsgpack, strings.NewReader("\x81\xaetask_type_name\xa1t"))
+					if err == nil {
+						_, _ = io.Copy(io.Discard, response.Body)
+						_ = response.Body.Close()
+						beside[response.StatusCode]++
+					} else {
+						beside[0]++
+					}
+					took = append(took, float64(time.Since(began).Microseconds())/1000)
+					select {
+					case <-ended:
+						return
+					case <-time.After(20 * time.Millisecond):
+					}
+				}
+			})
+			attack.run(t)
+			close(ended)
+			wait.Wait()
+			_, peak := t.memory()
+			slices.Sort(took)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(peak, "MiB")
+			b.ReportMetric(took[len(took)/2], "p50-ms")
+			b.ReportMetric(took[len(took)-1], "max-ms")
+			for status, n := range beside {
+				b.ReportMetric(float64(n), fmt.Sprintf("beside-%d", status))
+			}
+			for status, n := range t.statuses {
+				b.ReportMetric(float64(n), fmt.Sprintf("answers-%d", status))
+				if !slices.Contains(attack.wants, status) {
+					b.Errorf("%d answers %d", n, status)
+				}
+			}
+		})
+	}
+}
