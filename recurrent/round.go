@@ -182,6 +182,7 @@ func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	for i, n := range p.Got {
 		s.visits.WithLabelValues(visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
 	}
+	p = p.asked()
 	for i, part := range skew(p.Got, weights(p.Policies)) {
 		if part.off() > 0.05 {
 			log.Info("skewed fetch", "policy", p.Policies[i].Name(), "fetched", part.fetched, "requested", part.requested)

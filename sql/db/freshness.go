@@ -53,6 +53,7 @@ type OriginFreshness struct {
 	Fork                bool
 	Threshold           float64
 	Longest             time.Duration // wait for a visit
+	Complete            bool          // all origins of the visit type have moments
 }
 
 // Visited takes account of a visit that succeeded at a moment after Seen, and whether it
@@ -165,7 +166,7 @@ func originFreshness(ctx context.Context, q *queries.Queries, origins []model.Or
 			Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
 			Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
 			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
-			Threshold: r.Threshold, Longest: model.Duration(r.Longest),
+			Threshold: r.Threshold, Longest: model.Duration(r.Longest), Complete: r.Complete,
 		}
 	})
 }
