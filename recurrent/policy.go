@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -126,6 +127,28 @@ func (p Picked) asked() (asked Picked) {
 		}
 	}
 	return asked
+}
+
+// StepThreshold adjusts the threshold of the policy freshness after a claim of free slots, if the visit
+// type has it; waiting is whether messages waited for a worker. More is due if the claim fills the slots,
+// and other policies don't take what freshness leaves.
+func (p Picked) StepThreshold(ctx context.Context, tx *db.Tx, visitType string, now time.Time, free int, waiting bool) error {
+	if !slices.ContainsFunc(p.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
+		return nil
+	}
+	var part share
+	for i, s := range skew(p.Got, weights(p.Policies)) {
+		if p.Policies[i].Filter.Policy == model.Freshness {
+			part.fetched, part.requested = part.fetched+s.fetched, part.requested+s.requested
+		}
+	}
+	var due []model.OriginKey
+	for _, v := range p.Visits {
+		if len(p.Visits) >= free && part.fetched > 0.9*part.requested && v.Policy == model.Freshness {
+			due = append(due, model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType})
+		}
+	}
+	return tx.StepThreshold(ctx, visitType, now, waiting, due)
 }
 
 func skew(got []int, weights []float64) []share {

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -224,8 +225,23 @@ const (
 // have moved and by what listers have told. It works for at most about atMost. One process at a
 // time calls it.
 func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
-	_, err := walk[freshnessWalk]{
-		name: freshnessName, every: freshnessEvery, over: freshnessEvery, most: freshnessPages,
+	_, err := s.momentsWalk(now, freshnessEvery).take(ctx, s.q, atMost)
+	return err
+}
+
+// RenewMoments takes the walk of KeepFreshness from its beginning to its end, whether it is due or not, as
+// simulated time needs it. It does nothing while candidates are not built.
+func (s CandidateStore) RenewMoments(ctx context.Context, now time.Time) error {
+	err := s.q.CancelWalk(ctx, freshnessName)
+	if err == nil {
+		_, err = s.momentsWalk(now, 0).take(ctx, s.q, math.MaxInt64)
+	}
+	return failed(err, "compute moments anew")
+}
+
+func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) walk[freshnessWalk] {
+	return walk[freshnessWalk]{
+		name: freshnessName, every: freshnessEvery, over: over, most: freshnessPages,
 		begin: func(ctx context.Context) (int64, freshnessWalk, error) {
 			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
 		},
@@ -240,8 +256,7 @@ func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost
 			}
 			return s.q.SetListerFreshness(ctx, listers)
 		},
-	}.take(ctx, s.q, atMost)
-	return err
+	}
 }
 
 // MomentsComplete reports whether all origins of a visit type have the moments by which the policy
