@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -118,6 +119,38 @@ func (s share) off() float64 {
 	return math.Abs(s.fetched-s.requested) / s.requested
 }
 
+// asked returns what was picked without the policies that only take what others leave.
+func (p Picked) asked() (asked Picked) {
+	for i, w := range p.Policies {
+		if !w.Rest {
+			asked.Policies, asked.Got = append(asked.Policies, w), append(asked.Got, p.Got[i])
+		}
+	}
+	return asked
+}
+
+// StepThreshold adjusts the threshold of the policy freshness after a claim of free slots, if the visit
+// type has it; waiting is whether messages waited for a worker. More is due if the claim fills the slots,
+// and other policies don't take what freshness leaves.
+func (p Picked) StepThreshold(ctx context.Context, tx *db.Tx, visitType string, now time.Time, free int, waiting bool) error {
+	if !slices.ContainsFunc(p.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
+		return nil
+	}
+	var part share
+	for i, s := range skew(p.Got, weights(p.Policies)) {
+		if p.Policies[i].Filter.Policy == model.Freshness {
+			part.fetched, part.requested = part.fetched+s.fetched, part.requested+s.requested
+		}
+	}
+	var due []model.OriginKey
+	for _, v := range p.Visits {
+		if len(p.Visits) >= free && part.fetched > 0.9*part.requested && v.Policy == model.Freshness {
+			due = append(due, model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType})
+		}
+	}
+	return tx.StepThreshold(ctx, visitType, now, waiting, due)
+}
+
 func skew(got []int, weights []float64) []share {
 	sum, total := 0, 0.0
 	for i := range got {
@@ -138,7 +171,6 @@ func skew(got []int, weights []float64) []share {
 // weights, for originals and forks where they divide them.
 func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, error) {
 	policies := p.Policies
-	freshness := slices.IndexFunc(policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness })
 	switch {
 	case len(policies) == 1 && policies[0].Filter.Policy == model.Pools:
 		without, with, err := tx.CandidateGroups(ctx, p.VisitType)
@@ -146,23 +178,17 @@ func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, e
 			return nil, err
 		}
 		policies = pools(policies[0], without, with)
-	case freshness >= 0:
+	case slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }):
 		complete, err := tx.MomentsComplete(ctx, p.VisitType)
 		if err != nil {
 			return nil, err
 		}
 		if !complete {
-			rest := policies[freshness]
-			rest.Filter.Policy, rest.Weight = model.OldestScheduledFirst, rest.Weight*restWeight
-			policies = append(slices.Clone(policies), rest)
+			policies = model.WithRest(policies)
 		}
 	}
 	return model.SplitForks(policies), nil
 }
-
-// restWeight is the weight of the policy that takes what freshness leaves while origins lack moments,
-// those that have waited for longest first. It gets nothing else.
-const restWeight = 1e-9
 
 // pools weighs the four policies as the design of recurrent visits says: the part
 // with / (without + with) goes in thirds to the three pools of origins whose lister tells

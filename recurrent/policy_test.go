@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
 )
 
@@ -111,5 +112,22 @@ func TestSkewComparesPartsOfTheWhole(t *testing.T) {
 	}
 	if skew([]int{0, 0}, []float64{1, 1}) != nil {
 		t.Error("a round that fetched nothing has no skew")
+	}
+}
+
+// While origins lack moments, the policy that takes what freshness leaves has no share that the others
+// lack: they are compared with each other.
+func TestWhatTakesTheRestIsNotAsked(t *testing.T) {
+	fresh := func(weight float64) model.WeightedPolicy {
+		return model.WeightedPolicy{Weight: weight, Filter: model.VisitFilter{Policy: model.Freshness}}
+	}
+	byLag := model.WeightedPolicy{Weight: 50, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag}}
+	alone := Picked{Policies: model.WithRest([]model.WeightedPolicy{fresh(1)}), Got: []int{10, 990}}.asked()
+	if s := skew(alone.Got, weights(alone.Policies)); len(s) != 1 || s[0].off() != 0 {
+		t.Errorf("alone: %+v", s)
+	}
+	beside := Picked{Policies: model.WithRest([]model.WeightedPolicy{fresh(50), byLag}), Got: []int{10, 30, 960}}.asked()
+	if s := skew(beside.Got, weights(beside.Policies)); len(s) != 2 || s[0].fetched != 0.25 || s[1].fetched != 0.75 {
+		t.Errorf("beside another one: %+v", s)
 	}
 }

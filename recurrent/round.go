@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"swh-scheduler/internal/dispatch"
@@ -140,34 +139,13 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue d
 	if err != nil {
 		return nil, err
 	}
-	if err := r.stepThreshold(ctx, tx, queue, picked, now, free); err != nil {
+	if err := picked.StepThreshold(ctx, tx, r.visitType, now, free, r.Slots.Waiting(queue)); err != nil {
 		return nil, err
 	}
 	r.count(r.visitType, picked, r.log)
 	mix(picked.Visits)
 	r.picked = picked
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
-}
-
-// stepThreshold adjusts the threshold of the policy freshness, if the visit type has it. More is
-// due if the claim fills the free slots, and other policies don't take what freshness leaves.
-func (r *round) stepThreshold(ctx context.Context, tx *db.Tx, queue dispatch.Queue, picked Picked, now time.Time, free int) error {
-	if !slices.ContainsFunc(picked.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
-		return nil
-	}
-	var part share
-	for i, s := range skew(picked.Got, weights(picked.Policies)) {
-		if picked.Policies[i].Filter.Policy == model.Freshness {
-			part.fetched, part.requested = part.fetched+s.fetched, part.requested+s.requested
-		}
-	}
-	var due []model.OriginKey
-	for _, v := range picked.Visits {
-		if len(picked.Visits) >= free && part.fetched > 0.9*part.requested && v.Policy == model.Freshness {
-			due = append(due, model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType})
-		}
-	}
-	return tx.StepThreshold(ctx, r.visitType, now, r.Slots.Waiting(queue), due)
 }
 
 // mix shuffles what was picked, like the peer: origins of different policies cost workers
@@ -182,6 +160,7 @@ func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	for i, n := range p.Got {
 		s.visits.WithLabelValues(visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
 	}
+	p = p.asked()
 	for i, part := range skew(p.Got, weights(p.Policies)) {
 		if part.off() > 0.05 {
 			log.Info("skewed fetch", "policy", p.Policies[i].Name(), "fetched", part.fetched, "requested", part.requested)

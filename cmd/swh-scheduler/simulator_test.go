@@ -50,7 +50,7 @@ func TestSimulator(t *testing.T) {
 // What a simulation comes to can be had as JSON; it may take all policies.
 func TestSimulatorPolicies(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{"pools", "configured", "stop_after_success"} {
+	for _, policy := range []string{"pools", "configured", "stop_after_success", "freshness"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			r := ours(t, "-d", testenv.Database(t), "simulator", "run", "--origins", "300", "-t", "3600", "-p", policy, "--workers", "400", "--output", "json")

@@ -83,6 +83,7 @@ func TestOrigin(t *testing.T) {
 	due, unseen := seen, db.OriginFreshness{FirstSeen: noon.Add(-day)}
 	due.Seen = noon.Add(-50 * day)
 	moment := seen.Moment(noon)
+	rest := Policy{WeightedPolicy: model.WithRest([]model.WeightedPolicy{fresh.WeightedPolicy})[1]}
 	forks := with(1, model.OldestScheduledFirst, model.Cooldowns{})
 	forks.Filter.Forks = model.ForksOnly
 	for name, c := range map[string]struct {
@@ -114,6 +115,10 @@ func TestOrigin(t *testing.T) {
 		},
 		"never visited, with the policy freshness": {
 			Origin{Freshness: &unseen, Policies: []Policy{fresh}}, &noon, []string{"It can be picked for a visit now", "due since it was listed"}, nil,
+		},
+		"by the policy that takes what freshness leaves, until moments are computed": {
+			Origin{Freshness: &seen, Policies: []Policy{fresh, rest}}, &noon,
+			[]string{"It can be picked for a visit now", "not worth its cost before", "oldest_scheduled_first, which takes the slots that freshness leaves until the moments of all origins are computed, can pick it"}, []string{"weight 1e-09"},
 		},
 		"no fork, where a policy picks forks": {
 			Origin{Policies: []Policy{forks, short}}, &noon, []string{"Policy oldest_scheduled_first (forks) picks forks, and this one is not known to be one."}, nil,

@@ -398,7 +398,11 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 
 // policies finds the origin's place in the order of each policy of its visit type.
 func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
-	for _, w := range model.ExpandPolicies(model.PoliciesOf(x.Config.SchedulingPolicy, o.VisitType)) {
+	policies := model.PoliciesOf(x.Config.SchedulingPolicy, o.VisitType)
+	if o.Freshness != nil && !o.Freshness.Complete {
+		policies = model.WithRest(policies)
+	}
+	for _, w := range model.ExpandPolicies(policies) {
 		w.Filter.VisitType = o.VisitType
 		p := Policy{WeightedPolicy: w}
 		all := w.Filter

@@ -212,7 +212,7 @@ func (o Origin) byPolicies(e *Explanation) {
 			continue
 		}
 		ready = append(ready, name)
-		e.because("Policy %s, which has weight %v of its visit type's, can pick it: %s.", name, p.Weight, p.place())
+		e.because("Policy %s, which %s, can pick it: %s.", name, p.part(), p.place())
 	}
 	o.describeFreshness(e)
 	o.describeVisits(e)
@@ -252,6 +252,14 @@ func (o Origin) describeFreshness(e *Explanation) {
 		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), of.Certainty(), 100*of.Chance(waited))
 	e.because("For the policy freshness, a visit now is worth %.3g, and has to be worth %.3g, which it is from %s on.",
 		of.Value(waited), f.Threshold, e.at(f.Moment(e.now)))
+}
+
+// part says which part of the slots the policy gets.
+func (p Policy) part() string {
+	if p.Rest {
+		return "takes the slots that freshness leaves until the moments of all origins are computed"
+	}
+	return fmt.Sprintf("has weight %v of its visit type's", p.Weight)
 }
 
 func (p Policy) place() string {

@@ -265,6 +265,29 @@ func TestWakingUpIsNoticed(t *testing.T) {
 	}
 }
 
+// An origin visited ten thousand times is no more certain than one visited often, so that it is still seen
+// to wake up or to be abandoned.
+func TestTenThousandVisits(t *testing.T) {
+	t.Parallel()
+	after := func(usual, then Outcome, gap time.Duration) (before, after float64) {
+		e := Estimate{}
+		for range 10_000 {
+			e = e.Observe(General, day, usual)
+		}
+		before = e.Rate()
+		for range 10 {
+			e = e.Observe(General, gap, then)
+		}
+		return before, e.Rate()
+	}
+	if busy, silent := after(Changed, Unchanged, 30*day); !(busy > 3 && busy <= maxRate && silent < 1.0/100) {
+		t.Errorf("rate %g, and %g once it is abandoned", busy, silent)
+	}
+	if silent, busy := after(Unchanged, Changed, day); !(silent < 1.0/300 && busy > 1.0/20) {
+		t.Errorf("rate %g, and %g once it wakes up", silent, busy)
+	}
+}
+
 // A lister that is seen to tell of an update in each listing has an origin that changes often,
 // whatever comes between two listings; one update in a year is one.
 func TestToldUpdates(t *testing.T) {

@@ -78,22 +78,38 @@ func (o Origin) Moment(threshold float64, longest time.Duration) time.Duration {
 		each := 1 / o.Rate()
 		return duration(o.fresh()+math.Sqrt(each*each+2*want)-each, longest)
 	}
-	// Newton's method, and halves where that leads astray.
+	// Newton's method in logarithms, as what is saved grows with about the second or third power of the
+	// time; halves where that leads astray. A step of Newton's leaves about the square of its part of the
+	// time as the error.
+	const newton, halving = 1e-4, 1e-6
+	o.Estimate = o.bounded()
 	price := max(0, threshold) * days(o.Useless)
-	low, high := 0.0, days(longest)
-	for t := min(high, max(math.Cbrt(3*want/o.Rate()), math.Sqrt(2*want))); ; {
+	seen := o.Rate()
+	if o.Listing > 0 {
+		seen *= 1 - vouched
+	}
+	low, high, tried := 0.0, days(longest), false // whether the value was looked at for high
+	for t := min(high, max(math.Cbrt(3*(want+price)/seen), math.Sqrt(2*want))); ; {
 		v := o.visit(t)
-		lacks := want + price*v.wasted - v.saved
-		if lacks > 0 {
+		asked := want + price*v.wasted
+		switch {
+		case asked <= v.saved:
+			high, tried = t, true
+		case t == high && !tried:
+			return longest
+		default:
 			low = t
-		} else {
-			high = t
 		}
-		next := t + lacks/(v.savedGrowth-price*v.wastedGrowth)
-		if !(next > low && next < high) {
-			next = (low + high) / 2
+		power := t * (v.savedGrowth/v.saved - price*v.wastedGrowth/asked)
+		next, enough := t*math.Exp(math.Log(asked/v.saved)/power), newton
+		switch {
+		case next >= high && !tried:
+			t = high
+			continue
+		case !(next > low && next < high):
+			next, enough = (low+high)/2, halving
 		}
-		if math.Abs(next-t) <= 1e-6*t || high < 1e-9 {
+		if math.Abs(next-t) <= enough*t || high < 1e-9 {
 			return duration(next, longest)
 		}
 		t = next
@@ -137,17 +153,20 @@ func (o Origin) visit(t float64) visit {
 func (e Estimate) visit(t float64) visit {
 	a, x := e.Changes, t/e.Days
 	log := math.Log1p(x)
-	none := math.Exp(-a * log)
+	some := -math.Expm1(-a * log)
+	none := 1 - some
 	v := visit{
-		age:         t - e.Days*power(1-a, log),
-		saved:       e.Days * e.Days * (x*x/2 - power(2-a, log) + power(1-a, log)),
-		savedGrowth: t * -math.Expm1(-a*log),
+		savedGrowth: t * some,
 		wasted:      none * (1 + a*x/(1+x)), wastedGrowth: -none * a * (a + 1) * x / ((1 + x) * (1 + x)) / e.Days,
 	}
 	if (a+1)*x < 1e-2 { // where the other forms cancel out
 		v.age = e.Days * a * x * x / 2 * (1 - (a+1)*x/3 + (a+1)*(a+2)*x*x/12)
 		v.saved = e.Days * e.Days * a * x * x * x / 3 * (1 - (a+1)*x*3/8 + (a+1)*(a+2)*x*x/10)
+		return v
 	}
+	grown := power(1-a, log)
+	v.age = t - e.Days*grown
+	v.saved = e.Days * e.Days * (x*x/2 - power(2-a, log) + grown)
 	return v
 }
 

@@ -94,7 +94,22 @@ type WeightedPolicy struct {
 	Forks float64
 	// LongestWait is how long an origin waits for a visit at most, with the policy freshness.
 	LongestWait time.Duration
-	Filter      VisitFilter
+	// Rest is whether the policy only takes what the others leave (WithRest).
+	Rest   bool
+	Filter VisitFilter
+}
+
+// WithRest returns the policies and, after them, the one that takes what freshness leaves while origins
+// lack moments, if freshness is among them: those that have waited for longest first.
+func WithRest(policies []WeightedPolicy) []WeightedPolicy {
+	const weight = 1e-9 // of freshness's: it gets nothing else
+	i := slices.IndexFunc(policies, func(p WeightedPolicy) bool { return p.Filter.Policy == Freshness })
+	if i < 0 {
+		return policies
+	}
+	rest := policies[i]
+	rest.Filter.Policy, rest.Weight, rest.Rest = OldestScheduledFirst, rest.Weight*weight, true
+	return append(slices.Clone(policies), rest)
 }
 
 // DefaultLongestWait is how long an origin waits at most with the policy freshness.

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 const (
@@ -99,6 +100,17 @@ func (l *lister) list(now time.Time) {
 		o := &l.origins[i]
 		o.listing = listing{lastUpdate(o.interval, now), true}
 	}
+}
+
+// finish notes that a listing ended at a moment.
+func (l *lister) finish(ctx context.Context, store *db.Store, at time.Time) error {
+	known, err := store.ListersByID(ctx, []uuid.UUID{l.id})
+	if err != nil || len(known) == 0 {
+		return err
+	}
+	known[0].LastListingFinishedAt = &at
+	_, err = store.UpdateLister(ctx, known[0])
+	return err
 }
 
 // write writes changed listings to the database.

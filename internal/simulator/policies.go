@@ -17,9 +17,6 @@ const configuredPolicies = "configured"
 // "configured".
 func PoliciesOf(name string, configured map[string][]model.WeightedPolicy) (map[string][]model.WeightedPolicy, error) {
 	if name == configuredPolicies {
-		if model.HasFreshness(configured) {
-			return nil, pytext.Sentence("the configuration has the policy freshness, which this simulation doesn't have.")
-		}
 		return configured, nil
 	}
 	known := append(PolicyNames(), configuredPolicies)
@@ -32,16 +29,14 @@ func PoliciesOf(name string, configured map[string][]model.WeightedPolicy) (map[
 	}
 	return map[string][]model.WeightedPolicy{"default": {{Weight: 1, Filter: model.VisitFilter{
 		Policy: model.VisitPolicy(name), Cooldowns: model.DefaultCooldowns,
-	}}}}, nil
+	}, LongestWait: model.DefaultLongestWait}}}, nil
 }
 
 // PolicyNames returns the names of all policies, sorted.
 func PolicyNames() []string {
 	names := []string{string(model.FirstVisitsAfterListing), string(model.Pools)}
 	for _, p := range model.Policies {
-		if p.Name != model.Freshness { // it learns from visits, which takes more than a database
-			names = append(names, string(p.Name))
-		}
+		names = append(names, string(p.Name))
 	}
 	return slices.Sorted(slices.Values(names))
 }

@@ -69,6 +69,9 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 		return nil, err
 	}
 	picked, err := picker.PickShared(ctx, tx, q.SharedQueue, now, n)
+	if err == nil {
+		err = picked.StepThreshold(ctx, tx, picker.VisitType, now, n, n < queueCapacity)
+	}
 	if err != nil {
 		return nil, err
 	}

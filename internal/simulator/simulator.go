@@ -202,6 +202,11 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 			}
 		}
 	}
+	if s.Kind == OriginScheduler {
+		if err := s.startFreshness(ctx, visitTypes); err != nil {
+			return nil, err
+		}
+	}
 	s.clock.Every(metricsPeriod, s.measure)
 	s.clock.Every(runnerPeriod, s.fillQueues)
 	s.clock.Every(listerPeriod, s.list)

@@ -92,6 +92,9 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 			return err
 		}
 		picked, err := picker.Pick(ctx, tx, now, n)
+		if err == nil {
+			err = picked.StepThreshold(ctx, tx, visitType, now, n, n < queueCapacity)
+		}
 		if err != nil {
 			return err
 		}
@@ -135,6 +138,9 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 	visitType := of.visitType
 	if a.spared || a.server != nil {
 		return time.Time{}, false, nil
+	}
+	if byFreshness(a.policiesOf(visitType)) { // moments come by themselves
+		return now.Add(recurrent.DefaultNoOriginsBackoff), true, nil
 	}
 	for _, p := range a.policiesOf(visitType) {
 		if p.Filter.Policy == model.Pools {

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,7 @@ type OriginFreshness struct {
 	Fork                bool
 	Threshold           float64
 	Longest             time.Duration // wait for a visit
+	Complete            bool          // all origins of the visit type have moments
 }
 
 // Visited takes account of a visit that succeeded at a moment after Seen, and whether it
@@ -165,7 +167,7 @@ func originFreshness(ctx context.Context, q *queries.Queries, origins []model.Or
 			Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
 			Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
 			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
-			Threshold: r.Threshold, Longest: model.Duration(r.Longest),
+			Threshold: r.Threshold, Longest: model.Duration(r.Longest), Complete: r.Complete,
 		}
 	})
 }
@@ -223,8 +225,23 @@ const (
 // have moved and by what listers have told. It works for at most about atMost. One process at a
 // time calls it.
 func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
-	_, err := walk[freshnessWalk]{
-		name: freshnessName, every: freshnessEvery, over: freshnessEvery, most: freshnessPages,
+	_, err := s.momentsWalk(now, freshnessEvery).take(ctx, s.q, atMost)
+	return err
+}
+
+// RenewMoments takes the walk of KeepFreshness from its beginning to its end, whether it is due or not, as
+// simulated time needs it. It does nothing while candidates are not built.
+func (s CandidateStore) RenewMoments(ctx context.Context, now time.Time) error {
+	err := s.q.CancelWalk(ctx, freshnessName)
+	if err == nil {
+		_, err = s.momentsWalk(now, 0).take(ctx, s.q, math.MaxInt64)
+	}
+	return failed(err, "compute moments anew")
+}
+
+func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) walk[freshnessWalk] {
+	return walk[freshnessWalk]{
+		name: freshnessName, every: freshnessEvery, over: over, most: freshnessPages,
 		begin: func(ctx context.Context) (int64, freshnessWalk, error) {
 			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
 		},
@@ -239,8 +256,7 @@ func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost
 			}
 			return s.q.SetListerFreshness(ctx, listers)
 		},
-	}.take(ctx, s.q, atMost)
-	return err
+	}
 }
 
 // MomentsComplete reports whether all origins of a visit type have the moments by which the policy

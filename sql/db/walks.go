@@ -25,7 +25,7 @@ type walk[T any] struct {
 	over time.Duration
 
 	begin func(ctx context.Context) (place int64, soFar T, err error)
-	end   func(ctx context.Context) (int64, error) // after the last place; below 0 ends the walk without a result
+	end   func(ctx context.Context) (int64, error) // after the last place; below 0 ends the walk without a result, and another one is due at once
 	step  func(ctx context.Context, first, end int64, soFar *T) error
 	// finish, if not nil, is called with all that was found, perhaps more than once.
 	finish func(ctx context.Context, found T) error

@@ -30,7 +30,7 @@ update scheduler_go.freshness_control set applied = threshold where applied <> t
 -- OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
 -- zero time stands for null.
 -- name: OriginFreshness :many
-select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
+select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold, k.complete,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,

@@ -11,9 +11,9 @@ from scheduler_go.walks where name = @name;
 insert into scheduler_go.walks as w (name, began, place, so_far) values (@name, clock_timestamp(), @place::bigint, @so_far)
 on conflict (name) do update set began = excluded.began, place = excluded.place, so_far = excluded.so_far where w.place is null;
 
--- CancelWalk ends a walk without a result.
+-- CancelWalk ends a walk without a result. The next one is due at once.
 -- name: CancelWalk :exec
-update scheduler_go.walks set place = null, so_far = '{}' where name = @name;
+update scheduler_go.walks set place = null, so_far = '{}', began = '-infinity' where name = @name;
 
 -- StepWalk keeps how far a walk came, unless another process has taken it on.
 -- name: StepWalk :execrows

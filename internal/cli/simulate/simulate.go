@@ -184,6 +184,9 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 		}
 	}
 	results, err := openResults(cmd, o)
+	if err == nil && a.Config.Scheduler.Cls != config.Remote && simulator.Kind(o.kind) == simulator.OriginScheduler && model.HasFreshness(policies) {
+		err = migrateFor(a, cmd, db.MigrateOptions{Policies: policies}) // candidates with moments
+	}
 	if err != nil {
 		return err
 	}
@@ -240,11 +243,17 @@ func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (ma
 	if len(c.Shares) == 0 {
 		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': %s has no key shares.", o.shares)
 	}
+	return c.Shares, c.PriorityAgeing, migrateFor(a, cmd, db.MigrateOptions{Shares: c.Shares})
+}
+
+// migrateFor migrates the database for what is simulated.
+func migrateFor(a *command.App, cmd *cobra.Command, o db.MigrateOptions) error {
 	dsn, err := a.DSN(cmd)
 	if err == nil {
-		_, err = db.Migrate(cmd.Context(), dsn, db.MigrateOptions{Logger: a.Log, Shares: c.Shares})
+		o.Logger = a.Log
+		_, err = db.Migrate(cmd.Context(), dsn, o)
 	}
-	return c.Shares, c.PriorityAgeing, err
+	return err
 }
 
 func runSimulation(ctx context.Context, a *command.App, o simulator.Options) (*simulator.Report, error) {

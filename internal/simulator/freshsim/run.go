@@ -67,11 +67,15 @@ func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 		Options: o, origins: newOrigins(m, o.Origins, o.Seed, until), idle: o.Workers,
 		scale: o.Load * float64(o.Workers) * 86400 / max(work, 1e-9), report: Report{Policy: policyName}, ages: make([]int, buckets),
 		random: rand.New(rand.NewPCG(o.Seed, 2)), inFlight: make([]int, max(1, o.Hosters)),
+		dated: make([][]int32, int(math.Round(listing/tick))),
 	}
 	for i := range s.origins {
 		s.origins[i].hoster = int(math.Pow(s.random.Float64(), 3) * float64(o.Hosters))
 		if s.origins[i].appeared >= 0 {
 			s.unlisted = append(s.unlisted, int32(i))
+		}
+		if part := i % len(s.dated); s.origins[i].dated {
+			s.dated[part] = append(s.dated[part], int32(i))
 		}
 	}
 	slices.SortFunc(s.unlisted, func(a, b int32) int { return cmp.Compare(s.origins[a].appeared, s.origins[b].appeared) })
@@ -121,7 +125,8 @@ type simulation struct {
 	origins  []origin
 	scale    float64 // of costs
 	policy   policy
-	unlisted []int32 // in the order they appear
+	unlisted []int32   // in the order they appear
+	dated    [][]int32 // those whose lister tells of updates, by the tick of a listing that shows them
 	queue    []int32
 	running  []running
 	idle     int
@@ -151,8 +156,6 @@ const (
 func (s *simulation) run(ctx context.Context) error {
 	until := s.WarmUp + s.Runtime
 	nextSample, visits, useless, samples := s.WarmUp, 0, 0, 0
-	part := int32(0)
-	parts := int32(math.Round(listing / tick))
 	for step := 0; ; step++ {
 		now := float64(step) * tick
 		if now >= until {
@@ -166,10 +169,9 @@ func (s *simulation) run(ctx context.Context) error {
 			s.policy.listed(s.unlisted[0], now)
 			s.unlisted = s.unlisted[1:]
 		}
-		for i := part; int(i) < len(s.origins); i += parts {
+		for _, i := range s.dated[step%len(s.dated)] {
 			s.list(i, now)
 		}
-		part = (part + 1) % parts
 		if free := s.queueLength() - len(s.queue); free > s.queueLength()/20 {
 			s.queue = s.policy.claim(now, free, len(s.queue) > 0, s.take, s.queue)
 			s.begin(now)
@@ -206,7 +208,7 @@ func (s *simulation) take(i int32) bool {
 // list shows what the lister tells of an origin.
 func (s *simulation) list(i int32, now float64) {
 	o := &s.origins[i]
-	if !o.dated || o.appeared > now {
+	if o.appeared > now {
 		return
 	}
 	o.advance(now)

@@ -72,7 +72,7 @@ func newChart(title, xLabel string, highX, highY float64) Chart {
 	c := Chart{title: title, highX: highX, highY: stepY * float64(stepsY)}
 	for i := range stepsY + 1 {
 		v := float64(i) * stepY
-		c.add(`<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%[2].1f"/><text x="%[1].1f" y="%[2].1f" dx="-8" dy="4" text-anchor="end">%[4]s</text>`+"\n",
+		c.add(`<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f"/><text x="%.1[1]f" y="%.1[2]f" dx="-8" dy="4" text-anchor="end">%[4]s</text>`+"\n",
 			c.x(0), c.y(v), c.x(highX), figure(v))
 	}
 	for v := 0.0; v <= highX; v += stepX {

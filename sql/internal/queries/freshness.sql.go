@@ -174,7 +174,7 @@ func (q *Queries) FreshnessPages(ctx context.Context) (int64, error) {
 }
 
 const originFreshness = `-- name: OriginFreshness :many
-select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold,
+select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold, k.complete,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
@@ -210,6 +210,7 @@ type OriginFreshnessRow struct {
 	ListerID     uuid.UUID
 	Longest      float64
 	Threshold    float64
+	Complete     bool
 	Changes      float64
 	Days         float64
 	Seen         time.Time
@@ -243,6 +244,7 @@ func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams
 			&i.ListerID,
 			&i.Longest,
 			&i.Threshold,
+			&i.Complete,
 			&i.Changes,
 			&i.Days,
 			&i.Seen,

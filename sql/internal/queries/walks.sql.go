@@ -31,10 +31,10 @@ func (q *Queries) BeginWalk(ctx context.Context, arg BeginWalkParams) error {
 }
 
 const cancelWalk = `-- name: CancelWalk :exec
-update scheduler_go.walks set place = null, so_far = '{}' where name = $1
+update scheduler_go.walks set place = null, so_far = '{}', began = '-infinity' where name = $1
 `
 
-// CancelWalk ends a walk without a result.
+// CancelWalk ends a walk without a result. The next one is due at once.
 func (q *Queries) CancelWalk(ctx context.Context, name string) error {
 	_, err := q.db.Exec(ctx, cancelWalk, name)
 	return err
