@@ -158,7 +158,8 @@ func mix[V any](picked []V) {
 // than 5 % off the weights.
 func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	for i, n := range p.Got {
-		s.visits.WithLabelValues(visitType, string(p.Policies[i].Filter.Policy)).Add(float64(n))
+		f := p.Policies[i].Filter
+		s.visits.WithLabelValues(visitType, string(f.Policy), string(f.Forks)).Add(float64(n))
 	}
 	p = p.asked()
 	for i, part := range skew(p.Got, weights(p.Policies)) {

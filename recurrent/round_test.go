@@ -1,10 +1,15 @@
 package recurrent
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
@@ -59,5 +64,24 @@ func TestRoundMixesWhatPoliciesPick(t *testing.T) {
 	// that happens once in 10¹⁵ times.
 	if runs := slices.Compact(slices.Clone(kinds)); len(kinds) != 60 || len(runs) < 3 {
 		t.Errorf("%d messages in %d runs of a kind", len(kinds), len(runs))
+	}
+}
+
+// Of a policy that divides its visits, those of originals and of forks are counted apart.
+func TestVisitsOfForksAreCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := newScheduler(Options{Reg: reg}, time.Now)
+	policies := model.SplitForks([]model.WeightedPolicy{
+		{Weight: 1, Forks: 0.1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst}},
+		{Weight: 1, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag}},
+	})
+	s.count("git", Picked{Policies: policies, Got: []int{9, 1, 10}}, slog.New(slog.DiscardHandler))
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP swh_scheduler_recurrent_scheduled_visits_total Visits claimed for scheduling, by visit type, policy and, where that divides them, originals or forks.
+# TYPE swh_scheduler_recurrent_scheduled_visits_total counter
+swh_scheduler_recurrent_scheduled_visits_total{origins="",policy="already_visited_order_by_lag",visit_type="git"} 10
+swh_scheduler_recurrent_scheduled_visits_total{origins="forks",policy="oldest_scheduled_first",visit_type="git"} 1
+swh_scheduler_recurrent_scheduled_visits_total{origins="originals",policy="oldest_scheduled_first",visit_type="git"} 9
+`)); err != nil {
+		t.Error(err)
 	}
 }

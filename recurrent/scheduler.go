@@ -88,8 +88,8 @@ func newScheduler(o Options, now func() time.Time) *Scheduler {
 	return &Scheduler{
 		Options: o, changed: make(chan struct{}, 1), now: now, splay: func() time.Duration { return rand.N(splayMax) },
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type and policy.",
-		}, []string{"visit_type", "policy"}),
+			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type, policy and, where that divides them, originals or forks.",
+		}, []string{"visit_type", "policy", "origins"}),
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// laneRoom is a scheduler of loaders with an express and a slow lane, on real
-// services, with real workers.
+// laneRoom is a scheduler of loaders on real services, with real workers, by default with an
+// express and a slow lane.
 type laneRoom struct {
 	t      *testing.T
 	dsn    string
@@ -41,6 +41,20 @@ const (
 
 func newLaneRoom(t *testing.T) *laneRoom {
 	t.Helper()
+	return newLoaderRoom(t, `scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
+lanes:
+  load-git:
+  - {name: express, queue: "express:{backend_name}", time_limit: 1 s, slots: 60}
+  - {name: slow, time_limit: 30 s, slots: 30}
+  load-hg:
+  - {name: express, queue: "express:{backend_name}", time_limit: 5 min, slots: 1}
+  - {name: slow, time_limit: 15 min, slots: 1}
+`)
+}
+
+// newLoaderRoom is a laneRoom with other keys in its configuration.
+func newLoaderRoom(t *testing.T, keys string) *laneRoom {
+	t.Helper()
 	section := journalSection(t, "")
 	_, rest, _ := strings.Cut(section, "prefix: ")
 	prefix, _, _ := strings.Cut(rest, "\n")
@@ -53,15 +67,7 @@ celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 queue_full_backoff: 0.1
 no_origins_scheduled_backoff: 0.5
-scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
-lanes:
-  load-git:
-  - {name: express, queue: "express:{backend_name}", time_limit: 1 s, slots: 60}
-  - {name: slow, time_limit: 30 s, slots: 30}
-  load-hg:
-  - {name: express, queue: "express:{backend_name}", time_limit: 5 min, slots: 1}
-  - {name: slow, time_limit: 15 min, slots: 1}
-`, r.dsn, r.broker.URL, r.broker.ManagementURL)+section)
+`, r.dsn, r.broker.URL, r.broker.ManagementURL)+keys+section)
 	pool, err := pgxpool.New(t.Context(), r.dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +17,7 @@ import (
 // it has; `shares status` tells. And one with most of the weight stays below its ceiling.
 func TestSharesOnARealWorker(t *testing.T) {
 	t.Parallel()
-	const limit = 50
+	const limit = 100
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
 celery: {task_broker: %q}
@@ -93,6 +95,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 				near = near && math.Abs(got[owner]-want[owner]) <= 0.06
 			}
 			if near {
+				t.Logf("%s: of the worker's time, over %d pieces: %s", phase, pieces, percents(got))
 				return
 			}
 			if pieces > 1200 {
@@ -146,6 +149,79 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 	unknown := start(t, "-C", config, "shares", "status", "wrok")
 	if err := <-unknown.done; err == nil || !strings.Contains(unknown.log(), "The configuration has no shares for task type wrok") {
 		t.Errorf("%v: %s", err, unknown.log())
+	}
+}
+
+// percents writes parts of a whole by name.
+func percents(parts map[string]float64) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		fmt.Fprintf(&b, " %s %.1f %%", name, 100*parts[name])
+	}
+	return b.String()[1:]
+}
+
+// As the design says of 10 slots: one task is not kept waiting by another group's 1,000, nor are
+// those of ten groups. Each begins when at most what was in the queue before, and a slot of each
+// other group, has begun; in a queue without shares it would wait for all 1,000.
+func TestSmallGroupsPassALargeOne(t *testing.T) {
+	t.Parallel()
+	const limit, large = 10, 1000
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+shares: {work: {by: kwargs.owner}}
+`, dsn, mq.URL, mq.ManagementURL))
+	conn := testenv.Connect(t, dsn)
+	testenv.Exec(t, conn, "insert into task_type (type, description, backend_name, max_queue_length) values ('work', '', 'swh.test.Sleep', $1)", limit)
+	add := func(tasks int, owners ...string) {
+		t.Helper()
+		testenv.Exec(t, conn, `insert into task (type, arguments, next_run, status, policy)
+			select 'work', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('owner', owner, 'seconds', 0.01)), now(), 'next_run_not_scheduled', 'oneshot'
+			from unnest($1::text[]) owner, generate_series(1, $2) n`, owners, tasks)
+	}
+	add(large, "large")
+	if err := <-start(t, "-C", config, "migrate").done; err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"start-listener"}, {"start-runner", "--period", "1"}} {
+		start(t, append([]string{"-C", config}, args...)...).logs(t, "started")
+	}
+	worker := startWorker(t, mq.URL, "worker@small", "swh.test.Sleep")
+	// begun are the owners of the tasks that have begun, in their order.
+	begun := func() (owners []string) {
+		t.Helper()
+		for _, n := range worker.notes() {
+			var kwargs struct{ Owner string }
+			if err := json.Unmarshal(n.Kwargs, &kwargs); err != nil {
+				t.Fatal(err)
+			}
+			owners = append(owners, kwargs.Owner)
+		}
+		return owners
+	}
+	testenv.Becomes(t, "the large group's work goes on", true, func() bool { return len(begun()) >= 2*limit })
+	for _, groups := range [][]string{{"quick"}, {"b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}} {
+		add(1, groups...)
+		sent := testenv.Value[int](t, conn, "select count(*) from task_run")
+		place := make(map[string]int)
+		testenv.Becomes(t, "groups that have begun", len(groups), func() (n int) {
+			for i, owner := range begun() {
+				if slices.Contains(groups, owner) {
+					place[owner] = i + 1
+				}
+			}
+			return len(place)
+		})
+		last := slices.Max(slices.Collect(maps.Values(place)))
+		t.Logf("%d groups of one task each: all have begun after %d more", len(groups), last-sent)
+		if most := sent + 2*limit + len(groups); last > most {
+			t.Errorf("of the groups %v the last began as the %dth, want the %dth at most", groups, last, most)
+		}
+	}
+	if n := len(begun()); n >= large {
+		t.Errorf("%d tasks have begun, so that nothing waited", n)
 	}
 }
 

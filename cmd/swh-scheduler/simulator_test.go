@@ -29,7 +29,7 @@ func TestSimulator(t *testing.T) {
 	if err := os.WriteFile(csv, []byte(strings.Repeat("what was there before\n", 1000)), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	r = ours(t, "-d", dsn, "simulator", "run", "-s", "task_scheduler", "-t", "7200", "-P", "-o", csv, "--html", page)
+	r = ours(t, "-d", dsn, "simulator", "run", "-s", "task_scheduler", "-t", "7200", "--forks", "0.5", "-P", "-o", csv, "--html", page)
 	for _, want := range []string{
 		`^total simulated time: 2:00:00\nTotal visits: \d+\nUneventful visits: \d+\nEventful visits: \d+\nVery long running tasks: \d+\nVisit time histogram for eventful visits:\n`,
 		`█ \d+\n`, `\nMetrics over time:\n`, `\+ Known origins`,
@@ -42,7 +42,7 @@ func TestSimulator(t *testing.T) {
 	if want := regexp.MustCompile(`^timestamp,known_origins,enabled_origins,never_visited_origins,origins_with_pending_changes\r\n(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00:00,1234,1234,1234,0\r\n){3}$`); err != nil || !want.Match(got) {
 		t.Errorf("CSV: %s, %v", got, err)
 	}
-	if got, err := os.ReadFile(page); err != nil || !strings.Contains(string(got), "<td>task_scheduler</td>") || strings.Count(string(got), "</svg>") != 3 {
+	if got, err := os.ReadFile(page); err != nil || !strings.Contains(string(got), "<td>task_scheduler</td>") || !strings.Contains(string(got), "that are forks</td><td>0.5</td>") || strings.Count(string(got), "</svg>") != 3 {
 		t.Errorf("page: %s, %v", got, err)
 	}
 }

@@ -166,6 +166,38 @@ func (r *graphRoom) inOrder() {
 	}
 }
 
+// ranOnceInOrder fails unless the worker ran each run once, after all that its task depends on,
+// and nothing else.
+func (r *graphRoom) ranOnceInOrder(w *notedWorker) {
+	r.t.Helper()
+	place := make(map[string]int) // of a run among all, by the id of its message
+	for i, n := range w.notes() {
+		if _, twice := place[n.ID]; twice {
+			r.t.Errorf("message %s ran twice", n.ID)
+		}
+		place[n.ID] = i
+	}
+	runs := testenv.Column[string](r.t, r.pool, "select backend_id from task_run")
+	for _, id := range runs {
+		if _, ran := place[id]; !ran {
+			r.t.Errorf("message %s never ran", id)
+		}
+	}
+	if len(place) != len(runs) {
+		r.t.Errorf("%d messages ran, for %d runs", len(place), len(runs))
+	}
+	pairs := testenv.Column[string](r.t, r.pool, `select d.backend_id || ' ' || r.backend_id from scheduler_go.graph_edges e
+		join task_run r on r.task = e.task join task_run d on d.task = e.depends_on where e.task <> e.depends_on`)
+	for _, pair := range pairs {
+		before, after, _ := strings.Cut(pair, " ")
+		if place[before] > place[after] {
+			r.t.Errorf("message %s ran before %s", after, before)
+		}
+	}
+	r.t.Logf("%d runs of %d dependencies in %s: each ran once, after what it depends on", len(runs), len(pairs),
+		testenv.Value[time.Duration](r.t, r.pool, "select max(ended) - min(scheduled) from task_run").Round(time.Second))
+}
+
 // wideSize is that of the design's examples. SWH_TEST_GRAPH_SIZE=10000 is what
 // the design promises; the tests of every day are content with less.
 func wideSize(t *testing.T) int {
@@ -239,7 +271,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	after := r.submit(fmt.Sprintf("tasks:\n- {name: after, type: step, depends_on: [%d, %d]}\n", line.Tasks["c9"], diamond.Tasks["bottom"]))
 
 	// The first tasks of the others wait for a place in the queue beside n of this.
-	r.awaitFor(patience+time.Duration(n)*30*time.Millisecond, line.Graph, map[string]int{"completed": 10})
+	r.awaitFor(testenv.Patience+time.Duration(n)*30*time.Millisecond, line.Graph, map[string]int{"completed": 10})
 	r.await(diamond.Graph, map[string]int{"completed": 4})
 	// The worker was handed the number of the task: a number alone, and in a text.
 	handed := fmt.Sprintf(`[%d] {"of": "after %[1]d"}`, diamond.Tasks["top"])
@@ -272,6 +304,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	}
 	r.await(manual.Graph, map[string]int{"completed": 4})
 	r.inOrder()
+	r.ranOnceInOrder(worker)
 
 	// The task that failed is repaired and taken up again, and with it what needs it.
 	testenv.Exec(t, r.pool, "update task set type = 'step' where id = $1", failing.Tasks["bad"])

@@ -120,6 +120,10 @@ func TestOrigin(t *testing.T) {
 			Origin{Freshness: &seen, Policies: []Policy{fresh, rest}}, &noon,
 			[]string{"It can be picked for a visit now", "not worth its cost before", "oldest_scheduled_first, which takes the slots that freshness leaves until the moments of all origins are computed, can pick it"}, []string{"weight 1e-09"},
 		},
+		"its place in the order by visit target": {
+			Origin{Stats: &model.VisitStats{LastVisit: ago(day), NextVisitQueuePosition: new(int64(86400)), NextPositionOffset: 5}, Rules: model.DefaultVisitRules, Policies: []Policy{short}}, &noon,
+			[]string{"it is at 86400 s, with interval number 5 (from 0): a visit without news moves it by 16 days, one with news by 2 days"}, nil,
+		},
 		"no fork, where a policy picks forks": {
 			Origin{Policies: []Policy{forks, short}}, &noon, []string{"Policy oldest_scheduled_first (forks) picks forks, and this one is not known to be one."}, nil,
 		},

@@ -170,7 +170,12 @@ func (o Origin) describeVisits(e *Explanation) {
 		e.because("Its last visit, at %s, was %s.", e.at(*s.LastVisit), s.LastVisitStatus)
 		if len(o.Rules.Intervals) > 0 {
 			after := func(step int32) time.Duration { return o.Rules.Interval(s.NextPositionOffset + step) }
-			e.because("In the order by visit target, a visit without news moves it by %s, one with news by %s (visit_rules).", Roughly(after(+1)), Roughly(after(-2)))
+			place := "has no place yet"
+			if target := s.NextVisitQueuePosition; target != nil {
+				place = fmt.Sprintf("is at %d s", *target)
+			}
+			e.because("In the order by visit target it %s, with interval number %d (from 0): a visit without news moves it by %s, one with news by %s (visit_rules).",
+				place, s.NextPositionOffset, Roughly(after(+1)), Roughly(after(-2)))
 		}
 	} else {
 		e.because("No visit of it is known.")

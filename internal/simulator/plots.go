@@ -121,14 +121,18 @@ func (r *Report) histogramText() string {
 }
 
 func (r *Report) WriteHTML(w io.Writer, settings []page.Row) error {
+	figures := []page.Row{
+		{Name: "Total visits", Value: pytext.Thousands(r.Visits)}, {Name: "Eventful visits", Value: pytext.Thousands(len(r.Eventful))},
+		{Name: "Uneventful visits", Value: pytext.Thousands(r.Uneventful)}, {Name: "Partial visits (given up)", Value: pytext.Thousands(r.Partial)},
+		{Name: "Very long running tasks", Value: pytext.Thousands(r.VeryLong())},
+	}
+	if r.Forks > 0 {
+		figures = append(figures, page.Row{Name: "Visits of forks", Value: fmt.Sprintf("%s (%s)", pytext.Thousands(r.Forks), r.forksPart())})
+	}
 	return page.Page{
-		Title: "Simulation of " + pytext.Timedelta(r.Simulated.Round(time.Second)),
-		Intro: "From " + r.Series[0].At.Format(time.RFC1123) + " on.",
-		Figures: []page.Row{
-			{Name: "Total visits", Value: pytext.Thousands(r.Visits)}, {Name: "Eventful visits", Value: pytext.Thousands(len(r.Eventful))},
-			{Name: "Uneventful visits", Value: pytext.Thousands(r.Uneventful)}, {Name: "Partial visits (given up)", Value: pytext.Thousands(r.Partial)},
-			{Name: "Very long running tasks", Value: pytext.Thousands(r.VeryLong())},
-		},
+		Title:    "Simulation of " + pytext.Timedelta(r.Simulated.Round(time.Second)),
+		Intro:    "From " + r.Series[0].At.Format(time.RFC1123) + " on.",
+		Figures:  figures,
 		Settings: settings,
 		Charts:   r.charts(),
 	}.Write(w)

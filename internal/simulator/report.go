@@ -104,7 +104,12 @@ func (r *Report) ForksText() string {
 	if r.Forks == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Visits of forks: %d (%.1f %%)\n", r.Forks, 100*float64(r.Forks)/float64(r.Visits))
+	return fmt.Sprintf("Visits of forks: %d (%s)\n", r.Forks, r.forksPart())
+}
+
+// forksPart is the part of the visits that were of forks.
+func (r *Report) forksPart() string {
+	return fmt.Sprintf("%.1f %%", 100*float64(r.Forks)/float64(r.Visits))
 }
 
 // WriteCSV writes the series as the peer does.

@@ -96,6 +96,21 @@ func TestPage(t *testing.T) {
 	})
 }
 
+// The page says how many visits were of forks, if any was, as the text does.
+func TestPageCountsForks(t *testing.T) {
+	t.Parallel()
+	for forks, want := range map[int]string{0: "", 1013: `<tr><td>Visits of forks</td><td class="figure">1,013 (10.0 %)</td></tr>`} {
+		r := &Report{Visits: 10103, Forks: forks, Series: []Measurement{{At: epoch}}}
+		var text strings.Builder
+		if err := r.WriteHTML(&text, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), want) || strings.Contains(text.String(), "forks") != (want != "") {
+			t.Errorf("of %d visits of forks the page says:\n%s", forks, text.String())
+		}
+	}
+}
+
 // The histogram counts each eventful visit of up to an hour once, in the bin of its
 // run time.
 func TestHistogram(t *testing.T) {

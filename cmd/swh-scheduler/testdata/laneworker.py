@@ -1,5 +1,5 @@
 """A loader for lanes, built on the peer's own task class: its arguments say how long
-a visit takes and what it does when its time is over. It writes to the journal how
+a visit takes, whether it finds anything new, and what it does when its time is over. It writes to the journal how
 visits end, as loaders and the archive do, and to a file which tries there were."""
 
 import datetime
@@ -36,13 +36,13 @@ def note_try(task, url):
         f.write(json.dumps(line) + "\n")
 
 
-def write_visit(url, status):
+def write_visit(url, status, snapshot=bytes(20)):
     record = {
         "origin": url,
         "visit": 1,
         "date": datetime.datetime.now(tz=datetime.timezone.utc),
         "status": status,
-        "snapshot": bytes(20) if status == "full" else None,
+        "snapshot": snapshot if status == "full" else None,
         "type": "git",
         "metadata": None,
     }
@@ -51,7 +51,7 @@ def write_visit(url, status):
     producer.flush(30)
 
 
-def load(self, url, seconds=0, at_limit="raised", ends="well", **_):
+def load(self, url, seconds=0, at_limit="raised", ends="well", news=False, **_):
     note_try(self, url)
     if ends == "killed":
         # As the kernel does it where memory runs out.
@@ -70,7 +70,7 @@ def load(self, url, seconds=0, at_limit="raised", ends="well", **_):
         if at_limit == "unnamed":
             return {"status": "failed"}
         raise
-    write_visit(url, "full")
+    write_visit(url, "full", os.urandom(20) if news else bytes(20))
     return {"status": "eventful"}
 
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -147,6 +148,9 @@ func (o *simulatorOptions) settings() []page.Row {
 	settings := []page.Row{{Name: "Scheduler", Value: o.kind}}
 	if simulator.Kind(o.kind) == simulator.OriginScheduler {
 		settings = append(settings, page.Row{Name: "Policy", Value: o.policy})
+	}
+	if o.forks > 0 {
+		settings = append(settings, page.Row{Name: "Part of the listed origins that are forks", Value: strconv.FormatFloat(o.forks, 'g', -1, 64)})
 	}
 	return append(settings, page.Row{Name: "Workers of a visit type", Value: pytext.Thousands(o.workers)})
 }
