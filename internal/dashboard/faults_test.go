@@ -218,9 +218,37 @@ func TestLargeGraphs(t *testing.T) {
 		}
 	}
 	s.has("/graphs/3", "<svg", "0 of 2 tasks have ended")
-	s.has("/graphs", "the first 200", ">small<")
+	s.has("/graphs", "the last 200", ">small<")
 	if body := s.has("/graphs?name=arg", ">large<"); strings.Contains(body, ">small<") {
 		t.Error(body)
+	}
+	s.exec("delete from scheduler_go.graph_tasks where graph = 1 and task > 200")
+	if body := s.has("/graphs?name=large", `<td class="n">200</td>`); strings.Contains(body, "the last 200<") {
+		t.Error("all 200 tasks of a graph are said to be the last ones")
+	}
+}
+
+// Graphs are searched by state: by that of the last tasks of each.
+func TestGraphsByState(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil,
+		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
+		`insert into task (type, arguments, next_run, status, policy)
+			select 'load-git', '{}', now(), (array['completed', 'completed', 'disabled', 'completed', 'next_run_scheduled', 'disabled'])[n]::task_status, 'oneshot' from generate_series(1, 6) n`,
+		"insert into scheduler_go.graphs (name, submitted, cancelled) values ('ended', now(), null), ('broken', now(), null), ('under way', now(), null), ('dropped', now(), now())",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select (array[1, 1, 2, 3, 3, 4])[n], n, 'n' || n, false, 0 from generate_series(1, 6) n",
+	)
+	names := []string{"ended", "broken", "under way", "dropped"}
+	for state, want := range map[string]string{"completed": "ended", "failed": "broken", "open": "under way", "cancelled": "dropped"} {
+		body := s.has("/graphs?state="+state, ">"+want, "<option selected>"+state+"</option>")
+		for _, name := range names {
+			if name != want && strings.Contains(body, "<td>"+name) {
+				t.Errorf("%s is among those that are %s", name, state)
+			}
+		}
+	}
+	if answer, _ := s.ask(http.MethodGet, "/graphs?state=odd", nil); answer.StatusCode != 400 {
+		t.Error(answer.Status)
 	}
 }
 
