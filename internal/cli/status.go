@@ -118,7 +118,7 @@ the share of each group now, and its work.
 				taskTypes = slices.Sorted(maps.Keys(a.Config.Shares))
 			}
 			for _, name := range taskTypes {
-				rows, err := status.Groups(ctx, store, a.Config, name)
+				rows, err := status.Groups(ctx, store, a.Config, name, status.MaxWaiting)
 				if err != nil {
 					return nil, err
 				}

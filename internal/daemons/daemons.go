@@ -201,6 +201,7 @@ func (r *RPC) Run(ctx context.Context) error {
 	o := rpc.Options{
 		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
+		Proxies:     r.Config.Dashboard.Proxy.Addresses,
 	}
 	var err error
 	if o.TLS, err = r.tls(c.TLSCertificate, c.TLSKey); err != nil {

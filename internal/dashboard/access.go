@@ -30,7 +30,7 @@ type Access struct {
 	// the same ones know each other's, and a changed one ends all sessions.
 	key     []byte
 	origin  *http.CrossOriginProtection
-	guesses *guesses
+	guesses *rpc.Guesses
 }
 
 // User is who sent a request.
@@ -59,7 +59,7 @@ func (a *Access) prepare() {
 	if a.key = sum.Sum(nil); len(a.Credentials) == 0 {
 		_, _ = rand.Read(a.key) // it never fails
 	}
-	a.origin, a.guesses = http.NewCrossOriginProtection(), new(guesses)
+	a.origin, a.guesses = http.NewCrossOriginProtection(), new(rpc.Guesses)
 }
 
 // canLogIn reports whether there are credentials.
@@ -74,7 +74,7 @@ func (a *Access) user(r *http.Request) (User, error) {
 	if r.Header.Get("Authorization") != "" {
 		name, password, basic := r.BasicAuth()
 		var user User
-		err := a.guesses.judge(a.from(r), time.Now(), func() bool {
+		err := a.judge(r, r.Header.Get("Authorization"), func() bool {
 			for _, c := range a.Credentials {
 				if c.Bearer(r) {
 					user = User{Name: "token", MayAct: true, bearer: true}
@@ -94,10 +94,24 @@ func (a *Access) user(r *http.Request) (User, error) {
 	return User{Name: name, MayAct: ok}, nil
 }
 
+// proxies are those that are believed who sends a request, and from where.
+func (a *Access) proxies() rpc.Proxies { return a.Proxy.Addresses }
+
+// judge asks whether credentials are right. The error is errTooManyLogins or errLogin.
+func (a *Access) judge(r *http.Request, credentials string, right func() bool) error {
+	switch a.guesses.Judge(a.proxies().From(r), credentials, time.Now(), right) {
+	case nil:
+		return nil
+	case rpc.ErrTooMany:
+		return errTooManyLogins
+	}
+	return errLogin
+}
+
 // proxied returns the user that a trusted proxy tells.
 func (a *Access) proxied(r *http.Request) (User, bool) {
 	name := r.Header.Get(a.Proxy.UserHeader)
-	if a.Proxy.UserHeader == "" || name == "" || !a.fromProxy(r) {
+	if a.Proxy.UserHeader == "" || name == "" || !a.proxies().Sent(r) {
 		return User{}, false
 	}
 	user := User{Name: name}
@@ -107,31 +121,6 @@ func (a *Access) proxied(r *http.Request) (User, bool) {
 		}
 	}
 	return user, true
-}
-
-// sender returns the address of a connection, the zero address if there is none.
-func sender(r *http.Request) netip.Addr {
-	address, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return address.Addr().Unmap().WithZone("")
-}
-
-// fromProxy reports whether the connection is from a trusted proxy.
-func (a *Access) fromProxy(r *http.Request) bool {
-	return slices.ContainsFunc(a.Proxy.Addresses, func(p netip.Prefix) bool { return p.Contains(sender(r)) })
-}
-
-// from returns from where a request comes: behind a trusted proxy, what that says; of IPv6 the
-// network of 64 bits, as a host has many addresses.
-func (a *Access) from(r *http.Request) netip.Prefix {
-	address := sender(r)
-	if a.fromProxy(r) {
-		told := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-		if client, err := netip.ParseAddr(strings.TrimSpace(told[len(told)-1])); err == nil {
-			address = client.Unmap().WithZone("")
-		}
-	}
-	network, _ := address.Prefix(min(address.BitLen(), 64))
-	return network
 }
 
 // isHost reports whether a request asks for this dashboard by an address or a name that it has.

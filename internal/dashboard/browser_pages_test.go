@@ -2,6 +2,8 @@ package dashboard_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"net/url"
@@ -11,11 +13,16 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dashboard"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/status"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -40,12 +47,18 @@ func (queues) LengthSince(_ context.Context, queue string, _ celery.QueueFigures
 // site serves a dashboard on a small database, in which ann may act.
 func site(t *testing.T, statements ...string) string {
 	t.Helper()
+	return siteWith(t, queues{}, config.Default(), statements...)
+}
+
+// siteWith does so with a broker and a configuration.
+func siteWith(t *testing.T, broker status.QueueSource, c *config.Config, statements ...string) string {
+	t.Helper()
 	store := testenv.Open(t, testenv.Database(t), db.Options{Command: "dashboard"})
 	for _, statement := range statements {
 		testenv.Exec(t, store.Pool(), statement)
 	}
 	d, err := dashboard.New(dashboard.Options{
-		Reads: store, Acts: store, Config: config.Default, Broker: queues{}, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Reads: store, Acts: store, Config: func() *config.Config { return c }, Broker: broker, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Access: dashboard.Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}},
 		Revoke: func(context.Context, []string, bool) error { return nil },
 	})
@@ -194,7 +207,8 @@ func TestPagesInABrowser(t *testing.T) {
 func TestActInABrowser(t *testing.T) {
 	t.Parallel()
 	address := site(t, archive...)
-	tab := startBrowser(t).open(1300, 900, false)
+	browser := startBrowser(t)
+	tab := browser.open(1300, 900, false)
 	tab.visit(address + "/tasks?status=disabled")
 	if text := tab.text(); strings.Contains(text, "Do it to") {
 		t.Error("somebody who has not logged in is offered actions")
@@ -234,26 +248,69 @@ func TestActInABrowser(t *testing.T) {
 	if problems := tab.told(); len(problems) > 0 {
 		t.Error(problems)
 	}
+	onCall(t, browser)
 }
 
-// On call, somebody gets from what stands still to its cause in three clicks.
-func TestOnCallInABrowser(t *testing.T) {
-	t.Parallel()
-	address := site(t, archive...)
-	tab := startBrowser(t).open(1300, 900, false)
-	const lister = "swh.lister.gitlab.tasks.RangeGitLabLister"
+// onCall is a session on call: on a real broker, with a worker that holds what it got, somebody gets from
+// what stands still to its cause in three clicks.
+func onCall(t *testing.T, b *browser) {
+	t.Helper()
+	server := testenv.RabbitMQ(t)
+	ch := testenv.Channel(t, server.URL)
+	queue := func(name string, messages int) {
+		testenv.Declare(t, ch, name, nil)
+		testenv.Put(t, ch, name, make([]amqp.Publishing, messages)...)
+	}
+	queue("swh.unread", 3)
+	queue("swh.full", 4)
+	queue("swh.git", 0)
+	queue("express:swh.git", 2) // a lane
+	queue("swh.svn", 0)
+	queue("swh.later", 0)
+	if err := ch.Qos(4, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"swh.full", "swh.git", "swh.svn", "swh.later"} { // a worker that stands: it acknowledges nothing
+		if _, err := ch.Consume(name, "", false, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inspector := celery.NewQueueInspector(parsed.Broker(t, server.URL), server.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	c := config.Default()
+	c.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour}
+	c.Lanes = map[string][]model.Lane{"load-git": {
+		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 2 * time.Minute, Slots: 7, MinSlots: 1},
+		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: 2 * time.Hour, Slots: 8, MinSlots: 1},
+	}}
+	site := siteWith(t, inspector, c,
+		`insert into task_type (type, description, backend_name, max_queue_length) values
+			('list-unread', '', 'swh.unread', 9), ('index', '', 'swh.full', 4), ('load-git', '', 'swh.git', 9), ('load-svn', '', 'swh.svn', 9), ('later', '', 'swh.later', 9)`,
+		`insert into task (type, arguments, next_run, status, policy) values
+			('index', '{"args": [], "kwargs": {"url": "https://example.org/slow"}}', now(), 'next_run_scheduled', 'oneshot'),
+			('later', '{"args": [], "kwargs": {"url": "https://example.org/tomorrow"}}', now() + interval '1 day', 'next_run_not_scheduled', 'oneshot')`,
+		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters)
+			select 'sent', 'swh.svn', gen_random_uuid(), 't', '[]', '{}', '{forge/forge.example}' from generate_series(1, 5)`)
+	tab := b.open(1300, 900, false)
 	for _, walk := range [][]string{ // the texts of links, and what is said there
-		{"12 messages wait in " + lister + ", which nobody reads.", "QueueWithoutConsumer", "swh-scheduler queue status"},
-		{"Queues", "swh.loader.git.tasks.UpdateGitRepository", "start-listener on scheduler1 has not been heard of for 25 min.", "25 min ago"},
-		{"Queues", "swh.indexer.tasks.OriginMetadata", "No task index-origin is ready to be sent.", "211"},
+		{"3 messages wait in swh.unread, which nobody reads.", "QueueWithoutConsumer", "swh-scheduler queue status"},
+		{"Nobody reads the lane load-git express, the queue express:swh.git.", "LaneWithoutConsumer", "LaneWithoutConsumer"},
+		{"Queues", "swh.full", "It is full: it may hold 4 messages, with those of workers. More is sent as they end.", "https://example.org/slow"},
+		{"Queues", "swh.svn", "The hoster forge/forge.example has 5 visits in flight, as many as it takes.", "forge/forge.example"},
+		{"Queues", "swh.later", "No task later is ready to be sent.", "https://example.org/tomorrow"},
 	} {
-		tab.visit(address + "/")
+		tab.visit(site + "/")
 		for _, link := range walk[:len(walk)-1] {
+			quoted, _ := json.Marshal(link)
+			tab.until(fmt.Sprintf(`[...document.querySelectorAll("a")].some(a => a.textContent.trim() === %s)`, quoted))
 			tab.load(link, func() { tab.click("a", link) })
 		}
 		if text := tab.text(); !strings.Contains(text, walk[len(walk)-1]) {
 			t.Errorf("%q doesn't lead to the cause, but to\n%s", walk, text)
 		}
+	}
+	if problems := tab.told(); len(problems) > 0 {
+		t.Error(problems)
 	}
 }
 

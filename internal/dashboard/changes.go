@@ -32,6 +32,8 @@ type taskAction struct {
 	do      func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error)
 }
 
+const kills = "It kills the processes that run these tasks. By the time the signal arrives, a process may have begun another task, which is then killed instead."
+
 var taskActions = []taskAction{
 	{Word: "respawn", Text: "Run again now", do: func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
 		return int64(len(tasks)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: tasks, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
@@ -40,7 +42,7 @@ var taskActions = []taskAction{
 		return int64(len(tasks)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: tasks, Status: model.TaskDisabled})
 	}},
 	{Word: "revoke", Text: "Revoke what was sent", do: revoke(false)},
-	{Word: "revoke terminate", Text: "Revoke, and kill what runs", do: revoke(true), Warning: "It kills the processes that run these tasks. By the time the signal arrives, a process may have begun another task, which is then killed instead."},
+	{Word: "revoke terminate", Text: "Revoke, and kill what runs", do: revoke(true), Warning: kills},
 	{Word: "priority high", Text: "Give high priority", do: setPriority(model.PriorityHigh)},
 	{Word: "priority normal", Text: "Give normal priority", do: setPriority(model.PriorityNormal)},
 	{Word: "priority low", Text: "Give low priority", do: setPriority(model.PriorityLow)},
@@ -49,21 +51,39 @@ var taskActions = []taskAction{
 	{Word: "release force", Text: "Release, whatever it waits for", do: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
 }
 
-// graphActions are what can be done to graphs, by their words. They report whether there was
-// anything to do.
-var graphActions = map[string]func(ctx context.Context, d *Dashboard, graph int64) (bool, error){
-	"cancel graph": func(ctx context.Context, d *Dashboard, graph int64) (bool, error) {
-		// One that has ended is not marked: it would be archived later, and what extends it would never run.
-		g, err := d.Acts.Graph(ctx, graph)
-		if err != nil || g.Open() == 0 {
-			return false, err
-		}
-		return true, taskgraph.Cancel(ctx, d.Acts, graph, d.Acts.Now())
-	},
-	"retry graph": func(ctx context.Context, d *Dashboard, graph int64) (bool, error) {
+// graphAction is something that can be done to a graph. It reports whether there was anything to do.
+type graphAction struct {
+	Word, Text, Warning string // as those of a taskAction
+	do                  func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error)
+}
+
+var graphActions = []graphAction{
+	{Word: "retry graph", Text: "Retry what failed", do: func(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
 		n, err := taskgraph.Retry(ctx, d.Acts, graph, d.Acts.Now())
 		return n > 0, err
-	},
+	}},
+	{Word: "cancel graph", Text: "Cancel what was not sent", do: cancelGraph},
+	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", Warning: kills, do: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
+		cancelled, err := cancelGraph(ctx, d, tx, graph)
+		if err != nil || !cancelled {
+			return false, err
+		}
+		running, err := taskgraph.Running(ctx, d.Acts, graph)
+		if err == nil {
+			_, err = revoke(true)(ctx, d, tx, running)
+		}
+		return true, err
+	}},
+}
+
+// cancelGraph cancels a graph unless it has ended: such a one would be archived later, and what
+// extends it would never run.
+func cancelGraph(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
+	g, err := d.Acts.Graph(ctx, graph)
+	if err != nil || g.Open() == 0 {
+		return false, err
+	}
+	return true, taskgraph.Cancel(ctx, d.Acts, graph, d.Acts.Now())
 }
 
 func setPriority(p model.TaskPriority) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
@@ -165,12 +185,12 @@ func (d *Dashboard) step(ctx context.Context, tx *db.Tx, a db.Action, step db.St
 			}
 			return do.do(ctx, d, tx, step.Tasks)
 		}
-		do, ok := graphActions[a.Action]
+		do, ok := graphActionOf(a.Action)
 		if !ok {
 			return 0, db.Refused(unknownAction(a.Action))
 		}
 		for _, graph := range step.Graphs {
-			done, err := do(ctx, d, graph)
+			done, err := do.do(ctx, d, tx, graph)
 			if errors.Is(err, model.ErrUnknownGraph) && len(a.On.Graphs) != 1 {
 				continue // it was archived meanwhile; the others are still to be done
 			}
@@ -192,6 +212,15 @@ func taskActionOf(word string) (taskAction, bool) {
 		return taskAction{}, false
 	}
 	return taskActions[i], true
+}
+
+// graphActionOf does so for graphs.
+func graphActionOf(word string) (graphAction, bool) {
+	i := slices.IndexFunc(graphActions, func(g graphAction) bool { return g.Word == word })
+	if i < 0 {
+		return graphAction{}, false
+	}
+	return graphActions[i], true
 }
 
 func unknownAction(word string) error {
@@ -231,7 +260,8 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 // filter.
 func changeGraphs(ctx context.Context, r *Request) (string, error) {
 	word := r.PostForm.Get("action")
-	if graphActions[word] == nil {
+	do, ok := graphActionOf(word)
+	if !ok {
 		return "", unknownAction(word)
 	}
 	if r.PostForm.Get("scope") == "all" {
@@ -256,7 +286,7 @@ func changeGraphs(ctx context.Context, r *Request) (string, error) {
 	if len(on.Graphs) == 0 {
 		return "", Errorf(http.StatusBadRequest, "No graph is selected.")
 	}
-	return r.begin(ctx, word, on, false)
+	return r.begin(ctx, word, on, do.Warning != "")
 }
 
 // parseFilter reads the filter of a form, the query of a search.
@@ -346,6 +376,9 @@ func (c changeData) Percent() int64 {
 func (c changeData) Warning() string {
 	if c.Action.Action == "retry graph" {
 		return "It also takes up graphs that were cancelled."
+	}
+	if do, ok := graphActionOf(c.Action.Action); ok {
+		return do.Warning
 	}
 	do, _ := taskActionOf(c.Action.Action)
 	return do.Warning

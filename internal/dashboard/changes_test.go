@@ -151,6 +151,24 @@ func TestChanges(t *testing.T) {
 	if a := s.change(path, db.ActionDone); a.Changed != 1 || s.count("scheduler_go.graphs where cancelled is not null") != 1 {
 		t.Errorf("%+v", a)
 	}
+	// With kill, what runs of a graph is revoked, once it was confirmed.
+	path = s.post("/graphs", url.Values{"action": {"cancel graph terminate"}, "id": {"1"}}, 303)
+	s.change(path, db.ActionCounted)
+	s.has(path, "1 match", "It kills the processes")
+	s.exec("update task set status = 'next_run_scheduled' where id = 6")
+	s.post(path+"/confirm", url.Values{}, 303)
+	if a := s.change(path, db.ActionDone); a.Changed != 1 {
+		t.Errorf("%+v", a)
+	}
+	m.Lock()
+	if !slices.Equal(revoked, []string{"celery-6", "kill celery-6", "kill celery-6"}) {
+		t.Errorf("revoked %v", revoked)
+	}
+	m.Unlock()
+	if body := s.has("/tasks?graph=1", "<td>load-git"); strings.Contains(body, ">9<") || !strings.Contains(body, `href="/tasks/6"`) || !strings.Contains(body, `href="/tasks/7"`) {
+		t.Error(body)
+	}
+	s.has("/graphs/1", `<a href="/tasks?graph=1&amp;status=next_run_scheduled">1 running</a>`)
 	path = s.post("/tasks", url.Values{"action": {"release"}, "id": {"9"}}, 303)
 	if a := s.change(path, db.ActionFailed); !strings.Contains(a.Result, "task 9 is in no graph") {
 		t.Errorf("%+v", a)

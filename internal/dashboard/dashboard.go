@@ -51,10 +51,10 @@ type Dashboard struct {
 	refusals  service.Seldom // of logins
 	failures  service.Seldom // of steps of actions
 	unread    service.Seldom // parts of pages
-	streams   chan struct{}  // one value for each open event stream
-	asked     chan struct{}  // the same, for each page that is read or waits for that
-	readings  chan struct{}  // the same, for each that is read
-	work      chan struct{}  // an action was begun
+	streams   streams
+	asked     chan struct{} // one value for each page that is read or waits for that
+	readings  chan struct{} // the same, for each that is read
+	work      chan struct{} // an action was begun
 	stopped   context.Context
 	stop      context.CancelFunc
 }
@@ -62,7 +62,7 @@ type Dashboard struct {
 // New makes a Dashboard.
 func New(o Options) (*Dashboard, error) {
 	d := &Dashboard{Options: o, templates: map[string]templates{}, timeout: Timeout}
-	d.streams, d.asked, d.readings, d.work = make(chan struct{}, maxStreams), make(chan struct{}, maxAsked), make(chan struct{}, maxReadings), make(chan struct{}, 1)
+	d.asked, d.readings, d.work = make(chan struct{}, maxAsked), make(chan struct{}, maxReadings), make(chan struct{}, 1)
 	d.Access.prepare()
 	d.now, d.metrics = d.newNow(), newMetrics(o.Metrics)
 	d.stopped, d.stop = context.WithCancel(context.Background())

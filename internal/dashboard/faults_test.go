@@ -12,12 +12,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -87,8 +87,8 @@ func TestGuessesAreSlowed(t *testing.T) {
 			t.Errorf("%s, %v, %v: %d, want %d", from, form, headers, w.Code, status)
 		}
 	}
-	for range guessesAtOnce - 1 {
-		try("198.51.100.1:1", url.Values{"secret": {"x"}}, 401)
+	for n := range rpc.GuessesAtOnce - 1 {
+		try("198.51.100.1:1", url.Values{"secret": {fmt.Sprint(n)}}, 401)
 	}
 	try("198.51.100.1:2", url.Values{}, 401, "Authorization", "Bearer t0kem")
 	try("198.51.100.1:3", right, 429)
@@ -96,36 +96,15 @@ func TestGuessesAreSlowed(t *testing.T) {
 	try("198.51.100.2:3", right, 303)
 	session := sessionName + "=" + s.Access.sign("session", "ann", s.Reads.Now().Add(sessionTime))
 	try("198.51.100.1:3", nil, 200, "Cookie", session)
-	for n := range guessesAtOnce {
-		try(fmt.Sprintf("[2001:db8::%d]:1", n), url.Values{}, 401) // a host has many addresses
+	for n := range rpc.GuessesAtOnce {
+		try(fmt.Sprintf("[2001:db8::%d]:1", n), url.Values{"secret": {fmt.Sprint(n)}}, 401) // a host has many addresses
 	}
 	try("[2001:db8::ffff]:1", right, 429)
-	for range guessesAtOnce {
-		try("192.0.2.7:1", url.Values{}, 401, "X-Forwarded-For", "203.0.113.9, 203.0.113.1")
+	for n := range rpc.GuessesAtOnce {
+		try("192.0.2.7:1", url.Values{"secret": {fmt.Sprint(n)}}, 401, "X-Forwarded-For", "203.0.113.9, 203.0.113.1")
 	}
 	try("192.0.2.7:1", right, 429, "X-Forwarded-For", "203.0.113.1")
 	try("192.0.2.7:1", right, 303, "X-Forwarded-For", "203.0.113.1, 203.0.113.2")
-
-	// One more is let in after ten seconds, and what is remembered is bounded.
-	var g guesses
-	now, wrong := time.Now(), func() bool { return false }
-	address := netip.MustParsePrefix("192.0.2.1/32")
-	for range guessesAtOnce {
-		if err := g.judge(address, now, wrong); err != errLogin {
-			t.Error(err)
-		}
-	}
-	for after, want := range map[time.Duration]error{guessEvery - 1: errTooManyLogins, guessEvery: nil} {
-		if err := g.judge(address, now.Add(after), func() bool { return true }); err != want {
-			t.Errorf("after %s: %v, want %v", after, err, want)
-		}
-	}
-	for n := range 3 * maxGuessers {
-		_ = g.judge(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32), now, wrong)
-	}
-	if n := len(g.paid); n > maxGuessers {
-		t.Errorf("%d addresses are remembered", n)
-	}
 }
 
 // counting is what the page of set-aside things shows, and counts how often that is.
@@ -239,9 +218,86 @@ func TestLargeGraphs(t *testing.T) {
 		}
 	}
 	s.has("/graphs/3", "<svg", "0 of 2 tasks have ended")
-	s.has("/graphs", "the first 200", ">small<")
+	s.has("/graphs", "the last 200", ">small<")
 	if body := s.has("/graphs?name=arg", ">large<"); strings.Contains(body, ">small<") {
 		t.Error(body)
+	}
+	s.exec("delete from scheduler_go.graph_tasks where graph = 1 and task > 200")
+	if body := s.has("/graphs?name=large", `<td class="n">200</td>`); strings.Contains(body, "the last 200<") {
+		t.Error("all 200 tasks of a graph are said to be the last ones")
+	}
+}
+
+// Graphs are searched by state: by that of the last tasks of each.
+func TestGraphsByState(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil,
+		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
+		`insert into task (type, arguments, next_run, status, policy)
+			select 'load-git', '{}', now(), (array['completed', 'completed', 'disabled', 'completed', 'next_run_scheduled', 'disabled'])[n]::task_status, 'oneshot' from generate_series(1, 6) n`,
+		"insert into scheduler_go.graphs (name, submitted, cancelled) values ('ended', now(), null), ('broken', now(), null), ('under way', now(), null), ('dropped', now(), now())",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select (array[1, 1, 2, 3, 3, 4])[n], n, 'n' || n, false, 0 from generate_series(1, 6) n",
+	)
+	names := []string{"ended", "broken", "under way", "dropped"}
+	for state, want := range map[string]string{"completed": "ended", "failed": "broken", "open": "under way", "cancelled": "dropped"} {
+		body := s.has("/graphs?state="+state, ">"+want, "<option selected>"+state+"</option>")
+		for _, name := range names {
+			if name != want && strings.Contains(body, "<td>"+name) {
+				t.Errorf("%s is among those that are %s", name, state)
+			}
+		}
+	}
+	if answer, _ := s.ask(http.MethodGet, "/graphs?state=odd", nil); answer.StatusCode != 400 {
+		t.Error(answer.Status)
+	}
+}
+
+// An address can't hold all event streams, and one that was refused a page as others waited gets the
+// next one.
+func TestOneAddressLeavesRoom(t *testing.T) {
+	t.Parallel()
+	var s streams
+	one := netip.MustParsePrefix("192.0.2.1/32")
+	for range maxFromOne {
+		if !s.open(one) {
+			t.Fatal("a stream is refused")
+		}
+	}
+	if s.open(one) {
+		t.Error("one address has too many streams")
+	}
+	for n := range maxStreams - maxFromOne {
+		if !s.open(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 32)) {
+			t.Fatal("others have no room")
+		}
+	}
+	other := netip.MustParsePrefix("192.0.2.2/32")
+	if s.open(other) {
+		t.Error("there are too many streams")
+	}
+	s.close(one)
+	if !s.open(other) {
+		t.Error("a stream that was closed holds its place")
+	}
+}
+
+// That too many pages are read is told to who waited for one, and not to who comes after that.
+func TestBusyIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	var s shared
+	busy := true
+	read := func(context.Context) (any, error) {
+		if busy {
+			return nil, errBusy
+		}
+		return 7, nil
+	}
+	if _, err := s.of(t.Context(), "/", read); err != errBusy {
+		t.Error(err)
+	}
+	busy = false
+	if r, err := s.of(t.Context(), "/", read); err != nil || r.data != 7 {
+		t.Error(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"swh-scheduler/internal/model"
@@ -20,27 +21,33 @@ var (
 )
 
 const (
-	// countedTasks is how many tasks of a graph in the list are counted.
+	// countedTasks is how many tasks of a graph in the list are counted, the last ones: those that end last.
 	countedTasks = 200
+	// maxPicture bounds a graph's picture, in bytes, and with it the page.
+	maxPicture = 150_000
 	// A graph with more tasks or dependencies is not read for a page.
 	maxGraphTasks = 5000
 	maxGraphEdges = 20_000
 )
 
 type graphsData struct {
-	Form   graphForm        `json:"-"`
-	Filter db.GraphSearch   `json:"filter"`
-	Query  string           `json:"-"`      // of the filter, for actions
-	Older  template.URL     `json:"-"`      // the next page
-	Graphs []taskgraph.Line `json:"graphs"` // of each, countedTasks tasks at most are counted
-	Next   int64            `json:"next"`   // the page below this number; 0: there is none
+	Form    graphForm        `json:"-"`
+	Filter  db.GraphSearch   `json:"filter"`
+	Query   string           `json:"-"` // of the filter, for actions
+	Actions []graphAction    `json:"-"`
+	Older   template.URL     `json:"-"`      // the next page
+	Graphs  []taskgraph.Line `json:"graphs"` // of each, the last countedTasks tasks at most are counted
+	Next    int64            `json:"next"`   // the page below this number; 0: there is none
 }
 
 // Counted is how many tasks of a graph are counted.
 func (graphsData) Counted() int64 { return countedTasks }
 
-// graphForm has the words of the form.
-type graphForm struct{ Name, After, Before string }
+// graphForm has the words of the form, and what it offers.
+type graphForm struct {
+	Name, After, Before, State string
+	States                     []string
+}
 
 func graphs(ctx context.Context, r *Request) (any, error) {
 	query := r.URL.Query()
@@ -53,7 +60,7 @@ func graphs(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	found, err := r.Reads.FindGraphs(ctx, filter, below, listed, countedTasks)
-	d := graphsData{Filter: filter, Form: graphForm{query.Get("name"), query.Get("after"), query.Get("before")}, Graphs: []taskgraph.Line{}, Next: found.Next}
+	d := graphsData{Filter: filter, Actions: graphActions, Form: graphForm{query.Get("name"), query.Get("after"), query.Get("before"), query.Get("state"), db.GraphsStates}, Graphs: []taskgraph.Line{}, Next: found.Next}
 	for _, g := range found.Graphs {
 		d.Graphs = append(d.Graphs, taskgraph.Line(g))
 	}
@@ -67,6 +74,9 @@ func graphs(ctx context.Context, r *Request) (any, error) {
 // graphFilter reads the filter of a query.
 func graphFilter(query url.Values) (f db.GraphSearch, err error) {
 	f.Name = query.Get("name")
+	if f.State = query.Get("state"); f.State != "" && !slices.Contains(db.GraphsStates, f.State) {
+		return f, refuseWord(query, "state", "open, failed, completed or cancelled")
+	}
 	if f.After, err = dateOf(query, "after"); err != nil {
 		return f, err
 	}
@@ -84,7 +94,25 @@ type graphData struct {
 type stateCount struct {
 	State db.GraphState
 	Tasks int
+	Page  string // of these tasks, and of others with the same status
 }
+
+// tasksOfGraph is the address of the tasks of a graph that have the status of a state, from the base.
+func tasksOfGraph(graph int64, state db.GraphState) string {
+	status := model.TaskDisabled
+	switch state {
+	case db.GraphWaiting, db.GraphReady:
+		status = model.TaskNotScheduled
+	case db.GraphRunning:
+		status = model.TaskScheduled
+	case db.GraphCompleted:
+		status = model.TaskCompleted
+	}
+	return "/tasks?" + url.Values{"graph": {strconv.FormatInt(graph, 10)}, "status": {string(status)}}.Encode()
+}
+
+// Actions are what can be done to the graph.
+func (graphData) Actions() []graphAction { return graphActions }
 
 func (d graphData) PageTitle() string { return fmt.Sprintf("Graph %d", d.Graph) }
 
@@ -93,7 +121,11 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, Errorf(http.StatusNotFound, "%s is not the number of a graph.", r.PathValue("id"))
 	}
-	summary, small, err := r.Reads.SmallGraph(ctx, id, maxGraphTasks, maxGraphEdges)
+	summary, err := r.Reads.GraphHead(ctx, id)
+	small := false
+	if err == nil {
+		small, err = r.Reads.IsSmallGraph(ctx, id, maxGraphTasks, maxGraphEdges)
+	}
 	if errors.Is(err, model.ErrUnknownGraph) {
 		return nil, Errorf(http.StatusNotFound, "There is no graph %d.", id)
 	}
@@ -107,10 +139,13 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := graphData{Report: g.Report(r.Now), Picture: template.HTML(g.Draw().SVG())} // its texts are escaped for XML
+	d := graphData{Report: g.Report(r.Now)}
+	if picture := g.Draw().SVG(); len(picture) <= maxPicture {
+		d.Picture = template.HTML(picture) // its texts are escaped for XML
+	}
 	for _, state := range db.GraphStates {
 		if n := d.States[state]; n > 0 {
-			d.Counts = append(d.Counts, stateCount{state, n})
+			d.Counts = append(d.Counts, stateCount{state, n, tasksOfGraph(id, state)})
 		}
 	}
 	return d, nil

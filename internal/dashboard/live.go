@@ -4,30 +4,63 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
 	"time"
 )
 
 const (
 	maxStreams = 200              // open at a time
+	maxFromOne = 50               // of these, from one address
 	streamTime = 10 * time.Minute // then the browser opens a new one
 )
+
+// streams counts the open event streams, by where they come from.
+type streams struct {
+	mu   sync.Mutex
+	all  int
+	from map[netip.Prefix]int
+}
+
+// open counts another stream, unless there are too many.
+func (s *streams) open(from netip.Prefix) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxStreams || s.from[from] >= maxFromOne {
+		return false
+	}
+	if s.from == nil {
+		s.from = map[netip.Prefix]int{}
+	}
+	s.all++
+	s.from[from]++
+	return true
+}
+
+func (s *streams) close(from netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.from[from]--; s.from[from] == 0 {
+		delete(s.from, from)
+	}
+}
 
 // stream tells the browser which fragments of a page have changed, until it goes away, by
 // server-sent events: data has the names, separated by blanks. What is told first is compared
 // with what the browser was shown at most a refresh before, so all fragments are told once.
 func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user User) {
-	select {
-	case d.streams <- struct{}{}:
-		d.metrics.streams.Inc()
-		defer func() {
-			d.metrics.streams.Dec()
-			<-d.streams
-		}()
-	default:
+	from := d.Access.proxies().From(r)
+	if !d.streams.open(from) {
 		d.fail(w, r, Errorf(http.StatusServiceUnavailable, "Too many pages are open with live updates."))
 		return
 	}
+	d.metrics.streams.Inc()
+	defer func() {
+		d.metrics.streams.Dec()
+		d.streams.close(from)
+	}()
 	connection := http.NewResponseController(w)
 	send := func(text string) error {
 		_ = connection.SetWriteDeadline(time.Now().Add(30 * time.Second))

@@ -26,7 +26,7 @@ func (d *Dashboard) loginURL(r *http.Request) string {
 // logIn begins a session with user name and password, or a token.
 func logIn(_ context.Context, r *Request) (string, error) {
 	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
-	err := r.Access.guesses.judge(r.Access.from(r.Request), time.Now(), func() bool {
+	err := r.Access.judge(r.Request, name+"\n"+secret, func() bool {
 		for _, c := range r.Access.Credentials {
 			if name == "" && c.IsToken(secret) {
 				name = "token"
@@ -67,6 +67,6 @@ func logOut(_ context.Context, r *Request) (string, error) {
 func (r *Request) cookie(value string, seconds int) *http.Cookie {
 	return &http.Cookie{
 		Name: sessionName, Value: value, Path: r.Base + "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil || r.Access.fromProxy(r.Request) && r.Header.Get("X-Forwarded-Proto") == "https",
+		Secure: r.TLS != nil || r.Access.proxies().Sent(r.Request) && r.Header.Get("X-Forwarded-Proto") == "https",
 	}
 }

@@ -24,6 +24,9 @@ type now struct {
 	hosters background[[]status.Hoster]
 }
 
+// groupWaiting bounds what is counted of the waiting work of a group: there may be hundreds.
+const groupWaiting = 20
+
 // newNow prepares what is read. A reading of many queues takes seconds: the broker is asked for
 // each.
 func (d *Dashboard) newNow() *now {
@@ -46,7 +49,7 @@ func (d *Dashboard) newNow() *now {
 	n.groups.read = func(ctx context.Context) (all []status.Group, err error) {
 		c := d.Config()
 		for _, name := range slices.Sorted(maps.Keys(c.Shares)) {
-			rows, err := status.Groups(ctx, d.Reads, c, name)
+			rows, err := status.Groups(ctx, d.Reads, c, name, groupWaiting)
 			if errors.Is(err, model.ErrUnknownTaskType) {
 				continue // daemons warn of it
 			}

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/rpc"
 	"swh-scheduler/sql/db"
 )
 
@@ -227,6 +228,8 @@ const (
 var (
 	errLogin = Errorf(http.StatusUnauthorized, "You have to log in.")
 	errBusy  = Errorf(http.StatusServiceUnavailable, "Too many pages are being read. Try again.")
+
+	errTooManyLogins = Errorf(http.StatusTooManyRequests, "There were too many wrong logins from your address. Try again in %s.", rpc.GuessEvery)
 )
 
 var errorPage = Page{Path: "error", Template: "error.html"}

@@ -35,6 +35,9 @@ type groupsAndLanes struct {
 	Unread []string       `json:"not_read"` // what can't be told of them now, in words
 }
 
+// MostWaiting is how much is counted of what waits of a group.
+func (groupsAndLanes) MostWaiting() int { return groupWaiting }
+
 func queuesOf(ctx context.Context, r *Request) (any, error) {
 	rows, part := r.queues(ctx)
 	q := queuesData{Word: r.Word("q"), Part: part, Queues: []status.Queue{}}

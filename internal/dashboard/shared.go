@@ -35,13 +35,14 @@ type fragment struct {
 	mayAct bool
 }
 
-// of returns what is read of an address, for which it calls compute. It waits for it no longer than
+// of returns what is read of an address, for which it calls compute. An error is only for who waits for it,
+// as there may be none a moment later. It waits for it no longer than
 // ctx lasts; compute goes on for the others.
 func (s *shared) of(ctx context.Context, address string, compute func(ctx context.Context) (any, error)) (*reading, error) {
 	s.mu.Lock()
 	now := time.Now()
 	r := s.byID[address]
-	if r == nil || r.isDone() && now.Sub(r.since) > refresh { // since is written before it is done
+	if r == nil || r.isDone() && (r.err != nil || now.Sub(r.since) > refresh) { // both are written before it is done
 		if len(s.byID) >= maxShared || s.byID == nil {
 			s.byID = map[string]*reading{}
 		}

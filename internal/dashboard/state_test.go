@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -234,59 +233,6 @@ func TestDaemonsAreShown(t *testing.T) {
 		"insert into scheduler_go.keeper (job, began, until, seconds, result, failed) values ('graphs', now(), 'epoch', 2, 'it broke', true)")
 	s.has("/daemons", "start-runner", "RabbitMQ for 5 min", `<span class="bad">1 h 3`, `<span class="bad">it broke</span>`, "host1", "1.2")
 	s.has("/", "start-listener on host1 has not been heard of for 1 h 3")
-}
-
-// With 1,000 queues and tables of some size, no page is large, and none reads a table that grows.
-func TestManyQueuesAndRows(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(o *Options) { o.Broker = broker{} },
-		"insert into task_type (type, description, backend_name, max_queue_length) select 'type-' || n, '', 'swh.unread.some.long.name.of.a.task.' || n, 1000 from generate_series(1, 1000) n",
-		"insert into task (type, arguments, next_run, status, policy) select 'type-' || n % 1000 + 1, '{}', now(), 'completed', 'oneshot' from generate_series(1, 5000) n",
-		"insert into task_run (task, backend_id, scheduled, ended, status) select id, 'r' || id, now(), now(), 'eventful' from task",
-		"insert into listers (name, instance_name, current_state, updated) select 'lister-' || n, 'instance-' || n, '{}', now() from generate_series(1, 300) n",
-		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
-			select id, v, now(), 1, 1, 1, 1 from listers, unnest(array['git', 'svn']) v`,
-		"insert into origin_visit_stats (url, visit_type) select 'https://example.org/' || n, 'git' from generate_series(1, 5000) n",
-		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
-			select (select min(id::text)::uuid from listers), 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, 5000) n`,
-		"truncate scheduler_go.candidate_changes",
-		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '1 minute', 'worker', 'type-' || n, 'failed', 'Error' || n % 7, 20, 0, 5, 100 from generate_series(1, 1000) n",
-		"analyze",
-	)
-	const grown = "('task', 'task_run', 'listed_origins', 'origin_visit_stats', 'candidates')"
-	read := func() (rows int64) {
-		t.Helper()
-		err := s.store.Pool().QueryRow(t.Context(), "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from (select pg_stat_force_next_flush()) f, pg_stat_user_tables where relname in "+grown).Scan(&rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rows
-	}
-	settled := func() (rows int64) { // what sessions that have ended did is counted when they are gone
-		t.Helper()
-		testenv.Becomes(t, "other sessions", 0, func() int {
-			s.store.Pool().Reset()
-			return testenv.Value[int](t, s.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
-		})
-		return read()
-	}
-	before := settled()
-	for _, p := range pages {
-		path := p.Path
-		if strings.Contains(path, "{") {
-			continue
-		}
-		if p.Path == queuePage.Path {
-			path += "?name=" + url.QueryEscape("swh.unread.some.long.name.of.a.task.1")
-		}
-		body := s.get(path)
-		if len(body) > 200_000 {
-			t.Errorf("%s has %d bytes", path, len(body))
-		}
-	}
-	if n := settled() - before; n > 100 {
-		t.Errorf("pages read %d rows of tables that grow", n)
-	}
 }
 
 // Reports of the configured directory are shown, whatever is in them without scripts, and no

@@ -39,7 +39,8 @@ const (
 	runsListed = 20
 
 	// explainTime bounds an explanation, which asks more of the database than the rest of a page.
-	explainTime = 3 * time.Second
+	explainTime    = 3 * time.Second
+	explainDeepest = 1000 // origins of a policy
 )
 
 // Words that a task's fields may have.
@@ -60,12 +61,12 @@ type tasksData struct {
 
 // taskForm has the words of the form, and what it offers.
 type taskForm struct {
-	ID, Type, Status, Priority, Policy, After, Before, Argument string
-	Containing                                                  bool
-	Types                                                       []string
-	Statuses                                                    []model.TaskStatus
-	Priorities                                                  []model.TaskPriority
-	Policies                                                    []model.TaskPolicy
+	ID, Type, Status, Priority, Policy, After, Before, Argument, Graph string
+	Containing                                                         bool
+	Types                                                              []string
+	Statuses                                                           []model.TaskStatus
+	Priorities                                                         []model.TaskPriority
+	Policies                                                           []model.TaskPolicy
 }
 
 func tasks(ctx context.Context, r *Request) (any, error) {
@@ -80,7 +81,7 @@ func tasks(ctx context.Context, r *Request) (any, error) {
 	}
 	d := tasksData{Filter: filter, Actions: taskActions, Form: taskForm{
 		query.Get("id"), query.Get("type"), query.Get("status"), query.Get("priority"), query.Get("policy"), query.Get("after"), query.Get("before"),
-		query.Get("argument"), query.Get("containing") != "", nil, taskStatuses, taskPriorities, taskPolicies,
+		query.Get("argument"), query.Get("graph"), query.Get("containing") != "", nil, taskStatuses, taskPriorities, taskPolicies,
 	}}
 	types, err := r.Reads.TaskTypes(ctx)
 	if err != nil {
@@ -124,6 +125,9 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	}
 	if f.Policy = model.TaskPolicy(query.Get("policy")); f.Policy != "" && !slices.Contains(taskPolicies, f.Policy) {
 		return f, refuse("policy", "oneshot or recurring")
+	}
+	if f.Graph, err = wholeNumber(query, "graph"); err != nil {
+		return f, err
 	}
 	if f.After, err = dateOf(query, "after"); err != nil {
 		return f, err
@@ -269,7 +273,7 @@ func timed(run db.FoundRun, now time.Time) runData {
 
 // gatherer reads facts for explanations.
 func (r *Request) gatherer() *explain.Gatherer {
-	x := &explain.Gatherer{Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC, Broker: noBroker{}}
+	x := &explain.Gatherer{Deepest: explainDeepest, Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC, Broker: noBroker{}}
 	if r.Broker != nil {
 		x.Broker = r.Broker
 	}

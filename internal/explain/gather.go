@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Gatherer struct {
 	Zone   *time.Location // of dates in explanations
 	// Broker is asked how full queues are; nil: one by the configuration, which Close closes.
 	Broker Broker
+	// Deepest is how many of a policy's next origins are searched for one; 0: 10,000.
+	Deepest int
 
 	inspector *celery.QueueInspector // made when needed
 }
@@ -409,7 +412,7 @@ func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
 		all.TableSample = 0
 		var next []model.ListedOrigin
 		err := x.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-			next, err = tx.GrabNextVisits(ctx, all, x.Now, Deepest, true)
+			next, err = tx.GrabNextVisits(ctx, all, x.Now, cmp.Or(x.Deepest, deepest), true)
 			return err
 		})
 		if err != nil {

@@ -291,8 +291,8 @@ func (o Origin) firstVisits(e *Explanation) {
 	}
 }
 
-// Deepest is the number of origins of a policy that are searched.
-const Deepest = 10_000
+// deepest is the number of origins of a policy that are searched, unless the Gatherer says otherwise.
+const deepest = 10_000
 
 // Find sets the origin's place among the policy's next origins.
 func (p *Policy) Find(next []model.ListedOrigin, url string) {

@@ -3,8 +3,11 @@ package rpc
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Credentials are what a client must send, one of the two: a bearer token, or a
@@ -46,17 +49,27 @@ func same(given, wanted string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// guard lets only requests with the credentials through. It tells of the others.
-func guard(c Credentials, next http.Handler, refused func(*http.Request)) http.Handler {
+// guard lets only requests with the credentials through. It counts the others, and slows wrong credentials.
+func (s *Server) guard(next http.Handler) http.Handler {
+	c := s.Credentials
 	if !c.Wanted() {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c.accept(r) {
+		err := ErrWrong
+		if given := r.Header.Get("Authorization"); given != "" {
+			err = s.guesses.Judge(s.Proxies.From(r), given, time.Now(), func() bool { return c.accept(r) })
+		}
+		if err == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
-		refused(r)
+		s.refuseLogin(r)
+		if errors.Is(err, ErrTooMany) {
+			w.Header().Set("Retry-After", strconv.Itoa(int(GuessEvery.Seconds())))
+			refuse(w, r, httpError(http.StatusTooManyRequests, "TooManyRequests", "There were too many wrong logins from your address. Try again in "+GuessEvery.String()+"."))
+			return
+		}
 		if c.Token != "" {
 			w.Header().Add("WWW-Authenticate", "Bearer")
 		}

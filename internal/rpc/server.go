@@ -55,6 +55,7 @@ type Options struct {
 	Log         *slog.Logger
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
+	Proxies     Proxies     // that tell from where a request comes
 	TLS         *tls.Config // nil: HTTP without TLS
 	LogCalls    bool        // at level debug
 	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
@@ -75,6 +76,7 @@ type Server struct {
 	Options
 	metrics  *metrics
 	refusals service.Seldom
+	guesses  Guesses
 	room     room
 	handler  http.Handler
 	stopping atomic.Bool
@@ -119,7 +121,7 @@ func (s *Server) routes() http.Handler {
 	if s.Site != nil {
 		mux.Handle(SitePath+"/", s.Site)
 	}
-	mux.Handle("/", guard(s.Credentials, guarded, s.refuseLogin))
+	mux.Handle("/", s.guard(guarded))
 	return mux
 }
 

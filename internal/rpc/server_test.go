@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -164,6 +165,7 @@ func TestCredentials(t *testing.T) {
 	url := serve(t, testenv.Database(t), func(o *Options) {
 		o.Credentials = Credentials{Token: "t0ken", Username: "swh", Password: "s3cret"}
 		o.Log, o.Registry = slog.New(slog.NewTextHandler(&log, nil)), metrics
+		o.Proxies = Proxies{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	refused := 0
 	basic := func(user, password string) string {
@@ -171,7 +173,7 @@ func TestCredentials(t *testing.T) {
 		r.SetBasicAuth(user, password)
 		return r.Header.Get("Authorization")
 	}
-	for _, path := range []string{"/", "/site-map", "/metrics", "/task_type/get_all", "/nonsense", "/healthz", "/readyz"} {
+	for n, path := range []string{"/", "/site-map", "/metrics", "/task_type/get_all", "/nonsense", "/healthz", "/readyz"} {
 		open := strings.HasSuffix(path, "z")
 		for authorization, right := range map[string]bool{
 			"": false, "Bearer t0ken": true, "bearer t0ken": true, "Bearer t0ke": false, "Bearer ": false, "t0ken": false,
@@ -184,6 +186,7 @@ func TestCredentials(t *testing.T) {
 			if authorization != "" {
 				request.Header.Set("Authorization", authorization)
 			}
+			request.Header.Set("X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n)) // or they would be too many
 			response, body := do(t, request)
 			is401 := response.StatusCode == http.StatusUnauthorized
 			if is401 == (right || open) {

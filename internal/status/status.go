@@ -40,11 +40,12 @@ type Group struct {
 	load float64
 }
 
-// maxWaiting bounds what is counted of a group.
-const maxWaiting = 10_000
+// MaxWaiting bounds what the commands count of the waiting work of a group.
+const MaxWaiting = 10_000
 
-// Groups returns the state of the groups of a task type's queue, which the configuration shares.
-func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType string) ([]Group, error) {
+// Groups returns the state of the groups of a task type's queue, which the configuration shares. Of the
+// waiting work of each it counts so much at most.
+func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType string, maxWaiting int) ([]Group, error) {
 	shares, now := c.Shares[taskType], store.Now()
 	types, err := store.TaskTypes(ctx)
 	if err != nil {

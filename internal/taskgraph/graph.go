@@ -18,8 +18,8 @@ import (
 )
 
 type Graph struct {
-	Summary  db.GraphSummary
-	Tasks    []db.GraphTask // each after those it depends on
+	Summary  db.GraphSummary // without the numbers of tasks
+	Tasks    []db.GraphTask  // each after those it depends on
 	Edges    []db.GraphEdge
 	Runtimes map[string]time.Duration // by task type, if known
 	// Ended is the number of tasks with a run that ended in the last Within.
@@ -32,7 +32,7 @@ const paceWithin = time.Hour
 
 // Read reads a stored graph; model.ErrUnknownGraph if there is none.
 func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g Graph, err error) {
-	if g.Summary, err = store.Graph(ctx, graph); err != nil {
+	if g.Summary, err = store.GraphHead(ctx, graph); err != nil {
 		return Graph{}, err
 	}
 	if g.Tasks, err = store.GraphTasks(ctx, graph); err != nil {

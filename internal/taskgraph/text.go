@@ -25,6 +25,7 @@ type Line struct {
 	Completed int64      `json:"completed"`
 	Failed    int64      `json:"failed"`
 	NeverRun  int64      `json:"never_run"`
+	More      bool       `json:"more,omitempty"` // it has tasks that were not counted
 }
 
 // Text formats a graph of a list; bold makes text bold.

@@ -1,10 +1,12 @@
 package db
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -102,6 +104,12 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 			return err
 		}
 		taken = &a
+		// Without a condition that only a newer program knows, it would be done to more.
+		strict := json.NewDecoder(bytes.NewReader(rows[0].Filter))
+		strict.DisallowUnknownFields()
+		if err := strict.Decode(new(ActionFilter)); err != nil {
+			return fmt.Errorf("its filter is left to a newer program: %w", err)
+		}
 		step, next, err := tx.nextStep(ctx, a)
 		if err != nil {
 			return err
@@ -147,7 +155,11 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 		if a.State == ActionCounting {
 			limit = actionTasks
 		}
-		found, err := tx.FindGraphs(ctx, *a.On.GraphSearch, a.Place, limit, 0)
+		tasks := 0
+		if a.On.GraphSearch.State != "" {
+			tasks = math.MaxInt // all: pages look at the last ones only
+		}
+		found, err := tx.FindGraphs(ctx, *a.On.GraphSearch, a.Place, limit, tasks)
 		for _, g := range found.Graphs {
 			step.Graphs = append(step.Graphs, g.ID)
 		}

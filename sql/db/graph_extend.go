@@ -31,7 +31,7 @@ func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, 
 	var known *knownGraph
 	err = retryLostRaces(func() error {
 		return s.locked(ctx, func(tx *Tx) error {
-			summary, err := tx.Graph(ctx, graph)
+			summary, err := tx.GraphHead(ctx, graph)
 			if err == nil {
 				err = tx.takeKey(ctx, key, graph)
 			}

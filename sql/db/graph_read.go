@@ -38,7 +38,7 @@ var GraphStates = []GraphState{
 func (s GraphState) Open() bool { return s == GraphWaiting || s == GraphReady || s == GraphRunning }
 
 // GraphSummary is a graph with the number of its tasks by state; NeverRun is dependency,
-// skipped, deadline and cancelled together.
+// skipped, deadline and cancelled together. More is whether it has tasks that were not counted.
 type GraphSummary queries.GraphsRow
 
 // Open returns how many tasks have not ended.
@@ -75,7 +75,12 @@ type GraphSearch struct {
 	Name   string     `json:"name,omitempty"`   // a part of it
 	After  *time.Time `json:"after,omitempty"`  // submitted then or later
 	Before *time.Time `json:"before,omitempty"` // submitted before then
+	State  string     `json:"state,omitempty"`  // one of GraphsStates
 }
+
+// GraphsStates are the states that graphs are searched by: open (a task has not ended), failed (one failed or never
+// runs, and the graph was not cancelled), completed (all are) and cancelled.
+var GraphsStates = []string{"open", "failed", "completed", "cancelled"}
 
 // String returns the search as JSON, for people.
 func (f GraphSearch) String() string {
@@ -83,8 +88,11 @@ func (f GraphSearch) String() string {
 	return string(text)
 }
 
-// searchedGraphs is how many graphs a page of a search looks at.
-const searchedGraphs = 20_000
+// How many graphs a page of a search looks at; fewer by state, for which it looks at tasks, too.
+const (
+	searchedGraphs = 20_000
+	searchedStates = 300
+)
 
 // FoundGraphs is a page of graphs, the newest first.
 type FoundGraphs struct {
@@ -93,13 +101,18 @@ type FoundGraphs struct {
 }
 
 // FindGraphs returns up to limit graphs of numbers below a given one (0: all), with the states of
-// some tasks of each. It looks at the next 20,000 graphs.
+// the last so many tasks of each, by which it also knows the graph's state. It looks at the next 20,000 graphs,
+// or by state at 300.
 func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
 	}
+	looked := int32(searchedGraphs)
+	if f.State != "" && f.State != "cancelled" {
+		looked = searchedStates
+	}
 	found.Graphs, err = a.graphs(ctx, queries.GraphsParams{
-		EndGraph: below, MaxLooked: searchedGraphs, PartOfName: f.Name, After: f.After, Before: f.Before, MaxGraphs: int64(limit), MaxTasks: int64(tasks),
+		EndGraph: below, MaxLooked: int64(looked), PartOfName: f.Name, After: f.After, Before: f.Before, State: f.State, MaxGraphs: int64(limit), MaxTasks: int64(tasks),
 	})
 	if n := len(found.Graphs); err != nil || n == limit {
 		if err == nil {
@@ -107,7 +120,7 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 		}
 		return found, err
 	}
-	last, err := a.q.PlaceOfGraphs(ctx, queries.PlaceOfGraphsParams{EndGraph: below, Passed: searchedGraphs - 1})
+	last, err := a.q.PlaceOfGraphs(ctx, queries.PlaceOfGraphsParams{EndGraph: below, Passed: looked - 1})
 	if err == nil && len(last) > 0 {
 		found.Next = last[0]
 	}
@@ -129,6 +142,11 @@ func (a GraphQueries) Graph(ctx context.Context, graph int64) (GraphSummary, err
 	return a.graph(ctx, graph, math.MaxInt64)
 }
 
+// GraphHead returns the summary of a graph without the numbers of its tasks, or model.ErrUnknownGraph.
+func (a GraphQueries) GraphHead(ctx context.Context, graph int64) (GraphSummary, error) {
+	return a.graph(ctx, graph, 0)
+}
+
 func (a GraphQueries) graph(ctx context.Context, graph, tasks int64) (GraphSummary, error) {
 	graphs, err := a.graphs(ctx, queries.GraphsParams{FirstGraph: graph, EndGraph: graph + 1, MaxLooked: 1, MaxGraphs: 1, MaxTasks: tasks})
 	if err == nil && len(graphs) == 0 {
@@ -140,14 +158,10 @@ func (a GraphQueries) graph(ctx context.Context, graph, tasks int64) (GraphSumma
 	return graphs[0], nil
 }
 
-// SmallGraph returns the summary of a graph, or model.ErrUnknownGraph, and whether it has no more
-// than some tasks and dependencies; if it has more, the summary is of some of its tasks.
-func (a GraphQueries) SmallGraph(ctx context.Context, graph int64, tasks, edges int) (summary GraphSummary, small bool, err error) {
-	if summary, err = a.graph(ctx, graph, int64(tasks)+1); err != nil || summary.Tasks > int64(tasks) {
-		return summary, false, err
-	}
-	n, err := a.q.CountGraphEdges(ctx, queries.CountGraphEdgesParams{Graph: graph, MaxEdges: int32(edges) + 1})
-	return summary, n <= int64(edges), failed(err, "count the dependencies of graph %d", graph)
+// IsSmallGraph reports whether a graph has no more than some tasks and dependencies.
+func (a GraphQueries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int) (bool, error) {
+	size, err := a.q.SizeOfGraph(ctx, queries.SizeOfGraphParams{Graph: graph, MaxTasks: int64(tasks) + 1, MaxEdges: int64(edges) + 1})
+	return size.Tasks <= int64(tasks) && size.Edges <= int64(edges), failed(err, "count the tasks and dependencies of graph %d", graph)
 }
 
 // GraphTasks returns the tasks of a graph, each after those it depends on.

@@ -36,6 +36,7 @@ type TaskSearch struct {
 	IDs        []int64              `json:"ids,omitempty"`
 	Types      []string             `json:"types,omitempty"`
 	Statuses   []model.TaskStatus   `json:"statuses,omitempty"`
+	Graph      int64                `json:"graph,omitempty"` // of which they are
 	Priorities []model.TaskPriority `json:"priorities,omitempty"`
 	Policy     model.TaskPolicy     `json:"policy,omitempty"`
 	After      *time.Time           `json:"after,omitempty"`  // next run then or later
@@ -145,6 +146,9 @@ func (q *taskQuery) of(f TaskSearch) {
 	}
 	if len(f.IDs) > 0 {
 		add(true, "id = any(@ids::bigint[])", "ids", f.IDs)
+	}
+	if f.Graph > 0 {
+		add(true, "id = any(array(select task from scheduler_go.graph_tasks where graph = @graph))", "graph", f.Graph)
 	}
 	if len(f.Arguments) > 0 {
 		add(false, "arguments @> @arguments::jsonb", "arguments", f.Arguments)

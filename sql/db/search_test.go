@@ -322,3 +322,26 @@ func TestActionsEnd(t *testing.T) {
 		t.Errorf("%+v, %v is not forgotten", a, err)
 	}
 }
+
+// An action whose filter has a condition that this program doesn't know is left to a newer one: without that
+// condition it would be done to more.
+func TestActionsOfNewerPrograms(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('a', now())")
+	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &db.GraphSearch{Name: "a"}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, `update scheduler_go.actions set filter = '{"graph_search": {"name": "a", "colour": "red"}}'`)
+	_, err = store.TakeStep(t.Context(), func(context.Context, *db.Tx, db.Action, db.Step) (int64, error) {
+		t.Error("it was done")
+		return 0, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "newer program") {
+		t.Error(err)
+	}
+	if left, err := store.Action(t.Context(), a.ID); err != nil || left.State != db.ActionRunning {
+		t.Errorf("%+v, %v", left, err)
+	}
+}

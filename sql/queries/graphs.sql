@@ -166,21 +166,16 @@ update scheduler_go.graph_tasks g set watch = null from released where g.task = 
 
 -- Reading graphs.
 
--- Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of max_tasks
--- tasks of each. It looks at max_looked graphs.
+-- Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of the last
+-- max_tasks tasks of each. It looks at max_looked graphs. A state is open, failed, completed or cancelled; '' is any.
 -- name: Graphs :many
 select s.id, s.name, s.submitted, s.cancelled,
        n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
-       n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run
+       n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run,
+       (n.tasks = @max_tasks::bigint and exists (select from scheduler_go.graph_tasks o where o.graph = s.id offset @max_tasks::bigint))::boolean as more
 from (
-  select g.id, g.name, g.submitted, g.cancelled from (
-    select a.id, a.name, a.submitted, a.cancelled from scheduler_go.graphs a where a.id >= @first_graph::bigint and a.id < @end_graph::bigint
-    order by a.id desc limit @max_looked::bigint
-  ) g
-  where position(@part_of_name::text in g.name) > 0
-    and (sqlc.narg(after)::timestamptz is null or g.submitted >= sqlc.narg(after))
-    and (sqlc.narg(before)::timestamptz is null or g.submitted < sqlc.narg(before))
-  order by g.id desc limit @max_graphs::bigint
+  select a.id, a.name, a.submitted, a.cancelled from scheduler_go.graphs a where a.id >= @first_graph::bigint and a.id < @end_graph::bigint
+  order by a.id desc limit @max_looked::bigint
 ) s
 cross join lateral (
   select count(*) as tasks,
@@ -190,19 +185,31 @@ cross join lateral (
          count(*) filter (where st.state = 'completed') as completed,
          count(*) filter (where st.state = 'failed') as failed,
          count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
-  from (select g.state from scheduler_go.graph_states g where g.graph = s.id limit @max_tasks::bigint) st
+  from (select g.task, g.state from scheduler_go.graph_states g where g.graph = s.id order by g.task desc limit @max_tasks::bigint) st
 ) n
-order by s.id desc;
+where position(@part_of_name::text in s.name) > 0
+  and (sqlc.narg(after)::timestamptz is null or s.submitted >= sqlc.narg(after))
+  and (sqlc.narg(before)::timestamptz is null or s.submitted < sqlc.narg(before))
+  and case @state::text
+        when '' then true
+        when 'cancelled' then s.cancelled is not null
+        when 'open' then n.waiting + n.ready + n.running > 0
+        when 'failed' then n.failed + n.never_run > 0 and s.cancelled is null
+        when 'completed' then n.completed = n.tasks and n.tasks > 0
+      end
+order by s.id desc limit @max_graphs::bigint;
 
 -- PlaceOfGraphs returns the number of that graph below a number before which there are so many.
 -- name: PlaceOfGraphs :many
 select id from scheduler_go.graphs where id < @end_graph order by id desc limit 1 offset @passed;
 
--- CountGraphEdges counts the dependencies of a graph's tasks, up to max_edges.
--- name: CountGraphEdges :one
-select count(*) from (
-  select e.task from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task where g.graph = @graph limit @max_edges
-) e;
+-- SizeOfGraph counts the tasks of a graph, and their dependencies, up to a number of each.
+-- name: SizeOfGraph :one
+select (select count(*) from (select a.task from scheduler_go.graph_tasks a where a.graph = @graph::bigint limit @max_tasks::bigint) t)::bigint as tasks,
+       (select count(*) from (
+         select g.task from (select b.task from scheduler_go.graph_tasks b where b.graph = @graph limit @max_tasks) g
+         cross join lateral (select d.task from scheduler_go.graph_edges d where d.task = g.task offset 0) e limit @max_edges::bigint
+       ) e)::bigint as edges;
 
 -- GraphTasks lists the tasks of a graph, dependencies before dependents.
 -- name: GraphTasks :many
@@ -217,8 +224,9 @@ from scheduler_go.graph_states st where st.task = any(@tasks::bigint[]) order by
 -- GraphEdges lists the dependencies of a graph's tasks.
 -- name: GraphEdges :many
 select e.task, e.depends_on, e.needs
-from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task
-where g.graph = @graph order by e.task, e.depends_on;
+from scheduler_go.graph_tasks g
+cross join lateral (select d.* from scheduler_go.graph_edges d where d.task = g.task offset 0) e
+where g.graph = @graph order by g.task, e.depends_on;
 
 -- UnmetDependencies lists the dependencies that a task still waits for, or because of which
 -- it can't run.
@@ -239,16 +247,21 @@ order by d.depends_on limit @max_dependencies;
 select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = @task;
 
--- Runtimes returns what runs of some types took lately, in seconds on average.
+-- Runtimes returns what the last 1,000 runs of some types took, in seconds on average.
 -- name: Runtimes :many
-select type, avg(runtime)::double precision as seconds from scheduler_go.run_durations
-where type = any(@types::text[]) group by type;
+select t.type::text as type, avg(d.runtime)::double precision as seconds
+from unnest(@types::text[]) as t (type)
+cross join lateral (select r.runtime from scheduler_go.run_durations r where r.type = t.type order by r.recorded desc limit 1000) d
+group by t.type;
 
 -- GraphPace counts the tasks of a graph that ended since a moment, by their runs.
 -- name: GraphPace :one
-select count(distinct r.task) from scheduler_go.graph_tasks g
-join task_run r on r.task = g.task
-where g.graph = @graph and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost');
+select count(*) from scheduler_go.graph_tasks g
+cross join lateral (
+  select r.task from task_run r
+  where r.task = g.task and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost') limit 1
+) r
+where g.graph = @graph;
 
 -- EmptyGraphs returns the graphs of some numbers without tasks, on whose tasks none depends.
 -- name: EmptyGraphs :many

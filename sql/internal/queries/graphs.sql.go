@@ -115,25 +115,6 @@ func (q *Queries) CheckTasks(ctx context.Context, tasks []int64) error {
 	return err
 }
 
-const countGraphEdges = `-- name: CountGraphEdges :one
-select count(*) from (
-  select e.task from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task where g.graph = $1 limit $2
-) e
-`
-
-type CountGraphEdgesParams struct {
-	Graph    int64
-	MaxEdges int32
-}
-
-// CountGraphEdges counts the dependencies of a graph's tasks, up to max_edges.
-func (q *Queries) CountGraphEdges(ctx context.Context, arg CountGraphEdgesParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countGraphEdges, arg.Graph, arg.MaxEdges)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const createGraph = `-- name: CreateGraph :one
 insert into scheduler_go.graphs (name, submitted) values ($1, $2) returning id
 `
@@ -361,8 +342,9 @@ func (q *Queries) ForgetGraphTasks(ctx context.Context, arg ForgetGraphTasksPara
 
 const graphEdges = `-- name: GraphEdges :many
 select e.task, e.depends_on, e.needs
-from scheduler_go.graph_tasks g join scheduler_go.graph_edges e on e.task = g.task
-where g.graph = $1 order by e.task, e.depends_on
+from scheduler_go.graph_tasks g
+cross join lateral (select d.task, d.depends_on, d.needs from scheduler_go.graph_edges d where d.task = g.task offset 0) e
+where g.graph = $1 order by g.task, e.depends_on
 `
 
 // GraphEdges lists the dependencies of a graph's tasks.
@@ -404,19 +386,22 @@ func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error)
 }
 
 const graphPace = `-- name: GraphPace :one
-select count(distinct r.task) from scheduler_go.graph_tasks g
-join task_run r on r.task = g.task
-where g.graph = $1 and r.ended > $2::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost')
+select count(*) from scheduler_go.graph_tasks g
+cross join lateral (
+  select r.task from task_run r
+  where r.task = g.task and r.ended > $1::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost') limit 1
+) r
+where g.graph = $2
 `
 
 type GraphPaceParams struct {
-	Graph int64
 	Since time.Time
+	Graph int64
 }
 
 // GraphPace counts the tasks of a graph that ended since a moment, by their runs.
 func (q *Queries) GraphPace(ctx context.Context, arg GraphPaceParams) (int64, error) {
-	row := q.db.QueryRow(ctx, graphPace, arg.Graph, arg.Since)
+	row := q.db.QueryRow(ctx, graphPace, arg.Since, arg.Graph)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -570,16 +555,11 @@ const graphs = `-- name: Graphs :many
 
 select s.id, s.name, s.submitted, s.cancelled,
        n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
-       n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run
+       n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run,
+       (n.tasks = $1::bigint and exists (select from scheduler_go.graph_tasks o where o.graph = s.id offset $1::bigint))::boolean as more
 from (
-  select g.id, g.name, g.submitted, g.cancelled from (
-    select a.id, a.name, a.submitted, a.cancelled from scheduler_go.graphs a where a.id >= $1::bigint and a.id < $2::bigint
-    order by a.id desc limit $3::bigint
-  ) g
-  where position($4::text in g.name) > 0
-    and ($5::timestamptz is null or g.submitted >= $5)
-    and ($6::timestamptz is null or g.submitted < $6)
-  order by g.id desc limit $7::bigint
+  select a.id, a.name, a.submitted, a.cancelled from scheduler_go.graphs a where a.id >= $2::bigint and a.id < $3::bigint
+  order by a.id desc limit $4::bigint
 ) s
 cross join lateral (
   select count(*) as tasks,
@@ -589,20 +569,31 @@ cross join lateral (
          count(*) filter (where st.state = 'completed') as completed,
          count(*) filter (where st.state = 'failed') as failed,
          count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
-  from (select g.state from scheduler_go.graph_states g where g.graph = s.id limit $8::bigint) st
+  from (select g.task, g.state from scheduler_go.graph_states g where g.graph = s.id order by g.task desc limit $1::bigint) st
 ) n
-order by s.id desc
+where position($5::text in s.name) > 0
+  and ($6::timestamptz is null or s.submitted >= $6)
+  and ($7::timestamptz is null or s.submitted < $7)
+  and case $8::text
+        when '' then true
+        when 'cancelled' then s.cancelled is not null
+        when 'open' then n.waiting + n.ready + n.running > 0
+        when 'failed' then n.failed + n.never_run > 0 and s.cancelled is null
+        when 'completed' then n.completed = n.tasks and n.tasks > 0
+      end
+order by s.id desc limit $9::bigint
 `
 
 type GraphsParams struct {
+	MaxTasks   int64
 	FirstGraph int64
 	EndGraph   int64
 	MaxLooked  int64
 	PartOfName string
 	After      *time.Time
 	Before     *time.Time
+	State      string
 	MaxGraphs  int64
-	MaxTasks   int64
 }
 
 type GraphsRow struct {
@@ -617,21 +608,23 @@ type GraphsRow struct {
 	Completed int64
 	Failed    int64
 	NeverRun  int64
+	More      bool
 }
 
 // Reading graphs.
-// Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of max_tasks
-// tasks of each. It looks at max_looked graphs.
+// Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of the last
+// max_tasks tasks of each. It looks at max_looked graphs. A state is open, failed, completed or cancelled; ” is any.
 func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, error) {
 	rows, err := q.db.Query(ctx, graphs,
+		arg.MaxTasks,
 		arg.FirstGraph,
 		arg.EndGraph,
 		arg.MaxLooked,
 		arg.PartOfName,
 		arg.After,
 		arg.Before,
+		arg.State,
 		arg.MaxGraphs,
-		arg.MaxTasks,
 	)
 	if err != nil {
 		return nil, err
@@ -652,6 +645,7 @@ func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, er
 			&i.Completed,
 			&i.Failed,
 			&i.NeverRun,
+			&i.More,
 		); err != nil {
 			return nil, err
 		}
@@ -913,8 +907,10 @@ func (q *Queries) ReviveGraph(ctx context.Context, graph int64) (int64, error) {
 }
 
 const runtimes = `-- name: Runtimes :many
-select type, avg(runtime)::double precision as seconds from scheduler_go.run_durations
-where type = any($1::text[]) group by type
+select t.type::text as type, avg(d.runtime)::double precision as seconds
+from unnest($1::text[]) as t (type)
+cross join lateral (select r.runtime from scheduler_go.run_durations r where r.type = t.type order by r.recorded desc limit 1000) d
+group by t.type
 `
 
 type RuntimesRow struct {
@@ -922,7 +918,7 @@ type RuntimesRow struct {
 	Seconds float64
 }
 
-// Runtimes returns what runs of some types took lately, in seconds on average.
+// Runtimes returns what the last 1,000 runs of some types took, in seconds on average.
 func (q *Queries) Runtimes(ctx context.Context, types []string) ([]RuntimesRow, error) {
 	rows, err := q.db.Query(ctx, runtimes, types)
 	if err != nil {
@@ -971,6 +967,33 @@ func (q *Queries) SettleGraphTasks(ctx context.Context, arg SettleGraphTasksPara
 		&i.Failed,
 		&i.PutOff,
 	)
+	return i, err
+}
+
+const sizeOfGraph = `-- name: SizeOfGraph :one
+select (select count(*) from (select a.task from scheduler_go.graph_tasks a where a.graph = $1::bigint limit $2::bigint) t)::bigint as tasks,
+       (select count(*) from (
+         select g.task from (select b.task from scheduler_go.graph_tasks b where b.graph = $1 limit $2) g
+         cross join lateral (select d.task from scheduler_go.graph_edges d where d.task = g.task offset 0) e limit $3::bigint
+       ) e)::bigint as edges
+`
+
+type SizeOfGraphParams struct {
+	Graph    int64
+	MaxTasks int64
+	MaxEdges int64
+}
+
+type SizeOfGraphRow struct {
+	Tasks int64
+	Edges int64
+}
+
+// SizeOfGraph counts the tasks of a graph, and their dependencies, up to a number of each.
+func (q *Queries) SizeOfGraph(ctx context.Context, arg SizeOfGraphParams) (SizeOfGraphRow, error) {
+	row := q.db.QueryRow(ctx, sizeOfGraph, arg.Graph, arg.MaxTasks, arg.MaxEdges)
+	var i SizeOfGraphRow
+	err := row.Scan(&i.Tasks, &i.Edges)
 	return i, err
 }
 

@@ -1,0 +1,116 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// largeArchive has so many origins, tasks, runs, and durations of runs; 1,000 task types with
+// queues; and a graph whose 667 tasks are all over the table.
+func largeArchive(rows int) []string {
+	return []string{
+		"insert into task_type (type, description, backend_name, max_queue_length) select 'type-' || n, '', 'swh.unread.some.long.name.of.a.task.' || n, 1000 from generate_series(1, 999) n union all select 'load-git', '', 'swh.git', 1000",
+		"insert into listers (id, name, instance_name, current_state, updated) select ('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, 'lister-' || n, 'instance-' || n, '{}', now() from generate_series(1, 300) n",
+		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
+			select id, v, now(), 1, 1, 1, 1 from listers, unnest(array['git', 'svn']) v`,
+		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '1 minute', 'worker', 'type-' || n, 'failed', 'Error' || n % 7, 20, 0, 5, 100 from generate_series(1, 1000) n",
+		fmt.Sprintf(`do $$ begin
+			set local session_replication_role = replica;
+			insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+				select ('00000000-0000-0000-0000-' || lpad((1 + n %% 300)::text, 12, '0'))::uuid, 'https://forge' || n %% 97 || '.example.org/user' || n * 7919 %% 100003 || '/repository-' || n,
+					'git', '{}', n %% 20 > 0, now(), now() - random() * interval '700 days' from generate_series(1, %[1]d::bigint) n;
+			insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status, last_scheduled, last_successful)
+				select url, 'git', at, 'successful', at - interval '1 hour', at
+				from (select url, now() - random() * interval '500 days' as at from listed_origins where enabled) o;
+			insert into task (type, arguments, next_run, status, policy, retries_left, priority, current_interval)
+				select case when n %% 3 = 0 then 'load-git' else 'type-' || 1 + n %% 999 end, jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/' || n)),
+					now() + (random() - 0.01) * interval '99 days', (enum_range(null::task_status))[1 + n %% 4], 'recurring', 3, case when n %% 50 = 0 then 'high' end::task_priority, '64 days'
+				from generate_series(1, %[1]d) n;
+			insert into task_run (task, backend_id, scheduled, started, ended, status, metadata)
+				select id, 'run-' || id, now() - interval '2 hours', now() - interval '2 hours', now() - interval '1 hour', 'eventful', '{"worker": "loader-git@worker3"}' from task;
+			insert into scheduler_go.run_durations (run, type, runtime, recorded) select id, 'load-git', 60, now() from task_run;
+			insert into scheduler_go.graphs (name, submitted) select 'graph-' || n, now() - n * interval '1 minute' from generate_series(1, %[1]d / 50) n;
+			insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 1 + n %% (%[1]d / 50 - 1), n, 't' || n, false, 1 from generate_series(1, %[1]d) n where n %% (%[1]d / 1000) > 0;
+			insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies)
+				select %[1]d / 50, n * (%[1]d / 1000), 'step-' || n, false, 1 from generate_series(1, 667) n;
+			insert into scheduler_go.graph_edges (task, depends_on) select task, task - case when task %% (%[1]d / 1000) = 0 then %[1]d / 1000 else 1 end from scheduler_go.graph_tasks where task > %[1]d / 1000;
+		end $$`, rows),
+	}
+}
+
+// rowsOfTables is how many origins, tasks and runs the database has in which pages are measured.
+func rowsOfTables(t *testing.T) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("SWH_TEST_DASHBOARD_ROWS"), "200000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// With 1,000 queues and large tables, each page, with the filters that people use, reads a number of
+// blocks that doesn't grow with the tables, and is smaller than 200 kB.
+func TestNoPageScans(t *testing.T) {
+	t.Parallel()
+	rows := rowsOfTables(t)
+	s := newSite(t, func(o *Options) { o.Broker = broker{} }, largeArchive(rows)...)
+	s.config.Shares = map[string]model.Shares{"load-git": {By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour}}
+	testenv.Migrate(t, s.dsn, db.MigrateOptions{Rebuild: true, Shares: s.config.Shares})
+	s.exec("vacuum analyze")
+	read := func() (blocks int) { // by sessions that have ended
+		t.Helper()
+		testenv.Becomes(t, "other sessions", 0, func() int {
+			s.store.Pool().Reset()
+			return testenv.Value[int](t, s.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'")
+		})
+		return testenv.Value[int](t, s.store.Pool(), `select sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0) + coalesce(toast_blks_read + toast_blks_hit + tidx_blks_read + tidx_blks_hit, 0))
+			from (select pg_stat_force_next_flush()) f, pg_statio_user_tables`)
+	}
+	url1 := testenv.Value[string](t, s.store.Pool(), "select url from listed_origins where url like '%-1'")
+	task, graph := rows/1000*7, rows/50
+	paths := []string{
+		fmt.Sprintf("/tasks/%d", task), fmt.Sprintf("/graphs/%d", graph), "/audit/1", "/queue?name=swh.git", "/queue?name=swh.unread.some.long.name.of.a.task.7", "/queues?q=git",
+		"/tasks?type=load-git", "/tasks?type=load-git&status=disabled", "/tasks?type=type-7&status=next_run_not_scheduled", "/tasks?priority=high", "/tasks?status=disabled&policy=oneshot",
+		"/tasks?after=2020-01-01&before=2020-01-02", "/tasks?after=2020-01-01", "/tasks?argument=url%3Dhttps://example.org/7", "/tasks?argument=url%3Dhttps://example.org/7&containing=1",
+		"/tasks?below=" + strconv.Itoa(rows/2), fmt.Sprintf("/tasks?id=%d,7,70", task),
+		"/origins?url=forge7.example.org", "/origins?url=nowhere", "/origin?url=" + url.QueryEscape(url1), "/listers?q=lister-7", "/graphs?name=graph-7", "/graphs?name=nothing", "/graphs?after=2020-01-01", "/graphs?state=open", "/graphs?state=failed&name=graph-7", "/audit?below=7",
+	}
+	for _, p := range pages {
+		if !strings.Contains(p.Path, "{") && p.Path != queuePage.Path {
+			paths = append(paths, p.Path)
+		}
+	}
+	s.exec("insert into scheduler_go.actions (who, action, filter, state, below, place) select 'ann', 'respawn', '{\"tasks\": {}}', 'done', 1, 0 from generate_series(1, 10000)", "vacuum analyze scheduler_go.actions")
+	var table strings.Builder
+	before := read()
+	for _, path := range paths {
+		began := time.Now()
+		body := s.get(path)
+		took := time.Since(began)
+		after := read()
+		fmt.Fprintf(&table, "| `%s` | %.0f | %d | %.0f |\n", path, float64(took.Microseconds())/1000, after-before, float64(len(body))/1000)
+		if len(body) > 200_000 {
+			t.Errorf("%s has %d bytes", path, len(body))
+		}
+		if n := after - before; n > maxBlocks {
+			t.Errorf("%s reads %d blocks", path, n)
+		}
+		s.forget()
+		before = read()
+	}
+	t.Logf("of %d rows: page, ms, blocks, kB\n%s", rows, &table)
+}
+
+// maxBlocks bounds what a page reads, with what is read for it in the background, of 8 kB each: more than 50 graphs of 50 tasks
+// that are all over the tables, the groups of 300 listers, or the 20,000 tasks of a search. Reading one of the tables
+// takes more.
+const maxBlocks = 20_000

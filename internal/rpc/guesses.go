@@ -1,0 +1,107 @@
+package rpc
+
+import (
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Wrong credentials that an address may try at once, and how often others after these.
+const (
+	GuessesAtOnce = 10
+	GuessEvery    = 10 * time.Second
+)
+
+// maxGuessers is how many addresses are remembered.
+const maxGuessers = 10_000
+
+// What is wrong with credentials.
+var (
+	ErrWrong   = errors.New("wrong credentials")
+	ErrTooMany = errors.New("too many wrong credentials from this address")
+)
+
+// Guesses slows wrong credentials. Each costs its address GuessEvery, and who owes the time of
+// GuessesAtOnce may not try: then right credentials are refused, too, as an answer would tell
+// whether they are right. The same wrong ones again cost nothing, as they tell nothing: a program that
+// was not told of a new password doesn't keep out others on its host. The zero value is ready to use, by any
+// number of goroutines.
+type Guesses struct {
+	mu sync.Mutex
+	by map[netip.Prefix]guesser
+}
+
+type guesser struct {
+	owes time.Time         // until when
+	last [sha256.Size]byte // of what was wrong last
+}
+
+// Judge asks whether credentials that came from an address are right. The error is ErrTooMany or ErrWrong.
+func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, right func() bool) error {
+	sum := sha256.Sum256([]byte(credentials))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	who := g.by[from]
+	switch {
+	case who.last == sum && who.owes.After(now):
+		return ErrWrong
+	case who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
+		return ErrTooMany
+	case right():
+		return nil
+	}
+	if who.owes.Before(now) {
+		who.owes = now
+	}
+	if len(g.by) >= maxGuessers {
+		maps.DeleteFunc(g.by, func(_ netip.Prefix, other guesser) bool { return !other.owes.After(now) })
+	}
+	if len(g.by) >= maxGuessers || g.by == nil {
+		g.by = map[netip.Prefix]guesser{} // so many addresses are not slowed by remembering some of them
+	}
+	g.by[from] = guesser{who.owes.Add(GuessEvery), sum}
+	return ErrWrong
+}
+
+// Proxies are the addresses of proxies that are believed from whom a request comes.
+type Proxies []netip.Prefix
+
+// Sent reports whether the connection is from one of them.
+func (p Proxies) Sent(r *http.Request) bool {
+	return slices.ContainsFunc(p, func(proxy netip.Prefix) bool { return proxy.Contains(sender(r)) })
+}
+
+// From returns from where a request comes: behind a trusted proxy, the last address of what that says;
+// of IPv6 the network of 64 bits, as a host has many addresses.
+func (p Proxies) From(r *http.Request) netip.Prefix {
+	address := sender(r)
+	if p.Sent(r) {
+		told := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		if client, ok := addressOf(strings.TrimSpace(told[len(told)-1])); ok {
+			address = client
+		}
+	}
+	network, _ := address.Prefix(min(address.BitLen(), 64))
+	return network
+}
+
+// sender returns the address of a connection, the zero address if there is none.
+func sender(r *http.Request) netip.Addr {
+	address, _ := addressOf(r.RemoteAddr)
+	return address
+}
+
+// addressOf reads an address, with or without a port, and an IPv6 one with or without brackets.
+func addressOf(text string) (netip.Addr, bool) {
+	if with, err := netip.ParseAddrPort(text); err == nil {
+		return with.Addr().Unmap().WithZone(""), true
+	}
+	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	return address.Unmap().WithZone(""), err == nil
+}

@@ -1,0 +1,92 @@
+package rpc
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// After ten wrong guesses an address has to wait, whatever it says, and others don't. A program that sends
+// the same wrong credentials again and again keeps nobody out.
+func TestWrongCredentialsAreSlowed(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t), func(o *Options) {
+		o.Credentials = Credentials{Token: "t0ken"}
+		o.Proxies = Proxies{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	try := func(from, token string, status int) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/site-map", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Forwarded-For", from)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, body := do(t, request)
+		if response.StatusCode != status || (status == 429) != (response.Header.Get("Retry-After") == "10") {
+			t.Errorf("%s, %q: %s, want %d\n%s", from, token, response.Status, status, body)
+		}
+	}
+	for range 2 * GuessesAtOnce {
+		try("198.51.100.1", "of last year", 401)
+		try("198.51.100.1", "", 401)
+	}
+	try("198.51.100.1", "t0ken", 200)
+	for n := range GuessesAtOnce - 1 {
+		try("198.51.100.1", fmt.Sprint(n), 401)
+	}
+	try("198.51.100.1", "t0ken", 429)
+	try("198.51.100.2", "t0ken", 200)
+}
+
+// One more is let in after ten seconds, and what is remembered is bounded.
+func TestGuesses(t *testing.T) {
+	t.Parallel()
+	var g Guesses
+	now, wrong := time.Now(), func() bool { return false }
+	address := netip.MustParsePrefix("192.0.2.1/32")
+	for n := range GuessesAtOnce {
+		if err := g.Judge(address, fmt.Sprint(n), now, wrong); err != ErrWrong {
+			t.Error(err)
+		}
+	}
+	for after, want := range map[time.Duration]error{GuessEvery - 1: ErrTooMany, GuessEvery: nil} {
+		if err := g.Judge(address, "right", now.Add(after), func() bool { return true }); err != want {
+			t.Errorf("after %s: %v, want %v", after, err, want)
+		}
+	}
+	for n := range 3 * maxGuessers {
+		_ = g.Judge(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32), "x", now, wrong)
+	}
+	if n := len(g.by); n > maxGuessers {
+		t.Errorf("%d addresses are remembered", n)
+	}
+}
+
+// A trusted proxy tells from where a request comes, last of all the addresses, with or without a port.
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	proxies := Proxies{netip.MustParsePrefix("192.0.2.0/24")}
+	for told, want := range map[string]string{
+		"203.0.113.9, 203.0.113.1": "203.0.113.1/32", "203.0.113.1:4711": "203.0.113.1/32", "2001:db8::1": "2001:db8::/64",
+		"[2001:db8::1]:4711": "2001:db8::/64", "[2001:db8::1]": "2001:db8::/64", "::ffff:203.0.113.1": "203.0.113.1/32", "unknown": "192.0.2.7/32", "": "192.0.2.7/32",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = "192.0.2.7:1"
+		r.Header.Set("X-Forwarded-For", told)
+		if from := proxies.From(r); from.String() != want {
+			t.Errorf("%q: %s, want %s", told, from, want)
+		}
+		r.RemoteAddr = "198.51.100.7:1"
+		if from := proxies.From(r); from.String() != "198.51.100.7/32" {
+			t.Errorf("a stranger says %q and is taken for %s", told, from)
+		}
+	}
+}
