@@ -52,8 +52,8 @@ func TestDivide(t *testing.T) {
 func TestJoin(t *testing.T) {
 	busy := []Group{{Weight: 1, Load: 100}, {Weight: 2, Load: 120}}
 	for name, tc := range map[string]struct {
-		group   Group
-		busy    []Group
+		group     Group
+		busy      []Group
 		forfeited float64
 	}{
 		"alone":     {Group{Weight: 1, Load: 5}, nil, 0},
