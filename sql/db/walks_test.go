@@ -121,9 +121,7 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 		if _, err := store.KeepCandidates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Pool().QueryRow(t.Context(), "select phase = 'ready' from scheduler_go.candidate_build").Scan(&built); err != nil {
-			t.Fatal(err)
-		}
+		built = testenv.Value[bool](t, store.Pool(), "select phase = 'ready' from scheduler_go.candidate_build")
 	}
 	execute(t, dsn, "update scheduler_go.walks set began = 'epoch'")
 	if !count() {
