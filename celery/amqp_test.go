@@ -65,10 +65,7 @@ func manage(t testing.TB, env testenv.Broker, method, path, body string) string 
 // bindings are those of a queue as the management API shows them.
 func bindings(t testing.TB, env testenv.Broker, queue string) string {
 	t.Helper()
-	b, err := url.Parse(env.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testenv.URL(t, env.URL)
 	return manage(t, env, http.MethodGet, "api/queues/"+url.PathEscape(b.Path[1:])+"/"+url.PathEscape(queue)+"/bindings", "")
 }
 

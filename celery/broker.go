@@ -52,12 +52,11 @@ type node struct {
 // server_name_indication or ssl_server_hostname, verify (verify_peer,
 // verify_none) or ssl_cert_reqs.
 //
+// The parameters given are those of all URLs, over which their own win. If secure is set,
+// all have TLS, and their port is 5671.
+//
 // Errors never contain a password.
-func ParseBroker(urls string) (Broker, error) { return ParseBrokerWith(urls, false, nil) }
-
-// ParseBrokerWith is ParseBroker with parameters for all URLs, over which their own win,
-// and with TLS for all if secure is set, whose port then is 5671.
-func ParseBrokerWith(urls string, secure bool, parameters url.Values) (Broker, error) {
+func ParseBroker(urls string, secure bool, parameters url.Values) (Broker, error) {
 	var b Broker
 	parts := strings.Split(urls, ";")
 	for i, u := range parts {

@@ -51,7 +51,7 @@ func TestBrokerURLsMeanWhatCelerySays(t *testing.T) {
 			t.Errorf("%s: Celery says %s", url, e)
 			continue
 		}
-		b, err := celery.ParseBroker(url)
+		b, err := celery.ParseBroker(url, false, nil)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -79,7 +79,7 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		"amqp://u:secret@h?unknown=secret", "amqp://u:secret@h?heartbeat=secret", "amqp://u:secret@h?auth_mechanism=secret",
 		"amqp://u:secret@h?certfile=x", ";;", "", "amqp://u:secret@h?connect_timeout=-1",
 	} {
-		b, err := celery.ParseBroker(url)
+		b, err := celery.ParseBroker(url, false, nil)
 		for _, shown := range []string{fmt.Sprint(err), b.String(), fmt.Sprint(b), fmt.Sprintf("%#v %+v %q", b, b, b)} {
 			if strings.Contains(shown, "secret") {
 				t.Errorf("%s shows as %s", url, shown)
@@ -87,7 +87,7 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"", ";", "http://h", "amqp://h:x", "amqp://h?nonsense=1"} {
-		if _, err := celery.ParseBroker(url); err == nil {
+		if _, err := celery.ParseBroker(url, false, nil); err == nil {
 			t.Errorf("%q is taken for a broker URL", url)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func ExamplePublisher_Publish() {
 	ctx := context.Background()
-	b, err := celery.ParseBroker("amqp://guest:guest@localhost//")
+	b, err := celery.ParseBroker("amqp://guest:guest@localhost//", false, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

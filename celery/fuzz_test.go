@@ -153,7 +153,7 @@ func FuzzParseBroker(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
-		b, err := ParseBroker(url)
+		b, err := ParseBroker(url, false, nil)
 		if err != nil {
 			return
 		}

@@ -291,10 +291,7 @@ func TestManagementURL(t *testing.T) {
 func TestOddVirtualHost(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
-	u, err := url.Parse(env.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testenv.URL(t, env.URL)
 	name := u.Path[1:] + "/a b%2F?#é;"
 	escaped := url.PathEscape(name)
 	user := cmp.Or(u.User.Username(), "guest")

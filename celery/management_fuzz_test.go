@@ -27,7 +27,7 @@ func FuzzManagementAnswers(f *testing.F) {
 	}
 	f.Add(404, "", "")
 	f.Add(503, "no", `[{"name": "c", "global_prefetch_count": -1}]`)
-	b, err := ParseBroker("amqp://user:hunter2hunter2@127.0.0.1:5672/v")
+	b, err := ParseBroker("amqp://user:hunter2hunter2@127.0.0.1:5672/v", false, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

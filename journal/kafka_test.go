@@ -52,11 +52,7 @@ func newStreamAt(t testing.TB, brokers []string, partitions int32, copies int16)
 	s.createTopicCopied(s.topic, partitions, copies)
 
 	s.dsn = testenv.Database(t)
-	s.store, err = db.Open(t.Context(), s.dsn, db.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.store.Close)
+	s.store = testenv.Open(t, s.dsn)
 	return s
 }
 

@@ -1,18 +1,10 @@
 package journal
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/youmark/pkcs8"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // What becomes of the settings that people have in their files.
@@ -128,27 +122,18 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
 	s.produce(0, visitsOf(3, 0)...)
-	dir := t.TempDir()
-	authority := newAuthority(t)
+	authority := testenv.Authority(t)
 	address := tlsProxy(t, s.brokers[0], authority)
-
-	write := func(name string, text []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	cert, key := authority.issue(t, "client")
-	encrypted, err := pkcs8.MarshalPrivateKey(key, []byte("open sesame"), nil)
+	cert := authority.Issue(t, "client")
+	encrypted, err := pkcs8.MarshalPrivateKey(cert.PrivateKey, []byte("open sesame"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	settings := map[string]string{
 		"security.protocol":        "SSL",
-		"ssl.ca.location":          write("ca.pem", authority.pem()),
-		"ssl.certificate.location": write("cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
-		"ssl.key.location":         write("key.pem", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: encrypted})),
+		"ssl.ca.location":          testenv.File(t, "ca.pem", authority.PEM),
+		"ssl.certificate.location": testenv.File(t, "cert.pem", cert.PEM),
+		"ssl.key.location":         testenv.File(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: encrypted}))),
 		"ssl.key.password":         "open sesame",
 	}
 	with := func(more ...string) map[string]string {
@@ -165,7 +150,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := string(newAuthority(t).pem())
+	stranger := testenv.Authority(t).PEM
 	for _, tc := range []struct {
 		name     string
 		broker   string
@@ -200,65 +185,13 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{cert, key}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-func (a authority) issue(t *testing.T, name string) ([]byte, *ecdsa.PrivateKey) {
-	t.Helper()
-	key := newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der, key
-}
-
 // tlsProxy is the broker behind TLS, as "localhost", for clients that the
 // authority knows.
-func tlsProxy(t *testing.T, broker string, a authority) string {
+func tlsProxy(t *testing.T, broker string, authority testenv.Pair) string {
 	t.Helper()
-	cert, key := a.issue(t, "localhost")
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}},
-		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		Certificates: []tls.Certificate{authority.Issue(t, "localhost").Certificate},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -113,11 +111,7 @@ func BenchmarkReplay(b *testing.B) {
 // and returns the seconds that it took.
 func bareUpserts(b *testing.B, dsn string, records int) float64 {
 	b.Helper()
-	conn, err := pgx.Connect(b.Context(), dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = conn.Close(b.Context()) }()
+	conn := testenv.Connect(b, dsn)
 	origins := records / 8
 	began := time.Now()
 	for done := 0; done < records/2; done += 1000 {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,12 +26,7 @@ type database struct {
 
 func newDatabase(t testing.TB, dsn string) *database {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	pg := &database{dsn: dsn, pool: pool}
+	pg := &database{dsn: dsn, pool: testenv.Open(t, dsn).Pool()}
 	pg.exec(t, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval,
 			backoff_factor, num_retries, retry_delay)
 		values ('good', '', 'swh.test.Good', '64 days', '1 hour', '64 days', 2, 3, '2 hours'),
@@ -105,13 +99,8 @@ func (pg *database) rows(t testing.TB) []string {
 // rejections are the events that were set aside.
 func (pg *database) rejections(t testing.TB) []string {
 	t.Helper()
-	rows, _ := pg.pool.Query(t.Context(),
-		`select concat_ws('|', backend_id, event, sqlstate, reason) from scheduler_go.rejected_events order by id`)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return testenv.Column[string](t, pg.pool, `
+		select concat_ws('|', backend_id, event, sqlstate, reason) from scheduler_go.rejected_events order by id`)
 }
 
 // openStore is our own store on a database.

@@ -50,7 +50,7 @@ func TestRunKeepsCandidates(t *testing.T) {
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
 		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
-		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
+		NoOriginsBackoff: noOriginsBackoff, QueueFullBackoff: queueFullBackoff,
 	})
 	stop := testenv.Run(t, s.Run)
 	testenv.Becomes(t, "changes that are not drained", 0, func() int64 {

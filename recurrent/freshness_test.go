@@ -20,19 +20,11 @@ var byFreshness = []model.WeightedPolicy{{Weight: 1, LongestWait: 100 * 24 * tim
 func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	if _, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}}); err != nil {
-		t.Fatal(err)
-	}
-	store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	testenv.Migrate(t, dsn, db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}})
+	store := testenv.Open(t, dsn)
 	exec := func(statement string, args ...any) {
 		t.Helper()
-		if _, err := store.Pool().Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Exec(t, store.Pool(), statement, args...)
 	}
 	configure := func(visitTypes ...string) {
 		t.Helper()
@@ -53,11 +45,7 @@ func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var complete bool
-		if err := store.Pool().QueryRow(t.Context(), "select bool_and(complete) from scheduler_go.freshness_control").Scan(&complete); err != nil {
-			t.Fatal(err)
-		}
-		return complete
+		return testenv.Value[bool](t, store.Pool(), "select bool_and(complete) from scheduler_go.freshness_control")
 	}
 	picked := func(n int) string {
 		t.Helper()

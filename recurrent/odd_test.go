@@ -98,9 +98,7 @@ func TestOddOriginsStopNoClaim(t *testing.T) {
 			if !way.drained {
 				w.exec(t, "update listed_origins set first_seen = first_seen + interval '1 second'")
 			}
-			if _, err := r.runOnce(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			runRound(t, r)
 			claimed := func(host string) []string {
 				t.Helper()
 				return w.texts(t, "select kwargs ->> 'url' from scheduler_go.work where kwargs ->> 'url' like 'https://"+host+"/%' order by 1")
@@ -125,9 +123,7 @@ func TestOddOriginsStopNoClaim(t *testing.T) {
 			if way.drained {
 				w.keep(t)
 			}
-			if _, err := r.runOnce(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			runRound(t, r)
 			if n := len(claimed("odd")); n != len(oddOrigins) {
 				t.Errorf("%d of %d mended origins were claimed", n, len(oddOrigins))
 			}
@@ -144,9 +140,7 @@ func TestManyOddOriginsFillNoRound(t *testing.T) {
 		select '00000000-0000-0000-0000-000000000001', 'https://odd/' || n, 'git', '[]', true, now(), '2000-01-01' from generate_series(1, 450) n`)
 	w.keep(t)
 	r := w.round(t, weighted(map[model.VisitPolicy]float64{model.NeverVisitedOldestUpdateFirst: 1}))
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, r)
 	if n := w.texts(t, "select count(*)::text from scheduler_go.work"); n[0] != "30" {
 		t.Errorf("%s of 30 visits were claimed", n[0])
 	}

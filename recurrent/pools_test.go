@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
@@ -62,9 +63,7 @@ func TestRoundOfPools(t *testing.T) {
 	policies := []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{
 		Policy: model.Pools, Cooldowns: model.DefaultCooldowns,
 	}}}
-	if _, err := w.round(t, policies).runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, w.round(t, policies))
 	got := make(map[string]int)
 	for _, url := range w.scheduled(t) {
 		got[url[len("https://"):len("https://")+3]]++
@@ -84,12 +83,8 @@ func TestRoundOfPools(t *testing.T) {
 	}
 	w.messages(t)
 	w.exec(t, "update visit_scheduler_queue_position set position = 1000")
-	if _, err := w.round(t, policies).runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.store.Pool().QueryRow(t.Context(), "select position from visit_scheduler_queue_position").Scan(&position); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, w.round(t, policies))
+	position = testenv.Value[int64](t, w.store.Pool(), "select position from visit_scheduler_queue_position")
 	if position != 1000 || len(w.scheduled(t)) != 150 {
 		t.Errorf("the position moved to %d, %d origins are scheduled; want 1000 and all 150", position, len(w.scheduled(t)))
 	}

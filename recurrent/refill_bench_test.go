@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/bench"
@@ -24,11 +23,7 @@ import (
 func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.Store {
 	b.Helper()
 	dsn := testenv.Database(b)
-	store, err := db.Open(b.Context(), dsn, db.Options{Command: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(store.Close)
+	store := testenv.Open(b, dsn)
 	for _, statement := range []string{
 		`insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.loader.git', 10000)`,
 		`insert into listers (name, instance_name, current_state, updated) select 'l' || n, '', '{}', now() from generate_series(1, 50) n`,
@@ -64,6 +59,7 @@ func BenchmarkRefill(b *testing.B) {
 		Policies: config.DefaultSchedulingPolicy(),
 	})
 	r := &round{Scheduler: s, visitType: "git", log: log}
+	ch := testenv.Channel(b, broker.URL)
 	for b.Loop() {
 		if _, err := r.runOnce(b.Context()); err != nil {
 			b.Fatal(err)
@@ -72,18 +68,9 @@ func BenchmarkRefill(b *testing.B) {
 			b.Fatalf("%+v, %v", sent, err)
 		}
 		b.StopTimer()
-		conn, err := amqp.Dial(broker.URL)
-		if err != nil {
+		if _, err := ch.QueuePurge("swh.loader.git", false); err != nil {
 			b.Fatal(err)
 		}
-		ch, err := conn.Channel()
-		if err == nil {
-			_, err = ch.QueuePurge("swh.loader.git", false)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		_ = conn.Close()
 		b.StartTimer()
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/refill")
@@ -91,7 +78,7 @@ func BenchmarkRefill(b *testing.B) {
 }
 
 // BenchmarkClaims compares what a claim of 10,000 visits (slots counted, picked, marked and in
-// the outbox) costs with shares between listers, with lanes, predicted by what is remembered
+// the ledger) costs with shares between listers, with lanes, predicted by what is remembered
 // of half of the visits, and with both. All work on the same database, which has the
 // indexes that shares need, as it was before.
 func BenchmarkClaims(b *testing.B) {
@@ -128,9 +115,8 @@ func BenchmarkClaims(b *testing.B) {
 				b.Fatal(err)
 			}
 			took := float64(time.Since(began).Microseconds()) / 1000
-			var claimed int
-			if err := store.Pool().QueryRow(b.Context(), "select count(*) from scheduler_go.work").Scan(&claimed); err != nil || claimed != 10_000 {
-				b.Fatalf("%d visits were claimed, %v", claimed, err)
+			if claimed := testenv.Value[int](b, store.Pool(), "select count(*) from scheduler_go.work"); claimed != 10_000 {
+				b.Fatalf("%d visits were claimed", claimed)
 			}
 			execute("delete from scheduler_go.work", "delete from scheduler_go.shares", "delete from origin_visit_stats where last_visit is null",
 				"update origin_visit_stats set last_scheduled = last_visit - interval '1 day' where last_scheduled > last_visit",

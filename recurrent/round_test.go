@@ -56,9 +56,7 @@ func TestRoundMixesWhatPoliciesPick(t *testing.T) {
 	w := newWorld(t)
 	w.list(t, "updated", 40, true)
 	w.list(t, "plain", 20, false)
-	if _, err := w.round(t, evenly).runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, w.round(t, evenly))
 	kinds := testenv.Column[string](t, w.store.Pool(), "select substring(kwargs ->> 'url' from '//([a-z]+)/') from scheduler_go.work order by place")
 	// In the order of the policies, all of one kind come before the others; by chance
 	// that happens once in 10¹⁵ times.

@@ -26,7 +26,7 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
 		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
-		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
+		NoOriginsBackoff: noOriginsBackoff, QueueFullBackoff: queueFullBackoff,
 	})
 	s.splay = func() time.Duration { return 0 }
 	stop := testenv.Run(t, s.Run)

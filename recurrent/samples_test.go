@@ -21,9 +21,7 @@ func TestSampledVisits(t *testing.T) {
 	r := w.round(t, []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst}}})
 	now := time.Now()
 	r.samples.now = func() time.Time { return now }
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, r)
 	look := func(waiting int) {
 		t.Helper()
 		if err := r.samples.look(t.Context()); err != nil || len(r.samples.waiting) != waiting {

@@ -18,11 +18,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Defaults of the waits between rounds (the peer's).
 const (
-	DefaultQueueFullBackoff = time.Minute
-	DefaultNoOriginsBackoff = 20 * time.Minute
-
 	splayMax      = 5 * time.Second // by which a wait is lengthened at random
 	minSlotsRatio = 0.05            // the part of a queue that must be free for a refill
 	newsPeriod    = time.Second     // how often a visit type that had nothing to visit looks for news

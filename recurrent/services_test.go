@@ -72,14 +72,27 @@ func (w *world) list(t *testing.T, kind string, n int, updated bool) {
 		from generate_series(1, $2::int) n`, "https://"+kind+"/", n, lastUpdate)
 }
 
+// The peer's waits.
+const (
+	queueFullBackoff = time.Minute
+	noOriginsBackoff = 20 * time.Minute
+)
+
 func (w *world) round(t *testing.T, policies []model.WeightedPolicy) *round {
 	t.Helper()
 	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
 		Policies:         map[string][]model.WeightedPolicy{"default": policies},
-		NoOriginsBackoff: DefaultNoOriginsBackoff, QueueFullBackoff: DefaultQueueFullBackoff,
+		NoOriginsBackoff: noOriginsBackoff, QueueFullBackoff: queueFullBackoff,
 	})
 	return &round{Scheduler: s, visitType: "git", log: logger(t)}
+}
+
+func runRound(t *testing.T, r *round) {
+	t.Helper()
+	if _, err := r.runOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // messages delivers what is claimed and empties the queue: the bodies, sorted.
@@ -141,9 +154,7 @@ func TestSlotsThatThePeerLeavesEmpty(t *testing.T) {
 		w.list(t, "plain", 160, false) // of one policy's, with 20 of 100 slots
 	}
 	theirs.roundOfPeer(t)
-	if _, err := ours.round(t, evenly).runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, ours.round(t, evenly))
 	if python, here := len(theirs.scheduled(t)), len(ours.scheduled(t)); python != 20 || here != 100 {
 		t.Errorf("the Python scheduler fills %d of 100 slots, want 20; ours %d, want all", python, here)
 	}
@@ -158,9 +169,7 @@ func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
 		w.list(t, "plain", 15, false)  // fits into 20
 	}
 	theirs.roundOfPeer(t)
-	if _, err := ours.round(t, evenly).runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, ours.round(t, evenly))
 	got, want := ours.messages(t), theirs.messages(t)
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != 45 {
 		t.Errorf("%d messages (-peer +ours):\n%s", len(got), diff)
@@ -182,11 +191,11 @@ func TestRoundsFillTheQueueAndThenWait(t *testing.T) {
 		scheduled int // all told, after the round
 		consume   bool
 	}{
-		{0, 100, false},                       // the limit, in one round
-		{DefaultQueueFullBackoff, 100, true},  // full: outbox and queue count
-		{0, 160, true},                        // emptied: the rest
-		{DefaultNoOriginsBackoff, 160, false}, // cooling down, all of them
-		{DefaultNoOriginsBackoff, 160, false},
+		{0, 100, false},                // the limit, in one round
+		{queueFullBackoff, 100, true},  // full: outgoing messages and those of the queue count
+		{0, 160, true},                 // emptied: the rest
+		{noOriginsBackoff, 160, false}, // cooling down, all of them
+		{noOriginsBackoff, 160, false},
 	} {
 		wait, err := r.runOnce(t.Context())
 		if err != nil {
@@ -216,15 +225,13 @@ func TestRoundsStayWithinTheLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := len(w.scheduled(t)); n != limit || wait != DefaultQueueFullBackoff {
+			if n := len(w.scheduled(t)); n != limit || wait != queueFullBackoff {
 				t.Fatalf("with all messages %s, %d origins are scheduled, want %d; the next round waits %s", where, n, limit, wait)
 			}
 		}
 	}
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	full("in the outbox")
+	runRound(t, r)
+	full("outgoing")
 	if _, err := w.deliverer.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -255,13 +262,9 @@ func TestRoundReadsTheLimitAnew(t *testing.T) {
 	w.list(t, "plain", 50, false)
 	w.exec(t, "update task_type set max_queue_length = 10")
 	r := w.round(t, evenly)
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, r)
 	w.exec(t, "update task_type set max_queue_length = 25")
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, r)
 	if n := len(w.scheduled(t)); n != 25 {
 		t.Errorf("%d origins scheduled, want 25", n)
 	}

@@ -80,9 +80,7 @@ func TestListersShareAQueue(t *testing.T) {
 	} {
 		w.listed(t, 1, i, tc.gitea, true)
 		w.keep(t)
-		if _, err := r.runOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		runRound(t, r)
 		got := w.messages(t)
 		counts := byHost(got)
 		// The first of a group that comes is served at once, so one may be over.
@@ -109,21 +107,10 @@ func TestListersShareAQueue(t *testing.T) {
 // finish ends all that is underway, after a second a visit.
 func (w *world) finish(t *testing.T) {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), "select task_id::text from scheduler_go.work where share_group is not null")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var outcomes []settle.Outcome
 	runtime := time.Second
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+	for _, id := range testenv.Column[string](t, w.store.Pool(), "select task_id::text from scheduler_go.work where share_group is not null") {
 		outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: time.Now(), Runtime: &runtime})
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
 	}
 	if err := (settle.Store{Store: w.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
 		t.Fatal(err)
@@ -178,9 +165,7 @@ func TestShorterCooldownsCountForShares(t *testing.T) {
 		if !maps.Equal(waiting, map[string]int{"gitea": 3}) {
 			t.Errorf("round %d: %v wait", i, waiting)
 		}
-		if _, err := r.runOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		runRound(t, r)
 		if n := len(w.messages(t)); n != 3 {
 			t.Errorf("round %d: %d visits, want 3", i, n)
 		}
@@ -198,15 +183,11 @@ func TestOneOriginIsNotStarved(t *testing.T) {
 	w.listed(t, 2, 0, 100_000, true)
 	r := w.round(t, evenly)
 	w.share(t, r, model.Shares{By: model.ShareByListerInstance, Default: 1})
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, r)
 	w.messages(t)
 	w.listed(t, 1, 0, 1, false)
 	w.keep(t)
-	if _, err := r.runOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	runRound(t, r)
 	if got := byHost(w.messages(t)); !maps.Equal(got, map[string]int{"1": 1, "2": 99}) {
 		t.Errorf("got %v", got)
 	}

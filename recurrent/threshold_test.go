@@ -24,12 +24,10 @@ func TestThresholdFollowsWhatWaits(t *testing.T) {
 	rises := func() bool {
 		t.Helper()
 		w.exec(t, "update scheduler_go.freshness_control set threshold = 100, stepped = now() - interval '1 day'")
-		if _, err := r.runOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var threshold float64
-		if err := w.store.Pool().QueryRow(t.Context(), "select threshold from scheduler_go.freshness_control").Scan(&threshold); err != nil || threshold == 100 {
-			t.Fatalf("the threshold is %g: %v", threshold, err)
+		runRound(t, r)
+		threshold := testenv.Value[float64](t, w.store.Pool(), "select threshold from scheduler_go.freshness_control")
+		if threshold == 100 {
+			t.Fatalf("the threshold is %g", threshold)
 		}
 		return threshold > 100
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/bench"
@@ -75,11 +74,7 @@ func oneMessage(b *testing.B, program bench.Program, mq testenv.Broker) amqp.Pub
 // It returns the seconds that it took.
 func bareClaims(b *testing.B, dsn string, n int) float64 {
 	b.Helper()
-	conn, err := pgx.Connect(b.Context(), dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = conn.Close(b.Context()) }()
+	conn := testenv.Connect(b, dsn)
 	began := time.Now()
 	for done := 0; done < n; done += 1000 {
 		testenv.Exec(b, conn, `with ready as (
@@ -152,11 +147,7 @@ func BenchmarkSaveCodeNow(b *testing.B) {
 // to arrive.
 func request(b *testing.B, dsn string, n int, arrivals <-chan int, added func(int)) []float64 {
 	b.Helper()
-	conn, err := pgx.Connect(b.Context(), dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close(b.Context())
+	conn := testenv.Connect(b, dsn)
 	written := make([]time.Time, n)
 	add := func(i int) {
 		testenv.Exec(b, conn, `insert into task (type, arguments, next_run, status, policy, priority)
@@ -189,15 +180,7 @@ func request(b *testing.B, dsn string, n int, arrivals <-chan int, added func(in
 // consume tells the number, their first argument, of the messages of a queue.
 func consume(b *testing.B, broker, queue string) <-chan int {
 	b.Helper()
-	conn, err := amqp.Dial(broker)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		b.Fatal(err)
-	}
+	ch := testenv.Channel(b, broker)
 	testenv.Declare(b, ch, queue, nil)
 	deliveries, err := ch.ConsumeWithContext(b.Context(), queue, "", true, false, false, false, nil)
 	if err != nil {

@@ -142,9 +142,8 @@ func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
 	if n, err := w.store.LoseRuns(t.Context(), silent, now); n != 1 || err != nil {
 		t.Errorf("%d runs lost, %v, want that of task 4", n, err)
 	}
-	var lost int
-	if err := w.store.Pool().QueryRow(t.Context(), "select task from task_run where status = 'lost'").Scan(&lost); err != nil || lost != 4 {
-		t.Errorf("task %d's is lost, %v", lost, err)
+	if lost := testenv.Value[int](t, w.store.Pool(), "select task from task_run where status = 'lost'"); lost != 4 {
+		t.Errorf("task %d's is lost", lost)
 	}
 }
 

@@ -184,11 +184,8 @@ func TestFirstVisitsTakeSharesAndLanes(t *testing.T) {
 	} {
 		testenv.Exec(t, w.store.Pool(), "delete from scheduler_go.work; delete from scheduler_go.shares; update origin_visit_stats set last_scheduled = null where last_scheduled > now() - interval '1 day' and visit_type = 'git'; delete from scheduler_go.deliveries")
 		w.firstVisitsWith(t, tc.shares, tc.lanes)
-		got := ""
-		if err := w.store.Pool().QueryRow(t.Context(), `select string_agg('i' || n || ' ' || c, ', ' order by n) from (
-			select left(substring(url from 9), 1) n, count(*) c from origin_visit_stats where visit_type = 'git' and last_scheduled > now() - interval '1 day' group by 1) s`).Scan(&got); err != nil {
-			t.Fatal(err)
-		}
+		got := testenv.Value[string](t, w.store.Pool(), `select string_agg('i' || n || ' ' || c, ', ' order by n) from (
+			select left(substring(url from 9), 1) n, count(*) c from origin_visit_stats where visit_type = 'git' and last_scheduled > now() - interval '1 day' group by 1) s`)
 		for _, queue := range []string{"express:first:" + git, "first:" + git} {
 			if n := len(w.bodies(t, []string{queue})[queue]); n > 0 {
 				got += fmt.Sprintf(", %s %d", queue, n)

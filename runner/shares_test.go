@@ -30,21 +30,12 @@ func newShared(t *testing.T, shares map[string]model.Shares, statements ...strin
 // claimed counts the tasks that were claimed, by an expression.
 func (w *world) claimed(t *testing.T, by string) map[string]int {
 	t.Helper()
-	rows, err := w.store.Pool().Query(t.Context(), "select "+by+", count(*) from task where status = 'next_run_scheduled' group by 1")
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := make(map[string]int)
-	for rows.Next() {
-		var group string
-		var n int
-		if err := rows.Scan(&group, &n); err != nil {
-			t.Fatal(err)
-		}
-		got[group] = n
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	for _, row := range testenv.Rows[struct {
+		Group string
+		N     int
+	}](t, w.store.Pool(), "select "+by+", count(*) from task where status = 'next_run_scheduled' group by 1") {
+		got[row.Group] = row.N
 	}
 	return got
 }
@@ -67,11 +58,9 @@ func TestTasksShareAQueue(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"bulk": 20, "daily": 60, "": 20}, w.claimed(t, owner)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	var late int
-	err := w.store.Pool().QueryRow(t.Context(), `select count(*) from task t where status = 'next_run_not_scheduled' and priority is null
-		and exists (select from task c where c.status = 'next_run_scheduled' and c.next_run > t.next_run and c.arguments -> 'kwargs' ->> 'owner' = t.arguments -> 'kwargs' ->> 'owner')`).Scan(&late)
-	if err != nil || late > 0 {
-		t.Errorf("%d tasks were passed over by later ones of their group, %v", late, err)
+	if late := testenv.Value[int](t, w.store.Pool(), `select count(*) from task t where status = 'next_run_not_scheduled' and priority is null
+		and exists (select from task c where c.status = 'next_run_scheduled' and c.next_run > t.next_run and c.arguments -> 'kwargs' ->> 'owner' = t.arguments -> 'kwargs' ->> 'owner')`); late > 0 {
+		t.Errorf("%d tasks were passed over by later ones of their group", late)
 	}
 	w.runOurs(t, runner.Options{Shares: shares, Period: time.Second, WithPriority: true})
 	if n := w.claimed(t, owner)["urgent"]; n != 7 {
@@ -79,9 +68,8 @@ func TestTasksShareAQueue(t *testing.T) {
 	}
 	// What was claimed is in the ledger until it is heard to end; runs of urgent
 	// tasks are not shared.
-	var underway int
-	if err := w.store.Pool().QueryRow(t.Context(), `select count(*) from scheduler_go.work f join task_run r on r.backend_id = f.task_id::text where f.share_group is not null`).Scan(&underway); err != nil || underway != 100 {
-		t.Errorf("%d underway, %v", underway, err)
+	if underway := testenv.Value[int](t, w.store.Pool(), `select count(*) from scheduler_go.work f join task_run r on r.backend_id = f.task_id::text where f.share_group is not null`); underway != 100 {
+		t.Errorf("%d underway", underway)
 	}
 }
 

@@ -77,22 +77,11 @@ func TestStatements(t *testing.T) {
 			}
 			var events []settle.Outcome
 			now := time.Now()
-			rows, err := uncounted.Pool().Query(t.Context(), "select backend_id from task_run order by id limit 334")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for rows.Next() {
-				var id string
-				if err := rows.Scan(&id); err != nil {
-					t.Fatal(err)
-				}
+			for _, id := range testenv.Column[string](t, uncounted.Pool(), "select backend_id from task_run order by id limit 334") {
 				events = append(events,
 					settle.Outcome{BackendID: id, Heard: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}},
 					settle.Outcome{BackendID: id, Heard: now, End: &settle.End{Status: model.RunEventful, EventTime: model.UnixSeconds(now)}},
 					settle.Outcome{BackendID: id, Heard: now, Runtime: new(time.Second)})
-			}
-			if err := rows.Err(); err != nil {
-				t.Fatal(err)
 			}
 			sent()
 			if err := (settle.Store{Store: counted}).ApplyOutcomes(t.Context(), events[:1000]); err != nil {

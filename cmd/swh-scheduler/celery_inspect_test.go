@@ -85,9 +85,8 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "--terminate", "--disable", "101", "102"); r.code != 0 || !strings.Contains(r.stderr, "level=WARN") || !strings.Contains(r.stderr, "another task") {
 		t.Errorf("revoke --terminate: %+v", r)
 	}
-	var statuses string
-	if err := conn.QueryRow(t.Context(), "select string_agg(status::text, ' ') from task").Scan(&statuses); err != nil || statuses != "disabled disabled" {
-		t.Errorf("statuses %q, %v", statuses, err)
+	if statuses := testenv.Value[string](t, conn, "select string_agg(status::text, ' ') from task"); statuses != "disabled disabled" {
+		t.Errorf("statuses %q", statuses)
 	}
 	// With the first out of the way, the second would begin.
 	await("", "list-running")

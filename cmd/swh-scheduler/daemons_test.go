@@ -166,10 +166,7 @@ func TestRunnerOnce(t *testing.T) {
 // one line which, without its password.
 func TestMissingServices(t *testing.T) {
 	t.Parallel()
-	mq, err := url.Parse(testenv.RabbitMQ(t).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mq := testenv.URL(t, testenv.RabbitMQ(t).URL)
 	proxy := testenv.Proxy(t, mq.Host)
 	proxy.Cut()
 	database := testenv.Database(t)

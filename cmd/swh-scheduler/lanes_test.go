@@ -68,12 +68,7 @@ rabbitmq: {management_url: %q}
 queue_full_backoff: 0.1
 no_origins_scheduled_backoff: 0.5
 `, r.dsn, r.broker.URL, r.broker.ManagementURL)+keys+section)
-	pool, err := pgxpool.New(t.Context(), r.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	r.pool = pool
+	r.pool = testenv.Open(t, r.dsn).Pool()
 	r.exec(`insert into task_type (type, description, backend_name, max_queue_length, num_retries, retry_delay) values
 			('load-git', '', $1, 100, 2, '1 day'), ('load-hg', '', $2, 100, 2, '1 day')`, laneGit, laneHg)
 	r.exec(`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', '', '{}', now())`)
@@ -421,9 +416,8 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 		if _, err := m.GiveUp(t.Context(), time.Now().Add(step.after)); err != nil {
 			t.Fatal(err)
 		}
-		var left string
-		if err := r.pool.QueryRow(t.Context(), "select coalesce(string_agg(lane_name, ',' order by lane), '') from scheduler_go.work").Scan(&left); err != nil || left != step.left {
-			t.Errorf("after %s work is underway in %q, want %q: %v", step.after, left, step.left, err)
+		if left := testenv.Value[string](t, r.pool, "select coalesce(string_agg(lane_name, ',' order by lane), '') from scheduler_go.work"); left != step.left {
+			t.Errorf("after %s work is underway in %q, want %q", step.after, left, step.left)
 		}
 	}
 	later := time.Now().Add(time.Hour)

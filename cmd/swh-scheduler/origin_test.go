@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -150,8 +149,7 @@ func TestTaskScheduleSameAsThePeer(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
-	dir := t.TempDir()
-	for i, tc := range []struct {
+	for _, tc := range []struct {
 		file string
 		args []string
 	}{
@@ -181,11 +179,7 @@ func TestTaskScheduleSameAsThePeer(t *testing.T) {
 		{"load-git,[11],{},2030\n", []string{"-c", "nope"}},
 		{"\xff,[11],{},2030\n", nil},
 	} {
-		file := filepath.Join(dir, string(rune('a'+i))+".csv")
-		if err := os.WriteFile(file, []byte(tc.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w.compare(nil, append([]string{"task", "schedule", file}, tc.args...)...)
+		w.compare(nil, append([]string{"task", "schedule", testenv.File(t, "a.csv", tc.file)}, tc.args...)...)
 	}
 	for _, args := range [][]string{
 		{"task", "schedule"}, {"task", "schedule", "/nonexistent"}, {"task", "schedule", "a", "b"},
@@ -205,11 +199,8 @@ func TestTaskScheduleNamesLines(t *testing.T) {
 	dsn := testenv.PeerDatabase(t)
 	execute(t, dsn, someTaskTypes)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
-	path := filepath.Join(t.TempDir(), "tasks.csv")
 	text := "bare,[],{},2030\n\"bare\",\"[\n1]\",{},2030,extra\nbare,[],{}\nnope,[],{},2030\nbare,{},{},2030\nbare,[],{},soon\n\nbare,[],\"{\"\"a\"\": \"\"\\u0000\"\"}\",2030\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testenv.File(t, "tasks.csv", text)
 	r := ours(t, "-C", config, "task", "schedule", path)
 	want := ""
 	for _, line := range []string{

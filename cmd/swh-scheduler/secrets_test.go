@@ -66,10 +66,7 @@ type guarded struct {
 // withUser is a URL with another user.
 func withUser(t *testing.T, address string, user *url.Userinfo) string {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testenv.URL(t, address)
 	u.User = user
 	return u.String()
 }

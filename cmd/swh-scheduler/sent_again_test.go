@@ -116,7 +116,7 @@ func (s *sentAgain) await(what string, until func() bool) {
 	testenv.Becomes(s.t, what, true, until)
 }
 
-// waiting is how many of the messages that were in hand are in the outbox.
+// waiting is how many of the messages that were in hand are outgoing.
 func (s *sentAgain) waiting() int {
 	s.t.Helper()
 	return testenv.Value[int](s.t, s.conn, "select count(*) from scheduler_go.work where state = 'outgoing' and task_id = any($1::uuid[])", slices.Collect(maps.Keys(s.rows)))

@@ -46,24 +46,15 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 	// used is the work that ended so far, in seconds by owner, and how many pieces.
 	used := func() (seconds map[string]float64, pieces int) {
 		t.Helper()
-		rows, err := conn.Query(t.Context(), `select share_group, sum(seconds), sum(pieces)::int from (
-			select share_group, seconds, pieces from scheduler_go.share_history
-			union all select share_group, seconds, pieces from scheduler_go.share_charges) u group by 1`)
-		if err != nil {
-			t.Fatal(err)
-		}
 		seconds = map[string]float64{}
-		for rows.Next() {
-			var owner string
-			var s float64
-			var n int
-			if err := rows.Scan(&owner, &s, &n); err != nil {
-				t.Fatal(err)
-			}
-			seconds[owner], pieces = s, pieces+n
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
+		for _, row := range testenv.Rows[struct {
+			Owner   string
+			Seconds float64
+			Pieces  int
+		}](t, conn, `select share_group, sum(seconds), sum(pieces)::int from (
+			select share_group, seconds, pieces from scheduler_go.share_history
+			union all select share_group, seconds, pieces from scheduler_go.share_charges) u group by 1`) {
+			seconds[row.Owner], pieces = row.Seconds, pieces+row.Pieces
 		}
 		return seconds, pieces
 	}

@@ -25,10 +25,7 @@ func TestSimulator(t *testing.T) {
 	if got := value(t, dsn, "select format('%s %s %s', (select count(*) from listed_origins), (select count(*) from listed_origins where is_fork), (select count(*) from task))"); got != "1234 617 1234" {
 		t.Errorf("%s origins, forks and tasks", got)
 	}
-	csv, page := filepath.Join(t.TempDir(), "x.csv"), filepath.Join(t.TempDir(), "x.html")
-	if err := os.WriteFile(csv, []byte(strings.Repeat("what was there before\n", 1000)), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	csv, page := testenv.File(t, "x.csv", strings.Repeat("what was there before\n", 1000)), filepath.Join(t.TempDir(), "x.html")
 	r = ours(t, "-d", dsn, "simulator", "run", "-s", "task_scheduler", "-t", "7200", "--forks", "0.5", "-P", "-o", csv, "--html", page)
 	for _, want := range []string{
 		`^total simulated time: 2:00:00\nTotal visits: \d+\nUneventful visits: \d+\nEventful visits: \d+\nVery long running tasks: \d+\nVisit time histogram for eventful visits:\n`,
@@ -42,8 +39,8 @@ func TestSimulator(t *testing.T) {
 	if want := regexp.MustCompile(`^timestamp,known_origins,enabled_origins,never_visited_origins,origins_with_pending_changes\r\n(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00:00,1234,1234,1234,0\r\n){3}$`); err != nil || !want.Match(got) {
 		t.Errorf("CSV: %s, %v", got, err)
 	}
-	if got, err := os.ReadFile(page); err != nil || !strings.Contains(string(got), "<td>task_scheduler</td>") || !strings.Contains(string(got), "that are forks</td><td>0.5</td>") || strings.Count(string(got), "</svg>") != 3 {
-		t.Errorf("page: %s, %v", got, err)
+	if got := testenv.Read(t, page); !strings.Contains(string(got), "<td>task_scheduler</td>") || !strings.Contains(string(got), "that are forks</td><td>0.5</td>") || strings.Count(string(got), "</svg>") != 3 {
+		t.Errorf("page: %s", got)
 	}
 }
 
@@ -146,14 +143,12 @@ func TestSimulatorInterrupted(t *testing.T) {
 func TestSimulatorCompare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	changes, page, csv := filepath.Join(dir, "changes.csv"), filepath.Join(dir, "x.html"), filepath.Join(dir, "x.csv")
+	page, csv := filepath.Join(dir, "x.html"), filepath.Join(dir, "x.csv")
 	text := "origin,time\n"
 	for _, day := range []string{"01", "04", "09", "21", "28"} {
 		text += "a,2026-01-" + day + "T12:00:00Z\nb,2026-02-" + day + "T00:00:00+01:00\n"
 	}
-	if err := os.WriteFile(changes, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	changes := testenv.File(t, "changes.csv", text)
 	r := ours(t, "simulator", "compare", "--changes", changes, "--workers", "1", "--output", "json", "--html", page, "-o", csv)
 	var got []struct {
 		Policy string
@@ -162,11 +157,11 @@ func TestSimulatorCompare(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 || len(got) != 4 || got[2].Policy != "freshness" || got[2].Mean <= 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
-	if got, err := os.ReadFile(page); err != nil || strings.Count(string(got), "</svg>") != 3 {
-		t.Errorf("page: %s, %v", got, err)
+	if got := testenv.Read(t, page); strings.Count(string(got), "</svg>") != 3 {
+		t.Errorf("page: %s", got)
 	}
-	if got, err := os.ReadFile(csv); err != nil || !strings.Contains(string(got), "\r\noracle,") {
-		t.Errorf("CSV: %s, %v", got, err)
+	if got := testenv.Read(t, csv); !strings.Contains(string(got), "\r\noracle,") {
+		t.Errorf("CSV: %s", got)
 	}
 	for args, want := range map[string]string{
 		"--model sometimes":                "'sometimes' is not one of 'even', 'poisson', 'weekdays', 'releases', 'revived'.",

@@ -45,11 +45,7 @@ const patience = 90 * time.Second
 func newGraphRoom(t *testing.T) *graphRoom {
 	t.Helper()
 	dsn, broker := testenv.Database(t), testenv.RabbitMQ(t)
-	pool, err := pgxpool.New(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := testenv.Open(t, dsn).Pool()
 	r := &graphRoom{t: t, dsn: dsn, pool: pool, broker: broker, config: configFile(t, fmt.Sprintf(
 		"scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n",
 		dsn, broker.URL, broker.ManagementURL))}
@@ -318,7 +314,6 @@ func TestGraphSubmitRefuses(t *testing.T) { onBoth(t, graphSubmitRefuses) }
 func graphSubmitRefuses(t *testing.T, r *graphRoom) {
 	recurring := r.count(`insert into task (type, arguments, next_run, current_interval, status)
 		values ('step', '{}', now(), '1 day', 'next_run_not_scheduled') returning id`)
-	path := filepath.Join(t.TempDir(), "graph.yml")
 	for text, want := range map[string]string{
 		"tasks: [{name: a, type: nope}]":                                              `task "a": unknown task type: "nope"`,
 		"tasks: [{name: a, type: step, depends_on: [b]}]":                             `task "a" depends on "b", which is not in the graph`,
@@ -326,9 +321,7 @@ func graphSubmitRefuses(t *testing.T, r *graphRoom) {
 		"tasks: [{name: a, type: step, depends_on: [" + fmt.Sprint(recurring) + "]}]": "which is recurring and never ends",
 		"tasks: [": "neither JSON nor YAML",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := testenv.File(t, "graph.yml", text)
 		for _, options := range [][]string{nil, {"--dry-run"}} {
 			result := ours(t, slices.Concat([]string{"-C", r.config, "task", "graph", "submit"}, options, []string{path})...)
 			if result.code != 1 || !strings.Contains(result.stderr, want) || !strings.Contains(result.stderr, path) || result.stdout != "" {

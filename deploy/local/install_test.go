@@ -147,7 +147,7 @@ func TestInstallingEnablesNoDaemon(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "installing packages: prometheus") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if after, err := os.ReadFile(enabled); err != nil || string(after) != "rabbitmq-server.service\n" {
-		t.Errorf("enabled after: %q, %v", after, err)
+	if after := testenv.Read(t, enabled); string(after) != "rabbitmq-server.service\n" {
+		t.Errorf("enabled after: %q", after)
 	}
 }

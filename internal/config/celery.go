@@ -43,7 +43,7 @@ func (c *Config) Broker() (celery.Broker, error) {
 			refused = append(refused, fmt.Errorf("the environment variable %s names another broker than celery.task_broker: unset it, and write its value there", name))
 		}
 	}
-	broker, err := celery.ParseBrokerWith(string(c.Celery.TaskBroker), c.Celery.TLS, c.Celery.Connection)
+	broker, err := celery.ParseBroker(string(c.Celery.TaskBroker), c.Celery.TLS, c.Celery.Connection)
 	if err != nil {
 		refused = append(refused, fmt.Errorf("celery.task_broker: %w", err))
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -92,10 +91,7 @@ func (s side) arrived(t *testing.T, queue string) arrived {
 // manage asks the management API about a queue.
 func (s side) manage(t *testing.T, name string, into any) {
 	t.Helper()
-	u, err := url.Parse(s.env.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testenv.URL(t, s.env.URL)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(fmt.Sprintf("%s/api/queues%s/%s", strings.TrimSuffix(s.env.ManagementURL, "/"), u.Path, name))
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -85,10 +84,7 @@ func connects(t *testing.T, text string) error {
 func TestBrokerUseSSL(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
-	u, err := url.Parse(mq.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testenv.URL(t, mq.URL)
 	target, password := u.Host, "guest"
 	at := func(listener net.Listener) (r *relay, brokerURL string) {
 		r = startRelay(t, listener, target)

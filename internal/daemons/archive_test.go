@@ -1,7 +1,6 @@
 package daemons_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,7 +32,7 @@ func TestRunnerArchives(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	if text, err := os.ReadFile(files[0]); err != nil || strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text), `"runs": []`) {
-		t.Errorf("%s, %v", text, err)
+	if text := testenv.Read(t, files[0]); strings.Count(string(text), "\n") != 1 || !strings.Contains(string(text), `"runs": []`) {
+		t.Errorf("%s", text)
 	}
 }

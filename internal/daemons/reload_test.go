@@ -121,9 +121,8 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	behind(0)
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://three/', 'git', '{}', true, now() from listers`)
 	says(`msg="visits claimed"`)
-	var queue string
-	if err := store.Pool().QueryRow(t.Context(), "select queue from scheduler_go.work where kwargs ->> 'url' = 'https://three/'").Scan(&queue); err != nil || queue != "e" {
-		t.Errorf("the visit goes to %q, %v; want the express lane", queue, err)
+	if queue := testenv.Value[string](t, store.Pool(), "select queue from scheduler_go.work where kwargs ->> 'url' = 'https://three/'"); queue != "e" {
+		t.Errorf("the visit goes to %q; want the express lane", queue)
 	}
 	if times := gauge(t, o.Metrics, "swh_scheduler_config_timestamp_seconds", "event"); times["modified"] == 0 || times["taken_up"] < times["modified"] {
 		t.Errorf("times: %v", times)
@@ -138,9 +137,8 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	says("scheduling_policy.git", "queue_full_backoff")
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select id, 'https://four/', 'git', '{}', true, now() from listers`)
 	says(`msg="visits claimed"`)
-	var stepped bool
-	if err := store.Pool().QueryRow(t.Context(), "select stepped is not null from scheduler_go.freshness_control where visit_type = 'git'").Scan(&stepped); err != nil || !stepped {
-		t.Errorf("a claim by freshness adjusted the threshold: %v, %v", stepped, err)
+	if stepped := testenv.Value[bool](t, store.Pool(), "select stepped is not null from scheduler_go.freshness_control where visit_type = 'git'"); !stepped {
+		t.Errorf("a claim by freshness adjusted the threshold: %v", stepped)
 	}
 }
 

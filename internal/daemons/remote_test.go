@@ -2,7 +2,6 @@ package daemons_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -12,12 +11,10 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
-	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/served"
 	"swh-scheduler/recurrent"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql/db"
 )
 
 // On an RPC server, where what is marked as sent and refused by the broker is lost, a queue that
@@ -31,7 +28,7 @@ func TestRemoteSendersLetAQueueRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	if _, err := store.Pool().Exec(t.Context(), `
+	testenv.Exec(t, store.Pool(), `
 		insert into task_type (type, description, backend_name, max_queue_length)
 			select 'load-' || name, '', 'swh.' || name, 5 from unnest(array['a-task', 'b-task', 'a-visit', 'b-visit', 'a-first', 'b-first']) name;
 		insert into task (type, arguments, next_run, policy, status) select type, '{"args": [], "kwargs": {}}', now(), 'oneshot', 'next_run_not_scheduled' from task_type, generate_series(1, 20) where type like '%-task';
@@ -39,16 +36,14 @@ func TestRemoteSendersLetAQueueRest(t *testing.T) {
 			values ('new', '', '{}', now(), now(), 'first'), ('old', '', '{}', now(), null, null);
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 			select l.id, 'https://' || n, v || case l.name when 'new' then '-first' else '-visit' end, '{}', true, now()
-			from listers l, unnest(array['a', 'b']) v, generate_series(1, 20) n`); err != nil {
-		t.Fatal(err)
-	}
+			from listers l, unnest(array['a', 'b']) v, generate_series(1, 20) n`)
 	ch := testenv.Channel(t, string(o.Config.Celery.TaskBroker))
 	for _, queue := range []string{"swh.a-task", "swh.a-visit", "first:swh.a-first"} {
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server := serveRPC(t, store)
+	server := served.RPC(t, store)
 	broker, err := o.Config.Broker()
 	if err != nil {
 		t.Fatal(err)
@@ -93,23 +88,4 @@ func TestRemoteSendersLetAQueueRest(t *testing.T) {
 			}
 		})
 	}
-}
-
-// serveRPC serves a database until the test ends.
-func serveRPC(t *testing.T, store *db.Store) *rpc.Client {
-	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	server, err := rpc.Listen(t.Context(), rpc.Options{Address: "127.0.0.1:0", Store: store, Log: log, Registry: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rpc.NewClient("http://" + server.Addr().String() + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Run(t, func(ctx context.Context) error {
-		return service.Group{Log: log}.Run(ctx, service.Component{Name: "RPC server", Run: server.Run})
-	})
-	t.Cleanup(client.Close)
-	return client
 }

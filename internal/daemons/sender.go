@@ -64,7 +64,7 @@ func (o *Options) send(ctx context.Context, period time.Duration, build func(ctx
 }
 
 // sendOnce claims all ready work and delivers it. A refused message, which stays in the
-// outbox, is an error.
+// ledger, is an error.
 func (o *Options) sendOnce(ctx context.Context, d *dispatcher, s sender) error {
 	claiming, stopClaiming := context.WithCancel(ctx)
 	defer stopClaiming()
@@ -83,7 +83,7 @@ func (o *Options) sendOnce(ctx context.Context, d *dispatcher, s sender) error {
 		o.Log.Info("messages sent", "messages", sent.Confirmed)
 	}
 	if sent.Refused > 0 {
-		err = errors.Join(err, fmt.Errorf("the broker refused %d messages; they wait in the outbox, and the log has the reasons", sent.Refused))
+		err = errors.Join(err, fmt.Errorf("the broker refused %d messages; they wait in the ledger, and the log has the reasons", sent.Refused))
 	}
 	return errors.Join(claimErr, err)
 }

@@ -30,7 +30,7 @@ type Sender interface {
 	Messages(ctx context.Context, tt model.TaskType, queue string, limit int64, all []celery.TaskMessage) (int, error)
 }
 
-// NewSender makes a sender; stop ends it. With a database, messages go through the outbox.
+// NewSender makes a sender; stop ends it. With a database, messages go through the ledger.
 // Otherwise they are published directly, as the Python scheduler does: visits that do not
 // reach the broker wait for the cooldown of scheduled visits.
 func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Sender, stop func() error, err error) {
@@ -40,7 +40,7 @@ func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Send
 	}
 	if db, ok := b.(backend.Database); ok {
 		d := o.newDispatcher(db.Store, broker)
-		return outboxSender{o, d}, d.close, db.CheckVersion(ctx)
+		return ledgerSender{o, d}, d.close, db.CheckVersion(ctx)
 	}
 	direct := o.direct(broker)
 	return directSender{b.(backend.Remote), direct}, direct.Close, nil
@@ -62,13 +62,13 @@ func (o *Options) SendVisits(ctx context.Context, b backend.Scheduler, all ...Vi
 	return errors.Join(err, stop())
 }
 
-// outboxSender claims into the outbox and delivers from there.
-type outboxSender struct {
+// ledgerSender claims into the ledger and delivers from there.
+type ledgerSender struct {
 	options    *Options
 	dispatcher *dispatcher
 }
 
-func (s outboxSender) claim(ctx context.Context, queue dispatch.Queue, claim dispatch.ClaimFunc) (n int, err error) {
+func (s ledgerSender) claim(ctx context.Context, queue dispatch.Queue, claim dispatch.ClaimFunc) (n int, err error) {
 	err = s.options.sendOnce(ctx, s.dispatcher, sender{once: func(ctx context.Context) (int, error) {
 		n, err = s.dispatcher.slots.Claim(ctx, queue, claim)
 		return n, err
@@ -78,7 +78,7 @@ func (s outboxSender) claim(ctx context.Context, queue dispatch.Queue, claim dis
 
 // queue returns a queue for work of a task type with the lanes and shares that are configured
 // for it; shared is nil if it is not shared.
-func (s outboxSender) queue(name string, limit *int64, tt model.TaskType) (queue dispatch.Queue, shared *dispatch.SharedQueue) {
+func (s ledgerSender) queue(name string, limit *int64, tt model.TaskType) (queue dispatch.Queue, shared *dispatch.SharedQueue) {
 	queue = dispatch.Queue{Name: name, Limit: limit}
 	key, ok := model.KeyOf(name, tt)
 	if !ok {
@@ -90,7 +90,7 @@ func (s outboxSender) queue(name string, limit *int64, tt model.TaskType) (queue
 	return queue.WithLanes(key, tt, s.options.Config.Lanes), shared
 }
 
-func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
+func (s ledgerSender) Visits(ctx context.Context, v Visits) (int, error) {
 	queue, shared := s.queue(v.Queue, v.TaskType.MaxQueueLength, v.TaskType)
 	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		now := tx.Now()
@@ -109,7 +109,7 @@ func (s outboxSender) Visits(ctx context.Context, v Visits) (int, error) {
 	})
 }
 
-func (s outboxSender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
+func (s ledgerSender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
 	queue, shared := s.queue(name, &limit, tt)
 	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		work, now := make([]db.Work, min(free, len(all))), tx.Now()
@@ -129,7 +129,7 @@ func (s outboxSender) Messages(ctx context.Context, tt model.TaskType, name stri
 	})
 }
 
-// directSender publishes without an outbox.
+// directSender publishes without the ledger.
 type directSender struct {
 	backend backend.Remote
 	*dispatch.Direct

@@ -155,7 +155,7 @@ func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string 
 }
 
 // join returns the groups that take part in a division: those with work waiting that are
-// below their ceilings, each at the level where it may start. It adds what they forgo to
+// below their ceilings, each at the level where it may start. It adds what they forfeit to
 // states.
 func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now time.Time) []shares.Group {
 	cost := meanCost(states)
@@ -168,7 +168,7 @@ func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now
 		}
 		g := shares.Group{
 			Name: name, Weight: s.Weight(name), Cost: costOf(state, cost),
-			Load: state.Used + state.Forgone + state.InFlightLoad,
+			Load: state.Used + state.Forfeited + state.InFlightLoad,
 		}
 		if ceiling := s.MaxInFlight[name]; ceiling > 0 {
 			if g.Most = ceiling - state.InFlight; g.Most <= 0 {
@@ -182,7 +182,7 @@ func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now
 	}
 	for i := range groups {
 		if state := states[groups[i].Name]; !waiting.busy(state, now) {
-			state.Forgone += shares.Join(&groups[i], busy)
+			state.Forfeited += shares.Join(&groups[i], busy)
 		}
 	}
 	return groups

@@ -80,9 +80,7 @@ func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
 		}
 	}
 	check(50)
-	if _, err := b.store.Pool().Exec(t.Context(), "insert into scheduler_go.set_aside_tasks (task, arguments, reason) select id, '', '' from task"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, b.store.Pool(), "insert into scheduler_go.set_aside_tasks (task, arguments, reason) select id, '', '' from task")
 	check(0)
 	shares.MaxInFlight["load-git"] = 1
 	testenv.Exec(t, b.store.Pool(), `delete from scheduler_go.set_aside_tasks; insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs, share_group, cost)

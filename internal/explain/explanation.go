@@ -88,7 +88,7 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 // describeMessage adds the state of an outgoing message.
 func (e *Explanation) describeMessage(m db.WaitingMessage) {
 	if m.Attempts == 0 {
-		e.because("Its message for queue %s waits in the outbox since %s, with %d messages before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), m.Ahead)
+		e.because("Its message for queue %s has been outgoing since %s, with %d messages before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), m.Ahead)
 		return
 	}
 	e.because("The broker refused its message for queue %s %d times (%s); it is tried again at %s.", m.Queue, m.Attempts, m.Reason, e.at(m.Again))

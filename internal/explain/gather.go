@@ -193,7 +193,7 @@ func (x *Gatherer) nameLane(p *db.LanePlace) {
 	}
 }
 
-// lastRun returns a task's last run, and its message if that is still in the outbox.
+// lastRun returns a task's last run, and its message if that is still outgoing.
 func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db.WaitingMessage, error) {
 	runs, err := x.Store.TaskRuns(ctx, []int64{task}, 0)
 	if err != nil || len(runs) == 0 {

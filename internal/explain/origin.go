@@ -17,7 +17,7 @@ type Origin struct {
 	Lister         model.Lister        // if it is listed
 	Stats          *model.VisitStats   // nil: never scheduled nor visited
 	Loader         *model.TaskType     // nil: no loader for this visit type
-	Message        *db.WaitingMessage  // of its visit, if it is still in the outbox
+	Message        *db.WaitingMessage  // of its visit, if it is still outgoing
 	Lane           *db.LanePlace       // of its visit, if it is on one
 	Lanes          string              // lane set of its loader; "" if it has none
 	Queue          Queue

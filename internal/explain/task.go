@@ -14,7 +14,7 @@ type Task struct {
 	Task    model.Task
 	Type    model.TaskType
 	LastRun *model.TaskRun     // nil: it never ran
-	Message *db.WaitingMessage // of the last run, if it is still in the outbox
+	Message *db.WaitingMessage // of the last run, if it is still outgoing
 	Lane    *db.LanePlace      // of the last run, if it is on one
 	Lanes   string             // its lane set; "" if it has none
 	Queue   Queue

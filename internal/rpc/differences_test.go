@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 )
 
@@ -39,15 +37,7 @@ func TestDifferencesFromThePeer(t *testing.T) {
 		if a, _ := tw.call(t, side, "task/delete_archived", map[string]any{"task_ids": []any{run}}, f, asAnswered); a.status != http.StatusOK {
 			t.Fatalf("%+v", a)
 		}
-		rows, err := tw.conns[side].Query(t.Context(), "select id from task_run order by id")
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprint(runs)
+		return fmt.Sprint(testenv.Column[int64](t, tw.conns[side], "select id from task_run order by id"))
 	}, "[1]", "[1 2]")
 	differ("visit types of an origin in pages of one", func(side int) string {
 		var types []string

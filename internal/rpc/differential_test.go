@@ -238,16 +238,13 @@ func newTwins(t *testing.T) twins {
 // reset makes both databases hold the same few rows.
 func (tw twins) reset(t testingT) {
 	for _, conn := range tw.conns {
-		_, err := conn.Exec(t.Context(), `truncate task_type, task, task_run, listers, listed_origins, scheduler_metrics,
+		testenv.Exec(t, conn, `truncate task_type, task, task_run, listers, listed_origins, scheduler_metrics,
 			origin_visit_stats, visit_scheduler_queue_position restart identity;
 		insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, num_retries)
 		values ('load-git', 'd', 'b', '1 day', '1 hour', '64 days', 2, 1), ('load-hg', 'd', 'b', '2 days', null, null, 1, null);
 		insert into listers (id, name, instance_name, created, updated, current_state, last_listing_finished_at, first_visits_queue_prefix)
 		values ('00000000-0000-4000-8000-000000000001', 'gitlab', 'i', '2024-01-01', '2024-01-01', '{"k": 1}', '2024-03-01 12:00Z', 'p'),
 		       ('00000000-0000-4000-8000-000000000002', 'gitea', '', '2024-01-02', '2024-01-02', '{}', null, null)`)
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -267,13 +264,7 @@ func (tw twins) compareRows(t testingT) {
 	for _, query := range tables {
 		var rows [2][]string
 		for i, conn := range tw.conns {
-			found, err := conn.Query(t.Context(), "select r::text from ("+query+") r")
-			if err == nil {
-				rows[i], err = pgx.CollectRows(found, pgx.RowTo[string])
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows[i] = testenv.Column[string](t, conn, "select r::text from ("+query+") r")
 		}
 		if !slices.Equal(rows[0], rows[1]) { // cmp.Diff is slow with many equal ones
 			t.Fatalf("%s (-peer +ours):\n%s", query, cmp.Diff(rows[0], rows[1]))
@@ -367,6 +358,7 @@ var drawnForms = rapid.Custom(func(t *rapid.T) form {
 
 // testingT is what *testing.T and *rapid.T have in common here.
 type testingT interface {
+	Helper()
 	Context() context.Context
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)

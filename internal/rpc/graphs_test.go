@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"swh-scheduler/internal/testenv"
 )
 
@@ -19,16 +17,9 @@ import (
 func TestGraphs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Exec(t, conn, "insert into task_type (type, description, backend_name) values ('step', '', 'swh.test.Step')")
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	url := serve(t, dsn)
 	store := openStore(t, dsn)
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('step', '', 'swh.test.Step')")
 	stored := func(query string, args ...any) string {
 		t.Helper()
 		return testenv.Value[string](t, store.Pool(), fmt.Sprintf(query, args...))

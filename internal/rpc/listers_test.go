@@ -14,12 +14,10 @@ import (
 func TestListersWithFirstVisitsToSchedule(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	if _, err := openStore(t, dsn).Pool().Exec(t.Context(), `insert into listers
+	testenv.Exec(t, openStore(t, dsn).Pool(), `insert into listers
 			(id, name, instance_name, current_state, updated, first_visits_queue_prefix, last_listing_finished_at, first_visits_scheduled_at)
 		values (gen_random_uuid(), 'waits', '', '{}', now(), 'first', now(), null), (gen_random_uuid(), 'scheduled', '', '{}', now(), 'first', now(), now()),
-			(gen_random_uuid(), 'lists', '', '{}', now(), 'first', null, null), (gen_random_uuid(), 'plain', '', '{}', now(), null, now(), null)`); err != nil {
-		t.Fatal(err)
-	}
+			(gen_random_uuid(), 'lists', '', '{}', now(), 'first', null, null), (gen_random_uuid(), 'plain', '', '{}', now(), null, now(), null)`)
 	url := serve(t, dsn)
 	for body, want := range map[string]string{
 		`{"with_first_visits_to_schedule": true}`: "waits", `{"with_first_visits_to_schedule": false}`: "lists plain scheduled waits",

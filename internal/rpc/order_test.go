@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 )
 
@@ -128,9 +129,7 @@ func (tw twins) fill(t testingT, k int) {
 			       case when n %% 2 = 0 then '\x0123456789012345678901234567890123456789'::bytea end, n * %[1]d %% 13
 			from generate_series(2, 12) n`,
 		} {
-			if _, err := conn.Exec(t.Context(), fmt.Sprintf(statement, k)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Exec(t, conn, fmt.Sprintf(statement, k))
 		}
 	}
 }

@@ -3,17 +3,10 @@ package rpc
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -22,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
@@ -231,31 +223,15 @@ func TestTokenAlone(t *testing.T) {
 }
 
 // issue makes a certificate for 127.0.0.1 and its key, in the files of these names.
-func issue(t *testing.T, certificateFile, keyFile string) *x509.Certificate {
+func issue(t *testing.T, certificateFile, keyFile string) testenv.Pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+	pair := testenv.Authority(t).Issue(t, "127.0.0.1")
+	for file, text := range map[string]string{certificateFile: pair.PEM, keyFile: pair.KeyPEM} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate
+	return pair
 }
 
 // With a certificate the server speaks TLS. A new certificate is used from when it and its
@@ -270,10 +246,8 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := serve(t, testenv.Database(t), func(o *Options) { o.TLS = config })
-	shows := func(certificate *x509.Certificate) error {
-		roots := x509.NewCertPool()
-		roots.AddCert(certificate)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	shows := func(certificate testenv.Pair) error {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate.Pool()}}
 		defer transport.CloseIdleConnections()
 		response, err := (&http.Client{Transport: transport}).Get(url + "/readyz")
 		if err == nil {

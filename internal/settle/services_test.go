@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/internal/model"
@@ -38,12 +37,9 @@ func mustExec(t testing.TB, store settle.Store, query string, args ...any) {
 // addTask makes a recurring task with scheduled runs of the given backend ids.
 func addTask(t testing.TB, store settle.Store, taskType string, backendIDs ...string) (id int64) {
 	t.Helper()
-	err := store.Pool().QueryRow(t.Context(), `
+	id = testenv.Value[int64](t, store.Pool(), `
 		insert into task (type, arguments, next_run, current_interval, status, retries_left)
-		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 3) returning id`, taskType).Scan(&id)
-	if err != nil {
-		t.Fatal(err)
-	}
+		values ($1, '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 3) returning id`, taskType)
 	for _, b := range backendIDs {
 		mustExec(t, store, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, id, b)
 	}
@@ -60,26 +56,16 @@ type run struct {
 
 func readRun(t testing.TB, store settle.Store, backendID string) run {
 	t.Helper()
-	rows, _ := store.Pool().Query(t.Context(),
-		`select status::text, metadata, started, ended from task_run where backend_id = $1`, backendID)
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[run])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return testenv.Rows[run](t, store.Pool(), `select status::text, metadata, started, ended from task_run where backend_id = $1`, backendID)[0]
 }
 
 // readTask tells what the trigger did to a task: its status, its interval in
 // days (halved by each success) and its retries left (one less by each failure).
 func readTask(t testing.TB, store settle.Store, id int64) (state string) {
 	t.Helper()
-	err := store.Pool().QueryRow(t.Context(), `
+	return testenv.Value[string](t, store.Pool(), `
 		select format('%s, %s days, %s retries', status, (extract(epoch from current_interval) / 86400)::float, retries_left)
-		from task where id = $1`, id).Scan(&state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state
+		from task where id = $1`, id)
 }
 
 // Moments of a test's events: any will do.
@@ -253,11 +239,9 @@ func TestApplyOutcomesOfUnknownRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows int
-	err = store.Pool().QueryRow(t.Context(), `select (select count(*) from scheduler_go.run_starts)
-		+ (select count(*) from scheduler_go.run_durations) + (select count(*) from scheduler_go.rejected_events)`).Scan(&rows)
-	if err != nil || rows != 0 {
-		t.Errorf("%d rows written, error %v", rows, err)
+	if rows := testenv.Value[int](t, store.Pool(), `select (select count(*) from scheduler_go.run_starts)
+		+ (select count(*) from scheduler_go.run_durations) + (select count(*) from scheduler_go.rejected_events)`); rows != 0 {
+		t.Errorf("%d rows written", rows)
 	}
 }
 
@@ -291,10 +275,8 @@ func TestRunDurations(t *testing.T) {
 	took := func(d time.Duration) settle.Outcome { return settle.Outcome{BackendID: "a", Heard: at(1), Runtime: &d} }
 	apply(t, store, took(1500*time.Millisecond), took(time.Second))
 	apply(t, store, took(time.Minute))
-	rows, _ := store.Pool().Query(t.Context(), `select type || ' ' || runtime from scheduler_go.run_durations`)
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || !slices.Equal(got, []string{"good 1.5"}) {
-		t.Errorf("durations %v, error %v", got, err)
+	if got := testenv.Column[string](t, store.Pool(), `select type || ' ' || runtime from scheduler_go.run_durations`); !slices.Equal(got, []string{"good 1.5"}) {
+		t.Errorf("durations %v", got)
 	}
 }
 
@@ -379,9 +361,5 @@ func applyRotated(ctx context.Context, store settle.Store, outcomes []settle.Out
 
 func deadlocks(t testing.TB, pool *pgxpool.Pool) (n int) {
 	t.Helper()
-	err := pool.QueryRow(t.Context(), `select deadlocks from pg_stat_database where datname = current_database()`).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return testenv.Value[int](t, pool, `select deadlocks from pg_stat_database where datname = current_database()`)
 }

@@ -16,7 +16,7 @@
 //	  └───────────────────────────────────────────────────┘
 //
 // An idle group saves nothing up: when it comes back, what it did not use is counted as
-// forgone, so that it starts at the level of the busy group that is furthest behind.
+// forfeited, so that it starts at the level of the busy group that is furthest behind.
 // What it used beyond its share stays with it. The part of an idle group goes to the
 // others by their weights, in the same division. So does that of a group at its ceiling,
 // which saves nothing up either.
@@ -32,7 +32,7 @@ import (
 type Group struct {
 	Name   string
 	Weight float64 // above 0; only the ratio of weights matters
-	Load   float64 // seconds of work: underway, used lately and forgone
+	Load   float64 // seconds of work: underway, used lately and forfeited
 	Cost   float64 // seconds expected of one more message; above 0
 	Most   int     // slots that it may get at most; 0 is no ceiling
 }
@@ -64,14 +64,14 @@ func Divide(n int, groups []Group) []int {
 
 // Join raises the load of a group that was idle to the level of the busy group
 // that is furthest behind, and returns by how much. Its load is never lowered.
-func Join(g *Group, busy []Group) (forgone float64) {
+func Join(g *Group, busy []Group) (forfeited float64) {
 	if len(busy) == 0 {
 		return 0
 	}
 	behind := slices.MinFunc(busy, func(a, b Group) int { return cmp.Compare(a.Level(), b.Level()) })
-	forgone = max(0, behind.Level()*g.Weight-g.Load)
-	g.Load += forgone
-	return forgone
+	forfeited = max(0, behind.Level()*g.Weight-g.Load)
+	g.Load += forfeited
+	return forfeited
 }
 
 // turn is when a group gets its next slot.

@@ -52,9 +52,9 @@ func TestDivide(t *testing.T) {
 func TestJoin(t *testing.T) {
 	busy := []Group{{Weight: 1, Load: 100}, {Weight: 2, Load: 120}}
 	for name, tc := range map[string]struct {
-		group   Group
-		busy    []Group
-		forgone float64
+		group     Group
+		busy      []Group
+		forfeited float64
 	}{
 		"alone":     {Group{Weight: 1, Load: 5}, nil, 0},
 		"was away":  {Group{Weight: 3, Load: 0}, busy, 180},
@@ -63,8 +63,8 @@ func TestJoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			load := tc.group.Load
-			if got := Join(&tc.group, tc.busy); got != tc.forgone || tc.group.Load != load+tc.forgone {
-				t.Errorf("forgone %g, load %g; want %g, %g", got, tc.group.Load, tc.forgone, load+tc.forgone)
+			if got := Join(&tc.group, tc.busy); got != tc.forfeited || tc.group.Load != load+tc.forfeited {
+				t.Errorf("forfeited %g, load %g; want %g, %g", got, tc.group.Load, tc.forfeited, load+tc.forfeited)
 			}
 		})
 	}

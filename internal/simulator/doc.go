@@ -11,7 +11,7 @@
 //
 // Production code makes the decisions on a real database, which the simulation writes to:
 // claims are those of schedule-recurrent (recurrent.Picker) or start-runner (ClaimTasks and
-// the outbox), outcomes are written by the journal client's rules (journal.Rules) or the
+// the ledger), outcomes are written by the journal client's rules (journal.Rules) or the
 // listener's statements (ApplyOutcomes). The clock, the queues, the workers, the lister and
 // the origins (origins.go) are simulated. As with the peer, a queue holds 10,000 messages and
 // is refilled when it has room for 1,000.

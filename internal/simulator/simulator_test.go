@@ -1,19 +1,15 @@
 package simulator
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
-	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/served"
 	"swh-scheduler/sql/db"
 )
 
@@ -42,7 +38,7 @@ func TestOnAServer(t *testing.T) {
 			t.Parallel()
 			start := time.Now().Add(5 * time.Minute).Truncate(time.Second)
 			want := setting.ours(t, start)
-			server := serveRPC(t)
+			server := served.RPC(t, openStore(t, testenv.Database(t)))
 			if err := Fill(t.Context(), backend.Remote{Client: server}, []ListerName{DefaultLister}, setting.origins, 0, start, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -62,26 +58,6 @@ func TestOnAServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// serveRPC serves a database of its own until the test ends.
-func serveRPC(t *testing.T) *rpc.Client {
-	t.Helper()
-	server, err := rpc.Listen(t.Context(), rpc.Options{
-		Address: "127.0.0.1:0", Store: openStore(t, testenv.Database(t)), Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rpc.NewClient("http://" + server.Addr().String() + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Run(t, func(ctx context.Context) error {
-		return service.Group{Log: slog.New(slog.DiscardHandler)}.Run(ctx, service.Component{Name: "RPC server", Run: server.Run})
-	})
-	t.Cleanup(client.Close)
-	return client
 }
 
 // What the report counts each hour is what the database counts, while origins are

@@ -140,7 +140,7 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 		return time.Time{}, false, nil
 	}
 	if byFreshness(a.policiesOf(visitType)) { // moments come by themselves
-		return now.Add(recurrent.DefaultNoOriginsBackoff), true, nil
+		return now.Add(20 * time.Minute), true, nil // the default of no_origins_scheduled_backoff
 	}
 	for _, p := range a.policiesOf(visitType) {
 		if p.Filter.Policy == model.Pools {

@@ -75,8 +75,19 @@ func Exec(t Test, on Session, statement string, args ...any) {
 // Column returns the only column of what a query finds.
 func Column[T any](t Test, on Session, query string, args ...any) []T {
 	t.Helper()
+	return collect(t, on, pgx.RowTo[T], query, args)
+}
+
+// Rows returns what a query finds, each row as a struct whose fields are its columns in order.
+func Rows[T any](t Test, on Session, query string, args ...any) []T {
+	t.Helper()
+	return collect(t, on, pgx.RowToStructByPos[T], query, args)
+}
+
+func collect[T any](t Test, on Session, read pgx.RowToFunc[T], query string, args []any) []T {
+	t.Helper()
 	rows, _ := on.Query(context.WithoutCancel(t.Context()), query, args...) // CollectRows returns the error
-	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	values, err := pgx.CollectRows(rows, read)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}

@@ -55,18 +55,19 @@ func Through(t testing.TB, address string, make func(testing.TB, string) *Toxic)
 // Host returns the host of a URL, with its port.
 func Host(t testing.TB, address string) string {
 	t.Helper()
-	return parse(t, address).Host
+	return URL(t, address).Host
 }
 
 // WithHost returns a URL with another host and port.
 func WithHost(t testing.TB, address, host string) string {
 	t.Helper()
-	u := parse(t, address)
+	u := URL(t, address)
 	u.Host = host
 	return u.String()
 }
 
-func parse(t testing.TB, address string) *url.URL {
+// URL parses a URL.
+func URL(t testing.TB, address string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {

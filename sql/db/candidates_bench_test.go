@@ -58,12 +58,7 @@ type benchWorld struct {
 // openBenchWorld opens a database with so many origins.
 func openBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
-	store, err := db.Open(b.Context(), dsn, db.Options{Command: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(store.Close)
-	return &benchWorld{dsn: dsn, origins: origins, store: store, r: seed.Rand(b)}
+	return &benchWorld{dsn: dsn, origins: origins, store: testenv.Open(b, dsn), r: seed.Rand(b)}
 }
 
 // newBenchWorld fills a database, which has the Python scheduler's tables, and builds

@@ -23,15 +23,7 @@ func catalogue(t *testing.T, conn *pgx.Conn) []object {
 func catalogueOf(t *testing.T, conn *pgx.Conn, schema string) []object {
 	t.Helper()
 	query := testenv.Read(t, "testdata/catalogue.sql")
-	rows, err := conn.Query(t.Context(), strings.ReplaceAll(string(query), "'public'", "'"+schema+"'"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[object])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return testenv.Rows[object](t, conn, strings.ReplaceAll(string(query), "'public'", "'"+schema+"'"))
 }
 
 // A database that migrate made from empty is, object by object, the one that the

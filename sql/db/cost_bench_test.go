@@ -81,14 +81,10 @@ func (w *benchWorld) random(b *testing.B, n int, condition string) []string {
 	for i := range drawn {
 		drawn[i] = 1 + w.r.Int64N(int64(w.origins))
 	}
-	rows, err := w.store.Pool().Query(b.Context(), `select u.url from (select distinct `+urlOf+` as url from unnest($1::bigint[]) n) u
+	urls := testenv.Column[string](b, w.store.Pool(), `select u.url from (select distinct `+urlOf+` as url from unnest($1::bigint[]) n) u
 		where `+condition+` order by random() limit $2`, drawn, n)
-	if err != nil {
-		b.Fatal(err)
-	}
-	urls, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(urls) != n {
-		b.Fatalf("%d origins, want %d; %v", len(urls), n, err)
+	if len(urls) != n {
+		b.Fatalf("%d origins, want %d", len(urls), n)
 	}
 	return urls
 }

@@ -67,13 +67,7 @@ func (s sides) same(t *rapid.T, query string) {
 	t.Helper()
 	var lines [2][]string
 	for i, conn := range []*pgx.Conn{s.peers, s.ours} {
-		rows, err := conn.Query(t.Context(), "select r::text from ("+query+") r")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lines[i], err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-			t.Fatal(err)
-		}
+		lines[i] = testenv.Column[string](t, conn, "select r::text from ("+query+") r")
 	}
 	if diff := cmp.Diff(lines[0], lines[1]); diff != "" {
 		t.Fatalf("%s (-peer +ours):\n%s", query, diff)
@@ -169,11 +163,8 @@ func TestIntervalsReadAsThePeers(t *testing.T) {
 		"-2 years 3 months -4 days 05:06:07.000008", "1 month -1 day", "291 years",
 	}
 	for i, interval := range intervals {
-		_, err := conn.Exec(t.Context(), `insert into task_type (type, description, backend_name, default_interval)
+		testenv.Exec(t, conn, `insert into task_type (type, description, backend_name, default_interval)
 			values ($1, $2, '', $2::text::interval)`, fmt.Sprintf("%02d", i), interval)
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	want := p.must(t, "get_task_types", nil).([]any)
 	sortBy(want, "type")

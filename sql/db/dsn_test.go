@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -143,18 +141,11 @@ func FuzzDSN(f *testing.F) {
 func TestDSNForms(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testenv.URL(t, dsn)
 	password, _ := u.User.Password()
 	keywords := fmt.Sprintf("host='%s' port=%s user='%s' password='%s' dbname=%s",
 		u.Hostname(), u.Port(), u.User.Username(), password, strings.TrimPrefix(u.Path, "/"))
-	services := filepath.Join(t.TempDir(), "services")
-	text := "[swh]\n" + strings.ReplaceAll(strings.ReplaceAll(keywords, " ", "\n"), "'", "") + "\nkeepalives=1\n"
-	if err := os.WriteFile(services, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	services := testenv.File(t, "services", "[swh]\n"+strings.ReplaceAll(strings.ReplaceAll(keywords, " ", "\n"), "'", "")+"\nkeepalives=1\n")
 	join := "?"
 	if u.RawQuery != "" {
 		join = "&"
@@ -176,10 +167,7 @@ func TestDSNForms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got string
-			if err := open(t, c.dsn).Pool().QueryRow(t.Context(), c.query).Scan(&got); err != nil {
-				t.Fatal(err)
-			}
+			got := testenv.Value[string](t, open(t, c.dsn).Pool(), c.query)
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

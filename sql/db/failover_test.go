@@ -51,8 +51,7 @@ func TestStoreFollowsThePrimary(t *testing.T) {
 		cancel()
 		t.Logf("the store goes on %s after the promotion", time.Since(serves).Round(time.Millisecond))
 	}
-	var found int
-	if err := store.Pool().QueryRow(t.Context(), "select count(*) from task").Scan(&found); err != nil || found < added {
-		t.Errorf("%d of %d tasks are there, %v", found, added, err)
+	if found := testenv.Value[int](t, store.Pool(), "select count(*) from task"); found < added {
+		t.Errorf("%d of %d tasks are there", found, added)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
@@ -184,9 +185,8 @@ func BenchmarkJoin(b *testing.B) {
 				took := endAll(b, store, tasks, true)
 				b.ReportMetric(float64(took.Nanoseconds())/n, "ns/end")
 				b.StopTimer()
-				var waiting int
-				if err := store.Pool().QueryRow(b.Context(), "select count(*) from task where next_run = scheduler_go.never()").Scan(&waiting); err != nil || waiting != 0 {
-					b.Fatalf("%d joins still wait, error %v", waiting, err)
+				if waiting := testenv.Value[int](b, store.Pool(), "select count(*) from task where next_run = scheduler_go.never()"); waiting != 0 {
+					b.Fatalf("%d joins still wait", waiting)
 				}
 				b.StartTimer()
 			}

@@ -510,9 +510,7 @@ func TestFailuresOfALockedTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), "select from task where id = $1 for update", g.Tasks[3]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, tx, "select from task where id = $1 for update", g.Tasks[3])
 	setStatus(t, store, model.TaskDisabled, g.Tasks[0], g.Tasks[1])
 	drain1(t, store)
 	setStatus(t, store, model.TaskNotScheduled, g.Tasks[1])
@@ -537,9 +535,7 @@ func TestLastSkipIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), "update task set status = 'completed' where id = $1", g.Tasks[0]); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, tx, "update task set status = 'completed' where id = $1", g.Tasks[0])
 	drain1(t, store)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -57,9 +57,7 @@ func holdSnapshot(t *testing.T, dsn string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := snapshot.Exec(t.Context(), "select count(*) from scheduler_go.work"); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, snapshot, "select count(*) from scheduler_go.work")
 }
 
 // outgoing returns the queues of all outgoing messages, as deliverers see them.

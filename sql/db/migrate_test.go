@@ -152,9 +152,7 @@ func TestMigratePeersDatabase(t *testing.T) {
 func TestMigrateLetsWritersPass(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
-	if _, err := connect(t, dsn).Exec(t.Context(), samples); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Exec(t, connect(t, dsn), samples)
 	const write = "update listed_origins set last_seen = now(); update task set priority = priority; update origin_visit_stats set last_visit = last_visit"
 	long := testenv.Begin(t, connect(t, dsn))
 	testenv.Exec(t, long, "lock table listed_origins, task, origin_visit_stats in row exclusive mode")

@@ -12,12 +12,12 @@ import (
 )
 
 // ShareState is the state of a group of a queue. Amounts of work are in seconds. Used,
-// Pieces and Forgone are halved after each half-life.
+// Pieces and Forfeited are halved after each half-life.
 type ShareState struct {
-	Group   string
-	Used    float64 // work that ended
-	Pieces  float64 // visits or runs that ended
-	Forgone float64 // what it did not use while it had nothing to do
+	Group     string
+	Used      float64 // work that ended
+	Pieces    float64 // visits or runs that ended
+	Forfeited float64 // what it did not use while it had nothing to do
 
 	// TasksWaited and VisitsWaited are when a claim left tasks, or visits, of it waiting, though
 	// it was below its ceiling, in seconds since 1970 UTC; 0: the last one did not.
@@ -71,7 +71,7 @@ func (a ShareQueries) ShareStates(ctx context.Context, queue string, now time.Ti
 	for _, k := range known {
 		s := state(states, k.ShareGroup)
 		left := remaining(now.Sub(k.AsOf), halfLife)
-		s.Used, s.Pieces, s.Forgone = k.Used*left, k.Pieces*left, k.Forgone*left
+		s.Used, s.Pieces, s.Forfeited = k.Used*left, k.Pieces*left, k.Forfeited*left
 		s.TasksWaited, s.VisitsWaited = k.TasksWaited, k.VisitsWaited
 	}
 	underway, err := a.q.InFlightByGroup(ctx, queries.InFlightByGroupParams{Queue: &queue, Now: now})
@@ -106,14 +106,14 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 	var forget []string
 	negligible := math.Exp2(-forgottenAfter)
 	for _, s := range states {
-		if !s.Busy() && s.InFlight == 0 && s.Used+s.Forgone+s.Pieces < negligible {
+		if !s.Busy() && s.InFlight == 0 && s.Used+s.Forfeited+s.Pieces < negligible {
 			forget = append(forget, s.Group)
 			continue
 		}
 		p.Groups = append(p.Groups, s.Group)
 		p.Used = append(p.Used, s.Used)
 		p.Pieces = append(p.Pieces, s.Pieces)
-		p.Forgone = append(p.Forgone, s.Forgone)
+		p.Forfeited = append(p.Forfeited, s.Forfeited)
 		p.Busy = append(p.Busy, s.Busy())
 		p.TasksWaited = append(p.TasksWaited, s.TasksWaited)
 		p.VisitsWaited = append(p.VisitsWaited, s.VisitsWaited)

@@ -179,14 +179,8 @@ func (s *soak) totals(b *testing.B) (t soakTotals) {
 	if t.pending, err = s.store.CandidateBacklog(b.Context(), 10_000_000); err != nil {
 		b.Fatal(err)
 	}
-	rows, err := s.store.Pool().Query(b.Context(), `select relname, n_tup_ins + n_tup_upd + n_tup_del, n_dead_tup, pg_relation_size(relid), pg_indexes_size(relid)
+	t.tables = testenv.Rows[soakTable](b, s.store.Pool(), `select relname, n_tup_ins + n_tup_upd + n_tup_del, n_dead_tup, pg_relation_size(relid), pg_indexes_size(relid)
 		from pg_stat_user_tables where relname in ('listed_origins', 'origin_visit_stats', 'candidates', 'candidate_changes', 'work') order by relname`)
-	if err == nil {
-		t.tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[soakTable])
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
 	return t
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,10 +17,7 @@ import (
 // withKeys returns a DSN with more keys.
 func withKeys(t *testing.T, dsn, keys string) string {
 	t.Helper()
-	address, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testenv.URL(t, dsn)
 	address.RawQuery = keys // a test's own has none
 	return address.String()
 }
@@ -133,10 +129,7 @@ func TestQueuesAreHeldForLess(t *testing.T) {
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	address, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testenv.URL(t, dsn)
 	address.Host = "127.0.0.1:1," + address.Host
 	if err := sleep(t.Context(), open(t, withKeys(t, address.String(), "target_session_attrs=read-write")), 0); err != nil {
 		t.Error(err)

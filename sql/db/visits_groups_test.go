@@ -150,8 +150,7 @@ func TestWhatSharesNeed(t *testing.T) {
 	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil { // the connection of store
 		t.Fatal(err)
 	}
-	var left int
-	if err := store.Pool().QueryRow(t.Context(), "select count(*) from pg_class where relname like 'scheduler_go%'").Scan(&left); err != nil || left > 0 {
-		t.Errorf("%d of our relations left, %v", left, err)
+	if left := testenv.Value[int](t, store.Pool(), "select count(*) from pg_class where relname like 'scheduler_go%'"); left > 0 {
+		t.Errorf("%d of our relations left", left)
 	}
 }

@@ -121,9 +121,7 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 		if _, err := store.KeepCandidates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Pool().QueryRow(t.Context(), "select phase = 'ready' from scheduler_go.candidate_build").Scan(&built); err != nil {
-			t.Fatal(err)
-		}
+		built = testenv.Value[bool](t, store.Pool(), "select phase = 'ready' from scheduler_go.candidate_build")
 	}
 	if !count() {
 		t.Error("they are not counted once they are")

@@ -26,7 +26,7 @@ delete from scheduler_go.share_history where queue = @queue and minute < @before
 
 -- GroupsOfQueue lists the states of the groups of a queue.
 -- name: GroupsOfQueue :many
-select share_group, used, pieces, forgone, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = @queue;
+select share_group, used, pieces, forgone as forfeited, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = @queue;
 
 -- InFlightByGroup counts what is underway in a queue. A message counts with its expected
 -- cost, or with the time since it started if that is more.
@@ -41,7 +41,7 @@ group by share_group;
 -- name: SaveShares :exec
 insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy, tasks_waited, visits_waited)
 select @queue, unnest(@groups::text[]), unnest(@used::double precision[]), unnest(@pieces::double precision[]),
-       unnest(@forgone::double precision[]), @as_of, unnest(@busy::boolean[]),
+       unnest(@forfeited::double precision[]), @as_of, unnest(@busy::boolean[]),
        unnest(@tasks_waited::double precision[]), unnest(@visits_waited::double precision[])
 on conflict (queue, share_group) do update
 set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,

@@ -11,7 +11,7 @@ import (
 // Broker parses the URL of a broker.
 func Broker(t testing.TB, url string) celery.Broker {
 	t.Helper()
-	broker, err := celery.ParseBroker(url)
+	broker, err := celery.ParseBroker(url, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,14 +141,14 @@ func (q *Queries) GroupedListers(ctx context.Context, arg GroupedListersParams) 
 }
 
 const groupsOfQueue = `-- name: GroupsOfQueue :many
-select share_group, used, pieces, forgone, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = $1
+select share_group, used, pieces, forgone as forfeited, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = $1
 `
 
 type GroupsOfQueueRow struct {
 	ShareGroup   string
 	Used         float64
 	Pieces       float64
-	Forgone      float64
+	Forfeited    float64
 	AsOf         time.Time
 	TasksWaited  float64
 	VisitsWaited float64
@@ -168,7 +168,7 @@ func (q *Queries) GroupsOfQueue(ctx context.Context, queue string) ([]GroupsOfQu
 			&i.ShareGroup,
 			&i.Used,
 			&i.Pieces,
-			&i.Forgone,
+			&i.Forfeited,
 			&i.AsOf,
 			&i.TasksWaited,
 			&i.VisitsWaited,
@@ -245,7 +245,7 @@ type SaveSharesParams struct {
 	Groups       []string
 	Used         []float64
 	Pieces       []float64
-	Forgone      []float64
+	Forfeited    []float64
 	AsOf         time.Time
 	Busy         []bool
 	TasksWaited  []float64
@@ -259,7 +259,7 @@ func (q *Queries) SaveShares(ctx context.Context, arg SaveSharesParams) error {
 		arg.Groups,
 		arg.Used,
 		arg.Pieces,
-		arg.Forgone,
+		arg.Forfeited,
 		arg.AsOf,
 		arg.Busy,
 		arg.TasksWaited,
