@@ -29,17 +29,19 @@ var (
 
 // Guesses slows wrong credentials. Each costs its address GuessEvery, and who owes the time of
 // GuessesAtOnce may not try: then right credentials are refused, too, as an answer would tell
-// whether they are right. The same wrong ones again cost nothing, as they tell nothing: a program that
-// was not told of a new password doesn't keep out others on its host. The zero value is ready to use, by any
-// number of goroutines.
+// whether they are right. Those that were right from there last are not: who guesses keeps out nobody
+// behind the same address who was in before. The same wrong ones again cost nothing, as they tell nothing: a
+// program that was not told of a new password keeps out nobody. The zero value is ready to use, by any number
+// of goroutines.
 type Guesses struct {
 	mu sync.Mutex
 	by map[netip.Prefix]guesser
 }
 
 type guesser struct {
-	owes time.Time         // until when
-	last [sha256.Size]byte // of what was wrong last
+	owes  time.Time         // until when
+	wrong [sha256.Size]byte // of what was wrong last
+	right [sha256.Size]byte // of what was right last
 }
 
 // Judge asks whether credentials that came from an address are right. The error is ErrTooMany or ErrWrong.
@@ -49,24 +51,34 @@ func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, ri
 	defer g.mu.Unlock()
 	who := g.by[from]
 	switch {
-	case who.last == sum && who.owes.After(now):
+	case who.wrong == sum && who.owes.After(now):
 		return ErrWrong
-	case who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
+	case who.right != sum && who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
 		return ErrTooMany
 	case right():
+		if who.right != sum {
+			who.right = sum
+			g.remember(from, who, now)
+		}
 		return nil
 	}
 	if who.owes.Before(now) {
 		who.owes = now
 	}
+	who.owes, who.wrong = who.owes.Add(GuessEvery), sum
+	g.remember(from, who, now)
+	return ErrWrong
+}
+
+// remember notes what is known of an address. Those that owe nothing make room for it.
+func (g *Guesses) remember(from netip.Prefix, who guesser, now time.Time) {
 	if len(g.by) >= maxGuessers {
 		maps.DeleteFunc(g.by, func(_ netip.Prefix, other guesser) bool { return !other.owes.After(now) })
 	}
 	if len(g.by) >= maxGuessers || g.by == nil {
 		g.by = map[netip.Prefix]guesser{} // so many addresses are not slowed by remembering some of them
 	}
-	g.by[from] = guesser{who.owes.Add(GuessEvery), sum}
-	return ErrWrong
+	g.by[from] = who
 }
 
 // Proxies are the addresses of proxies that are believed from whom a request comes.

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// After ten wrong guesses an address has to wait, whatever it says, and others don't. A program that sends
-// the same wrong credentials again and again keeps nobody out.
+// After ten wrong guesses an address has to wait, unless it says what was right from there before, and others
+// don't. A program that sends the same wrong credentials again and again keeps nobody out.
 func TestWrongCredentialsAreSlowed(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) {
@@ -38,11 +38,15 @@ func TestWrongCredentialsAreSlowed(t *testing.T) {
 		try("198.51.100.1", "of last year", 401)
 		try("198.51.100.1", "", 401)
 	}
-	try("198.51.100.1", "t0ken", 200)
 	for n := range GuessesAtOnce - 1 {
 		try("198.51.100.1", fmt.Sprint(n), 401)
 	}
 	try("198.51.100.1", "t0ken", 429)
+	try("198.51.100.2", "t0ken", 200)
+	for n := range GuessesAtOnce {
+		try("198.51.100.2", fmt.Sprint(n), 401)
+	}
+	try("198.51.100.2", "another", 429)
 	try("198.51.100.2", "t0ken", 200)
 }
 
