@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"compress/bzip2"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 func unpack(t *testing.T, packed []byte) []byte {
@@ -22,7 +23,7 @@ func unpack(t *testing.T, packed []byte) []byte {
 // period, all bytes, more than a block, and counts for which codes would be too long.
 func TestIsWhatItWas(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	noise := make([]byte, blockSize+1000)
 	for i := range noise {
 		noise[i] = byte(random.Uint32())

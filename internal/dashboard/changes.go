@@ -64,6 +64,9 @@ var graphActions = []graphAction{
 	}},
 	{Word: "cancel graph", Text: "Cancel what was not sent", do: cancelGraph},
 	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", Warning: kills, do: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
+		if d.Revoke == nil {
+			return false, db.Refused(errNoBroker)
+		}
 		cancelled, err := cancelGraph(ctx, d, tx, graph)
 		if err != nil || !cancelled {
 			return false, err

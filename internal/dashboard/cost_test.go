@@ -75,6 +75,10 @@ func TestNoPageScans(t *testing.T) {
 		return testenv.Value[int](t, s.store.Pool(), `select sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0) + coalesce(toast_blks_read + toast_blks_hit + tidx_blks_read + tidx_blks_hit, 0))
 			from (select pg_stat_force_next_flush()) f, pg_statio_user_tables`)
 	}
+	scans := func() int { // once they have ended
+		return testenv.Value[int](t, s.store.Pool(), `select sum(seq_tup_read) from pg_stat_user_tables
+			where relname in ('task', 'task_run', 'listed_origins', 'origin_visit_stats', 'candidates', 'graph_tasks', 'graph_edges')`)
+	}
 	url1 := testenv.Value[string](t, s.store.Pool(), "select url from listed_origins where url like '%-1'")
 	task, graph := rows/1000*7, rows/50
 	paths := []string{
@@ -82,7 +86,7 @@ func TestNoPageScans(t *testing.T) {
 		"/tasks?type=load-git", "/tasks?type=load-git&status=disabled", "/tasks?type=type-7&status=next_run_not_scheduled", "/tasks?priority=high", "/tasks?status=disabled&policy=oneshot",
 		"/tasks?after=2020-01-01&before=2020-01-02", "/tasks?after=2020-01-01", "/tasks?argument=url%3Dhttps://example.org/7", "/tasks?argument=url%3Dhttps://example.org/7&containing=1",
 		"/tasks?below=" + strconv.Itoa(rows/2), fmt.Sprintf("/tasks?id=%d,7,70", task),
-		"/origins?url=forge7.example.org", "/origins?url=nowhere", "/origin?url=" + url.QueryEscape(url1), "/listers?q=lister-7", "/graphs?name=graph-7", "/graphs?name=nothing", "/graphs?after=2020-01-01", "/graphs?state=open", "/graphs?state=failed&name=graph-7", "/audit?below=7",
+		"/origins?url=forge7.example.org", "/origins?url=nowhere", "/origin?url=" + url.QueryEscape(url1), "/listers?q=lister-7", "/graphs?name=graph-7", "/graphs?name=nothing", "/graphs?after=2020-01-01", "/graphs?state=open", "/graphs?state=cancelled", fmt.Sprintf("/tasks?graph=%d", graph), fmt.Sprintf("/tasks?graph=%d&status=disabled", graph), "/graphs?state=failed&name=graph-7", "/audit?below=7",
 	}
 	for _, p := range pages {
 		if !strings.Contains(p.Path, "{") && p.Path != queuePage.Path {
@@ -91,7 +95,7 @@ func TestNoPageScans(t *testing.T) {
 	}
 	s.exec("insert into scheduler_go.actions (who, action, filter, state, below, place) select 'ann', 'respawn', '{\"tasks\": {}}', 'done', 1, 0 from generate_series(1, 10000)", "vacuum analyze scheduler_go.actions")
 	var table strings.Builder
-	before := read()
+	before, scanned := read(), scans()
 	for _, path := range paths {
 		began := time.Now()
 		body := s.get(path)
@@ -104,13 +108,15 @@ func TestNoPageScans(t *testing.T) {
 		if n := after - before; n > maxBlocks {
 			t.Errorf("%s reads %d blocks", path, n)
 		}
+		if n := scans() - scanned; n > 0 {
+			t.Errorf("%s reads %d rows of large tables without an index", path, n)
+		}
 		s.forget()
-		before = read()
+		before, scanned = read(), scans()
 	}
 	t.Logf("of %d rows: page, ms, blocks, kB\n%s", rows, &table)
 }
 
 // maxBlocks bounds what a page reads, with what is read for it in the background, of 8 kB each: more than 50 graphs of 50 tasks
-// that are all over the tables, the groups of 300 listers, or the 20,000 tasks of a search. Reading one of the tables
-// takes more.
+// that are all over the tables, the groups of 300 listers, or the 20,000 tasks of a search.
 const maxBlocks = 20_000

@@ -54,7 +54,7 @@ func logIn(_ context.Context, r *Request) (string, error) {
 func (d *Dashboard) refused(r *http.Request) {
 	d.metrics.refused.Inc()
 	if held, ok := d.refusals.Log(""); ok {
-		d.Log.Warn("login refused", "address", r.RemoteAddr, "not_logged_before", held)
+		d.Log.Warn("login refused", "address", d.Access.proxies().From(r), "not_logged_before", held)
 	}
 }
 

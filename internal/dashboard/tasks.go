@@ -129,6 +129,9 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	if f.Graph, err = wholeNumber(query, "graph"); err != nil {
 		return f, err
 	}
+	if f.Graph == 0 && query.Get("graph") != "" { // which would be all tasks
+		return f, refuse("graph", "the number of a graph")
+	}
 	if f.After, err = dateOf(query, "after"); err != nil {
 		return f, err
 	}

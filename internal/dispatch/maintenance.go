@@ -71,7 +71,7 @@ func (m *Maintenance) lowerLowWater(ctx context.Context) (string, error) {
 	if !lowered {
 		return "", err
 	}
-	m.Log.Error("outgoing messages or changes of candidates were below the low-water marks; they are looked at now")
+	m.Log.Error("outgoing messages, or changes of candidates or graphs, were below the low-water marks; they are looked at now")
 	return "lowered", err
 }
 

@@ -92,6 +92,6 @@ func refuse(w http.ResponseWriter, r *http.Request, x *exception) {
 func (s *Server) refuseLogin(r *http.Request) {
 	s.metrics.refused.Inc()
 	if held, ok := s.refusals.Log(""); ok {
-		s.Log.Warn("login refused", "address", r.RemoteAddr, "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held)
+		s.Log.Warn("login refused", "address", s.Proxies.From(r), "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held)
 	}
 }

@@ -29,11 +29,14 @@ var (
 
 // Guesses slows wrong credentials. Each costs its address GuessEvery, and who owes the time of
 // GuessesAtOnce may not try: then right credentials are refused, too, as an answer would tell
-// whether they are right. Those that were right from there last are not: who guesses keeps out nobody
-// behind the same address who was in before. The same wrong ones again cost nothing, as they tell nothing: a
-// program that was not told of a new password keeps out nobody. The zero value is ready to use, by any number
-// of goroutines.
+// whether they are right. The same wrong ones again cost nothing, as they tell nothing: a program that
+// was not told of a new password doesn't keep out others on its host. The zero value is ready to use, by any
+// number of goroutines.
 type Guesses struct {
+	// KnownPass has credentials pass that were right from the address last: who guesses keeps out nobody
+	// there who was in before, but may guess these.
+	KnownPass bool
+
 	mu sync.Mutex
 	by map[netip.Prefix]guesser
 }
@@ -41,7 +44,7 @@ type Guesses struct {
 type guesser struct {
 	owes  time.Time         // until when
 	wrong [sha256.Size]byte // of what was wrong last
-	right [sha256.Size]byte // of what was right last
+	right [sha256.Size]byte // of what was right last, with KnownPass
 }
 
 // Judge asks whether credentials that came from an address are right. The error is ErrTooMany or ErrWrong.
@@ -53,10 +56,10 @@ func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, ri
 	switch {
 	case who.wrong == sum && who.owes.After(now):
 		return ErrWrong
-	case who.right != sum && who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
+	case !(g.KnownPass && who.right == sum) && who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
 		return ErrTooMany
 	case right():
-		if who.right != sum {
+		if g.KnownPass && who.right != sum {
 			who.right = sum
 			g.remember(from, who, now)
 		}

@@ -38,16 +38,16 @@ func TestWrongCredentialsAreSlowed(t *testing.T) {
 		try("198.51.100.1", "of last year", 401)
 		try("198.51.100.1", "", 401)
 	}
-	for n := range GuessesAtOnce - 1 {
-		try("198.51.100.1", fmt.Sprint(n), 401)
-	}
-	try("198.51.100.1", "t0ken", 429)
 	try("198.51.100.2", "t0ken", 200)
-	for n := range GuessesAtOnce {
-		try("198.51.100.2", fmt.Sprint(n), 401)
+	for _, from := range []string{"198.51.100.2", "198.51.100.3"} {
+		for n := range GuessesAtOnce {
+			try(from, fmt.Sprint(n), 401)
+		}
+		try(from, "another", 429)
 	}
-	try("198.51.100.2", "another", 429)
 	try("198.51.100.2", "t0ken", 200)
+	try("198.51.100.3", "t0ken", 429)
+	try("198.51.100.4", "t0ken", 200)
 }
 
 // One more is let in after ten seconds, and what is remembered is bounded.
@@ -68,8 +68,18 @@ func TestGuesses(t *testing.T) {
 	if err := g.Judge(address, "right", now.Add(GuessEvery), right); err != nil {
 		t.Error(err)
 	}
-	if err := g.Judge(address, "right", now.Add(GuessEvery), wrong); err != ErrWrong {
-		t.Errorf("what was right, and is no more: %v", err)
+	if err := g.Judge(address, "right", now, right); err != ErrTooMany {
+		t.Errorf("what was right there, unless such credentials pass: %v", err)
+	}
+	g.KnownPass = true
+	if err := g.Judge(address, "right", now.Add(GuessEvery), right); err != nil {
+		t.Error(err)
+	}
+	if err := g.Judge(address, "right", now, right); err != nil {
+		t.Errorf("what was right there: %v", err)
+	}
+	if err := g.Judge(address, "right", now, wrong); err != ErrWrong {
+		t.Errorf("what was right there, and is no more: %v", err)
 	}
 	for n := range 3 * maxGuessers {
 		_ = g.Judge(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32), "x", now, wrong)

@@ -56,7 +56,7 @@ type run struct {
 
 func readRun(t testing.TB, store settle.Store, backendID string) run {
 	t.Helper()
-	return testenv.Rows[run](t, store.Pool(), `select status::text, metadata, started, ended from task_run where backend_id = $1`, backendID)[0]
+	return testenv.Row[run](t, store.Pool(), `select status::text, metadata, started, ended from task_run where backend_id = $1`, backendID)
 }
 
 // readTask tells what the trigger did to a task: its status, its interval in

@@ -84,6 +84,16 @@ func Rows[T any](t Test, on Session, query string, args ...any) []T {
 	return collect(t, on, pgx.RowToStructByPos[T], query, args)
 }
 
+// Row returns the only row that a query finds, as a struct with a field for each column.
+func Row[T any](t Test, on Session, query string, args ...any) T {
+	t.Helper()
+	rows := Rows[T](t, on, query, args...)
+	if len(rows) != 1 {
+		t.Fatalf("%s: %d rows, want one", query, len(rows))
+	}
+	return rows[0]
+}
+
 func collect[T any](t Test, on Session, read pgx.RowToFunc[T], query string, args []any) []T {
 	t.Helper()
 	rows, _ := on.Query(context.WithoutCancel(t.Context()), query, args...) // CollectRows returns the error

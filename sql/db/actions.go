@@ -37,6 +37,7 @@ type Action struct {
 	State   ActionState  `json:"state"`
 	Below   int64        `json:"below"` // tasks and graphs of this number or a higher one are left alone
 	Place   int64        `json:"place"` // all below is still to be looked at
+	InHand  int64        `json:"-"`     // the graph of the step in progress, if graphs are searched; 0: none
 	Matched int64        `json:"matched"`
 	Changed int64        `json:"changed"`
 	Result  string       `json:"result"` // why it failed, or what the last try of a step met
@@ -116,9 +117,13 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		}
 		n := int64(len(step.Tasks) + len(step.Graphs))
 		p := queries.StepActionParams{ID: a.ID, Place: next, State: string(a.State)}
-		if a.State == ActionCounting {
+		switch {
+		case a.State == ActionCounting:
 			p.Matched = n
-		} else if n > 0 {
+		case n > 0 && a.On.GraphSearch != nil && a.InHand == 0:
+			// It is noted first: what is done to it may change what it is searched by, and then fail.
+			p.Place, p.InHand, next = a.Place, &step.Graphs[0], a.Place
+		case n > 0:
 			if p.Changed, err = do(ctx, tx, a, step); err != nil {
 				return err
 			}
@@ -150,13 +155,15 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 // is the last one.
 func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, err error) {
 	switch {
+	case a.InHand > 0 && a.State == ActionRunning:
+		return Step{Graphs: []int64{a.InHand}}, a.InHand, nil
 	case a.On.GraphSearch != nil:
 		limit := 1
 		if a.State == ActionCounting {
 			limit = actionTasks
 		}
 		tasks := 0
-		if a.On.GraphSearch.State != "" {
+		if a.On.GraphSearch.State != "" && a.On.GraphSearch.State != "cancelled" {
 			tasks = math.MaxInt // all: pages look at the last ones only
 		}
 		found, err := tx.FindGraphs(ctx, *a.On.GraphSearch, a.Place, limit, tasks)
@@ -235,6 +242,9 @@ func actionOf(r queries.SchedulerGoAction) (Action, error) {
 	a := Action{
 		ID: r.ID, Who: r.Who, Began: r.Began, Action: r.Action, State: ActionState(r.State), Below: r.Below, Place: r.Place,
 		Matched: r.Matched, Changed: r.Changed, Result: r.Result, Ended: r.Ended,
+	}
+	if r.InHand != nil {
+		a.InHand = *r.InHand
 	}
 	return a, failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
 }

@@ -21,7 +21,7 @@ const (
 	runsAStep  = 100_000 // numbers of task_run
 	typesAStep = 50      // task types, of each up to 10,000 tasks
 
-	readyYoung = 90 * time.Second // an older count of ready tasks is taken anew by who asks
+	readyYoung = 5 * time.Minute // an older count of ready tasks is taken anew by who asks
 
 	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
 )

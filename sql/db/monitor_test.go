@@ -35,7 +35,7 @@ func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 	if n, blocks := shown(); n != 6000 || blocks != 0 {
 		t.Errorf("%d tasks are shown, and %d blocks read; want 6,000 and 0", n, blocks)
 	}
-	mustExec(t, store, "update scheduler_go.walks set finished = finished - interval '2 minutes'")
+	mustExec(t, store, "update scheduler_go.walks set finished = finished - interval '6 minutes'")
 	if n, blocks := shown(); n != 3000 || blocks == 0 {
 		t.Errorf("%d tasks are shown, and %d blocks read; want 3,000", n, blocks)
 	}

@@ -100,11 +100,15 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 	}
 	q := taskQuery{args: pgx.NamedArgs{"below": below, "looked": searchedTasks, "limit": limit}}
 	q.of(f)
-	few, err := q.few(ctx, tx.tx)
-	if err != nil {
+	numbers := "select id from task where id < @below order by id desc limit @looked"
+	among, few := strings.Replace(numbers, "id", "*", 1), ""
+	if f.Graph > 0 { // the next 20,000 of its tasks
+		q.args["graph"] = f.Graph
+		numbers = "select task as id from scheduler_go.graph_tasks where graph = @graph and task < @below order by task desc limit @looked"
+		among = "select t.* from (" + numbers + ") n join task t using (id)"
+	} else if few, err = q.few(ctx, tx.tx); err != nil {
 		return found, err
 	}
-	among := "select * from task where id < @below order by id desc limit @looked"
 	if few != "" {
 		among = "select * from task where id < @below and " + few + " offset 0" // not merged, so that this index is taken
 	}
@@ -125,7 +129,7 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 		return found, nil
 	}
 	err = tx.tx.QueryRow(ctx, `select case when count(*) = @looked then min(id) else 0 end
-		from (select id from task where id < @below order by id desc limit @looked) t`, q.args).Scan(&found.Next)
+		from (`+numbers+`) t`, q.args).Scan(&found.Next)
 	found.Partial = found.Next > 0
 	return found, err
 }
@@ -146,9 +150,6 @@ func (q *taskQuery) of(f TaskSearch) {
 	}
 	if len(f.IDs) > 0 {
 		add(true, "id = any(@ids::bigint[])", "ids", f.IDs)
-	}
-	if f.Graph > 0 {
-		add(true, "id = any(array(select task from scheduler_go.graph_tasks where graph = @graph))", "graph", f.Graph)
 	}
 	if len(f.Arguments) > 0 {
 		add(false, "arguments @> @arguments::jsonb", "arguments", f.Arguments)

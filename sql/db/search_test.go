@@ -345,3 +345,39 @@ func TestActionsOfNewerPrograms(t *testing.T) {
 		t.Errorf("%+v, %v", left, err)
 	}
 }
+
+// What is done to a graph that a search matches may change what it is searched by: a step that fails after
+// that is taken again for the same graph, and then goes on with the others.
+func TestGraphInHandIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	run(t, store, "insert into scheduler_go.graphs (name, submitted, cancelled) select 'g' || n, now(), now() from generate_series(1, 3) n")
+	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &db.GraphSearch{State: "cancelled"}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tried []int64
+	away := errors.New("the broker is away")
+	for {
+		_, err := store.TakeStep(t.Context(), func(_ context.Context, _ *db.Tx, _ db.Action, step db.Step) (int64, error) {
+			if tried = append(tried, step.Graphs...); len(tried) > 1 {
+				return 1, nil
+			}
+			run(t, store, "update scheduler_go.graphs set cancelled = null where id = "+fmt.Sprint(step.Graphs[0]))
+			return 0, away
+		})
+		if err != nil && !errors.Is(err, away) {
+			t.Fatal(err)
+		}
+		if a, err := store.Action(t.Context(), a.ID); err != nil || !a.Open() {
+			if err != nil || a.Changed != 3 || a.State != db.ActionDone {
+				t.Errorf("%+v, %v", a, err)
+			}
+			break
+		}
+		time.Sleep(5 * time.Millisecond) // until the step that failed is taken again
+	}
+	if want := []int64{3, 3, 2, 1}; !slices.Equal(tried, want) {
+		t.Errorf("tried graphs %v, want %v", tried, want)
+	}
+}

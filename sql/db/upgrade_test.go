@@ -23,7 +23,7 @@ var since190 = []string{
 	"00390_message_priority.sql", "00391_turn.sql", "00392_share_sources.sql", "00400_forks_and_freshness.sql",
 	"00401_forks_listed_origins.sql", "00410_actions.sql", "00415_ended.sql", "00416_daemons.sql",
 	"00420_expected_runtime.sql", "00430_outgoing_due.sql", "00440_changes_low_water.sql", "00450_freshness.sql",
-	"00490_graph_failures.sql", "00500_graph_places.sql", "00510_graph_reads.sql",
+	"00490_graph_failures.sql", "00500_graph_places.sql", "00510_graph_reads.sql", "00520_action_in_hand.sql",
 }
 
 // version80 is a database of the peer's with our tables as the program before made them.

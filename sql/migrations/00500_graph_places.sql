@@ -36,13 +36,13 @@ $$;
 
 create function scheduler_go.check_graph_deadlines(max_tasks bigint, at timestamptz) returns bigint
 language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
 as $$
 with checks as (
   insert into scheduler_go.graph_checks (task)
   select g.task from scheduler_go.graph_tasks g
-  where g.watch is not null and g.deadline <= at and g.task not in (
-    select c.task from scheduler_go.graph_checks c where c.place >= (select graphs_low from scheduler_go.low_water))
+  where g.watch is not null and g.deadline <= at and not exists (
+    select from scheduler_go.graph_checks c where c.task = g.task and c.place >= (select graphs_low from scheduler_go.low_water))
   order by g.deadline limit max_tasks
   returning task
 )

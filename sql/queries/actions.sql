@@ -16,7 +16,7 @@ order by again, id limit 1 for update skip locked;
 -- StepAction notes what a step of an action did.
 -- name: StepAction :one
 update scheduler_go.actions
-set place = @place, matched = matched + @matched, changed = changed + @changed, state = @state, result = '', again = now(),
+set place = @place, in_hand = sqlc.narg(in_hand)::bigint, matched = matched + @matched, changed = changed + @changed, state = @state, result = '', again = now(),
     ended = case when @state::text = 'done' then clock_timestamp() end
 where id = @id
 returning *;

@@ -190,9 +190,10 @@ cross join lateral (
 where position(@part_of_name::text in s.name) > 0
   and (sqlc.narg(after)::timestamptz is null or s.submitted >= sqlc.narg(after))
   and (sqlc.narg(before)::timestamptz is null or s.submitted < sqlc.narg(before))
+  and (@state::text <> 'cancelled' or s.cancelled is not null) -- before their tasks are counted
   and case @state::text
         when '' then true
-        when 'cancelled' then s.cancelled is not null
+        when 'cancelled' then true
         when 'open' then n.waiting + n.ready + n.running > 0
         when 'failed' then n.failed + n.never_run > 0 and s.cancelled is null
         when 'completed' then n.completed = n.tasks and n.tasks > 0

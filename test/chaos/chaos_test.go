@@ -27,7 +27,8 @@ const (
 // two PostgreSQL servers, three Kafka brokers, two of each daemon and two Celery workers,
 // under load. Then all work was done, once but for the stated repeats, and is known to be
 // done; no queue was past its limit; every daemon was ready again within its bound. With
-// SEEDS, so many seeds follow one another on the same clusters, each judged for itself.
+// SEEDS, so many seeds follow one another on the same clusters, and after each all that was done
+// so far is judged: what faults may repeat adds up.
 func TestChaos(t *testing.T) {
 	lasts, err := time.ParseDuration(os.Getenv("CHAOS"))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func playRole(role string) error {
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(k) // which has the lock
 	dir, err := stateDir()
 	if err != nil {
 		return err
@@ -63,6 +65,11 @@ func startRole(t *testing.T, role string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = stopKept() // an error if nothing is kept
+	})
 	testenv.Becomes(t, "daemons that began", len(daemons), func() (n int) {
 		logs, _ := filepath.Glob(filepath.Join(os.Getenv("SWH_SCHEDULER_CACHE"), "demo", "*.log"))
 		for _, log := range logs {

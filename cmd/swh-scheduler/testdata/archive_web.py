@@ -84,7 +84,7 @@ lister = scheduler().get_or_create_lister("save-bulk", bulk["request_id"])
 scheduler().record_listed_origins(
     [ListedOrigin(lister_id=lister.id, visit_type="git", url=origin)]
 )
-deadline = time.time() + 60
+deadline = time.time() + 300
 while progress["last_visit_status"] != "successful":  # told by the journal
     assert time.time() < deadline, progress
     time.sleep(0.2)

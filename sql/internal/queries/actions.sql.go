@@ -14,7 +14,7 @@ import (
 )
 
 const action = `-- name: Action :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions where id = $1
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions where id = $1
 `
 
 // Action is one of them.
@@ -41,6 +41,7 @@ func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, er
 			&i.Result,
 			&i.Again,
 			&i.Ended,
+			&i.InHand,
 		); err != nil {
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, er
 }
 
 const actions = `-- name: Actions :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions
 where ($1::bigint = 0 or id < $1::bigint)
 order by id desc limit $2::bigint
 `
@@ -87,6 +88,7 @@ func (q *Queries) Actions(ctx context.Context, arg ActionsParams) ([]SchedulerGo
 			&i.Result,
 			&i.Again,
 			&i.Ended,
+			&i.InHand,
 		); err != nil {
 			return nil, err
 		}
@@ -103,7 +105,7 @@ const beginAction = `-- name: BeginAction :one
 insert into scheduler_go.actions (who, action, filter, state, below, place)
 select $1, $2, $3, $4, newest.id + 1, newest.id + 1
 from (select coalesce(case when $5::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
-returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended
+returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand
 `
 
 type BeginActionParams struct {
@@ -139,6 +141,7 @@ func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (Sched
 		&i.Result,
 		&i.Again,
 		&i.Ended,
+		&i.InHand,
 	)
 	return i, err
 }
@@ -205,7 +208,7 @@ func (q *Queries) ForgetActions(ctx context.Context, before time.Time) error {
 }
 
 const nextAction = `-- name: NextAction :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended from scheduler_go.actions where state in ('counting', 'running') and again <= now()
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions where state in ('counting', 'running') and again <= now()
 order by again, id limit 1 for update skip locked
 `
 
@@ -234,6 +237,7 @@ func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 			&i.Result,
 			&i.Again,
 			&i.Ended,
+			&i.InHand,
 		); err != nil {
 			return nil, err
 		}
@@ -278,14 +282,15 @@ func (q *Queries) SetTaskPriority(ctx context.Context, arg SetTaskPriorityParams
 
 const stepAction = `-- name: StepAction :one
 update scheduler_go.actions
-set place = $1, matched = matched + $2, changed = changed + $3, state = $4, result = '', again = now(),
-    ended = case when $4::text = 'done' then clock_timestamp() end
-where id = $5
-returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended
+set place = $1, in_hand = $2::bigint, matched = matched + $3, changed = changed + $4, state = $5, result = '', again = now(),
+    ended = case when $5::text = 'done' then clock_timestamp() end
+where id = $6
+returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand
 `
 
 type StepActionParams struct {
 	Place   int64
+	InHand  *int64
 	Matched int64
 	Changed int64
 	State   string
@@ -296,6 +301,7 @@ type StepActionParams struct {
 func (q *Queries) StepAction(ctx context.Context, arg StepActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, stepAction,
 		arg.Place,
+		arg.InHand,
 		arg.Matched,
 		arg.Changed,
 		arg.State,
@@ -316,6 +322,7 @@ func (q *Queries) StepAction(ctx context.Context, arg StepActionParams) (Schedul
 		&i.Result,
 		&i.Again,
 		&i.Ended,
+		&i.InHand,
 	)
 	return i, err
 }

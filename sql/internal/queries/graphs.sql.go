@@ -574,9 +574,10 @@ cross join lateral (
 where position($5::text in s.name) > 0
   and ($6::timestamptz is null or s.submitted >= $6)
   and ($7::timestamptz is null or s.submitted < $7)
+  and ($8::text <> 'cancelled' or s.cancelled is not null) -- before their tasks are counted
   and case $8::text
         when '' then true
-        when 'cancelled' then s.cancelled is not null
+        when 'cancelled' then true
         when 'open' then n.waiting + n.ready + n.running > 0
         when 'failed' then n.failed + n.never_run > 0 and s.cancelled is null
         when 'completed' then n.completed = n.tasks and n.tasks > 0

@@ -108,6 +108,8 @@ type SchedulerGoAction struct {
 	// When a step that failed is tried again
 	Again time.Time
 	Ended *time.Time
+	// The graph of the step in progress, for an action on what a search of graphs matches
+	InHand *int64
 }
 
 // The daemons that run, or ended without a word in the last day; each writes its row once a minute
