@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -115,6 +117,58 @@ func TestGroupsOutsideAPassKeepTheirCredit(t *testing.T) {
 	got := w.claimed(t, "type")
 	if diff := cmp.Diff(map[string]int{"a": 110, "b": 110}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// However passes leave groups out, what these lack is made up for as soon as a pass that looks at all has
+// the slots: then each has its share of all that was claimed. No pass leaves a slot free while there is work (if
+// enough are free for the queue to be refilled), and none takes more than there are.
+func TestCreditOutlastsAnyPasses(t *testing.T) {
+	t.Parallel()
+	random := seed.Rand(t)
+	types := []string{"a", "b", "c"}
+	for range 3 {
+		weights := map[string]float64{}
+		for _, name := range types {
+			weights[name] = float64(1 + random.IntN(4))
+		}
+		shares := map[string]model.Shares{"a": {By: model.ShareByTaskType, Weights: weights, Default: 1, HalfLife: 1000 * time.Hour}}
+		w := newShared(t, shares,
+			`insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.index', null from unnest(array['a', 'b', 'c']) t`,
+			`insert into task (type, arguments, next_run, status, policy)
+			 select type, '{"args": [], "kwargs": {}}', '2026-01-01Z', 'next_run_not_scheduled', 'oneshot'
+			 from unnest(array['a', 'b', 'c']) type, generate_series(1, 4000) n`)
+		limit := 0
+		pass := func(slots int, looked ...string) (got map[string]int) {
+			t.Helper()
+			limit += slots
+			testenv.Exec(t, w.store.Pool(), "update task_type set max_queue_length = $1 where type = 'a'", limit)
+			o := runner.Options{Store: w.store, Slots: w.slots(t), Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry(), Shares: shares, TaskTypes: looked}
+			if _, err := runner.New(o).RunOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got = w.claimed(t, "type")
+			if n := got["a"] + got["b"] + got["c"]; n != limit {
+				t.Fatalf("%v: %d claimed of %d slots", looked, n, limit)
+			}
+			return got
+		}
+		pass(30, "a", "b", "c")
+		most := 0.0
+		for range 4 {
+			random.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+			got := pass(max(20+random.IntN(60), limit/2), append([]string{"a"}, types[:1+random.IntN(3)]...)...)
+			for name, n := range got {
+				most = max(most, float64(n)/weights[name])
+			}
+		}
+		all := weights["a"] + weights["b"] + weights["c"]
+		got := pass(max(0, int(math.Ceil(most*all))-limit)+limit/2+30, "a", "b", "c")
+		for name, weight := range weights {
+			if want := float64(limit) * weight / all; math.Abs(float64(got[name])-want) > 2 {
+				t.Errorf("weights %v: claimed %v, want %.1f of %s", weights, got, want, name)
+			}
+		}
 	}
 }
 

@@ -298,10 +298,17 @@ lanes:
 		if !closed(first) {
 			victim, other = other, victim
 		}
+		// The broker may answer the other, too, only now. It leaves a connection that has not answered for
+		// two times two seconds, and sends again what it had in hand.
+		stopped := time.Now()
+		inHand := again.freeze(other.daemons...)
 		again.kill(victim.daemons...)
 		victim.broker.Cut()
 		victim.broker.Restore()
 		other.broker.Release()
+		if again.resume(other.daemons...); time.Since(stopped) > 2*time.Second {
+			again.note(inHand)
+		}
 		startTwin(victim)
 	}
 	atKills = len(player.tries)

@@ -46,9 +46,8 @@ func (s *sentAgain) start(args ...string) *process {
 // PostgreSQL may only then get what they asked for, and lock more rows for them.
 const lookAgain = 300 * time.Millisecond
 
-// freeze stops daemons where they are and notes which rows they have in hand. It returns
-// how many these are.
-func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
+// freeze stops daemons where they are, and returns which rows they have in hand.
+func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 	s.t.Helper()
 	var names []string
 	for _, p := range daemons {
@@ -86,19 +85,34 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand int) {
 			s.t.Errorf("%s had %d messages in hand, want %d at most", name, n, inHandAtMost)
 		}
 	}
-	for id := range all {
+	return all
+}
+
+// note has rows in hand sent again once more.
+func (s *sentAgain) note(inHand map[string]bool) {
+	for id := range inHand {
 		s.rows[id]++
 	}
-	if len(all) > 0 {
+	if len(inHand) > 0 {
 		s.hits++
 	}
-	return len(all)
+}
+
+// resume has stopped daemons go on.
+func (s *sentAgain) resume(daemons ...*process) {
+	s.t.Helper()
+	for _, p := range daemons {
+		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // kill kills daemons, and returns how many messages they had in hand.
 func (s *sentAgain) kill(daemons ...*process) (inHand int) {
 	s.t.Helper()
-	inHand = s.freeze(daemons...)
+	rows := s.freeze(daemons...)
+	s.note(rows)
 	for _, p := range daemons {
 		if err := p.cmd.Process.Kill(); err != nil {
 			s.t.Fatal(err)
@@ -107,7 +121,7 @@ func (s *sentAgain) kill(daemons ...*process) (inHand int) {
 	for _, p := range daemons {
 		p.wait(s.t)
 	}
-	return inHand
+	return len(rows)
 }
 
 // await waits until a condition is true.
@@ -135,13 +149,9 @@ func closed(c <-chan struct{}) bool {
 // cut cuts daemons off from a service for a while.
 func (s *sentAgain) cut(service *testenv.Toxic, d time.Duration, daemons ...*process) {
 	s.t.Helper()
-	s.freeze(daemons...)
+	s.note(s.freeze(daemons...))
 	service.Cut()
-	for _, p := range daemons {
-		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	s.resume(daemons...)
 	pause(d)
 	service.Restore()
 }

@@ -2,13 +2,17 @@ package db_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
 
@@ -61,4 +65,60 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever is ready, and whenever: a claim takes those whose turn is first, and as many as there are. So a task
+// waits at most for those that became ready before it did, or within twice the ageing after that.
+func TestTasksGoByTheirTurn(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('t', '', 'q')")
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	seed.Check(t, func(t *rapid.T) {
+		testenv.Exec(t, store.Pool(), "truncate task, task_run, scheduler_go.work")
+		ageing := rapid.SampledFrom([]time.Duration{0, time.Second, 10 * time.Minute, 3 * time.Hour}).Draw(t, "ageing")
+		turns := map[int64]time.Time{} // of the tasks that are not claimed
+		ready := map[int64]time.Time{}
+		for id := range int64(rapid.IntRange(0, 12).Draw(t, "tasks")) {
+			rank := rapid.IntRange(0, 2).Draw(t, "rank")
+			ready[id] = begin.Add(time.Duration(rapid.IntRange(0, 8*60).Draw(t, "minute")) * time.Minute)
+			lower := ageing
+			if ageing == 0 {
+				lower = 1000 * time.Hour
+			}
+			turns[id] = ready[id].Add(time.Duration(rank) * lower)
+			testenv.Exec(t, store.Pool(), `insert into task (id, type, arguments, next_run, status, policy, priority)
+				values ($1, 't', '{}', $2, 'next_run_not_scheduled', 'oneshot', $3::text::task_priority)`, id, ready[id], []string{"high", "normal", "low"}[rank])
+		}
+		for now := begin; len(turns) > 0; now = now.Add(time.Hour) {
+			most, waiting := rapid.IntRange(1, 5).Draw(t, "slots"), 0
+			for id := range turns {
+				if !ready[id].After(now) {
+					waiting++
+				}
+			}
+			if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				_, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "q"}, Queue: "q", WithPriority: true, Now: now, Max: most, Ageing: ageing})
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			claimed := testenv.Column[int64](t, store.Pool(), "select id from task where status = 'next_run_scheduled' and id = any($1)", slices.Collect(maps.Keys(turns)))
+			if len(claimed) != min(most, waiting) {
+				t.Fatalf("%d of %d were claimed for %d slots", len(claimed), waiting, most)
+			}
+			var last time.Time
+			for _, id := range claimed {
+				if turns[id].After(last) {
+					last = turns[id]
+				}
+				delete(turns, id)
+			}
+			for id, turn := range turns {
+				if turn.Before(last) && !ready[id].After(now) {
+					t.Fatalf("task %d, whose turn is %s, was passed over by one whose turn is %s", id, turn, last)
+				}
+			}
+		}
+	})
 }
