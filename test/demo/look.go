@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"swh-scheduler/internal/testenv"
 )
 
 // lookAround starts what shows the scheduler in a browser, and says where everything is, and
@@ -14,6 +17,8 @@ import (
 func (s *story) lookAround(w io.Writer) {
 	dashboard := s.freePort()
 	s.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(dashboard))
+	prometheus := s.startPrometheus()
+	s.listens(fmt.Sprint("127.0.0.1:", dashboard))
 	_, _ = fmt.Fprintf(w, `Everything is left running. To look around:
 
   dashboard: http://127.0.0.1:%d/
@@ -29,7 +34,7 @@ func (s *story) lookAround(w io.Writer) {
   logs: %s/*.log
 
 To stop it: make demo-stop (or %s -stop)
-`, dashboard, s.startPrometheus(), grafana, s.config, s.Scheduler, s.world.of(wanted)[0].URL, s.servers.scheduler, s.storage, s.broker.ManagementURL, s.virtualHost(),
+`, dashboard, prometheus, grafana, s.config, s.Scheduler, s.world.of(wanted)[0].URL, s.servers.scheduler, s.storage, s.broker.ManagementURL, s.virtualHost(),
 		strings.Join(s.kafka, ","), s.journal, s.world.forges[large].URL, s.world.forges[small].URL, s.world.packages.URL, s.dir, os.Args[0])
 }
 
@@ -50,5 +55,17 @@ func (s *story) startPrometheus() string {
 		"scrape_configs:\n- {job_name: swh-scheduler, static_configs: [{targets: [%s]}]}\n", alerts, strings.Join(s.metrics, ", ")))
 	s.start("prometheus", prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(s.dir, "prometheus"),
 		"--web.listen-address", address)
+	s.listens(address)
 	return "http://" + address + "/"
+}
+
+// listens returns once a server listens at the address.
+func (s *story) listens(address string) {
+	testenv.Becomes(s.program, "a server at "+address, true, func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
 }
