@@ -11,6 +11,6 @@ var (
 	//go:embed base/used.txt
 	Used string // what this program uses of these tables, as sql/db/peer_schema.go describes it
 
-	//go:embed migrations/*.sql upgrade/*.sql
-	Migrations embed.FS // of goose, by number; and what leads to them from those before
+	//go:embed migrations/*.sql
+	Migrations embed.FS // of goose, by number
 )

@@ -322,12 +322,12 @@ func TestMigrate(t *testing.T) {
 		flag string
 		want string
 	}{
-		{"--status", `\n  is empty\n  lacks 00100_`},
-		{"--dry-run", `\n  scheduler schema, version 38: would be created\n  00100_\w+.sql: would be applied\n`},
-		{"", `\n  scheduler schema, version 38: created\n  00100_\w+.sql: applied\n`},
+		{"--status", `\n  is empty\n  lacks 00350_`},
+		{"--dry-run", `\n  scheduler schema, version 38: would be created\n  00350_\w+.sql: would be applied\n`},
+		{"", `\n  scheduler schema, version 38: created\n  00350_\w+.sql: applied\n`},
 		{"", `\n  nothing to do\n`},
 		{"--dry-run", `\n  nothing to do\n`},
-		{"--status", `\n  scheduler schema at version 38\n  applied 00100_`},
+		{"--status", `\n  scheduler schema at version 38\n  applied 00350_`},
 	} {
 		args := []string{"-C", config, "-l", "warning", "migrate"}
 		if tc.flag != "" {

@@ -9,9 +9,8 @@
 // creates them from the files in base/.
 //
 // Our additions are in the schema scheduler_go, created by the files in
-// migrations/; upgrade/ leads there from an earlier version. [Remove] removes them. The
-// peer reads and writes nothing there, but triggers on its tables note there what it
-// changes (candidates.go, graphs.go).
+// migrations/. [Remove] removes them. The peer reads and writes nothing there, but triggers
+// on its tables note there what it changes (candidates.go, graphs.go).
 //
 // # Queries
 //

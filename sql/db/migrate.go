@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,17 +58,6 @@ const migrateLock = 0x7377687363686564
 // lockPoll is how often a waiting migration tries the lock. It polls because waiting in
 // the server would block a concurrent index build of the migration that has the lock.
 const lockPoll = 200 * time.Millisecond
-
-// The migrations of the program before this one, up to number upgradeFrom, were others.
-// upgradeFile leads from there to where those up to upgradeTo do.
-const (
-	upgradeFrom = 80
-	upgradeTo   = 190
-	upgradeFile = "upgrade/80.sql"
-)
-
-// commentOn finds the statements of a migration that comment on objects.
-var commentOn = regexp.MustCompile(`(?ms)^comment on .*?;$`)
 
 // Migrate makes a database usable: an empty one gets the peer's schema, and then any one
 // our own objects in the schema scheduler_go. Nothing that the peer relies on is changed.
@@ -227,17 +215,6 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, l *locker, pending []s
 		return nil, fmt.Errorf("create the schema scheduler_go (the role needs the right to create in the database): %w", err)
 	}
 
-	var applied []string
-	if slices.Contains(pending, upgradeFile) {
-		began := time.Now()
-		err := l.inTx(ctx, conn, "apply "+upgradeFile, upgrade)
-		if err != nil {
-			return nil, err
-		}
-		l.log.Info("applied migration", "migration", upgradeFile, "took", time.Since(began))
-		applied = append(applied, upgradeFile)
-	}
-
 	config := conn.Config()
 	config.RuntimeParams["lock_timeout"] = l.timeout
 	db := stdlib.OpenDB(*config)
@@ -245,7 +222,7 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, l *locker, pending []s
 	db.SetMaxOpenConns(1)
 	var pid uint32
 	if err := db.QueryRowContext(ctx, "select pg_backend_pid()").Scan(&pid); err != nil {
-		return applied, fmt.Errorf("connect to PostgreSQL: %w", err)
+		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
 	store, err := database.NewStore(goose.DialectPostgres, "scheduler_go.migrations")
 	if err != nil {
@@ -261,6 +238,7 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn, l *locker, pending []s
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 
+	var applied []string
 	for {
 		var result *goose.MigrationResult
 		err := l.try(ctx, pid, "apply "+nextOf(pending, applied), func() (err error) {
@@ -289,21 +267,6 @@ func nextOf(pending, applied []string) string {
 	return "migrations"
 }
 
-// upgrade brings a database from version upgradeFrom to upgradeTo: it makes what is new
-// there and takes over what was in its place; comments are those of the migrations.
-func upgrade(ctx context.Context, tx pgx.Tx) error {
-	script := []string{
-		migrationText("migrations/00100_work.sql"), migrationText("migrations/00190_keeper.sql"), migrationText(upgradeFile),
-	}
-	for _, name := range migrationNames() {
-		if migrationVersion(name) <= upgradeTo {
-			script = append(script, commentOn.FindAllString(migrationText("migrations/"+name), -1)...)
-		}
-	}
-	_, err := tx.Exec(ctx, strings.Join(script, "\n"))
-	return err
-}
-
 // migrationNames returns the file names of our migrations, by number.
 func migrationNames() []string {
 	files, err := fs.Glob(schema.Migrations, "migrations/*.sql")
@@ -314,15 +277,6 @@ func migrationNames() []string {
 		files[i] = path.Base(file)
 	}
 	return files // sorted: the numbers have leading zeros
-}
-
-// migrationText is the text of an embedded file.
-func migrationText(file string) string {
-	text, err := schema.Migrations.ReadFile(file)
-	if err != nil {
-		panic(err) // the file is misnamed
-	}
-	return string(text)
 }
 
 // migrationVersion is the number at the start of a migration's file name.

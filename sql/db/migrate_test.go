@@ -275,8 +275,8 @@ func TestMigrateRefuses(t *testing.T) {
 		"ours of a program too old": {
 			change: `create schema scheduler_go;
 				create table scheduler_go.migrations (version_id bigint, is_applied boolean);
-				insert into scheduler_go.migrations values (0, true), (72, true), (73, true)`,
-			says: []string{"older swh-scheduler", "migration 73", "only 80", "the version before this one first"},
+				insert into scheduler_go.migrations values (0, true), (100, true), (510, true)`,
+			says: []string{"older swh-scheduler", "migration 510", "from 520 on", `"swh-scheduler migrate" of a version`, `"swh-scheduler migrate --remove"`},
 		},
 		"ours of a newer program": {
 			change: `create schema scheduler_go;

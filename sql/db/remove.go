@@ -155,7 +155,7 @@ func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
 		return nil, err
 	}
 	if !known {
-		lost, err := collect[string](ctx, db, `select 'what an older swh-scheduler has in the schema scheduler_go'
+		lost, err := collect[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
 			where exists (select from pg_class where relnamespace = to_regnamespace('scheduler_go') and relkind = 'r' and relname <> 'migrations')`)
 		return lost, failed(err, "look for what would be lost")
 	}

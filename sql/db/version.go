@@ -18,6 +18,10 @@ const PeerVersion = 38
 // leastPostgres is the least version of PostgreSQL that this program works with.
 const leastPostgres = 13
 
+// squashedTo is the number of the last migration that has been squashed: the migrations up to
+// that number stand for others, which made the same. Where it was applied, all of these were.
+const squashedTo = 520
+
 // peerModule is what the peer writes to dbmodule; an older peer wrote the short form.
 const (
 	peerModule      = "scheduler:postgresql"
@@ -176,39 +180,36 @@ func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) 
 	if err != nil {
 		return status, fmt.Errorf("read which migrations were applied: %w", err)
 	}
-	names, upgraded := migrationNames(), int64(0)
-	switch newest := slices.Max(append(applied, 0)); {
-	case newest == upgradeFrom:
-		status.Pending, applied, upgraded = []string{upgradeFile}, nil, upgradeTo
-	case newest > 0 && newest < migrationVersion(names[0]):
-		return status, fmt.Errorf("%w: %s was migrated by an older swh-scheduler, to migration %d, and only %d can be upgraded: "+
-			`run "swh-scheduler migrate" of the version before this one first, or drop the schema scheduler_go, `+
-			"which loses the work that waits there", ErrUnsupported, status.Database, newest, upgradeFrom)
-	}
+	names, unknown := migrationNames(), slices.Clone(applied)
 	for _, name := range names {
-		version := migrationVersion(name)
-		if slices.Contains(applied, version) {
+		if i := slices.Index(unknown, migrationVersion(name)); i >= 0 {
 			status.Applied = append(status.Applied, name)
-			applied = slices.DeleteFunc(applied, func(v int64) bool { return v == version })
-		} else if version > upgraded {
+			unknown = slices.Delete(unknown, i, i+1)
+		} else {
 			status.Pending = append(status.Pending, name)
 		}
 	}
-	if slices.Contains(applied, removalBegun) {
+	if slices.Contains(unknown, removalBegun) {
 		return status, fmt.Errorf("%w: %s: the removal of the schema scheduler_go has begun and not ended: "+
 			`run "swh-scheduler migrate --remove" to end it`, ErrUnsupported, status.Database)
 	}
-	if len(applied) > 0 {
+	newer := slices.DeleteFunc(slices.Clone(unknown), func(v int64) bool { return v <= squashedTo })
+	if len(newer) < len(unknown) && !slices.Contains(applied, squashedTo) {
+		return status, fmt.Errorf("%w: %s was migrated by an older swh-scheduler, to migration %d, and can be upgraded from %d on only: "+
+			`run "swh-scheduler migrate" of a version that has that migration first; or "swh-scheduler migrate --remove", `+
+			"which refuses while work would be lost, and then migrate it anew", ErrUnsupported, status.Database, slices.Max(applied), squashedTo)
+	}
+	if len(newer) > 0 {
 		since, err := firstOrZero(collect[int64](ctx, db, `select since from scheduler_go.compatible`))
 		if state := sqlstate(err); err != nil && state != "42P01" {
 			return status, fmt.Errorf("read which versions the schema is compatible with: %w", err)
 		}
 		if newest := migrationVersion(names[len(names)-1]); since > 0 && since <= newest {
-			status.Newer = applied
+			status.Newer = newer
 			return status, nil
 		}
 		return status, fmt.Errorf("%w: %s was migrated by a newer swh-scheduler (migration %d is not known here): "+
-			"install that version", ErrUnsupported, status.Database, slices.Max(applied))
+			"install that version", ErrUnsupported, status.Database, slices.Max(newer))
 	}
 	return status, nil
 }

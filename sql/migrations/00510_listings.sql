@@ -1,4 +1,5 @@
 -- +goose Up
+-- When listings ended, from which follows how many origins of a lister change.
 create table scheduler_go.listings (
   lister_id uuid primary key,
   finished  timestamptz not null,
@@ -18,7 +19,7 @@ select id, last_listing_finished_at from listers where last_listing_finished_at 
 
 -- +goose StatementBegin
 create function scheduler_go.note_listing() returns trigger
-language plpgsql security definer as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into scheduler_go.listings as l (lister_id, finished)
   values (new.id, new.last_listing_finished_at)

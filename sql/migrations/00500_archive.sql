@@ -1,8 +1,6 @@
 -- +goose Up
 -- Tasks that will not run again, and their runs, are archived and deleted by age. Those of a
 -- graph go together, those on which an open task depends stay.
-
--- +goose StatementBegin
 create function scheduler_go.ended_before(t public.task, before timestamptz, graph_before timestamptz) returns boolean
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -15,6 +13,8 @@ select (t.status = 'disabled' or t.status = 'completed' and t.policy = 'oneshot'
     select from scheduler_go.graph_edges e join public.task d on d.id = e.task
     where e.depends_on = t.id and e.task <> t.id and d.status in ('next_run_not_scheduled', 'next_run_scheduled') limit 1) open)
 $$;
+comment on function scheduler_go.ended_before(public.task, timestamptz, timestamptz) is
+  'Whether a task will not run again, nothing happened to it since a moment, and no open task depends on it. One of a graph that never ran goes by the third argument';
 
 create function scheduler_go.archivable_tasks(first_task bigint, end_task bigint, types text[], before timestamptz[]) returns setof bigint
 language sql stable
@@ -29,6 +29,8 @@ where t.id >= first_task and t.id < end_task
   and scheduler_go.ended_before(t, a.before, null)
 order by t.id
 $$;
+comment on function scheduler_go.archivable_tasks(bigint, bigint, text[], timestamptz[]) is
+  'Returns the tasks of some numbers and types, of no graph, that ended before the moment given for their type';
 
 create function scheduler_go.archivable_graphs(first_graph bigint, end_graph bigint, types text[], before timestamptz[]) returns setof bigint
 language sql stable
@@ -49,6 +51,8 @@ where s.id >= first_graph and s.id < end_graph
     limit 1) kept)
 order by s.id
 $$;
+comment on function scheduler_go.archivable_graphs(bigint, bigint, text[], timestamptz[]) is
+  'Returns the graphs of some numbers all of whose tasks ended before the moment given for their type';
 
 -- One statement: runs and tasks go together, and what is returned is what went. A task that is
 -- open again, or that another transaction holds, stays.
@@ -73,12 +77,5 @@ cross join lateral (
 ) r
 order by e.id
 $$;
--- +goose StatementEnd
-comment on function scheduler_go.ended_before(public.task, timestamptz, timestamptz) is
-  'Whether a task will not run again, nothing happened to it since a moment, and no open task depends on it. One of a graph that never ran goes by the third argument';
-comment on function scheduler_go.archivable_tasks(bigint, bigint, text[], timestamptz[]) is
-  'Returns the tasks of some numbers and types, of no graph, that ended before the moment given for their type';
-comment on function scheduler_go.archivable_graphs(bigint, bigint, text[], timestamptz[]) is
-  'Returns the graphs of some numbers all of whose tasks ended before the moment given for their type';
 comment on function scheduler_go.archive_tasks(bigint[]) is
   'Deletes tasks that have ended, with their runs, and returns them as JSON';

@@ -1,12 +1,9 @@
 -- +goose Up
--- The triggers of candidates on origin_visit_stats (00221) let pass what a claim notes itself
--- (00280). PostgreSQL 13 can't replace a trigger.
-drop trigger scheduler_go_candidate_insert on origin_visit_stats;
+-- The triggers of candidates on origin_visit_stats. They let pass what a claim notes itself.
 create trigger scheduler_go_candidate_insert after insert on origin_visit_stats
 for each row when (current_setting('scheduler_go.noted', true) is distinct from 'on')
 execute function scheduler_go.note_candidate();
 
-drop trigger scheduler_go_candidate_update on origin_visit_stats;
 create trigger scheduler_go_candidate_update after update on origin_visit_stats
 for each row when (
   (old.url, old.visit_type, old.last_successful, old.last_visit, old.last_visit_status,
@@ -16,3 +13,9 @@ for each row when (
    new.last_scheduled, new.last_snapshot is null, new.next_visit_queue_position)
   and current_setting('scheduler_go.noted', true) is distinct from 'on')
 execute function scheduler_go.note_candidate();
+
+create trigger scheduler_go_candidate_delete after delete on origin_visit_stats
+for each row execute function scheduler_go.note_candidate();
+
+create trigger scheduler_go_candidate_truncate after truncate on origin_visit_stats
+execute function scheduler_go.rebuild_candidates();

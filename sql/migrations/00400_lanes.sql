@@ -1,4 +1,5 @@
 -- +goose Up
+-- Lanes: what was learnt of how long work takes, and what happened on them.
 create table scheduler_go.lane_memory (
   memory   bigint primary key,
   seconds  real not null,
@@ -55,3 +56,11 @@ comment on table scheduler_go.lane_timeouts is 'The last visit of each origin th
 comment on column scheduler_go.lane_timeouts.claimed is 'When the visit was claimed';
 comment on column scheduler_go.lane_timeouts.timed_out is 'When it timed out, by the worker''s clock, in seconds since 1970 UTC';
 comment on column scheduler_go.lane_timeouts.recorded is 'When that was heard; the row is deleted some time after';
+
+create table scheduler_go.configured_lanes (
+  lane_set text primary key,
+  seen     timestamptz not null
+) with (fillfactor = 50);
+
+comment on table scheduler_go.configured_lanes is 'Lane sets that processes have in their configuration';
+comment on column scheduler_go.configured_lanes.seen is 'When a process last said so, by the database''s clock; each does every minute';

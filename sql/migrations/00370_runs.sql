@@ -1,4 +1,5 @@
 -- +goose Up
+-- Runs of tasks: what the workers' events told of them, and what wakes the priority runner.
 create table scheduler_go.run_starts (
   run        bigint primary key,
   event_time double precision not null,
@@ -20,12 +21,34 @@ create table scheduler_go.run_durations (
   recorded timestamptz not null
 );
 create index run_durations_recorded_idx on scheduler_go.run_durations using brin (recorded);
+-- The last runs of a type are found without those of others.
+create index run_durations_type_idx on scheduler_go.run_durations (type, recorded);
 
 comment on table scheduler_go.run_durations is 'How long the successful runs of the last weeks took';
 comment on column scheduler_go.run_durations.run is 'task_run.id';
 comment on column scheduler_go.run_durations.type is 'Task type, kept here because runs are archived and deleted';
 comment on column scheduler_go.run_durations.runtime is 'Seconds, by the worker''s clock';
 comment on column scheduler_go.run_durations.recorded is 'When the listener heard of it; the row is deleted some weeks after';
+
+create table scheduler_go.ended (
+  minute    timestamptz not null,
+  source    text not null,
+  type      text not null,
+  status    text not null,
+  exception text not null,
+  bucket    smallint not null,
+  part      smallint not null,
+  pieces    bigint not null,
+  seconds   double precision not null,
+  primary key (minute, source, type, status, exception, bucket, part)
+);
+
+comment on table scheduler_go.ended is 'What ended in each minute of the last hours, by type, for rates and runtimes';
+comment on column scheduler_go.ended.source is 'Who told of it: worker (events of runs, and of visits of groups and lanes; by task type) or journal (visits; by visit type)';
+comment on column scheduler_go.ended.exception is 'The class of the exception by which it failed; empty for none';
+comment on column scheduler_go.ended.bucket is 'How long it took, by powers of 1.25 seconds; -1 if that is not known';
+comment on column scheduler_go.ended.part is 'Of several writers at the same time each writes rows of its own';
+comment on column scheduler_go.ended.seconds is 'How long all of it took';
 
 create table scheduler_go.rejected_events (
   id         bigint generated always as identity primary key,
@@ -42,6 +65,14 @@ comment on column scheduler_go.rejected_events.backend_id is 'Celery''s id of th
 comment on column scheduler_go.rejected_events.event is 'The outcome in words';
 comment on column scheduler_go.rejected_events.sqlstate is 'PostgreSQL''s error code; empty: the event itself made no sense';
 comment on column scheduler_go.rejected_events.reason is 'What is wrong with it';
+
+create function scheduler_go.turn(priority public.task_priority, next_run timestamptz, ageing double precision) returns timestamptz
+language sql stable
+as $$
+  select next_run + make_interval(secs => case priority when 'high' then 0 when 'normal' then ageing else 2 * ageing end)
+$$;
+comment on function scheduler_go.turn(public.task_priority, timestamptz, double precision) is
+  'By what tasks with priority are claimed, the smallest first: a task that is ready counts as one priority higher for each time (in seconds) that it waits';
 
 -- +goose StatementBegin
 create function scheduler_go.notify_priority_task() returns trigger

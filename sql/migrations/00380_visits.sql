@@ -1,4 +1,5 @@
 -- +goose Up
+-- Visits that the journal client could not apply, or has to remember.
 create table scheduler_go.rejected_records (
   id            bigint generated always as identity primary key,
   topic         text not null,
@@ -18,11 +19,13 @@ create table scheduler_go.visit_failures (
   url          text not null,
   visit_type   text not null,
   last_failure timestamptz not null,
+  in_a_row     integer not null default 0,
   primary key (url, visit_type)
 );
 
-comment on table scheduler_go.visit_failures is 'The last failed visit of each origin, by which one that comes again is told from a new one; written only where failed visits are configured to keep the date of the last visit';
+comment on table scheduler_go.visit_failures is 'The last visit of each origin that failed or found nothing; written only where failed visits are configured to keep the date of the last visit, or to disable origins in any mixture (disable_after_mixed)';
 comment on column scheduler_go.visit_failures.last_failure is 'Date of the visit';
+comment on column scheduler_go.visit_failures.in_a_row is 'How many visits in a row failed or found nothing; 0 after one that succeeded';
 
 create table scheduler_go.held_visits (
   task_id    uuid not null,

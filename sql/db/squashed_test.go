@@ -1,0 +1,105 @@
+package db_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// beforeSquash are the numbers of the migrations for which those up to the last number stand.
+var beforeSquash = []int64{
+	100, 110, 120, 130, 140, 150, 160, 170, 180, 190, 210, 220, 221, 230, 240, 280, 281, 300, 310, 320, 321, 322, 323,
+	330, 350, 370, 371, 380, 381, 382, 390, 391, 392, 400, 401, 410, 415, 416, 420, 430, 440, 450, 490, 500, 510, 520,
+}
+
+// workInEveryState is one row of each state of the ledger, a task of a graph that waits, and a
+// failed visit that is held back.
+const workInEveryState = `
+	insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, settled, share_group, cost,
+	  lane_set, lane, memory, lister, first, behind, hosters)
+	select gen_random_uuid(), state, 'q', 'q', 't', '[1]', '{"b": 1, "a": 1.0}', case when state = 'settled' then now() end, 'g', 1,
+	       'load-git', 0, 42, 'gitea', true, 0, '{gitea/a}'
+	from unnest('{backlog,outgoing,sent,settled}'::text[]) state;
+	insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies) select id, 1, 'n', false, 1 from task;
+	update task set next_run = scheduler_go.never();
+	insert into scheduler_go.held_visits values (gen_random_uuid(), 'https://a', 'git', now());`
+
+// migratedBefore is a migrated database with work in every state in which so many of the
+// migrations before the squash are noted as applied. What they made is what those make that stand for them.
+func migratedBefore(t *testing.T, n int) string {
+	t.Helper()
+	dsn := testenv.Database(t)
+	conn := connect(t, dsn)
+	testenv.Exec(t, conn, samples+workInEveryState+"delete from scheduler_go.migrations where version_id > 0")
+	testenv.Exec(t, conn, "insert into scheduler_go.migrations (version_id, is_applied) select v, true from unnest($1::bigint[]) v", beforeSquash[:n])
+	return dsn
+}
+
+// ownRows is every row of our tables.
+func ownRows(t *testing.T, dsn string) map[string][]string {
+	t.Helper()
+	conn, rows := connect(t, dsn), map[string][]string{}
+	for _, table := range testenv.Column[string](t, conn, "select oid::regclass::text from pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind = 'r'") {
+		rows[table] = texts(t, conn, "select * from "+table+" r order by r::text")
+	}
+	return rows
+}
+
+// A database with all of the migrations before the squash has nothing to do, and what is in
+// flight there stays as it is.
+func TestMigratedBeforeTheSquash(t *testing.T) {
+	t.Parallel()
+	dsn := migratedBefore(t, len(beforeSquash))
+	objects, rows := catalogueOf(t, connect(t, dsn), "scheduler_go"), ownRows(t, dsn)
+	if s := status(t, dsn); !s.Ready() || len(s.Applied) == 0 || len(s.Newer) > 0 {
+		t.Errorf("%+v, want it ready", s)
+	}
+	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if done := migrate(t, dsn, db.MigrateOptions{}); !done.Nothing() {
+		t.Errorf("did %+v, want nothing", done)
+	}
+	if diff := cmp.Diff(rows, ownRows(t, dsn)); diff != "" {
+		t.Errorf("rows changed:\n%s", diff)
+	}
+	if diff := cmp.Diff(objects, catalogueOf(t, connect(t, dsn), "scheduler_go")); diff != "" {
+		t.Errorf("objects changed:\n%s", diff)
+	}
+	execute(t, dsn, "insert into scheduler_go.migrations (version_id, is_applied) values (4711, true)")
+	if s := status(t, dsn); !s.Ready() || !slices.Equal(s.Newer, []int64{4711}) {
+		t.Errorf("with a newer program's migration: %+v", s)
+	}
+}
+
+// A database with some of the migrations before the squash is left alone, with its work. The
+// error says what to do, and the removal that it names makes way for a new start.
+func TestMigratedToBeforeTheSquash(t *testing.T) {
+	t.Parallel()
+	dsn := migratedBefore(t, len(beforeSquash)-1)
+	rows := ownRows(t, dsn)
+	_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
+	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": open(t, dsn).CheckVersion(t.Context())} {
+		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), `migration 510, and can be upgraded from 520 on only: run "swh-scheduler migrate" of a version`) {
+			t.Errorf("%s: %v, want it refused, and what to do", by, err)
+		}
+	}
+	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{}); !errors.Is(err, db.ErrWouldLose) {
+		t.Errorf("removal: %v, want it refused", err)
+	}
+	if diff := cmp.Diff(rows, ownRows(t, dsn)); diff != "" {
+		t.Errorf("rows changed:\n%s", diff)
+	}
+	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil {
+		t.Fatal(err)
+	}
+	if done := migrate(t, dsn, db.MigrateOptions{}); done.CreatedBase || len(done.Applied) == 0 {
+		t.Errorf("after the removal: did %+v, want migrations only", done)
+	}
+}

@@ -1,0 +1,593 @@
+-- +goose Up
+-- Graphs: tasks that wait for tasks. Dependencies are rows, as in Taskcluster's big
+-- graph (strategy D); none is written after it was made, and no row counts them down.
+-- A waiting task watches one dependency that has not ended: only the end of that one is
+-- noted, and has the task look for another to watch.
+
+-- A task that waits is not scheduled, and its next run is in a year in which
+-- nobody runs anything: the peer's runner passes it by, and its clients can read
+-- it, which they cannot with 'infinity'.
+create function scheduler_go.never() returns timestamptz
+language sql immutable parallel safe as $$ select timestamptz '9999-01-01 00:00:00+00' $$;
+comment on function scheduler_go.never() is 'Next run of a task that waits for others';
+
+create table scheduler_go.graphs (
+  id        bigint generated always as identity primary key,
+  name      text not null,
+  submitted timestamptz not null,
+  cancelled timestamptz
+);
+
+comment on table scheduler_go.graphs is 'Graphs of tasks, as they were submitted';
+comment on column scheduler_go.graphs.cancelled is 'When it was cancelled: what waits is not released any more; null: it was not';
+
+create table scheduler_go.graph_tasks (
+  task         bigint primary key,
+  graph        bigint not null,
+  name         text not null,
+  any_result   boolean not null,
+  dependencies integer not null,
+  deadline     timestamptz,
+  watch        bigint,
+  reason       text check (reason in ('dependency', 'skipped', 'deadline', 'cancelled')),
+  failed_by    bigint
+) with (fillfactor = 80);
+create index graph_tasks_graph_idx on scheduler_go.graph_tasks (graph, task);
+create index graph_tasks_watch_idx on scheduler_go.graph_tasks (watch) where watch is not null;
+create index graph_tasks_deadline_idx on scheduler_go.graph_tasks (deadline) where watch is not null and deadline is not null;
+
+comment on table scheduler_go.graph_tasks is 'Tasks of graphs; a row is written only by who has locked the row of the table task, if there is one';
+comment on column scheduler_go.graph_tasks.task is 'task.id; no foreign key, which would put triggers on the peer''s table';
+comment on column scheduler_go.graph_tasks.name is 'Name in its graph';
+comment on column scheduler_go.graph_tasks.any_result is 'Whether dependencies without a condition must have ended in any way (all-resolved), rather than be completed';
+comment on column scheduler_go.graph_tasks.dependencies is 'How many dependencies it has';
+comment on column scheduler_go.graph_tasks.deadline is 'Until when it may wait: if it still waits then, it never runs';
+comment on column scheduler_go.graph_tasks.watch is 'Dependency whose end it waits for first: one that had not ended when last looked at, or whose end is in graph_changes; null: it does not wait, or is in graph_checks';
+comment on column scheduler_go.graph_tasks.reason is 'Why it was disabled without having been run';
+comment on column scheduler_go.graph_tasks.failed_by is 'Dependency that is the reason';
+
+create table scheduler_go.graph_edges (
+  task       bigint not null,
+  depends_on bigint not null,
+  needs      text check (needs in ('completed', 'resolved', 'failed')),
+  primary key (task, depends_on)
+);
+create index graph_edges_dependents_idx on scheduler_go.graph_edges (depends_on, task);
+
+comment on table scheduler_go.graph_edges is 'Which task waits for which, ended or not';
+comment on column scheduler_go.graph_edges.depends_on is 'task.id, of any graph or none';
+comment on column scheduler_go.graph_edges.needs is 'How the dependency must end for the task to run; null: as any_result of the task says';
+
+create table scheduler_go.graph_gone (
+  task      bigint primary key,
+  completed boolean not null
+);
+
+comment on table scheduler_go.graph_gone is 'Tasks of graphs, and their dependencies, that were deleted (archived)';
+comment on column scheduler_go.graph_gone.completed is 'Whether it was completed then; else it had failed';
+
+-- A transaction has an id before it gets places: raise_low_water relies on that.
+create sequence scheduler_go.graph_place_seq;
+
+create table scheduler_go.graph_changes (
+  task  bigint not null,
+  after bigint not null default 0,
+  place bigint not null default case when pg_current_xact_id() is not null then nextval('scheduler_go.graph_place_seq') end
+) with (autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+create index graph_changes_idx on scheduler_go.graph_changes (place);
+
+comment on table scheduler_go.graph_changes is 'Tasks that ended, or are open again, and whose dependents have to be looked at';
+comment on column scheduler_go.graph_changes.after is 'Last dependent that was looked at';
+comment on column scheduler_go.graph_changes.place is 'Order in which changes are spread';
+
+create table scheduler_go.graph_checks (
+  task      bigint not null,
+  failed_by bigint,
+  place     bigint not null default case when pg_current_xact_id() is not null then nextval('scheduler_go.graph_place_seq') end
+) with (autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
+create index graph_checks_idx on scheduler_go.graph_checks (place);
+
+comment on table scheduler_go.graph_checks is 'Tasks that have to be looked at: they may run now, or can never';
+comment on column scheduler_go.graph_checks.failed_by is 'Dependency that has failed';
+comment on column scheduler_go.graph_checks.place is 'Order in which tasks are looked at';
+
+-- Keys of clients, by which a repeated submission or extension of a graph is known.
+create table scheduler_go.graph_keys (
+  key    text primary key,
+  graph  bigint not null,
+  digest bytea not null
+);
+create index graph_keys_graph_idx on scheduler_go.graph_keys (graph);
+
+comment on table scheduler_go.graph_keys is 'Keys that clients gave submissions and extensions of graphs, for as long as there is the graph';
+comment on column scheduler_go.graph_keys.digest is 'SHA-256 of what was submitted with the key';
+
+-- How a dependency stands: a task that was deleted is as good as it was then.
+create view scheduler_go.graph_dependencies as
+select s.task, s.depends_on, s.unmet, s.failed,
+       case
+         when s.unmet or s.condition = 'resolved' or s.failed = (s.condition = 'failed') and not s.skipped then null
+         when s.failed and not s.skipped then 'dependency'
+         else 'skipped'
+       end as fate
+from (
+  select e.task, e.depends_on,
+         e.depends_on = e.task
+           or coalesce(d.status in ('next_run_not_scheduled', 'next_run_scheduled'), false) as unmet,
+         e.depends_on <> e.task
+           and case when d.id is null then not coalesce(o.completed, false) else d.status = 'disabled' end as failed,
+         coalesce(r.reason = 'skipped', false) as skipped,
+         coalesce(e.needs, case when g.any_result then 'resolved' else 'completed' end) as condition
+  from scheduler_go.graph_edges e
+  join scheduler_go.graph_tasks g on g.task = e.task
+  left join task d on d.id = e.depends_on
+  left join scheduler_go.graph_gone o on o.task = e.depends_on and d.id is null
+  left join scheduler_go.graph_tasks r on r.task = e.depends_on
+) s;
+comment on view scheduler_go.graph_dependencies is
+  'Dependencies with how they stand: unmet, failed for good, or ended otherwise; and what becomes of the task by it: dependency (at once), skipped (when all have ended), or null; one of a task on itself stays unmet';
+
+-- How the tasks of graphs stand. What is read of a graph is read by its tasks, however many others
+-- there are: offset 0 keeps the planner from reading the whole of task for a graph of some hundred tasks.
+create view scheduler_go.graph_states as
+select g.graph, g.task, g.name, coalesce(t.type, '') as type, g.any_result, g.dependencies, g.deadline, g.failed_by,
+       case
+         when t.id is null then case when o.completed then 'completed' else coalesce(g.reason, 'failed') end
+         when t.status = 'completed' then 'completed'
+         when t.status = 'next_run_scheduled' then 'running'
+         when t.status = 'disabled' then coalesce(g.reason, 'failed')
+         when t.next_run = scheduler_go.never() then 'waiting'
+         else 'ready'
+       end as state
+from scheduler_go.graph_tasks g
+left join lateral (select t.id, t.type, t.status, t.next_run from task t where t.id = g.task offset 0) t on true
+left join lateral (select o.completed from scheduler_go.graph_gone o where o.task = g.task and t.id is null offset 0) o on true;
+comment on view scheduler_go.graph_states is 'Tasks of graphs with their state: waiting, ready (to be sent), running (sent), completed, failed, or why they never ran: dependency, deadline or cancelled';
+
+-- The triggers only note that something changed, and only if somebody waits for
+-- it: one or two looks into an index for any other task.
+-- +goose StatementBegin
+create function scheduler_go.note_graph_change() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  if old.status = 'disabled' then -- open again
+    update scheduler_go.graph_tasks set reason = null, failed_by = null
+    where task = new.id and reason is not null;
+  elsif new.status = 'completed' and not exists (select from scheduler_go.graph_tasks where watch = new.id) then
+    return null;
+  end if;
+  if exists (select from scheduler_go.graph_edges where depends_on = new.id) then
+    insert into scheduler_go.graph_changes (task) values (new.id);
+    notify scheduler_go_graph;
+  end if;
+  return null;
+end
+$$;
+
+create function scheduler_go.note_graph_deletion() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+  if exists (select from scheduler_go.graph_edges where depends_on = old.id) then
+    insert into scheduler_go.graph_changes (task) values (old.id);
+    notify scheduler_go_graph;
+  elsif not exists (select from scheduler_go.graph_tasks where task = old.id) then
+    return null;
+  end if;
+  insert into scheduler_go.graph_gone (task, completed) values (old.id, old.status = 'completed')
+  on conflict (task) do update set completed = excluded.completed;
+  return null;
+end
+$$;
+-- +goose StatementEnd
+comment on function scheduler_go.note_graph_change() is 'Notes that a task ended, or is open again, if others wait for it';
+comment on function scheduler_go.note_graph_deletion() is 'Keeps how a task of a graph stood when it was deleted';
+
+create trigger scheduler_go_graph_change after update of status on task
+for each row when (
+  old.status <> new.status and (new.status in ('completed', 'disabled') or old.status = 'disabled'))
+execute function scheduler_go.note_graph_change();
+
+create trigger scheduler_go_graph_deletion after delete on task
+for each row execute function scheduler_go.note_graph_deletion();
+
+create function scheduler_go.graphs_pending(at timestamptz) returns boolean
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+as $$
+select exists (select from scheduler_go.graph_changes where place >= (select graphs_low from scheduler_go.low_water))
+  or exists (select from scheduler_go.graph_checks where place >= (select graphs_low from scheduler_go.low_water))
+  or exists (select from scheduler_go.graph_tasks where watch is not null and deadline <= at)
+$$;
+comment on function scheduler_go.graphs_pending(timestamptz) is 'Whether there is anything to do for graphs';
+
+-- +goose StatementBegin
+create function scheduler_go.spread_graph_changes(max_changes bigint, max_edges bigint) returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off
+set enable_hashjoin = off set jit = off
+as $$
+with taken as (
+  delete from scheduler_go.graph_changes
+  where ctid = any(array(
+    select ctid from scheduler_go.graph_changes
+    where place >= (select graphs_low from scheduler_go.low_water) order by place limit max_changes))
+  returning task, after
+), changed as materialized (
+  select c.task, c.after,
+         case when t.id is null then not coalesce(g.completed, false) else t.status = 'disabled' end
+           and r.reason is distinct from 'skipped' as failed,
+         coalesce(t.status in ('next_run_not_scheduled', 'next_run_scheduled'), false) as open
+  from (select task, min(after) as after from taken group by task) c
+  left join public.task t on t.id = c.task
+  left join scheduler_go.graph_gone g on g.task = c.task and t.id is null
+  left join scheduler_go.graph_tasks r on r.task = c.task
+), share as materialized (
+  select max_edges / greatest(count(*), 1) + 1 as edges from changed
+), walked as materialized (
+  select c.task as depends_on, c.failed, c.open, e.task, e.needs
+  from changed c cross join lateral (
+    select e.task, e.needs from scheduler_go.graph_edges e
+    where e.depends_on = c.task and e.task > c.after
+    order by e.task limit (select edges from share)
+  ) e
+), left_over as (
+  insert into scheduler_go.graph_changes (task, after)
+  select depends_on, max(task) from walked group by depends_on having count(*) = (select edges from share)
+), mattering as materialized (
+  select w.task, w.depends_on, f.failed,
+         -- It only has to watch another, which takes no look at the task itself.
+         g.watch = w.depends_on and w.task <> w.depends_on and not f.failed
+           and not w.open and g.dependencies <= 100 as watch_next
+  from walked w join scheduler_go.graph_tasks g on g.task = w.task
+  cross join lateral (
+    select w.failed and coalesce(w.needs, case when g.any_result then 'resolved' else 'completed' end) = 'completed' as failed
+  ) f
+  where g.watch = w.depends_on or g.failed_by = w.depends_on
+    or f.failed and (g.watch is not null or g.reason = 'skipped')
+    or w.open and (g.reason = 'skipped' or g.watch = g.task)
+), next_watches as materialized (
+  select m.task, m.depends_on, d.id
+  from mattering m cross join lateral (
+    select d.id
+    from scheduler_go.graph_edges e join public.task d on d.id = e.depends_on
+    where e.task = m.task and e.depends_on < m.depends_on and d.id <> m.task and d.status in ('next_run_not_scheduled', 'next_run_scheduled')
+    order by e.depends_on desc limit 1
+    for share of d skip locked
+  ) d
+  where m.watch_next
+), moved as (
+  update scheduler_go.graph_tasks g set watch = n.id
+  from next_watches n
+  -- "=" might be looked up in the index of watches, in which many may be the same.
+  where g.task = n.task and g.watch is not distinct from n.depends_on
+  returning g.task, n.depends_on
+), found as (
+  insert into scheduler_go.graph_checks (task, failed_by)
+  select m.task, case when m.failed then m.depends_on end
+  from mattering m
+  where (m.task, m.depends_on) not in (select task, depends_on from moved)
+)
+select count(*) from taken
+$$;
+-- +goose StatementEnd
+comment on function scheduler_go.spread_graph_changes(bigint, bigint) is
+  'Takes some changes of tasks and, of each, a share of max_edges dependents: those that it matters to watch another dependency or, if that does not do, are noted for a look; returns how many changes it took. The caller holds the lock of graphs';
+
+create function scheduler_go.check_graph_deadlines(max_tasks bigint, at timestamptz) returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
+as $$
+with checks as (
+  insert into scheduler_go.graph_checks (task)
+  select g.task from scheduler_go.graph_tasks g
+  where g.watch is not null and g.deadline <= at and not exists (
+    select from scheduler_go.graph_checks c where c.task = g.task and c.place >= (select graphs_low from scheduler_go.low_water))
+  order by g.deadline limit max_tasks
+  returning task
+)
+select count(*) from checks
+$$;
+comment on function scheduler_go.check_graph_deadlines(bigint, timestamptz) is
+  'Notes for a look those tasks of graphs that still wait after their deadline, unless they are noted, and returns how many. The caller holds the lock of graphs';
+
+-- One task after the other, each by small questions of an index, so that the cost
+-- is the same for all. Every statement sees what is committed by then. What could not run
+-- before its deadline stays as it is, so that it doesn't depend on the order in which tasks
+-- are looked at whether it is in the state deadline.
+-- +goose StatementBegin
+create function scheduler_go.settle_graph_tasks(max_tasks bigint, max_edges bigint, at timestamptz,
+  out looked_at bigint, out released bigint, out failed bigint, out put_off bigint)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off
+set enable_hashjoin = off set jit = off
+as $$
+declare
+  c record;             -- the task of a graph to look at
+  t public.task%rowtype;
+  waits boolean;
+  unmet bigint;
+  others bigint;        -- of these, those that are not the task itself
+  failed_dependency bigint;
+  skipped_by bigint;
+  next_watch bigint;
+  fate text;
+begin
+  looked_at := 0; released := 0; failed := 0; put_off := 0;
+  for c in
+    with taken as (
+      delete from scheduler_go.graph_checks
+      where ctid = any(array(
+        select ctid from scheduler_go.graph_checks
+        where place >= (select graphs_low from scheduler_go.low_water) order by place limit max_tasks))
+      returning task, failed_by
+    )
+    select g.*, k.failed_by as failed_now, s.cancelled
+    from (select task, max(failed_by) as failed_by from taken group by task) k
+    join scheduler_go.graph_tasks g on g.task = k.task
+    left join scheduler_go.graphs s on s.id = g.graph
+    order by g.task
+  loop
+    looked_at := looked_at + 1;
+    if max_edges <= 0 then -- the rest another time
+      insert into scheduler_go.graph_checks (task, failed_by) values (c.task, c.failed_now);
+      continue;
+    end if;
+    max_edges := max_edges - 1;
+    -- Nothing is waited for here, so that nobody ever waits for this in a circle.
+    select * into t from public.task where id = c.task for no key update skip locked;
+    if not found then
+      if exists (select from public.task where id = c.task) then
+        insert into scheduler_go.graph_checks (task, failed_by) values (c.task, c.failed_now);
+        put_off := put_off + 1;
+      else
+        update scheduler_go.graph_tasks set watch = null where task = c.task and watch is not null;
+      end if;
+      continue;
+    end if;
+    waits := t.status = 'next_run_not_scheduled' and t.next_run = scheduler_go.never();
+    fate := null;
+
+    if c.cancelled is not null then
+      case t.status
+        when 'next_run_not_scheduled' then fate := 'cancelled';
+        when 'next_run_scheduled' then -- may finish, but is not tried again
+          update public.task set retries_left = 0 where id = t.id and retries_left <> 0;
+        else null;
+      end case;
+    elsif waits and c.deadline <= at then
+      fate := 'deadline';
+    elsif waits and c.failed_now is not null then
+      select d.depends_on into failed_dependency from scheduler_go.graph_dependencies d
+      where d.task = c.task and d.depends_on = c.failed_now and d.fate = 'dependency';
+      if found then
+        fate := 'dependency';
+      else
+        c.watch := null; -- that one is open again, but another may have failed: look at all
+      end if;
+    end if;
+    if fate is not null then
+      update public.task set status = 'disabled' where id = t.id;
+      update scheduler_go.graph_tasks
+      set watch = null, reason = fate, failed_by = case when fate = 'dependency' then failed_dependency end
+      where task = c.task;
+      failed := failed + 1;
+      continue;
+    end if;
+    if c.cancelled is not null or not waits
+      and not (t.status = 'disabled' and coalesce(c.reason in ('dependency', 'skipped') and (c.deadline > at or c.deadline is null), false)) then
+      -- It runs, or has ended: by hand, or long since; or it could not run in time.
+      update scheduler_go.graph_tasks set watch = null where task = c.task and watch is not null;
+      continue;
+    end if;
+
+    if waits and c.watch is not null then
+      if c.watch <> c.task and exists (
+        select from public.task d where d.id = c.watch and d.status in ('next_run_not_scheduled', 'next_run_scheduled')
+      ) then
+        continue;
+      end if;
+      -- Those above the one watched so far were passed by before. A dependency
+      -- that is locked may be ending: its end has not seen that it is watched.
+      max_edges := max_edges - c.dependencies;
+      select d.id into next_watch
+      from scheduler_go.graph_edges e join public.task d on d.id = e.depends_on
+      where e.task = c.task and e.depends_on < c.watch and d.id <> c.task and d.status in ('next_run_not_scheduled', 'next_run_scheduled')
+      order by e.depends_on desc limit 1
+      for share of d skip locked;
+      if found then
+        update scheduler_go.graph_tasks set watch = next_watch where task = c.task;
+        continue;
+      end if;
+    end if;
+
+    -- All of them, at one moment.
+    max_edges := max_edges - c.dependencies;
+    select count(*) filter (where d.unmet), count(*) filter (where d.unmet and d.depends_on <> d.task),
+      max(d.depends_on) filter (where d.fate = 'dependency'), max(d.depends_on) filter (where d.fate = 'skipped')
+    into unmet, others, failed_dependency, skipped_by
+    from scheduler_go.graph_dependencies d where d.task = c.task;
+    fate := case when failed_dependency is not null then 'dependency' when skipped_by is not null and others = 0 then 'skipped' end;
+    if fate is not null then
+      if waits then
+        update public.task set status = 'disabled' where id = t.id;
+        failed := failed + 1;
+      elsif fate <> c.reason then -- no trigger notes that
+        insert into scheduler_go.graph_changes (task) values (c.task);
+      end if;
+      update scheduler_go.graph_tasks set watch = null, reason = fate, failed_by = coalesce(failed_dependency, skipped_by) where task = c.task;
+    elsif unmet = 0 then
+      update public.task set status = 'next_run_not_scheduled', next_run = at where id = t.id;
+      update scheduler_go.graph_tasks set watch = null where task = c.task and watch is not null;
+      released := released + 1;
+    else
+      if not waits then
+        update public.task set status = 'next_run_not_scheduled', next_run = scheduler_go.never() where id = t.id;
+      end if;
+      next_watch := c.task; -- itself only once all others have ended
+      if others > 0 then
+        select d.id into next_watch
+        from scheduler_go.graph_edges e join public.task d on d.id = e.depends_on
+        where e.task = c.task and d.id <> c.task and d.status in ('next_run_not_scheduled', 'next_run_scheduled')
+        order by e.depends_on desc limit 1
+        for share of d skip locked;
+        if not found then
+          insert into scheduler_go.graph_checks (task) values (c.task);
+          put_off := put_off + 1;
+        end if;
+      end if;
+      update scheduler_go.graph_tasks set watch = next_watch where task = c.task;
+    end if;
+  end loop;
+end
+$$;
+-- +goose StatementEnd
+comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) is
+  'Looks at some waiting tasks of graphs: releases those whose dependencies have ended, disables those that can never run, has the others watch a dependency, and puts off those that others hold locked. The caller holds the lock of graphs';
+
+-- All that didn't end well is open again before anything of it is looked at: a task that asks
+-- only for ends would otherwise run before those that it depends on follow.
+create function scheduler_go.reopen_graph_tasks(in_graph bigint, after bigint, max_tasks bigint, at timestamptz) returns setof bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with failed as materialized (
+  select t.id, tt.num_retries
+  from scheduler_go.graph_tasks g
+  join public.task t on t.id = g.task
+  join public.task_type tt on tt.type = t.type
+  where g.graph = in_graph and g.task > after and t.status = 'disabled'
+  order by g.task limit max_tasks
+  for no key update of t
+), undated as (
+  update scheduler_go.graph_tasks g set deadline = null
+  from failed where g.task = failed.id and g.deadline <= at
+), checks as (
+  insert into scheduler_go.graph_checks (task) select id from failed
+)
+update public.task t
+set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
+from failed where t.id = failed.id
+returning t.id
+$$;
+comment on function scheduler_go.reopen_graph_tasks(bigint, bigint, bigint, timestamptz) is
+  'Has some disabled tasks of a graph, those after a given one, wait and be looked at, without deadlines that are over; returns which. The caller holds the lock of graphs';
+
+create function scheduler_go.graph_edges_below(tasks bigint[]) returns table (task bigint, depends_on bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with recursive below as (
+  select unnest(tasks) as task
+  union
+  select e.depends_on from below b join scheduler_go.graph_edges e on e.task = b.task
+)
+select e.task, e.depends_on from below b join scheduler_go.graph_edges e on e.task = b.task
+where e.depends_on <> e.task
+$$;
+comment on function scheduler_go.graph_edges_below(bigint[]) is 'Returns the dependencies of some tasks, of those, and so on, without those of tasks on themselves';
+
+-- Looks for what was forgotten, a part at a time: each looks things up one by one, whatever
+-- the planner thinks of the size of the peer's table.
+create function scheduler_go.check_graph_tasks(first_task bigint, end_task bigint) returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with forgotten as (
+  insert into scheduler_go.graph_checks (task)
+  select t.id
+  from scheduler_go.graph_tasks g
+  join public.task t on t.id = g.task
+  left join public.task w on w.id = g.watch
+  where g.task >= first_task and g.task < end_task
+    and t.next_run = scheduler_go.never() and t.status = 'next_run_not_scheduled'
+    and (w.id is null or w.status not in ('next_run_not_scheduled', 'next_run_scheduled'))
+  returning task
+), gone as (
+  delete from scheduler_go.graph_gone o
+  where o.task >= first_task and o.task < end_task
+    and not exists (select from scheduler_go.graph_edges e where e.depends_on = o.task)
+    and not exists (select from scheduler_go.graph_tasks g where g.task = o.task)
+)
+select count(*) from forgotten
+$$;
+create function scheduler_go.empty_graphs(first_graph bigint, end_graph bigint) returns setof bigint
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+select s.id from scheduler_go.graphs s
+where s.id >= first_graph and s.id < end_graph
+  and 0 = (select count(*) from (
+    select from scheduler_go.graph_tasks g join public.task t on t.id = g.task
+    where g.graph = s.id limit 1) living)
+  and 0 = (select count(*) from (
+    select from scheduler_go.graph_tasks g
+    join scheduler_go.graph_edges e on e.depends_on = g.task
+    join public.task t on t.id = e.task
+    where g.graph = s.id limit 1) dependents)
+order by s.id
+$$;
+comment on function scheduler_go.check_graph_tasks(bigint, bigint) is
+  'Of the tasks of graphs of some numbers, notes for a look those that wait and whose watched dependency has ended, was deleted, or is missing, and returns how many; forgets deleted tasks on which none depends. The caller holds the lock of graphs';
+comment on function scheduler_go.empty_graphs(bigint, bigint) is
+  'Returns the graphs of some numbers of which no task is left, and for whose tasks none waits';
+
+-- For programs that know only these.
+create function scheduler_go.check_forgotten_graph_tasks() returns bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with forgotten as (
+  insert into scheduler_go.graph_checks (task)
+  select t.id
+  from public.task t
+  join scheduler_go.graph_tasks g on g.task = t.id
+  left join public.task w on w.id = g.watch
+  where t.next_run = scheduler_go.never() and t.status = 'next_run_not_scheduled'
+    and (w.id is null or w.status not in ('next_run_not_scheduled', 'next_run_scheduled'))
+  returning task
+)
+select count(*) from forgotten
+$$;
+create function scheduler_go.empty_graph() returns bigint
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+select s.id from scheduler_go.graphs s
+where 0 = (select count(*) from (
+    select from scheduler_go.graph_tasks g join public.task t on t.id = g.task
+    where g.graph = s.id limit 1) living)
+  and 0 = (select count(*) from (
+    select from scheduler_go.graph_tasks g
+    join scheduler_go.graph_edges e on e.depends_on = g.task
+    join public.task t on t.id = e.task
+    where g.graph = s.id limit 1) dependents)
+order by s.id limit 1
+$$;
+create function scheduler_go.retry_graph_tasks(in_graph bigint, after bigint, max_tasks bigint) returns setof bigint
+language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+with failed as materialized (
+  select t.id, tt.num_retries
+  from scheduler_go.graph_tasks g
+  join public.task t on t.id = g.task
+  join public.task_type tt on tt.type = t.type
+  where g.graph = in_graph and g.task > after and t.status = 'disabled' and g.reason is distinct from 'dependency'
+  order by g.task limit max_tasks
+  for no key update of t
+), undated as (
+  update scheduler_go.graph_tasks g set deadline = null
+  from failed where g.task = failed.id and g.reason = 'deadline'
+), checks as (
+  insert into scheduler_go.graph_checks (task) select id from failed
+)
+update public.task t
+set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
+from failed where t.id = failed.id
+returning t.id
+$$;
+comment on function scheduler_go.check_forgotten_graph_tasks() is
+  'Notes for a look the waiting tasks whose watched dependency has ended, was deleted, or is missing; returns how many';
+comment on function scheduler_go.empty_graph() is 'Returns a graph of which no task is left, and for whose tasks none waits; or null';
+comment on function scheduler_go.retry_graph_tasks(bigint, bigint, bigint) is
+  'Takes up again some tasks of a graph that have failed, those after a given one: they wait, and are to be looked at; returns which. The caller holds the lock of graphs';
