@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,26 @@ type lines chan<- string
 func (l lines) Write(line []byte) (int, error) {
 	l <- string(line)
 	return len(line), nil
+}
+
+// A migration that is interrupted between two of ours goes on when it is run again.
+func TestMigrateGoesOn(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	tx := testenv.Begin(t, connect(t, dsn))
+	testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := status(t, dsn)
+	done := migrate(t, dsn, db.MigrateOptions{})
+	if len(before.Applied) == 0 || len(done.Applied) == 0 || !slices.Equal(done.Applied, before.Pending) || !status(t, dsn).Ready() {
+		t.Errorf("after %v it applied %v, %v were pending", before.Applied, done.Applied, before.Pending)
+	}
 }
 
 // Nothing is removed while work would be lost, unless that is asked for.
