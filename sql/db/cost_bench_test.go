@@ -38,11 +38,14 @@ type costWorld struct{ *benchWorld }
 
 func newCostWorld(b *testing.B, origins int) costWorld {
 	b.Helper()
-	dsn := testenv.PostgresServer(b, "full_page_writes=on", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off",
-		"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
+	dsn := benchDatabase
+	if dsn == "" {
+		dsn = testenv.PostgresServer(b, "full_page_writes=on", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off",
+			"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
+	}
 	testenv.Migrate(b, dsn, db.MigrateOptions{})
 	w := costWorld{newBenchWorld(b, dsn, origins)}
-	w.exec(b, "create extension pg_stat_statements")
+	w.exec(b, "create extension if not exists pg_stat_statements")
 	return w
 }
 
