@@ -27,15 +27,19 @@ type lanePlayer struct {
 	topic   string
 	queues  map[string]*playedQueue
 	tries   map[string][]playedTry // by URL; a message that comes again is one
-	sent    map[string]int         // how often each message came, by id
+	sent    map[string]int         // how often each message was ended, by id
+
+	// keeps is whether messages that come are kept: what has ended isn't sent again.
+	keeps bool
 }
 
 type playedQueue struct {
 	slots int // how many messages it may hold
 	came  <-chan amqp.Delivery
 	held  []amqp.Delivery
-	most  int // messages at once
-	again int // messages that came again
+	kept  []amqp.Delivery // came while the player keeps messages
+	most  int             // messages at once
+	again int             // messages that came again
 }
 
 type playedTry struct {
@@ -43,8 +47,8 @@ type playedTry struct {
 	over            bool
 }
 
-// playedAtOnce is how many messages of a queue are held.
-const playedAtOnce = 5
+// playedAtOnce is how many messages of a queue are held: all.
+const playedAtOnce = 200
 
 // listen takes messages from queues of so many slots.
 func (p *lanePlayer) listen(slots map[string]int) {
@@ -63,23 +67,26 @@ func (p *lanePlayer) listen(slots map[string]int) {
 	}
 }
 
-// turn takes what came from each queue, ends the oldest, and counts the messages. It
-// says whether there was any.
+// turn takes what came from each queue, ends the oldest, unless it is kept, and counts the
+// messages. It says whether there was any.
 func (p *lanePlayer) turn() (busy bool) {
 	for name, q := range p.queues {
 		for more := true; more; {
 			select {
 			case d := <-q.came:
-				q.held = append(q.held, d)
+				q.kept = append(q.kept, d)
 			default:
 				more = false
 			}
+		}
+		if !p.keeps {
+			q.held, q.kept = append(q.held, q.kept...), nil
 		}
 		length, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		q.most = max(q.most, length.Messages+len(q.held))
+		q.most = max(q.most, length.Messages+len(q.held)+len(q.kept))
 		if len(q.held) > 0 {
 			p.end(name, q, q.held[0])
 			q.held, busy = q.held[1:], true
@@ -164,6 +171,25 @@ type playedTwin struct {
 	config  string
 	broker  *testenv.Toxic
 	daemons []*process
+}
+
+// holdOne holds frames on the way to the broker of the twin that is first to have more than
+// pass of them, and tells which it is. The other's way stays open: a daemon leaves a
+// connection that doesn't answer for some seconds, and sends again what it has in hand.
+func holdOne(twins []*playedTwin, frame testenv.Frame, pass int) <-chan *playedTwin {
+	reached := make(chan *playedTwin, 1)
+	first, second := twins[0].broker.Hold(frame, pass), twins[1].broker.Hold(frame, pass)
+	go func() {
+		victim, other := twins[0], twins[1]
+		select {
+		case <-first:
+		case <-second:
+			victim, other = other, victim
+		}
+		other.broker.Release()
+		reached <- victim
+	}()
+	return reached
 }
 
 // Two of each daemon send tasks, tasks with priority, visits shared between listers,
@@ -259,7 +285,7 @@ lanes:
 		startTwin(twins[i])
 	}
 
-	const kills = 8
+	const kills, confirmsHeld = 8, 4
 	inTwo, atKills := 0, 0
 	ended := func() bool {
 		return count("task where status <> 'completed'") == 0 && count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'") == visits &&
@@ -292,23 +318,14 @@ lanes:
 		if round%2 == 1 {
 			frame, pass = testenv.Publishes, random.IntN(2)
 		}
-		first, second := twins[0].broker.Hold(frame, pass), twins[1].broker.Hold(frame, pass)
-		play(func() bool { return closed(first) || closed(second) })
-		victim, other := twins[0], twins[1]
-		if !closed(first) {
-			victim, other = other, victim
-		}
-		// The other's way may be held, too. It leaves a connection that has not answered for two times two
-		// seconds, and sends again what it has in hand.
-		held := time.Now()
+		player.keeps = true
+		reached := holdOne(twins, frame, pass)
+		play(func() bool { return len(reached) > 0 })
+		victim := <-reached
 		again.kill(victim.daemons...)
 		victim.broker.Cut()
 		victim.broker.Restore()
-		if time.Since(held) > 2*time.Second {
-			again.note(again.freeze(other.daemons...))
-			again.resume(other.daemons...)
-		}
-		other.broker.Release()
+		player.keeps = false
 		startTwin(victim)
 	}
 	atKills = len(player.tries)
@@ -345,7 +362,9 @@ lanes:
 	if n := count(`scheduler_go.graph_edges e join task_run r on r.task = e.task join task_run d on d.task = e.depends_on where r.scheduled < d.ended`); n > 0 {
 		t.Errorf("%d tasks did not wait for the end of those they depend on", n)
 	}
-	// Of what the broker had at a kill, some have ended before anybody sends it again: maybe all.
 	sentAgain := again.check(player.sent, kills)
+	if sentAgain < confirmsHeld {
+		t.Errorf("%d messages were sent again, though the broker had some at each of %d kills", sentAgain, confirmsHeld)
+	}
 	t.Logf("%d pieces of work, %d of them moved; %d rounds of kills, after which %d had been begun; %d messages in hand, %d sent again", len(player.tries), overs, kills, atKills, len(again.rows), sentAgain)
 }

@@ -61,13 +61,19 @@ func openBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	return &benchWorld{dsn: dsn, origins: origins, store: testenv.Open(b, dsn), r: seed.Rand(b)}
 }
 
-// newBenchWorld fills a database, which has the Python scheduler's tables, and builds
-// candidates.
+// benchDatabase is where benchmarks that take SWH_BENCH_DATABASE find that database: one that is
+// empty, or that such a benchmark filled with as many origins.
+var benchDatabase = os.Getenv("SWH_BENCH_DATABASE")
+
+// newBenchWorld fills a database, unless it is filled, which has the Python scheduler's tables, and
+// builds candidates.
 func newBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
 	w := openBenchWorld(b, dsn, origins)
-	w.fill(b)
-	w.buildCandidates(b)
+	if !testenv.Value[bool](b, w.store.Pool(), "select exists (select from listed_origins)") {
+		w.fill(b)
+		w.buildCandidates(b)
+	}
 	return w
 }
 

@@ -38,11 +38,14 @@ type costWorld struct{ *benchWorld }
 
 func newCostWorld(b *testing.B, origins int) costWorld {
 	b.Helper()
-	dsn := testenv.PostgresServer(b, "full_page_writes=on", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off",
-		"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
+	dsn := benchDatabase
+	if dsn == "" {
+		dsn = testenv.PostgresServer(b, "full_page_writes=on", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off",
+			"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
+	}
 	testenv.Migrate(b, dsn, db.MigrateOptions{})
 	w := costWorld{newBenchWorld(b, dsn, origins)}
-	w.exec(b, "create extension pg_stat_statements")
+	w.exec(b, "create extension if not exists pg_stat_statements")
 	return w
 }
 
@@ -59,7 +62,7 @@ func (w costWorld) costOf(b *testing.B, do func()) (c cost) {
 		b.Fatal(err)
 	}
 	if os.Getenv("SWH_BENCH_STATEMENTS") != "" {
-		b.Log(w.statements(b))
+		fmt.Fprintln(os.Stderr, w.statements(b))
 	}
 	return c
 }
@@ -170,13 +173,13 @@ const costRounds = 7
 // 1,000 visits by each policy, drains of what they note and of 10,000 changes, a listing of
 // 10,000 origins, a batch of 1,000 visits of the journal, the check of 128 pages of candidates, the vacuum after
 // all of it. They take turns, each after a checkpoint, which makes WAL most. It reports medians, the middle
-// half of ms, and how many times they are those of the bare update; and logs the sizes of
-// tables and indexes. SWH_BENCH_STATEMENTS=1 logs the cost of each statement.
+// half of ms, and how many times they are those of the bare update; and prints the sizes of
+// tables and indexes. SWH_BENCH_STATEMENTS=1 prints the cost of each statement.
 func BenchmarkCosts(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			w := newCostWorld(b, size)
-			b.Log(w.sizes(b))
+			fmt.Fprint(os.Stderr, w.sizes(b))
 			all := map[string][]cost{}
 			note := func(name string, c cost) { all[name] = append(all[name], c) }
 			for range costRounds {
@@ -201,7 +204,7 @@ func BenchmarkCosts(b *testing.B) {
 				note("check of 128 pages", w.costOf(b, func() { w.exec(b, "select scheduler_go.check_candidates($1::bigint, $1::bigint + 128)", page) }))
 				note("vacuum", w.costOf(b, func() { w.exec(b, "vacuum scheduler_go.candidates, scheduler_go.candidate_changes") }))
 			}
-			b.Log(w.sizes(b))
+			fmt.Fprint(os.Stderr, w.sizes(b))
 			w.report(b, all)
 		})
 	}

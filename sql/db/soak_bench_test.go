@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/msgpack"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
 )
 
 const (
@@ -39,7 +40,7 @@ type soak struct {
 }
 
 // BenchmarkSoak has a lister, schedule-recurrent, workers and journal-client at work in six parts of
-// SWH_BENCH_SOAK (5m) each, by the number of origins (SWH_BENCH_SIZES). From the second part to the
+// SWH_BENCH_SOAK (5m) each, by the number of origins (SWH_BENCH_SIZES; SWH_BENCH_DATABASE). From the second part to the
 // last but one a snapshot is held. After each part it prints what was done and what that cost, the
 // sizes and dead rows of tables, and the memory of the daemons. It reports how much was done in
 // the last part.
@@ -83,8 +84,14 @@ func BenchmarkSoak(b *testing.B) {
 func newSoak(b *testing.B, origins int) *soak {
 	b.Helper()
 	mq, prefix := testenv.RabbitMQ(b), testenv.Journal(b, 1)
-	s := &soak{benchWorld: newBenchWorld(b, testenv.PeerDatabase(b), origins), queue: testenv.Channel(b, mq.URL)}
-	s.exec(b, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', $1, 1000)", soakQueue)
+	dsn := benchDatabase
+	if dsn == "" {
+		dsn = testenv.PeerDatabase(b)
+	}
+	testenv.Migrate(b, dsn, db.MigrateOptions{})
+	s := &soak{benchWorld: newBenchWorld(b, dsn, origins), queue: testenv.Channel(b, mq.URL)}
+	s.exec(b, `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', $1, 1000)
+		on conflict (type) do update set backend_name = excluded.backend_name, max_queue_length = excluded.max_queue_length`, soakQueue)
 	if _, err := s.queue.QueueDeclare(soakQueue, true, false, false, false, nil); err != nil {
 		b.Fatal(err)
 	}

@@ -44,7 +44,10 @@ func run(in io.Reader, out io.Writer, directory string) error {
 	}
 	comparisons, costs := m.comparisons(), m.costs()
 	if len(comparisons)+len(costs) == 0 {
-		return fmt.Errorf("nothing was measured side by side")
+		if directory != "" {
+			return fmt.Errorf("nothing was measured side by side")
+		}
+		return nil // the figures are above
 	}
 	text := m.where() + comparisonTable(comparisons) + costTable(costs)
 	if _, err := io.WriteString(out, text); err != nil || directory == "" {

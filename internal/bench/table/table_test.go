@@ -64,8 +64,13 @@ func TestTables(t *testing.T) {
 	if diff := cmp.Diff(wanted, rest); diff != "" {
 		t.Error(diff)
 	}
-	if err := run(strings.NewReader("BenchmarkDecode-2 \t 1\t 1000 ns/op\n"), &text, ""); err == nil {
-		t.Error("no error without a comparison")
+	alone := "BenchmarkDecode-2 \t 1\t 1000 ns/op\n"
+	text.Reset()
+	if err := run(strings.NewReader(alone), &text, ""); err != nil || text.Len() > 0 {
+		t.Errorf("without a comparison: %v, %q", err, &text)
+	}
+	if err := run(strings.NewReader(alone), &text, t.TempDir()); err == nil {
+		t.Error("documents are written without a comparison")
 	}
 }
 
