@@ -369,7 +369,7 @@ var screenshots = []struct {
 	{"queue", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", 900, 620, false},
 	{"task", "/tasks/3#runs-title", 900, 560, true},
 	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 900, 560, false},
-	{"graph", "/graphs/1#picture", 900, 900, false},
+	{"graph", "/graphs/1#picture", 900, 980, false},
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
 }
 
