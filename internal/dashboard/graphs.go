@@ -90,8 +90,10 @@ type graphData struct {
 	TooLarge bool          `json:"too_large,omitempty"` // to be read for a page: then only what is known of any graph is set
 	Counts   []stateCount  `json:"-"`
 	Picture  template.HTML `json:"-"`
-	Lines    [][]stretch   `json:"-"` // when each task of the critical path is expected to run
-	Labels   []label       `json:"-"` // of their timeline
+	// Path is the beginning of the critical path, with the times at which each task is expected to run.
+	Path   []taskgraph.Step `json:"-"`
+	Lines  [][]stretch      `json:"-"`
+	Labels []label          `json:"-"` // of their timeline
 }
 
 type stateCount struct {
@@ -146,8 +148,9 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if picture := g.Draw().SVG(); len(picture) <= maxPicture {
 		d.Picture = template.HTML(picture) // its texts are escaped for XML
 	}
+	d.Path = d.CriticalPath[:min(len(d.CriticalPath), maxRows)]
 	at := r.Now
-	for _, step := range d.CriticalPath {
+	for _, step := range d.Path {
 		end := at.Add(time.Duration(step.Seconds * float64(time.Second)))
 		d.Lines = append(d.Lines, []stretch{{Kind: "expected", From: at, To: end}})
 		at = end
