@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
@@ -20,9 +22,11 @@ import (
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
+	"swh-scheduler/listener"
 	"swh-scheduler/sql/db"
 )
 
@@ -47,16 +51,16 @@ func (queues) LengthSince(_ context.Context, queue string, _ celery.QueueFigures
 // site serves a dashboard on a small database, in which ann may act.
 func site(t *testing.T, statements ...string) string {
 	t.Helper()
-	return siteWith(t, queues{}, config.Default(), statements...)
-}
-
-// siteWith does so with a broker and a configuration.
-func siteWith(t *testing.T, broker status.QueueSource, c *config.Config, statements ...string) string {
-	t.Helper()
 	store := testenv.Open(t, testenv.Database(t), db.Options{Command: "dashboard"})
 	for _, statement := range statements {
 		testenv.Exec(t, store.Pool(), statement)
 	}
+	return siteWith(t, store, queues{}, config.Default())
+}
+
+// siteWith does so with a database, a broker and a configuration.
+func siteWith(t *testing.T, store *db.Store, broker status.QueueSource, c *config.Config) string {
+	t.Helper()
 	d, err := dashboard.New(dashboard.Options{
 		Reads: store, Acts: store, Config: func() *config.Config { return c }, Broker: broker, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Access: dashboard.Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}},
@@ -112,7 +116,7 @@ var archive = []string{
 	`insert into scheduler_go.graphs (name, submitted) values ('import of gitlab1.example.org', now() - interval '40 minutes')`,
 	`insert into task (type, arguments, next_run, status, policy)
 		select case when n = 1 then 'list-gitlab' when n = 8 then 'index-origin' else 'load-git' end, '{"args": [], "kwargs": {}}',
-			case when n in (7, 8) then '9999-12-31' else now() - interval '5 minutes' end,
+			case when n in (7, 8) then scheduler_go.never() else now() - interval '5 minutes' end,
 			case when n = 1 then 'completed' when n = 2 then 'disabled' when n in (3, 4) then 'next_run_scheduled' else 'next_run_not_scheduled' end::task_status, 'oneshot'
 		from generate_series(1, 8) n`,
 	`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies)
@@ -120,6 +124,7 @@ var archive = []string{
 		from generate_series(1, 8) n`,
 	`insert into scheduler_go.graph_edges (task, depends_on) select 203 + n, 204 from generate_series(2, 7) n union all select 211, 203 + n from generate_series(2, 7) n`,
 	`update scheduler_go.graph_tasks set watch = case when task = 211 then 206 else 204 end where task in (210, 211)`,
+	`insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, case when n % 2 = 0 then 'load-git' else 'index-origin' end, 400 + 300 * (n % 2), now() from generate_series(1, 40) n`,
 	`insert into scheduler_go.set_aside_tasks (task, arguments, reason, since) values (5, '', 'its kwargs are a JSON array, not an object', now() - interval '2 hours')`,
 	`insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) select lister_id, url, visit_type, '', 'its last_update is infinite' from listed_origins where url like '%project42'`,
 	`insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now() - interval '3 hours', 'b8e7f2c0-0000-4000-8000-000000000001', 'task-succeeded at 99999999999', '22008', 'date out of range')`,
@@ -206,6 +211,7 @@ func TestPagesInABrowser(t *testing.T) {
 // done while the page stays open, and finds it in the audit. Without scripts the pages are the same.
 func TestActInABrowser(t *testing.T) {
 	t.Parallel()
+	standing, store := standStill(t) // its workers start meanwhile
 	address := site(t, archive...)
 	browser := startBrowser(t)
 	tab := browser.open(1300, 900, false)
@@ -248,34 +254,60 @@ func TestActInABrowser(t *testing.T) {
 	if problems := tab.told(); len(problems) > 0 {
 		t.Error(problems)
 	}
-	onCall(t, browser)
+	onCall(t, browser, standing, store)
 }
 
-// onCall is a session on call: on a real broker, with a worker that holds what it got, somebody gets from
-// what stands still to its cause in three clicks.
-func onCall(t *testing.T, b *browser) {
+// standStill makes what somebody on call finds: queues that stand still, on a real broker, with a listener and with
+// real workers, of which one hangs and one fails whatever it gets. It returns the dashboard's address, and doesn't wait
+// for the workers.
+func standStill(t *testing.T) (string, *db.Store) {
 	t.Helper()
 	server := testenv.RabbitMQ(t)
-	ch := testenv.Channel(t, server.URL)
-	queue := func(name string, messages int) {
-		testenv.Declare(t, ch, name, nil)
-		testenv.Put(t, ch, name, make([]amqp.Publishing, messages)...)
+	broker := parsed.Broker(t, server.URL)
+	ch := testenv.ListenerQueue(t, server.URL)
+	startWorker(t, server.URL, "hangs", "swh.hangs")
+	startWorker(t, server.URL, "fails", "swh.fails", "swh.git", "swh.svn", "swh.later")
+	for queue, messages := range map[string]int{"swh.unread": 3, "express:swh.git": 2} { // a task type's, and a lane's
+		testenv.Declare(t, ch, queue, nil)
+		testenv.Put(t, ch, queue, make([]amqp.Publishing, messages)...)
 	}
-	queue("swh.unread", 3)
-	queue("swh.full", 4)
-	queue("swh.git", 0)
-	queue("express:swh.git", 2) // a lane
-	queue("swh.svn", 0)
-	queue("swh.later", 0)
-	if err := ch.Qos(4, 0, false); err != nil {
-		t.Fatal(err)
+	store := testenv.Open(t, testenv.Database(t))
+	for _, statement := range []string{
+		`insert into task_type (type, description, backend_name, max_queue_length) values
+			('list-unread', '', 'swh.unread', 9), ('index', '', 'swh.hangs', 4), ('deposit', '', 'swh.fails', 9), ('load-git', '', 'swh.git', 9), ('load-svn', '', 'swh.svn', 9), ('later', '', 'swh.later', 9)`,
+		`insert into task (type, arguments, next_run, status, policy, retries_left)
+			select 'index', jsonb_build_object('args', '[600]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/slow' || n)), now(), 'next_run_scheduled'::task_status, 'oneshot'::task_policy, 0 from generate_series(1, 5) n
+			union all select 'deposit', '{"args": [], "kwargs": {"message": "no disk"}}', now(), 'next_run_scheduled', 'oneshot', 0 from generate_series(1, 2)
+			union all select 'later', '{"args": [], "kwargs": {"url": "https://example.org/tomorrow"}}', now() + interval '1 day', 'next_run_not_scheduled', 'oneshot', 0`,
+		`insert into task_run (task, backend_id, scheduled, status) select id, 'celery-' || id, now(), 'scheduled' from task where status = 'next_run_scheduled'`,
+		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters)
+			select 'sent', 'swh.svn', gen_random_uuid(), 't', '[]', '{}', '{forge/forge.example}' from generate_series(1, 5)`,
+	} {
+		testenv.Exec(t, store.Pool(), statement)
 	}
-	for _, name := range []string{"swh.full", "swh.git", "swh.svn", "swh.later"} { // a worker that stands: it acknowledges nothing
-		if _, err := ch.Consume(name, "", false, false, false, false, nil); err != nil {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	testenv.Run(t, listener.New(listener.Options{
+		Source: celery.NewConsumer(broker, listener.ConsumerOptions(log)), Store: settle.Store{Store: store}, Log: log, Registerer: prometheus.NewRegistry(),
+	}).Run)
+	publisher := celery.NewPublisher(broker, celery.PublisherOptions{Logger: log})
+	t.Cleanup(func() { _ = publisher.Close() })
+	for _, queue := range []string{"swh.hangs", "swh.fails", "swh.git", "swh.svn", "swh.later"} {
+		if err := publisher.DeclareQueue(t.Context(), queue); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inspector := celery.NewQueueInspector(parsed.Broker(t, server.URL), server.ManagementURL, celery.InspectorOptions{})
+	var messages []celery.TaskMessage
+	for n := range 7 {
+		m := celery.TaskMessage{ID: fmt.Sprintf("celery-%d", n+1), Name: "swh.test.Sleep", Queue: "swh.hangs", Args: json.RawMessage("[600]")}
+		if n >= 5 {
+			m.Name, m.Queue, m.Args = "swh.test.Fail", "swh.fails", json.RawMessage(`["no disk"]`)
+		}
+		messages = append(messages, m)
+	}
+	if err := errors.Join(publisher.Publish(t.Context(), messages)...); err != nil {
+		t.Fatal(err)
+	}
+	inspector := celery.NewQueueInspector(broker, server.ManagementURL, celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
 	c := config.Default()
 	c.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour}
@@ -283,19 +315,32 @@ func onCall(t *testing.T, b *browser) {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 2 * time.Minute, Slots: 7, MinSlots: 1},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: time.Hour, TimeLimit: 2 * time.Hour, Slots: 8, MinSlots: 1},
 	}}
-	site := siteWith(t, inspector, c,
-		`insert into task_type (type, description, backend_name, max_queue_length) values
-			('list-unread', '', 'swh.unread', 9), ('index', '', 'swh.full', 4), ('load-git', '', 'swh.git', 9), ('load-svn', '', 'swh.svn', 9), ('later', '', 'swh.later', 9)`,
-		`insert into task (type, arguments, next_run, status, policy) values
-			('index', '{"args": [], "kwargs": {"url": "https://example.org/slow"}}', now(), 'next_run_scheduled', 'oneshot'),
-			('later', '{"args": [], "kwargs": {"url": "https://example.org/tomorrow"}}', now() + interval '1 day', 'next_run_not_scheduled', 'oneshot')`,
-		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters)
-			select 'sent', 'swh.svn', gen_random_uuid(), 't', '[]', '{}', '{forge/forge.example}' from generate_series(1, 5)`)
+	return siteWith(t, store, inspector, c), store
+}
+
+// startWorker starts a real Celery worker with one process, which runs the tasks of ../../celery/testdata.
+func startWorker(t *testing.T, broker, name string, queues ...string) {
+	t.Helper()
+	all := strings.Join(queues, ",")
+	testenv.StartChild(t, t.TempDir(), name, "env", "TEST_BROKER="+broker, "TEST_QUEUES="+all, "PYTHONDONTWRITEBYTECODE=1",
+		testenv.Python(t), "-m", "celery", "--workdir", "../../celery/testdata", "--app", "tasks", "worker", "--hostname", name+"@host", "--queues", all, "--concurrency", "1", "--without-mingle", "--without-gossip")
+}
+
+// onCall is a session on call: somebody gets from what stands still to its cause in three clicks.
+func onCall(t *testing.T, b *browser, site string, store *db.Store) {
+	t.Helper()
+	testenv.Becomes(t, "runs that began and that failed", "1 2", func() string {
+		return testenv.Value[string](t, store.Pool(), `select concat_ws(' ', (select count(*) from task_run where status = 'started'), (select sum(pieces) from scheduler_go.ended where status = 'failed'))`)
+	})
+	testenv.Exec(t, store.Pool(), "update scheduler_go.ended set minute = minute - interval '1 minute'") // pages have whole minutes
 	tab := b.open(1300, 900, false)
 	for _, walk := range [][]string{ // the texts of links, and what is said there
 		{"3 messages wait in swh.unread, which nobody reads.", "QueueWithoutConsumer", "swh-scheduler queue status"},
 		{"Nobody reads the lane load-git express, the queue express:swh.git.", "LaneWithoutConsumer", "LaneWithoutConsumer"},
-		{"Queues", "swh.full", "It is full: it may hold 4 messages, with those of workers. More is sent as they end.", "https://example.org/slow"},
+		{"Queues", "swh.hangs", "It is full: it may hold 4 messages, with those of workers. More is sent as they end.", "https://example.org/slow1"},
+		// The worker has begun one and holds one. A fourth click shows which worker that is.
+		{"Queues", "swh.hangs", "Workers take no more, and hold so many messages: 1. They are busy with long work, or stand. Their tasks tell since when and with whom.", "1", "hangs@host"},
+		{"Queues", "swh.fails", "Of deposit, 2 of the 2 that ended in the last hour failed, most by ValueError.", "7", "ValueError: no disk"},
 		{"Queues", "swh.svn", "The hoster forge/forge.example has 5 visits in flight, as many as it takes.", "forge/forge.example"},
 		{"Queues", "swh.later", "No task later is ready to be sent.", "https://example.org/tomorrow"},
 	} {
@@ -322,9 +367,9 @@ var screenshots = []struct {
 }{
 	{"tasks", "/tasks?type=load-git&status=disabled", 900, 560, false},
 	{"queue", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", 900, 620, false},
-	{"task", "/tasks/3", 900, 720, true},
+	{"task", "/tasks/3#runs-title", 900, 560, true},
 	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 900, 560, false},
-	{"graph", "/graphs/1", 900, 860, false},
+	{"graph", "/graphs/1#picture", 900, 980, false},
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
 }
 

@@ -226,6 +226,13 @@ func TestLargeGraphs(t *testing.T) {
 	if body := s.has("/graphs?name=large", `<td class="n">200</td>`); strings.Contains(body, "the last 200<") {
 		t.Error("all 200 tasks of a graph are said to be the last ones")
 	}
+	// Of a long critical path, the beginning is shown.
+	s.exec("insert into scheduler_go.graph_edges (task, depends_on) select n, n - 1 from generate_series(2, 200) n",
+		"insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, 'load-git', 60, now() from generate_series(1, 20) n")
+	body := s.has("/graphs/1", "The first 100 of 200.", "It takes 3 h 20 min from now on.")
+	if n := strings.Count(body, `class="expected"`); n != 100 {
+		t.Errorf("%d tasks of the critical path are shown", n)
+	}
 }
 
 // Graphs are searched by state: by that of the last tasks of each.

@@ -27,7 +27,7 @@ func (d *Dashboard) functions() template.FuncMap {
 		"ago":      d.ago,
 		"iso":      iso,
 		"clock":    func(t time.Time) string { return t.UTC().Format("15:04") },
-		"full":     isFull,
+		"short":    func(t time.Time) string { return t.UTC().Format("01-02 15:04") },
 		"markdown": markdown,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskgraph"
@@ -89,6 +90,10 @@ type graphData struct {
 	TooLarge bool          `json:"too_large,omitempty"` // to be read for a page: then only what is known of any graph is set
 	Counts   []stateCount  `json:"-"`
 	Picture  template.HTML `json:"-"`
+	// Path is the beginning of the critical path, with the times at which each task is expected to run.
+	Path   []taskgraph.Step `json:"-"`
+	Lines  [][]stretch      `json:"-"`
+	Labels []label          `json:"-"` // of their timeline
 }
 
 type stateCount struct {
@@ -143,6 +148,14 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if picture := g.Draw().SVG(); len(picture) <= maxPicture {
 		d.Picture = template.HTML(picture) // its texts are escaped for XML
 	}
+	d.Path = d.CriticalPath[:min(len(d.CriticalPath), maxRows)]
+	at := r.Now
+	for _, step := range d.Path {
+		end := at.Add(time.Duration(step.Seconds * float64(time.Second)))
+		d.Lines = append(d.Lines, []stretch{{Kind: "expected", From: at, To: end}})
+		at = end
+	}
+	d.Labels = timeline(d.Lines...)
 	for _, state := range db.GraphStates {
 		if n := d.States[state]; n > 0 {
 			d.Counts = append(d.Counts, stateCount{state, n, tasksOfGraph(id, state)})

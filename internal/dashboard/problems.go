@@ -122,13 +122,13 @@ func (f facts) ofDatabase() (all []Problem) {
 		}
 	}
 	if n := f.figures.Rejected.NewEvents; n > 0 {
-		add(false, "EventsSetAside", "/aside#events", "%d events were set aside in the last hour.", n)
+		add(false, "EventsSetAside", "/aside#events", "Events set aside in the last hour: %d.", n)
 	}
 	if n := f.figures.Rejected.NewRecords; n > 0 {
-		add(false, "JournalRecordsSetAside", "/aside#records", "%d journal records were set aside in the last hour.", n)
+		add(false, "JournalRecordsSetAside", "/aside#records", "Journal records set aside in the last hour: %d.", n)
 	}
 	if s := f.figures.SetAside; s.Tasks+s.Origins > 0 {
-		add(false, "RowsSetAside", "/aside", "%d tasks and %d origins are set aside: they can't be sent.", s.Tasks, s.Origins)
+		add(false, "RowsSetAside", "/aside", "Tasks and origins set aside, as they can't be sent: %d and %d.", s.Tasks, s.Origins)
 	}
 	if n := f.figures.Runs.Unanswered; n > 1000 {
 		add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -58,10 +59,18 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	}
 	working := q.Unacknowledged != nil && *q.Unacknowledged > 0
 	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
-		add(ofType, "Workers hold %d messages and take no more: they are busy with long work, or stand. Their tasks tell since when and with whom.", *q.Unacknowledged)
+		add(ofType, "Workers take no more, and hold so many messages: %d. They are busy with long work, or stand. Their tasks tell since when and with whom.", *q.Unacknowledged)
 	}
-	if e := ended[db.EndedKey{Source: db.EndedByWorker, Type: q.TaskType}]; working && e != nil && e.Hour > 0 && e.Five == 0 {
+	e := ended[db.EndedKey{Source: db.EndedByWorker, Type: q.TaskType}]
+	if working && e != nil && e.Hour > 0 && e.Five == 0 {
 		add("/daemons", "Of %s no end was heard for five minutes: workers stand, or start-listener does.", q.TaskType)
+	}
+	if of := endsOf(q.TaskType, e); e != nil && 2*of.Failed > e.Hour {
+		by := ""
+		if len(of.Reasons) > 0 {
+			by = ", most by " + of.Reasons[0].Exception
+		}
+		add("/tasks?"+url.Values{"type": {q.TaskType}}.Encode(), "Of %s, %d of the %d that ended in the last hour failed%s.", q.TaskType, of.Failed, e.Hour, by)
 	}
 	causes = append(causes, r.nothingToSend(ctx, f, q)...)
 	return causes[:min(len(causes), maxProblems)], nil
@@ -84,7 +93,7 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (
 	if waiting := tasksOf(q.TaskType, model.TaskNotScheduled); ready == 0 {
 		add(waiting, "No task %s is ready to be sent.", q.TaskType)
 	} else if !f.runs("start-runner") {
-		add("/daemons", "%d tasks are ready, and no start-runner is known to run.", ready)
+		add("/daemons", "Ready tasks: %d, and no start-runner is known to run.", ready)
 	}
 	visitType, visits := model.LoadedVisitType(q.TaskType)
 	if !visits {

@@ -21,6 +21,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 		`insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.' || t, 9 from unnest(array['busy', 'load-git', 'idle', 'ready', 'unread']) t`,
 		"insert into task (type, arguments, next_run, status, policy) values ('ready', '{}', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot')",
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '20 minutes', 'worker', 'busy', 'eventful', '', 20, 0, 5, 100",
+		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '2 minutes', 'worker', 'idle', status, exception, 20, 0, n, 100 from (values ('eventful', '', 3), ('failed', 'OSError', 1), ('failed', 'ValueError', 4)) v (status, exception, n)",
 		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) select 'sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{github/github.com}' from generate_series(1, 5)`,
 	)
 	s.config.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour}
@@ -45,15 +46,18 @@ func TestQueuesThatStandStill(t *testing.T) {
 	s.exec("update scheduler_go.daemons set seen = now() - interval '91 minutes'")
 	for name, causes := range map[string][]string{
 		"busy": {
-			`<a href="/tasks?status=next_run_scheduled&amp;type=busy">It is full: it may hold 9 messages`, "Workers hold 4 messages and take no more",
+			`<a href="/tasks?status=next_run_scheduled&amp;type=busy">It is full: it may hold 9 messages`, "Workers take no more, and hold so many messages: 4.",
 			`<a href="/daemons">Of busy no end was heard for five minutes`, `<a href="/daemons">start-listener on host1 has not been heard of`,
 		},
 		"load-git": {
 			`<a href="/queues#hosters">The hoster github/github.com has 5 visits in flight, as many as it takes.`,
 			"No origin of the visit type git is due", "No schedule-recurrent is known to run",
 		},
-		"idle":   {`<a href="/tasks?status=next_run_not_scheduled&amp;type=idle">No task idle is ready to be sent.`},
-		"ready":  {`<a href="/daemons">1 tasks are ready, and no start-runner is known to run.`},
+		"idle": {
+			`<a href="/tasks?status=next_run_not_scheduled&amp;type=idle">No task idle is ready to be sent.`,
+			`<a href="/tasks?type=idle">Of idle, 5 of the 8 that ended in the last hour failed, most by ValueError.`,
+		},
+		"ready":  {`<a href="/daemons">Ready tasks: 1, and no start-runner is known to run.`},
 		"unread": {`No worker reads it.`, `href="/runbooks#QueueWithoutConsumer"`},
 	} {
 		body := s.has("/queue?name=swh."+name, causes...)

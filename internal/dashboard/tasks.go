@@ -187,6 +187,9 @@ type taskData struct {
 	Unexplained string               `json:"unexplained,omitempty"`
 	Graph       *db.GraphTask        `json:"graph"`
 	Runs        []runData            `json:"runs"`
+	Labels      []label              `json:"-"`                // of the runs' timeline
+	Queue       string               `json:"queue"`            // "" if the task's type is not known
+	Origin      string               `json:"origin,omitempty"` // "" if its arguments name none
 }
 
 // Actions are what can be done to the task.
@@ -202,20 +205,10 @@ func (d taskData) PageTitle() string { return fmt.Sprintf("Task %d", d.Task.ID) 
 // runData is a run, with how long it waited for a worker and how long it ran, in seconds.
 type runData struct {
 	db.FoundRun
-	Waited float64 `json:"waited"`
-	Ran    float64 `json:"ran"`
+	Waited float64   `json:"waited"`
+	Ran    float64   `json:"ran"`
+	Line   []stretch `json:"-"`
 }
-
-// Share is the part of its time that it waited, of 100.
-func (r runData) Share() float64 {
-	if r.Waited+r.Ran <= 0 {
-		return 0
-	}
-	return 100 * r.Waited / (r.Waited + r.Ran)
-}
-
-// Rest is 100 less Share.
-func (r runData) Rest() float64 { return max(0, 100-r.Share()) }
 
 func task(ctx context.Context, r *Request) (any, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
@@ -233,13 +226,22 @@ func task(ctx context.Context, r *Request) (any, error) {
 	if d.Arguments, err = r.Reads.TaskText(ctx, id); err != nil {
 		return nil, err
 	}
+	types, err := r.Reads.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if at := slices.IndexFunc(types, func(t model.TaskType) bool { return t.Type == d.Task.Type }); at >= 0 {
+		d.Queue = types[at].Queue()
+	}
+	var arguments struct{ Kwargs struct{ URL string } }
+	if json.Unmarshal([]byte(d.Arguments), &arguments) == nil { // what is not so is shown as it is
+		d.Origin = arguments.Kwargs.URL
+	}
 	runs, err := r.Reads.LastRuns(ctx, id, runsListed)
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range runs {
-		d.Runs = append(d.Runs, timed(run, r.Now))
-	}
+	d.Runs, d.Labels = timedRuns(runs, r.Now)
 	if d.Graph, err = r.Reads.GraphTask(ctx, id); err != nil {
 		return nil, err
 	}
@@ -253,25 +255,26 @@ func task(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// timed says how long a run waited and ran, if it has not ended until now.
-func timed(run db.FoundRun, now time.Time) runData {
-	d := runData{FoundRun: run}
-	end := run.Ended
-	if end == nil && (run.Status == model.RunScheduled || run.Status == model.RunStarted) {
-		end = &now
-	}
-	between := func(from, to *time.Time) float64 {
-		if from == nil || to == nil {
-			return 0
+// timedRuns says what runs, the newest first, spent their time with, and returns the labels of their timeline.
+func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []label) {
+	var lines [][]stretch
+	for i, run := range runs {
+		var before *time.Time
+		if i+1 < len(runs) {
+			before = runs[i+1].Ended
 		}
-		return max(0, to.Sub(*from).Seconds())
+		d := runData{FoundRun: run, Line: lineOf(run, before, now)}
+		for _, s := range d.Line {
+			switch s.Kind {
+			case "queued":
+				d.Waited = s.Seconds()
+			case "ran", "failed":
+				d.Ran = s.Seconds()
+			}
+		}
+		timed, lines = append(timed, d), append(lines, d.Line)
 	}
-	if run.Started == nil {
-		d.Waited = between(run.Scheduled, end)
-	} else {
-		d.Waited, d.Ran = between(run.Scheduled, run.Started), between(run.Started, end)
-	}
-	return d
+	return timed, timeline(lines...)
 }
 
 // gatherer reads facts for explanations.

@@ -33,6 +33,8 @@ type Step struct {
 	Type   string        `json:"type"`
 	State  db.GraphState `json:"state"`
 	ByHand bool          `json:"by_hand,omitempty"` // it depends on itself
+	// Seconds is how long tasks of its type take, in a critical path; 0: it is not known.
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 func stepOf(t db.GraphTask) Step {
@@ -178,7 +180,9 @@ func (g Graph) criticalPath(d dependencies) ([]Step, time.Duration) {
 		return path, 0
 	}
 	for i := last; i >= 0; i = chains[i].after {
-		path = append(path, stepOf(g.Tasks[i]))
+		step := stepOf(g.Tasks[i])
+		step.Seconds = g.Runtimes[step.Type].Seconds()
+		path = append(path, step)
 	}
 	slices.Reverse(path)
 	return path, chains[last].took

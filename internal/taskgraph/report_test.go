@@ -67,8 +67,8 @@ func TestReport(t *testing.T) {
 	if got := stepNames(r.WaitsFor); got != "a b approve" || !r.WaitsFor[2].ByHand || r.WaitsFor[1].ByHand {
 		t.Errorf("waits for %s", got)
 	}
-	if got := stepNames(r.CriticalPath); got != "b join" || r.PathSeconds != 600 {
-		t.Errorf("critical path %s, %v s", got, r.PathSeconds)
+	if got := stepNames(r.CriticalPath); got != "b join" || r.PathSeconds != 600 || r.CriticalPath[0].Seconds != 600 || r.CriticalPath[1].Seconds != 0 {
+		t.Errorf("critical path %s, %v s: %+v", got, r.PathSeconds, r.CriticalPath)
 	}
 	if got := stepNames(r.Failed); got != "d" {
 		t.Errorf("failed: %s", got)

@@ -102,17 +102,26 @@ type FoundGraphs struct {
 
 // FindGraphs returns up to limit graphs of numbers below a given one (0: all), with the states of
 // the last so many tasks of each, by which it also knows the graph's state. It looks at the next 20,000 graphs,
-// or by state at 300.
+// or by state at 300; by all of their tasks (tasks is math.MaxInt) at the graphs of the next 20,000 tasks, or one.
 func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
 	}
-	looked := int32(searchedGraphs)
+	looked, first := int32(searchedGraphs), int64(0)
 	if f.State != "" && f.State != "cancelled" {
 		looked = searchedStates
+		if tasks == math.MaxInt {
+			at, err := a.q.GraphAtTask(ctx, queries.GraphAtTaskParams{EndGraph: below, Passed: int32(searchedTasks)})
+			if err != nil {
+				return found, failed(err, "search graphs")
+			}
+			if len(at) > 0 {
+				first = min(at[0]+1, below-1) // without the one that the task is in, unless it is the only one
+			}
+		}
 	}
 	found.Graphs, err = a.graphs(ctx, queries.GraphsParams{
-		EndGraph: below, MaxLooked: int64(looked), PartOfName: f.Name, After: f.After, Before: f.Before, State: f.State, MaxGraphs: int64(limit), MaxTasks: int64(tasks),
+		FirstGraph: first, EndGraph: below, MaxLooked: int64(looked), PartOfName: f.Name, After: f.After, Before: f.Before, State: f.State, MaxGraphs: int64(limit), MaxTasks: int64(tasks),
 	})
 	if n := len(found.Graphs); err != nil || n == limit {
 		if err == nil {
@@ -120,9 +129,10 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 		}
 		return found, err
 	}
+	found.Next = first
 	last, err := a.q.PlaceOfGraphs(ctx, queries.PlaceOfGraphsParams{EndGraph: below, Passed: looked - 1})
 	if err == nil && len(last) > 0 {
-		found.Next = last[0]
+		found.Next = max(first, last[0])
 	}
 	return found, failed(err, "search graphs")
 }

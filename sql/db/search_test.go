@@ -381,3 +381,49 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 		t.Errorf("tried graphs %v, want %v", tried, want)
 	}
 }
+
+// An action on the graphs of a state knows it by all of their tasks, and reads no more than 200 tasks at a step,
+// except of one graph that has more.
+func TestActionsByGraphStateAreBounded(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	run(t, store, "insert into task_type (type, description, backend_name) values ('load-git', '', 'x')")
+	sizes := []int{10, 500, 150, 0, 0, 150, 40, 20, 201, 199, 1}
+	matching := int64(0)
+	for i, size := range sizes {
+		// Of every other graph only the first task is open, and the others come after it.
+		run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('', now())")
+		run(t, store, fmt.Sprintf(`with t as (
+			insert into task (type, arguments, next_run, status, policy)
+			select 'load-git', '{}', now(), case when n = 1 and %[2]d %% 2 = 1 then 'next_run_not_scheduled' else 'completed' end::task_status, 'oneshot' from generate_series(1, %[1]d) n
+			returning id)
+			insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select %[2]d, id, id, false, 0 from t`, size, i+1))
+		if i%2 == 0 && size > 0 {
+			matching++
+		}
+	}
+	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &db.GraphSearch{State: "open"}}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a.State == db.ActionCounting {
+		before := a.Place
+		after, err := store.TakeStep(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a = *after
+		tasks, graphs := 0, 0
+		for graph := max(1, a.Place); graph < before; graph++ {
+			if size := sizes[graph-1]; size > 0 {
+				tasks, graphs = tasks+size, graphs+1
+			}
+		}
+		if tasks > 200 && graphs > 1 || before-a.Place > 7 {
+			t.Errorf("a step from graph %d down to %d read %d tasks", before, a.Place, tasks)
+		}
+	}
+	if a.State != db.ActionCounted || a.Matched != matching {
+		t.Errorf("%+v, want %d matched", a, matching)
+	}
+}

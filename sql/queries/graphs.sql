@@ -204,6 +204,11 @@ order by s.id desc limit @max_graphs::bigint;
 -- name: PlaceOfGraphs :many
 select id from scheduler_go.graphs where id < @end_graph order by id desc limit 1 offset @passed;
 
+-- GraphAtTask returns the graph of that task before which, from the last task of the last graph below a number down,
+-- there are so many.
+-- name: GraphAtTask :many
+select graph from scheduler_go.graph_tasks where graph < @end_graph order by graph desc, task desc limit 1 offset @passed;
+
 -- SizeOfGraph counts the tasks of a graph, and their dependencies, up to a number of each.
 -- name: SizeOfGraph :one
 select (select count(*) from (select a.task from scheduler_go.graph_tasks a where a.graph = @graph::bigint limit @max_tasks::bigint) t)::bigint as tasks,

@@ -340,6 +340,37 @@ func (q *Queries) ForgetGraphTasks(ctx context.Context, arg ForgetGraphTasksPara
 	return result.RowsAffected(), nil
 }
 
+const graphAtTask = `-- name: GraphAtTask :many
+select graph from scheduler_go.graph_tasks where graph < $1 order by graph desc, task desc limit 1 offset $2
+`
+
+type GraphAtTaskParams struct {
+	EndGraph int64
+	Passed   int32
+}
+
+// GraphAtTask returns the graph of that task before which, from the last task of the last graph below a number down,
+// there are so many.
+func (q *Queries) GraphAtTask(ctx context.Context, arg GraphAtTaskParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, graphAtTask, arg.EndGraph, arg.Passed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var graph int64
+		if err := rows.Scan(&graph); err != nil {
+			return nil, err
+		}
+		items = append(items, graph)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const graphEdges = `-- name: GraphEdges :many
 select e.task, e.depends_on, e.needs
 from scheduler_go.graph_tasks g
