@@ -144,7 +144,7 @@ const consumerTag = "consumer"
 
 func (c *Consumer) consume(conn *connection) (*amqp.Channel, <-chan amqp.Delivery, error) {
 	queue := c.options.Queue
-	found, _, err := inspectQueue(conn.Connection, queue)
+	found, err := hasQueue(conn.Connection, queue)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -67,7 +67,6 @@ func (f QueueFigures) Rates() (in, out float64, known bool) {
 // QueueInspector measures queues. It is safe for concurrent use; measurements
 // are made one after the other.
 type QueueInspector struct {
-	log        *slog.Logger
 	statsAge   time.Duration
 	management *management
 	questions  questions
@@ -86,7 +85,6 @@ func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *Queu
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Management = cmp.Or(o.Management, service.NewService(o.Logger, "the management API"))
 	q := &QueueInspector{
-		log:        o.Logger,
 		statsAge:   cmp.Or(o.StatsAge, StatsAge),
 		management: newManagement(b, managementURL, cmp.Or(o.Timeout, 5*time.Second), o.Management),
 		busy:       newMutex(),

@@ -35,7 +35,7 @@ func (p *Publisher) declareQueue(ctx context.Context, queue string) error {
 // declareQueue asks first, because declaring a queue with other arguments than
 // it has is an error. Each step has its own channel, because an error closes it.
 func declareQueue(conn *amqp.Connection, queue string, arguments amqp.Table) error {
-	found, _, err := inspectQueue(conn, queue)
+	found, err := hasQueue(conn, queue)
 	if err != nil || found {
 		return err
 	}
@@ -68,18 +68,16 @@ func durableQueue(queue string, arguments amqp.Table) func(*amqp.Channel) error 
 	}
 }
 
-// inspectQueue asks whether a queue exists and how many messages in it are
-// ready.
-func inspectQueue(conn *amqp.Connection, queue string) (found bool, ready int, err error) {
-	err = onChannel(conn, func(ch *amqp.Channel) error {
-		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		ready = q.Messages
+// hasQueue reports whether a queue exists.
+func hasQueue(conn *amqp.Connection, queue string) (bool, error) {
+	err := onChannel(conn, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
 	if isMissing(err) {
-		return false, 0, nil
+		return false, nil
 	}
-	return err == nil, ready, err
+	return err == nil, err
 }
 
 func onChannel(conn *amqp.Connection, f func(*amqp.Channel) error) error {

@@ -99,7 +99,7 @@ func (r *Remote) fill(ctx context.Context, visitType string) (int, time.Duration
 		return 0, o.NoOriginsBackoff, nil
 	}
 	r.count(visitType, picked, r.Log)
-	mix(picked.Visits)
+	Mix(picked.Visits)
 	sent, err := r.direct.Visits(ctx, r.store, tt.BackendName, tt.BackendName, dispatch.Origins(picked.Visits))
 	r.Log.Info("visits sent", "visit_type", visitType, "queue", tt.BackendName, "visits", sent)
 	return sent, 0, err

@@ -143,14 +143,14 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue d
 		return nil, err
 	}
 	r.count(r.visitType, picked, r.log)
-	mix(picked.Visits)
+	Mix(picked.Visits)
 	r.picked = picked
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 
-// mix shuffles what was picked, like the peer: origins of different policies cost workers
+// Mix shuffles what was picked, like the peer: origins of different policies cost workers
 // different amounts.
-func mix[V any](picked []V) {
+func Mix[V any](picked []V) {
 	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 }
 

@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		},
 		Period:  r.Period,
 		Wake:    wake,
-		Service: service.NewService(r.Log, "what the runner needs"),
+		Service: service.NewService(r.Log, "PostgreSQL or RabbitMQ (for ready tasks)"),
 	}).Run(ctx)
 }
 
@@ -263,13 +263,10 @@ func (r *Runner) taskClaim(j job, tt model.TaskType) db.TaskClaim {
 	return db.TaskClaim{Type: tt, Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Unrouted: j.queue.Lanes != nil}
 }
 
-// saveCodeNow is the prefix of the queues for tasks with priority.
-const saveCodeNow = "save_code_now:"
-
 // queueOf returns the queue of a type's tasks.
 func queueOf(tt model.TaskType, withPriority bool) string {
 	if withPriority {
-		return saveCodeNow + tt.BackendName
+		return model.PriorityLanes(tt.BackendName)
 	}
 	return tt.Queue()
 }

@@ -26,12 +26,13 @@ shares: {load-git: {by: lister, default: 1}}
 hosters: {limits: {git.example: {per_minute: 5}}, default: {max_in_flight: 50}}
 lanes: {load-git: [{name: express, queue: "express:{backend_name}", time_limit: 60}, {name: slow, time_limit: 600, retry: true}]}
 no_origins_scheduled_backoff: 90
+metrics: {addr: "127.0.0.1:9102"}
 `)
 	r := ours(t, "-C", config, "config", "show")
 	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, "s3cret") {
 		t.Errorf("%+v", r)
 	}
-	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister", "per_minute: 5", "retry: true", "task_serializer: msgpack", "queue: routed", "max_in_flight: 50"} {
+	for _, want := range []string{"db.example", "5433", "mq.example", "kafka.example", "[redacted]", "client.id: mine", "load-git: 36h0m0s", "load-git: 48h0m0s", "by: lister", "per_minute: 5", "retry: true", "task_serializer: msgpack", "queue: routed", "max_in_flight: 50", "addr: 127.0.0.1:9102", "soft: 1m0s", "intervals: [24h0m0s"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}

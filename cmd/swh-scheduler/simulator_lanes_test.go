@@ -70,7 +70,7 @@ func TestSimulatorLanesMistakes(t *testing.T) {
 		"--batch 0 --lanes " + lanes:                "Invalid value for '--batch': 0 is not 1 or more.",
 		"--between 1s --lanes " + lanes:             "Invalid value for '--between': 1s is less than a minute.",
 		"-t 0 --lanes " + lanes:                     "Invalid value for '--runtime' / '-t': with --lanes it must be more than 0 and at most ten years.",
-		"--runtimes /no/x --lanes " + lanes:         "Invalid value for '--runtimes': '/no/x': no such file or directory",
+		"--runtimes /no/x --lanes " + lanes:         "Invalid value for '--runtimes': '/no/x': No such file or directory",
 		"--html /no/x --lanes " + lanes:             "Invalid value for '--html': '/no/x': no such file or directory",
 		"--csv /no/x --lanes " + lanes:              "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
 		"--runtimes " + lanes + " --lanes " + lanes: "no column runtime",

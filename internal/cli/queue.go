@@ -43,10 +43,11 @@ Nothing is locked or changed.
 		if watch < 0 {
 			return command.Usagef(cmd, "Invalid value for '--watch': %g is negative.", watch)
 		}
-		inspector, err := newInspector(a, "swh-scheduler queue status")
+		broker, err := a.Config.Broker()
 		if err != nil {
 			return err
 		}
+		inspector := a.Inspector(broker, cmd.CommandPath())
 		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
 			err := store.CheckVersion(ctx)
 			for err == nil {
@@ -74,17 +75,6 @@ Nothing is locked or changed.
 	parent := &cobra.Command{Use: "queue [OPTIONS] COMMAND [ARGS]...", Short: "Queues of tasks and visits"}
 	parent.AddCommand(cmd)
 	return parent
-}
-
-// newInspector makes an inspector of the configured broker's queues, for the command of that name.
-func newInspector(a *command.App, name string) (*celery.QueueInspector, error) {
-	broker, err := a.Config.Broker()
-	if err != nil {
-		return nil, err
-	}
-	return celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
-		ConnectionOptions: celery.ConnectionOptions{Name: name}, Logger: a.Log, StatsAge: a.Config.RabbitMQ.StatsAge,
-	}), nil
 }
 
 // queueRows returns the state of the named queues, or of all.

@@ -74,16 +74,17 @@ and in the last hour.
 			if err != nil {
 				return nil, err
 			}
-			var broker status.QueueSource // without one, the rest is shown
-			if inspector, err := newInspector(a, "swh-scheduler lanes status"); err == nil {
+			var lengths status.QueueSource // without a broker, the rest is shown
+			if broker, err := a.Config.Broker(); err == nil {
+				inspector := a.Inspector(broker, "swh-scheduler lanes status")
 				defer inspector.Close()
-				broker = inspector
+				lengths = inspector
 			}
 			for _, q := range queues {
 				if len(taskTypes) > 0 && !slices.Contains(taskTypes, q.Lanes.Name) {
 					continue
 				}
-				rows, err := status.Lanes(ctx, store, broker, q.Lanes, store.Now())
+				rows, err := status.Lanes(ctx, store, lengths, q.Lanes, store.Now())
 				if err != nil {
 					return nil, err
 				}

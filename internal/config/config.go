@@ -31,45 +31,46 @@ import (
 	"swh-scheduler/internal/model"
 )
 
+// Config is what the file and the options say. The tags have the file's keys, of what
+// config show writes as it is here.
 type Config struct {
-	File      string // "" if there is none
-	Scheduler Scheduler
-	Database  Database
-	Celery    Celery
-	RabbitMQ  RabbitMQ
-	Journal   Journal
-	RPCServe  RPCServe
-	Dashboard Dashboard
+	File      string    `yaml:"-"` // "" if there is none
+	Scheduler Scheduler `yaml:"-"`
+	Database  Database  `yaml:"-"`
+	Celery    Celery    `yaml:"-"`
+	RabbitMQ  RabbitMQ  `yaml:"-"`
+	Journal   Journal   `yaml:"journal"`
+	RPCServe  RPCServe  `yaml:"rpc_serve"`
+	Dashboard Dashboard `yaml:"dashboard,omitempty"`
 
 	// SchedulingPolicy has the policies of each visit type: DefaultSchedulingPolicy, with
 	// the file's entries replacing those of the same visit type. "default" is for all others.
-	SchedulingPolicy          map[string][]model.WeightedPolicy
-	NoOriginsScheduledBackoff time.Duration // wait of a visit type's loop that found nothing to schedule
-	QueueFullBackoff          time.Duration // and of one whose queue is full
+	SchedulingPolicy          map[string][]model.WeightedPolicy `yaml:"-"`
+	NoOriginsScheduledBackoff time.Duration                     `yaml:"-"` // wait of a visit type's loop that found nothing to schedule
+	QueueFullBackoff          time.Duration                     `yaml:"-"` // and of one whose queue is full
 	// LostAfter is the time without events after which a run is given up, by task type;
 	// "default" is for all others. Without an entry, no run is given up.
-	LostAfter map[string]time.Duration
-	Archive   Archive
+	LostAfter map[string]time.Duration `yaml:"lost_after,omitempty"`
+	Archive   Archive                  `yaml:"archive,omitempty"`
 	// Shares says, by task type, how its queue is divided between groups, and by model.KeyOf
 	// how its queues with a prefix are.
-	Shares map[string]model.Shares
+	Shares map[string]model.Shares `yaml:"shares,omitempty"`
 	// PriorityAgeing is how long work waits until it counts as one priority higher (tasks),
 	// or is not passed by any more (messages); 0 is for ever.
-	PriorityAgeing time.Duration
+	PriorityAgeing time.Duration `yaml:"priority_ageing"`
 	// Lanes are the lanes of a task type, and by model.KeyOf those of its queues with a
 	// prefix, such as that of its tasks with priority. Other queues have none.
-	Lanes      map[string][]model.Lane
-	Hosters    model.Hosters    // those that take a limited number of visits
-	VisitRules model.VisitRules // of the journal client
+	Lanes      map[string][]model.Lane `yaml:"-"`
+	Hosters    model.Hosters           `yaml:"hosters,omitempty"` // those that take a limited number of visits
+	VisitRules model.VisitRules        `yaml:"visit_rules"`       // of the journal client
 	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
 	// of recurrent visits; the peer changes it.
-	FailuresKeepDate bool
+	FailuresKeepDate bool `yaml:"failures_keep_date,omitempty"`
 	// UpdateMetricsAfter is the age from which a lister's counts of origins (update-metrics)
 	// are taken anew; 0 is never.
-	UpdateMetricsAfter time.Duration
-	MetricsAddr        string // HOST:PORT of a daemon's metrics and health; "" for none
-	MetricsPprof       bool   // Go's profiles are served there, too
-	Sentry             Sentry
+	UpdateMetricsAfter time.Duration `yaml:"update_metrics_after,omitempty"`
+	Metrics            Metrics       `yaml:"metrics,omitempty"`
+	Sentry             Sentry        `yaml:"sentry,omitempty"`
 
 	lines   map[string]int // of the keys that the file has
 	version version
@@ -104,47 +105,53 @@ type RabbitMQ struct {
 const MaxStatsAge = 4 * time.Minute
 
 type Journal struct {
-	Brokers          []string `yaml:"brokers,omitempty" json:"brokers,omitempty"` // host:port
-	GroupID          string   `yaml:"group_id,omitempty" json:"group_id,omitempty"`
-	Prefix           string   `yaml:"prefix" json:"prefix"`                                             // of topics
-	Privileged       bool     `yaml:"privileged,omitempty" json:"privileged,omitempty"`                 // read topics prefix_privileged.…
-	BatchSize        int      `yaml:"batch_size,omitempty" json:"batch_size,omitempty"`                 // records applied at a time; 0: the journal client's default
-	CreateTopics     bool     `yaml:"create_topics,omitempty" json:"create_topics,omitempty"`           // make the topic if it isn't there
-	AutoOffsetReset  string   `yaml:"auto_offset_reset" json:"auto_offset_reset"`                       // where a new group starts: earliest or latest
-	OnEOF            string   `yaml:"on_eof" json:"on_eof"`                                             // continue, stop or restart at the end of the topic
-	StopAfterObjects int      `yaml:"stop_after_objects,omitempty" json:"stop_after_objects,omitempty"` // stop after so many records; 0 is never
-	ConsumerSettings Settings `yaml:"consumer_settings,omitempty" json:"consumer_settings,omitempty"`   // KAFKA_GROUP_INSTANCE_ID sets group.instance.id
+	Brokers          []string `yaml:"brokers,omitempty"` // host:port
+	GroupID          string   `yaml:"group_id,omitempty"`
+	Prefix           string   `yaml:"prefix"`                       // of topics
+	Privileged       bool     `yaml:"privileged,omitempty"`         // read topics prefix_privileged.…
+	BatchSize        int      `yaml:"batch_size,omitempty"`         // records applied at a time; 0: the journal client's default
+	CreateTopics     bool     `yaml:"create_topics,omitempty"`      // make the topic if it isn't there
+	AutoOffsetReset  string   `yaml:"auto_offset_reset"`            // where a new group starts: earliest or latest
+	OnEOF            string   `yaml:"on_eof"`                       // continue, stop or restart at the end of the topic
+	StopAfterObjects int      `yaml:"stop_after_objects,omitempty"` // stop after so many records; 0 is never
+	ConsumerSettings Settings `yaml:"consumer_settings,omitempty"`  // KAFKA_GROUP_INSTANCE_ID sets group.instance.id
 
 	// Refused names each setting that the journal client can't honour.
-	Refused error `yaml:"-" json:"-"`
+	Refused error `yaml:"-"`
+}
+
+// Metrics are our keys of the section, which other components have, too.
+type Metrics struct {
+	Addr  string `yaml:"addr,omitempty"`  // HOST:PORT of a daemon's metrics and health; "" for none
+	Pprof bool   `yaml:"pprof,omitempty"` // Go's profiles are served there, too
 }
 
 // Sentry is where errors are reported to. The environment's SWH_SENTRY_… and SWH_MAIN_PACKAGE win.
 type Sentry struct {
-	DSN                  Secret `yaml:"dsn,omitempty" json:"dsn,omitempty"`
-	Environment          string `yaml:"environment,omitempty" json:"environment,omitempty"`
-	MainPackage          string `yaml:"main_package,omitempty" json:"main_package,omitempty"`
-	DisableLoggingEvents bool   `yaml:"disable_logging_events,omitempty" json:"disable_logging_events,omitempty"`
+	DSN                  Secret `yaml:"dsn,omitempty"`
+	Environment          string `yaml:"environment,omitempty"`
+	MainPackage          string `yaml:"main_package,omitempty"`
+	DisableLoggingEvents bool   `yaml:"disable_logging_events,omitempty"`
 }
 
 type RPCServe struct {
 	// PEM files (see Beside); both or none.
-	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
-	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
+	TLSCertificate string `yaml:"tls_certificate,omitempty"`
+	TLSKey         string `yaml:"tls_key,omitempty"`
 	// A client must send the bearer token or the HTTP basic credentials, if there are any.
-	Token    Secret `yaml:"token,omitempty" json:"token,omitempty"`
-	Username string `yaml:"username,omitempty" json:"username,omitempty"`
-	Password Secret `yaml:"password,omitempty" json:"password,omitempty"`
+	Token    Secret `yaml:"token,omitempty"`
+	Username string `yaml:"username,omitempty"`
+	Password Secret `yaml:"password,omitempty"`
 	// MaxBodySize limits a request's body, decompressed, in bytes.
-	MaxBodySize int `yaml:"max_body_size" json:"max_body_size"`
+	MaxBodySize int `yaml:"max_body_size"`
 }
 
 // Archive says which tasks are deleted, with their runs, once they have ended.
 type Archive struct {
 	// After is how long ago a task ended, by task type; "default" is for all others. Without
 	// an entry, none is deleted.
-	After     map[string]time.Duration
-	Directory string // where they are written first; "" is nowhere
+	After     map[string]time.Duration `yaml:"after"`
+	Directory string                   `yaml:"directory,omitempty"` // where they are written first; "" is nowhere
 }
 
 // DefaultMaxBodySize is many times the size of the largest batch that clients send.

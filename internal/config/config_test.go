@@ -147,8 +147,8 @@ func TestLoad(t *testing.T) {
 	want.Database = Database{Direct: "host=direct password=s3cret", Replica: "host=replica password=s3cret"}
 	want.Archive = Archive{After: map[string]time.Duration{"default": 365 * 24 * time.Hour, "load-git": 0}, Directory: "/a"}
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
-	want.FailuresKeepDate, want.UpdateMetricsAfter, want.MetricsAddr = true, 24*time.Hour, "127.0.0.1:9100"
-	want.MetricsPprof = true
+	want.FailuresKeepDate, want.UpdateMetricsAfter, want.Metrics.Addr = true, 24*time.Hour, "127.0.0.1:9100"
+	want.Metrics.Pprof = true
 	want.Sentry = Sentry{DSN: "https://k:s3cret@sentry.example/1", Environment: "staging", MainPackage: "swh.scheduler", DisableLoggingEvents: true}
 	want.VisitRules = model.VisitRules{Intervals: []time.Duration{12 * time.Hour, 24 * time.Hour, 24 * time.Hour}, Fudge: 0.25, DisableAfter: 4, DisableAfterMixed: 6}
 	want.Hosters = model.Hosters{
@@ -202,7 +202,7 @@ func TestDocumentedFile(t *testing.T) {
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database
-	want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.MetricsAddr = got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.MetricsAddr
+	want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.Metrics.Addr = got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.Metrics.Addr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	want.Dashboard = got.Dashboard
@@ -525,7 +525,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
-				c.MetricsAddr, c.Archive, c.Hosters, c.Sentry = "", Archive{}, model.Hosters{}, Sentry{DSN: c.Sentry.DSN}
+				c.Metrics.Addr, c.Archive, c.Hosters, c.Sentry = "", Archive{}, model.Hosters{}, Sentry{DSN: c.Sentry.DSN}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.Dashboard = Dashboard{Token: c.Dashboard.Token, Password: c.Dashboard.Password}
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}

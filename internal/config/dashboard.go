@@ -8,28 +8,28 @@ import (
 // Dashboard says who may act in the dashboard, where the rest may be read by whoever reaches its
 // port.
 type Dashboard struct {
-	InRPCServe bool `yaml:"in_rpc_serve,omitempty" json:"in_rpc_serve,omitempty"` // rpc-serve shows it, too
+	InRPCServe bool `yaml:"in_rpc_serve,omitempty"` // rpc-serve shows it, too
 	// Hosts are names under which browsers ask for it, besides those of the machine and what it listens on.
-	Hosts        []string `yaml:"hosts,omitempty" json:"hosts,omitempty"`
-	RequireLogin bool     `yaml:"require_login,omitempty" json:"require_login,omitempty"` // to read, too
+	Hosts        []string `yaml:"hosts,omitempty"`
+	RequireLogin bool     `yaml:"require_login,omitempty"` // to read, too
 	// PEM files (see Beside); both or none.
-	TLSCertificate string `yaml:"tls_certificate,omitempty" json:"tls_certificate,omitempty"`
-	TLSKey         string `yaml:"tls_key,omitempty" json:"tls_key,omitempty"`
+	TLSCertificate string `yaml:"tls_certificate,omitempty"`
+	TLSKey         string `yaml:"tls_key,omitempty"`
 	// Who has the token, or the user name and the password, may act.
-	Token    Secret `yaml:"token,omitempty" json:"token,omitempty"`
-	Username string `yaml:"username,omitempty" json:"username,omitempty"`
-	Password Secret `yaml:"password,omitempty" json:"password,omitempty"`
+	Token    Secret `yaml:"token,omitempty"`
+	Username string `yaml:"username,omitempty"`
+	Password Secret `yaml:"password,omitempty"`
 	// Reports is a directory (see Beside) of reports of the simulator, to be shown; "" is none.
-	Reports string         `yaml:"reports,omitempty" json:"reports,omitempty"`
-	Proxy   DashboardProxy `yaml:"proxy,omitempty" json:"proxy,omitzero"`
+	Reports string         `yaml:"reports,omitempty"`
+	Proxy   DashboardProxy `yaml:"proxy,omitempty"`
 }
 
 // DashboardProxy is a proxy that knows its users, and says by headers who they are.
 type DashboardProxy struct {
-	Addresses  []netip.Prefix `yaml:"addresses,omitempty" json:"addresses,omitempty"`     // whose headers are believed
-	UserHeader string         `yaml:"user_header,omitempty" json:"user_header,omitempty"` // with the user's name
-	RoleHeader string         `yaml:"role_header,omitempty" json:"role_header,omitempty"` // with roles, separated by commas
-	Operators  []string       `yaml:"operators,omitempty" json:"operators,omitempty"`     // roles that may act
+	Addresses  []netip.Prefix `yaml:"addresses,omitempty"`   // whose headers are believed
+	UserHeader string         `yaml:"user_header,omitempty"` // with the user's name
+	RoleHeader string         `yaml:"role_header,omitempty"` // with roles, separated by commas
+	Operators  []string       `yaml:"operators,omitempty"`   // roles that may act
 }
 
 func (d *Dashboard) read(v value) {

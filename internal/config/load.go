@@ -197,9 +197,9 @@ func (c *Config) readMetrics(v value) {
 		switch {
 		case e.isNull():
 		case e.name == "addr":
-			c.MetricsAddr = e.text()
+			c.Metrics.Addr = e.text()
 		case e.name == "pprof":
-			c.MetricsPprof = e.flag()
+			c.Metrics.Pprof = e.flag()
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop fun
 	if store != nil {
 		registerPool(o.Metrics, daemon, store.Pool().Stat)
 	}
-	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: o.health, Log: o.Log, Pprof: o.Config.MetricsPprof}.Start(ctx)
+	stopServer, err := service.MetricsServer{Addr: o.MetricsAddr, Gatherer: o.Metrics, Health: o.health, Log: o.Log, Pprof: o.Config.Metrics.Pprof}.Start(ctx)
 	if err != nil {
 		endReporting()
 		return nil, err

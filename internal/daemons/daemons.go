@@ -72,14 +72,8 @@ func (r *Recurrent) Run(ctx context.Context) error {
 	}
 	if r.isRemote() {
 		return r.sendRemote(ctx, recurrent.RemotePeriod, taskTypes, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
-			by := func(c *config.Config) recurrent.Options {
-				return recurrent.Options{
-					Log: r.Log, Reg: r.Metrics, VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy,
-					NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
-				}
-			}
-			s := recurrent.NewRemote(server, direct, by(r.Config))
-			r.onChange(func(c *config.Config) { s.Change(by(c)) })
+			s := recurrent.NewRemote(server, direct, r.options(r.Config))
+			r.onChange(func(c *config.Config) { s.Change(r.options(c)) })
 			return s.RunOnce
 		})
 	}
@@ -92,30 +86,25 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			return nil, err
 		}
 		d := r.newDispatcher(store, broker)
-		by := func(c *config.Config) recurrent.Options {
-			return recurrent.Options{
-				Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,
-				VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy, Shares: c.Shares, Lanes: c.Lanes,
-				NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
-			}
-		}
 		freshness, err := r.freshness(ctx, store)
 		if err != nil {
 			return nil, err
 		}
-		s := recurrent.New(by(r.Config))
-		r.onChange(func(c *config.Config) { s.Change(by(c)) })
-		sharing, err := r.sharing(ctx, store, true)
-		if err != nil {
-			return nil, err
-		}
-		hosting, err := r.hosting(ctx, store)
-		if err != nil {
-			return nil, err
-		}
-		laning, err := r.laning(ctx, store, d)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}, sharing, laning}, hosting, r.sending(store, d, freshness)), err
+		o := r.options(r.Config)
+		o.Store, o.Slots = store, d.slots
+		s := recurrent.New(o)
+		r.onChange(func(c *config.Config) { s.Change(r.options(c)) })
+		dividing, err := r.dividing(ctx, store, d, true)
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, dividing, r.sending(store, d, freshness)), err
 	})
+}
+
+// options returns the scheduler's options by a configuration, without the database's.
+func (r *Recurrent) options(c *config.Config) recurrent.Options {
+	return recurrent.Options{
+		Log: r.Log, Reg: r.Metrics, VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy, Shares: c.Shares, Lanes: c.Lanes,
+		NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
+	}
 }
 
 // Journal records the outcomes of visits from a Kafka journal.

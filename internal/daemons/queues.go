@@ -15,6 +15,21 @@ import (
 	"swh-scheduler/sql/db"
 )
 
+// dividing returns the components of a daemon of visits that divide its work between groups, lanes
+// and hosters: see sharing, laning and hosting.
+func (o *Options) dividing(ctx context.Context, store *db.Store, d *dispatcher, visits bool) ([]service.Component, error) {
+	sharing, err := o.sharing(ctx, store, visits)
+	if err != nil {
+		return nil, err
+	}
+	laning, err := o.laning(ctx, store, d)
+	if err != nil {
+		return nil, err
+	}
+	hosting, err := o.hosting(ctx, store)
+	return append(hosting, sharing, laning), err
+}
+
 // sharing checks that the database is ready for the configured shares, warns of unknown
 // names, and returns the component that measures shares: the tasks that wait and, if the process
 // sends them, the visits.

@@ -91,15 +91,7 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 		})
 	}
 	return v.send(ctx, v.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
-		sharing, err := v.sharing(ctx, store, false)
-		if err != nil {
-			return sender{}, err
-		}
-		laning, err := v.laning(ctx, store, d)
-		if err != nil {
-			return sender{}, err
-		}
-		hosting, err := v.hosting(ctx, store)
+		dividing, err := v.dividing(ctx, store, d, false)
 		if err != nil {
 			return sender{}, err
 		}
@@ -107,7 +99,7 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period, Shares: v.Config.Shares, Lanes: v.Config.Lanes,
 		})
 		v.onChange(func(c *config.Config) { f.Change(runner.FirstVisitsOptions{Shares: c.Shares, Lanes: c.Lanes}) })
-		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: append(hosting, sharing, laning)}, nil
+		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: dividing}, nil
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
@@ -27,17 +28,11 @@ type Gatherer struct {
 	Now    time.Time
 	Zone   *time.Location // of dates in explanations
 	// Broker is asked how full queues are; nil: one by the configuration, which Close closes.
-	Broker Broker
+	Broker dispatch.QueueLengths
 	// Deepest is how many of a policy's next origins are searched for one; 0: 10,000.
 	Deepest int
 
 	inspector *celery.QueueInspector // made when needed
-}
-
-// Broker knows how full queues are.
-type Broker interface {
-	Figures(ctx context.Context, queue string) celery.QueueFigures
-	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
 }
 
 // Close closes the connection to the broker.

@@ -8,8 +8,8 @@ import (
 
 // HosterLimit is how many visits a hoster takes; 0 is any number.
 type HosterLimit struct {
-	MaxInFlight int // claimed and not known to have ended
-	PerMinute   int // claimed in any minute
+	MaxInFlight int `yaml:"max_in_flight,omitempty"` // claimed and not known to have ended
+	PerMinute   int `yaml:"per_minute,omitempty"`    // claimed in any minute
 }
 
 // Limited reports whether there is a limit.
@@ -24,10 +24,10 @@ func (l HosterLimit) Reached(inFlight, lastMinute int) (maxInFlight, perMinute b
 // Hosters has the limits of those that host origins. A hoster is an instance of a lister, by
 // its name as a group (ShareByListerInstance), or a host, by its name in lower case.
 type Hosters struct {
-	Limits  map[string]HosterLimit
-	Default HosterLimit // of each lister's instance that is not among them
+	Limits  map[string]HosterLimit `yaml:"limits,omitempty"`
+	Default HosterLimit            `yaml:"default,omitempty"` // of each lister's instance that is not among them
 	// LostAfter is how long a visit counts after a worker began it, if its end isn't heard.
-	LostAfter time.Duration
+	LostAfter time.Duration `yaml:"lost_after"`
 }
 
 // DefaultHosterLostAfter is the default of Hosters.LostAfter.

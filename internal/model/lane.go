@@ -7,19 +7,22 @@ import (
 
 // Lane is a queue of a task type, with a time limit for each message.
 type Lane struct {
-	Name  string
-	Queue string // routing key; see BackendNameInQueue
+	Name  string `yaml:"name"`
+	Queue string `yaml:"queue"` // routing key; see BackendNameInQueue
 	// SoftTimeLimit is when a worker raises SoftTimeLimitExceeded in the task, and
 	// TimeLimit when it kills it. Both are above 0.
-	SoftTimeLimit, TimeLimit time.Duration
+	SoftTimeLimit time.Duration `yaml:"-"`
+	TimeLimit     time.Duration `yaml:"-"`
 	// Slots is how many messages the queue may hold; 0 leaves it to the task type. By
 	// lending, it becomes MinSlots to MaxSlots (0: Slots).
-	Slots, MinSlots, MaxSlots int
+	Slots    int `yaml:"slots,omitempty"`
+	MinSlots int `yaml:"min_slots"`
+	MaxSlots int `yaml:"max_slots,omitempty"`
 	// TargetWait is how long its backlog should wait at most: beyond it, the lane gets slots of
 	// others of the set that have one; 0: lanes only lend what they don't need.
-	TargetWait time.Duration
+	TargetWait time.Duration `yaml:"target_wait,omitempty"`
 	// Retry has the runs of tasks that time out in the last lane retried, like other failures.
-	Retry bool
+	Retry bool `yaml:"retry,omitempty"`
 }
 
 // BackendNameInQueue is replaced, in the name of a lane's queue, by the task type's

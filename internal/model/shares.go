@@ -27,18 +27,18 @@ const DefaultShareHalfLife = time.Hour
 
 // Shares configures how a queue is divided between groups.
 type Shares struct {
-	By       ShareKey
-	Weights  map[string]float64 // by group; all above 0
-	Default  float64            // the weight of each group that is not among them; above 0
-	HalfLife time.Duration
+	By       ShareKey           `yaml:"by"`
+	Weights  map[string]float64 `yaml:"weights,omitempty"` // by group; all above 0
+	Default  float64            `yaml:"default"`           // the weight of each group that is not among them; above 0
+	HalfLife time.Duration      `yaml:"half_life"`
 
 	// MaxInFlight bounds how many messages of a group are claimed and not known to have
 	// ended; a group that is not in it has no ceiling.
-	MaxInFlight map[string]int
+	MaxInFlight map[string]int `yaml:"max_in_flight,omitempty"`
 
 	// Priorities are those of the messages, by group; 0 if a group is not in it. RabbitMQ
 	// heeds them in queues with x-max-priority.
-	Priorities map[string]uint8
+	Priorities map[string]uint8 `yaml:"priority,omitempty"`
 }
 
 // Weight returns the weight of a group.

@@ -8,15 +8,15 @@ type VisitRules struct {
 	// Intervals are how far a visit moves an origin, by its offset; a greater offset has the
 	// last one. A visit without news adds 1 to the offset, up to the last one, one with news
 	// takes 2 off, a first visit keeps it (DefaultPositionOffset).
-	Intervals []time.Duration
+	Intervals []time.Duration `yaml:"intervals,flow"`
 	// Fudge is the largest random share by which an interval is longer or shorter, so that
 	// the origins of one host spread out.
-	Fudge float64
+	Fudge float64 `yaml:"fudge"`
 	// DisableAfter is how many visits in a row that fail, or that find nothing, disable an origin.
-	DisableAfter int
+	DisableAfter int `yaml:"disable_after"`
 	// DisableAfterMixed is how many visits in a row disable an origin that fail or find
 	// nothing, in any mixture; 0: any number doesn't.
-	DisableAfterMixed int
+	DisableAfterMixed int `yaml:"disable_after_mixed,omitempty"`
 }
 
 const days = 24 * time.Hour

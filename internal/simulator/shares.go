@@ -86,7 +86,7 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 	for i := range visits {
 		visits[i].priority = sent[i].Share.Priority
 	}
-	mix(visits)
+	recurrent.Mix(visits)
 	if err := tx.AddWork(ctx, work); err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ type agents interface {
 
 	// began and ended are called in the order of events.
 	began(v visit, now time.Time)
-	ended(v visit, began time.Time, l load, eventful bool, now time.Time)
+	ended(v visit, l load, eventful bool, now time.Time)
 	// settle writes the events until now, and reports whether there were any.
 	settle(ctx context.Context) (bool, error)
 	// unsettled reports whether settling may make something claimable by now.
@@ -358,6 +358,6 @@ func (s *simulation) end(v visit) {
 	r := s.running[v.id]
 	delete(s.running, v.id)
 	eventful := s.loaders.ended(v.OriginKey, r.load)
-	s.agents.ended(v, r.began, r.load, eventful, s.clock.Now())
+	s.agents.ended(v, r.load, eventful, s.clock.Now())
 	s.report.visited(r, eventful)
 }

@@ -144,7 +144,7 @@ func (a *taskAgents) began(v visit, now time.Time) {
 	a.heard = append(a.heard, began(v, now))
 }
 
-func (a *taskAgents) ended(v visit, _ time.Time, l load, eventful bool, now time.Time) {
+func (a *taskAgents) ended(v visit, l load, eventful bool, now time.Time) {
 	a.heard = append(a.heard, ended(v, l, eventful, now))
 	// No task runs again before its type's shortest interval, or after a failure the retry
 	// delay.

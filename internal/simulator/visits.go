@@ -2,7 +2,6 @@ package simulator
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -75,7 +74,7 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 			visits[i] = newVisit(p, now)
 		}
 		if len(picked.Policies) > 1 {
-			mix(visits)
+			recurrent.Mix(visits)
 		}
 		return visits, err
 	}
@@ -101,7 +100,7 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 		var work []db.Work
 		visits, work = claimed(tx, model.LoaderTaskType(visitType), picked.Visits, now)
 		if len(picked.Policies) > 1 {
-			mix(visits)
+			recurrent.Mix(visits)
 		}
 		a.spared = tx.Spared()
 		return tx.AddWork(ctx, work)
@@ -127,11 +126,6 @@ func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([
 		visits[i] = v
 	}
 	return visits, work
-}
-
-// mix shuffles the visits of several policies or groups, as the daemon does.
-func mix(visits []visit) {
-	rand.Shuffle(len(visits), func(i, j int) { visits[i], visits[j] = visits[j], visits[i] })
 }
 
 func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
@@ -176,7 +170,7 @@ func (a *originAgents) began(v visit, now time.Time) {
 	a.hear()
 }
 
-func (a *originAgents) ended(v visit, _ time.Time, l load, eventful bool, now time.Time) {
+func (a *originAgents) ended(v visit, l load, eventful bool, now time.Time) {
 	jv := journal.Visit{OriginKey: v.OriginKey, Date: now, Status: model.VisitSuccessful, Snapshot: l.snapshot}
 	if l.snapshot == nil {
 		jv.Status = model.VisitFailed

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
@@ -35,10 +36,7 @@ type Queue struct {
 }
 
 // QueueSource is the broker.
-type QueueSource interface {
-	Figures(ctx context.Context, queue string) celery.QueueFigures
-	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
-}
+type QueueSource = dispatch.QueueLengths
 
 // Queues returns the state of the known queues that exist or hold work. It takes no locks, so
 // its figures are of slightly different moments.

@@ -4,17 +4,12 @@ Its configuration is in SWH_CONFIG_FILENAME. A client deposits the metadata of a
 which is to be checked; then the checks have ended well, and it is to be loaded.
 """
 
-import os
 import sys
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "swh.deposit.settings.production"
+import archive_django
 
-import django  # noqa: E402
+archive_django.start("swh.deposit.settings.production")
 
-django.setup()
-
-from django.conf import settings  # noqa: E402
-from django.core.management import call_command  # noqa: E402
 from django.urls import reverse  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
@@ -26,8 +21,6 @@ from swh.deposit.models import (  # noqa: E402
 )
 
 forge, origin = sys.argv[1:]
-settings.ALLOWED_HOSTS = ["testserver"]
-call_command("migrate", verbosity=0)
 collection = DepositCollection.objects.create(name="papers")
 user = DepositClient.objects.create(
     username="depositor", provider_url=forge, collections=[collection.id]

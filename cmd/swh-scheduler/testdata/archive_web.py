@@ -5,20 +5,15 @@ for the end, has it visited from then on, asks for a bulk of origins to be saved
 at the coverage. The lister of bulk requests is not here: what it would record is recorded.
 """
 
-import os
 import sys
 import time
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "swh.web.settings.development"
+import archive_django
 
-import django  # noqa: E402
+archive_django.start("swh.web.settings.development")
 
-django.setup()
-
-from django.conf import settings  # noqa: E402
 from django.contrib.auth.models import Permission, User  # noqa: E402
 from django.contrib.contenttypes.models import ContentType  # noqa: E402
-from django.core.management import call_command  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
 from swh.scheduler.model import ListedOrigin  # noqa: E402
@@ -36,8 +31,6 @@ from swh.web.save_code_now.models import (  # noqa: E402
 from swh.web.utils import reverse  # noqa: E402
 
 forge, origin = sys.argv[1:]
-settings.ALLOWED_HOSTS = ["testserver"]
-call_command("migrate", verbosity=0)
 SaveAuthorizedOrigin.objects.create(url=forge)
 
 # Save code now. The storage tells how the visit ended, the scheduler how the run did.

@@ -141,7 +141,7 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 // Daemon returns the options of a daemon that runs as cmd.
 func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 	return daemons.Options{
-		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.MetricsAddr),
+		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.Metrics.Addr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
 		OpenRPC:   a.OpenRPC,
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },

@@ -48,28 +48,37 @@ type logConfig struct {
 // sets a level counts, and the handlers of all.
 var ourLoggers = []string{"", "swh", "swh.scheduler"}
 
-// parseLogConfig reads the YAML of a dictionary for Python's logging.config.dictConfig.
+// dictConfig is a dictionary for Python's logging.config.dictConfig.
+type dictConfig struct {
+	Version    int
+	Formatters map[string]map[string]any
+	Handlers   map[string]map[string]any
+	Loggers    map[string]map[string]any
+	Root       map[string]any
+}
+
+// parseLogConfig reads the YAML of a dictConfig.
 func parseLogConfig(text []byte) (logConfig, error) {
 	c := logConfig{level: slog.LevelWarn} // Python's, if the file sets none
-	var file struct {
-		Version    int
-		Formatters map[string]map[string]any
-		Handlers   map[string]map[string]any
-		Loggers    map[string]map[string]any
-		Root       map[string]any
-	}
 	node, err := yaml11.Parse(text)
 	if err != nil {
 		return c, fmt.Errorf("is not %s", strings.Replace(err.Error(), "yaml", "YAML", 1))
 	}
+	var file dictConfig
 	var keys map[string]any
 	asJSON, err := yaml11.JSON(node)
 	if err != nil || json.Unmarshal(asJSON, &keys) != nil || json.Unmarshal(asJSON, &file) != nil || file.Version != 1 {
 		return c, errors.New("is not a configuration of Python's logging (a mapping with version: 1)")
 	}
 	c.ignoreAllBut(keys, "", "version", "formatters", "handlers", "loggers", "root", "disable_existing_loggers")
+	c.readFormatters(file, c.readHandlers(file, c.readLoggers(file)))
+	slices.Sort(c.ignored)
+	return c, nil
+}
 
-	used := map[string]bool{} // handlers
+// readLoggers sets the level that our loggers have, and returns the handlers that they use.
+func (c *logConfig) readLoggers(file dictConfig) (handlers map[string]bool) {
+	handlers = map[string]bool{}
 	for _, name := range ourLoggers {
 		logger, path := file.Loggers[name], "loggers."+name+"."
 		if name == "" {
@@ -79,10 +88,10 @@ func parseLogConfig(text []byte) (logConfig, error) {
 		if level, ok := c.levelOf(logger, path); ok {
 			c.level = level
 		}
-		handlers, _ := logger["handlers"].([]any)
-		for _, handler := range handlers {
+		used, _ := logger["handlers"].([]any)
+		for _, handler := range used {
 			name, _ := handler.(string)
-			used[name] = true
+			handlers[name] = true
 		}
 	}
 	for name := range file.Loggers {
@@ -90,8 +99,14 @@ func parseLogConfig(text []byte) (logConfig, error) {
 			c.ignored = append(c.ignored, "loggers."+name)
 		}
 	}
+	return handlers
+}
+
+// readHandlers raises the level to the lowest of the used handlers, and returns the formatters that
+// they use.
+func (c *logConfig) readHandlers(file dictConfig, used map[string]bool) (formatters map[string]bool) {
+	formatters = map[string]bool{}
 	lowest := slog.LevelError + 1
-	formatters := map[string]bool{}
 	for name, handler := range file.Handlers {
 		path := "handlers." + name
 		stream, _ := handler["stream"].(string)
@@ -114,16 +129,19 @@ func parseLogConfig(text []byte) (logConfig, error) {
 	if lowest <= slog.LevelError {
 		c.level = max(c.level, lowest)
 	}
+	return formatters
+}
+
+// readFormatters looks whether a used formatter writes JSON.
+func (c *logConfig) readFormatters(file dictConfig, used map[string]bool) {
 	for name, formatter := range file.Formatters {
 		class := fmt.Sprint(formatter["class"], formatter["()"])
 		isJSON := strings.Contains(strings.ToLower(class), "json")
-		c.json = c.json || isJSON && formatters[name]
-		if !isJSON || !formatters[name] || len(formatter) > 1 {
+		c.json = c.json || isJSON && used[name]
+		if !isJSON || !used[name] || len(formatter) > 1 {
 			c.ignored = append(c.ignored, "formatters."+name)
 		}
 	}
-	slices.Sort(c.ignored)
-	return c, nil
 }
 
 // ignoreAllBut notes the keys of a part that are not known.

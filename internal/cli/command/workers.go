@@ -40,6 +40,13 @@ func (w *WorkerFlags) Control(a *App, owner *cobra.Command) (*celery.Control, ce
 	}), celery.ParseDestination(w.pattern), nil
 }
 
+// Inspector makes an inspector of the broker's queues, whose connections have this name.
+func (a *App) Inspector(broker celery.Broker, name string) *celery.QueueInspector {
+	return celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
+		ConnectionOptions: celery.ConnectionOptions{Name: name}, Logger: a.Log, StatsAge: a.Config.RabbitMQ.StatsAge,
+	})
+}
+
 // ErrSilence is the error of a command that no worker replied to.
 var ErrSilence = errors.New("no worker replied")
 

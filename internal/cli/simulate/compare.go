@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -113,11 +112,11 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 
 // readChanges reads the file of changes, and sets the options that it tells.
 func readChanges(cmd *cobra.Command, o *compareOptions) (freshsim.Model, error) {
-	file, err := os.Open(o.changes)
+	file, err := command.OpenInput(cmd, "--changes", o.changes)
 	if err != nil {
-		return freshsim.Model{}, command.Usagef(cmd, "Invalid value for '--changes': '%s': %s", o.changes, errors.Unwrap(err))
+		return freshsim.Model{}, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	model, told, err := freshsim.ReadChanges(file)
 	if err != nil {
 		return model, fmt.Errorf("%s: %w", o.changes, err)

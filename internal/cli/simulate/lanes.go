@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -121,11 +120,11 @@ func simulatedLanes(cmd *cobra.Command, o simulatorOptions) ([]model.Lane, error
 }
 
 func readRuntimes(cmd *cobra.Command, path string) ([]lanesim.Seen, error) {
-	file, err := os.Open(path)
+	file, err := command.OpenInput(cmd, "--runtimes", path)
 	if err != nil {
-		return nil, command.Usagef(cmd, "Invalid value for '--runtimes': '%s': %s", path, errors.Unwrap(err))
+		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	seen, err := lanesim.ReadRuntimes(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -59,11 +59,9 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		}
 		closeBroker := func() error { return nil }
 		if broker, err := a.Config.Broker(); err == nil {
-			inspector := celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
-				ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}, Logger: a.Log, StatsAge: a.Config.RabbitMQ.StatsAge,
-			})
+			inspector := a.Inspector(broker, cmd.CommandPath())
 			o.Broker, closeBroker = inspector, inspector.Close
-			control := celery.NewControl(broker, celery.ControlOptions{ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler " + cmd.Name()}})
+			control := celery.NewControl(broker, celery.ControlOptions{ConnectionOptions: celery.ConnectionOptions{Name: cmd.CommandPath()}})
 			o.Revoke = func(ctx context.Context, ids []string, terminate bool) error {
 				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{Terminate: terminate})
 				if err == nil && len(answers) == 0 {

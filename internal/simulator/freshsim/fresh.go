@@ -100,7 +100,7 @@ func (p *fresh) listed(i int32, now float64) {
 	}
 }
 
-func (p *fresh) visited(i int32, before float64, first, eventful bool, _ float64) {
+func (p *fresh) visited(i int32, before float64, first, eventful bool) {
 	o := &p.origins[i]
 	p.cost += (o.cost - p.cost) / 1000
 	switch {
@@ -135,14 +135,7 @@ func (p *fresh) claim(now float64, n int, busy bool, take func(i int32) bool, to
 			}
 		}
 	}
-	for p.cooling.len() > 0 {
-		i, ready := p.cooling.first()
-		if ready > now {
-			break
-		}
-		p.cooling.remove(i)
-		p.file(i)
-	}
+	p.cooling.each(now, p.file)
 	var values []float64
 	claimed := 0
 	for ; claimed < n; claimed++ {

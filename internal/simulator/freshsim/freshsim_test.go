@@ -83,9 +83,9 @@ func (c *counted) failed(i int32) {
 	c.policy.failed(i)
 }
 
-func (c *counted) visited(i int32, before float64, first, eventful bool, now float64) {
+func (c *counted) visited(i int32, before float64, first, eventful bool) {
 	c.ends++
-	c.policy.visited(i, before, first, eventful, now)
+	c.policy.visited(i, before, first, eventful)
 }
 
 func (c *counted) claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32 {
@@ -104,7 +104,7 @@ type watched struct {
 	first             float64 // longest wait for a first visit
 }
 
-func (w *watched) visited(i int32, before float64, first, eventful bool, now float64) {
+func (w *watched) visited(i int32, before float64, first, eventful bool) {
 	o := &w.origins[i]
 	if gap := o.visit - before; before < settling { // what the start left over
 	} else if first {
@@ -112,7 +112,7 @@ func (w *watched) visited(i int32, before float64, first, eventful bool, now flo
 	} else {
 		w.longest, w.shortest = max(w.longest, gap), min(w.shortest, gap)
 	}
-	w.fresh.visited(i, before, first, eventful, now)
+	w.fresh.visited(i, before, first, eventful)
 }
 
 // Under freshness no origin waits longer than the longest wait, none is visited before it has cooled
@@ -180,8 +180,8 @@ func TestReadChanges(t *testing.T) {
 		t.Errorf("%s, %v", table.String(), err)
 	}
 	for text, want := range map[string]string{
-		"":                                 "the file is empty; expected a header with the columns origin and time",
-		"origin,when\n":                    "line 1: no columns origin and time among origin, when",
+		"":                                 "the file is empty; expected a header with origin and time",
+		"origin,when\n":                    "line 1: no column time among origin, when",
 		"origin,time\na,soon\n":            "line 2: time must be a date such as 2026-01-31T12:00:00Z",
 		"origin,time\na,2026-01-01,b\n":    "record on line 2: wrong number of fields",
 		"origin,time\n":                    "the file's changes are within four days, too few to compare policies",

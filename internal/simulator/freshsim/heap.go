@@ -15,6 +15,19 @@ func (h *order) len() int { return len(h.origins) }
 // first returns the origin with the smallest key.
 func (h *order) first() (origin int32, key float64) { return h.origins[0], h.keys[h.origins[0]] }
 
+// each removes the origins whose keys are not beyond most, the smallest key first, and calls do with
+// each.
+func (h *order) each(most float64, do func(origin int32)) {
+	for h.len() > 0 {
+		origin, key := h.first()
+		if key > most {
+			return
+		}
+		h.remove(origin)
+		do(origin)
+	}
+}
+
 // set adds an origin, or changes its key.
 func (h *order) set(origin int32, key float64) {
 	i := int(h.at[origin]) - 1

@@ -13,7 +13,7 @@ type policy interface {
 	listed(i int32, now float64)
 	// visited tells that a visit ended, which began at the origin's visit; before is the visit
 	// before it.
-	visited(i int32, before float64, first, eventful bool, now float64)
+	visited(i int32, before float64, first, eventful bool)
 	// failed tells that a visit ended, and found out nothing.
 	failed(i int32)
 	// claim appends up to n origins to visit of those that take takes, which their hosters can
@@ -84,7 +84,7 @@ func (p *pools) listed(i int32, now float64) {
 	}
 }
 
-func (p *pools) visited(i int32, _ float64, first, eventful bool, _ float64) {
+func (p *pools) visited(i int32, _ float64, first, eventful bool) {
 	switch {
 	case first:
 		p.place[i] = p.queue
@@ -97,17 +97,10 @@ func (p *pools) visited(i int32, _ float64, first, eventful bool, _ float64) {
 	p.cooling.set(i, p.origins[i].ready)
 }
 
-func (p *pools) failed(i int32) { p.visited(i, 0, false, false, 0) }
+func (p *pools) failed(i int32) { p.visited(i, 0, false, false) }
 
 func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []int32) []int32 {
-	for p.cooling.len() > 0 {
-		i, ready := p.cooling.first()
-		if ready > now {
-			break
-		}
-		p.cooling.remove(i)
-		p.file(i)
-	}
+	p.cooling.each(now, p.file)
 	able := p.weights
 	for n > 0 {
 		total := 0.0

@@ -1,9 +1,7 @@
 package freshsim
 
 import (
-	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/simulator"
 )
 
 // recorded is a history from a file.
@@ -40,41 +39,18 @@ func (r recorded) rate(float64) float64 {
 // change. Errors name the line. It returns a model of them, and the options of a run over their
 // time: the first quarter of it, at most 90 days, is before the start, and as much the warm-up.
 func ReadChanges(r io.Reader) (Model, Options, error) {
-	file := csv.NewReader(r)
-	header, err := file.Read()
-	if errors.Is(err, io.EOF) {
-		return Model{}, Options{}, errors.New("the file is empty; expected a header with the columns origin and time")
-	}
-	if err != nil {
-		return Model{}, Options{}, err
-	}
-	column := func(name string) int {
-		return slices.IndexFunc(header, func(h string) bool { return strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")) == name })
-	}
-	originColumn, timeColumn := column("origin"), column("time")
-	if originColumn < 0 || timeColumn < 0 {
-		return Model{}, Options{}, fmt.Errorf("line 1: no columns origin and time among %s", strings.Join(header, ", "))
-	}
 	var first, last time.Time
 	numbers := map[string]int{}
 	var changes [][]time.Time
-	for {
-		row, err := file.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	err := simulator.ReadCSV(r, []string{"origin", "time"}, func(field func(column string) string) error {
+		at, err := pytext.ParseISO8601(strings.TrimSpace(field("time")))
 		if err != nil {
-			return Model{}, Options{}, err // has the line
+			return errors.New("time must be a date such as 2026-01-31T12:00:00Z")
 		}
-		at, err := pytext.ParseISO8601(strings.TrimSpace(row[timeColumn]))
-		if err != nil {
-			line, _ := file.FieldPos(timeColumn)
-			return Model{}, Options{}, fmt.Errorf("line %d: time must be a date such as 2026-01-31T12:00:00Z", line)
-		}
-		i, ok := numbers[row[originColumn]]
+		i, ok := numbers[field("origin")]
 		if !ok {
 			i = len(changes)
-			numbers[row[originColumn]] = i
+			numbers[field("origin")] = i
 			changes = append(changes, nil)
 		}
 		changes[i] = append(changes[i], at)
@@ -84,6 +60,10 @@ func ReadChanges(r io.Reader) (Model, Options, error) {
 		if at.After(last) {
 			last = at
 		}
+		return nil
+	})
+	if err != nil {
+		return Model{}, Options{}, err
 	}
 	span := last.Sub(first).Hours() / 24
 	if span < 4 {

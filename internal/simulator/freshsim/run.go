@@ -230,7 +230,7 @@ func (s *simulation) work(now float64) {
 		if r.failed {
 			s.policy.failed(r.origin)
 		} else {
-			s.policy.visited(r.origin, r.before, r.first, r.eventful, r.end)
+			s.policy.visited(r.origin, r.before, r.first, r.eventful)
 		}
 		s.begin(r.end)
 	}

@@ -207,7 +207,7 @@ func TestReadRuntimes(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for text, want := range map[string]string{
-		"":                        "the file is empty; expected a header with a column runtime",
+		"":                        "the file is empty; expected a header with runtime",
 		"a,b\n1,2\n":              "line 1: no column runtime among a, b",
 		"runtime\n":               "the file has no runtimes",
 		"runtime\n1\nx\n":         "line 3: runtime must be a number of seconds between 0 and 31622400",

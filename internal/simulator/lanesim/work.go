@@ -1,12 +1,10 @@
 package lanesim
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,42 +64,17 @@ const maxRuntime = 366 * 24 * 3600
 // ReadRuntimes reads a CSV file with a header: a column runtime, in seconds, and optionally
 // origin and lister, by which runtimes are predicted. Its errors name the line.
 func ReadRuntimes(r io.Reader) ([]Seen, error) {
-	file := csv.NewReader(r)
-	header, err := file.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the file is empty; expected a header with a column runtime")
-	}
+	var seen []Seen
+	err := simulator.ReadCSV(r, []string{"runtime"}, func(field func(column string) string) error {
+		s, err := strconv.ParseFloat(strings.TrimSpace(field("runtime")), 64)
+		if err != nil || !(s >= 0 && s <= maxRuntime) {
+			return fmt.Errorf("runtime must be a number of seconds between 0 and %d", maxRuntime)
+		}
+		seen = append(seen, Seen{s, field("origin"), field("lister")})
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	column := func(name string) int {
-		return slices.IndexFunc(header, func(h string) bool { return strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")) == name })
-	}
-	runtime, origin, lister := column("runtime"), column("origin"), column("lister")
-	if runtime < 0 {
-		return nil, fmt.Errorf("line 1: no column runtime among %s", strings.Join(header, ", "))
-	}
-	var seen []Seen
-	for {
-		row, err := file.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err // has the line
-		}
-		line, _ := file.FieldPos(runtime)
-		s, err := strconv.ParseFloat(strings.TrimSpace(row[runtime]), 64)
-		if err != nil || !(s >= 0 && s <= maxRuntime) {
-			return nil, fmt.Errorf("line %d: runtime must be a number of seconds between 0 and %d", line, maxRuntime)
-		}
-		field := func(column int) string {
-			if column < 0 {
-				return ""
-			}
-			return row[column]
-		}
-		seen = append(seen, Seen{s, field(origin), field(lister)})
 	}
 	if len(seen) == 0 {
 		return nil, errors.New("the file has no runtimes")

@@ -1,0 +1,52 @@
+package simulator
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// ReadCSV reads a CSV file with a header, and calls row with what returns the fields of each row by
+// their columns' names; "" for a column that is not there. The file must have the needed columns.
+// Errors name the line, those of row too.
+func ReadCSV(r io.Reader, needed []string, row func(field func(column string) string) error) error {
+	file := csv.NewReader(r)
+	header, err := file.Read()
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("the file is empty; expected a header with %s", strings.Join(needed, " and "))
+	}
+	if err != nil {
+		return err
+	}
+	columns := map[string]int{}
+	for i, name := range slices.Backward(header) {
+		columns[strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))] = i
+	}
+	for _, name := range needed {
+		if _, ok := columns[name]; !ok {
+			return fmt.Errorf("line 1: no column %s among %s", name, strings.Join(header, ", "))
+		}
+	}
+	for {
+		fields, err := file.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err // has the line
+		}
+		err = row(func(column string) string {
+			if i, ok := columns[column]; ok {
+				return fields[i]
+			}
+			return ""
+		})
+		if err != nil {
+			line, _ := file.FieldPos(columns[needed[len(needed)-1]])
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+}
