@@ -21,7 +21,7 @@ func TestRunbooksCanBeFollowed(t *testing.T) {
 		switch text := m[1]; {
 		case strings.HasPrefix(text, "select "):
 			statements++
-			testenv.Exec(t, conn, text)
+			testenv.Exec(t, conn, strings.ReplaceAll(text, "PID", "0"))
 		case ofOurs.MatchString(text):
 			commands++
 			text = regexp.MustCompile("^swh-scheduler |-C FILE ").ReplaceAllString(text, "")

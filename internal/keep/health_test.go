@@ -13,11 +13,11 @@ import (
 // always is a store for which every job is due.
 type always struct{}
 
-func (always) DueJobs(_ context.Context, periods map[string]time.Duration) (due []string, err error) {
+func (always) DueJobs(_ context.Context, periods map[string]time.Duration) (due []string, _ map[string]error, err error) {
 	for name := range periods {
 		due = append(due, name)
 	}
-	return due, nil
+	return due, nil, nil
 }
 
 func (always) Keep(ctx context.Context, _ string, _, _ time.Duration, do func(ctx context.Context) (string, error)) (bool, error) {

@@ -38,7 +38,7 @@ type Job struct {
 
 // Store lets one process at a time do a job.
 type Store interface {
-	DueJobs(ctx context.Context, periods map[string]time.Duration) ([]string, error)
+	DueJobs(ctx context.Context, periods map[string]time.Duration) (due []string, failures map[string]error, err error)
 	Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
 }
 
@@ -59,7 +59,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // RunOnce does what is due, which it asks in one statement. A job that fails doesn't hold up
-// the others.
+// the others. Until it goes well, in whichever process, its failure is an error of every round.
 func (k *Keeper) RunOnce(ctx context.Context) error {
 	periods := make(map[string]time.Duration, len(k.Jobs))
 	for _, job := range k.Jobs {
@@ -70,17 +70,21 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 	if len(periods) == 0 {
 		return nil
 	}
-	due, err := k.Store.DueJobs(ctx, periods)
+	due, failures, err := k.Store.DueJobs(ctx, periods)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, job := range k.Jobs {
-		if !slices.Contains(due, job.Name) {
-			continue
+		failure := failures[job.Name]
+		if slices.Contains(due, job.Name) {
+			done, err := k.Store.Keep(ctx, job.Name, job.Period, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
+			if done || err != nil {
+				failure = err
+			}
 		}
-		if _, err := k.Store.Keep(ctx, job.Name, job.Period, cmp.Or(job.Timeout, DefaultTimeout), job.Do); err != nil {
-			failed = append(failed, fmt.Errorf("maintenance, %s: %w", job.Name, err))
+		if failure != nil {
+			failed = append(failed, fmt.Errorf("maintenance, %s: %w", job.Name, failure))
 		}
 	}
 	return errors.Join(failed...)

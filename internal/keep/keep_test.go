@@ -60,6 +60,41 @@ func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
 	}
 }
 
+// A job that failed is an error of every process's rounds until it goes well, so that an alert
+// tells of one that never does, and not only of those that are tried anew at each round.
+func TestFailedJobIsAnErrorUntilItGoesWell(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	var fail error
+	jobs := []Job{{Name: "sweep", Period: time.Hour, Do: func(context.Context) (string, error) { return "", fail }}}
+	one, other := &Keeper{Store: store, Jobs: jobs}, &Keeper{Store: store, Jobs: jobs}
+	for i, step := range []struct {
+		keeper *Keeper
+		fail   error
+		later  bool // a minute after the step before
+		want   string
+	}{
+		{one, errors.New("out of luck"), false, "maintenance, sweep: out of luck"},
+		{one, nil, false, "maintenance, sweep: out of luck"},
+		{other, nil, false, "maintenance, sweep: out of luck"},
+		{other, errors.New("still none"), true, "maintenance, sweep: still none"},
+		{one, nil, true, ""},
+		{other, nil, false, ""},
+	} {
+		if step.later {
+			testenv.Exec(t, store.Pool(), "update scheduler_go.keeper set began = clock_timestamp() - interval '61 seconds'")
+		}
+		fail = step.fail
+		got := ""
+		if err := step.keeper.RunOnce(t.Context()); err != nil {
+			got = err.Error()
+		}
+		if got != step.want {
+			t.Errorf("step %d: error %q, want %q", i, got, step.want)
+		}
+	}
+}
+
 // A process leaves a job that it has not in its configuration to the others, until it has.
 func TestJobThatIsNotConfigured(t *testing.T) {
 	t.Parallel()

@@ -15,14 +15,24 @@ import (
 const keeperRetry = time.Minute
 
 // DueJobs returns those of the jobs, given with their periods, that [KeeperQueries.Keep] would
-// do now. It is one statement.
-func (s KeeperQueries) DueJobs(ctx context.Context, periods map[string]time.Duration) ([]string, error) {
+// do now, and why the last run failed, by whichever process, of those whose last run did. It is
+// one statement.
+func (s KeeperQueries) DueJobs(ctx context.Context, periods map[string]time.Duration) (due []string, failures map[string]error, err error) {
 	p := queries.DueKeeperJobsParams{AfterFailure: keeperRetry.Seconds()}
 	for job, period := range periods {
 		p.Jobs, p.Periods = append(p.Jobs, job), append(p.Periods, period.Seconds())
 	}
-	due, err := s.q.DueKeeperJobs(ctx, p)
-	return due, failed(err, "look for maintenance jobs that are due")
+	rows, err := s.q.DueKeeperJobs(ctx, p)
+	failures = map[string]error{}
+	for _, row := range rows {
+		if row.Due {
+			due = append(due, row.Job)
+		}
+		if row.Failure != "" {
+			failures[row.Job] = errors.New(row.Failure)
+		}
+	}
+	return due, failures, failed(err, "look for maintenance jobs that are due")
 }
 
 // Keep does a job if its last run began a period ago, by the database's clock, and no

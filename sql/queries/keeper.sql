@@ -1,13 +1,19 @@
 -- Maintenance jobs, each done by one process at a time.
 
--- DueKeeperJobs returns those of the given jobs that are due and that no process has. A job
--- that failed is due sooner.
+-- DueKeeperJobs returns those of the given jobs that are due and that no process has, and why
+-- the last run failed of those whose last run did. A job that failed is due sooner.
 -- name: DueKeeperJobs :many
-select j.job::text
-from (select unnest(@jobs::text[]) as job, unnest(@periods::double precision[]) as period) j
-left join scheduler_go.keeper k on k.job = j.job
-where k.job is null or k.until <= clock_timestamp()
-  and k.began + make_interval(secs => case when k.failed then least(j.period, @after_failure::double precision) else j.period end) <= clock_timestamp();
+select d.job, d.due, d.failure
+from (
+  select j.job::text as job,
+         coalesce(k.until <= clock_timestamp()
+           and k.began + make_interval(secs => case when k.failed then least(j.period, @after_failure::double precision) else j.period end) <= clock_timestamp(),
+           true)::boolean as due,
+         case when k.failed then k.result else '' end::text as failure
+  from (select unnest(@jobs::text[]) as job, unnest(@periods::double precision[]) as period) j
+  left join scheduler_go.keeper k on k.job = j.job
+) d
+where d.due or d.failure <> '';
 
 -- TakeKeeperJob leases a job, unless another process has it or has begun it in the last period.
 -- name: TakeKeeperJob :one

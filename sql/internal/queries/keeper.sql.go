@@ -12,35 +12,47 @@ import (
 
 const dueKeeperJobs = `-- name: DueKeeperJobs :many
 
-select j.job::text
-from (select unnest($1::text[]) as job, unnest($2::double precision[]) as period) j
-left join scheduler_go.keeper k on k.job = j.job
-where k.job is null or k.until <= clock_timestamp()
-  and k.began + make_interval(secs => case when k.failed then least(j.period, $3::double precision) else j.period end) <= clock_timestamp()
+select d.job, d.due, d.failure
+from (
+  select j.job::text as job,
+         coalesce(k.until <= clock_timestamp()
+           and k.began + make_interval(secs => case when k.failed then least(j.period, $1::double precision) else j.period end) <= clock_timestamp(),
+           true)::boolean as due,
+         case when k.failed then k.result else '' end::text as failure
+  from (select unnest($2::text[]) as job, unnest($3::double precision[]) as period) j
+  left join scheduler_go.keeper k on k.job = j.job
+) d
+where d.due or d.failure <> ''
 `
 
 type DueKeeperJobsParams struct {
+	AfterFailure float64
 	Jobs         []string
 	Periods      []float64
-	AfterFailure float64
+}
+
+type DueKeeperJobsRow struct {
+	Job     string
+	Due     bool
+	Failure string
 }
 
 // Maintenance jobs, each done by one process at a time.
-// DueKeeperJobs returns those of the given jobs that are due and that no process has. A job
-// that failed is due sooner.
-func (q *Queries) DueKeeperJobs(ctx context.Context, arg DueKeeperJobsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, dueKeeperJobs, arg.Jobs, arg.Periods, arg.AfterFailure)
+// DueKeeperJobs returns those of the given jobs that are due and that no process has, and why
+// the last run failed of those whose last run did. A job that failed is due sooner.
+func (q *Queries) DueKeeperJobs(ctx context.Context, arg DueKeeperJobsParams) ([]DueKeeperJobsRow, error) {
+	rows, err := q.db.Query(ctx, dueKeeperJobs, arg.AfterFailure, arg.Jobs, arg.Periods)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []DueKeeperJobsRow
 	for rows.Next() {
-		var j_job string
-		if err := rows.Scan(&j_job); err != nil {
+		var i DueKeeperJobsRow
+		if err := rows.Scan(&i.Job, &i.Due, &i.Failure); err != nil {
 			return nil, err
 		}
-		items = append(items, j_job)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
