@@ -161,7 +161,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 		rows[i], outcomes[i] = u.row, u.answer.Result()
 	}
 	b.sort(rows, outcomes)
-	err := d.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := d.store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := errors.Join(tx.Lease(ctx, b.lost, 0), tx.Lease(ctx, renew, leaseTime)); err != nil {
 			return err
 		}

@@ -258,7 +258,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		return Delivered{}, err
 	}
 	b := batch{Deliverer: d}
-	err := d.store.InTx(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
+	err := d.store.ByKey(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
 		s.turn.read.Lock()
 		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.putOff.queues(d.now()))
 		s.turn.send.Lock()

@@ -21,7 +21,8 @@
 //
 // # Transactions and locks
 //
-// A method of Store is one transaction. [Store.InTx] joins several methods of Tx.
+// A method of Store is one transaction. [Store.InTx] joins several methods of Tx,
+// and so does [Store.ByKey], where tables may be larger than PostgreSQL knows.
 // Read committed is enough: whoever changes a row on what it read has locked it first.
 // Locks are taken in this order, so that our programs cannot deadlock:
 //

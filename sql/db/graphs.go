@@ -189,7 +189,7 @@ func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error 
 
 // locked runs do in a transaction that has the lock of graphs.
 func (s GraphStore) locked(ctx context.Context, do func(*Tx) error) error {
-	return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+	return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockGraphs(ctx); err != nil {
 			return err
 		}

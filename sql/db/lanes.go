@@ -37,9 +37,9 @@ func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType s
 	rows, err := tx.q.LaneFeatures(ctx, queries.LaneFeaturesParams{Keys: keys, Urls: urls, VisitType: visitType, Updated: updated})
 	return list(rows, failed(err, "look up what is known of %d messages", len(keys)), func(r queries.LaneFeaturesRow) LaneFeatures {
 		f := LaneFeatures{Key: r.Memory, First: r.First, Behind: max(0, r.Behind)}
-		if r.Seconds != nil {
+		if r.Known {
 			f.Memory = &lanes.Memory{
-				Seconds: float64(*r.Seconds), Before: float64(*r.Before), AtLeast: *r.AtLeast, Behind: float64(*r.BehindThen),
+				Seconds: float64(r.Seconds), Before: float64(r.Before), AtLeast: r.AtLeast, Behind: float64(r.BehindThen),
 			}
 		}
 		return f

@@ -180,7 +180,7 @@ func (m RunMetadata) JSON() string {
 // It returns a *RefusedError if PostgreSQL refuses a value.
 func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
 	return refused(retryLostRaces(func() error {
-		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 			runs, err := tx.lockRuns(ctx, heard)
 			if err != nil {
 				return err

@@ -245,7 +245,17 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // and rolled back otherwise. It never retries. After an error of the commit it may be
 // unknown whether the transaction took place (the connection was lost).
 func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) error) error {
-	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+	return t.inTx(ctx, pgx.TxOptions{}, do)
+}
+
+// ByKey is InTx for statements that look rows up by keys. No plan is kept from when a table was
+// small, or made for a few keys: it would read a table whole that has grown since.
+func (t transactor) ByKey(ctx context.Context, do func(context.Context, *Tx) error) error {
+	return t.inTx(ctx, pgx.TxOptions{BeginQuery: "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off"}, do)
+}
+
+func (t transactor) inTx(ctx context.Context, o pgx.TxOptions, do func(context.Context, *Tx) error) error {
+	return pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error {
 		q := queries.New(metered{tx})
 		return do(ctx, &Tx{
 			TaskQueries{q, t.route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},

@@ -86,12 +86,7 @@ func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey
 	}
 	var err error
 	for range updateTries {
-		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-			// A plan that was kept from when the table was small, or made for a
-			// batch of a few, would compare every key with every row.
-			if _, err := tx.tx.Exec(ctx, "set local plan_cache_mode = force_custom_plan"); err != nil {
-				return err
-			}
+		err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
 				return err

@@ -141,13 +141,8 @@ type Outgoing struct {
 
 // NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
 // database's clock, that no other transaction holds and that are not for the queues to skip,
-// oldest first.
+// oldest first. The transaction is one of [Store.ByKey].
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string) ([]Outgoing, error) {
-	// A plan that was kept from when there were few messages would sort all of many. A batch that
-	// is all of the ledger would be found by a look at all that is gone, too.
-	if _, err := tx.tx.Exec(ctx, "set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off"); err != nil {
-		return nil, err
-	}
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Work: Work{

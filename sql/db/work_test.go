@@ -12,7 +12,7 @@ import (
 // sorts all of many for each batch.
 func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 	t.Parallel()
-	if err := open(t, testenv.Database(t)).InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	if err := open(t, testenv.Database(t)).ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for range 8 {
 			if _, err := tx.NextOutgoing(ctx, false, 10, nil); err != nil {
 				return err

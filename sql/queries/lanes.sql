@@ -10,20 +10,23 @@ select k.memory,
        -- A difference of far dates may be more than an interval holds.
        coalesce(case when abs(l.updated) < 'infinity' and isfinite(s.last_visit)
          then l.updated - extract(epoch from s.last_visit)::double precision end, 0)::double precision as behind,
-       m.seconds, m.before, m.at_least, m.behind as behind_then
+       (m.memory is not null)::boolean as known, coalesce(m.seconds, 0)::real as seconds, coalesce(m.before, 0)::real as before,
+       coalesce(m.at_least, false)::boolean as at_least, coalesce(m.behind, 0)::real as behind_then
 from (
   select o.place, o.url, o.updated, hashtextextended(o.key, 0) as memory
   from (select unnest(@keys::text[]) as key, unnest(@urls::text[]) as url, unnest(@updated::double precision[]) as updated,
                generate_subscripts(@keys::text[], 1) as place) o
 ) k
-left join origin_visit_stats s on s.url = k.url and s.visit_type = @visit_type::text
+left join lateral (
+  select v.last_snapshot, v.last_visit from origin_visit_stats v where v.url = k.url and v.visit_type = @visit_type::text offset 0
+) s on true
 left join lateral (
   select case when k.updated = 'nan' then (
     select extract(epoch from max(lo.last_update))::double precision from listed_origins lo
     where lo.url = k.url and lo.visit_type = @visit_type::text and s.last_visit is not null
   ) else k.updated end as updated
 ) l on true
-left join scheduler_go.lane_memory m on m.memory = k.memory
+left join lateral (select n.* from scheduler_go.lane_memory n where n.memory = k.memory offset 0) m on true
 order by k.place;
 
 -- Backlogs counts the backlogs of the lanes of a set.
@@ -41,7 +44,8 @@ where lane_set = @lane_set and lane > @last_lane and state = 'backlog';
 
 -- SendBacklog sends the first messages of a lane's backlog to the queue of a lane. Of the look_at
 -- that it looks at, those that came after slowest_since and didn't time out are sent after the
--- others, those expected to take longest first.
+-- others, those expected to take longest first. It finds messages by their ids, as its last condition
+-- is one for no index.
 -- name: SendBacklog :exec
 with next as (
   select n.task_id, nextval('scheduler_go.work_place_seq') as place
@@ -64,7 +68,7 @@ update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = @to_lane, since = @now, queue = @queue, lane_name = @lane_name,
     soft_limit = @soft_limit::double precision, hard_limit = @hard_limit::double precision, lanes_left = @lanes_left, retried = @retried,
     below = case when w.lane = @to_lane then w.below end
-from next where w.task_id = next.task_id and w.state = 'backlog';
+from next where w.task_id = next.task_id and case w.state when 'backlog' then true end;
 
 -- RecallBacklog puts sent work of a lane's queue back into its backlog, without what has begun.
 -- name: RecallBacklog :many
@@ -210,9 +214,10 @@ delete from scheduler_go.lane_memory m where m.recorded < @memory_before;
 -- name: LanedVisits :many
 select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
 from scheduler_go.work w
-join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
-  on w.url = k.url and w.visit_type = k.visit_type
-where w.state in ('outgoing', 'sent') and w.lanes_left > 0
+where w.task_id = any(array(
+    select f.task_id from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+    cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
+  and w.state in ('outgoing', 'sent') and w.lanes_left > 0
 order by w.task_id
 for key share of w;
 

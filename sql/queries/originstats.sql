@@ -29,7 +29,7 @@ set last_successful = coalesce(excluded.last_successful, s.last_successful),
 select s.*
 from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type,
              generate_subscripts(@urls::text[], 1) as position) k
-join origin_visit_stats s on s.url = k.url and s.visit_type = k.visit_type
+cross join lateral (select v.* from origin_visit_stats v where v.url = k.url and v.visit_type = k.visit_type offset 0) s
 order by k.position;
 
 -- SetVisitQueuePosition says how far the queue of a visit type has been worked

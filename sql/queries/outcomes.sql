@@ -1,13 +1,16 @@
 -- What the events of a batch change in runs and tasks; see settle.go for the order of the
 -- statements.
 
--- LockRuns locks the runs of some events, in the order of all listeners. Unknown ids cost
--- one index probe.
+-- LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
+-- look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
 -- name: LockRuns :many
 select r.id, r.backend_id, r.task, r.status, r.scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
 from public.task_run r
 join public.task t on t.id = r.task
-where r.backend_id = any(@backend_ids::text[])
+where r.id = any(array(
+    select f.id from unnest(@backend_ids::text[]) as k (backend_id)
+    cross join lateral (select s.id from public.task_run s where s.backend_id = k.backend_id offset 0) f))
+  and r.backend_id = any(@backend_ids::text[]) -- still, once it is locked
 order by r.id
 for no key update of r;
 

@@ -29,16 +29,20 @@ set status = @status, ended = @ended, metadata = coalesce(metadata, '{}') || @me
 where backend_id = @backend_id::text
 returning *;
 
--- TaskRuns are the runs of some tasks.
+-- TaskRuns are the runs of some tasks, found by these, not by a walk in the order of their ids.
 -- name: TaskRuns :many
-select * from task_run where task = any(@tasks::bigint[])
+select * from task_run
+where id = any(array(
+  select f.id from unnest(@tasks::bigint[]) as k (task)
+  cross join lateral (select s.id from task_run s where s.task = k.task offset 0) f))
 order by id
 limit sqlc.narg(max_runs)::bigint;
 
 -- OpenRuns returns the runs of some tasks that have not ended, with their messages.
 -- name: OpenRuns :many
-select task, backend_id::text as backend_id from task_run
-where task = any(@tasks::bigint[]) and status in ('scheduled', 'started') and backend_id is not null;
+select r.task, r.backend_id::text as backend_id from unnest(@tasks::bigint[]) as k (task)
+cross join lateral (select s.* from task_run s where s.task = k.task offset 0) r
+where r.status in ('scheduled', 'started') and r.backend_id is not null;
 
 -- UrgentRuns returns the priority of the tasks of some runs, of those that have one, and when
 -- they became ready.

@@ -76,20 +76,22 @@ select task_id, kwargs from taken order by place;
 -- name: DropWork :exec
 delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 
+-- MarkSent, like the two after it, finds messages by their ids, as its condition on the state is one
+-- for no index: those of outgoing work may be full of what is gone.
 -- name: MarkSent :exec
-update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]) and state = 'outgoing';
+update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
 -- PostponeWork delays messages that the broker refused.
 -- name: PostponeWork :exec
 update scheduler_go.work
 set attempts = attempts + 1, last_error = @reason::text, not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
-where task_id = any(@task_ids::uuid[]) and state = 'outgoing';
+where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
 -- LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
 -- name: LeaseOutgoing :exec
 update scheduler_go.work
 set not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
-where task_id = any(@task_ids::uuid[]) and state = 'outgoing';
+where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
 -- RecordDeliveries writes what one batch delivered to each queue, and deletes old rows.
 -- name: RecordDeliveries :exec

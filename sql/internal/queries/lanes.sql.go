@@ -174,20 +174,23 @@ select k.memory,
        -- A difference of far dates may be more than an interval holds.
        coalesce(case when abs(l.updated) < 'infinity' and isfinite(s.last_visit)
          then l.updated - extract(epoch from s.last_visit)::double precision end, 0)::double precision as behind,
-       m.seconds, m.before, m.at_least, m.behind as behind_then
+       (m.memory is not null)::boolean as known, coalesce(m.seconds, 0)::real as seconds, coalesce(m.before, 0)::real as before,
+       coalesce(m.at_least, false)::boolean as at_least, coalesce(m.behind, 0)::real as behind_then
 from (
   select o.place, o.url, o.updated, hashtextextended(o.key, 0) as memory
   from (select unnest($1::text[]) as key, unnest($2::text[]) as url, unnest($3::double precision[]) as updated,
                generate_subscripts($1::text[], 1) as place) o
 ) k
-left join origin_visit_stats s on s.url = k.url and s.visit_type = $4::text
+left join lateral (
+  select v.last_snapshot, v.last_visit from origin_visit_stats v where v.url = k.url and v.visit_type = $4::text offset 0
+) s on true
 left join lateral (
   select case when k.updated = 'nan' then (
     select extract(epoch from max(lo.last_update))::double precision from listed_origins lo
     where lo.url = k.url and lo.visit_type = $4::text and s.last_visit is not null
   ) else k.updated end as updated
 ) l on true
-left join scheduler_go.lane_memory m on m.memory = k.memory
+left join lateral (select n.memory, n.seconds, n.before, n.at_least, n.behind, n.recorded from scheduler_go.lane_memory n where n.memory = k.memory offset 0) m on true
 order by k.place
 `
 
@@ -202,10 +205,11 @@ type LaneFeaturesRow struct {
 	Memory     int64
 	First      bool
 	Behind     float64
-	Seconds    *float32
-	Before     *float32
-	AtLeast    *bool
-	BehindThen *float32
+	Known      bool
+	Seconds    float32
+	Before     float32
+	AtLeast    bool
+	BehindThen float32
 }
 
 // Lanes: backlogs, sending them, and the memory of how long work takes.
@@ -231,6 +235,7 @@ func (q *Queries) LaneFeatures(ctx context.Context, arg LaneFeaturesParams) ([]L
 			&i.Memory,
 			&i.First,
 			&i.Behind,
+			&i.Known,
 			&i.Seconds,
 			&i.Before,
 			&i.AtLeast,
@@ -393,9 +398,10 @@ func (q *Queries) LaneStates(ctx context.Context, laneSet *string) ([]LaneStates
 const lanedVisits = `-- name: LanedVisits :many
 select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
 from scheduler_go.work w
-join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
-  on w.url = k.url and w.visit_type = k.visit_type
-where w.state in ('outgoing', 'sent') and w.lanes_left > 0
+where w.task_id = any(array(
+    select f.task_id from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
+    cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
+  and w.state in ('outgoing', 'sent') and w.lanes_left > 0
 order by w.task_id
 for key share of w
 `
@@ -695,7 +701,7 @@ update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,
     soft_limit = $5::double precision, hard_limit = $6::double precision, lanes_left = $7, retried = $8,
     below = case when w.lane = $1 then w.below end
-from next where w.task_id = next.task_id and w.state = 'backlog'
+from next where w.task_id = next.task_id and case w.state when 'backlog' then true end
 `
 
 type SendBacklogParams struct {
@@ -716,7 +722,8 @@ type SendBacklogParams struct {
 
 // SendBacklog sends the first messages of a lane's backlog to the queue of a lane. Of the look_at
 // that it looks at, those that came after slowest_since and didn't time out are sent after the
-// others, those expected to take longest first.
+// others, those expected to take longest first. It finds messages by their ids, as its last condition
+// is one for no index.
 func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error {
 	_, err := q.db.Exec(ctx, sendBacklog,
 		arg.ToLane,

@@ -14,7 +14,7 @@ const originStats = `-- name: OriginStats :many
 select s.url, s.visit_type, s.last_successful, s.last_visit, s.last_visit_status, s.last_scheduled, s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
 from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type,
              generate_subscripts($1::text[], 1) as position) k
-join origin_visit_stats s on s.url = k.url and s.visit_type = k.visit_type
+cross join lateral (select v.url, v.visit_type, v.last_successful, v.last_visit, v.last_visit_status, v.last_scheduled, v.last_snapshot, v.next_visit_queue_position, v.next_position_offset, v.successive_visits from origin_visit_stats v where v.url = k.url and v.visit_type = k.visit_type offset 0) s
 order by k.position
 `
 

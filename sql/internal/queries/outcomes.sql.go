@@ -153,7 +153,10 @@ const lockRuns = `-- name: LockRuns :many
 select r.id, r.backend_id, r.task, r.status, r.scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
 from public.task_run r
 join public.task t on t.id = r.task
-where r.backend_id = any($1::text[])
+where r.id = any(array(
+    select f.id from unnest($1::text[]) as k (backend_id)
+    cross join lateral (select s.id from public.task_run s where s.backend_id = k.backend_id offset 0) f))
+  and r.backend_id = any($1::text[]) -- still, once it is locked
 order by r.id
 for no key update of r
 `
@@ -170,8 +173,8 @@ type LockRunsRow struct {
 
 // What the events of a batch change in runs and tasks; see settle.go for the order of the
 // statements.
-// LockRuns locks the runs of some events, in the order of all listeners. Unknown ids cost
-// one index probe.
+// LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
+// look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
 func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRunsRow, error) {
 	rows, err := q.db.Query(ctx, lockRuns, backendIds)
 	if err != nil {

@@ -63,8 +63,9 @@ func (q *Queries) EndTaskRun(ctx context.Context, arg EndTaskRunParams) ([]TaskR
 }
 
 const openRuns = `-- name: OpenRuns :many
-select task, backend_id::text as backend_id from task_run
-where task = any($1::bigint[]) and status in ('scheduled', 'started') and backend_id is not null
+select r.task, r.backend_id::text as backend_id from unnest($1::bigint[]) as k (task)
+cross join lateral (select s.id, s.task, s.backend_id, s.scheduled, s.started, s.ended, s.metadata, s.status from task_run s where s.task = k.task offset 0) r
+where r.status in ('scheduled', 'started') and r.backend_id is not null
 `
 
 type OpenRunsRow struct {
@@ -189,7 +190,10 @@ func (q *Queries) StartTaskRun(ctx context.Context, arg StartTaskRunParams) ([]T
 }
 
 const taskRuns = `-- name: TaskRuns :many
-select id, task, backend_id, scheduled, started, ended, metadata, status from task_run where task = any($1::bigint[])
+select id, task, backend_id, scheduled, started, ended, metadata, status from task_run
+where id = any(array(
+  select f.id from unnest($1::bigint[]) as k (task)
+  cross join lateral (select s.id from task_run s where s.task = k.task offset 0) f))
 order by id
 limit $2::bigint
 `
@@ -199,7 +203,7 @@ type TaskRunsParams struct {
 	MaxRuns *int64
 }
 
-// TaskRuns are the runs of some tasks.
+// TaskRuns are the runs of some tasks, found by these, not by a walk in the order of their ids.
 func (q *Queries) TaskRuns(ctx context.Context, arg TaskRunsParams) ([]TaskRun, error) {
 	rows, err := q.db.Query(ctx, taskRuns, arg.Tasks, arg.MaxRuns)
 	if err != nil {

@@ -97,7 +97,7 @@ func (q *Queries) ForgetSettled(ctx context.Context, arg ForgetSettledParams) (i
 const leaseOutgoing = `-- name: LeaseOutgoing :exec
 update scheduler_go.work
 set not_before = statement_timestamp() + make_interval(secs => $1::double precision)
-where task_id = any($2::uuid[]) and state = 'outgoing'
+where task_id = any($2::uuid[]) and case state when 'outgoing' then true end
 `
 
 type LeaseOutgoingParams struct {
@@ -252,9 +252,11 @@ func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
 }
 
 const markSent = `-- name: MarkSent :exec
-update scheduler_go.work set state = 'sent' where task_id = any($1::uuid[]) and state = 'outgoing'
+update scheduler_go.work set state = 'sent' where task_id = any($1::uuid[]) and case state when 'outgoing' then true end
 `
 
+// MarkSent, like the two after it, finds messages by their ids, as its condition on the state is one
+// for no index: those of outgoing work may be full of what is gone.
 func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, markSent, taskIds)
 	return err
@@ -385,7 +387,7 @@ func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]Passe
 const postponeWork = `-- name: PostponeWork :exec
 update scheduler_go.work
 set attempts = attempts + 1, last_error = $1::text, not_before = statement_timestamp() + make_interval(secs => $2::double precision)
-where task_id = any($3::uuid[]) and state = 'outgoing'
+where task_id = any($3::uuid[]) and case state when 'outgoing' then true end
 `
 
 type PostponeWorkParams struct {

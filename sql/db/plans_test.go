@@ -1,0 +1,152 @@
+package db_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// grow fills the tables that a store has used while they were empty, and that nobody analyzes.
+func grow(t *testing.T, store *db.Store) {
+	t.Helper()
+	mustExec(t, store, "insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor) values ('a', '', 'a', '1 day', '1 day', '1 day', 1)")
+	for _, table := range []string{"task", "task_run", "scheduler_go.work"} {
+		mustExec(t, store, "alter table "+table+" set (autovacuum_enabled = false)")
+	}
+	mustExec(t, store, `with tasks as (
+		insert into task (type, arguments, next_run, status, policy, current_interval)
+		select 'a', '{}', now(), 'next_run_scheduled', 'recurring', '1 day' from generate_series(1, 100000) returning id)
+		insert into task_run (task, backend_id, scheduled) select id, gen_random_uuid(), now() from tasks`)
+	mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, share_group, cost)
+		select backend_id::uuid, case when id % 10 = 0 then 'outgoing' else 'sent' end, 'q', 'q', 'a', '[]', '{}', 'g', 1 from task_run`)
+}
+
+// A listener that has been there since the tables were empty looks the runs and the work of a
+// batch up, before anybody has analyzed the tables.
+func TestSettleLooksRunsUp(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	now := time.Now()
+	settle := func(ids []uuid.UUID, change bool) (found int) {
+		t.Helper()
+		heard := db.Heard{TaskIDs: ids}
+		for _, id := range ids {
+			heard.BackendIDs = append(heard.BackendIDs, id.String())
+		}
+		if err := store.Settle(t.Context(), heard, func(runs []db.HeardRun, work []db.HeardWork) (s db.Settlement) {
+			if found = len(runs); !change {
+				return s
+			}
+			if runs == nil { // the statements are prepared all the same
+				runs = []db.HeardRun{{ID: -1, Task: -1}}
+			}
+			var wave []db.RunEnding
+			for _, r := range runs {
+				s.Begun = append(s.Begun, db.RunBegin{Run: r.ID, At: now})
+				wave = append(wave, db.RunEnding{Run: r.ID, Task: r.Task, At: now, Status: model.RunEventful})
+				s.Durations = append(s.Durations, db.RunDuration{Run: r.ID, Seconds: 1, Heard: now})
+			}
+			s.Ended = [][]db.RunEnding{wave}
+			for _, w := range work {
+				s.WorkGone = append(s.WorkGone, w.TaskID)
+			}
+			return s
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for range 8 {
+		settle([]uuid.UUID{uuid.New()}, true)
+	}
+	grow(t, store)
+	ids := testenv.Column[uuid.UUID](t, store.Pool(), "select backend_id::uuid from task_run where id % 1000 = 0")
+	blocks := func() (n int) {
+		for _, table := range []string{"task", "task_run", "work"} {
+			n += blocksOf(t, store, table)
+		}
+		return n
+	}
+	before := blocks()
+	if n := settle(ids, false); n != 100 {
+		t.Fatalf("%d runs were found", n)
+	}
+	if n := blocks() - before; n > 2600 { // those of all runs and work are 5,000
+		t.Errorf("%d blocks were read to lock 100 runs and their work", n)
+	}
+	scans := func() int {
+		return countOf(t, store, "select sum(seq_scan) from (select pg_stat_force_next_flush()) f, pg_stat_user_tables where relname in ('task', 'task_run', 'work')")
+	}
+	before = scans()
+	settle(ids, true)
+	if n := scans() - before; n > 0 {
+		t.Errorf("whole tables were read %d times to end 100 runs", n)
+	}
+}
+
+// The statements of claims and of calls keep their plans. Those made for empty tables read no
+// table whole, and none of its indexes, once it has grown.
+func TestKeptPlansLookRowsUp(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, testenv.Database(t))
+	testenv.Exec(t, conn, "set plan_cache_mode = force_generic_plan")
+	statements := make(map[string]string)
+	files, _ := filepath.Glob("../internal/queries/*.sql.go")
+	for _, file := range files {
+		for _, m := range regexp.MustCompile("(?s)`(-- name: (\\w+) .*?)`").FindAllSubmatch(testenv.Read(t, file), -1) {
+			statements[string(m[2])] = string(m[1])
+		}
+	}
+	for _, name := range []string{
+		"ReadyTaskTypes", "QueueLedgers", "OutgoingDue", "LaneFeatures", "LaneSketches", "Backlogs", "SendBacklog", "InFlightByGroup", "TakeCharges", "ForgetShares", "SaveShares",
+		"TasksByID", "TaskRuns", "OpenRuns", "StartTaskRun", "EndTaskRun", "ReadyTasks", "GrabReadyTasks", "SetTaskStatus", "OriginStats", "CancelGraph", "GraphTasks", "GraphEdges",
+	} {
+		testenv.Exec(t, conn, fmt.Sprintf("prepare %s as %s", name, statements[name]))
+		parameters := testenv.Value[int](t, conn, "select cardinality(parameter_types) from pg_prepared_statements where name = lower($1)", name)
+		execute := name
+		if parameters > 0 {
+			execute += "(" + strings.Join(slices.Repeat([]string{"null"}, parameters), ", ") + ")"
+		}
+		var explained []struct{ Plan plan }
+		if err := json.Unmarshal(testenv.Value[[]byte](t, conn, "explain (format json) execute "+execute), &explained); err != nil {
+			t.Fatal(err)
+		}
+		if whole := explained[0].Plan.whole(nil); len(whole) > 0 {
+			t.Errorf("%s reads %s", name, strings.Join(whole, ", "))
+		}
+	}
+}
+
+// plan is a node of a plan as PostgreSQL explains it.
+type plan struct {
+	Type     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Cond     string `json:"Index Cond"`
+	Plans    []plan
+}
+
+// growing are the tables that grow with the archive, or with what is under way.
+var growing = regexp.MustCompile(`^(task|task_run|listed_origins|origin_visit_stats|work|lane_memory|graph_tasks|graph_edges)(_.*)?$`)
+
+// whole appends to found what the plan reads whole.
+func (p plan) whole(found []string) []string {
+	if strings.HasSuffix(p.Type, "Scan") && p.Cond == "" && p.Type != "Bitmap Heap Scan" && growing.MatchString(p.Relation+p.Index) && p.Relation != "task_type" {
+		found = append(found, p.Relation+p.Index)
+	}
+	for _, below := range p.Plans {
+		found = below.whole(found)
+	}
+	return found
+}
