@@ -126,7 +126,7 @@ func parseNode(raw string, before node, secure bool, parameters url.Values) (nod
 	if port != "" {
 		p, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || p == 0 {
-			return node{}, errors.New("the port must be a number from 1 to 65535 (percent-encode ':', '/' and '@' in passwords)")
+			return node{}, errors.New("the port must be a number from 1 to 65535 (percent-encode ':', '/', '@', '?' and '#' in passwords)")
 		}
 		n.port = int(p)
 	}

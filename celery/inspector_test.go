@@ -247,6 +247,9 @@ func TestLengthWithoutManagement(t *testing.T) {
 		if n := strings.Count(log.String(), "level=WARN"); n != 1 || strings.Contains(log.String(), "secret") {
 			t.Errorf("%s logs %d warnings:\n%s", name, n, &log)
 		}
+		if hint := strings.Contains(log.String(), "has the user the tag monitoring?"); hint != (name == "refusing") {
+			t.Errorf("%s logs\n%s", name, &log)
+		}
 	}
 }
 

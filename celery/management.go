@@ -284,7 +284,11 @@ func (m *management) getFrom(ctx context.Context, n node, into any, query url.Va
 		if response.StatusCode == http.StatusNotFound {
 			return errNotFound
 		}
-		return fmt.Errorf("management API: GET %s: %s", request.URL.Redacted(), response.Status)
+		hint := ""
+		if response.StatusCode == http.StatusUnauthorized {
+			hint = " (are user and password right, and has the user the tag monitoring?)"
+		}
+		return fmt.Errorf("management API: GET %s: %s%s", request.URL.Redacted(), response.Status, hint)
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
 		return fmt.Errorf("management API: GET %s: %w", request.URL.Redacted(), err)

@@ -170,6 +170,9 @@ func TestMissingServices(t *testing.T) {
 	proxy := testenv.Proxy(t, mq.Host)
 	proxy.Cut()
 	database := testenv.Database(t)
+	poor := "poor_" + database[strings.LastIndex(database, "_")+1:]
+	execute(t, database, "create role "+poor+" login")
+	t.Cleanup(func() { execute(t, database, "drop role "+poor) })
 	noDatabase := "postgresql://swh:s3cret@" + proxy.Addr + "/scheduler"
 	for _, tc := range []struct {
 		args []string
@@ -180,7 +183,8 @@ func TestMissingServices(t *testing.T) {
 		{[]string{"-d", noDatabase, "migrate"}, []string{"is not reachable"}},
 		{[]string{"-d", noDatabase, "migrate", "--status"}, []string{"is not reachable"}},
 		{[]string{"-d", noDatabase, "start-runner"}, []string{"is not reachable"}},
-		{[]string{"-d", database + "x", "task-type", "list"}, []string{"does not exist"}},
+		{[]string{"-d", database + "x", "task-type", "list"}, []string{"refuses the connection: FATAL: database", "does not exist"}},
+		{[]string{"-d", database + "?user=" + poor, "task-type", "list"}, []string{"user=" + poor + "): its user lacks a right", "permission denied for table task_type"}},
 		{[]string{"-d", "host=h password=s3cret dbnam=x", "task-type", "list"}, []string{"--database: ", "DSN"}},
 		{[]string{"-d", "postgresql://u:s3cret@h:port/x", "start-listener"}, []string{"--database: ", "DSN"}},
 	} {

@@ -25,8 +25,11 @@ func TestTaskArchive(t *testing.T) {
 	if r := ours(t, "-C", config(""), "task", "archive"); r.code != 1 || !strings.Contains(r.stderr, "archive.after is missing") {
 		t.Errorf("%+v", r)
 	}
-	if r := ours(t, "-C", config("archive: {after: {default: 1 day}, directory: /nowhere}"), "task", "archive"); r.code != 1 || !strings.Contains(r.stderr, "/nowhere") {
-		t.Errorf("%+v", r)
+	for _, directory := range []string{"/nowhere", "/etc/passwd"} { // also with nothing to archive, and before it is due
+		path := config(fmt.Sprintf("archive: {after: {default: 4000 days}, directory: %q}", directory))
+		if r := ours(t, "-C", path, "task", "archive"); r.code != 1 || !strings.HasPrefix(r.stderr, "swh-scheduler: archive.directory: ") || !strings.Contains(r.stderr, directory) {
+			t.Errorf("%+v", r)
+		}
 	}
 	path := config(fmt.Sprintf("archive: {after: {default: 30 days, b: 0}, directory: %q}", dir))
 	if r := ours(t, "-C", path, "task", "archive", "--dry-run"); r.code != 0 || r.stdout != "task type    tasks    runs\n-----------  -------  ------\na            1        2\n" {

@@ -168,12 +168,18 @@ func (r Remote) Interval(_ context.Context, text string) (time.Duration, error) 
 
 // Describe puts an error of the database into one line that says what to do about it.
 func Describe(store *db.Store, err error) error {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+	const undefinedTable, undefinedFunction, undefinedSchema, insufficientPrivilege = "42P01", "42883", "3F000", "42501"
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	pg, answered := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case unconnected && answered:
+		return fmt.Errorf("%s refuses the connection: %w", ServerName(store), pg)
+	case unconnected:
 		return fmt.Errorf("%s is not reachable (is it running, and is its address right?): %w", ServerName(store), pytext.OneLine(err))
-	}
-	const undefinedTable, undefinedFunction, undefinedSchema = "42P01", "42883", "3F000"
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && slices.Contains([]string{undefinedTable, undefinedFunction, undefinedSchema}, pg.Code) {
+	case answered && slices.Contains([]string{undefinedTable, undefinedFunction, undefinedSchema}, pg.Code):
 		return fmt.Errorf("%s lacks what this command needs; run \"swh-scheduler migrate\": %w", ServerName(store), err)
+	case answered && pg.Code == insufficientPrivilege:
+		return fmt.Errorf("%s: its user lacks a right that this command needs: %w", ServerName(store), err)
 	}
 	return err
 }

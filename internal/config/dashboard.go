@@ -80,7 +80,7 @@ func prefixes(v value) []netip.Prefix {
 			prefix = netip.PrefixFrom(address, address.BitLen())
 		}
 		if err != nil {
-			v.fail("a list of addresses or networks, such as [127.0.0.1, 10.0.0.0/8]")
+			v.fail("a list of addresses or networks, such as [127.0.0.1, 10.0.0.0/8]", "a list", "a text")
 		}
 		all = append(all, prefix.Masked())
 	}

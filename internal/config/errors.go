@@ -12,8 +12,7 @@ type Error struct {
 	Column  int
 	Key     string // dotted path; "" for the file as a whole
 	Problem string // what is wrong and what was expected
-
-	cause error
+	Unread  bool   // there is no such file, or it can't be read
 }
 
 func (e *Error) Error() string {
@@ -25,9 +24,6 @@ func (e *Error) Error() string {
 	}
 	return strings.TrimSpace(text+": "+e.Key) + " " + e.Problem
 }
-
-// Unwrap returns the cause, if any: fs.ErrNotExist if there is no file.
-func (e *Error) Unwrap() error { return e.cause }
 
 // Warning is a probable mistake in the file.
 type Warning Error

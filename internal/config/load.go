@@ -60,7 +60,7 @@ func readFile(path string) (text []byte, file string, modified time.Time, err er
 			continue
 		case err != nil:
 		case info.IsDir():
-			problem = "is a directory: expected a YAML file"
+			problem = "is a directory"
 		case info.Size() > maxFileSize:
 			problem = "is larger than 1 MB: expected a YAML file"
 		default:
@@ -70,11 +70,11 @@ func readFile(path string) (text []byte, file string, modified time.Time, err er
 			problem = "cannot be read: " + cause(err)
 		}
 		if problem != "" {
-			return nil, "", modified, &Error{File: file, Problem: problem}
+			return nil, "", modified, &Error{File: file, Problem: problem, Unread: true}
 		}
 		return text, file, info.ModTime(), nil
 	}
-	return nil, "", modified, &Error{File: path, Problem: "does not exist: expected a YAML file", cause: fs.ErrNotExist}
+	return nil, "", modified, &Error{File: path, Problem: "does not exist", Unread: true}
 }
 
 // cause returns the text of err without the path.
@@ -141,7 +141,7 @@ func (c *Config) sections() map[string]func(value) {
 		},
 		"rabbitmq": func(v value) {
 			v.section(map[string]func(value){
-				"management_url": func(v value) { c.RabbitMQ.ManagementURL = Secret(v.text()) },
+				"management_url": func(v value) { c.RabbitMQ.ManagementURL = v.address() },
 				"stats_age":      func(v value) { c.RabbitMQ.StatsAge = statsAge(v) },
 			}, nil)
 		},
@@ -181,7 +181,7 @@ func (c *Config) sections() map[string]func(value) {
 		"update_metrics_after": func(v value) {
 			const expected = "a duration of a minute or more"
 			if c.UpdateMetricsAfter = v.duration(expected); c.UpdateMetricsAfter != 0 && c.UpdateMetricsAfter < time.Minute {
-				v.fail(expected)
+				v.problem("must be " + expected)
 			}
 		},
 	}
@@ -221,7 +221,7 @@ func statsAge(v value) time.Duration {
 	const expected = "a duration from 1 second to 4 minutes"
 	age := v.duration(expected)
 	if age != 0 && (age < time.Second || age > MaxStatsAge) {
-		v.fail(expected)
+		v.problem("must be " + expected)
 	}
 	return age
 }

@@ -166,7 +166,7 @@ func (v value) duration(expected string) time.Duration {
 			return d
 		}
 	}
-	v.fail(expected)
+	v.fail(expected, "a text")
 	return 0
 }
 
@@ -190,7 +190,7 @@ func (v value) uuid() uuid.NullUUID {
 	text, _ := v.scalar().(string)
 	id, err := uuid.Parse(text)
 	if err != nil {
-		v.fail("a UUID")
+		v.fail("a UUID", "a text")
 		return uuid.NullUUID{}
 	}
 	return uuid.NullUUID{UUID: id, Valid: true}

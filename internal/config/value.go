@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,8 +48,12 @@ func (r *reader) source(n *yaml.Node) string {
 	return r.file
 }
 
-func (v value) fail(expected string) {
-	v.problem("must be " + expected + ", not " + kind(v.node))
+// fail says what was expected, and what kind the value is of unless that is a right one.
+func (v value) fail(expected string, right ...string) {
+	if is := kind(v.node); !slices.Contains(right, is) {
+		expected += ", not " + is
+	}
+	v.problem("must be " + expected)
 }
 
 func (v value) problem(problem string) { v.errors = append(v.errors, v.error(problem)) }
@@ -202,14 +207,18 @@ func (v value) oneOf(choices ...string) string {
 		return text
 	}
 	last := len(choices) - 1
-	v.fail(strings.Join(choices[:last], ", ") + " or " + choices[last] + didYouMean(text, choices))
+	v.fail(strings.Join(choices[:last], ", ")+" or "+choices[last]+didYouMean(text, choices), "a text")
 	return ""
 }
 
-// whole reads an integer of at least smallest.
+// whole reads an integer from smallest to 2³¹-1.
 func (v value) whole(smallest int64) int {
 	i, ok := v.scalar().(*big.Int)
-	if !ok || !i.IsInt64() || i.Int64() < smallest || i.Int64() > math.MaxInt32 {
+	switch {
+	case ok && i.Cmp(big.NewInt(math.MaxInt32)) > 0:
+		v.problem(fmt.Sprintf("must be a whole number of at most %d", math.MaxInt32))
+		return 0
+	case !ok || i.Cmp(big.NewInt(smallest)) < 0:
 		v.failNumber("a whole number", smallest)
 		return 0
 	}
@@ -217,13 +226,7 @@ func (v value) whole(smallest int64) int {
 }
 
 func (v value) failNumber(what string, smallest int64) {
-	expected := fmt.Sprintf("%s of at least %d", what, smallest)
-	switch v.scalar().(type) {
-	case *big.Int, float64:
-		v.problem("must be " + expected)
-	default:
-		v.fail(expected)
-	}
+	v.fail(fmt.Sprintf("%s of at least %d", what, smallest), "a whole number", "a number")
 }
 
 // number reads a finite number of at least 0.
@@ -283,6 +286,15 @@ func splitList(text string) []string {
 		}
 	}
 	return list
+}
+
+// address reads the root of an HTTP API.
+func (v value) address() Secret {
+	text := v.text()
+	if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		v.problem("must be a URL such as https://mq.example:15671")
+	}
+	return Secret(text)
 }
 
 func (v value) setting() string {

@@ -30,7 +30,7 @@ const maxInterval = 100 * 365 * 24 * time.Hour
 // intervals reads a list of intervals that grow.
 func intervals(v value) (list []time.Duration) {
 	if v.node.Kind != yaml.SequenceNode || len(v.node.Content) == 0 {
-		v.fail("a list of intervals, such as [1 day, 2 days, 4 days]")
+		v.fail("a list of intervals, such as [1 day, 2 days, 4 days]", "a list")
 		return nil
 	}
 	for i := range v.node.Content {

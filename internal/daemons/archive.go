@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,9 @@ import (
 // ArchiveOptions returns what to archive by the configuration.
 func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (db.ArchiveOptions, error) {
 	o := db.ArchiveOptions{Before: make(map[string]time.Time)}
+	if err := CheckDirectory(c); err != nil {
+		return o, err
+	}
 	types, err := store.TaskTypes(ctx)
 	for _, tt := range types {
 		after, ok := c.After[tt.Type]
@@ -36,6 +40,21 @@ func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (db.
 		}
 	}
 	return o, err
+}
+
+// CheckDirectory checks that the directory for archived tasks is there, if one is configured.
+func CheckDirectory(c config.Archive) error {
+	if c.Directory == "" {
+		return nil
+	}
+	info, err := os.Stat(c.Directory)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", c.Directory)
+	}
+	if err != nil {
+		return fmt.Errorf("archive.directory: %w", err)
+	}
+	return nil
 }
 
 // appendLines writes lines at the end of a file, all or none, so that they survive a crash of

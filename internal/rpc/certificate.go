@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -42,10 +43,11 @@ func (r *reloaded) changes() (at [2]time.Time) {
 
 func (r *reloaded) load(at [2]time.Time) error {
 	pair, err := tls.LoadX509KeyPair(r.certificate, r.key)
-	if err == nil {
-		r.current, r.at = &pair, at
+	if err != nil {
+		return fmt.Errorf("tls_certificate %s with tls_key %s: %w", r.certificate, r.key, err)
 	}
-	return err
+	r.current, r.at = &pair, at
+	return nil
 }
 
 func (r *reloaded) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -274,7 +274,7 @@ func TestTLS(t *testing.T) {
 	if err := shows(next); err != nil {
 		t.Errorf("without the file: %v", err)
 	}
-	if _, err := TLS(certificateFile, keyFile, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := TLS(certificateFile, keyFile, slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), "tls_certificate "+certificateFile+" with tls_key "+keyFile+": ") {
 		t.Error("a server starts without a certificate")
 	}
 }

@@ -126,7 +126,7 @@ func decode(text []byte, into any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s must be %s, not %s", wrong.Field, kindOf(wrong), wrong.Value)
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "it"), kindOf(wrong), cmp.Or(kindsOfJSON[wrong.Value], wrong.Value))
 	}
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
@@ -136,6 +136,9 @@ func decode(text []byte, into any) error {
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
+
+// kindsOfJSON names values as encoding/json calls them.
+var kindsOfJSON = map[string]string{"array": "a list", "object": "a mapping", "string": "a text", "number": "a number", "bool": "true or false"}
 
 func kindOf(e *json.UnmarshalTypeError) string {
 	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "a mapping", reflect.String: "a text"}

@@ -63,14 +63,14 @@ func TestParseErrors(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                            "the graph is empty: expected a mapping with a list of tasks",
-		"[1]":                         "the graph is not as expected",
+		"[1]":                         "the graph is not as expected: it must be a mapping, not a list",
 		"tasks: []":                   "the graph has no tasks",
-		"tasks: 1":                    "tasks must be a list, not number",
+		"tasks: 1":                    "tasks must be a list, not a number",
 		"task: [{name: a, type: x}]":  `unknown field "task"`,
 		"tasks: [{type: x}]":          "task 1 has no name",
 		"tasks: [{name: a}]":          `task "a" has no type`,
 		"tasks: [1]":                  "task 1",
-		"tasks: [{name: a, type: 1}]": `task "a": type must be a text, not number`,
+		"tasks: [{name: a, type: 1}]": `task "a": type must be a text, not a number`,
 		"tasks: [{name: a, type: x, dependson: [b]}]":                                                 `task "a": unknown field "dependson"`,
 		"tasks: [{name: a, type: x, args: 1}]":                                                        `task "a": args must be a list`,
 		"tasks: [{name: a, type: x, kwargs: [1]}]":                                                    `task "a": kwargs must be a mapping`,

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/pytext"
@@ -86,6 +87,10 @@ func URLs(r io.Reader) iter.Seq2[string, error] {
 		for lines.Scan() {
 			number++
 			url := strings.TrimSpace(lines.Text())
+			if !utf8.ValidString(url) {
+				yield("", fmt.Errorf("line %d of the URLs is not UTF-8", number))
+				return
+			}
 			if url != "" && !yield(url, nil) {
 				return
 			}

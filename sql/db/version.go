@@ -72,7 +72,7 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 	case status.Empty():
 		return fmt.Errorf("%w (%s is empty)", ErrNotMigrated, status.Database)
 	case !status.Ready():
-		return fmt.Errorf("%w (%s lacks %s)", ErrNotMigrated, status.Database, strings.Join(status.Pending, ", "))
+		return fmt.Errorf("%w (%s lacks %d of its migrations, from %s on)", ErrNotMigrated, status.Database, len(status.Pending), status.Pending[0])
 	}
 	return nil
 }

@@ -78,12 +78,13 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
 	}
 	c, warnings, err = config.Load(path, a.Globals.options...)
-	switch {
-	case errors.Is(err, os.ErrNotExist) && fromFlag:
-		return nil, warnings, Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' does not exist.", path)
-	case errors.Is(err, os.ErrNotExist):
-		return nil, warnings, Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, does not exist.", path)
-	case err != nil:
+	if e, ok := errors.AsType[*config.Error](err); ok && e.Unread {
+		if fromFlag {
+			return nil, warnings, Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' %s.", path, e.Problem)
+		}
+		return nil, warnings, Usagef(cmd.Root(), "The file '%s', named by SWH_CONFIG_FILENAME, %s.", path, e.Problem)
+	}
+	if err != nil {
 		return nil, warnings, err
 	}
 	switch {

@@ -75,6 +75,27 @@ func (i integers) Set(s string) error {
 	return err
 }
 
+// Duration is the value of an option that is a duration, written as in the configuration.
+func Duration(value *time.Duration) pflag.Value { return duration{value} }
+
+type duration struct{ value *time.Duration }
+
+func (d duration) String() string {
+	if d.value == nil || *d.value == 0 {
+		return ""
+	}
+	return d.value.String()
+}
+
+func (d duration) Type() string { return "DURATION" }
+
+func (d duration) Set(s string) (err error) {
+	if *d.value, err = pytext.ParseDuration(s); err != nil {
+		return pytext.Sentencef("'%s' is not a duration such as '2 days' or 36h.", s)
+	}
+	return nil
+}
+
 // parameter annotates a flag with the name that it has in the Python scheduler, which its
 // environment variable is named after.
 const parameter = "parameter"

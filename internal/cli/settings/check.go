@@ -19,6 +19,7 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/sql/db"
@@ -100,6 +101,11 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
+	if len(a.Config.Archive.After) > 0 && a.Config.Archive.Directory != "" {
+		checks = append(checks, check{"archive.directory", func(context.Context) (string, error) {
+			return a.Config.Archive.Directory, daemons.CheckDirectory(a.Config.Archive)
+		}})
+	}
 	results := make([]checkResult, len(checks))
 	var all sync.WaitGroup
 	for i, c := range checks {
@@ -109,7 +115,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 			found, err := c.do(ctx)
 			results[i] = checkResult{Name: c.name, Found: found}
 			if err != nil {
-				results[i].Problem = pytext.OneLine(err).Error()
+				results[i].Problem = strings.TrimPrefix(pytext.OneLine(err).Error(), c.name+": ")
 			}
 		})
 	}

@@ -34,7 +34,8 @@ func (o *laneOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.runtimes, "runtimes", "", "with --lanes: a CSV `FILE` of observed runtimes, with the columns runtime, in seconds, and optionally origin and lister (default: the model of origins)")
 	flags.Float64Var(&o.load, "load", 0.9, "with --lanes: the `part` of the time that workers are busy")
 	flags.IntVar(&o.batch, "batch", 200, "with --lanes: the `number` of visits of a claim")
-	flags.DurationVar(&o.between, "between", 24*time.Hour, "with --lanes and without --runtimes: the mean `DURATION` between an origin's visits")
+	o.between = 24 * time.Hour
+	flags.Var(command.Duration(&o.between), "between", "with --lanes and without --runtimes: the mean `DURATION` between an origin's visits")
 	flags.Uint64Var(&o.seed, "seed", 1, "with --lanes: the seed of the random `number`s")
 }
 

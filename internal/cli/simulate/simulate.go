@@ -238,8 +238,8 @@ func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (ma
 	for _, w := range warnings {
 		a.Log.Warn(w.String())
 	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': File '%s' does not exist.", o.shares)
+	if e, ok := errors.AsType[*config.Error](err); ok && e.Unread {
+		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': File '%s' %s.", o.shares, e.Problem)
 	}
 	if err != nil {
 		return nil, 0, err

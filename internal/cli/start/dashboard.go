@@ -31,8 +31,8 @@ port may look, and nobody may act. rpc-serve shows the same pages, with
 dashboard.in_rpc_serve.`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&host, "host", "127.0.0.1", "host to listen on; 0.0.0.0 is all network interfaces")
-	flags.Uint16Var(&port, "port", 5009, "port to listen on; 0 takes a free one")
+	flags.StringVar(&host, "host", "127.0.0.1", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
+	flags.Uint16Var(&port, "port", 5009, "`PORT` to listen on; 0 takes a free one")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		d := daemons.Dashboard{
 			Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", rpc.Credentials{}),

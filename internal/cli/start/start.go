@@ -36,7 +36,7 @@ served.`,
 	flags.StringArrayVar(&patterns, "task-type-pattern", nil, "`PATTERN` that the names of task types to schedule begin with; all if not given")
 	command.Pair(flags, &priority, "with-priority", "", "without-priority",
 		"schedule the tasks that have a priority, instead of those that have none", "schedule the tasks that have no priority (default)")
-	flags.DurationVar(&lost, "lost-after", 0, "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period")
+	flags.Var(command.Duration(&lost), "lost-after", "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period")
 	command.PythonName(flags, "task-type", "task_type_names")
 	command.PythonName(flags, "task-type-pattern", "task_type_patterns")
 
@@ -113,8 +113,8 @@ other components use the scheduler. The rpc_serve section of the configuration
 can ask for TLS and credentials.`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&host, "host", "0.0.0.0", "host to listen on; 0.0.0.0 is all network interfaces")
-	flags.Uint16Var(&port, "port", 5008, "port to listen on; 0 takes a free one")
+	flags.StringVar(&host, "host", "0.0.0.0", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
+	flags.Uint16Var(&port, "port", 5008, "`PORT` to listen on; 0 takes a free one")
 	var debug bool
 	command.Pair(flags, &debug, "debug", "", "nodebug", "log at level debug, with a line for each call", "log no calls (default, unless --log-level is debug)")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {

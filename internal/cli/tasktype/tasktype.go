@@ -109,6 +109,12 @@ Intervals are written as for PostgreSQL, such as "1 day" or "12:30:00".`,
 					return err
 				}
 			}
+			if _, err := b.TaskType(ctx, tt.Type); !errors.Is(err, model.ErrUnknownTaskType) {
+				if err != nil {
+					return err
+				}
+				return a.Print(a.Line(tt.Type) + " exists already, and is left unchanged\n")
+			}
 			if err := b.CreateTaskType(ctx, tt); err != nil {
 				return err
 			}
