@@ -6,9 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/internal/model"
@@ -184,11 +182,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	}
 	config.ConnConfig.DialFunc = watch.dialing(config.ConnConfig.DialFunc)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		types := conn.TypeMap()
-		scanTimesAsUTC(types)
-		// For the modes without prepared statements, where the server doesn't tell
-		// a parameter's type.
-		types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
+		registerTypes(conn.TypeMap())
 		if o.Direct != "" {
 			return nil
 		}
@@ -217,19 +211,6 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
 		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t}, SearchStore{t}, ActionStore{t, q},
 	}, nil
-}
-
-// scanTimesAsUTC makes pgx read every timestamptz in UTC instead of the local zone.
-func scanTimesAsUTC(types *pgtype.Map) {
-	utc := &pgtype.Type{
-		Name: "timestamptz", OID: pgtype.TimestamptzOID,
-		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
-	}
-	types.RegisterType(utc)
-	types.RegisterType(&pgtype.Type{
-		Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID,
-		Codec: &pgtype.ArrayCodec{ElementType: utc},
-	})
 }
 
 // Close closes the pool, waiting for connections in use to be released.

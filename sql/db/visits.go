@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -346,23 +347,23 @@ left join selected lo on lo.odd is null`, q.args)
 		return nil, 0, false, err
 	}
 	defer rows.Close()
+	var v GrabbedVisit // each row's in turn
+	var updated pgtype.Float8
+	o := &v.Origin
+	fields := []any{&usable, &odd, &v.Group, &updated, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
+		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
 	for rows.Next() {
-		var v GrabbedVisit
-		var updated *float64
-		o := &v.Origin
-		fields := []any{&usable, &odd, &v.Group, &updated, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
-			&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
 		found := rows.RawValues()[4] != nil // each origin has a lister
 		if !found {
-			clear(fields[2:])
+			clear(fields[2:]) // it is the only row
 		}
 		if err := rows.Scan(fields...); err != nil {
 			return nil, 0, false, err
 		}
 		if found {
 			visits = append(visits, v)
-			if updated != nil {
-				tx.updated[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = *updated
+			if updated.Valid {
+				tx.updated[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = updated.Float64
 			}
 		}
 	}
