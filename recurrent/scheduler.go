@@ -107,7 +107,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var loops errgroup.Group
 	keeping := service.Loop{
 		RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce, Period: keepPeriod,
-		Service: service.NewService(s.Log, "PostgreSQL (for candidates)"), Beside: true, // grabs do without candidates
+		Service: service.NewService(s.Log, "what keeping candidates needs"), Beside: true, // grabs do without candidates
 	}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	loops.Go(func() error { return s.samples.run(ctx) })
@@ -128,6 +128,6 @@ func (s *Scheduler) loop(visitType string, wake <-chan struct{}) *service.Loop {
 		Period:  splayMax, // only spreads the first rounds
 		Jitter:  true,
 		Wake:    wake,
-		Service: service.NewService(r.log, "PostgreSQL or RabbitMQ (for visits)"),
+		Service: service.NewService(r.log, "what scheduling visits needs"),
 	}
 }

@@ -81,7 +81,7 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 			return service.Result{}, err
 		},
 		Period:  f.Period,
-		Service: service.NewService(f.Log, "PostgreSQL or RabbitMQ (for first visits)"),
+		Service: service.NewService(f.Log, "what scheduling first visits needs"),
 	}).Run(ctx)
 }
 

@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		},
 		Period:  r.Period,
 		Wake:    wake,
-		Service: service.NewService(r.Log, "PostgreSQL or RabbitMQ (for ready tasks)"),
+		Service: service.NewService(r.Log, "what the runner needs"),
 	}).Run(ctx)
 }
 

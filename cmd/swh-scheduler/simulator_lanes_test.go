@@ -61,7 +61,7 @@ func TestSimulatorLanesMistakes(t *testing.T) {
 	lanes := configFile(t, simulatedLanesFile)
 	several := configFile(t, simulatedLanesFile+strings.ReplaceAll(strings.TrimPrefix(simulatedLanesFile, "lanes:\n"), "load-git", "load-hg"))
 	for args, want := range map[string]string{
-		"--lanes /no/x":                             "Invalid value for '--lanes': /no/x: does not exist: expected a YAML file",
+		"--lanes /no/x":                             "Invalid value for '--lanes': /no/x: does not exist",
 		"--lanes " + configFile(t, "a: 1"):          "has no lanes",
 		"--lanes " + several:                        "has lanes for several task types; choose one by --visit-type: load-git, load-hg",
 		"--visit-type svn --lanes " + lanes:         "has no lanes for task type load-svn, but for load-git",

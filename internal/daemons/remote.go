@@ -62,7 +62,7 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 				}
 				return service.Result{Again: n > 0}, err
 			},
-			Period: period, Service: service.NewService(o.Log, "the RPC server or RabbitMQ"),
+			Period: period, Service: service.NewService(o.Log, "what sending needs"),
 		}
 		return []service.Component{{Name: "sender", Run: func(ctx context.Context) (err error) {
 			if period > 0 {

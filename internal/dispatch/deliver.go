@@ -77,7 +77,7 @@ type Deliverer struct {
 // urgent doesn't wait for a batch of others.
 type stream struct {
 	urgent             bool
-	needs              string // services, for the log
+	way                string // for the log
 	batchSize, batches int    // how many messages, and batches at once
 	wake               chan struct{}
 	turn               turn
@@ -88,8 +88,8 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 	return &Deliverer{
 		store: store, publisher: publisher, log: log, now: store.Now, putOff: newPutOff(),
 		streams: [2]*stream{
-			{urgent: true, needs: "PostgreSQL or RabbitMQ (for urgent messages)", batchSize: urgentBatch, batches: 1, wake: make(chan struct{}, 1)},
-			{needs: "PostgreSQL or RabbitMQ (for messages)", batchSize: DeliverBatch, batches: parallelBatches, wake: make(chan struct{}, 1)},
+			{urgent: true, way: "the way to the broker for urgent messages", batchSize: urgentBatch, batches: 1, wake: make(chan struct{}, 1)},
+			{way: "the way to the broker", batchSize: DeliverBatch, batches: parallelBatches, wake: make(chan struct{}, 1)},
 		},
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
@@ -127,7 +127,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 			},
 			Period:  idlePoll,
 			Wake:    s.wake,
-			Service: service.NewService(d.log, s.needs),
+			Service: service.NewService(d.log, s.way),
 		}
 		err := loop.Run(ctx)
 		if !reachable {

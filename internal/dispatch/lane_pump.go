@@ -72,7 +72,7 @@ func (p *LanePump) Run(ctx context.Context) error {
 			return service.Result{}, p.RunOnce(ctx, p.Store.Now())
 		},
 		Period: pumpPeriod, Wake: wake,
-		Service: service.NewService(p.Log, "PostgreSQL or RabbitMQ (for lanes)"),
+		Service: service.NewService(p.Log, "what sending to lanes needs"),
 	}).Run(ctx)
 }
 

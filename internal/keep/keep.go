@@ -54,7 +54,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return (&service.Loop{
 		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, k.RunOnce(ctx) },
 		Period:  lookPeriod, Jitter: true,
-		Service: service.NewService(k.Log, "PostgreSQL or RabbitMQ (for maintenance)"), Beside: true,
+		Service: service.NewService(k.Log, "what maintenance needs"), Beside: true,
 	}).Run(ctx)
 }
 
