@@ -90,6 +90,10 @@ func (d duration) String() string {
 func (d duration) Type() string { return "DURATION" }
 
 func (d duration) Set(s string) (err error) {
+	if s == "0" { // as Go's own
+		*d.value = 0
+		return nil
+	}
 	if *d.value, err = pytext.ParseDuration(s); err != nil {
 		return pytext.Sentencef("'%s' is not a duration such as '2 days' or 36h.", s)
 	}

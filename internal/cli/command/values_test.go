@@ -8,7 +8,7 @@ import (
 // Options take the durations of the configuration.
 func TestDuration(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"2 days": 48 * time.Hour, "36h": 36 * time.Hour, "7 days 02:30:00": 170*time.Hour + 30*time.Minute} {
+	for text, want := range map[string]time.Duration{"0": 0, "2 days": 48 * time.Hour, "36h": 36 * time.Hour, "7 days 02:30:00": 170*time.Hour + 30*time.Minute} {
 		var d time.Duration
 		if err := Duration(&d).Set(text); err != nil || d != want {
 			t.Errorf("%s: got %v, %v, want %v", text, d, err, want)
