@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -300,4 +302,34 @@ func TestDetails(t *testing.T) {
 			t.Errorf("%s: %s, want %d\n%s", path, answer.Status, status, body)
 		}
 	}
+}
+
+// A task's page leads to the queue that the runner sends it to, or where it has lanes to these; and a loader's, but
+// no other, to its origin, whether a lister has it or not.
+func TestQueueAndOriginOfATask(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil,
+		`insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git'), ('list-gitea', '', 'swh.gitea'), ('load-svn', '', 'swh.svn')`,
+		`insert into task (type, arguments, next_run, status, policy, priority) select type, '{"args": [], "kwargs": {"url": "https://example.org/x"}}', now(), 'next_run_not_scheduled', 'oneshot', priority
+			from (values ('load-git', null), ('load-git', 'high'::task_priority), ('list-gitea', null), ('load-svn', null), ('load-svn', 'high')) v (type, priority)`,
+	)
+	s.config.Lanes = map[string][]model.Lane{"load-svn": {{Name: "slow", Queue: "{backend_name}", Slots: 1}}}
+	const address = "https://example.org/x"
+	for task, want := range map[int]struct{ queue, origin, link string }{
+		1: {"swh.git", address, `<a href="/queue?name=swh.git">`},
+		2: {"save_code_now:swh.git", address, `<a href="/queue?name=save_code_now%3Aswh.git">`},
+		3: {"swh.gitea", "", `<a href="/queue?name=swh.gitea">`},
+		4: {"", address, `<a href="/queues?q=load-svn">lanes</a>`},
+		5: {"save_code_now:swh.svn", address, `<a href="/queue?name=save_code_now%3Aswh.svn">`},
+	} {
+		path := fmt.Sprintf("/tasks/%d", task)
+		if d := read[taskData](s, path); d.Queue != want.queue || d.Origin != want.origin {
+			t.Errorf("%s: queue %q, origin %q", path, d.Queue, d.Origin)
+		}
+		body := s.has(path, want.link)
+		if strings.Contains(body, `<a href="/origins?url=https%3A%2F%2Fexample.org%2Fx">`) != (want.origin != "") {
+			t.Errorf("%s: the link to the origin is wrong:\n%s", path, body)
+		}
+	}
+	s.get("/origins?url=" + url.QueryEscape(address))
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -232,6 +233,42 @@ func TestLargeGraphs(t *testing.T) {
 	body := s.has("/graphs/1", "The first 100 of 200.", "It takes 3 h 20 min from now on.")
 	if n := strings.Count(body, `class="expected"`); n != 100 {
 		t.Errorf("%d tasks of the critical path are shown", n)
+	}
+}
+
+// An open page of a graph is told of nothing new, such as its picture, as long as nothing but the seconds has changed.
+func TestGraphsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil,
+		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
+		"insert into task (type, arguments, next_run, status, policy) select 'load-git', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 3)",
+		"insert into scheduler_go.graphs (name, submitted) values ('slow', now() - interval '84 hours')",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 1, n, 'n' || n, false, 0 from generate_series(1, 3) n",
+		"insert into scheduler_go.graph_edges (task, depends_on) values (2, 1), (3, 2)",
+		"insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, 'load-git', 100000, now() from generate_series(1, 20) n",
+	)
+	begin := s.Reads.Now().Truncate(time.Minute)
+	last := map[string]string{}
+	for _, after := range []time.Duration{0, 2 * time.Second, 59 * time.Second} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/graphs/1", nil)
+		r.SetPathValue("id", "1")
+		data, err := graph(t.Context(), &Request{Request: r, Dashboard: s.Dashboard, Now: begin.Add(after)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range graphPage.Fragments {
+			html, err := s.fragment(graphPage, &reading{data: data}, fragment{name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after > 0 && string(html) != last[name] {
+				t.Errorf("%s has changed after %s:\n%s\n%s", name, after, last[name], html)
+			}
+			last[name] = string(html)
+		}
+	}
+	if !strings.Contains(last["steps"], "<svg") || strings.Count(last["path"], `class="expected"`) != 3 || strings.Contains(last["steps"], `class="expected"`) {
+		t.Errorf("%q", last)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 var (
 	graphsPage = Page{Path: "/graphs", Title: "Graphs", Menu: "Graphs", Template: "graphs.html", Fragments: []string{"graphs"}, Data: graphs}
-	graphPage  = Page{Path: "/graphs/{id}", Template: "graph.html", Fragments: []string{"progress", "steps"}, Data: graph}
+	graphPage  = Page{Path: "/graphs/{id}", Template: "graph.html", Fragments: []string{"progress", "steps", "path"}, Data: graph}
 )
 
 const (
@@ -140,16 +140,16 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if !small {
 		return graphData{TooLarge: true, Report: taskgraph.Report{Graph: id, Name: summary.Name, Submitted: summary.Submitted, Cancelled: summary.Cancelled}}, nil
 	}
-	g, err := taskgraph.Read(ctx, r.Reads, id, r.Now)
+	at := r.Now.Truncate(time.Minute).Add(time.Minute) // so an open page is not told of each second, and no end is expected in the past
+	g, err := taskgraph.Read(ctx, r.Reads, id, at)
 	if err != nil {
 		return nil, err
 	}
-	d := graphData{Report: g.Report(r.Now)}
+	d := graphData{Report: g.Report(at)}
 	if picture := g.Draw().SVG(); len(picture) <= maxPicture {
 		d.Picture = template.HTML(picture) // its texts are escaped for XML
 	}
 	d.Path = d.CriticalPath[:min(len(d.CriticalPath), maxRows)]
-	at := r.Now
 	for _, step := range d.Path {
 		end := at.Add(time.Duration(step.Seconds * float64(time.Second)))
 		d.Lines = append(d.Lines, []stretch{{Kind: "expected", From: at, To: end}})

@@ -150,6 +150,8 @@ func (f facts) ofQueues() (all []Problem) {
 			alert, text = "MessagesRefused", fmt.Sprintf("The queue %s can't be asked: %s", q.Queue, q.Problem)
 		case q.Consumers == 0 && q.Lane != "" && q.Ready+q.Backlog > 0:
 			alert, text = "LaneWithoutConsumer", fmt.Sprintf("Nobody reads the lane %s, the queue %s.", q.Lane, q.Queue)
+		case q.Consumers == 0 && q.Ready == 1:
+			alert, text = "QueueWithoutConsumer", fmt.Sprintf("1 message waits in %s, which nobody reads.", q.Queue)
 		case q.Consumers == 0 && q.Ready > 0:
 			alert, text = "QueueWithoutConsumer", fmt.Sprintf("%d messages wait in %s, which nobody reads.", q.Ready, q.Queue)
 		case q.Unacknowledged == nil && q.Consumers > 0:

@@ -18,7 +18,7 @@ import (
 func TestQueuesThatStandStill(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
-		`insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.' || t, 9 from unnest(array['busy', 'load-git', 'idle', 'ready', 'unread']) t`,
+		`insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.' || t, 9 from unnest(array['busy', 'load-git', 'idle', 'ready', 'unread', 'one']) t`,
 		"insert into task (type, arguments, next_run, status, policy) values ('ready', '{}', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot')",
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '20 minutes', 'worker', 'busy', 'eventful', '', 20, 0, 5, 100",
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '2 minutes', 'worker', 'idle', status, exception, 20, 0, n, 100 from (values ('eventful', '', 3), ('failed', 'OSError', 1), ('failed', 'ValueError', 4)) v (status, exception, n)",
@@ -36,7 +36,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 		return []status.Queue{
 			queue("busy", status.Queue{Ready: 5, Unacknowledged: new(4), Consumers: 2, Out: new(0.)}),
 			queue("load-git", status.Queue{Consumers: 2}), queue("idle", status.Queue{Consumers: 2}), queue("ready", status.Queue{Consumers: 2}),
-			queue("unread", status.Queue{}),
+			queue("unread", status.Queue{}), queue("one", status.Queue{Ready: 1}),
 		}, nil
 	}
 	err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "host1", Started: time.Now().Add(-2 * time.Hour)})
@@ -58,6 +58,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 			`<a href="/tasks?type=idle">Of idle, 5 of the 8 that ended in the last hour failed, most by ValueError.`,
 		},
 		"ready":  {`<a href="/daemons">Ready tasks: 1, and no start-runner is known to run.`},
+		"one":    {"1 message waits in swh.one, which nobody reads."},
 		"unread": {`No worker reads it.`, `href="/runbooks#QueueWithoutConsumer"`},
 	} {
 		body := s.has("/queue?name=swh."+name, causes...)

@@ -188,8 +188,9 @@ type taskData struct {
 	Graph       *db.GraphTask        `json:"graph"`
 	Runs        []runData            `json:"runs"`
 	Labels      []label              `json:"-"`                // of the runs' timeline
-	Queue       string               `json:"queue"`            // "" if the task's type is not known
-	Origin      string               `json:"origin,omitempty"` // "" if its arguments name none
+	Queue       string               `json:"queue"`            // "" if the task's type is not known, or it has lanes
+	Laned       bool                 `json:"-"`                // messages go to a lane's queue
+	Origin      string               `json:"origin,omitempty"` // of a loader's task, "" if its arguments name none
 }
 
 // Actions are what can be done to the task.
@@ -231,11 +232,19 @@ func task(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	if at := slices.IndexFunc(types, func(t model.TaskType) bool { return t.Type == d.Task.Type }); at >= 0 {
-		d.Queue = types[at].Queue()
+		lanes := d.Task.Type
+		if d.Queue = types[at].Queue(); d.Task.Priority != "" {
+			d.Queue, lanes = model.PriorityLanes(types[at].BackendName), model.PriorityLanes(lanes)
+		}
+		if d.Laned = len(r.Config().Lanes[lanes]) > 0; d.Laned {
+			d.Queue = ""
+		}
 	}
-	var arguments struct{ Kwargs struct{ URL string } }
-	if json.Unmarshal([]byte(d.Arguments), &arguments) == nil { // what is not so is shown as it is
-		d.Origin = arguments.Kwargs.URL
+	if _, loader := model.LoadedVisitType(d.Task.Type); loader {
+		var arguments struct{ Kwargs struct{ URL string } }
+		if json.Unmarshal([]byte(d.Arguments), &arguments) == nil { // what is not so is shown as it is
+			d.Origin = arguments.Kwargs.URL
+		}
 	}
 	runs, err := r.Reads.LastRuns(ctx, id, runsListed)
 	if err != nil {
