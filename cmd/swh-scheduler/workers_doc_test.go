@@ -27,7 +27,7 @@ func TestWorkersDocument(t *testing.T) {
 		t.Run(f[1], func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			addresses := strings.NewReplacer("postgresql://swh@localhost/scheduler", testenv.Database(t), "amqp://guest:guest@localhost:5672/%2F", testenv.RabbitMQ(t).URL)
+			addresses := strings.NewReplacer("postgresql://swh@localhost/scheduler", testenv.PeerDatabase(t), "amqp://guest:guest@localhost:5672/%2F", testenv.RabbitMQ(t).URL)
 			for _, f := range files {
 				if err := os.WriteFile(filepath.Join(dir, f[1]), []byte(addresses.Replace(f[2])), 0o600); err != nil {
 					t.Fatal(err)

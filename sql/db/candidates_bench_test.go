@@ -41,6 +41,9 @@ func benchSizes(b *testing.B) []int {
 		}
 		sizes = append(sizes, n)
 	}
+	if benchDatabase != "" && len(sizes) != 1 {
+		b.Fatal("SWH_BENCH_DATABASE takes one number in SWH_BENCH_SIZES")
+	}
 	return sizes
 }
 
@@ -73,6 +76,8 @@ func newBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	if !testenv.Value[bool](b, w.store.Pool(), "select exists (select from listed_origins)") {
 		w.fill(b)
 		w.buildCandidates(b)
+	} else if n := testenv.Value[int](b, w.store.Pool(), "select count(*) from listed_origins"); n < origins {
+		b.Fatalf("SWH_BENCH_DATABASE was filled with %d origins, not %d", n, origins)
 	}
 	return w
 }

@@ -278,7 +278,7 @@ const maintenanceBatch = 1000
 func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, now, unheardBefore, lostBefore time.Time) (givenUp map[string]int, more bool, err error) {
 	givenUp = make(map[string]int)
 	most := s.drains.unheard.Of(maintenanceBatch)
-	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
 			Queue: queue, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore, MaxRows: int32(most),
 		})
