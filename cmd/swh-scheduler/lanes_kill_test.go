@@ -31,6 +31,8 @@ type lanePlayer struct {
 
 	// keeps is whether messages that come are kept: what has ended isn't sent again.
 	keeps bool
+
+	note func(id, format string, args ...any) // of a message that came or was ended
 }
 
 type playedQueue struct {
@@ -75,6 +77,7 @@ func (p *lanePlayer) turn() (busy bool) {
 			select {
 			case d := <-q.came:
 				q.kept = append(q.kept, d)
+				p.note(d.CorrelationId, "came to %s", name)
 			default:
 				more = false
 			}
@@ -109,6 +112,7 @@ func (p *lanePlayer) end(queue string, q *playedQueue, d amqp.Delivery) {
 		p.t.Fatal(err)
 	}
 	try := playedTry{id: d.CorrelationId, root: d.Headers["root_id"].(string), queue: queue, over: strings.HasPrefix(queue, "express:") && number%4 == 0}
+	p.note(try.id, "ended")
 	if p.sent[try.id]++; p.sent[try.id] > 1 {
 		q.again++
 	} else {
@@ -271,6 +275,7 @@ lanes:
 	start(t, "-C", config, "journal-client").logs(t, "partitions assigned")
 	commands := [][]string{{"start-listener"}, {"start-runner", "--period", "1"}, {"start-runner", "--period", "1", "--with-priority"}, {"schedule-recurrent", "--visit-type", "git"}}
 	again := newSentAgain(t, dsn)
+	player.note = again.tell
 	startTwin := func(twin *playedTwin) {
 		t.Helper()
 		twin.daemons = nil

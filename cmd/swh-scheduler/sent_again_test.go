@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,12 +26,20 @@ type sentAgain struct {
 	conn *pgx.Conn // not through a proxy
 	rows map[string]int
 	hits int // kills and cuts of which there were such rows
+
+	// history is what happened to each message, for a failure to tell.
+	history map[string][]string
 }
 
 func newSentAgain(t *testing.T, dsn string) *sentAgain {
 	t.Helper()
 	conn := testenv.Connect(t, dsn)
-	return &sentAgain{t: t, conn: conn, rows: map[string]int{}}
+	return &sentAgain{t: t, conn: conn, rows: map[string]int{}, history: map[string][]string{}}
+}
+
+// tell adds to the history of a message.
+func (s *sentAgain) tell(id, format string, args ...any) {
+	s.history[id] = append(s.history[id], time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
 // start starts a daemon whose transactions can be told from others'.
@@ -70,6 +79,9 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 		if _, err := pgx.ForEachRow(rows, []any{&id, &daemon}, func() error {
 			if locked[daemon] == nil {
 				locked[daemon] = map[string]bool{}
+			}
+			if !locked[daemon][id] {
+				s.tell(id, "in hand of %q, stopped at %s", daemon, stopped.Format("05.000"))
 			}
 			locked[daemon][id], all[id] = true, true
 			return nil
@@ -167,7 +179,7 @@ func (s *sentAgain) check(sent map[string]int, hits int) (again int) {
 			continue
 		}
 		if wrong++; wrong <= 10 {
-			s.t.Errorf("message %s was sent %d times; it was in hand at %d kills or cuts", id, n, s.rows[id])
+			s.t.Errorf("message %s was sent %d times; it was in hand at %d kills or cuts:\n%s", id, n, s.rows[id], strings.Join(s.history[id], "\n"))
 		}
 	}
 	if wrong > 10 {
