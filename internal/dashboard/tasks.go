@@ -40,7 +40,7 @@ const (
 
 	// explainTime bounds an explanation, which asks more of the database than the rest of a page.
 	explainTime    = 3 * time.Second
-	explainDeepest = 1000 // origins of a policy
+	explainDeepest = 200 // origins of a policy, five looks at pages each; the command looks at 10,000
 )
 
 // Words that a task's fields may have.
