@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -180,7 +181,8 @@ func (m RunMetadata) JSON() string {
 // It returns a *RefusedError if PostgreSQL refuses a value.
 func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
 	return refused(retryLostRaces(func() error {
-		return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
+		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.
+		return s.inTx(ctx, pgx.TxOptions{BeginQuery: byIndex}, func(ctx context.Context, tx *Tx) error {
 			runs, err := tx.lockRuns(ctx, heard)
 			if err != nil {
 				return err

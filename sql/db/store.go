@@ -232,8 +232,11 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 // ByKey is InTx for statements that look rows up by keys. No plan is kept from when a table was
 // small, or made for a few keys: it would read a table whole that has grown since.
 func (t transactor) ByKey(ctx context.Context, do func(context.Context, *Tx) error) error {
-	return t.inTx(ctx, pgx.TxOptions{BeginQuery: "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = off; set local jit = off"}, do)
+	return t.inTx(ctx, pgx.TxOptions{BeginQuery: byIndex + "; set local plan_cache_mode = force_custom_plan"}, do)
 }
+
+// byIndex begins a transaction whose statements find rows by indexes wherever they can.
+const byIndex = "begin; set local enable_seqscan = off; set local jit = off"
 
 func (t transactor) inTx(ctx context.Context, o pgx.TxOptions, do func(context.Context, *Tx) error) error {
 	return pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error {
