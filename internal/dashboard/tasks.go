@@ -227,18 +227,17 @@ func task(ctx context.Context, r *Request) (any, error) {
 	if d.Arguments, err = r.Reads.TaskText(ctx, id); err != nil {
 		return nil, err
 	}
-	types, err := r.Reads.TaskTypes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if at := slices.IndexFunc(types, func(t model.TaskType) bool { return t.Type == d.Task.Type }); at >= 0 {
-		lanes := d.Task.Type
-		if d.Queue = types[at].Queue(); d.Task.Priority != "" {
-			d.Queue, lanes = model.PriorityLanes(types[at].BackendName), model.PriorityLanes(lanes)
+	switch tt, err := r.Reads.TaskType(ctx, d.Task.Type); {
+	case err == nil:
+		lanes := tt.Type
+		if d.Queue = tt.Queue(); d.Task.Priority != "" {
+			d.Queue, lanes = model.PriorityLanes(tt.BackendName), model.PriorityLanes(lanes)
 		}
 		if d.Laned = len(r.Config().Lanes[lanes]) > 0; d.Laned {
 			d.Queue = ""
 		}
+	case !errors.Is(err, model.ErrUnknownTaskType):
+		return nil, err
 	}
 	if _, loader := model.LoadedVisitType(d.Task.Type); loader {
 		var arguments struct{ Kwargs struct{ URL string } }
