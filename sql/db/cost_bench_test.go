@@ -92,17 +92,17 @@ func (w *benchWorld) random(b *testing.B, n int, condition string) []string {
 	return urls
 }
 
-// bareUpdate sets last_scheduled of a thousand random origins, without our triggers.
-func (w costWorld) bareUpdate(b *testing.B) cost {
+// bareUpdate sets last_scheduled of n random origins, without our triggers.
+func (w costWorld) bareUpdate(b *testing.B, n int) cost {
 	b.Helper()
-	urls := w.visited(b)
+	urls := w.visited(b, n)
 	return w.costOf(b, func() { w.setScheduled(b, urls) })
 }
 
-// visited returns the URLs of 1,000 random origins that have stats.
-func (w *benchWorld) visited(b *testing.B) []string {
+// visited returns the URLs of n random origins that have stats.
+func (w *benchWorld) visited(b *testing.B, n int) []string {
 	b.Helper()
-	return w.random(b, 1000, "exists (select from origin_visit_stats s where s.url = u.url and visit_type = 'git')")
+	return w.random(b, n, "exists (select from origin_visit_stats s where s.url = u.url and visit_type = 'git')")
 }
 
 // setScheduled sets last_scheduled of origins, without triggers.
@@ -169,12 +169,13 @@ func (w *benchWorld) visit(b *testing.B, urls []string) {
 const costRounds = 7
 
 // BenchmarkCosts says what things cost a server of its own, by the number of origins
-// (SWH_BENCH_SIZES, from 100,000 on): the bare update of last_scheduled of 1,000 random origins, claims of
-// 1,000 visits by each policy, drains of what they note and of 10,000 changes, a listing of
-// 10,000 origins, a batch of 1,000 visits of the journal, the check of 128 pages of candidates, the vacuum after
-// all of it. They take turns, each after a checkpoint, which makes WAL most. It reports medians, the middle
-// half of ms, and how many times they are those of the bare update; and prints the sizes of
-// tables and indexes. SWH_BENCH_STATEMENTS=1 prints the cost of each statement.
+// (SWH_BENCH_SIZES, from 100,000 on): the bare update of last_scheduled of 1,000 and of 10,000
+// random origins, claims of 1,000 visits by each policy, drains of what they note and of 10,000
+// changes, a listing of 10,000 origins, a batch of 1,000 visits of the journal, the check of 128
+// pages of candidates, the vacuum after all of it. They take turns, each after a checkpoint, which
+// makes WAL most. It reports medians, the middle half of ms, and how many times they are those of
+// the bare update of 1,000; and prints the sizes of tables and indexes. SWH_BENCH_STATEMENTS=1
+// prints the cost of each statement.
 func BenchmarkCosts(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
@@ -183,7 +184,8 @@ func BenchmarkCosts(b *testing.B) {
 			all := map[string][]cost{}
 			note := func(name string, c cost) { all[name] = append(all[name], c) }
 			for range costRounds {
-				note("bare update of 1,000", w.bareUpdate(b))
+				note("bare update of 1,000", w.bareUpdate(b, 1000))
+				note("bare update of 10,000", w.bareUpdate(b, 10_000))
 				for _, policy := range plainPolicies {
 					note("dry/"+string(policy), w.costOf(b, func() { w.grab(b, policy, true) }))
 					note("claim/"+string(policy), w.costOf(b, func() { w.grab(b, policy, false) }))

@@ -136,7 +136,7 @@ func (s *benchSides) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) {
 	}}, bench.Side{Name: bench.PeerBeside, Run: func() bench.Figures {
 		return only(s.peerBeside.ms(b, question))
 	}}, bench.Side{Name: bench.Limit("bare_update"), Run: func() bench.Figures {
-		urls := s.beside.visited(b)
+		urls := s.beside.visited(b, 1000)
 		return only(ms(func() { s.beside.setScheduled(b, urls) }))
 	}})
 }
