@@ -100,7 +100,23 @@ func parseNode(raw string, before node, secure bool, parameters url.Values) (nod
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
+	if err := n.parseAuthority(authority, before); err != nil {
+		return node{}, err
+	}
+	n.vhost = cmp.Or(unquote(path), before.vhost, "/")
+	own, err := url.ParseQuery(query)
+	if err != nil {
+		return node{}, errors.New("the query is not key=value pairs joined by '&'")
+	}
+	if err := n.parseParameters(own); err != nil {
+		return node{}, err
+	}
+	n.connectTimeout = cmp.Or(n.connectTimeout, 10*time.Second)
+	return n, nil
+}
 
+// parseAuthority reads user:password@host:port, each part of which may be missing.
+func (n *node) parseAuthority(authority string, before node) error {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		user, password, _ := strings.Cut(authority[:at], ":")
 		n.user, n.password = unquote(user), unquote(password)
@@ -112,7 +128,7 @@ func parseNode(raw string, before node, secure bool, parameters url.Values) (nod
 	if strings.HasPrefix(authority, "[") {
 		end := strings.IndexByte(authority, ']')
 		if end < 0 {
-			return node{}, errors.New("the host has no closing bracket")
+			return errors.New("the host has no closing bracket")
 		}
 		host, port = authority[1:end], strings.TrimPrefix(authority[end+1:], ":")
 	} else if h, p, ok := strings.Cut(authority, ":"); ok {
@@ -126,20 +142,11 @@ func parseNode(raw string, before node, secure bool, parameters url.Values) (nod
 	if port != "" {
 		p, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || p == 0 {
-			return node{}, errors.New("the port must be a number from 1 to 65535 (percent-encode ':', '/', '@', '?' and '#' in passwords)")
+			return errors.New("the port must be a number from 1 to 65535 (percent-encode ':', '/', '@', '?' and '#' in passwords)")
 		}
 		n.port = int(p)
 	}
-	n.vhost = cmp.Or(unquote(path), before.vhost, "/")
-	own, err := url.ParseQuery(query)
-	if err != nil {
-		return node{}, errors.New("the query is not key=value pairs joined by '&'")
-	}
-	if err := n.parseParameters(own); err != nil {
-		return node{}, err
-	}
-	n.connectTimeout = cmp.Or(n.connectTimeout, 10*time.Second)
-	return n, nil
+	return nil
 }
 
 func (n *node) parseParameters(values url.Values) (err error) {

@@ -131,25 +131,15 @@ func (e *encoder) publishing(m *TaskMessage, form *Form) (p amqp.Publishing, err
 	if err != nil {
 		return p, fmt.Errorf("kwargs: %w", err)
 	}
-	contentType, encoding := contentTypeJSON, "utf-8"
-	if form.Serializer == MsgpackSerializer {
-		contentType, encoding = contentTypeMsgpack, "binary"
-		e.body, err = e.values.appendMsgpackBody(e.body[:0], args, kwargs)
-	} else {
-		e.body = e.values.appendJSON(append(e.body[:0], '['), args)
-		e.body = e.values.appendJSON(append(e.body, ", "...), kwargs)
-		// What to run before, after or instead.
-		e.body = append(e.body, `, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]`...)
+	p = amqp.Publishing{
+		Headers:       e.headers,
+		DeliveryMode:  form.DeliveryMode,
+		Priority:      cmp.Or(m.Priority, form.Priority),
+		CorrelationId: m.ID,
+		ReplyTo:       e.replyTo,
 	}
-	body := e.body
-	if form.Compression != "" && err == nil {
-		body, err = e.compressor.compress(form.Compression, e.body)
-	}
-	if err != nil {
+	if err := e.setBody(&p, args, kwargs, form); err != nil {
 		return p, err
-	}
-	if len(body) > e.maxSize {
-		return p, fmt.Errorf("its body has %d bytes, above the limit of %d", len(body), e.maxSize)
 	}
 	e.setHeaders(m, args, kwargs)
 	if form.Compression != e.compression {
@@ -159,16 +149,29 @@ func (e *encoder) publishing(m *TaskMessage, form *Form) (p amqp.Publishing, err
 			e.headers["compression"] = e.compression
 		}
 	}
-	return amqp.Publishing{
-		Headers:         e.headers,
-		ContentType:     contentType,
-		ContentEncoding: encoding,
-		DeliveryMode:    form.DeliveryMode,
-		Priority:        cmp.Or(m.Priority, form.Priority),
-		CorrelationId:   m.ID,
-		ReplyTo:         e.replyTo,
-		Body:            body,
-	}, nil
+	return p, nil
+}
+
+// setBody serializes and compresses arguments as form says.
+func (e *encoder) setBody(p *amqp.Publishing, args, kwargs int32, form *Form) (err error) {
+	p.ContentType, p.ContentEncoding = contentTypeJSON, "utf-8"
+	if form.Serializer == MsgpackSerializer {
+		p.ContentType, p.ContentEncoding = contentTypeMsgpack, "binary"
+		e.body, err = e.values.appendMsgpackBody(e.body[:0], args, kwargs)
+	} else {
+		e.body = e.values.appendJSON(append(e.body[:0], '['), args)
+		e.body = e.values.appendJSON(append(e.body, ", "...), kwargs)
+		// What to run before, after or instead.
+		e.body = append(e.body, `, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]`...)
+	}
+	p.Body = e.body
+	if form.Compression != "" && err == nil {
+		p.Body, err = e.compressor.compress(form.Compression, e.body)
+	}
+	if err == nil && len(p.Body) > e.maxSize {
+		err = fmt.Errorf("its body has %d bytes, above the limit of %d", len(p.Body), e.maxSize)
+	}
+	return err
 }
 
 // container parses args or kwargs. Celery replaces whatever is empty by an

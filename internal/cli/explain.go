@@ -29,7 +29,7 @@ scheduled, and when it will be. The answer is based on the database, the configu
 	}
 	cmd.Flags().StringVarP(&visitType, "type", "t", "", "explain the origin's visits of this `TYPE` only")
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = a.OnStore(func(ctx context.Context, _ *cobra.Command, store *db.Store, args []string) error {
+	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error {
 		if err := store.CheckVersion(ctx); err != nil {
 			return err
 		}
@@ -38,7 +38,13 @@ scheduled, and when it will be. The answer is based on the database, the configu
 			return err
 		}
 		x := explain.Gatherer{Store: store, Config: a.Config, Log: a.Log, Now: time.Now(), Zone: zone}
-		defer x.Close()
+		if broker, err := a.Config.Broker(); err != nil {
+			x.NoBroker = err
+		} else {
+			inspector := a.Inspector(broker, cmd.CommandPath())
+			defer func() { _ = inspector.Close() }()
+			x.Broker = inspector
+		}
 		var all []explain.Explanation
 		if id, err := strconv.ParseInt(args[0], 10, 64); err == nil && visitType == "" {
 			one, err := x.Task(ctx, id)

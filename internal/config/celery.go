@@ -124,20 +124,7 @@ func (c *Celery) read(v value) {
 		"broker_login_method":       c.setting("login_method"),
 		"broker_heartbeat":          c.setting("heartbeat"),
 		"broker_connection_timeout": c.setting("connect_timeout"),
-		"broker_transport_options": func(v value) {
-			v.sectionWith(map[string]func(value){
-				"login_method": c.setting("login_method"), "heartbeat": c.setting("heartbeat"),
-				"connect_timeout": c.setting("connect_timeout"), "ssl": c.readTLS,
-			}, func(e entry) {
-				switch why := idleOptions[e.name]; {
-				case e.name == "confirm_publish" && e.scalar() == true, e.isNull():
-				case why != "":
-					e.warn("has no effect: " + why)
-				default:
-					c.refuse(e.value, "is not known here: write what is to hold in the query of task_broker's URL")
-				}
-			})
-		},
+		"broker_transport_options":  c.readTransportOptions,
 	}
 	c.Given = map[string]any{}
 	for _, name := range sending {
@@ -149,17 +136,8 @@ func (c *Celery) read(v value) {
 	for _, name := range []string{"broker_read_url", "broker_write_url"} {
 		fields[name] = func(v value) { others = append(others, v) }
 	}
-	for name, o := range only {
-		fields[name] = func(v value) {
-			if v.node.Kind == yaml.ScalarNode && slices.Contains(o.values, v.setting()) {
-				return
-			}
-			wanted := "can't be given"
-			if len(o.values) > 0 {
-				wanted = "must be " + strings.Join(o.values, " or ")
-			}
-			c.refuse(v, wanted+": "+o.do)
-		}
+	for name := range only {
+		fields[name] = func(v value) { c.readOnly(name, v) }
 	}
 	v.sectionWith(fields, func(e entry) {
 		switch why := idle[e.name]; {
@@ -179,6 +157,34 @@ func (c *Celery) read(v value) {
 			c.refuse(v, "names another broker than task_broker: there can be one only")
 		}
 	}
+}
+
+func (c *Celery) readTransportOptions(v value) {
+	v.sectionWith(map[string]func(value){
+		"login_method": c.setting("login_method"), "heartbeat": c.setting("heartbeat"),
+		"connect_timeout": c.setting("connect_timeout"), "ssl": c.readTLS,
+	}, func(e entry) {
+		switch why := idleOptions[e.name]; {
+		case e.name == "confirm_publish" && e.scalar() == true, e.isNull():
+		case why != "":
+			e.warn("has no effect: " + why)
+		default:
+			c.refuse(e.value, "is not known here: write what is to hold in the query of task_broker's URL")
+		}
+	})
+}
+
+// readOnly refuses values of a setting other than those that only has for it.
+func (c *Celery) readOnly(name string, v value) {
+	o := only[name]
+	if v.node.Kind == yaml.ScalarNode && slices.Contains(o.values, v.setting()) {
+		return
+	}
+	wanted := "can't be given"
+	if len(o.values) > 0 {
+		wanted = "must be " + strings.Join(o.values, " or ")
+	}
+	c.refuse(v, wanted+": "+o.do)
 }
 
 // sending are the settings of how messages are sent, but task_routes.

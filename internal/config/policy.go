@@ -82,33 +82,8 @@ func policyList(v value) (list []model.WeightedPolicy) {
 // off. The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
 	p := model.WeightedPolicy{Filter: model.VisitFilter{Cooldowns: model.DefaultCooldowns}}
-	f := &p.Filter
+	f, fields := &p.Filter, policyFields(&p)
 	required := map[string]bool{"policy": true, "weight": true}
-	fields := map[string]func(value){
-		"policy":      func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
-		"weight":      func(v value) { p.Weight = v.number() },
-		"tablesample": func(v value) { f.TableSample = v.percentage() },
-		"exact":       func(v value) { f.Inexact = !v.flag() },
-		"forks": func(v value) {
-			if p.Forks = v.number(); !(p.Forks > 0 && p.Forks < 1) {
-				v.problem("must be a part of the policy's visits, above 0 and below 1")
-			}
-		},
-		"longest_wait": func(v value) {
-			if p.LongestWait = v.duration("a duration"); p.LongestWait < 24*time.Hour || p.LongestWait > maxInterval {
-				v.problem("must be from a day to 100 years")
-			}
-		},
-		"absolute_cooldown":    func(v value) { f.Cooldowns.Absolute = v.cooldown() },
-		"scheduled_cooldown":   func(v value) { f.Cooldowns.Scheduled = v.cooldown() },
-		"failed_cooldown":      func(v value) { f.Cooldowns.Failed = v.cooldown() },
-		"not_found_cooldown":   func(v value) { f.Cooldowns.NotFound = v.cooldown() },
-		"enabled":              func(v value) { f.Disabled = !v.flag() },
-		"lister_uuid":          func(v value) { f.ListerID = v.uuid() },
-		"lister_name":          func(v value) { f.ListerName = v.text() },
-		"lister_instance_name": func(v value) { f.ListerInstanceName = v.text() },
-		"timestamp":            noUse, "dry_run": noUse, "visit_type": noUse, "count": noUse,
-	}
 	entries := v.entries("a mapping with policy and weight")
 	for _, e := range entries {
 		field, ok := fields[e.name]
@@ -142,6 +117,36 @@ func policy(v value) model.WeightedPolicy {
 		v.problem("needs lister_uuid, or lister_name and lister_instance_name, with the policy first_visits_after_listing")
 	}
 	return p
+}
+
+// policyFields returns the keys of an entry, and what reads each into p.
+func policyFields(p *model.WeightedPolicy) map[string]func(value) {
+	f := &p.Filter
+	return map[string]func(value){
+		"policy":      func(v value) { f.Policy = model.VisitPolicy(v.oneOf(visitPolicies...)) },
+		"weight":      func(v value) { p.Weight = v.number() },
+		"tablesample": func(v value) { f.TableSample = v.percentage() },
+		"exact":       func(v value) { f.Inexact = !v.flag() },
+		"forks": func(v value) {
+			if p.Forks = v.number(); !(p.Forks > 0 && p.Forks < 1) {
+				v.problem("must be a part of the policy's visits, above 0 and below 1")
+			}
+		},
+		"longest_wait": func(v value) {
+			if p.LongestWait = v.duration("a duration"); p.LongestWait < 24*time.Hour || p.LongestWait > maxInterval {
+				v.problem("must be from a day to 100 years")
+			}
+		},
+		"absolute_cooldown":    func(v value) { f.Cooldowns.Absolute = v.cooldown() },
+		"scheduled_cooldown":   func(v value) { f.Cooldowns.Scheduled = v.cooldown() },
+		"failed_cooldown":      func(v value) { f.Cooldowns.Failed = v.cooldown() },
+		"not_found_cooldown":   func(v value) { f.Cooldowns.NotFound = v.cooldown() },
+		"enabled":              func(v value) { f.Disabled = !v.flag() },
+		"lister_uuid":          func(v value) { f.ListerID = v.uuid() },
+		"lister_name":          func(v value) { f.ListerName = v.text() },
+		"lister_instance_name": func(v value) { f.ListerInstanceName = v.text() },
+		"timestamp":            noUse, "dry_run": noUse, "visit_type": noUse, "count": noUse,
+	}
 }
 
 // noUse refuses arguments of grab_next_visits that make no sense in a daemon.

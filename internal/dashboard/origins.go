@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/celery"
 	"swh-scheduler/internal/explain"
 	"swh-scheduler/sql/db"
 )
@@ -76,13 +75,4 @@ func origin(ctx context.Context, r *Request) (any, error) {
 		d.Unexplained = r.unexplained(err)
 	}
 	return d, nil
-}
-
-// noBroker answers for a broker that is not configured.
-type noBroker struct{}
-
-func (noBroker) Figures(context.Context, string) (f celery.QueueFigures) { return f }
-
-func (noBroker) LengthSince(context.Context, string, celery.QueueFigures, int) (celery.QueueLength, error) {
-	return celery.QueueLength{}, errNoBroker
 }

@@ -287,11 +287,10 @@ func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []lab
 
 // gatherer reads facts for explanations.
 func (r *Request) gatherer() *explain.Gatherer {
-	x := &explain.Gatherer{Deepest: explainDeepest, Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC, Broker: noBroker{}}
-	if r.Broker != nil {
-		x.Broker = r.Broker
+	return &explain.Gatherer{
+		Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC,
+		Broker: r.Broker, NoBroker: errNoBroker, Deepest: explainDeepest,
 	}
-	return x
 }
 
 // unexplained says why there is no explanation.

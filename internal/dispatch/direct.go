@@ -81,8 +81,8 @@ func (d *Direct) Publish(ctx context.Context, queue string, messages []celery.Ta
 	return errs
 }
 
-// Visits sends visits of origins, which are marked as scheduled, as tasks of that name, and
-// returns how many it sent.
+// Visits sends a task of a name for each of some origins, which the caller has marked as
+// scheduled, and returns how many it sent.
 func (d *Direct) Visits(ctx context.Context, from Listers, queue, taskName string, origins []model.ListedOrigin) (int, error) {
 	kwargs, err := LoaderKwargs(ctx, from, origins)
 	if err != nil {

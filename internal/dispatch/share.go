@@ -98,8 +98,8 @@ func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free
 	return claimed, atCeiling, tx.SaveShares(ctx, q.Name, now, states)
 }
 
-// ShareVisits sets the groups of visits to a shared queue that were not divided between
-// them.
+// ShareVisits sets the groups of visits that ShareOut did not choose, such as those sent by
+// hand.
 func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, now time.Time) error {
 	listers, err := listersOf(ctx, tx, Origins(visits))
 	if err != nil {
@@ -115,8 +115,7 @@ func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, 
 	return nil
 }
 
-// ShareWork does for other messages of a task type, by their keyword arguments, what
-// ShareVisits does for visits.
+// ShareWork sets the groups of other messages of a task type, by their keyword arguments.
 func ShareWork(ctx context.Context, tx *db.Tx, q SharedQueue, taskType string, work []db.Work, now time.Time) error {
 	shareOf, err := sharesOf(ctx, tx, q, now)
 	if err != nil {

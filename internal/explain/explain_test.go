@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -180,17 +181,16 @@ func TestFactsOfATask(t *testing.T) {
 	)
 	x := &Gatherer{
 		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
-		// Nobody listens there.
-		Config: &config.Config{Celery: config.Celery{TaskBroker: "amqp://127.0.0.1:1//"}, LostAfter: map[string]time.Duration{"default": 3 * time.Hour, "load-hg": time.Hour}},
+		NoBroker: errors.New("no broker is there"),
+		Config:   &config.Config{LostAfter: map[string]time.Duration{"default": 3 * time.Hour, "load-hg": time.Hour}},
 	}
-	defer x.Close()
 	e, err := x.Task(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	says(t, e, []string{
 		"It has been sent, and no worker has begun it.", "It was sent at 2030-01-01 11:00:00+00:00 (1 h 0 min ago).",
-		"How full its queue " + model.PriorityLanes("swh.git") + " is cannot be told", "it is given up at 2030-01-01 14:00:00+00:00 (in 2 h 0 min)",
+		"How full its queue " + model.PriorityLanes("swh.git") + " is cannot be told: no broker is there.", "it is given up at 2030-01-01 14:00:00+00:00 (in 2 h 0 min)",
 	}, nil)
 }
 
@@ -208,12 +208,11 @@ func TestShareOfATask(t *testing.T) {
 	)
 	x := &Gatherer{
 		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
-		Config: &config.Config{Celery: config.Celery{TaskBroker: "amqp://127.0.0.1:1//"}, PriorityAgeing: time.Hour, Shares: map[string]model.Shares{
+		Config: &config.Config{PriorityAgeing: time.Hour, Shares: map[string]model.Shares{
 			"load": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour, MaxInFlight: map[string]int{"bulk": 2, "daily": 2}, Priorities: map[string]uint8{"daily": 5}},
 			"a":    {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour},
 		}},
 	}
-	defer x.Close()
 	for id, c := range map[int64]struct{ want, not []string }{
 		1: {[]string{`the share of its group, "bulk", may be used up`, "Its group is at its ceiling: 2 messages are in flight, of at most 2"}, []string{"x-max-priority"}},
 		2: {[]string{"Its group is below its ceiling: 1 messages are in flight, of at most 2", "Messages of its group have priority 5"}, nil},

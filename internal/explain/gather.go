@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -27,34 +26,19 @@ type Gatherer struct {
 	Log    *slog.Logger
 	Now    time.Time
 	Zone   *time.Location // of dates in explanations
-	// Broker is asked how full queues are; nil: one by the configuration, which Close closes.
-	Broker dispatch.QueueLengths
+	// Broker is asked how full queues are; if it is nil, NoBroker says why.
+	Broker   dispatch.QueueLengths
+	NoBroker error
 	// Deepest is how many of a policy's next origins are searched for one; 0: 10,000.
 	Deepest int
-
-	inspector *celery.QueueInspector // made when needed
-}
-
-// Close closes the connection to the broker.
-func (x *Gatherer) Close() {
-	if x.inspector != nil {
-		_ = x.inspector.Close()
-	}
 }
 
 // queue asks the broker how full a queue is; no answer is a fact too.
 func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 	q := Queue{Name: name, Limit: limit}
 	if x.Broker == nil {
-		broker, err := x.Config.Broker()
-		if err != nil {
-			q.Err = err
-			return q
-		}
-		x.inspector = celery.NewQueueInspector(broker, string(x.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
-			ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler explain"}, Logger: x.Log, Timeout: serviceWait,
-		})
-		x.Broker = x.inspector
+		q.Err = x.NoBroker
+		return q
 	}
 	ctx, cancel := context.WithTimeout(ctx, serviceWait)
 	defer cancel()
@@ -245,6 +229,23 @@ func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explan
 }
 
 func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explanation, error) {
+	all, err := x.listedOrigins(ctx, url, visitType)
+	if err != nil || len(all) > 0 {
+		return all, err
+	}
+	if all, err = x.unlistedOrigins(ctx, url, visitType); err != nil || len(all) > 0 {
+		return all, err
+	}
+	what := url
+	if visitType != "" {
+		what += " with visit type " + visitType
+	}
+	return nil, fmt.Errorf("no lister lists %s, and no visit of it is known", what)
+}
+
+// listedOrigins explains an origin for each lister that lists it, or whose listing of it is
+// set aside.
+func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (all []Explanation, err error) {
 	aside, err := x.Store.SetAsideOrigins(ctx, url)
 	if err != nil {
 		return nil, err
@@ -257,7 +258,6 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 	if err != nil {
 		return nil, err
 	}
-	var all []Explanation
 	known := make(map[string]bool) // what is set aside, by subject
 	for _, s := range aside {
 		if visitType == "" || s.VisitType == visitType {
@@ -279,24 +279,25 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 			all = append(all, e)
 		}
 	}
-	if len(all) > 0 {
-		return all, nil
-	}
-	// It is not listed, but may have been visited.
-	types := []string{visitType}
+	return all, nil
+}
+
+// unlistedOrigins explains an origin that no lister lists for each type of which it was visited.
+func (x *Gatherer) unlistedOrigins(ctx context.Context, url, visitType string) (all []Explanation, err error) {
+	visitTypes := []string{visitType}
 	if visitType == "" {
-		all, err := x.Store.TaskTypes(ctx)
+		types, err := x.Store.TaskTypes(ctx)
 		if err != nil {
 			return nil, err
 		}
-		types = nil
-		for _, tt := range all {
+		visitTypes = nil
+		for _, tt := range types {
 			if t, ok := model.LoadedVisitType(tt.Type); ok {
-				types = append(types, t)
+				visitTypes = append(visitTypes, t)
 			}
 		}
 	}
-	for _, t := range types {
+	for _, t := range visitTypes {
 		o := Origin{URL: url, VisitType: t}
 		if err := x.originFacts(ctx, &o); err != nil {
 			return nil, err
@@ -304,13 +305,6 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 		if o.Stats != nil {
 			all = append(all, o.Explain(x.Now, x.Zone))
 		}
-	}
-	if len(all) == 0 {
-		what := url
-		if visitType != "" {
-			what += " with visit type " + visitType
-		}
-		return nil, fmt.Errorf("no lister lists %s, and no visit of it is known", what)
 	}
 	return all, nil
 }
@@ -330,25 +324,9 @@ func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, er
 	return limited, err
 }
 
+// originFacts reads what is known of an origin and, if it is listed, of its way to a visit.
 func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
-	stats, err := x.Store.VisitStats(ctx, []model.OriginKey{{URL: o.URL, VisitType: o.VisitType}})
-	if err != nil {
-		return err
-	}
-	if len(stats) > 0 {
-		o.Stats = &stats[0]
-	}
-	if model.HasFreshness(x.Config.SchedulingPolicy) {
-		fresh, err := x.Store.OriginFreshness(ctx, []model.OriginKey{{URL: o.URL, VisitType: o.VisitType}})
-		if err != nil {
-			return err
-		}
-		if len(fresh) > 0 {
-			o.Freshness = &fresh[0]
-		}
-	}
-	o.Rules = x.Config.VisitRules
-	if o.Failures, err = x.Store.FailuresInARow(ctx, model.OriginKey{URL: o.URL, VisitType: o.VisitType}); err != nil {
+	if err := x.visitFacts(ctx, o); err != nil {
 		return err
 	}
 	loader, err := x.Store.TaskType(ctx, model.LoaderTaskType(o.VisitType))
@@ -392,6 +370,30 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	}
 	o.Queue = x.queue(ctx, loader.BackendName, loader.MaxQueueLength)
 	return x.policies(ctx, o)
+}
+
+// visitFacts reads what visits of an origin found.
+func (x *Gatherer) visitFacts(ctx context.Context, o *Origin) error {
+	key := model.OriginKey{URL: o.URL, VisitType: o.VisitType}
+	stats, err := x.Store.VisitStats(ctx, []model.OriginKey{key})
+	if err != nil {
+		return err
+	}
+	if len(stats) > 0 {
+		o.Stats = &stats[0]
+	}
+	if model.HasFreshness(x.Config.SchedulingPolicy) {
+		fresh, err := x.Store.OriginFreshness(ctx, []model.OriginKey{key})
+		if err != nil {
+			return err
+		}
+		if len(fresh) > 0 {
+			o.Freshness = &fresh[0]
+		}
+	}
+	o.Rules = x.Config.VisitRules
+	o.Failures, err = x.Store.FailuresInARow(ctx, key)
+	return err
 }
 
 // policies finds the origin's place in the order of each policy of its visit type.

@@ -5,9 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +26,14 @@ import (
 
 // writeValue writes what readMsgpack or readJSON has read, so that the two
 // directions can be held against one another.
-func writeValue(t *testing.T, e encoder, value any) {
+func writeValue(e encoder, value any) {
 	switch v := value.(type) {
 	case nil:
 		e.null()
 	case bool:
 		e.boolean(v)
+	case int:
+		e.integer(int64(v))
 	case int64:
 		e.integer(v)
 	case *big.Int:
@@ -48,16 +53,27 @@ func writeValue(t *testing.T, e encoder, value any) {
 	case []any:
 		e.openList(len(v))
 		for _, element := range v {
-			writeValue(t, e, element)
+			writeValue(e, element)
 		}
 		e.closeList()
 	case dict:
 		e.openDict()
 		for _, entry := range v {
 			e.key(entry.key.(string))
-			writeValue(t, e, entry.value)
+			writeValue(e, entry.value)
 		}
 		e.closeDict()
+	case map[string]any:
+		e.openDict()
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			e.key(key)
+			writeValue(e, v[key])
+		}
+		e.closeDict()
+	case tagged:
+		e.openTag(v.name)
+		writeValue(e, v.value)
+		e.closeTag()
 	case model.ListedOrigin:
 		listedOrigins.write(&fields{out: e}, &v)
 	case model.Lister:
@@ -71,14 +87,14 @@ func writeValue(t *testing.T, e encoder, value any) {
 	case model.Metrics:
 		originMetrics.write(&fields{out: e}, &v)
 	default:
-		t.Fatalf("no way to write a %T", value)
+		panic(fmt.Sprintf("no way to write a %T", value))
 	}
 }
 
 func encode(t *testing.T, mime string, value any) []byte {
 	t.Helper()
 	e := newEncoder(mime, nil)
-	writeValue(t, e, value)
+	writeValue(e, value)
 	body, err := e.finish()
 	if err != nil {
 		t.Fatal(err)

@@ -30,49 +30,6 @@ func startPeer(t testing.TB, dsn string) string {
 	return "http://127.0.0.1:" + testenv.StartScript(t, nil, "-W", "ignore", "testdata/peer_server.py", dsn).Line(t)
 }
 
-// writeArguments writes the arguments of a call.
-func writeArguments(e encoder, value any) {
-	switch v := value.(type) {
-	case tagged:
-		e.openTag(v.name)
-		writeArguments(e, v.value)
-		e.closeTag()
-	case []any:
-		e.openList(len(v))
-		for _, element := range v {
-			writeArguments(e, element)
-		}
-		e.closeList()
-	case map[string]any:
-		e.openDict()
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			e.key(key)
-			writeArguments(e, v[key])
-		}
-		e.closeDict()
-	case nil:
-		e.null()
-	case bool:
-		e.boolean(v)
-	case int:
-		e.integer(int64(v))
-	case float64:
-		e.float(v)
-	case string:
-		e.text(v)
-	case []byte:
-		e.bytes(v)
-	case time.Time:
-		e.time(v)
-	case time.Duration:
-		writeTimedelta(e, v)
-	case uuid.UUID:
-		writeUUID(e, v)
-	default:
-		panic(fmt.Sprintf("no way to write a %T", value))
-	}
-}
-
 type tagged struct {
 	name  string
 	value any
@@ -369,7 +326,7 @@ type testingT interface {
 // one by arrange, and the value in it.
 func (tw twins) call(t testingT, side int, path string, arguments any, f form, arrange func(any)) (answer, any) {
 	e := newEncoder(f.request, nil)
-	writeArguments(e, arguments)
+	writeValue(e, arguments)
 	body, err := e.finish()
 	if err != nil {
 		t.Fatal(err)

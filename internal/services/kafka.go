@@ -100,27 +100,14 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 	for i, port := range controllers {
 		voters[i] = fmt.Sprintf("%d@%s", i+1, address(port))
 	}
-	var plain strings.Builder
-	for user, password := range users {
-		fmt.Fprintf(&plain, " user_%s=%q", user, password)
-	}
 	c, id := &KafkaCluster{}, kafkaClusterID()
 	for i := range size {
 		broker, sasl := address(ports[2*i]), address(ports[2*i+1])
-		settings := kafkaSettings(broker, broker, "")
-		const jaas = "listener.name.sasl."
+		settings := saslSettings(broker, sasl, users)
 		maps.Copy(settings, map[string]string{
-			"node.id":                               fmt.Sprint(i + 1),
-			"listeners":                             "PLAINTEXT://" + broker + ",SASL://" + sasl,
-			"advertised.listeners":                  "PLAINTEXT://" + broker + ",SASL://" + sasl,
-			"listener.security.protocol.map":        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
-			"inter.broker.listener.name":            "PLAINTEXT",
-			jaas + "sasl.enabled.mechanisms":        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-			jaas + "plain.sasl.jaas.config":         "org.apache.kafka.common.security.plain.PlainLoginModule required" + plain.String() + ";",
-			jaas + "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-			jaas + "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-			"broker.session.timeout.ms":             "3000",
-			"controller.quorum.voters":              strings.Join(voters, ","),
+			"node.id":                   fmt.Sprint(i + 1),
+			"broker.session.timeout.ms": "3000",
+			"controller.quorum.voters":  strings.Join(voters, ","),
 		})
 		if size >= 3 {
 			maps.Copy(settings, map[string]string{
@@ -151,6 +138,27 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 		return nil, fmt.Errorf("start Kafka: %w", err)
 	}
 	return c, nil
+}
+
+// saslSettings are those of a broker with one listener for anyone and one for users.
+func saslSettings(broker, sasl string, users map[string]string) map[string]string {
+	var plain strings.Builder
+	for user, password := range users {
+		fmt.Fprintf(&plain, " user_%s=%q", user, password)
+	}
+	settings := kafkaSettings(broker, broker, "")
+	const jaas = "listener.name.sasl."
+	maps.Copy(settings, map[string]string{
+		"listeners":                             "PLAINTEXT://" + broker + ",SASL://" + sasl,
+		"advertised.listeners":                  "PLAINTEXT://" + broker + ",SASL://" + sasl,
+		"listener.security.protocol.map":        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+		"inter.broker.listener.name":            "PLAINTEXT",
+		jaas + "sasl.enabled.mechanisms":        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		jaas + "plain.sasl.jaas.config":         "org.apache.kafka.common.security.plain.PlainLoginModule required" + plain.String() + ";",
+		jaas + "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		jaas + "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+	})
+	return settings
 }
 
 // StartNode starts a node, and returns when it answers.

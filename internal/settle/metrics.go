@@ -23,7 +23,7 @@ const (
 // seconds are the buckets of runtimes and waits: from a second to a week.
 var seconds = []float64{1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
 
-// Metrics count what became of tasks, each once, whoever hears of it how often.
+// Metrics count what became of tasks. Each end counts once, however often it is heard of.
 type Metrics struct {
 	outcomes, failures       *prometheus.CounterVec
 	runtime, wait, laneWait  *prometheus.HistogramVec
@@ -60,6 +60,7 @@ type seen struct {
 	exception    string          // of a failure: its class, if it has one
 	took, waited float64
 	lane         db.WorkLane // Set is "" if it was on none
+	open         bool        // it had not ended before, as far as is known
 	moved        bool        // it timed out and goes on in the next lane
 }
 
@@ -67,68 +68,82 @@ type seen struct {
 // decide, and s what that returned. It is pure.
 func observe(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, s db.Settlement) []seen {
 	all := make(map[string]*seen, len(byID))
-	open := make(map[string]bool, len(byID))  // what had not ended before, as far as is known
-	first := make(map[string]bool, len(byID)) // what had not started
 	for id, t := range byID {
-		all[id], open[id] = &seen{taskType: otherTypes, took: -1, waited: -1}, true
+		all[id] = &seen{taskType: otherTypes, took: -1, waited: -1, open: true}
 		if t.runtime != nil {
 			all[id].took = t.runtime.Seconds()
 		}
 	}
-	since := func(id string, start *float64) {
-		if t := byID[id]; all[id].took < 0 && t.end != nil && start != nil {
-			all[id].took = max(0, t.endTime()-*start)
-		}
-	}
 	for _, w := range work {
 		id := w.TaskID.String()
-		t, o := byID[id], all[id]
-		if w.TaskType != "" {
-			o.taskType = w.TaskType
-		}
-		o.lane, open[id], first[id] = w.Lane, !w.Settled, w.Started == nil && w.TimedOut == 0
-		if t.start != nil {
-			if first[id] {
-				o.waited = max(0, t.start.Heard.Sub(w.Claimed).Seconds())
-			}
-			w.Started = new(t.startTime())
-		}
-		since(id, w.Started)
+		all[id].addWork(w, byID[id])
 	}
 	for _, r := range runs {
-		t, o := byID[r.BackendID], all[r.BackendID]
-		o.taskType, open[r.BackendID] = r.TaskType, r.Open()
-		start := r.Newest
-		if t.start != nil {
-			if start == nil && !r.Scheduled.IsZero() {
-				o.waited = max(0, t.start.Heard.Sub(r.Scheduled).Seconds())
-			}
-			start = new(t.start.Start.seen())
-		}
-		if start != nil && start.EventTime > 0 {
-			since(r.BackendID, &start.EventTime)
-		}
+		all[r.BackendID].addRun(r, byID[r.BackendID])
 	}
 	for _, w := range s.WorkRequeued {
 		all[w.TaskID.String()].moved = true
 	}
 	found := make([]seen, 0, len(all))
 	for id, o := range all {
-		switch t := byID[id]; {
-		case t.end == nil || !open[id] || o.moved:
-			o.took = -1
-		default:
-			o.status = t.end.End.Status
-			if t.failed() {
-				o.exception = exceptionClass(t)
-			}
-			if o.taskType == otherTypes {
-				o.took = -1
-			}
-		}
+		o.setEnd(byID[id])
 		found = append(found, *o)
 	}
 	return found
+}
+
+// addWork adds what a row of the ledger tells.
+func (o *seen) addWork(w db.HeardWork, t *told) {
+	if w.TaskType != "" {
+		o.taskType = w.TaskType
+	}
+	o.lane, o.open = w.Lane, !w.Settled
+	if t.start != nil {
+		if w.Started == nil && w.TimedOut == 0 {
+			o.waited = max(0, t.start.Heard.Sub(w.Claimed).Seconds())
+		}
+		w.Started = new(t.startTime())
+	}
+	if w.Started != nil {
+		o.tookSince(*w.Started, t)
+	}
+}
+
+// addRun adds what a run of a task tells.
+func (o *seen) addRun(r db.HeardRun, t *told) {
+	o.taskType, o.open = r.TaskType, r.Open()
+	start := r.Newest
+	if t.start != nil {
+		if start == nil && !r.Scheduled.IsZero() {
+			o.waited = max(0, t.start.Heard.Sub(r.Scheduled).Seconds())
+		}
+		start = new(t.start.Start.seen())
+	}
+	if start != nil && start.EventTime > 0 {
+		o.tookSince(start.EventTime, t)
+	}
+}
+
+// tookSince computes a runtime that no event tells. start is in seconds since 1970.
+func (o *seen) tookSince(start float64, t *told) {
+	if o.took < 0 && t.end != nil {
+		o.took = max(0, t.endTime()-start)
+	}
+}
+
+// setEnd sets how it ended, if it did now.
+func (o *seen) setEnd(t *told) {
+	if t.end == nil || !o.open || o.moved {
+		o.took = -1
+		return
+	}
+	o.status = t.end.End.Status
+	if t.failed() {
+		o.exception = exceptionClass(t)
+	}
+	if o.taskType == otherTypes {
+		o.took = -1
+	}
 }
 
 // exceptionLine matches the last line of a traceback, and Python's repr of an exception.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -41,14 +39,11 @@ func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now ti
 }
 
 func HosterTable(rows []Hoster) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "HOSTER\tIN FLIGHT\tMAX\tLAST MINUTE\tMAX")
+	lines := []string{"HOSTER\tIN FLIGHT\tMAX\tLAST MINUTE\tMAX"}
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", pytext.Visible(r.Hoster), r.InFlight, limitText(r.MaxInFlight), r.LastMinute, limitText(r.PerMinute))
+		lines = append(lines, fmt.Sprintf("%s\t%d\t%s\t%d\t%s", pytext.Visible(r.Hoster), r.InFlight, limitText(r.MaxInFlight), r.LastMinute, limitText(r.PerMinute)))
 	}
-	w.Flush()
-	return b.String()
+	return pytext.Columns(lines)
 }
 
 func limitText(limit int) string {

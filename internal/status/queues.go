@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
 
@@ -87,14 +87,8 @@ func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []da
 			row.Lane, row.Backlog = k.LaneSet+" "+k.Lanes.Lanes[k.Lane].Name, waiting.Waiting+waiting.TimedOut
 		}
 		if s, shared := shares[k.TaskType]; shared {
-			states, err := store.ShareStates(ctx, k.Name, now, s.HalfLife)
-			if err != nil {
+			if row.Groups, err = underway(ctx, store, k.Name, s.HalfLife, now); err != nil {
 				return nil, err
-			}
-			for group, state := range states {
-				if state.InFlight > 0 {
-					row.Groups[group] = state.InFlight
-				}
 			}
 		}
 		rows = append(rows, row)
@@ -102,27 +96,36 @@ func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []da
 	return rows, nil
 }
 
+// underway counts the messages of each group of a shared queue that has any.
+func underway(ctx context.Context, store *db.Store, queue string, halfLife time.Duration, now time.Time) (map[string]int, error) {
+	states, err := store.ShareStates(ctx, queue, now, halfLife)
+	messages := map[string]int{}
+	for group, state := range states {
+		if state.InFlight > 0 {
+			messages[group] = state.InFlight
+		}
+	}
+	return messages, err
+}
+
 // QueueTable formats rows for people.
 func QueueTable(rows []Queue) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tLIMIT\tOUTGOING\tREADY\tUNACKED\tCONSUMERS\tIN/S\tOUT/S\tOLDEST\tLANE\tBACKLOG\tGROUPS")
+	lines := []string{"QUEUE\tLIMIT\tOUTGOING\tREADY\tUNACKED\tCONSUMERS\tIN/S\tOUT/S\tOLDEST\tLANE\tBACKLOG\tGROUPS"}
 	for _, r := range rows {
 		if r.Problem != "" {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", r.Queue, limit(r.Limit), r.Outgoing, r.Problem)
+			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", r.Queue, limit(r.Limit), r.Outgoing, r.Problem))
 			continue
 		}
 		lane, backlog := "-", "-"
 		if r.Lane != "" {
 			lane, backlog = r.Lane, strconv.Itoa(r.Backlog)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Queue, limit(r.Limit), r.Outgoing, r.Ready,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", r.Queue, limit(r.Limit), r.Outgoing, r.Ready,
 			orUnknown(r.Unacknowledged, strconv.Itoa), r.Consumers, orUnknown(r.In, perSecond), orUnknown(r.Out, perSecond),
 			orUnknown(r.Oldest, func(s float64) string { return time.Duration(s * float64(time.Second)).Round(time.Second).String() }),
-			lane, backlog, groups(r.Groups))
+			lane, backlog, groups(r.Groups)))
 	}
-	w.Flush()
-	return b.String()
+	return pytext.Columns(lines)
 }
 
 func limit(n int64) string {

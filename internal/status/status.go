@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"swh-scheduler/celery"
@@ -74,7 +72,6 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 		slices.Collect(maps.Keys(waiting)), slices.Collect(maps.Keys(shares.Weights)))
 	slices.Sort(names)
 	var rows []Group
-	var weights, load, hour float64
 	for _, group := range slices.Compact(names) {
 		row := Group{
 			TaskType: taskType, Queue: queue, Group: group, Weight: shares.Weight(group), Priority: shares.Priorities[group], Waiting: waiting[group],
@@ -86,12 +83,21 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 		if ceiling, ok := shares.MaxInFlight[group]; ok {
 			row.MaxInFlight = &ceiling
 		}
-		if row.divides() {
-			weights += row.Weight
-		}
-		load += row.load
-		hour += row.HourSeconds
 		rows = append(rows, row)
+	}
+	setParts(rows)
+	return rows, nil
+}
+
+// setParts sets what part of the queue each group has, and is entitled to.
+func setParts(rows []Group) {
+	var weights, load, hour float64
+	for _, r := range rows {
+		if r.divides() {
+			weights += r.Weight
+		}
+		load += r.load
+		hour += r.HourSeconds
 	}
 	for i := range rows {
 		r := &rows[i]
@@ -105,7 +111,6 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 			r.Entitled = r.Weight / weights
 		}
 	}
-	return rows, nil
 }
 
 // divides reports whether free slots are divided with the group in it.
@@ -114,20 +119,17 @@ func (g *Group) divides() bool {
 }
 
 func GroupTable(rows []Group) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tGROUP\tWEIGHT\tPRIORITY\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tMAX\tRUNNING\tUSED")
+	lines := []string{"QUEUE\tGROUP\tWEIGHT\tPRIORITY\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tMAX\tRUNNING\tUSED"}
 	for _, r := range rows {
 		most := "-"
 		if r.MaxInFlight != nil {
 			most = strconv.Itoa(*r.MaxInFlight)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%g\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%s\t%d\t%s\n", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight, r.Priority,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%g\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%s\t%d\t%s", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight, r.Priority,
 			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running,
-			(time.Duration(r.HourSeconds * float64(time.Second))).Round(time.Second))
+			(time.Duration(r.HourSeconds*float64(time.Second))).Round(time.Second)))
 	}
-	w.Flush()
-	return b.String()
+	return pytext.Columns(lines)
 }
 
 // Lane is the state of a lane and its last hour. Times are in seconds.
@@ -189,20 +191,17 @@ func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch
 }
 
 func LaneTable(rows []Lane) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TASK TYPE\tLANE\tLIMIT\tSLOTS\tCONSUMERS\tWAITING\tAGAIN\tOLDEST\tTARGET\tSENT\tRUNNING\tENDED\tTIMED OUT\tQUICK\tSLOW\tWAIT\tP95")
+	lines := []string{"TASK TYPE\tLANE\tLIMIT\tSLOTS\tCONSUMERS\tWAITING\tAGAIN\tOLDEST\tTARGET\tSENT\tRUNNING\tENDED\tTIMED OUT\tQUICK\tSLOW\tWAIT\tP95"}
 	for _, r := range rows {
 		target := "-"
 		if r.TargetWait > 0 {
 			target = shortDuration(r.TargetWait)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s/%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", r.TaskType, r.Lane,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s/%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s", r.TaskType, r.Lane,
 			shortDuration(r.SoftTimeLimit), shortDuration(r.TimeLimit), r.Slots, orUnknown(r.Consumers, strconv.Itoa),
-			r.Waiting, r.Again, shortDuration(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95))
+			r.Waiting, r.Again, shortDuration(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95)))
 	}
-	w.Flush()
-	return b.String()
+	return pytext.Columns(lines)
 }
 
 // shortDuration formats seconds, to a tenth.

@@ -126,8 +126,8 @@ func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained in
 	return drained, aside > 0 || drained == int64(most), failed(err, "drain changes of visit type %q", visitType)
 }
 
-// setNextAside sets the origin aside whose change is drained next. That is a change, too,
-// by which its candidates go.
+// setNextAside sets the origin aside whose change is drained next. That notes another change
+// of it, whose drain deletes its candidates.
 func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *RefusedError) error {
 	url, err := tx.q.NextCandidateChange(ctx, visitType)
 	if err != nil {
@@ -173,8 +173,8 @@ func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, w
 	return group.WithoutUpdate, group.WithUpdate, err
 }
 
-// NextDue returns from when on more candidates of a visit type may be picked than at a
-// moment that is not in the past; zero: never. Pending changes may tell otherwise.
+// NextDue returns when the next candidates of a visit type become eligible after at, which is
+// not in the past; zero: never. Pending changes may make some eligible earlier.
 func (a CandidateQueries) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
 	return firstOrZero(a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at}))
 }

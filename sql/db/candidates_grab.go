@@ -182,42 +182,26 @@ func (cf *candidateFilter) selected() string {
 	order := " order by " + cf.p.OrderBy
 	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
 	unchanged := " and c.url not in (select url from pending)"
-	join, where := "", " where true"
-	if cf.stats {
-		join = " left join origin_visit_stats ovs on ovs.url = c.url and ovs.visit_type = c.visit_type"
-	}
-	for _, c := range cf.conditions {
-		where += " and " + c
-	}
-	wantedCTE, ofWanted := "wanted as materialized (select 0 as place, @count::bigint as count)", "true"
-	parkedFirst := order + " limit @count"
+	met, ofWanted, parkedFirst := cf.met(), "true", order+" limit @count"
 	if cf.byLister {
-		wantedCTE, ofWanted, parkedFirst = wanted, "c.lister_id = w.lister_id", ""
-	}
-	bound, cut := "", ""
-	if cf.bounded {
-		wantedCTE += fmt.Sprintf(`, most as materialized (
-	select greatest(%d, 2 * (select max(count) from wanted), (
-		select (without_update + with_update) / %d from scheduler_go.candidate_groups where visit_type = @visit_type)) as rows
-)`, minWalked, walkedPart)
-		bound = " limit (select rows from most)"
+		ofWanted, parkedFirst = "c.lister_id = w.lister_id", ""
 	}
 	walk := "select c.* from scheduler_go.candidates c where " + candidate + " and " + ofWanted + " and not c.parked" + unchanged
-	ready := join + where
-	if !cf.bounded {
-		walk, ready = walk+" and "+strings.Join(cf.conditions, " and "), ""
-	}
-	walk += order + bound
+	bound, cut, ready := "", "", ""
 	if cf.bounded {
+		bound, ready = " limit (select rows from most)", met
+		walk += order + bound
 		cut = ` where (select count(*) from parked) < (select rows from most) and not exists (
 		select from wanted w where case when (select count(*) from ready c where ` + ofWanted + `) < w.count
 		then (select count(*) from (` + walk + `) c) >= (select rows from most) end)`
+	} else {
+		walk += " and " + strings.Join(cf.conditions, " and ") + order
 	}
 	parked := "select c.* from scheduler_go.candidates c where " + candidate + " and c.parked" + unchanged
 	if cf.parkedUntil != "" {
 		parked += " and c.due < " + cf.parkedUntil
 	}
-	return builtCandidates + `, ` + wantedCTE + `, ready as materialized (
+	return builtCandidates + `, ` + cf.wanted() + `, ready as materialized (
 	select w.place, w.count, c.* from wanted w cross join lateral (
 		select c.* from (` + walk + `) c` + ready + order + ` limit w.count) c
 ), parked as materialized (
@@ -230,10 +214,10 @@ func (cf *candidateFilter) selected() string {
 		from (
 			table ready
 			union all
-			(select w.place, w.count, c.* from (select * from parked c` + order + `) c join wanted w on ` + ofWanted + join + where + parkedFirst + `)
+			(select w.place, w.count, c.* from (select * from parked c` + order + `) c join wanted w on ` + ofWanted + met + parkedFirst + `)
 			union all
 			select w.place, w.count, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url and not pending.cooling
-			join wanted w on ` + ofWanted + join + where + ` and ` + candidate + `
+			join wanted w on ` + ofWanted + met + ` and ` + candidate + `
 		) c
 	) c where turn <= count and exists (select from usable)
 ), selected as materialized (
@@ -246,4 +230,29 @@ func (cf *candidateFilter) selected() string {
 	where lo.lister_id = c.lister_id
 	order by c.place, c.turn
 )`
+}
+
+// wanted returns the CTE with what is asked for and, if a walk is bounded, most with how many
+// candidates it looks at.
+func (cf *candidateFilter) wanted() string {
+	cte := "wanted as materialized (select 0 as place, @count::bigint as count)"
+	if cf.byLister {
+		cte = wanted
+	}
+	if cf.bounded {
+		cte += fmt.Sprintf(`, most as materialized (
+	select greatest(%d, 2 * (select max(count) from wanted), (
+		select (without_update + with_update) / %d from scheduler_go.candidate_groups where visit_type = @visit_type)) as rows
+)`, minWalked, walkedPart)
+	}
+	return cte
+}
+
+// met returns what follows candidates c of which all conditions are asked.
+func (cf *candidateFilter) met() string {
+	met := " where true"
+	if cf.stats {
+		met = " left join origin_visit_stats ovs on ovs.url = c.url and ovs.visit_type = c.visit_type" + met
+	}
+	return strings.Join(append([]string{met}, cf.conditions...), " and ")
 }

@@ -34,9 +34,10 @@ type clock struct {
 	database, local time.Time // the same moment; local has a monotonic reading
 }
 
-// set notes the database's time: a statement that it got at asked it answered at now, and
-// the answer is here since a moment ago; all in all that took so long. The time is now, or
-// later by what the network took; within that the host's clock decides.
+// set notes the database's time. By its clock, a statement came at asked and was answered at
+// now; by the host's, the round trip, which has just ended, took took. So the database's time
+// is now at the least, and later by what the network took at the most: the host's clock decides
+// where between.
 func (c *clock) set(asked, now time.Time, took time.Duration) {
 	host := c.host().Round(0)
 	if latest := now.Add(took - now.Sub(asked)); host.After(latest) {

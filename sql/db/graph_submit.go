@@ -215,26 +215,12 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 		for _, t := range chunk {
 			id := ids[place]
 			place++
-			var watch int64
-			outside := false
-			named := map[string]int64{}
-			for _, d := range t.DependsOn {
-				on := d.number(ids)
-				named[d.Name] = on
-				outside = outside || d.Task != 0
-				edges = append(edges, GraphEdge{Task: id, DependsOn: on, Needs: new(string(d.On))})
-				if on != id || len(t.DependsOn) == 1 { // itself last
-					watch = max(watch, on) // nobody else knows of it yet
-				}
-			}
+			own, watch, outside := t.edges(id, ids)
+			edges = append(edges, own...)
 			if outside {
-				check, watch = append(check, id), 0
+				check = append(check, id)
 			}
-			filled, err := withReferences(t.Arguments, func(name string) int64 { return named[name] })
-			if err != nil {
-				return stored, fmt.Errorf("task %q: %w", t.Name, err)
-			}
-			arguments, err := encodeArguments(filled)
+			arguments, err := t.arguments(own)
 			if err != nil {
 				return stored, fmt.Errorf("task %q: %w", t.Name, err)
 			}
@@ -263,6 +249,38 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 		return stored, err
 	}
 	return SubmittedGraph{ID: graph, Tasks: ids}, tx.checkLater(ctx, existing(tasks), check)
+}
+
+// edges returns the dependencies of the task with a number, and on which of them to watch
+// first; ids are those of the tasks that are submitted. Of one that depends on tasks from
+// outside, which may have ended, none is watched.
+func (t *NewGraphTask) edges(id int64, ids []int64) (edges []GraphEdge, watch int64, outside bool) {
+	for _, d := range t.DependsOn {
+		on := d.number(ids)
+		outside = outside || d.Task != 0
+		edges = append(edges, GraphEdge{Task: id, DependsOn: on, Needs: new(string(d.On))})
+		if on != id || len(t.DependsOn) == 1 { // itself last
+			watch = max(watch, on) // nobody else knows of it yet
+		}
+	}
+	if outside {
+		watch = 0
+	}
+	return edges, watch, outside
+}
+
+// arguments returns the task's arguments with the numbers of the tasks that they refer to;
+// edges are those of its dependencies, in their order.
+func (t *NewGraphTask) arguments(edges []GraphEdge) ([]byte, error) {
+	named := map[string]int64{}
+	for i, d := range t.DependsOn {
+		named[d.Name] = edges[i].DependsOn
+	}
+	filled, err := withReferences(t.Arguments, func(name string) int64 { return named[name] })
+	if err != nil {
+		return nil, err
+	}
+	return encodeArguments(filled)
 }
 
 // number returns the number of the dependency's task; ids are those of the tasks that are

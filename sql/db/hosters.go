@@ -92,8 +92,8 @@ func (s *sparing) of(o model.ListedOrigin) (limited []string) {
 	return limited
 }
 
-// take takes the visits for which there is room, in their order. Of those that it leaves, it
-// closes the hosters; all says that none was closed by that.
+// take returns the visits for which their hosters have room, in their order. It closes the
+// hosters that have none; all reports whether it closed no further one.
 func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	all = true
 	for _, v := range visits {
@@ -109,7 +109,7 @@ func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	return taken, all
 }
 
-// instances returns all listers; none of nil.
+// instances returns all listers; none if s is nil.
 func (s *sparing) instances() []uuid.UUID {
 	if s == nil {
 		return nil
@@ -117,7 +117,7 @@ func (s *sparing) instances() []uuid.UUID {
 	return slices.Collect(maps.Keys(s.listers))
 }
 
-// isClosed reports whether the instance of a lister is closed; none of nil is.
+// isClosed reports whether the instance of a lister is closed; false if s is nil.
 func (s *sparing) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
 
 // openListers returns the condition that the lister's instance of a row with that alias is not

@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// need is what the database needs to find the work of each group of shares, of each lister
-// beside hosters that take no more, of originals and forks, and by freshness.
+// need is which indexes and columns the configuration asks for: to find work by group of
+// shares, by lister where hosters have limits, by fork, and by freshness.
 type need struct {
 	byLister    bool             // candidates by lister
 	byFork      bool             // candidates that tell forks from originals

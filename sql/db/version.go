@@ -88,14 +88,15 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// unsupported is an error that wraps ErrUnsupported and says what is wrong with the database.
+func (s Status) unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s %s", ErrUnsupported, s.Database, fmt.Sprintf(format, args...))
+}
+
 // inspect reads what a database holds and changes nothing. It returns ErrUnsupported for
 // one that must be left alone.
 func inspect(ctx context.Context, db querier, name string) (Status, error) {
 	status := Status{Database: name}
-	unsupported := func(format string, args ...any) (Status, error) {
-		return status, fmt.Errorf("%w: %s %s", ErrUnsupported, name, fmt.Sprintf(format, args...))
-	}
-
 	var number int
 	var server string
 	var hasVersion, hasModule, hasOwn bool
@@ -108,67 +109,79 @@ func inspect(ctx context.Context, db querier, name string) (Status, error) {
 		return status, fmt.Errorf("inspect database: %w", err)
 	}
 	if number/10000 < leastPostgres {
-		return unsupported("is on PostgreSQL %s, and %d is the least that this program works with: upgrade the server", server, leastPostgres)
+		return status, status.unsupported("is on PostgreSQL %s, and %d is the least that this program works with: upgrade the server", server, leastPostgres)
 	}
-
 	if !hasVersion {
-		found, err := publicObjects(ctx, db)
-		if err != nil {
+		if err := status.checkEmpty(ctx, db, hasOwn); err != nil {
 			return status, err
-		}
-		if len(found) > 0 {
-			return unsupported("has no table dbversion and is not empty (it holds %s): use an empty database, "+
-				"or one that the peer made", strings.Join(found, ", "))
-		}
-		if hasOwn {
-			return unsupported("has the schema scheduler_go but none of the peer's tables: " +
-				"restore them, or drop that schema to start anew")
 		}
 		status.Pending = migrationNames()
 		return status, nil
 	}
+	if err := status.inspectPeer(ctx, db, hasModule); err != nil {
+		return status, err
+	}
+	return inspectOwn(ctx, db, status)
+}
 
-	if status.PeerVersion, err = firstOrZero(collect[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
-		return status, fmt.Errorf("read the schema version: %w", err)
+// checkEmpty refuses a database without the table dbversion that holds anything.
+func (s Status) checkEmpty(ctx context.Context, db querier, hasOwn bool) error {
+	found, err := publicObjects(ctx, db)
+	switch {
+	case err != nil:
+		return err
+	case len(found) > 0:
+		return s.unsupported("has no table dbversion and is not empty (it holds %s): use an empty database, "+
+			"or one that the peer made", strings.Join(found, ", "))
+	case hasOwn:
+		return s.unsupported("has the schema scheduler_go but none of the peer's tables: " +
+			"restore them, or drop that schema to start anew")
+	}
+	return nil
+}
+
+// inspectPeer reads the version of the peer's schema, and refuses one that lacks what this
+// program uses.
+func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (err error) {
+	if s.PeerVersion, err = firstOrZero(collect[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
 	}
 	switch {
-	case status.PeerVersion == 0:
-		return unsupported("has an empty table dbversion, so its schema version is not known, and only version %d "+
+	case s.PeerVersion == 0:
+		return s.unsupported("has an empty table dbversion, so its schema version is not known, and only version %d "+
 			`is supported: finish its set-up with the peer's "swh db init scheduler"`, PeerVersion)
-	case status.PeerVersion < PeerVersion:
-		return unsupported("has schema version %d, and only version %d is supported: upgrade it with the peer's "+
-			`"swh db upgrade scheduler", then try again`, status.PeerVersion, PeerVersion)
+	case s.PeerVersion < PeerVersion:
+		return s.unsupported("has schema version %d, and only version %d is supported: upgrade it with the peer's "+
+			`"swh db upgrade scheduler", then try again`, s.PeerVersion, PeerVersion)
 	case !hasModule:
-		return unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
-			"use a database that the peer made, or an empty one", status.PeerVersion)
+		return s.unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
+			"use a database that the peer made, or an empty one", s.PeerVersion)
 	}
 	modules, err := collect[string](ctx, db, `select coalesce(dbmodule, '') from public.dbmodule`)
 	if err != nil {
-		return status, fmt.Errorf("read the database's module: %w", err)
+		return fmt.Errorf("read the database's module: %w", err)
 	}
 	module := strings.Join(modules, "")
 	if module != peerModule && module != peerModuleShort {
-		return unsupported("belongs to the module %q, not to %q: use another database", module, peerModule)
+		return s.unsupported("belongs to the module %q, not to %q: use another database", module, peerModule)
 	}
 	missing, err := collect[string](ctx, db, `select t from unnest($1::text[]) as t where to_regclass('public.' || t) is null`, peerTables)
 	if err != nil {
-		return status, fmt.Errorf("look for the peer's tables: %w", err)
+		return fmt.Errorf("look for the peer's tables: %w", err)
 	}
 	if len(missing) > 0 {
-		return unsupported("says it has schema version %d but lacks %s: restore it, or use another database",
-			status.PeerVersion, strings.Join(missing, ", "))
+		return s.unsupported("says it has schema version %d but lacks %s: restore it, or use another database",
+			s.PeerVersion, strings.Join(missing, ", "))
 	}
-	if status.PeerVersion > PeerVersion {
-		differences, err := peerDifferences(ctx, db)
-		if err != nil {
-			return status, err
-		}
-		if len(differences) > 0 {
-			return unsupported("has schema version %d, which differs from version %d in what this program uses (%s): "+
-				"install a newer swh-scheduler", status.PeerVersion, PeerVersion, strings.Join(differences, "; "))
-		}
+	if s.PeerVersion == PeerVersion {
+		return nil
 	}
-	return inspectOwn(ctx, db, status)
+	differences, err := peerDifferences(ctx, db)
+	if err == nil && len(differences) > 0 {
+		err = s.unsupported("has schema version %d, which differs from version %d in what this program uses (%s): "+
+			"install a newer swh-scheduler", s.PeerVersion, PeerVersion, strings.Join(differences, "; "))
+	}
+	return err
 }
 
 // inspectOwn compares our migrations in the database with those of this program.

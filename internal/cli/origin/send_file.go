@@ -28,12 +28,17 @@ const (
 	longestLine = 1 << 20 // in bytes
 )
 
+// fileOptions are the options of the command.
+type fileOptions struct {
+	name                     string   // of the task type, or longer
+	arguments                []string // of each task
+	prefix                   string
+	threshold, limit, waitIn int64
+	dryRun, debug            bool
+}
+
 func newSendFromFile(a *command.App) *cobra.Command {
-	var (
-		prefix                   string
-		threshold, limit, waitIn int64
-		dryRun, debug            bool
-	)
+	var o fileOptions
 	cmd := &cobra.Command{
 		Use:   "send-origins-from-file-to-celery [OPTIONS] TASK_TYPE [FILE_INPUT] [OPTIONS]...",
 		Short: "Send origins directly from file/stdin to celery",
@@ -49,68 +54,71 @@ passed to each task.`,
 		Args:    command.Args("TASK_TYPE", "[OPTIONS]..."),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&prefix, "queue-name-prefix", "", "`PREFIX` of a separate queue for these origins: PREFIX:task name")
-	flags.Int64Var(&threshold, "threshold", 1000, "maximum length of the queue; 0 for the limit of the task type")
-	flags.Int64Var(&limit, "limit", -1, "maximum number of origins to send (default all)")
+	flags.StringVar(&o.prefix, "queue-name-prefix", "", "`PREFIX` of a separate queue for these origins: PREFIX:task name")
+	flags.Int64Var(&o.threshold, "threshold", 1000, "maximum length of the queue; 0 for the limit of the task type")
+	flags.Int64Var(&o.limit, "limit", -1, "maximum number of origins to send (default all)")
 	flags.Lookup("limit").DefValue = "0"
-	flags.Int64Var(&waitIn, "waiting-period", 10, "time between two checks of a full queue, in seconds")
-	flags.BoolVar(&dryRun, "dry-run", false, "print only the messages to send")
-	flags.BoolVar(&debug, "debug", false, "print extra messages")
+	flags.Int64Var(&o.waitIn, "waiting-period", 10, "time between two checks of a full queue, in seconds")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print only the messages to send")
+	flags.BoolVar(&o.debug, "debug", false, "print extra messages")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
-		if flags.Changed("limit") && limit < 0 {
-			return command.Usagef(cmd, "Invalid value for '--limit': %d is negative.", limit)
+		if flags.Changed("limit") && o.limit < 0 {
+			return command.Usagef(cmd, "Invalid value for '--limit': %d is negative.", o.limit)
 		}
 		path := "-"
 		if len(args) > 1 {
 			path = args[1]
 		}
+		o.name, o.arguments = args[0], args[min(2, len(args)):]
 		input, err := command.OpenInput(cmd, "FILE_INPUT", path)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = input.Close() }()
 		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			tt, err := taskTypeOrShorter(ctx, b, args[0])
-			if errors.Is(err, model.ErrUnknownTaskType) {
-				return command.Usagef(cmd, "Could not find scheduler <%s> task type", args[0])
-			}
-			if err != nil {
-				return err
-			}
-			extra, err := taskinput.ParseArguments(args[min(2, len(args)):])
-			if err != nil {
-				return err
-			}
-			form, err := taskinput.FormOf(args[0], extra.Kwargs)
-			if err != nil {
-				return err
-			}
-			f := &fileSender{
-				app: a, taskType: tt, queue: tt.BackendName, taskName: tt.BackendName, args: extra.Args, form: form,
-				threshold: threshold, wait: time.Duration(waitIn) * time.Second, dryRun: dryRun, debug: debug, left: limit, limit: limit,
-			}
-			if prefix != "" {
-				f.queue = prefix + ":" + tt.BackendName
-			}
-			if threshold == 0 && tt.MaxQueueLength != nil {
-				f.threshold = *tt.MaxQueueLength
-			}
-			if err := f.introduce(tt, extra); err != nil {
-				return err
-			}
-			if !dryRun {
-				d := a.Daemon(cmd)
-				var stop func() error
-				if f.send, stop, err = d.NewSender(ctx, b); err != nil {
-					return err
-				}
-				return errors.Join(f.run(ctx, input), stop())
-			}
-			return f.run(ctx, input)
+			return o.send(ctx, a, cmd, b, input)
 		})
 	})
 	return cmd
+}
+
+// send sends the origins of input.
+func (o fileOptions) send(ctx context.Context, a *command.App, cmd *cobra.Command, b backend.Scheduler, input io.Reader) error {
+	tt, err := taskTypeOrShorter(ctx, b, o.name)
+	if errors.Is(err, model.ErrUnknownTaskType) {
+		return command.Usagef(cmd, "Could not find scheduler <%s> task type", o.name)
+	}
+	if err != nil {
+		return err
+	}
+	extra, err := taskinput.ParseArguments(o.arguments)
+	if err != nil {
+		return err
+	}
+	form, err := taskinput.FormOf(o.name, extra.Kwargs)
+	if err != nil {
+		return err
+	}
+	f := &fileSender{fileOptions: o, app: a, taskType: tt, queue: tt.BackendName, args: extra.Args, form: form, left: o.limit}
+	if o.prefix != "" {
+		f.queue = o.prefix + ":" + tt.BackendName
+	}
+	if o.threshold == 0 && tt.MaxQueueLength != nil {
+		f.threshold = *tt.MaxQueueLength
+	}
+	if err := f.introduce(extra); err != nil {
+		return err
+	}
+	if o.dryRun {
+		return f.run(ctx, input)
+	}
+	d := a.Daemon(cmd)
+	var stop func() error
+	if f.send, stop, err = d.NewSender(ctx, b); err != nil {
+		return err
+	}
+	return errors.Join(f.run(ctx, input), stop())
 }
 
 // taskTypeOrShorter finds the task type of a name, or of the longest part of it before a
@@ -127,19 +135,17 @@ func taskTypeOrShorter(ctx context.Context, from backend.TaskTypes, name string)
 }
 
 type fileSender struct {
-	app             *command.App
-	send            daemons.Sender // unless dryRun
-	taskType        model.TaskType
-	queue, taskName string
-	args            json.RawMessage
-	form            taskinput.LineForm
-	threshold       int64
-	wait            time.Duration
-	dryRun, debug   bool
-	limit, left     int64 // below 0: no limit
+	fileOptions
+	app      *command.App
+	send     daemons.Sender // unless dryRun
+	taskType model.TaskType
+	queue    string
+	args     json.RawMessage
+	form     taskinput.LineForm
+	left     int64 // of limit; below 0: no limit
 }
 
-func (f *fileSender) introduce(tt model.TaskType, extra model.TaskArguments) error {
+func (f *fileSender) introduce(extra model.TaskArguments) error {
 	if !f.debug {
 		return nil
 	}
@@ -152,7 +158,7 @@ func (f *fileSender) introduce(tt model.TaskType, extra model.TaskArguments) err
 		return err
 	}
 	return f.app.Print(fmt.Sprintf("Scheduler task information: %s\nDestination queue: %s\nTask extra_args: %s\ntask Extra_kwargs: %s\n",
-		taskTypeRepr(tt), f.queue, args, kwargs))
+		taskTypeRepr(f.taskType), f.queue, args, kwargs))
 }
 
 func (f *fileSender) run(ctx context.Context, input io.Reader) error {
@@ -179,7 +185,7 @@ func (f *fileSender) run(ctx context.Context, input io.Reader) error {
 			if err != nil {
 				return fmt.Errorf("line %d: %w", number, err)
 			}
-			batch = append(batch, celery.TaskMessage{ID: uuid.NewString(), Name: f.taskName, Args: f.args, Kwargs: kwargs})
+			batch = append(batch, celery.TaskMessage{ID: uuid.NewString(), Name: f.taskType.BackendName, Args: f.args, Kwargs: kwargs})
 			f.left--
 		}
 		if err := f.sendBatch(ctx, batch, bar); err != nil {
@@ -229,7 +235,7 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(f.wait):
+		case <-time.After(time.Duration(f.waitIn) * time.Second):
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskinput"
 )
 
@@ -31,7 +32,7 @@ func FuzzOriginFile(f *testing.F) {
 		var out bytes.Buffer
 		a := command.New("", &out, io.Discard)
 		a.Log = slog.New(slog.DiscardHandler)
-		sender := &fileSender{app: a, queue: "q", taskName: "n", args: json.RawMessage("[]"), form: form, dryRun: true, limit: limit, left: limit}
+		sender := &fileSender{fileOptions: fileOptions{dryRun: true, limit: limit}, app: a, taskType: model.TaskType{BackendName: "n"}, queue: "q", args: json.RawMessage("[]"), form: form, left: limit}
 		err = sender.run(t.Context(), strings.NewReader(text))
 		want := 0
 		for i, line := range strings.Split(text, "\n") {
@@ -69,7 +70,7 @@ func TestOriginFileNamesTheLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sender := &fileSender{app: command.New("", io.Discard, io.Discard), form: form, args: json.RawMessage("[]"), dryRun: true, limit: -1, left: -1}
+		sender := &fileSender{fileOptions: fileOptions{dryRun: true, limit: -1}, app: command.New("", io.Discard, io.Discard), form: form, args: json.RawMessage("[]"), left: -1}
 		if err := sender.run(t.Context(), strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -159,24 +159,9 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	if o.lanes.file != "" {
 		return simulateLanes(a, cmd, o)
 	}
-	policies, err := simulator.PoliciesOf(o.policy, a.Config.SchedulingPolicy)
+	policies, err := o.check(a, cmd)
 	if err != nil {
-		return command.Usagef(cmd, "Invalid value for '--policy' / '-p': %s", err)
-	}
-	if o.workers < 1 {
-		return command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.workers)
-	}
-	if o.origins < 0 {
-		return command.Usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
-	}
-	if err := checkForks(cmd, o.forks); err != nil {
 		return err
-	}
-	if o.urgent < 0 || o.urgent > 0 && simulator.Kind(o.kind) != simulator.TaskScheduler {
-		return command.Usagef(cmd, "Invalid value for '--priority-tasks': it is for %s, and not negative.", simulator.TaskScheduler)
-	}
-	if math.IsNaN(o.runtime) {
-		return command.Usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
 	}
 	shares, ageing, err := simulatedShares(a, cmd, o)
 	if err != nil {
@@ -223,6 +208,29 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 		return errors.Join(printReport(a, report, o),
 			results.write(a, report.WriteCSV, func(w io.Writer) error { return report.WriteHTML(w, o.settings()) }))
 	})
+}
+
+// check refuses options that make no sense, and returns the policies that --policy names.
+func (o *simulatorOptions) check(a *command.App, cmd *cobra.Command) (map[string][]model.WeightedPolicy, error) {
+	policies, err := simulator.PoliciesOf(o.policy, a.Config.SchedulingPolicy)
+	switch {
+	case err != nil:
+		return nil, command.Usagef(cmd, "Invalid value for '--policy' / '-p': %s", err)
+	case o.workers < 1:
+		return nil, command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.workers)
+	case o.origins < 0:
+		return nil, command.Usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
+	}
+	if err := checkForks(cmd, o.forks); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.urgent < 0 || o.urgent > 0 && simulator.Kind(o.kind) != simulator.TaskScheduler:
+		return nil, command.Usagef(cmd, "Invalid value for '--priority-tasks': it is for %s, and not negative.", simulator.TaskScheduler)
+	case math.IsNaN(o.runtime):
+		return nil, command.Usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
+	}
+	return policies, nil
 }
 
 // simulatedShares reads the shares of a run and the ageing of priorities, and migrates the

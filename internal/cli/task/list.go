@@ -17,49 +17,36 @@ import (
 )
 
 func newTaskList(a *command.App) *cobra.Command {
-	var ids []int64
-	var types, statuses, priorities []string
-	var limit int
-	var before, after command.Date
+	var o listOptions
 	var listRuns, listMetadata bool
-	policy, output := "", "text"
+	output := "text"
 	cmd := &cobra.Command{
 		Use:   "list [OPTIONS]",
 		Short: "List tasks",
 	}
 	flags := cmd.Flags()
-	flags.VarP(command.Integers(&ids), "task-id", "i", "list only the task with this `ID`; may be repeated")
-	flags.StringArrayVarP(&types, "task-type", "t", nil, "list only tasks of this `TYPE`; may be repeated")
-	flags.IntVarP(&limit, "limit", "l", 0, "most tasks to list (default all)")
-	flags.VarP(command.Choices(&statuses, "next_run_not_scheduled", "next_run_scheduled", "completed", "disabled"), "status", "s", "list tasks whose status is `STATUS`; may be repeated")
-	flags.VarP(command.Choice(&policy, "recurring", "oneshot"), "policy", "p", "list tasks whose policy is recurring or oneshot")
-	flags.VarP(command.Choices(&priorities, "all", "low", "normal", "high"), "priority", "P", "list tasks whose priority is `PRIORITY`; may be repeated")
-	flags.VarP(&before, "before", "b", "list tasks that are to run before this `DATE`")
-	flags.VarP(&after, "after", "a", "list tasks that are to run after this `DATE`")
+	flags.VarP(command.Integers(&o.ids), "task-id", "i", "list only the task with this `ID`; may be repeated")
+	flags.StringArrayVarP(&o.types, "task-type", "t", nil, "list only tasks of this `TYPE`; may be repeated")
+	flags.IntVarP(&o.limit, "limit", "l", 0, "most tasks to list (default all)")
+	flags.VarP(command.Choices(&o.statuses, "next_run_not_scheduled", "next_run_scheduled", "completed", "disabled"), "status", "s", "list tasks whose status is `STATUS`; may be repeated")
+	flags.VarP(command.Choice(&o.policy, "recurring", "oneshot"), "policy", "p", "list tasks whose policy is recurring or oneshot")
+	flags.VarP(command.Choices(&o.priorities, "all", "low", "normal", "high"), "priority", "P", "list tasks whose priority is `PRIORITY`; may be repeated")
+	flags.VarP(&o.before, "before", "b", "list tasks that are to run before this `DATE`")
+	flags.VarP(&o.after, "after", "a", "list tasks that are to run after this `DATE`")
 	flags.BoolVarP(&listRuns, "list-runs", "r", false, "also list past executions of each task")
 	flags.BoolVarP(&listMetadata, "list-runs-metadata", "m", false, "also list past executions of each task, with metadata")
 	command.OutputFlag(flags, &output)
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		if limit < 0 {
-			return fmt.Errorf("--limit: %d is negative", limit)
+		if o.limit < 0 {
+			return fmt.Errorf("--limit: %d is negative", o.limit)
 		}
 		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
 			zone, err := b.Zone(ctx)
 			if err != nil {
 				return err
 			}
-			f := db.TaskFilter{IDs: ids, Types: types, Policy: model.TaskPolicy(policy), Limit: limit,
-				Before: before.In(zone, time.Time{}), After: after.In(zone, time.Time{})}
-			for _, status := range statuses {
-				f.Statuses = append(f.Statuses, model.TaskStatus(status))
-			}
-			if !slices.Contains(priorities, "all") { // all is with or without priority, as in the Python scheduler
-				for _, priority := range priorities {
-					f.Priorities = append(f.Priorities, model.TaskPriority(priority))
-				}
-			}
-			tasks, err := b.SearchTasks(ctx, f)
+			tasks, err := b.SearchTasks(ctx, o.filter(zone))
 			if err != nil {
 				return err
 			}
@@ -78,6 +65,30 @@ func newTaskList(a *command.App) *cobra.Command {
 		})
 	})
 	return cmd
+}
+
+// listOptions are the options of task list that say which tasks.
+type listOptions struct {
+	ids                         []int64
+	types, statuses, priorities []string
+	policy                      string
+	limit                       int
+	before, after               command.Date
+}
+
+// filter returns them as a filter; zone is that of dates without one.
+func (o *listOptions) filter(zone *time.Location) db.TaskFilter {
+	f := db.TaskFilter{IDs: o.ids, Types: o.types, Policy: model.TaskPolicy(o.policy), Limit: o.limit,
+		Before: o.before.In(zone, time.Time{}), After: o.after.In(zone, time.Time{})}
+	for _, status := range o.statuses {
+		f.Statuses = append(f.Statuses, model.TaskStatus(status))
+	}
+	if !slices.Contains(o.priorities, "all") { // all is with or without priority, as in the Python scheduler
+		for _, priority := range o.priorities {
+			f.Priorities = append(f.Priorities, model.TaskPriority(priority))
+		}
+	}
+	return f
 }
 
 // taskList is tasks with their runs and, unlike the Python scheduler's, refused messages.

@@ -152,24 +152,16 @@ Either all tasks of the file are created or none. Errors name the line.`,
 		if len(columns) == 0 {
 			columns = []string{"type", "args", "kwargs", "next_run"}
 		}
-		comma, size := utf8.DecodeRuneInString(delimiter)
-		if size != len(delimiter) || strings.ContainsAny(delimiter, "\r\n\"") || delimiter == "" {
-			return fmt.Errorf("--delimiter: %q is not one character that can separate columns", delimiter)
-		}
-		text, err := command.ReadInput(cmd, "FILE", args[0])
+		records, err := readRecords(cmd, args[0], delimiter)
 		if err != nil {
 			return err
-		}
-		if !utf8.Valid(text) {
-			return fmt.Errorf("%s: is not UTF-8", args[0])
 		}
 		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
 			types, err := b.TaskTypes(ctx)
 			if err != nil {
 				return err
 			}
-			now := time.Now()
-			tasks, err := taskinput.ReadTasks(pytext.ReadCSV(string(text), comma), columns, types, now)
+			tasks, err := taskinput.ReadTasks(records, columns, types, time.Now())
 			if err != nil {
 				return command.InFile(args[0], err)
 			}
@@ -181,4 +173,20 @@ Either all tasks of the file are created or none. Errors name the line.`,
 		})
 	})
 	return cmd
+}
+
+// readRecords reads the CSV file of a command.
+func readRecords(cmd *cobra.Command, file, delimiter string) ([]pytext.CSVRecord, error) {
+	comma, size := utf8.DecodeRuneInString(delimiter)
+	if size != len(delimiter) || strings.ContainsAny(delimiter, "\r\n\"") || delimiter == "" {
+		return nil, fmt.Errorf("--delimiter: %q is not one character that can separate columns", delimiter)
+	}
+	text, err := command.ReadInput(cmd, "FILE", file)
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s: is not UTF-8", file)
+	}
+	return pytext.ReadCSV(string(text), comma), nil
 }
