@@ -2,8 +2,8 @@
 // tests and the demonstration, in Docker or as local processes.
 //
 // Private means: their own data, free loopback ports, nothing of a system-wide
-// server touched. Durability is off (fsync), as the data is thrown away, unless
-// [DurableVar] is set.
+// server touched. Durability is off (fsync), as the data is thrown away, and a lone local PostgreSQL
+// keeps its data in memory if there is much of it, unless [DurableVar] is set.
 //
 // # Life and death
 //

@@ -19,6 +19,7 @@ type PostgresServer struct {
 	server
 	bin    string // directory of the programs
 	port   int
+	root   string // of its data
 	data   string
 	owner  *syscall.SysProcAttr
 	copies int // of the data; also part of the name of its directory
@@ -35,14 +36,14 @@ func (l *local) newPostgres(name string) (*PostgresServer, error) {
 	}
 	return &PostgresServer{
 		URL:    fmt.Sprintf("postgresql://postgres@%s/postgres", address(ports[0])),
-		server: server{local: l, name: name}, bin: bin, port: ports[0],
+		server: server{local: l, name: name}, bin: bin, port: ports[0], root: l.dir,
 	}, nil
 }
 
 // create makes the server's data by a program that is given the new directory.
 func (s *PostgresServer) create(ctx context.Context, program string, args ...string) error {
 	s.copies++
-	s.data = filepath.Join(s.dir, fmt.Sprintf("%s-%d", s.name, s.copies))
+	s.data = filepath.Join(s.root, fmt.Sprintf("%s-%d", s.name, s.copies))
 	if err := os.Mkdir(s.data, 0o700); err != nil {
 		return err
 	}
@@ -107,6 +108,9 @@ func (l *local) postgres(ctx context.Context, settings ...string) (string, error
 	s, err := l.newPostgres("postgresql")
 	if err != nil {
 		return "", err
+	}
+	if os.Getenv(DurableVar) == "" {
+		s.root = s.fast
 	}
 	if err := s.init(ctx); err != nil {
 		return "", err

@@ -18,6 +18,7 @@ import (
 // process of a server, and none after a change of user.
 type reaper struct {
 	dir  string   // data of the processes, removed with them
+	fast string   // the same in memory, or dir again
 	pipe *os.File // its end closes the reaper; process group ids are written to it
 	cmd  *exec.Cmd
 
@@ -34,24 +35,36 @@ while read -r group; do groups="$groups -$group"; done
 kill -s QUIT -- $groups
 sleep 0.5
 kill -s KILL -- $groups
-rm -rf -- "$0"
+rm -rf -- "$@"
 `
 
-// newReaper makes a data directory that other users may enter but not list.
+// newDir makes a directory that other users may enter but not list, in the system's own one
+// for such if parent is empty.
+func newDir(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "swh-scheduler-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
+}
+
 func newReaper() (*reaper, error) {
-	dir, err := os.MkdirTemp("", "swh-scheduler-")
+	dir, err := newDir("")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		return nil, err
+	fast := dir
+	if room(sharedMemory) {
+		if fast, err = newDir(sharedMemory); err != nil {
+			return nil, err
+		}
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = read.Close() }()
-	r := &reaper{dir: dir, pipe: write, cmd: exec.Command("sh", "-c", reaperScript, dir)}
+	r := &reaper{dir: dir, fast: fast, pipe: write, cmd: exec.Command("sh", "-c", reaperScript, "reaper", dir, fast)}
 	r.cmd.Stdin = read
 	// Its own group: Ctrl-C in the terminal must not end it before its work.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

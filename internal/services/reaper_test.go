@@ -58,8 +58,10 @@ func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	if _, err := os.Stat(r.dir); !os.IsNotExist(err) {
-		t.Errorf("the data directory is still there (%v)", err)
+	for _, dir := range []string{r.dir, r.fast} {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("the data directory %s is still there (%v)", dir, err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"swh-scheduler/internal/services"
@@ -33,11 +34,11 @@ func ArchivePython(t testing.TB) string {
 // make it (`swh db init-admin`, `swh db init`), dropped when the test ends.
 func PeerDatabase(t testing.TB) string {
 	t.Helper()
-	swh := filepath.Join(filepath.Dir(Python(t)), "swh")
-	version, err := exec.Command(Python(t), "-c",
-		"from importlib.metadata import version; print(version('swh.scheduler'))").Output()
+	python := Python(t)
+	swh := filepath.Join(filepath.Dir(python), "swh")
+	version, err := peerVersion(python)
 	if err != nil {
-		t.Fatalf("testenv: ask %s for the peer's version: %v", Python(t), err)
+		t.Fatalf("testenv: ask %s for the peer's version: %v", python, err)
 	}
 	return databaseFrom(t, template(t, "peer_"+shortHash(version), func(ctx context.Context, dsn string) error {
 		for _, step := range []string{"init-admin", "init"} {
@@ -50,4 +51,14 @@ func PeerDatabase(t testing.TB) string {
 		}
 		return nil
 	}))
+}
+
+var peerVersions sync.Map // by Python
+
+// peerVersion asks a Python for the version of its peer, once.
+func peerVersion(python string) ([]byte, error) {
+	ask, _ := peerVersions.LoadOrStore(python, sync.OnceValues(func() ([]byte, error) {
+		return exec.Command(python, "-c", "from importlib.metadata import version; print(version('swh.scheduler'))").Output()
+	}))
+	return ask.(func() ([]byte, error))()
 }

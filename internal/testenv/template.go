@@ -19,10 +19,11 @@ func template(t testing.TB, name string, build func(ctx context.Context, dsn str
 	name = "testenv_" + name
 	unfinished := name + "_unfinished"
 	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
-		// Any fixed number will do; the lock ends with the connection.
+		// Any fixed number will do.
 		if _, err := server.Exec(ctx, "select pg_advisory_lock(7355608)"); err != nil {
 			return err
 		}
+		defer func() { _, _ = server.Exec(ctx, "select pg_advisory_unlock(7355608)") }()
 		var found bool
 		if err := server.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&found); err != nil || found {
 			return err

@@ -86,6 +86,10 @@ func execute(o options, keep, stop bool) (err error) {
 	case keep && os.Getenv(keeperVar) == "":
 		return runInBackground(ctx)
 	case keep:
+		// Files in memory may go as the user logs out.
+		if err = os.Setenv(services.DurableVar, "1"); err != nil {
+			return err
+		}
 		if o.Keeper, err = newKeeper(ctx); err != nil {
 			return err
 		}
