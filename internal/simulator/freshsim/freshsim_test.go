@@ -185,10 +185,34 @@ func TestReadChanges(t *testing.T) {
 		"origin,time\na,soon\n":            "line 2: time must be a date such as 2026-01-31T12:00:00Z",
 		"origin,time\na,2026-01-01,b\n":    "record on line 2: wrong number of fields",
 		"origin,time\n":                    "the file's changes are within four days, too few to compare policies",
+		"origin,time\na,1970-01-01\na,2026-01-01\n": "the file's changes are from 1970-01-01 to 2026-01-01, more than ten years; leave out those with wrong dates",
 		"origin,time\na,2026-01-01\na,9\n": "line 3: time must be a date such as 2026-01-31T12:00:00Z",
 	} {
 		if _, _, err := ReadChanges(strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// An oracle knows the rate at the last visit, also of what changes seldom or not at all, and of a project
+// that is abandoned before it is revived.
+func TestOracleKnowsTheRate(t *testing.T) {
+	t.Parallel()
+	never := recorded{[]float64{-90}, 365}
+	abandoned := &revived{phases: []phase{{2, 10}, {0, 300}, {3, 400}}}
+	for _, test := range []struct {
+		history
+		at, want float64
+	}{
+		{&poisson{mean: 1e-4}, 0, 1e-4},
+		{never, 0, 1 / 455.0},
+		{abandoned, 5, 2},
+		{abandoned, 10, 1.0 / abandonedMean},
+		{abandoned, 300, 3},
+	} {
+		p := newFresh([]origin{{history: test.history, visit: test.at}}, 1, true, 180)
+		if got := p.known(0).Rate(); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%+v: %g, want %g", test.history, got, test.want)
 		}
 	}
 }
