@@ -217,6 +217,32 @@ func TestOracleKnowsTheRate(t *testing.T) {
 	}
 }
 
+// Runs that go on at the same time are those that go on one after the other.
+func TestRunsDoNotDependOnEachOther(t *testing.T) {
+	t.Parallel()
+	o := Options{Origins: 100, WarmUp: 30, Runtime: 40, Load: 1, Workers: 2, Seed: 7, Runs: 2, Longest: 180, Failures: 0.1, Hosters: 4, PerHoster: 2}
+	got, err := Compare(t.Context(), poissonModel, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, name := range Policies {
+		var visits int
+		var mean float64
+		for run := range uint64(2) {
+			alone := o
+			alone.Seed += run
+			r, err := Run(t.Context(), poissonModel, name, alone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			visits, mean = visits+r.Visits, mean+r.Mean
+		}
+		if got[p].Policy != name || got[p].Visits != visits/2 || got[p].Mean != mean/2 {
+			t.Errorf("%s: %d visits, %g days; alone %d, %g", name, got[p].Visits, got[p].Mean, visits/2, mean/2)
+		}
+	}
+}
+
 // The heap gives origins in the order of their last keys.
 func TestOrder(t *testing.T) {
 	t.Parallel()
