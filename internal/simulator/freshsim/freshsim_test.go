@@ -180,13 +180,14 @@ func TestReadChanges(t *testing.T) {
 		t.Errorf("%s, %v", table.String(), err)
 	}
 	for text, want := range map[string]string{
-		"":                                 "the file is empty; expected a header with origin and time",
-		"origin,when\n":                    "line 1: no column time among origin, when",
-		"origin,time\na,soon\n":            "line 2: time must be a date such as 2026-01-31T12:00:00Z",
-		"origin,time\na,2026-01-01,b\n":    "record on line 2: wrong number of fields",
-		"origin,time\n":                    "the file's changes are within four days, too few to compare policies",
+		"":                              "the file is empty; expected a header with origin and time",
+		"origin,when\n":                 "line 1: no column time among origin, when",
+		"origin,time\na,soon\n":         "line 2: time must be a date such as 2026-01-31T12:00:00Z",
+		"origin,time\n,2026-01-01\n":    "line 2: origin is empty",
+		"origin,time\na,2026-01-01,b\n": "record on line 2: wrong number of fields",
+		"origin,time\n":                 "the file's changes are within four days, too few to compare policies",
 		"origin,time\na,1970-01-01\na,2026-01-01\n": "the file's changes are from 1970-01-01 to 2026-01-01, more than ten years; leave out those with wrong dates",
-		"origin,time\na,2026-01-01\na,9\n": "line 3: time must be a date such as 2026-01-31T12:00:00Z",
+		"origin,time\na,2026-01-01\na,9\n":          "line 3: time must be a date such as 2026-01-31T12:00:00Z",
 	} {
 		if _, _, err := ReadChanges(strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -54,10 +54,14 @@ func ReadChanges(r io.Reader) (Model, Options, error) {
 		if err != nil {
 			return errors.New("time must be a date such as 2026-01-31T12:00:00Z")
 		}
-		i, ok := numbers[field("origin")]
+		origin := field("origin")
+		if origin == "" {
+			return errors.New("origin is empty")
+		}
+		i, ok := numbers[origin]
 		if !ok {
 			i = len(changes)
-			numbers[field("origin")] = i
+			numbers[origin] = i
 			changes = append(changes, nil)
 		}
 		changes[i] = append(changes[i], at)
