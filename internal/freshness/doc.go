@@ -10,8 +10,7 @@
 //
 // A policy claims the origins whose moment has come, the earliest first, and those never visited as
 // of the time they were listed. It computes a moment after each visit and each update that the
-// lister tells of, and all of them again, in the background, when the threshold's logarithm has
-// moved by a fifth or so.
+// lister tells of, and looks at all of them again in the background, each six hours.
 //
 // Rates are in changes a day. docs/freshness.md derives the formulas.
 package freshness

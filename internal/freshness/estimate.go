@@ -44,7 +44,11 @@ func (e Estimate) bounded() Estimate {
 		return General
 	}
 	changes := min(max(e.Changes, minChanges), maxChanges)
-	return Estimate{changes, min(max(e.Days*(changes/e.Changes), minDays), maxDays)}
+	days := max(e.Days*(changes/e.Changes), minDays)
+	if days > maxDays {
+		changes, days = max(changes*(maxDays/days), minChanges), maxDays
+	}
+	return Estimate{changes, days}
 }
 
 // Or returns the estimate, or the prior if nothing is known yet.

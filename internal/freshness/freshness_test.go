@@ -188,6 +188,18 @@ func TestObservationsKeepEstimatesUsable(t *testing.T) {
 	})
 }
 
+// Bounds change how certain an estimate is, not its rate, unless no estimate has that rate.
+func TestBoundsKeepTheRate(t *testing.T) {
+	t.Parallel()
+	seed.Check(t, func(t *rapid.T) {
+		rate := math.Exp(rapid.Float64Range(math.Log(minChanges/maxDays), math.Log(maxRate)).Draw(t, "rate"))
+		changes := math.Exp(rapid.Float64Range(-9, 9).Draw(t, "changes"))
+		if got := (Estimate{changes, changes / rate}).Rate(); math.Abs(got/rate-1) > 1e-9 {
+			t.Errorf("%g changes at the rate %g: %g", changes, rate, got)
+		}
+	})
+}
+
 // Of visits predicted to find a change with some chance, so many do. The rates are the population's,
 // which is learnt from the estimates too.
 func TestEstimatesAreCalibrated(t *testing.T) {

@@ -92,6 +92,13 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 			return err
 		}
 	}
+	// With as many workers as origins, the costs that make the load would be visits that never end.
+	if most := max(1, o.Origins/10); o.Workers > most {
+		return command.Usagef(cmd, "Invalid value for '--workers': %d are more than one for ten origins, of which there are %d.", o.Workers, o.Origins)
+	}
+	if o.Hosters > o.Origins {
+		return command.Usagef(cmd, "Invalid value for '--hosters': %d are more than origins, of which there are %d.", o.Hosters, o.Origins)
+	}
 	files, err := openResults(cmd, simulatorOptions{csv: o.csv, html: o.html})
 	if err != nil {
 		return err

@@ -41,11 +41,13 @@ var Models = []Model{
 		return r
 	}},
 	{"revived", "as poisson, but abandoned after some months, for a year or more, and revived at another rate", func(_ int, random *rand.Rand) history {
-		r := &revived{random: random}
-		if r.active = random.Float64() < activeMean/(activeMean+abandonedMean); r.active {
-			r.now = heavyTailed(random)
+		r, now := &revived{random: random}, phase{}
+		active := random.Float64() < activeMean/(activeMean+abandonedMean)
+		if active {
+			now.rate = heavyTailed(random)
 		}
-		r.until = r.phase()
+		now.until = r.length(active)
+		r.phases = []phase{now}
 		return r
 	}},
 }
@@ -127,13 +129,17 @@ const activeMean, abandonedMean = 120, 400
 
 type revived struct {
 	random *rand.Rand
-	active bool
-	now    float64 // rate
-	until  float64 // the end of the phase
+	phases []phase // since what was last asked for, up to that of the next change
 }
 
-func (r *revived) phase() float64 {
-	if r.active {
+type phase struct {
+	rate  float64 // 0: abandoned
+	until float64
+}
+
+// length draws that of a phase.
+func (r *revived) length(active bool) float64 {
+	if active {
 		return r.random.ExpFloat64() * activeMean
 	}
 	return r.random.ExpFloat64() * abandonedMean
@@ -141,28 +147,32 @@ func (r *revived) phase() float64 {
 
 func (r *revived) after(t float64) float64 {
 	for {
-		if r.active {
-			if next := t + r.random.ExpFloat64()/r.now; next < r.until {
+		now := r.phases[len(r.phases)-1]
+		if now.rate > 0 {
+			if next := t + r.random.ExpFloat64()/now.rate; next < now.until {
 				return next
 			}
 		}
-		t = max(t, r.until)
+		t = max(t, now.until)
 		if t > 1e4 {
 			return math.Inf(1)
 		}
-		r.active = !r.active
-		r.until = t + r.phase()
-		if r.active {
-			r.now = 2 * heavyTailed(r.random)
+		next := phase{until: t + r.length(now.rate == 0)}
+		if now.rate == 0 {
+			next.rate = 2 * heavyTailed(r.random)
 		}
+		r.phases = append(r.phases, next)
 	}
 }
 
-// rate returns the current rate. The phase may have ended already; an oracle hears of it with the
-// next change.
-func (r *revived) rate(float64) float64 {
-	if r.active {
-		return r.now
+// rate returns that of the phase, and of an abandoned project that of revivals. An oracle hears of
+// the next phase with a visit.
+func (r *revived) rate(t float64) float64 {
+	for len(r.phases) > 1 && r.phases[0].until <= t {
+		r.phases = r.phases[1:]
 	}
-	return 1 / float64(abandonedMean)
+	if r.phases[0].rate == 0 {
+		return 1.0 / abandonedMean
+	}
+	return r.phases[0].rate
 }

@@ -23,11 +23,13 @@ type fresh struct {
 	due       *order // by moment
 
 	control  freshness.Controller
-	used     float64 // the threshold of the moments
-	computed float64 // when they were computed again
-	// The thresholds between which an origin's moment is left as it is.
-	low, high []float64
+	used     float64      // the threshold of the moments
+	computed float64      // when they were computed again
+	keeps    []thresholds // of each origin
 }
+
+// thresholds are those between which an origin's moment is left as it is.
+type thresholds struct{ low, high float64 }
 
 // uselessVisits is how many visits, in the mean, a useless one costs besides its own.
 const uselessVisits = 5
@@ -43,8 +45,7 @@ func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fr
 	p := &fresh{
 		origins: origins, scale: scale, oracle: oracle, longest: longest,
 		estimates: make([]freshness.Estimate, len(origins)), seen: make([]float64, len(origins)), due: newOrder(len(origins)), cooling: newOrder(len(origins)),
-		low: make([]float64, len(origins)), high: make([]float64, len(origins)),
-		prior: freshness.General, cost: 1,
+		keeps: make([]thresholds, len(origins)), prior: freshness.General, cost: 1,
 		control: freshness.Controller{}.Step(start, false, 0),
 	}
 	p.used = p.control.Threshold
@@ -76,13 +77,14 @@ func (p *fresh) file(i int32) {
 	o := &p.origins[i]
 	if !o.visited {
 		p.due.set(i, o.appeared)
-		p.low[i], p.high[i] = 0, math.Inf(1)
+		p.keeps[i] = thresholds{0, math.Inf(1)}
 		return
 	}
 	known, longest := p.known(i), duration(p.longest)
 	moment := known.Moment(p.used, longest)
 	p.due.set(i, o.visit+moment.Hours()/24)
-	p.low[i], p.high[i] = known.Thresholds(moment, longest)
+	low, high := known.Thresholds(moment, longest)
+	p.keeps[i] = thresholds{low, high}
 }
 
 func (p *fresh) observe(i int32, until float64, outcome freshness.Outcome) {
@@ -129,9 +131,9 @@ func (p *fresh) claim(now float64, n int, busy bool, take func(i int32) bool, to
 	}
 	if now-p.computed >= walk {
 		p.used, p.computed = p.control.Threshold, now
-		for _, i := range slices.Clone(p.due.origins) {
-			if p.used < p.low[i] || p.used > p.high[i] {
-				p.file(i)
+		for _, due := range slices.Clone(p.due.items) {
+			if keeps := p.keeps[due.origin]; p.used < keeps.low || p.used > keeps.high {
+				p.file(due.origin)
 			}
 		}
 	}

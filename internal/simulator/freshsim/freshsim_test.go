@@ -180,15 +180,66 @@ func TestReadChanges(t *testing.T) {
 		t.Errorf("%s, %v", table.String(), err)
 	}
 	for text, want := range map[string]string{
-		"":                                 "the file is empty; expected a header with origin and time",
-		"origin,when\n":                    "line 1: no column time among origin, when",
-		"origin,time\na,soon\n":            "line 2: time must be a date such as 2026-01-31T12:00:00Z",
-		"origin,time\na,2026-01-01,b\n":    "record on line 2: wrong number of fields",
-		"origin,time\n":                    "the file's changes are within four days, too few to compare policies",
-		"origin,time\na,2026-01-01\na,9\n": "line 3: time must be a date such as 2026-01-31T12:00:00Z",
+		"":                              "the file is empty; expected a header with origin and time",
+		"origin,when\n":                 "line 1: no column time among origin, when",
+		"origin,time\na,soon\n":         "line 2: time must be a date such as 2026-01-31T12:00:00Z",
+		"origin,time\n,2026-01-01\n":    "line 2: origin is empty",
+		"origin,time\na,2026-01-01,b\n": "record on line 2: wrong number of fields",
+		"origin,time\n":                 "the file's changes are within four days, too few to compare policies",
+		"origin,time\na,1970-01-01\na,2026-01-01\n": "the file's changes are from 1970-01-01 to 2026-01-01, more than ten years; leave out those with wrong dates",
+		"origin,time\na,2026-01-01\na,9\n":          "line 3: time must be a date such as 2026-01-31T12:00:00Z",
 	} {
 		if _, _, err := ReadChanges(strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// An oracle knows the rate at the last visit, also of what changes seldom or not at all, and of a project
+// that is abandoned before it is revived.
+func TestOracleKnowsTheRate(t *testing.T) {
+	t.Parallel()
+	never := recorded{[]float64{-90}, 365}
+	abandoned := &revived{phases: []phase{{2, 10}, {0, 300}, {3, 400}}}
+	for _, test := range []struct {
+		history
+		at, want float64
+	}{
+		{&poisson{mean: 1e-4}, 0, 1e-4},
+		{never, 0, 1 / 455.0},
+		{abandoned, 5, 2},
+		{abandoned, 10, 1.0 / abandonedMean},
+		{abandoned, 300, 3},
+	} {
+		p := newFresh([]origin{{history: test.history, visit: test.at}}, 1, true, 180)
+		if got := p.known(0).Rate(); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%+v: %g, want %g", test.history, got, test.want)
+		}
+	}
+}
+
+// Runs that go on at the same time are those that go on one after the other.
+func TestRunsDoNotDependOnEachOther(t *testing.T) {
+	t.Parallel()
+	o := Options{Origins: 100, WarmUp: 30, Runtime: 40, Load: 1, Workers: 2, Seed: 7, Runs: 2, Longest: 180, Failures: 0.1, Hosters: 4, PerHoster: 2}
+	got, err := Compare(t.Context(), poissonModel, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, name := range Policies {
+		var visits int
+		var mean float64
+		for run := range uint64(2) {
+			alone := o
+			alone.Seed += run
+			r, err := Run(t.Context(), poissonModel, name, alone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			visits, mean = visits+r.Visits, mean+r.Mean
+		}
+		if got[p].Policy != name || got[p].Visits != visits/2 || got[p].Mean != mean/2 {
+			t.Errorf("%s: %d visits, %g days; alone %d, %g", name, got[p].Visits, got[p].Mean, visits/2, mean/2)
 		}
 	}
 }

@@ -2,18 +2,22 @@ package freshsim
 
 // order is a heap of origins, by number, with keys that can change.
 type order struct {
-	origins []int32
-	at      []int32 // place of each origin, + 1; 0: not in the heap
-	keys    []float64
-	left    []int32
+	items []item
+	at    []int32 // place of each origin, + 1; 0: not in the heap
+	left  []item
 }
 
-func newOrder(n int) *order { return &order{at: make([]int32, n), keys: make([]float64, n)} }
+type item struct {
+	key    float64
+	origin int32
+}
 
-func (h *order) len() int { return len(h.origins) }
+func newOrder(n int) *order { return &order{at: make([]int32, n)} }
+
+func (h *order) len() int { return len(h.items) }
 
 // first returns the origin with the smallest key.
-func (h *order) first() (origin int32, key float64) { return h.origins[0], h.keys[h.origins[0]] }
+func (h *order) first() (origin int32, key float64) { return h.items[0].origin, h.items[0].key }
 
 // each removes the origins whose keys are not beyond most, the smallest key first, and calls do with
 // each.
@@ -32,63 +36,55 @@ func (h *order) each(most float64, do func(origin int32)) {
 func (h *order) set(origin int32, key float64) {
 	i := int(h.at[origin]) - 1
 	if i < 0 {
-		i = len(h.origins)
-		h.origins = append(h.origins, origin)
+		i = len(h.items)
+		h.items = append(h.items, item{})
 	}
-	h.keys[origin] = key
-	h.down(h.up(i))
+	h.move(i, item{key, origin})
 }
 
 // remove removes an origin if it is there.
 func (h *order) remove(origin int32) {
-	i, last := int(h.at[origin])-1, len(h.origins)-1
+	i, last := int(h.at[origin])-1, len(h.items)-1
 	if i < 0 {
 		return
 	}
-	moved := h.origins[last]
-	h.origins = h.origins[:last]
+	moved := h.items[last]
+	h.items = h.items[:last]
 	if h.at[origin] = 0; i < last {
-		h.origins[i] = moved
-		h.down(h.up(i))
+		h.move(i, moved)
 	}
 }
 
-func (h *order) up(i int) int {
-	origin, key := h.origins[i], h.keys[h.origins[i]]
+// move puts an item where it belongs, from place i, which is free.
+func (h *order) move(i int, moved item) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if h.keys[h.origins[parent]] <= key {
+		if h.items[parent].key <= moved.key {
 			break
 		}
-		h.put(i, h.origins[parent])
+		h.put(i, h.items[parent])
 		i = parent
 	}
-	h.put(i, origin)
-	return i
-}
-
-func (h *order) down(i int) {
-	origin, key := h.origins[i], h.keys[h.origins[i]]
 	for {
 		child := 2*i + 1
-		if child >= len(h.origins) {
+		if child >= len(h.items) {
 			break
 		}
-		if right := child + 1; right < len(h.origins) && h.keys[h.origins[right]] < h.keys[h.origins[child]] {
+		if right := child + 1; right < len(h.items) && h.items[right].key < h.items[child].key {
 			child = right
 		}
-		if h.keys[h.origins[child]] >= key {
+		if h.items[child].key >= moved.key {
 			break
 		}
-		h.put(i, h.origins[child])
+		h.put(i, h.items[child])
 		i = child
 	}
-	h.put(i, origin)
+	h.put(i, moved)
 }
 
-func (h *order) put(i int, origin int32) {
-	h.origins[i] = origin
-	h.at[origin] = int32(i) + 1
+func (h *order) put(i int, moved item) {
+	h.items[i] = moved
+	h.at[moved.origin] = int32(i) + 1
 }
 
 // next removes the first origin that take takes, if there is one whose key is not beyond most, and
@@ -103,7 +99,7 @@ func (h *order) next(most float64, take func(i int32) bool) (origin int32, key f
 		if take(i) {
 			return i, key, true
 		}
-		h.left = append(h.left, i)
+		h.left = append(h.left, item{key, i})
 	}
 	return 0, 0, false
 }
@@ -111,7 +107,7 @@ func (h *order) next(most float64, take func(i int32) bool) (origin int32, key f
 // restore brings back what next left out.
 func (h *order) restore() {
 	for _, i := range h.left {
-		h.set(i, h.keys[i])
+		h.set(i.origin, i.key)
 	}
 	h.left = h.left[:0]
 }

@@ -2,6 +2,7 @@ package freshsim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -14,7 +15,10 @@ import (
 )
 
 // recorded is a history from a file.
-type recorded struct{ times []float64 }
+type recorded struct {
+	times []float64
+	until float64 // the end of the file's time
+}
 
 func (r recorded) after(t float64) float64 {
 	i, _ := slices.BinarySearchFunc(r.times, t, func(change, t float64) int {
@@ -29,10 +33,13 @@ func (r recorded) after(t float64) float64 {
 	return r.times[i]
 }
 
-// rate returns the mean rate over the origin's history, and of one change that of a change in it.
+// rate returns the mean rate since the origin appeared, which counts as a change: no rate is zero.
 func (r recorded) rate(float64) float64 {
-	return float64(len(r.times)) / max(day, r.times[len(r.times)-1]-r.times[0])
+	return float64(len(r.times)) / max(day, r.until-r.times[0])
 }
+
+// longestSpan is the longest time, in days, that is simulated: about ten years.
+const longestSpan = 3660
 
 // ReadChanges reads a CSV file with a header and the columns origin and time, in any order of rows:
 // a time is a date with a time of day, UTC unless it says else. An origin appears with its first
@@ -47,10 +54,14 @@ func ReadChanges(r io.Reader) (Model, Options, error) {
 		if err != nil {
 			return errors.New("time must be a date such as 2026-01-31T12:00:00Z")
 		}
-		i, ok := numbers[field("origin")]
+		origin := field("origin")
+		if origin == "" {
+			return errors.New("origin is empty")
+		}
+		i, ok := numbers[origin]
 		if !ok {
 			i = len(changes)
-			numbers[field("origin")] = i
+			numbers[origin] = i
 			changes = append(changes, nil)
 		}
 		changes[i] = append(changes[i], at)
@@ -69,12 +80,17 @@ func ReadChanges(r io.Reader) (Model, Options, error) {
 	if span < 4 {
 		return Model{}, Options{}, errors.New("the file's changes are within four days, too few to compare policies")
 	}
+	if span > longestSpan {
+		return Model{}, Options{}, fmt.Errorf("the file's changes are from %s to %s, more than ten years; leave out those with wrong dates",
+			first.UTC().Format(time.DateOnly), last.UTC().Format(time.DateOnly))
+	}
 	before := min(settled, span/4)
 	histories := make([]recorded, len(changes))
 	for i, times := range changes {
 		for _, at := range times {
 			histories[i].times = append(histories[i].times, at.Sub(first).Hours()/24-before)
 		}
+		histories[i].until = span - before
 		slices.Sort(histories[i].times)
 		histories[i].times = slices.Compact(histories[i].times)
 	}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Options are those of a comparison. Times are in days.
@@ -92,22 +95,31 @@ func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 	return s, nil
 }
 
-// Compare runs each policy on the same changes, and returns the means of its runs, with the worst of
-// them and the series of the first.
+// Compare runs each policy on the same changes, as many runs at a time as there are processors, and
+// returns the means of its runs, with the worst of them and the series of the first.
 func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
-	var reports []Report
-	for _, name := range Policies {
-		var sum Report
-		for run := range o.Runs {
-			seeded := o
-			seeded.Seed += uint64(run)
-			r, err := Run(ctx, m, name, seeded)
-			if err != nil {
-				return nil, err
-			}
-			if run == 0 {
-				sum.Policy, sum.Series = r.Policy, r.Series
-			}
+	runs := make([][]Report, o.Runs)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for run := range runs {
+		runs[run] = make([]Report, len(Policies))
+		seeded := o
+		seeded.Seed += uint64(run)
+		for p, name := range Policies {
+			group.Go(func() (err error) {
+				runs[run][p], err = Run(ctx, m, name, seeded)
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	reports := runs[0]
+	for p := range reports {
+		sum := &reports[p]
+		for _, run := range runs[1:] {
+			r := run[p]
 			sum.Visits, sum.Useless, sum.Found, sum.Busy = sum.Visits+r.Visits, sum.Useless+r.Useless, sum.Found+r.Found, sum.Busy+r.Busy
 			sum.Failed += r.Failed
 			sum.Mean, sum.P95, sum.Stale, sum.Worst = sum.Mean+r.Mean, sum.P95+r.P95, sum.Stale+r.Stale, max(sum.Worst, r.Worst)
@@ -115,7 +127,6 @@ func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
 		n := float64(o.Runs)
 		sum.Visits, sum.Useless, sum.Failed, sum.Found, sum.Busy = sum.Visits/o.Runs, sum.Useless/o.Runs, sum.Failed/o.Runs, sum.Found/o.Runs, sum.Busy/n
 		sum.Mean, sum.P95, sum.Stale = sum.Mean/n, sum.P95/n, sum.Stale/n
-		reports = append(reports, sum)
 	}
 	return reports, nil
 }
