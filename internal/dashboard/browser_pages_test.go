@@ -199,6 +199,9 @@ func TestPagesInABrowser(t *testing.T) {
 		check("light and wide")
 		tab.resize(360, 740, true)
 		check("dark and narrow")
+		if strings.HasPrefix(path, "/tasks?") {
+			tab.until(`document.querySelector("#found").getBoundingClientRect().bottom < innerHeight - 200`) // results are on the first screen
+		}
 		for _, problem := range tab.told() {
 			if !strings.Contains(problem, "404") || path != "/tasks/999" {
 				t.Errorf("%.60s: %.500s", path, problem)
