@@ -250,7 +250,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 			d.Origin = arguments.Kwargs.URL
 		}
 	}
-	runs, err := r.Reads.LastRuns(ctx, id, runsListed)
+	runs, err := r.Reads.LastRuns(ctx, runsListed, id)
 	if err != nil {
 		return nil, err
 	}
