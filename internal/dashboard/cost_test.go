@@ -128,5 +128,6 @@ func TestNoPageScans(t *testing.T) {
 // that are all over the tables, the groups of 300 listers, or the 20,000 tasks of a search.
 const maxBlocks = 20_000
 
-// maxOriginBlocks bounds what the page of an origin reads: five looks for each of explainDeepest candidates.
-const maxOriginBlocks = 1000
+// maxOriginBlocks bounds what the page of an origin reads: a look for each of explainDeepest candidates, and the groups of 300
+// listers. With more looks for each it was 6,000.
+const maxOriginBlocks = 2000
