@@ -102,7 +102,7 @@ lanes:
 	}{
 		{[]string{"101"}, []string{"Task 101 (load-git, recurring)", "It is to run at ", "(in 3 days)", "never been sent"}},
 		{[]string{"102"}, []string{"ready to run since", "(3 h 0 min ago)", "No other ready task of its type", "has room: it holds 0 of at most 5000", "No start-runner"}},
-		{[]string{"103"}, []string{"1 ready tasks of its type are taken before it"}},
+		{[]string{"103"}, []string{"1 ready task of its type is taken before it"}},
 		{[]string{"104"}, []string{"priority high: only start-runner --with-priority", "save_code_now:", "No other ready task of its type"}},
 		{[]string{"105"}, []string{"disabled", "ended as failed at 2026-01-03", "ValueError: no", "no retries left", "task respawn 105"}},
 		{[]string{"106"}, []string{"completed", "ended as eventful at", "task respawn 106"}},
@@ -120,7 +120,7 @@ lanes:
 		{[]string{"https://laned/waits"}, []string{"waits in the backlog for a slot of lane slow.", "with 1 before it"}},
 		{[]string{"https://laned/new"}, []string{"can be picked for a visit now", "It goes by lanes"}},
 		{[]string{"https://three"}, []string{"Origin https://three (git), listed by empty (forge)", "is disabled", "3 in a row disable an origin"}},
-		{[]string{"https://two"}, []string{"Origin https://two (git)", "due, and its hoster takes no more", "two takes no more visits now: 1 of its visits are in flight", "Origin https://two (nope)", "no task type load-nope",
+		{[]string{"https://two"}, []string{"Origin https://two (git)", "due, and its hoster takes no more", "two takes no more visits now: 1 of its visits is in flight", "Origin https://two (nope)", "no task type load-nope",
 			"Policy origins_without_last_update, which has weight", "number 1 in the policy's order", "Policy already_visited_order_by_lag picks origins that were loaded before"}},
 		{[]string{"https://new", "--type", "hg"}, []string{"can be picked for a visit now", "Policy never_visited_oldest_update_first, which has weight", "No schedule-recurrent", "divided between groups by lister"}},
 		{[]string{"https://cooling"}, []string{"is cooling down", "absolute cooldown", "failed cooldown", "(in 13 days)", "was failed"}},
