@@ -234,3 +234,6 @@ func within(ctx context.Context, write func(context.Context) error) error {
 	defer cancel()
 	return write(ctx)
 }
+
+// Workers returns the workers that were heard of in the last minute, 500 at most.
+func (l *Listener) Workers() map[string]db.Worker { return l.workers.tell(time.Now()) }

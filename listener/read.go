@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/model"
 )
 
 // maxUUID is above the length of any task id that Celery makes (36).
@@ -49,7 +51,9 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 	switch {
 	case e.UUID == "" && !truthy(e.Fields["uuid"]):
 		if worker, ok := text(e.Fields["hostname"]); ok {
-			l.workers.hear(e.Type, worker, heard)
+			var active int
+			_ = json.Unmarshal(e.Fields["active"], &active) // 0 if it says none
+			l.workers.hear(e.Type, worker, active, heard)
 		}
 		return
 	case e.UUID == "", len(e.UUID) > maxUUID, strings.ContainsRune(e.UUID, 0):
@@ -64,6 +68,9 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 	switch verdict {
 	case accepted:
 		l.metrics.outcome(o)
+		if worker, ok := text(e.Fields["hostname"]); ok && o.End != nil {
+			l.workers.end(worker, o.End.Status != model.RunEventful && o.End.Status != model.RunUneventful, heard)
+		}
 		b.outcomes = append(b.outcomes, o)
 	case rejected:
 		b.reject(o, e.Type, "", last)

@@ -2,8 +2,11 @@ package listener
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"swh-scheduler/sql/db"
 )
 
 const (
@@ -13,19 +16,32 @@ const (
 	workerSilence = time.Minute
 	// maxWorkers bounds the memory that made-up names can take.
 	maxWorkers = 100_000
+	// maxTold is how many workers a listener tells of.
+	maxTold = 500
+	// endsMinutes is over how many whole minutes a worker's ends are counted.
+	endsMinutes = 5
 )
 
-// workers remembers which workers were heard of lately. The listener writes it,
+// workers remembers which workers were heard of lately, and what they did. The listener writes it,
 // and whoever gathers metrics reads it.
 type workers struct {
 	mu    sync.Mutex
-	heard map[string]time.Time
+	heard map[string]*worker
 }
 
-func newWorkers() *workers { return &workers{heard: make(map[string]time.Time)} }
+type worker struct {
+	last   time.Time
+	active int                         // tasks in hand, by the last heartbeat
+	ends   [endsMinutes + 1]minuteEnds // of the minutes, in turn
+}
 
-// hear takes note of an event about a worker.
-func (w *workers) hear(eventType, name string, now time.Time) {
+// minuteEnds counts what ended in a minute.
+type minuteEnds struct{ minute, ended, failed int }
+
+func newWorkers() *workers { return &workers{heard: make(map[string]*worker)} }
+
+// hear takes note of an event about a worker with so many tasks in hand.
+func (w *workers) hear(eventType, name string, active int, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch eventType {
@@ -33,12 +49,53 @@ func (w *workers) hear(eventType, name string, now time.Time) {
 		if len(w.heard) >= maxWorkers {
 			w.forget(now)
 		}
-		if len(w.heard) < maxWorkers {
-			w.heard[name] = now
+		if w.heard[name] == nil && len(w.heard) < maxWorkers {
+			w.heard[name] = &worker{}
+		}
+		if known := w.heard[name]; known != nil {
+			known.last, known.active = now, active
 		}
 	case "worker-offline":
 		delete(w.heard, name)
 	}
+}
+
+// end counts the end of a run on a worker that was heard of.
+func (w *workers) end(name string, failed bool, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.heard[name]
+	if known == nil {
+		return
+	}
+	minute := int(now.Unix() / 60)
+	e := &known.ends[minute%len(known.ends)]
+	if e.minute != minute {
+		*e = minuteEnds{minute: minute}
+	}
+	e.ended++
+	if failed {
+		e.failed++
+	}
+}
+
+// tell returns the first workers by name.
+func (w *workers) tell(now time.Time) map[string]db.Worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(now)
+	told := make(map[string]db.Worker)
+	for _, name := range slices.Sorted(maps.Keys(w.heard))[:min(len(w.heard), maxTold)] {
+		known := w.heard[name]
+		t := db.Worker{Heard: known.last, Active: known.active}
+		for _, e := range known.ends {
+			if ago := int(now.Unix()/60) - e.minute; ago >= 1 && ago <= endsMinutes {
+				t.Ended, t.Failed = t.Ended+e.ended, t.Failed+e.failed
+			}
+		}
+		told[name] = t
+	}
+	return told
 }
 
 // online returns the number of workers.
@@ -51,5 +108,5 @@ func (w *workers) online(now time.Time) int {
 
 // forget drops the silent ones; it needs the lock.
 func (w *workers) forget(now time.Time) {
-	maps.DeleteFunc(w.heard, func(_ string, heard time.Time) bool { return now.Sub(heard) > workerSilence })
+	maps.DeleteFunc(w.heard, func(_ string, known *worker) bool { return now.Sub(known.last) > workerSilence })
 }

@@ -5,6 +5,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/sql/db"
 )
 
 // A worker counts from its first sign of life until it says goodbye or has been
@@ -29,10 +33,34 @@ func TestWorkersOnline(t *testing.T) {
 		{2 * time.Minute, "worker-promoted", "d", 0},
 	} {
 		now = now.Add(step.after)
-		w.hear(step.event, step.worker, now)
+		w.hear(step.event, step.worker, 0, now)
 		if got := w.online(now); got != step.want {
 			t.Errorf("after %s of %s: %d online, want %d", step.event, step.worker, got, step.want)
 		}
+	}
+}
+
+// A worker's ends are told of the last five whole minutes, with what it has in hand by its last heartbeat; those of a
+// worker that was not heard of are not counted.
+func TestWorkersTold(t *testing.T) {
+	t.Parallel()
+	w := newWorkers()
+	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	w.end("a", true, begin)
+	var last time.Time
+	for minute := range 8 {
+		last = begin.Add(time.Duration(minute) * time.Minute)
+		w.hear("worker-heartbeat", "a", minute, last)
+		w.end("a", minute%2 == 0, last)
+	}
+	w.hear("worker-heartbeat", "idle", 0, last)
+	// The minute in progress is the seventh; 2 to 6 count.
+	want := map[string]db.Worker{"a": {Heard: last, Active: 7, Ended: 5, Failed: 3}, "idle": {Heard: last}}
+	if diff := cmp.Diff(want, w.tell(last.Add(59*time.Second))); diff != "" {
+		t.Error(diff)
+	}
+	if told := w.tell(last.Add(2 * time.Minute)); len(told) != 0 {
+		t.Errorf("silent workers are told of: %v", told)
 	}
 }
 
@@ -42,13 +70,16 @@ func TestWorkersAreBounded(t *testing.T) {
 	w := newWorkers()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for i := range maxWorkers + 10 {
-		w.hear("worker-heartbeat", fmt.Sprint(i), now)
+		w.hear("worker-heartbeat", fmt.Sprint(i), 0, now)
 	}
 	if got := w.online(now); got != maxWorkers {
 		t.Errorf("%d workers remembered, want %d", got, maxWorkers)
 	}
+	if told := w.tell(now); len(told) != maxTold {
+		t.Errorf("%d workers are told of, want %d", len(told), maxTold)
+	}
 	now = now.Add(2 * time.Minute)
-	w.hear("worker-heartbeat", "real", now)
+	w.hear("worker-heartbeat", "real", 0, now)
 	if got := w.online(now); got != 1 {
 		t.Errorf("%d workers online, want 1", got)
 	}
@@ -62,7 +93,9 @@ func TestWorkersAtOnce(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			for n := range 100 {
-				w.hear([]string{"worker-online", "worker-offline"}[n%2], fmt.Sprint(i), now)
+				w.hear([]string{"worker-online", "worker-offline"}[n%2], fmt.Sprint(i), 0, now)
+				w.end(fmt.Sprint(i), n%3 == 0, now)
+				w.tell(now)
 				w.online(now)
 			}
 		})

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -77,7 +76,7 @@ func (l *LostRuns) Job() keep.Job {
 		if n == 0 {
 			return "", err
 		}
-		return fmt.Sprintf("%d runs given up", n), err
+		return model.Count(n, "run", "runs") + " given up", err
 	}}
 }
 

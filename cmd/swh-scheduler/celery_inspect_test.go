@@ -65,7 +65,7 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if r := monitor("reserved", "--output", "json"); json.Unmarshal([]byte(r.stdout), &reserved) != nil || len(reserved[node]) != 1 || reserved[node][0].ID != waits {
 		t.Errorf("reserved as JSON: %+v", r)
 	}
-	if r := monitor("stats"); r.code != 0 || !strings.HasPrefix(r.stdout, node+": up ") || !strings.Contains(r.stdout, "1 processes") || !strings.Contains(r.stdout, node+": swh.test.Sleep 1\n") {
+	if r := monitor("stats"); r.code != 0 || !strings.HasPrefix(r.stdout, node+": up ") || !strings.Contains(r.stdout, "1 process,") || !strings.Contains(r.stdout, node+": swh.test.Sleep 1\n") {
 		t.Errorf("stats: %+v", r)
 	}
 

@@ -46,8 +46,9 @@ type Options struct {
 	live     *live  // nil unless it is a daemon
 	daemon   string // its name in metrics; Command if it is ""
 	health   *service.Health
-	tracer   *tracing.Tracer // nil if traces are off
-	starting bool            // the database has answered once
+	workers  func() map[string]db.Worker // that it hears; nil if it hears none
+	tracer   *tracing.Tracer             // nil if traces are off
+	starting bool                        // the database has answered once
 }
 
 // run waits for the database and runs the components that build makes until ctx ends. A

@@ -48,6 +48,7 @@ func (l *Listener) components(broker celery.Broker, store listener.Store) []serv
 		Source: celery.NewConsumer(broker, options),
 		Store:  store, Log: l.Log, Registerer: l.Metrics, Tracer: l.tracer,
 	})
+	l.workers = n.Workers
 	inspector := l.newInspector(broker, options.ConnectionOptions)
 	queue := dispatch.QueueGauges{
 		Lengths: inspector, Log: l.Log, Unacknowledged: true,

@@ -3,7 +3,6 @@ package daemons
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -91,7 +90,7 @@ func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 			return "", err
 		}
 		log.Info("forgot what was set aside long ago", "rows", n)
-		return fmt.Sprintf("%d rows that were set aside forgotten", n), nil
+		return model.Count(n, "row that was set aside", "rows that were set aside") + " forgotten", nil
 	}}
 }
 
@@ -131,7 +130,7 @@ func (o *Options) updateMetrics(store *db.Store) keep.Job {
 				failed = nil
 			}
 			if err != nil || lister == uuid.Nil {
-				return fmt.Sprintf("%d listers counted", n), err
+				return model.Count(n, "lister", "listers") + " counted", err
 			}
 		}
 	}}
@@ -163,7 +162,7 @@ func (o *Options) checkCandidates(store *db.Store) keep.Job {
 			return "", err
 		}
 		o.Log.Warn("candidates of origins were wrong and are repaired: triggers missed changes", "origins", n)
-		return fmt.Sprintf("%d origins repaired", n), err
+		return model.Count(n, "origin", "origins") + " repaired", err
 	}}
 }
 
@@ -194,7 +193,7 @@ func setAside(store *db.Store, log *slog.Logger) keep.Job {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%d tasks and %d origins were set aside", len(tasks), len(origins)), store.RetrySetAside(ctx)
+		return model.Count(len(tasks), "task", "tasks") + " and " + model.Count(len(origins), "origin", "origins") + " set aside", store.RetrySetAside(ctx)
 	}}
 }
 

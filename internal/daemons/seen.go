@@ -22,6 +22,9 @@ func (o *Options) seen(store *db.Store) service.Component {
 			defer cancel()
 			d.State.Waiting, d.State.Overdue = o.health.Durations()
 			d.State.Last = o.health.LastRounds()
+			if o.workers != nil {
+				d.State.Workers = o.workers()
+			}
 			return store.SeeDaemon(ctx, d)
 		})
 		last, cancel := context.WithTimeout(service.InFlight(ctx), time.Second)

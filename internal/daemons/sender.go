@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
@@ -83,7 +84,7 @@ func (o *Options) sendOnce(ctx context.Context, d *dispatcher, s sender) error {
 		o.Log.Info("messages sent", "messages", sent.Confirmed)
 	}
 	if sent.Refused > 0 {
-		err = errors.Join(err, fmt.Errorf("the broker refused %d messages; they wait in the ledger, and the log has the reasons", sent.Refused))
+		err = errors.Join(err, fmt.Errorf("the broker refused %s, which the ledger keeps; the log has the reasons", model.Count(sent.Refused, "message", "messages")))
 	}
 	return errors.Join(claimErr, err)
 }

@@ -124,6 +124,9 @@ var archive = []string{
 		from generate_series(1, 8) n`,
 	`insert into scheduler_go.graph_edges (task, depends_on) select 203 + n, 204 from generate_series(2, 7) n union all select 211, 203 + n from generate_series(2, 7) n`,
 	`update scheduler_go.graph_tasks set watch = case when task = 211 then 206 else 204 end where task in (210, 211)`,
+	`insert into task_run (task, backend_id, scheduled, started, ended, status)
+		select 203 + n, gen_random_uuid(), now() - queued * interval '1 minute', now() - began * interval '1 minute', now() - over * interval '1 minute', status::task_run_status
+		from (values (1, 40, 39, 31, 'eventful'), (2, 30, 28, 19, 'failed'), (3, 30, 3, null, 'started'), (4, 30, 19, null, 'started')) r (n, queued, began, over, status)`,
 	`insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, case when n % 2 = 0 then 'load-git' else 'index-origin' end, 400 + 300 * (n % 2), now() from generate_series(1, 40) n`,
 	`insert into scheduler_go.set_aside_tasks (task, arguments, reason, since) values (5, '', 'its kwargs are a JSON array, not an object', now() - interval '2 hours')`,
 	`insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) select lister_id, url, visit_type, '', 'its last_update is infinite' from listed_origins where url like '%project42'`,
@@ -199,6 +202,9 @@ func TestPagesInABrowser(t *testing.T) {
 		check("light and wide")
 		tab.resize(360, 740, true)
 		check("dark and narrow")
+		if strings.HasPrefix(path, "/tasks?") {
+			tab.until(`document.querySelector("#found").getBoundingClientRect().bottom < innerHeight - 200`) // results are on the first screen
+		}
 		for _, problem := range tab.told() {
 			if !strings.Contains(problem, "404") || path != "/tasks/999" {
 				t.Errorf("%.60s: %.500s", path, problem)
@@ -371,6 +377,7 @@ var screenshots = []struct {
 	{"origin", "/origin?url=https://gitlab2.example.org/group3/project73", 900, 560, false},
 	{"graph", "/graphs/1#picture", 900, 980, false},
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
+	{"timeline", "/graphs/1#path", 900, 560, true},
 }
 
 // With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md.

@@ -10,12 +10,19 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "jobs"}, Data: daemonsOf}
+var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "workers", "jobs"}, Data: daemonsOf}
 
 type daemonsData struct {
 	Daemons []daemonData `json:"daemons"` // maxRows at most; silent ones come last
 	Found   int          `json:"found"`   // maxDaemons at most
+	Workers []workerData `json:"workers"` // of all listeners together, maxRows at most; those that failed most come first
+	Heard   int          `json:"heard"`   // workers
 	Jobs    []jobData    `json:"jobs"`
+}
+
+type workerData struct {
+	Name string `json:"name"`
+	db.Worker
 }
 
 type daemonData struct {
@@ -53,8 +60,9 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Jobs: []jobData{}}
 	silent := func(d db.Daemon) bool { return r.Now.Sub(d.Seen) >= unseenAfter }
+	workers := workersOf(slices.DeleteFunc(slices.Clone(rows), silent))
+	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Workers: workers[:min(len(workers), maxRows)], Heard: len(workers), Jobs: []jobData{}}
 	slices.SortFunc(rows, func(a, b db.Daemon) int {
 		if silent(a) || silent(b) {
 			return b.Seen.Compare(a.Seen)
@@ -62,6 +70,7 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 		return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started))
 	})
 	for _, row := range rows[:min(len(rows), maxRows)] {
+		row.State.Workers = nil // see Workers
 		one := daemonData{Daemon: row, Silent: silent(row), Away: longest(row.State.Waiting), Late: longest(row.State.Overdue)}
 		for _, at := range row.State.Last {
 			if one.Last == nil || at.After(*one.Last) {
@@ -74,6 +83,29 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 		d.Jobs = append(d.Jobs, jobData{j.Job, j.Began, j.Seconds, j.Result, j.Failed})
 	}
 	return d, nil
+}
+
+// workersOf returns the workers that listeners hear, each of which gets a part of the events.
+func workersOf(listeners []db.Daemon) []workerData {
+	known := make(map[string]db.Worker)
+	for _, l := range listeners {
+		for name, w := range l.State.Workers {
+			all := known[name]
+			if w.Heard.After(all.Heard) {
+				all.Heard, all.Active = w.Heard, w.Active
+			}
+			all.Ended, all.Failed = all.Ended+w.Ended, all.Failed+w.Failed
+			known[name] = all
+		}
+	}
+	workers := []workerData{}
+	for name, w := range known {
+		workers = append(workers, workerData{name, w})
+	}
+	slices.SortFunc(workers, func(a, b workerData) int {
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), strings.Compare(a.Name, b.Name))
+	})
+	return workers
 }
 
 // longest lists what lasts, the longest first.

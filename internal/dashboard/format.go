@@ -17,10 +17,16 @@ import (
 // functions are those of templates. Times are in UTC.
 func (d *Dashboard) functions() template.FuncMap {
 	return template.FuncMap{
-		"link":     d.link,
-		"plain":    pytext.Visible, // what could mislead a reader, such as a text from right to left, escaped
-		"lines":    lines,
-		"number":   number,
+		"link":   d.link,
+		"plain":  pytext.Visible, // what could mislead a reader, such as a text from right to left, escaped
+		"lines":  lines,
+		"number": number,
+		"count": func(n any, one, many string) string { // as model.Count
+			if n := number(n); n != "1" {
+				return n + " " + many
+			}
+			return "1 " + one
+		},
 		"percent":  func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" },
 		"seconds":  seconds,
 		"date":     date,

@@ -25,7 +25,10 @@ const (
 	// countedTasks is how many tasks of a graph in the list are counted, the last ones: those that end last.
 	countedTasks = 200
 	// maxPicture bounds a graph's picture, in bytes, and with it the page.
-	maxPicture = 150_000
+	maxPicture = 100_000
+	// graphRows is how many tasks of a graph have a line on its timeline, with their last graphRuns runs.
+	graphRows = 50
+	graphRuns = 2
 	// A graph with more tasks or dependencies is not read for a page.
 	maxGraphTasks = 5000
 	maxGraphEdges = 20_000
@@ -90,11 +93,19 @@ type graphData struct {
 	TooLarge bool          `json:"too_large,omitempty"` // to be read for a page: then only what is known of any graph is set
 	Counts   []stateCount  `json:"-"`
 	Picture  template.HTML `json:"-"`
-	// Path is the beginning of the critical path, with the times at which each task is expected to run.
-	Path   []taskgraph.Step `json:"-"`
-	Lines  [][]stretch      `json:"-"`
-	Labels []label          `json:"-"` // of their timeline
+	Timeline []graphRow    `json:"timeline"`
+	Labels   []label       `json:"-"` // of the timeline
 }
+
+// graphRow is when a task ran, and when it is expected to run.
+type graphRow struct {
+	taskgraph.Step
+	Critical bool      `json:"critical"` // it is on the critical path, or before it
+	Line     []stretch `json:"line"`
+}
+
+// Left is how many tasks are not on the timeline.
+func (d graphData) Left() int { return d.Tasks - len(d.Timeline) }
 
 type stateCount struct {
 	State db.GraphState
@@ -149,17 +160,66 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if picture := g.Draw().SVG(); len(picture) <= maxPicture {
 		d.Picture = template.HTML(picture) // its texts are escaped for XML
 	}
-	d.Path = d.CriticalPath[:min(len(d.CriticalPath), maxRows)]
-	for _, step := range d.Path {
-		end := at.Add(time.Duration(step.Seconds * float64(time.Second)))
-		d.Lines = append(d.Lines, []stretch{{Kind: "expected", From: at, To: end}})
-		at = end
+	if d.Timeline, d.Labels, err = r.graphTimeline(ctx, g, d.Report, at); err != nil {
+		return nil, err
 	}
-	d.Labels = timeline(d.Lines...)
 	for _, state := range db.GraphStates {
 		if n := d.States[state]; n > 0 {
 			d.Counts = append(d.Counts, stateCount{state, n, tasksOfGraph(id, state)})
 		}
 	}
 	return d, nil
+}
+
+// graphTimeline returns when tasks ran and when they are expected to, by time: those of the critical path and what
+// it waited for, and as many others as there is room for, those first that run or ran last.
+func (r *Request) graphTimeline(ctx context.Context, g taskgraph.Graph, report taskgraph.Report, now time.Time) (rows []graphRow, labels []label, err error) {
+	rows = []graphRow{}
+	var ids []int64
+	place := make(map[int64]int)
+	add := func(step taskgraph.Step, critical bool) {
+		if _, there := place[step.Task]; !there && len(rows) < graphRows {
+			place[step.Task] = len(rows)
+			ids, rows = append(ids, step.Task), append(rows, graphRow{Step: step, Critical: critical})
+		}
+	}
+	for _, step := range report.PathBefore[max(0, len(report.PathBefore)-graphRows/2):] {
+		add(step, true)
+	}
+	for _, step := range report.CriticalPath {
+		add(step, true)
+	}
+	for _, step := range g.Ran() {
+		add(step, false)
+	}
+	runs, err := r.Reads.LastRuns(ctx, graphRuns, ids...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, run := range runs { // the newest first
+		row := &rows[place[run.Task]]
+		row.Line = append(lineOf(run, nil, now), row.Line...)
+	}
+	at := now
+	for _, step := range report.CriticalPath {
+		if i, there := place[step.Task]; there && step.Seconds > 0 {
+			end := at.Add(time.Duration(step.Seconds * float64(time.Second)))
+			rows[i].Line = append(rows[i].Line, stretch{Kind: "expected", From: at, To: end})
+			at = end
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b graphRow) int {
+		if len(a.Line) == 0 || len(b.Line) == 0 { // the last ones
+			return len(b.Line) - len(a.Line)
+		}
+		return a.Line[0].From.Compare(b.Line[0].From)
+	})
+	var lines [][]stretch
+	for i := range rows {
+		if len(rows[i].Line) > 0 {
+			rows[i].Line = append(rows[i].Line, stretch{Kind: "now", From: now, To: now})
+		}
+		lines = append(lines, rows[i].Line)
+	}
+	return rows, timeline(lines...), nil
 }

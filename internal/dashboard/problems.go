@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/explain"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
 )
@@ -113,7 +114,7 @@ func (f facts) ofDatabase() (all []Problem) {
 			add(true, "OutboxStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
 		}
 		if o.Refused > 0 {
-			add(false, "MessagesRefused", queuePath(o.Queue), "The broker refuses %d messages for %s.", o.Refused, o.Queue)
+			add(false, "MessagesRefused", queuePath(o.Queue), "The broker refuses %s for %s.", model.Count(o.Refused, "message", "messages"), o.Queue)
 		}
 	}
 	for _, r := range f.figures.Ready {
@@ -150,10 +151,8 @@ func (f facts) ofQueues() (all []Problem) {
 			alert, text = "MessagesRefused", fmt.Sprintf("The queue %s can't be asked: %s", q.Queue, q.Problem)
 		case q.Consumers == 0 && q.Lane != "" && q.Ready+q.Backlog > 0:
 			alert, text = "LaneWithoutConsumer", fmt.Sprintf("Nobody reads the lane %s, the queue %s.", q.Lane, q.Queue)
-		case q.Consumers == 0 && q.Ready == 1:
-			alert, text = "QueueWithoutConsumer", fmt.Sprintf("1 message waits in %s, which nobody reads.", q.Queue)
 		case q.Consumers == 0 && q.Ready > 0:
-			alert, text = "QueueWithoutConsumer", fmt.Sprintf("%d messages wait in %s, which nobody reads.", q.Ready, q.Queue)
+			alert, text = "QueueWithoutConsumer", fmt.Sprintf("%s in %s, which nobody reads.", model.Count(q.Ready, "message waits", "messages wait"), q.Queue)
 		case q.Unacknowledged == nil && q.Consumers > 0:
 			alert, text = "UnacknowledgedUnknown", fmt.Sprintf("It is unknown how many messages workers hold of %s.", q.Queue)
 		}
@@ -175,13 +174,13 @@ func (f facts) ofGroupsAndLanes() (all []Problem) {
 	}
 	for _, l := range f.lanes {
 		if l.Again > l.Slots {
-			add("LaneBacklogGrows", l.Queue, "%d pieces of %s that timed out wait for the lane %s.", l.Again, l.TaskType, l.Lane)
+			add("LaneBacklogGrows", l.Queue, "Of %s, %s for the lane %s after a time-out.", l.TaskType, model.Count(l.Again, "piece waits", "pieces wait"), l.Lane)
 		}
 		if l.WaitP95 > 6*3600 {
 			add("LaneWaits", l.Queue, "Work of %s waits for %s for the lane %s.", l.TaskType, roughly(l.WaitP95), l.Lane)
 		}
 		if waiting := l.Waiting + l.Again; waiting > 0 && l.Sent == 0 {
-			add("LaneStarves", l.Queue, "%d pieces of %s wait for the lane %s, and none is sent.", waiting, l.TaskType, l.Lane)
+			add("LaneStarves", l.Queue, "Of %s, %s for the lane %s, and none is sent.", l.TaskType, model.Count(waiting, "piece waits", "pieces wait"), l.Lane)
 		}
 		if l.SlowSentExpress > 100 && 2*l.SlowSentExpress > l.Ended {
 			add("LanePredictionsWrong", l.Queue, "A third of the work of %s in the lane %s times out: %d in the last hour.", l.TaskType, l.Lane, l.SlowSentExpress)

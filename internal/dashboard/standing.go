@@ -55,7 +55,7 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	}
 	ofType := tasksOf(q.TaskType, model.TaskScheduled)
 	if isFull(q) {
-		add(ofType, "It is full: it may hold %d messages, with those of workers. More is sent as they end.", q.Limit)
+		add(ofType, "It is full: it may hold %s, with those of workers. More is sent as they end.", model.Count(q.Limit, "message", "messages"))
 	}
 	working := q.Unacknowledged != nil && *q.Unacknowledged > 0
 	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
@@ -106,10 +106,10 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (
 		limit := model.HosterLimit{MaxInFlight: h.MaxInFlight, PerMinute: h.PerMinute}
 		inFlight, perMinute := limit.Reached(h.InFlight, h.LastMinute)
 		if inFlight {
-			add("/queues#hosters", "The hoster %s has %d visits in flight, as many as it takes.", h.Hoster, h.InFlight)
+			add("/queues#hosters", "The hoster %s has %s in flight, as many as it takes.", h.Hoster, model.Count(h.InFlight, "visit", "visits"))
 		}
 		if perMinute {
-			add("/queues#hosters", "The hoster %s had %d visits in the last minute, as many as it takes.", h.Hoster, h.LastMinute)
+			add("/queues#hosters", "The hoster %s had %s in the last minute, as many as it takes.", h.Hoster, model.Count(h.LastMinute, "visit", "visits"))
 		}
 	}
 	if due, next, err := r.due(ctx, visitType); err == nil && !due && f.figures.Build.Part() == 1 {

@@ -40,7 +40,7 @@ const (
 
 	// explainTime bounds an explanation, which asks more of the database than the rest of a page.
 	explainTime    = 3 * time.Second
-	explainDeepest = 200 // origins of a policy, five looks at pages each; the command looks at 10,000
+	explainDeepest = 200 // origins of a policy, a look at a page each; the command looks at 10,000
 )
 
 // Words that a task's fields may have.
@@ -57,6 +57,11 @@ type tasksData struct {
 	Older   template.URL  `json:"-"` // the next page
 	Found   db.Found      `json:"found"`
 	Actions []taskAction  `json:"-"`
+}
+
+// More reports whether one of the conditions is set that are folded away.
+func (f taskForm) More() bool {
+	return f.Priority+f.Policy+f.After+f.Before+f.ID+f.Graph != ""
 }
 
 // taskForm has the words of the form, and what it offers.
@@ -245,7 +250,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 			d.Origin = arguments.Kwargs.URL
 		}
 	}
-	runs, err := r.Reads.LastRuns(ctx, id, runsListed)
+	runs, err := r.Reads.LastRuns(ctx, runsListed, id)
 	if err != nil {
 		return nil, err
 	}

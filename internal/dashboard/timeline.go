@@ -10,9 +10,10 @@ import (
 
 // A stretch is a time that a task spent in some way, and its place on a timeline.
 type stretch struct {
-	Kind     string // between (after the run before), queued, ran, or failed, which ran, too; expected
-	From, To time.Time
-	X, Width float64 // parts of 100 of the timeline
+	Kind     string    `json:"kind"` // between (after the run before), queued, ran, or failed, which ran, too; expected; now
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+	X, Width float64   `json:"-"` // parts of 100 of the timeline
 }
 
 // Seconds is how long it is.

@@ -92,11 +92,11 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 			failed = append(failed, err)
 		}
 		if err != nil && !celery.IsOfQueue(err) && !db.TimedOut(err) {
-			return count(total, "%d messages given up"), errors.Join(failed...)
+			return count(total, "given up"), errors.Join(failed...)
 		}
 	}
 	failed = append(failed, m.Store.ForgetSettled(ctx, now.Add(-unheardAfter)))
-	return count(total, "%d messages given up"), errors.Join(failed...)
+	return count(total, "given up"), errors.Join(failed...)
 }
 
 // giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
@@ -162,13 +162,13 @@ func (m *Maintenance) Release(ctx context.Context, now time.Time) (string, error
 			failed = append(failed, fmt.Errorf("send the backlog of the removed lanes of %q: %w", set, err))
 		}
 	}
-	return count(total, "%d messages sent without lanes"), errors.Join(failed...)
+	return count(total, "sent without lanes"), errors.Join(failed...)
 }
 
-// count formats a number, unless it is 0.
-func count(n int, format string) string {
+// count says what was done to how many messages, if there were any.
+func count(n int, done string) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(format, n)
+	return model.Count(n, "message ", "messages ") + done
 }

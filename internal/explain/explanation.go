@@ -69,6 +69,8 @@ func (q Queue) free() (n int64, ok bool) {
 	return max(0, *q.Limit-int64(q.Ready+q.Working)), true
 }
 
+func messages[N int | int64](n N) string { return model.Count(n, "message", "messages") }
+
 // describeQueue adds how full a queue is. refill is the part that must be free before it
 // is filled again.
 func (e *Explanation) describeQueue(q Queue, refill float64) {
@@ -76,29 +78,29 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 	case q.Err != nil:
 		e.because("How full its queue %s is cannot be told: %s.", q.Name, q.Err)
 	case !limited:
-		e.because("Its queue %s holds %d messages (%d with workers) and has no limit.", q.Name, q.Ready+q.Working, q.Working)
+		e.because("Its queue %s holds %s (%d with workers) and has no limit.", q.Name, messages(q.Ready+q.Working), q.Working)
 	case float64(free) < float64(*q.Limit)*refill || free == 0:
-		e.because("Its queue %s is full: it holds %d of at most %d messages (%d with workers), and is filled again when more than %d%% of it is free.",
-			q.Name, q.Ready+q.Working, *q.Limit, q.Working, int(refill*100))
+		e.because("Its queue %s is full: it holds %d of at most %s (%d with workers), and is filled again when more than %d%% of it is free.",
+			q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working, int(refill*100))
 	default:
-		e.because("Its queue %s has room: it holds %d of at most %d messages (%d with workers).", q.Name, q.Ready+q.Working, *q.Limit, q.Working)
+		e.because("Its queue %s has room: it holds %d of at most %s (%d with workers).", q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working)
 	}
 }
 
 // describeMessage adds the state of an outgoing message.
 func (e *Explanation) describeMessage(m db.WaitingMessage) {
 	if m.Attempts == 0 {
-		e.because("Its message for queue %s has been outgoing since %s, with %d messages before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), m.Ahead)
+		e.because("Its message for queue %s has been outgoing since %s, with %s before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), messages(m.Ahead))
 		return
 	}
-	e.because("The broker refused its message for queue %s %d times (%s); it is tried again at %s.", m.Queue, m.Attempts, m.Reason, e.at(m.Again))
+	e.because("The broker refused its message for queue %s %s (%s); it is tried again at %s.", m.Queue, model.Count(m.Attempts, "time", "times"), m.Reason, e.at(m.Again))
 }
 
 // waitsInBacklog explains work in the backlog of a lane.
 func (e *Explanation) waitsInBacklog(p db.LanePlace) {
 	e.Summary = "It is scheduled, and waits in the backlog for a slot of lane " + p.Lane + "."
 	if p.TimedOut > 0 {
-		e.because("It timed out on %d lanes; it goes on in this one, ahead of all that was not tried before.", p.TimedOut)
+		e.because("It timed out on %s; it goes on in this one, ahead of all that was not tried before.", model.Count(p.TimedOut, "lane", "lanes"))
 	}
 	e.because("It was claimed at %s, and waits in this line since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
 	e.because("How full the lane is: swh-scheduler lanes status %s. Whether workers read it: swh-scheduler queue status", p.Set)
@@ -113,7 +115,7 @@ func (e *Explanation) describeLane(p db.LanePlace) {
 		e.because("Its time there is %s from when a worker begins it.", Roughly(p.Limit))
 	}
 	if p.TimedOut > 0 {
-		e.because("It timed out on %d lanes before.", p.TimedOut)
+		e.because("It timed out on %s before.", model.Count(p.TimedOut, "lane", "lanes"))
 	}
 }
 
@@ -165,9 +167,9 @@ func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, 
 	switch {
 	case s.MaxInFlight == 0:
 	case s.InFlight >= s.MaxInFlight:
-		e.because("Its group is at its ceiling: %d messages are in flight, of at most %d (max_in_flight). More of it is sent as these end.", s.InFlight, s.MaxInFlight)
+		e.because("Its group is at its ceiling: %s in flight, of at most %d (max_in_flight). More of it is sent as these end.", model.Count(s.InFlight, "message is", "messages are"), s.MaxInFlight)
 	default:
-		e.because("Its group is below its ceiling: %d messages are in flight, of at most %d (max_in_flight).", s.InFlight, s.MaxInFlight)
+		e.because("Its group is below its ceiling: %s in flight, of at most %d (max_in_flight).", model.Count(s.InFlight, "message is", "messages are"), s.MaxInFlight)
 	}
 	if s.Priority > 0 {
 		e.because("Messages of its group have priority %d: in a queue with x-max-priority they pass by those of a lower one.", s.Priority)

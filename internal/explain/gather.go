@@ -396,7 +396,7 @@ func (x *Gatherer) visitFacts(ctx context.Context, o *Origin) error {
 	return err
 }
 
-// policies finds the origin's place in the order of each policy of its visit type.
+// policies finds the origin's place in the order of each policy of its visit type that can pick it.
 func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
 	policies := model.PoliciesOf(x.Config.SchedulingPolicy, o.VisitType)
 	if o.Freshness != nil && !o.Freshness.Complete {
@@ -405,17 +405,17 @@ func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
 	for _, w := range model.ExpandPolicies(policies) {
 		w.Filter.VisitType = o.VisitType
 		p := Policy{WeightedPolicy: w}
-		all := w.Filter
-		all.TableSample = 0
-		var next []model.ListedOrigin
-		err := x.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-			next, err = tx.GrabNextVisits(ctx, all, x.Now, cmp.Or(x.Deepest, deepest), true)
-			return err
-		})
-		if err != nil {
-			return err
+		if o.isReady(w.Filter, x.Now) {
+			all := w.Filter
+			all.TableSample = 0
+			err := x.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+				p.VisitPlace, err = tx.PlaceOfVisit(ctx, all, x.Now, *o.Listed, cmp.Or(x.Deepest, deepest))
+				return err
+			})
+			if err != nil {
+				return err
+			}
 		}
-		p.Find(next, o.URL)
 		o.Policies = append(o.Policies, p)
 	}
 	return nil

@@ -3,7 +3,6 @@ package explain
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -42,17 +41,16 @@ func (h Hoster) full() string {
 	maxInFlight, perMinute := h.Limit.Reached(h.Load.InFlight, h.Load.LastMinute)
 	switch {
 	case maxInFlight:
-		return fmt.Sprintf("%d of its visits are in flight", h.Load.InFlight)
+		return model.Count(h.Load.InFlight, "of its visits is", "of its visits are") + " in flight"
 	case perMinute:
-		return fmt.Sprintf("%d of its visits were claimed in the last minute", h.Load.LastMinute)
+		return model.Count(h.Load.LastMinute, "of its visits was", "of its visits were") + " claimed in the last minute"
 	}
 	return ""
 }
 
 type Policy struct {
 	model.WeightedPolicy
-	Place    int // of the origin in the policy's order, from 1; 0 if it was not found
-	Searched int // number of origins searched
+	db.VisitPlace // of the origin in the policy's order, if it can pick it
 }
 
 // recurrentRefill is the part of a queue that must be free before visits are sent.
@@ -93,6 +91,20 @@ func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 		add(c.NotFound, s.LastVisit, fmt.Sprintf("its last visit did not find it, less than %s ago (not found cooldown)", Roughly(c.NotFound)))
 	}
 	return all
+}
+
+// waits returns what makes a policy leave the origin alone for a time.
+func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
+	waits := coolings(f.Cooldowns, o.Stats, now)
+	if f.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(now).After(now) {
+		waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment(now)})
+	}
+	return waits
+}
+
+// isReady reports whether a policy can pick the listed origin now.
+func (o Origin) isReady(f model.VisitFilter, now time.Time) bool {
+	return f.Outside(model.Facts(*o.Listed, o.Stats)) == "" && !undated(f.Cooldowns, o.Stats) && len(o.waits(f, now)) == 0
 }
 
 // Explain says why the origin has not been scheduled at now. Dates are in zone.
@@ -152,9 +164,9 @@ func (o Origin) isDisabled(e *Explanation) {
 	case s == nil || s.LastVisitStatus != model.VisitFailed && s.LastVisitStatus != model.VisitNotFound:
 		e.because("Its lister recorded it so, or a program did on its behalf.")
 	case int(s.SuccessiveVisits) >= limit:
-		e.because("Its last %d visits ended so: %d in a row disable an origin.", s.SuccessiveVisits, limit)
+		e.because("Its last %s ended so: %d in a row disable an origin.", model.Count(s.SuccessiveVisits, "visit", "visits"), limit)
 	case mixed > 0 && o.Failures >= mixed:
-		e.because("Its last %d visits failed or found nothing: %d in a row disable an origin (disable_after_mixed).", o.Failures, mixed)
+		e.because("Its last %s failed or found nothing: %d in a row disable an origin (disable_after_mixed).", model.Count(o.Failures, "visit", "visits"), mixed)
 	default:
 		e.because("Its lister recorded it so, or a program did on its behalf.")
 	}
@@ -198,10 +210,7 @@ func (o Origin) byPolicies(e *Explanation) {
 			e.because("Policy %s does not pick it: its last visit was %s, and when that was is not recorded.", name, o.Stats.LastVisitStatus)
 			continue
 		}
-		waits := coolings(p.Filter.Cooldowns, o.Stats, e.now)
-		if p.Filter.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(e.now).After(e.now) {
-			waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment(e.now)})
-		}
+		waits := o.waits(p.Filter, e.now)
 		until := e.now
 		for _, w := range waits {
 			e.because("Policy %s leaves it alone until %s: %s.", name, e.at(w.until), w.why)
@@ -272,10 +281,13 @@ func (p Policy) place() string {
 	if p.Filter.TableSample > 0 && p.Filter.Inexact {
 		sampled = fmt.Sprintf(", where %v%% of the table's pages that are drawn anew each time have it", p.Filter.TableSample)
 	}
-	if p.Place > 0 {
+	switch {
+	case !p.Known:
+		return "its place in the policy's order can't be told now, as candidates are being built, or too many have changed" + sampled
+	case p.Place > 0:
 		return fmt.Sprintf("it is number %d in the policy's order%s", p.Place, sampled)
 	}
-	return fmt.Sprintf("more than %d origins are before it in the policy's order%s", p.Searched, sampled)
+	return "more than " + model.Count(p.Searched, "origin is", "origins are") + " before it in the policy's order" + sampled
 }
 
 // firstVisits adds the queue of the lister's first visits, if the origin is to go there.
@@ -293,9 +305,3 @@ func (o Origin) firstVisits(e *Explanation) {
 
 // deepest is the number of origins of a policy that are searched, unless the Gatherer says otherwise.
 const deepest = 10_000
-
-// Find sets the origin's place among the policy's next origins.
-func (p *Policy) Find(next []model.ListedOrigin, url string) {
-	p.Searched = len(next)
-	p.Place = 1 + slices.IndexFunc(next, func(o model.ListedOrigin) bool { return o.URL == url })
-}

@@ -197,7 +197,7 @@ func (t Task) isToRunLater(e *Explanation) {
 	t.describeLastRun(e)
 	switch r.Status {
 	case model.RunFailed, model.RunLost:
-		e.because("It is tried again after a delay; %d more retries are left.", max(0, t.Task.RetriesLeft))
+		e.because("It is tried again after a delay; %s left.", model.Count(max(0, t.Task.RetriesLeft), "more retry is", "more retries are"))
 	case model.RunEventful, model.RunUneventful:
 		if t.Task.CurrentInterval != nil {
 			e.because("Its interval is %s.", Roughly(*t.Task.CurrentInterval))
@@ -224,9 +224,9 @@ func (t Task) isReady(e *Explanation) {
 	case t.Ahead == 0:
 		e.because("No other ready task of its type is taken before it.")
 	case t.Ahead >= t.AheadLimit:
-		e.because("More than %d ready tasks of its type are taken before it.", t.AheadLimit-1)
+		e.because("More than %s taken before it.", model.Count(t.AheadLimit-1, "ready task of its type is", "ready tasks of its type are"))
 	default:
-		e.because("%d ready tasks of its type are taken before it.", t.Ahead)
+		e.because("%s taken before it.", model.Count(t.Ahead, "ready task of its type is", "ready tasks of its type are"))
 	}
 	if t.Runners == 0 {
 		e.because("No start-runner of this program is connected to the database now.")

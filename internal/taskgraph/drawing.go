@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
 
@@ -48,7 +49,7 @@ func (g Graph) Draw() Drawing {
 	if g.Summary.Name != "" {
 		title += ": " + g.Summary.Name
 	}
-	d := Drawing{Title: fmt.Sprintf("%s, %d tasks", title, len(g.Tasks))}
+	d := Drawing{Title: title + ", " + model.Count(len(g.Tasks), "task", "tasks")}
 	if depth := slices.Max(append(levels, 0)) + 1; collapsed && depth > drawnLevels {
 		for i := range levels {
 			levels[i] = levels[i] * drawnLevels / depth
@@ -81,7 +82,7 @@ func (g Graph) Draw() Drawing {
 	if collapsed {
 		for i := range d.Boxes {
 			b := &d.Boxes[i]
-			b.Title, b.Subtitle = cmp.Or(b.Subtitle, "deleted"), fmt.Sprintf("%d tasks", b.total())
+			b.Title, b.Subtitle = cmp.Or(b.Subtitle, "deleted"), model.Count(b.total(), "task", "tasks")
 		}
 	}
 	d.connect(g, boxOf)

@@ -22,12 +22,11 @@ type Graph struct {
 	Tasks    []db.GraphTask  // each after those it depends on
 	Edges    []db.GraphEdge
 	Runtimes map[string]time.Duration // by task type, if known
-	// Ended is the number of tasks with a run that ended in the last Within.
-	Ended  int64
-	Within time.Duration
+	Ends     map[int64]time.Time      // when tasks last ended, by their runs
+	Within   time.Duration            // until now: the time over which its pace is measured
 }
 
-// paceWithin is the time over which the pace of a graph is measured.
+// paceWithin is the longest time over which the pace of a graph is measured.
 const paceWithin = time.Hour
 
 // Read reads a stored graph; model.ErrUnknownGraph if there is none.
@@ -50,7 +49,7 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 		return Graph{}, err
 	}
 	g.Within = min(paceWithin, now.Sub(g.Summary.Submitted))
-	g.Ended, err = store.GraphPace(ctx, graph, now.Add(-g.Within))
+	g.Ends, err = store.GraphEnds(ctx, graph)
 	return g, err
 }
 

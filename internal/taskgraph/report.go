@@ -22,6 +22,7 @@ type Report struct {
 	Outside      []int64    `json:"outside"`        // dependencies of waiting tasks outside of the graph
 	Failed       []Step     `json:"failed"`         // tasks that failed by themselves
 	CriticalPath []Step     `json:"critical_path"`  // of tasks that have not ended
+	PathBefore   []Step     `json:"path_before"`    // the tasks that it waited for; in a graph that has ended, those that its end did
 	PathSeconds  float64    `json:"critical_path_seconds"`
 	UnknownTypes []string   `json:"types_without_runtime"` // counted as taking no time
 	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if it has ended or is not known
@@ -88,7 +89,7 @@ func (g Graph) Report(now time.Time) Report {
 	r.Outside = slices.Compact(r.Outside)
 	r.Outside = r.Outside[:min(shown, len(r.Outside))]
 	path, length := g.criticalPath(dependencies)
-	r.CriticalPath, r.PathSeconds = path, length.Seconds()
+	r.CriticalPath, r.PathBefore, r.PathSeconds = path, g.pathBefore(dependencies, path), length.Seconds()
 	r.ExpectedEnd = g.expectedEnd(now, length, len(g.Tasks)-r.Ended)
 	return r
 }
@@ -100,8 +101,14 @@ func (g Graph) expectedEnd(now time.Time, path time.Duration, open int) *time.Ti
 		return nil
 	}
 	left := path
-	if g.Ended > 0 {
-		left = max(left, time.Duration(float64(open)/float64(g.Ended)*float64(g.Within)))
+	ended := 0
+	for _, end := range g.Ends {
+		if end.After(now.Add(-g.Within)) {
+			ended++
+		}
+	}
+	if ended > 0 {
+		left = max(left, time.Duration(float64(open)/float64(ended)*float64(g.Within)))
 	}
 	if left == 0 {
 		return nil
@@ -146,6 +153,56 @@ func (g Graph) places() map[int64]int {
 // onlyItself reports whether the only dependency in the graph left is the task itself.
 func (d dependencies) onlyItself(tasks []db.GraphTask, i int) bool {
 	return d.itself[i] && !slices.ContainsFunc(d.inside[i], func(on int) bool { return tasks[on].State.Open() })
+}
+
+// pathBefore returns what a critical path waited for: of the dependencies of its first task the one that ended last,
+// and so on backwards. Of a graph that has ended, that is how it came to its end, with the task that ended last.
+func (g Graph) pathBefore(d dependencies, path []Step) []Step {
+	before := []Step{}
+	last := func(among []int) int {
+		found := -1
+		for _, i := range among {
+			if end, ended := g.Ends[g.Tasks[i].ID]; ended && (found < 0 || end.After(g.Ends[g.Tasks[found].ID])) {
+				found = i
+			}
+		}
+		return found
+	}
+	var at int
+	if len(path) > 0 {
+		at = last(d.inside[g.places()[path[0].Task]])
+	} else {
+		all := make([]int, len(g.Tasks))
+		for i := range all {
+			all[i] = i
+		}
+		at = last(all)
+	}
+	for ; at >= 0; at = last(d.inside[at]) {
+		before = append(before, stepOf(g.Tasks[at]))
+	}
+	slices.Reverse(before)
+	return before
+}
+
+// Ran returns the tasks that run, and those that ran, the latest first.
+func (g Graph) Ran() []Step {
+	var ran []Step
+	for _, t := range g.Tasks {
+		if _, ended := g.Ends[t.ID]; ended || t.State == db.GraphRunning {
+			ran = append(ran, stepOf(t))
+		}
+	}
+	slices.SortStableFunc(ran, func(a, b Step) int {
+		if running := a.State == db.GraphRunning; running != (b.State == db.GraphRunning) {
+			if running {
+				return -1
+			}
+			return 1
+		}
+		return g.Ends[b.Task].Compare(g.Ends[a.Task])
+	})
+	return ran
 }
 
 // criticalPath returns the chain of open tasks with the longest runtime, and that. Of equal

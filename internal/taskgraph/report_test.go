@@ -83,18 +83,53 @@ func TestReport(t *testing.T) {
 		t.Errorf("%d ended, %v, end %s", r.Ended, r.States, r.ExpectedEnd)
 	}
 	// Six tasks left at ten an hour take longer than the longest chain.
-	g.Ended, g.Within = 10, time.Hour
+	g.Within, g.Ends = time.Hour, map[int64]time.Time{11: now.Add(-2 * time.Hour)}
+	for id := range int64(10) {
+		g.Ends[1+id] = now.Add(-time.Minute)
+	}
 	if end := g.Report(now).ExpectedEnd; !end.Equal(now.Add(36 * time.Minute)) {
 		t.Errorf("at that pace it ends at %s", end)
 	}
 	// With no runtimes the chain of most tasks is the critical one, and no end is known.
-	g.Runtimes, g.Ended = nil, 0
+	g.Runtimes, g.Ends = nil, nil
 	if r := g.Report(now); stepNames(r.CriticalPath) != "a c later" || r.ExpectedEnd != nil {
 		t.Errorf("critical path %s, end %v", stepNames(r.CriticalPath), r.ExpectedEnd)
 	}
 	done := graph("a x completed", "b x failed a")
 	if r := done.Report(now); len(r.CriticalPath) != 0 || r.ExpectedEnd != nil || r.Ended != 2 {
 		t.Errorf("a graph that has ended: %+v", r)
+	}
+}
+
+// What a critical path waited for is told backwards, each time by the dependency that ended last;
+// of a graph that has ended, how it came to its end. What runs comes before what ran last.
+func TestPathBefore(t *testing.T) {
+	g := graph(
+		"list list completed",
+		"other list completed",
+		"a load completed list other",
+		"b load failed list",
+		"join check running a b:resolved join",
+		"late check waiting join",
+	)
+	g.Ends = map[int64]time.Time{}
+	for id, minutes := range map[int64]int{1: 5, 2: 6, 3: 20, 4: 10, 5: 3} { // join ran before, and is tried again
+		g.Ends[id] = now.Add(time.Duration(minutes) * time.Minute)
+	}
+	r := g.Report(now.Add(time.Hour))
+	if got := stepNames(r.PathBefore) + " | " + stepNames(r.CriticalPath); got != "other a | join late" {
+		t.Error(got)
+	}
+	if got := stepNames(g.Ran()); got != "join a b other list" {
+		t.Errorf("ran: %s", got)
+	}
+	done := graph("a x completed", "b x failed a", "c x completed a", "d x dependency b")
+	done.Ends = map[int64]time.Time{1: now, 2: now.Add(2 * time.Minute), 3: now.Add(time.Minute)}
+	if got := stepNames(done.Report(now).PathBefore); got != "a b" {
+		t.Errorf("of a graph that has ended: %s", got)
+	}
+	if got := graph("a x waiting").Report(now).PathBefore; got == nil || len(got) != 0 {
+		t.Errorf("of a graph that has not begun: %v", got)
 	}
 }
 

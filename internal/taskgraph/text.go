@@ -117,7 +117,7 @@ func (r Report) future(b *strings.Builder, now time.Time) {
 	if len(path) > named {
 		path = append(append(path[:named/2:named/2], fmt.Sprintf("… %d more …", len(path)-named)), path[len(path)-named/2:]...)
 	}
-	fmt.Fprintf(b, "  Critical path: %s (%s", strings.Join(path, " → "), HowMany(len(r.CriticalPath), "task", "tasks"))
+	fmt.Fprintf(b, "  Critical path: %s (%s", strings.Join(path, " → "), model.Count(len(r.CriticalPath), "task", "tasks"))
 	if r.PathSeconds > 0 {
 		fmt.Fprintf(b, ", %s", explain.Roughly(model.Duration(r.PathSeconds)))
 	}
@@ -161,13 +161,6 @@ func enumerate(texts []string, total int) string {
 	return text
 }
 
-func HowMany(n int, one, several string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, several)
-}
-
 func progressBar(done, whole int) string {
 	const width = 30
 	full := width * done / max(1, whole)
@@ -195,9 +188,9 @@ func sizeOf(tasks []db.NewGraphTask) Size {
 }
 
 func (s Size) String() string {
-	text := fmt.Sprintf("%s, %s, %d to run at once", HowMany(s.Tasks, "task", "tasks"), HowMany(s.Dependencies, "dependency", "dependencies"), s.Ready)
+	text := fmt.Sprintf("%s, %s, %d to run at once", model.Count(s.Tasks, "task", "tasks"), model.Count(s.Dependencies, "dependency", "dependencies"), s.Ready)
 	if s.Removed > 0 {
-		text += fmt.Sprintf(", %s removed", HowMany(s.Removed, "dependency", "dependencies"))
+		text += fmt.Sprintf(", %s removed", model.Count(s.Removed, "dependency", "dependencies"))
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -164,7 +165,7 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 	if err != nil {
 		return err
 	}
-	q.args["max_pending"], q.args["forks"], q.args["moments"] = maxPendingChanges, f.Forks != model.ForksToo, f.Policy == model.Freshness
+	q.args["max_pending"], q.args["forks"], q.args["moments"] = cmp.Or(q.maxPending, maxPendingChanges), f.Forks != model.ForksToo, f.Policy == model.Freshness
 	q.args["cooling_since"] = nil
 	if f.Cooldowns.Absolute > 0 {
 		q.args["cooling_since"] = now.Add(-f.Cooldowns.Absolute)

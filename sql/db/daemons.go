@@ -23,9 +23,18 @@ type Daemon struct {
 
 // DaemonState is how a daemon is, as it last said.
 type DaemonState struct {
-	Waiting map[string]float64   `json:"waiting"` // seconds for which a service has been waited for
-	Overdue map[string]float64   `json:"overdue"` // seconds for which a loop's round is overdue
-	Last    map[string]time.Time `json:"last"`    // the last good round of each loop
+	Waiting map[string]float64   `json:"waiting"`           // seconds for which a service has been waited for
+	Overdue map[string]float64   `json:"overdue"`           // seconds for which a loop's round is overdue
+	Last    map[string]time.Time `json:"last"`              // the last good round of each loop
+	Workers map[string]Worker    `json:"workers,omitempty"` // those that a listener hears, by name
+}
+
+// Worker is a Celery worker, as one listener hears it.
+type Worker struct {
+	Heard  time.Time `json:"heard"`
+	Active int       `json:"active"` // tasks in hand, by its last heartbeat
+	Ended  int       `json:"ended"`  // runs that ended in the last five whole minutes
+	Failed int       `json:"failed"` // of these
 }
 
 // SeeDaemon records that a daemon runs.

@@ -220,8 +220,12 @@ func (a GraphQueries) Runtimes(ctx context.Context, types []string) (map[string]
 	return runtimes, nil
 }
 
-// GraphPace returns how many tasks of a graph had a run that ended since a moment.
-func (a GraphQueries) GraphPace(ctx context.Context, graph int64, since time.Time) (int64, error) {
-	n, err := a.q.GraphPace(ctx, queries.GraphPaceParams{Graph: graph, Since: since})
-	return n, failed(err, "read the pace of graph %d", graph)
+// GraphEnds returns when the last ended run of each task of a graph ended; tasks without one are missing.
+func (a GraphQueries) GraphEnds(ctx context.Context, graph int64) (map[int64]time.Time, error) {
+	rows, err := a.q.GraphEnds(ctx, graph)
+	ends := make(map[int64]time.Time, len(rows))
+	for _, row := range rows {
+		ends[row.Task] = row.Ended
+	}
+	return ends, failed(err, "read when tasks of graph %d ended", graph)
 }

@@ -13,6 +13,7 @@ import (
 
 // FoundRun is a run of a task. Infinite dates are nil.
 type FoundRun struct {
+	Task      int64           `json:"task"`
 	ID        int64           `json:"id"`
 	BackendID string          `json:"backend_id"`
 	Status    model.RunStatus `json:"status"`
@@ -22,13 +23,15 @@ type FoundRun struct {
 	Metadata  string          `json:"metadata"` // the first 1,000 characters of the JSON text
 }
 
-// LastRuns returns the last runs of a task, the newest first.
-func (s SearchStore) LastRuns(ctx context.Context, task int64, limit int) ([]FoundRun, error) {
+// LastRuns returns the last runs of each of some tasks, up to limit, the newest first.
+func (s SearchStore) LastRuns(ctx context.Context, limit int, tasks ...int64) ([]FoundRun, error) {
 	runs, err := rowsOf[FoundRun](ctx, s.pool, `
-select id, coalesce(backend_id, ''), status, case when isfinite(scheduled) then scheduled end, case when isfinite(started) then started end,
-       case when isfinite(ended) then ended end, coalesce(left(metadata::text, 1000), '')
-from task_run where task = $1 order by id desc limit $2`, task, limit)
-	return runs, failed(err, "read the runs of task %d", task)
+select r.task, r.id, coalesce(r.backend_id, ''), r.status, case when isfinite(r.scheduled) then r.scheduled end, case when isfinite(r.started) then r.started end,
+       case when isfinite(r.ended) then r.ended end, coalesce(left(r.metadata::text, 1000), '')
+from unnest($2::bigint[]) t (id)
+cross join lateral (select * from task_run where task = t.id order by id desc limit $1) r
+order by r.id desc`, limit, tasks)
+	return runs, failed(err, "read the runs of tasks %d", tasks)
 }
 
 // TaskText returns the arguments of a task for people, 20,000 characters at most; "" if there is no

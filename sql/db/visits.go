@@ -99,19 +99,48 @@ func (tx *Tx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now t
 	if err != nil || !KnownToCandidates(f) {
 		return counts, err
 	}
-	q := &grabQuery{grouped: true, groups: groups, pinned: true, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
-	if err = q.selectFromCandidates(ctx, tx, f, now); err == nil {
-		err = tx.withSettings(ctx, q, func() error {
-			rows, err := tx.tx.Query(ctx, "with "+q.selected+" select c.place, count(*) from first c group by c.place", q.args)
-			if err != nil {
-				return err
-			}
-			var place, n int
-			_, err = pgx.ForEachRow(rows, []any{&place, &n}, func() error { counts[place] = n; return nil })
-			return err
-		})
-	}
+	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
+	var place, n int
+	err = tx.askCandidates(ctx, q, f, now, "select c.place, count(*) from first c group by c.place", []any{&place, &n}, func() error { counts[place] = n; return nil })
 	return counts, failed(err, "count visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+}
+
+// VisitPlace is where an origin stands among the next ones of a policy.
+type VisitPlace struct {
+	Known    bool // else candidates can't be used now
+	Place    int  // from 1; 0: more origins are before it than were searched
+	Searched int  // number of origins searched
+}
+
+// changesOfPlace is how many pending changes PlaceOfVisit reads for each origin that it searches.
+const changesOfPlace = 5
+
+// PlaceOfVisit looks for an origin among the next limit ones of a policy. It reads only their
+// candidates, and what changed of them lately.
+func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Time, o model.ListedOrigin, limit int) (p VisitPlace, err error) {
+	if !KnownToCandidates(f) {
+		return p, nil
+	}
+	q := &grabQuery{groups: []VisitGroup{{Count: limit}}, maxPending: min(maxPendingChanges, changesOfPlace*limit), args: pgx.NamedArgs{"url": o.URL, "lister": o.ListerID}}
+	err = tx.askCandidates(ctx, q, f, now, `select exists (select from usable), count(*),
+		coalesce(max(c.turn) filter (where c.url = @url and c.lister_id = @lister), 0) from first c`, []any{&p.Known, &p.Searched, &p.Place}, func() error { return nil })
+	return p, failed(err, "look for the place of %q by policy %q", o.URL, f.Policy)
+}
+
+// askCandidates runs a statement on what a grab would select from candidates (first), and calls
+// do for each row that it read into fields.
+func (tx *Tx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, statement string, fields []any, do func() error) error {
+	q.pinned, q.args["visit_type"], q.args["now"] = true, f.VisitType, now
+	if err := q.selectFromCandidates(ctx, tx, f, now); err != nil {
+		return err
+	}
+	return tx.withSettings(ctx, q, func() error {
+		rows, err := tx.tx.Query(ctx, "with "+q.selected+" "+statement, q.args)
+		if err == nil {
+			_, err = pgx.ForEachRow(rows, fields, do)
+		}
+		return err
+	})
 }
 
 func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) ([]GrabbedVisit, error) {
@@ -174,6 +203,8 @@ type grabQuery struct {
 	// byLister reports that closed listers may be left out by a walk of each other one, which
 	// eachLister asks for.
 	byLister, eachLister bool
+
+	maxPending int // how many pending changes it reads; 0: maxPendingChanges
 
 	pinned   bool     // its plan is along indexes
 	selected string   // CTEs: usable, which has a row if the others can be used, and selected, what to return in order

@@ -260,14 +260,15 @@ from unnest(@types::text[]) as t (type)
 cross join lateral (select r.runtime from scheduler_go.run_durations r where r.type = t.type order by r.recorded desc limit 1000) d
 group by t.type;
 
--- GraphPace counts the tasks of a graph that ended since a moment, by their runs.
--- name: GraphPace :one
-select count(*) from scheduler_go.graph_tasks g
+-- GraphEnds returns when tasks of a graph last ended, by their runs.
+-- name: GraphEnds :many
+select g.task, r.ended::timestamptz as ended
+from scheduler_go.graph_tasks g
 cross join lateral (
-  select r.task from task_run r
-  where r.task = g.task and r.ended > @since::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost') limit 1
+  select max(r.ended) as ended from task_run r
+  where r.task = g.task and isfinite(r.ended) and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost')
 ) r
-where g.graph = @graph;
+where g.graph = @graph and r.ended is not null;
 
 -- EmptyGraphs returns the graphs of some numbers without tasks, on whose tasks none depends.
 -- name: EmptyGraphs :many

@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 )
 
@@ -152,7 +153,8 @@ func newStats(a *command.App, ask questioner) *cobra.Command {
 		Short: "Show the workers' processes, and how many tasks they accepted since their start",
 	}, (*celery.Control).Stats, func(s celery.WorkerStats) ([]string, error) {
 		uptime := (time.Duration(s.Uptime) * time.Second).String()
-		lines := []string{fmt.Sprintf("up %s, pid %d, %d processes, at most %d unacknowledged messages", uptime, s.PID, s.Pool.MaxConcurrency, s.PrefetchCount)}
+		lines := []string{fmt.Sprintf("up %s, pid %d, %s, at most %s", uptime, s.PID,
+			model.Count(s.Pool.MaxConcurrency, "process", "processes"), model.Count(s.PrefetchCount, "unacknowledged message", "unacknowledged messages"))}
 		for _, name := range slices.Sorted(maps.Keys(s.Total)) {
 			lines = append(lines, fmt.Sprintf("%s %d", name, s.Total[name]))
 		}

@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/sql/db"
@@ -146,7 +147,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 		if err == nil {
 			err = a.Config.CheckTaskTypes(types)
 		}
-		return fmt.Sprintf("RPC server %s, %d task types", client, len(types)), err
+		return fmt.Sprintf("RPC server %s, %s", client, model.Count(len(types), "task type", "task types")), err
 	}
 	store, err := a.OpenStore(ctx, cmd)
 	if err != nil {
@@ -170,7 +171,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err == nil {
 		status, err = store.Status(ctx)
 	}
-	return fmt.Sprintf("%s, schema version %d, %d task types", backend.ServerName(store), status.PeerVersion, len(types)), backend.Describe(store, err)
+	return fmt.Sprintf("%s, schema version %d, %s", backend.ServerName(store), status.PeerVersion, model.Count(len(types), "task type", "task types")), backend.Describe(store, err)
 }
 
 func checkBroker(ctx context.Context, a *command.App) (string, error) {

@@ -85,7 +85,7 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	err = a.Show(o.output, c.Summary(), c.Text(o.plots, a.Styled))
 	settings := []page.Row{{Name: "Workers", Value: pytext.Thousands(o.workers)}, {Name: "Load", Value: fmt.Sprint(load.Busy)}, {Name: "Batch", Value: pytext.Thousands(load.Batch)}}
 	for _, l := range lanes {
-		value := fmt.Sprintf("%s, %d slots (%d to %d)", l.SoftTimeLimit, l.Slots, l.MinSlots, max(l.Slots, l.MaxSlots))
+		value := fmt.Sprintf("%s, %s (%d to %d)", l.SoftTimeLimit, model.Count(l.Slots, "slot", "slots"), l.MinSlots, max(l.Slots, l.MaxSlots))
 		if l.TargetWait > 0 {
 			value += fmt.Sprintf(", target wait %s", l.TargetWait)
 		}

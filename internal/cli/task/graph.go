@@ -13,7 +13,6 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/taskgraph"
 )
 
 func newTaskGraph(a *command.App) *cobra.Command {
@@ -129,7 +128,7 @@ func newGraphList(a *command.App) *cobra.Command {
 				return nil, "", err
 			}
 			now := time.Now()
-			text := fmt.Sprintf("Found %s\n", taskgraph.HowMany(len(graphs), "graph", "graphs"))
+			text := fmt.Sprintf("Found %s\n", model.Count(len(graphs), "graph", "graphs"))
 			for _, g := range graphs {
 				text += g.Text(now, a.Bold)
 			}

@@ -128,8 +128,8 @@ func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (stri
 		lines = append(lines, text)
 		for _, r := range l.runs[t.ID] {
 			if p, ok := l.putOff[r.ID]; ok {
-				lines = append(lines, fmt.Sprintf("%s%s (tried %d times, again at %s)",
-					a.Bold("  Not sent: "), a.Line(p.Reason), p.Attempts, pytext.ISOFormat(p.Again.In(zone))))
+				lines = append(lines, fmt.Sprintf("%s%s (tried %s, again at %s)",
+					a.Bold("  Not sent: "), a.Line(p.Reason), model.Count(p.Attempts, "time", "times"), pytext.ISOFormat(p.Again.In(zone))))
 			}
 		}
 		if withRuns && len(l.runs[t.ID]) > 0 {

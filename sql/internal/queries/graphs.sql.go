@@ -399,6 +399,42 @@ func (q *Queries) GraphEdges(ctx context.Context, graph int64) ([]SchedulerGoGra
 	return items, nil
 }
 
+const graphEnds = `-- name: GraphEnds :many
+select g.task, r.ended::timestamptz as ended
+from scheduler_go.graph_tasks g
+cross join lateral (
+  select max(r.ended) as ended from task_run r
+  where r.task = g.task and isfinite(r.ended) and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost')
+) r
+where g.graph = $1 and r.ended is not null
+`
+
+type GraphEndsRow struct {
+	Task  int64
+	Ended time.Time
+}
+
+// GraphEnds returns when tasks of a graph last ended, by their runs.
+func (q *Queries) GraphEnds(ctx context.Context, graph int64) ([]GraphEndsRow, error) {
+	rows, err := q.db.Query(ctx, graphEnds, graph)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GraphEndsRow
+	for rows.Next() {
+		var i GraphEndsRow
+		if err := rows.Scan(&i.Task, &i.Ended); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const graphKey = `-- name: GraphKey :one
 select graph, digest from scheduler_go.graph_keys where key = $1
 `
@@ -414,28 +450,6 @@ func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error)
 	var i GraphKeyRow
 	err := row.Scan(&i.Graph, &i.Digest)
 	return i, err
-}
-
-const graphPace = `-- name: GraphPace :one
-select count(*) from scheduler_go.graph_tasks g
-cross join lateral (
-  select r.task from task_run r
-  where r.task = g.task and r.ended > $1::timestamptz and r.status in ('eventful', 'uneventful', 'failed', 'permfailed', 'lost') limit 1
-) r
-where g.graph = $2
-`
-
-type GraphPaceParams struct {
-	Since time.Time
-	Graph int64
-}
-
-// GraphPace counts the tasks of a graph that ended since a moment, by their runs.
-func (q *Queries) GraphPace(ctx context.Context, arg GraphPaceParams) (int64, error) {
-	row := q.db.QueryRow(ctx, graphPace, arg.Since, arg.Graph)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
 }
 
 const graphTask = `-- name: GraphTask :many
