@@ -23,7 +23,7 @@ const prefetch = 1000
 // Source. The queue is the peer's.
 func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	return celery.ConsumerOptions{
-		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler listener"},
+		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler start-listener"},
 		Logger:            log,
 		Queue:             "celeryev.listener",
 		Bindings:          []celery.Binding{celery.EventsBinding},
