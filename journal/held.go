@@ -19,6 +19,7 @@ const (
 // that comes second finds them counted.
 func (c *Client) countHeld(ctx context.Context) {
 	loop := service.Loop{
+		Name: "counting failed visits", Log: c.o.Log,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			most := c.heldSize.Of(maxHeld)
 			n, applied, err := countReleased(ctx, c.o.Store, c.rules(), most)
@@ -28,8 +29,7 @@ func (c *Client) countHeld(ctx context.Context) {
 			c.heldSize.Note(n, err)
 			return service.Result{Again: n == most}, err
 		},
-		Period: heldPeriod, Jitter: true,
-		Service: c.databaseState, Beside: true,
+		Period: heldPeriod, Jitter: true, Beside: true,
 	}
 	_ = loop.Run(ctx)
 }

@@ -83,7 +83,6 @@ type Options struct {
 	GroupID string
 	Store   Store
 
-	StoreName  string // what is waited for if Store fails; "" is PostgreSQL
 	Prefix     string // of the topic; "" is DefaultPrefix
 	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
 	// CreateTopics creates the topic, with one partition and no copies, if it isn't there.
@@ -122,9 +121,8 @@ type Client struct {
 	decoder *decoder
 	rejects service.Seldom
 
-	pulse         *service.Pulse
-	kafkaState    *service.Service
-	databaseState *service.Service
+	pulse      *service.Pulse
+	kafkaState *service.Service
 
 	restartAfter time.Duration // of nothing to read; a test has no time for it
 	processed    int64
@@ -174,13 +172,12 @@ func New(o Options) (c *Client, warnings []string, err error) {
 		return nil, nil, fmt.Errorf("journal: Kafka settings: %w", err)
 	}
 	return &Client{
-		o:             o,
-		kafka:         opts,
-		metrics:       newMetrics(o.Registry, o.GroupID),
-		decoder:       newDecoder(),
-		kafkaState:    service.NewService(o.Log, "Kafka"),
-		databaseState: service.NewService(o.Log, cmp.Or(o.StoreName, "PostgreSQL")),
-		restartAfter:  restartAfter,
+		o:            o,
+		kafka:        opts,
+		metrics:      newMetrics(o.Registry, o.GroupID),
+		decoder:      newDecoder(),
+		kafkaState:   service.NewService(o.Log, "Kafka"),
+		restartAfter: restartAfter,
 	}, warnings, nil
 }
 
@@ -198,9 +195,8 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 
 	health := service.HealthOf(ctx)
 	health.Watch(c.kafkaState)
-	health.Watch(c.databaseState)
 	found := health.Expect("Kafka")
-	c.pulse = health.Pulse("journal client")
+	c.pulse = health.Pulse(c.o.Log, "applying visits")
 	defer c.pulse.Gone()
 	topic, err := c.topic(ctx, admin)
 	if err != nil {
@@ -289,13 +285,13 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		c.pulse.Begin()
 		c.metrics.is(waiting)
-		b := newBatch()
+		b, applied := newBatch(), true
 		if err := m.gather(ctx, c.limit(), func(r *kgo.Record) { c.decode(b, r) }); err != nil {
 			return err
 		}
 		if len(b.first) > 0 {
 			c.metrics.is(processing)
-			if err := c.process(ctx, m, b); err != nil {
+			if applied, err = c.process(ctx, m, b); err != nil {
 				return err
 			}
 			c.metrics.is(idle)
@@ -307,7 +303,9 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 			}
 		}
 		m.client.AllowRebalance()
-		c.pulse.Done(2 * idleWait)
+		if applied {
+			c.pulse.Done(2 * idleWait)
+		}
 	}
 	return nil
 }
@@ -357,30 +355,27 @@ func (c *Client) limit() int {
 	return limit
 }
 
-// process applies a batch and commits its offsets. It returns an error only when
-// ctx has ended before the batch could be applied.
-func (c *Client) process(ctx context.Context, m *member, b *batch) error {
+// process applies a batch and commits its offsets. applied is false if it was given up for
+// a rebalance that waits. It returns an error only when ctx has ended before the batch could
+// be applied.
+func (c *Client) process(ctx context.Context, m *member, b *batch) (applied bool, err error) {
 	start := time.Now()
-	applied, err := c.apply(ctx, m, b)
+	applied, err = c.apply(ctx, m, b)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !applied {
 		m.seek(b.first)
-		return nil
+		return false, nil
 	}
 	commitCtx, cancel := context.WithTimeout(service.InFlight(ctx), commitTimeout)
 	defer cancel()
-	if err := m.commit(commitCtx, b.next); err != nil {
-		c.kafkaState.Failed(err)
-	} else {
-		c.kafkaState.OK()
-	}
+	c.kafkaState.Tried(m.commit(commitCtx, b.next))
 	c.account(b, time.Since(start))
 	if c.o.Progress != nil {
 		c.o.Progress(c.processed, m.remaining())
 	}
-	return nil
+	return true, nil
 }
 
 // apply writes the batch to the database, trying until that succeeds. applied is
@@ -394,13 +389,12 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 		err := b.write(tryCtx, c.o.Store, c.rules(), &c.size)
 		cancel()
 		if err == nil {
-			c.databaseState.OK()
 			return true, nil
 		}
 		if ctx.Err() != nil { // no time to wait for the database
 			return false, ctx.Err()
 		}
-		c.databaseState.Failed(err)
+		c.pulse.Failed(err)
 		select {
 		case <-time.After(backoff.Next()):
 		case <-m.rebalanceWaits:

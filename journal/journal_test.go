@@ -287,7 +287,7 @@ func TestDatabaseOutage(t *testing.T) {
 	testenv.Becomes(t, "visits that are applied", 10, func() int { return len(s.stats()) })
 	proxy.Cut()
 	s.produce(0, visitsOf(10, 1)...)
-	testenv.Shows(s.t, "PostgreSQL is not reachable", logs.String)
+	testenv.Shows(s.t, "applying visits failed; will be tried again", logs.String)
 	s.produce(0, visitsOf(10, 2)...)
 	proxy.Restore()
 	s.awaitCommitted(30)
@@ -299,7 +299,7 @@ func TestDatabaseOutage(t *testing.T) {
 			t.Errorf("a visit is lost or counted twice: %s", row)
 		}
 	}
-	if n := strings.Count(logs.String(), "PostgreSQL is not reachable"); n != 1 {
+	if n := strings.Count(logs.String(), "applying visits failed; will be tried again"); n != 1 {
 		t.Errorf("the outage was logged %d times", n)
 	}
 }
@@ -316,7 +316,7 @@ func TestRebalanceDuringADatabaseOutage(t *testing.T) {
 	stop := s.start(o)
 	proxy.Cut()
 	s.produce(0, visitsOf(10, 0)...)
-	testenv.Shows(s.t, "PostgreSQL is not reachable", logs.String)
+	testenv.Shows(s.t, "applying visits failed; will be tried again", logs.String)
 	second := s.options()
 	second.OnEOF = EOFContinue
 	s.start(second)

@@ -23,7 +23,7 @@ const prefetch = 1000
 // Source. The queue is the peer's.
 func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	return celery.ConsumerOptions{
-		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler listener"},
+		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler start-listener"},
 		Logger:            log,
 		Queue:             "celeryev.listener",
 		Bindings:          []celery.Binding{celery.EventsBinding},
@@ -69,7 +69,6 @@ type Options struct {
 // Listener applies Celery's events to the database.
 type Listener struct {
 	Options
-	database   *service.Service
 	metrics    *metrics
 	complaints service.Seldom
 	workers    *workers
@@ -82,10 +81,9 @@ type Listener struct {
 func New(o Options) *Listener {
 	w := newWorkers()
 	return &Listener{
-		Options:  o,
-		database: service.NewService(o.Log, "database"),
-		metrics:  newMetrics(o.Registerer, w, o.Store.Now),
-		workers:  w,
+		Options: o,
+		metrics: newMetrics(o.Registerer, w, o.Store.Now),
+		workers: w,
 	}
 }
 
@@ -94,9 +92,7 @@ func New(o Options) *Listener {
 // broker will deliver it again), closes the source and returns nil. It returns
 // an error only if the source gives up for good.
 func (l *Listener) Run(ctx context.Context) error {
-	health := service.HealthOf(ctx)
-	health.Watch(l.database)
-	l.pulse = health.Pulse("listener")
+	l.pulse = service.HealthOf(ctx).Pulse(l.Log, "applying events")
 	defer l.pulse.Gone()
 	deliveries := make(chan celery.Delivery)
 	ended := make(chan struct{})
@@ -155,17 +151,15 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 	inFlight := service.InFlight(ctx)
 	var backoff service.Backoff
 	for err := l.try(inFlight, b); err != nil; err = l.try(inFlight, b) {
-		l.pulse.Failed()
 		if inFlight.Err() != nil {
 			return
 		}
 		l.metrics.databaseErrors.Inc()
-		l.database.Failed(err)
+		l.pulse.Failed(err)
 		if backoff.Wait(ctx) != nil {
 			return
 		}
 	}
-	l.database.OK()
 	l.trace(b.outcomes)
 	if err := l.Source.AckUpTo(b.last); err != nil {
 		// The connection is gone: the batch comes again, and changes nothing.

@@ -94,7 +94,7 @@ func (s *samples) add(ctx context.Context, visits []dispatch.Visit) {
 
 // run looks for outcomes every minute until ctx ends.
 func (s *samples) run(ctx context.Context) error {
-	return service.Every(ctx, samplePeriod, s.log, "what sampling visits needs", s.look)
+	return service.Every(ctx, samplePeriod, s.log, "sampling visits", s.look)
 }
 
 // look counts the visits that have ended.

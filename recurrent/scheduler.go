@@ -106,8 +106,9 @@ func (s *Scheduler) Change(o Options) {
 func (s *Scheduler) Run(ctx context.Context) error {
 	var loops errgroup.Group
 	keeping := service.Loop{
-		RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce, Period: keepPeriod,
-		Service: service.NewService(s.Log, "what keeping candidates needs"), Beside: true, // grabs do without candidates
+		Name: "keeping candidates", Log: s.Log, Period: keepPeriod,
+		RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce,
+		Beside:  true, // grabs do without candidates
 	}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	loops.Go(func() error { return s.samples.run(ctx) })
@@ -124,10 +125,10 @@ func (s *Scheduler) policiesOf(visitType string) []model.WeightedPolicy {
 func (s *Scheduler) loop(visitType string, wake <-chan struct{}) *service.Loop {
 	r := &round{Scheduler: s, visitType: visitType, log: s.Log.With("visit_type", visitType)}
 	return &service.Loop{
+		Name: "claiming visits", Log: r.log,
 		RunOnce: r.next,
 		Period:  splayMax, // only spreads the first rounds
 		Jitter:  true,
 		Wake:    wake,
-		Service: service.NewService(r.log, "what scheduling visits needs"),
 	}
 }

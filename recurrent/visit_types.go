@@ -40,8 +40,8 @@ func (s *Scheduler) followVisitTypes(ctx context.Context, loops *errgroup.Group)
 		return running{stop, wake}
 	}}
 	return (&service.Loop{
+		Name: "looking for visit types", Log: s.Log,
 		RunOnce: v.look, Period: visitTypesPeriod, Wake: s.changed,
-		Service: service.NewService(s.Log, "PostgreSQL"),
 	}).Run(ctx)
 }
 

@@ -73,6 +73,7 @@ func newFirstVisitsCounter(reg prometheus.Registerer) *prometheus.CounterVec {
 // Run schedules first visits every Period until ctx ends.
 func (f *FirstVisits) Run(ctx context.Context) error {
 	return (&service.Loop{
+		Name: "claiming first visits", Log: f.Log, Period: f.Period,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			_, err := f.RunOnce(ctx)
 			if celery.IsOfQueue(err) {
@@ -80,8 +81,6 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 			}
 			return service.Result{}, err
 		},
-		Period:  f.Period,
-		Service: service.NewService(f.Log, "what scheduling first visits needs"),
 	}).Run(ctx)
 }
 

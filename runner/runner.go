@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -94,13 +93,8 @@ func (r *Runner) Change(o Options) { r.changed.Store(&o) }
 
 // Run claims what is ready every Period, and when it is woken, until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
-	wake := make(chan struct{}, 1)
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	if r.Listen != nil {
-		listener.Go(func() { service.Listen(ctx, r.Log, r.Listen, wake) })
-	}
 	return (&service.Loop{
+		Name: "claiming tasks", Log: r.Log, Period: r.Period, Listen: r.Listen,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			result, graphErr := r.graphs(ctx)
 			if full, err := r.tooManyOutgoing(ctx); full || err != nil {
@@ -113,9 +107,6 @@ func (r *Runner) Run(ctx context.Context) error {
 			result.Again = result.Again || n > 0
 			return result, errors.Join(graphErr, err)
 		},
-		Period:  r.Period,
-		Wake:    wake,
-		Service: service.NewService(r.Log, "what the runner needs"),
 	}).Run(ctx)
 }
 

@@ -35,7 +35,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 		from unnest(array['a', 'b', 'c']) owner, generate_series(1, 5000) n`)
 
 	// Without what shares need, the runner says what to do.
-	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "run swh-scheduler migrate with this configuration")
+	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "with this configuration")
 	if err := <-start(t, "-C", config, "migrate").done; err != nil {
 		t.Fatal(err)
 	}

@@ -22,35 +22,43 @@ const (
 // contact returns a component that knows whether the database answers, also while the daemon
 // has nothing to ask.
 func (o *Options) contact(store *db.Store) service.Component {
-	loop := service.Loop{
-		RunOnce: func(ctx context.Context) (service.Result, error) {
-			ctx, cancel := context.WithTimeout(ctx, contactTimeout)
-			defer cancel()
-			err := store.Pool().Ping(ctx)
-			if s := store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
-				err = nil // the pool is used up, which has a metric of its own
-			}
-			return service.Result{}, err
-		},
-		Period: contactPeriod, Service: service.NewService(o.Log, "PostgreSQL"),
-	}
-	return service.Component{Name: "contact with the database", Run: loop.Run}
+	return o.asking("PostgreSQL", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+		defer cancel()
+		err := store.Pool().Ping(ctx)
+		if s := store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
+			err = nil // the pool is used up, which has a metric of its own
+		}
+		return err
+	})
 }
 
 // contact returns a component that knows whether the broker and its management API answer.
 // Without the broker the daemon is not ready.
 func (d *dispatcher) contact(o *Options) service.Component {
+	return o.asking("RabbitMQ", func(ctx context.Context) error {
+		_, err := d.inspector.Length(ctx, "celery", 0)
+		if celery.IsOfQueue(err) {
+			err = nil
+		}
+		return err
+	})
+}
+
+// asking returns a component that asks a service now and then whether it answers.
+func (o *Options) asking(name string, ask func(ctx context.Context) error) service.Component {
+	s := service.NewService(o.Log, name)
+	o.health.Watch(s)
 	loop := service.Loop{
+		Name: "asking " + name, Log: o.Log, Period: contactPeriod,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
-			_, err := d.inspector.Length(ctx, "celery", 0)
-			if celery.IsOfQueue(err) {
-				err = nil
+			if err := ask(ctx); ctx.Err() == nil {
+				s.Tried(err)
 			}
-			return service.Result{}, err
+			return service.Result{}, nil
 		},
-		Period: contactPeriod, Service: service.NewService(o.Log, "RabbitMQ"),
 	}
-	return service.Component{Name: "contact with the broker", Run: loop.Run}
+	return service.Component{Name: "contact with " + name, Run: loop.Run}
 }
 
 // registerPool registers the metrics of a daemon's connections to the database.

@@ -149,12 +149,9 @@ func ofJournal(c *config.Config) map[string]bool {
 
 // JournalOptions returns the configured options of the journal client.
 func (o *Options) JournalOptions(store journal.Store) journal.Options {
-	c, name := o.Config.Journal, "PostgreSQL"
-	if o.isRemote() {
-		name = "RPC server"
-	}
+	c := o.Config.Journal
 	return journal.Options{
-		Brokers: c.Brokers, GroupID: c.GroupID, Store: store, StoreName: name,
+		Brokers: c.Brokers, GroupID: c.GroupID, Store: store,
 		Prefix: c.Prefix, Privileged: c.Privileged, CreateTopics: c.CreateTopics, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,

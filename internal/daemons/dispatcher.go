@@ -144,7 +144,7 @@ func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		bounded, err := store.BoundChanges(ctx, db.MaxCandidateChanges, boundTime)
 		if bounded.GivenUp {
-			log.Warn("candidates are given up: too many changes of origins were not drained; schedule-recurrent and migrate build them anew", "deleted", bounded.Deleted)
+			log.Warn(`candidates are given up: too many changes of origins were not drained; schedule-recurrent, or "swh-scheduler migrate", builds them anew`, "deleted", bounded.Deleted)
 		}
 		return bounded.String(), err
 	}}

@@ -44,7 +44,7 @@ func registered(registry *prometheus.Registry, found map[string]string) {
 }
 
 // docs/metrics.md lists the metrics that the daemons export, no more and no less,
-// with their labels. The daemons run with all that is optional.
+// with their labels, and the daemons' loops. The daemons run with all that is optional.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page := testenv.Read(t, filepath.Join("..", "..", "docs", "metrics.md"))
@@ -53,6 +53,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		labels := strings.Split(strings.ReplaceAll(m[2], "`", ""), ", ")
 		slices.Sort(labels)
 		documented[m[1]] = strings.Join(labels, ", ")
+	}
+	_, loops, _ := strings.Cut(string(page), "### Loops\n")
+	loops, _, _ = strings.Cut(loops, "\n### ")
+	for _, m := range regexp.MustCompile("(?m)^\\| `(.*?)` \\|").FindAllStringSubmatch(loops, -1) {
+		documented["the loop "+m[1]] = ""
 	}
 
 	all := options(t, "test")
@@ -131,6 +136,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); !maps.Equal(found, documented) && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		for _, r := range registries {
 			registered(r, found)
+			for loop := range gauge(t, r, "swh_scheduler_overdue_seconds", "loop") {
+				found["the loop "+loop] = ""
+			}
 		}
 	}
 	stop()

@@ -130,7 +130,7 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 
 	// A policy for which candidates have to be built anew.
 	write("%s", policies("freshness", broker))
-	says("is refused; the one before stays in force", "run swh-scheduler migrate with this configuration")
+	says("is refused; the one before stays in force", "swh-scheduler migrate", "with this configuration")
 	fresh := map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: model.VisitFilter{Policy: model.Freshness}}}}
 	testenv.Migrate(t, store.Pool().Config().ConnString(), db.MigrateOptions{Policies: fresh})
 	write("queue_full_backoff: 61\n%s", policies("freshness", broker))

@@ -54,6 +54,7 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 		direct := o.direct(broker)
 		pass := sender(server, direct)
 		loop := service.Loop{
+			Name: "sending", Log: o.Log, Period: period,
 			RunOnce: func(ctx context.Context) (service.Result, error) {
 				n, err := pass(ctx)
 				if celery.IsOfQueue(err) {
@@ -62,7 +63,6 @@ func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskType
 				}
 				return service.Result{Again: n > 0}, err
 			},
-			Period: period, Service: service.NewService(o.Log, "what sending needs"),
 		}
 		return []service.Component{{Name: "sender", Run: func(ctx context.Context) (err error) {
 			if period > 0 {

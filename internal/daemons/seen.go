@@ -17,7 +17,7 @@ func (o *Options) seen(store *db.Store) service.Component {
 	host, _ := os.Hostname() // "" if it is not known
 	d := db.Daemon{ID: uuid.New(), Name: o.name(), Version: o.Version, Host: host, Started: time.Now()}
 	return service.Component{Name: "list of daemons", Run: func(ctx context.Context) error {
-		err := service.Every(ctx, time.Minute, o.Log, "the list of daemons", func(ctx context.Context) error {
+		err := service.Every(ctx, time.Minute, o.Log, "updating the list of daemons", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 			defer cancel()
 			d.State.Waiting, d.State.Overdue = o.health.Durations()

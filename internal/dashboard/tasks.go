@@ -301,5 +301,5 @@ func (r *Request) gatherer() *explain.Gatherer {
 // unexplained says why there is no explanation.
 func (r *Request) unexplained(err error) string {
 	r.Log.Warn("no explanation", "path", r.URL.Path, "error", err)
-	return fmt.Sprintf("The explanation failed, or took longer than %s; the log of the dashboard says why. swh-scheduler explain takes all the time it needs.", explainTime)
+	return fmt.Sprintf(`The explanation failed, or took longer than %s; the log of the dashboard says why. "swh-scheduler explain" takes all the time it needs.`, explainTime)
 }

@@ -77,7 +77,7 @@ type Deliverer struct {
 // urgent doesn't wait for a batch of others.
 type stream struct {
 	urgent             bool
-	way                string // for the log
+	work               string // for the log
 	batchSize, batches int    // how many messages, and batches at once
 	wake               chan struct{}
 	turn               turn
@@ -88,8 +88,8 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 	return &Deliverer{
 		store: store, publisher: publisher, log: log, now: store.Now, putOff: newPutOff(),
 		streams: [2]*stream{
-			{urgent: true, way: "the way to the broker for urgent messages", batchSize: urgentBatch, batches: 1, wake: make(chan struct{}, 1)},
-			{way: "the way to the broker", batchSize: DeliverBatch, batches: parallelBatches, wake: make(chan struct{}, 1)},
+			{urgent: true, work: "delivery of urgent messages", batchSize: urgentBatch, batches: 1, wake: make(chan struct{}, 1)},
+			{work: "delivery", batchSize: DeliverBatch, batches: parallelBatches, wake: make(chan struct{}, 1)},
 		},
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
@@ -119,15 +119,15 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	if _, err := d.each(func(s *stream) (Delivered, error) {
 		reachable := true
 		loop := service.Loop{
+			Name: s.work, Log: d.log,
 			RunOnce: func(ctx context.Context) (service.Result, error) {
 				done, more, err := d.round(ctx, s, time.After(roundTime))
 				// A round cut short by ctx doesn't show an outage.
 				reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
 				return service.Result{Again: more}, err
 			},
-			Period:  idlePoll,
-			Wake:    s.wake,
-			Service: service.NewService(d.log, s.way),
+			Period: idlePoll,
+			Wake:   s.wake,
 		}
 		err := loop.Run(ctx)
 		if !reachable {

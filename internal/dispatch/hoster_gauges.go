@@ -35,7 +35,7 @@ func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, r
 
 // Run measures every minute until ctx ends.
 func (g *HosterGauges) Run(ctx context.Context) error {
-	return service.Every(ctx, measurePeriod, g.log, "what measuring hosters needs", func(ctx context.Context) error {
+	return service.Every(ctx, measurePeriod, g.log, "measuring hosters", func(ctx context.Context) error {
 		return g.RunOnce(ctx, g.store.Now())
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -61,18 +60,12 @@ func NewLanePump(o LanePumpOptions) *LanePump {
 
 // Run sends until ctx ends.
 func (p *LanePump) Run(ctx context.Context) error {
-	wake := make(chan struct{}, 1)
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	if p.Listen != nil {
-		listener.Go(func() { service.Listen(ctx, p.Log, p.Listen, wake) })
-	}
 	return (&service.Loop{
+		Name: "filling lanes", Log: p.Log,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			return service.Result{}, p.RunOnce(ctx, p.Store.Now())
 		},
-		Period: pumpPeriod, Wake: wake,
-		Service: service.NewService(p.Log, "what sending to lanes needs"),
+		Period: pumpPeriod, Listen: p.Listen,
 	}).Run(ctx)
 }
 

@@ -45,7 +45,7 @@ func (g *QueueGauges) Register(reg prometheus.Registerer, slots *Slots) {
 
 // Run looks every half minute until ctx ends.
 func (g *QueueGauges) Run(ctx context.Context) error {
-	return service.Every(ctx, lookPeriod, g.Log, "what looking at queues needs", g.RunOnce)
+	return service.Every(ctx, lookPeriod, g.Log, "measuring queues", g.RunOnce)
 }
 
 // RunOnce looks once.

@@ -47,7 +47,7 @@ func NewShareGauges(store *db.Store, queues func(ctx context.Context) ([]SharedQ
 
 // Run measures every minute until ctx ends.
 func (g *ShareGauges) Run(ctx context.Context) error {
-	return service.Every(ctx, measurePeriod, g.log, "what measuring shares needs", func(ctx context.Context) error {
+	return service.Every(ctx, measurePeriod, g.log, "measuring shares", func(ctx context.Context) error {
 		return g.RunOnce(ctx, g.store.Now())
 	})
 }

@@ -217,7 +217,7 @@ func TestShareOfATask(t *testing.T) {
 		1: {[]string{`the share of its group, "bulk", may be used up`, "Its group is at its ceiling: 2 messages are in flight, of at most 2"}, []string{"x-max-priority"}},
 		2: {[]string{"Its group is below its ceiling: 1 message is in flight, of at most 2", "Messages of its group have priority 5"}, nil},
 		3: {[]string{"Each 1 h 0 min that it waits, it counts as one priority higher"}, []string{"group"}},
-		4: {[]string{`its group, "b", may be used up: see swh-scheduler shares status a.`}, []string{"ceiling"}},
+		4: {[]string{`its group, "b", may be used up: see "swh-scheduler shares status a".`}, []string{"ceiling"}},
 	} {
 		e, err := x.Task(t.Context(), id)
 		if err != nil {

@@ -103,7 +103,7 @@ func (e *Explanation) waitsInBacklog(p db.LanePlace) {
 		e.because("It timed out on %s; it goes on in this one, ahead of all that was not tried before.", model.Count(p.TimedOut, "lane", "lanes"))
 	}
 	e.because("It was claimed at %s, and waits in this line since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
-	e.because("How full the lane is: swh-scheduler lanes status %s. Whether workers read it: swh-scheduler queue status", p.Set)
+	e.because(`How full the lane is tells "swh-scheduler lanes status %s"; whether workers read it, "swh-scheduler queue status".`, p.Set)
 }
 
 // describeLane adds the state of work that was sent to a lane.
@@ -156,14 +156,14 @@ type Share struct {
 // how work stands in its group.
 func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, s *Share) {
 	if laneSet != "" {
-		e.because("It goes by lanes: how full they are tells swh-scheduler lanes status %s.", laneSet)
+		e.because(`It goes by lanes: how full they are tells "swh-scheduler lanes status %s".`, laneSet)
 	} else {
 		e.describeQueue(q, refill)
 	}
 	if s == nil {
 		return
 	}
-	e.because("Its queue is divided between groups by %s, and the share of its group, %q, may be used up: see swh-scheduler shares status %s.", s.By, s.Group, s.TaskType)
+	e.because(`Its queue is divided between groups by %s, and the share of its group, %q, may be used up: see "swh-scheduler shares status %s".`, s.By, s.Group, s.TaskType)
 	switch {
 	case s.MaxInFlight == 0:
 	case s.InFlight >= s.MaxInFlight:

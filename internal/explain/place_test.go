@@ -31,7 +31,6 @@ func TestPlaceOfAnOrigin(t *testing.T) {
 				{Weight: 2, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag, Cooldowns: model.DefaultCooldowns}},
 			}},
 		}}
-		defer x.Close()
 		_, origin := explanations(t, x, "git")
 		for _, e := range origin(url) {
 			says(t, e, []string{"Policy oldest_scheduled_first, which has weight 1 of its visit type's, can pick it: " + want, "picks origins that were loaded before"}, nil)

@@ -52,9 +52,9 @@ type Keeper struct {
 // Run does what is due until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	return (&service.Loop{
+		Name: "maintenance", Log: k.Log,
 		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, k.RunOnce(ctx) },
-		Period:  lookPeriod, Jitter: true,
-		Service: service.NewService(k.Log, "what maintenance needs"), Beside: true,
+		Period:  lookPeriod, Jitter: true, Beside: true,
 	}).Run(ctx)
 }
 
@@ -84,7 +84,7 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 			}
 		}
 		if failure != nil {
-			failed = append(failed, fmt.Errorf("maintenance, %s: %w", job.Name, failure))
+			failed = append(failed, fmt.Errorf("%s: %w", job.Name, failure))
 		}
 	}
 	return errors.Join(failed...)

@@ -38,7 +38,7 @@ func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
 	for range 8 {
 		processes.Go(func() error {
 			for range 3 {
-				if err := k.RunOnce(t.Context()); err != nil && err.Error() != "maintenance, broken: out of luck" {
+				if err := k.RunOnce(t.Context()); err != nil && err.Error() != "broken: out of luck" {
 					return err
 				}
 			}
@@ -74,10 +74,10 @@ func TestFailedJobIsAnErrorUntilItGoesWell(t *testing.T) {
 		later  bool // a minute after the step before
 		want   string
 	}{
-		{one, errors.New("out of luck"), false, "maintenance, sweep: out of luck"},
-		{one, nil, false, "maintenance, sweep: out of luck"},
-		{other, nil, false, "maintenance, sweep: out of luck"},
-		{other, errors.New("still none"), true, "maintenance, sweep: still none"},
+		{one, errors.New("out of luck"), false, "sweep: out of luck"},
+		{one, nil, false, "sweep: out of luck"},
+		{other, nil, false, "sweep: out of luck"},
+		{other, errors.New("still none"), true, "sweep: still none"},
 		{one, nil, true, ""},
 		{other, nil, false, ""},
 	} {

@@ -86,7 +86,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 
 // Run reads figures until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	return service.Every(ctx, period, m.log, "the database's monitor", m.RunOnce)
+	return service.Every(ctx, period, m.log, "reading figures", m.RunOnce)
 }
 
 // RunOnce reads the figures.

@@ -16,9 +16,9 @@
 //
 // # Failures
 //
-// An error of one round of work is a state of some service, not the end of the
-// daemon: Loop reports it to a Service, which logs a change of state and not each
-// try, and waits by Backoff. An error that a component's Run returns is one that
+// An error of one round of work is not the end of the daemon: Loop logs that rounds
+// of its work begin to fail, and that one goes well again, but not each try, and waits
+// by Backoff. Service does so for what the daemon depends on. An error that a component's Run returns is one that
 // waiting does not cure; it stops the whole Group.
 //
 // This package imports none of ours and starts nothing by itself.

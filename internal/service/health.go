@@ -77,17 +77,6 @@ func (h *Health) Watch(s *Service) {
 	}
 }
 
-// unwatch ends what Watch began.
-func (h *Health) unwatch(s *Service) {
-	if h != nil && s != nil {
-		h.locked(func() {
-			if at := slices.Index(h.services, s); at >= 0 {
-				h.services = slices.Delete(h.services, at, at+1)
-			}
-		})
-	}
-}
-
 // Show shows s among the metrics. The daemon can do its work without it.
 func (h *Health) Show(s *Service) {
 	if h != nil {
@@ -95,20 +84,32 @@ func (h *Health) Show(s *Service) {
 	}
 }
 
-// Waits lists what the daemon waits for, in words; nothing if it is ready.
+// Waits lists what the daemon waits for, and which loops fail, in words; nothing if it is ready.
 func (h *Health) Waits() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var waits []string
 	for _, s := range h.services {
-		if away := s.awaySince(); !away.IsZero() {
+		if away := s.since(); !away.IsZero() {
 			waits = append(waits, fmt.Sprintf("waiting for %s, which cannot be reached since %s", s.name, away.UTC().Format(time.RFC3339)))
 		}
 	}
 	for _, e := range h.expected {
 		waits = append(waits, "waiting for "+e.what)
 	}
-	return waits
+	for p := range h.pulses {
+		if p.beside || p.call {
+			continue
+		}
+		if failing := p.trouble.since(); !failing.IsZero() {
+			waits = append(waits, fmt.Sprintf("%s has failed since %s", p.name, failing.UTC().Format(time.RFC3339)))
+		}
+		if p.awaited && p.last.IsZero() {
+			waits = append(waits, "waiting for a first good round of "+p.name)
+		}
+	}
+	slices.Sort(waits) // loops of one work, such as those of visit types, as one
+	return slices.Compact(waits)
 }
 
 // Stuck lists the loops that make no progress, in words; nothing if the daemon is
@@ -122,7 +123,7 @@ func (h *Health) Stuck() []string {
 	var stuck []string
 	for p := range h.pulses {
 		if !p.beside && !p.since.IsZero() && h.now().Sub(p.since) > stuckAfter {
-			what := "a round with"
+			what := "a round of"
 			if p.call {
 				what = "a call of"
 			}

@@ -14,7 +14,7 @@ func (h *Health) Collector(daemon string) prometheus.Collector {
 	}
 	return healthCollector{
 		h,
-		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for something it needs; 0 while that is there.", "service"),
+		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for a service; 0 while that is there.", "service"),
 		describe("swh_scheduler_overdue_seconds", "How long a round of one of the daemon's loops is overdue that ends well; 0 if none is.", "loop"),
 	}
 }
@@ -61,7 +61,7 @@ func (h *Health) Durations() (waiting, overdue map[string]float64) {
 	for _, services := range [][]*Service{h.services, h.optional} {
 		for _, s := range services {
 			seconds := 0.0
-			if away := s.awaySince(); !away.IsZero() {
+			if away := s.since(); !away.IsZero() {
 				seconds = now.Sub(away).Seconds()
 			}
 			waiting[s.name] = max(waiting[s.name], seconds)

@@ -14,16 +14,16 @@ import (
 )
 
 // A loop's daemon is ready after the first round that went well, not ready while
-// its service is away, and stuck while one round lasts too long.
+// rounds fail, and stuck while one round lasts too long.
 func TestHealthOfALoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		health := NewHealth()
 		ctx, stop := context.WithCancel(WithHealth(t.Context(), health))
 		round := make(chan error)
 		loop := Loop{
+			Name: "claiming tasks", Log: slog.New(slog.DiscardHandler),
 			RunOnce: func(context.Context) (Result, error) { return Result{}, <-round },
 			Period:  time.Second,
-			Service: NewService(slog.New(slog.DiscardHandler), "PostgreSQL"),
 		}
 		ended := make(chan error)
 		go func() { ended <- loop.Run(ctx) }()
@@ -34,19 +34,17 @@ func TestHealthOfALoop(t *testing.T) {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
-		want("before the first round", health.Waits(), "waiting for a first round with PostgreSQL")
+		want("before the first round", health.Waits(), "waiting for a first good round of claiming tasks")
 		round <- errors.New("away")
 		synctest.Wait()
-		if waits := health.Waits(); len(waits) != 2 || !strings.Contains(waits[0], "PostgreSQL, which cannot be reached since 2000-01-01T00:00:00Z") {
-			t.Errorf("while it is away: %q", waits)
-		}
+		want("when it has failed", health.Waits(), "claiming tasks has failed since 2000-01-01T00:00:00Z", "waiting for a first good round of claiming tasks")
 		round <- nil // after the back-off
 		synctest.Wait()
 		want("after a good round", health.Waits())
 		time.Sleep(time.Minute) // in the next round
 		want("a long round", health.Stuck())
 		time.Sleep(stuckAfter)
-		if stuck := health.Stuck(); len(stuck) != 1 || !strings.Contains(stuck[0], "a round with PostgreSQL lasts since") {
+		if stuck := health.Stuck(); len(stuck) != 1 || !strings.Contains(stuck[0], "a round of claiming tasks lasts since") {
 			t.Errorf("too long a round: %q", stuck)
 		}
 		want("and still", health.Waits())
@@ -79,7 +77,7 @@ func TestSystemd(t *testing.T) {
 // A daemon that is stuck doesn't say that it lives, so that systemd restarts it.
 func TestStuckDaemonDoesNotFeedTheWatchdog(t *testing.T) {
 	health := NewHealth()
-	pulse := health.Pulse("a loop")
+	pulse := health.Pulse(slog.New(slog.DiscardHandler), "a loop")
 	began := time.Now().Add(-2 * stuckAfter)
 	health.now = func() time.Time { return began }
 	pulse.Begin()

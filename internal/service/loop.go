@@ -3,9 +3,9 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -17,6 +17,10 @@ type Result struct {
 
 // Loop calls RunOnce again and again, from Run's call to its return.
 type Loop struct {
+	// Name says what the loop does ("maintenance", "claiming tasks"): in the log, which is
+	// told when rounds begin to fail and when one goes well again, in health and metrics.
+	Name string
+	Log  *slog.Logger
 	// RunOnce does one round of work. Its context is the one of InFlight, which
 	// outlives the request to stop, so that a round is finished.
 	RunOnce func(ctx context.Context) (Result, error)
@@ -24,88 +28,90 @@ type Loop struct {
 	Jitter  bool          // delay the first round by a random part of Period
 	// Wake, if not nil, starts the next round early, but not after an error, as
 	// that would defeat the back-off.
-	Wake    <-chan struct{}
-	Backoff Backoff  // the waits after an error
-	Service *Service // if not nil, is told how each round ended
+	Wake <-chan struct{}
+	// Listen, if not nil, calls wake when there is news, until ctx ends or it fails: it takes
+	// the place of Wake. While it fails, Period alone decides, which is only slower.
+	Listen  func(ctx context.Context, wake func()) error
+	Backoff Backoff // the waits after an error
 	// Beside says that the daemon is alive and ready without this loop, however slow it is
-	// or whatever it waits for.
+	// or whatever fails.
 	Beside bool
 }
 
 // Run works until ctx ends, finishes the round it is in, and returns nil. An
 // error of RunOnce never ends it.
 func (l *Loop) Run(ctx context.Context) error {
+	if l.Listen != nil {
+		var listening sync.WaitGroup
+		defer listening.Wait()
+		news := make(chan struct{}, 1)
+		l.Wake = news
+		listening.Go(func() { l.listen(ctx, news) })
+	}
 	var wait time.Duration
 	if l.Jitter {
 		wait = time.Duration(rand.Float64() * float64(l.Period))
 	}
 	wake := l.Wake
-	health := HealthOf(ctx)
-	pulse, met := l.report(health)
+	pulse := newPulse(l.Log, l.Name)
+	pulse.beside, pulse.awaited = l.Beside, !l.Beside
+	HealthOf(ctx).add(pulse)
+	defer pulse.Gone() // nobody waits for a loop that has ended
 	pulse.Done(wait)
-	defer func() { // nobody waits for a loop that has ended
-		pulse.Gone()
-		met()
-		if !l.Beside {
-			health.unwatch(l.Service)
-		}
-	}()
-	for {
-		if !l.wait(ctx, wait, wake) {
-			return nil
-		}
+	for l.wait(ctx, wait, wake) {
 		pulse.Begin()
-		var ok bool
-		if wait, wake, ok = l.round(ctx); !ok {
-			pulse.Failed()
+		result, err := l.RunOnce(InFlight(ctx))
+		if err != nil {
+			pulse.Failed(err)
+			wait, wake = l.Backoff.Next(), nil
 			continue
 		}
+		l.Backoff.Reset()
+		wait, wake = cmp.Or(max(0, result.Next), l.Period), l.Wake
+		if result.Again {
+			wait = 0
+		}
 		pulse.Done(max(wait, 1)) // 0 would be: never due
-		met()
 	}
+	return nil
 }
 
-// Every calls do each period until ctx ends, beside the daemon's work (Loop.Beside). needs
-// names in the log what do fails without.
-func Every(ctx context.Context, period time.Duration, log *slog.Logger, needs string, do func(ctx context.Context) error) error {
+// Every calls do each period until ctx ends, beside the daemon's work (Loop.Beside). name
+// says what do does. The first call comes at once, the second early by a random part of the
+// period, so that daemons that start together don't stay in step.
+func Every(ctx context.Context, period time.Duration, log *slog.Logger, name string, do func(ctx context.Context) error) error {
+	next := rand.N(period)
 	return (&Loop{
-		RunOnce: func(ctx context.Context) (Result, error) { return Result{}, do(ctx) },
-		Period:  period, Service: NewService(log, needs), Beside: true,
+		Name: name, Log: log, Period: period, Beside: true,
+		RunOnce: func(ctx context.Context) (Result, error) {
+			result, err := Result{Next: next}, do(ctx)
+			if err == nil {
+				next = period
+			}
+			return result, err
+		},
 	}).Run(ctx)
 }
 
-// report has h know the loop. The daemon is not ready before met is called.
-func (l *Loop) report(h *Health) (pulse *Pulse, met func()) {
-	name := "a loop"
-	if l.Service != nil {
-		name = l.Service.name
-	}
-	pulse = h.add(Pulse{name: name, beside: l.Beside})
-	if l.Service == nil || l.Beside {
-		return pulse, func() {}
-	}
-	h.Watch(l.Service)
-	return pulse, h.Expect("a first round with " + name)
-}
-
-// round runs RunOnce. It returns how long to wait after it, what may cut that wait
-// short, and whether the round went well.
-func (l *Loop) round(ctx context.Context) (wait time.Duration, wake <-chan struct{}, ok bool) {
-	result, err := l.RunOnce(InFlight(ctx))
-	if err != nil {
-		if l.Service != nil && !errors.Is(err, context.Canceled) {
-			l.Service.Failed(err)
+// listen calls Listen again and again until ctx ends. Each time that calls wake, it puts a
+// value into news unless one is there.
+func (l *Loop) listen(ctx context.Context, news chan<- struct{}) {
+	var backoff Backoff
+	for {
+		err := l.Listen(ctx, func() {
+			backoff.Reset()
+			select {
+			case news <- struct{}{}:
+			default:
+			}
+		})
+		if ctx.Err() == nil {
+			l.Log.Debug(l.Name+" is no longer woken by news", "error", err)
 		}
-		return l.Backoff.Next(), nil, false
+		if backoff.Wait(ctx) != nil {
+			return
+		}
 	}
-	if l.Service != nil {
-		l.Service.OK()
-	}
-	l.Backoff.Reset()
-	if result.Again {
-		return 0, l.Wake, true
-	}
-	return cmp.Or(max(0, result.Next), l.Period), l.Wake, true
 }
 
 // wait reports false when ctx has ended.

@@ -2,10 +2,12 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ func rounds(t *testing.T, l *Loop, n int, step func(i int) (Result, error)) []ti
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	start, times := time.Now(), []time.Duration(nil)
+	l.Log = cmp.Or(l.Log, slog.New(slog.DiscardHandler))
 	l.RunOnce = func(context.Context) (Result, error) {
 		times = append(times, time.Since(start))
 		if len(times) == n {
@@ -104,24 +107,102 @@ func TestLoopWakesEarly(t *testing.T) {
 	})
 }
 
-// The service a loop works on is logged once a state, not once a round.
-func TestLoopReportsToItsService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var buf bytes.Buffer
-		l := &Loop{Period: time.Second, Service: NewService(logTo(&buf), "Kafka")}
-		rounds(t, l, 7, func(i int) (Result, error) {
-			if i > 0 && i < 6 {
-				return Result{}, errors.New("away")
-			}
-			return Result{}, nil
+// A loop whose rounds fail says so once, in the words of its work, and once that it works
+// again. That a round was canceled says nothing of its work.
+func TestLoopLogsWhenItsRoundsFail(t *testing.T) {
+	denied := errors.New("permission denied for table task")
+	fails := func(errs ...error) []error { return errs }
+	for _, tc := range []struct {
+		name   string
+		rounds []error
+		want   string
+	}{
+		{"all is well", fails(nil, nil), ""},
+		{"some fail", fails(nil, denied, errors.New("another"), denied, nil, nil, denied), `level=WARN msg="maintenance failed; will be tried again" error="permission denied for table task"
+level=DEBUG msg="maintenance failed again" error=another
+level=DEBUG msg="maintenance failed again" error="permission denied for table task"
+level=INFO msg="maintenance works again" after=3s
+level=WARN msg="maintenance failed; will be tried again" error="permission denied for table task"
+`},
+		{"canceled", fails(context.Canceled, fmt.Errorf("ask: %w", context.Canceled)), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var buf bytes.Buffer
+				l := &Loop{Name: "maintenance", Log: logTo(&buf), Period: time.Second, Backoff: Backoff{Min: time.Second, Max: time.Second}}
+				rounds(t, l, len(tc.rounds), func(i int) (Result, error) { return Result{}, tc.rounds[i] })
+				if got := buf.String(); got != tc.want {
+					t.Errorf("got\n%swant\n%s", got, tc.want)
+				}
+			})
 		})
-		if n := strings.Count(buf.String(), "\n"); n != 2 {
-			t.Errorf("%d lines in the log, want 2:\n%s", n, buf.String())
+	}
+}
+
+// While listening fails, it is tried with growing pauses, and after news with the
+// shortest again. News that nobody has taken yet holds up nothing.
+func TestLoopListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		const failures = 10
+		var tries, began []time.Time
+		l := Loop{
+			Name: "claiming tasks", Log: slog.New(slog.DiscardHandler), Period: time.Hour,
+			RunOnce: func(context.Context) (Result, error) {
+				began = append(began, time.Now())
+				return Result{}, nil
+			},
+			Listen: func(_ context.Context, wake func()) error {
+				switch tries = append(tries, time.Now()); len(tries) {
+				case failures:
+					wake()
+					wake()
+				case failures + 1:
+					stop()
+				}
+				return errors.New("away")
+			},
 		}
-		buf.Reset() // that a round was cancelled says nothing of the service
-		rounds(t, l, 2, func(int) (Result, error) { return Result{}, context.Canceled })
-		if buf.Len() > 0 {
-			t.Errorf("a cancelled round logs %s", buf.String())
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if want := []time.Time{tries[0], tries[failures-1]}; !slices.Equal(slices.Compact(began), want) {
+			t.Errorf("rounds began at %v, want %v", began, want)
+		}
+		if whole := tries[failures-1].Sub(tries[0]); whole < (failures-1)*DefaultMinWait {
+			t.Errorf("%d tries in %s", failures, whole)
+		}
+		if pause := tries[failures].Sub(tries[failures-1]); pause > 2*DefaultMinWait {
+			t.Errorf("a pause of %s after news", pause)
+		}
+	})
+}
+
+// The first call comes at once, the second within a period, at different times in each
+// process, and the others a period apart.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seconds := map[time.Duration]bool{}
+		for range 20 {
+			ctx, stop := context.WithCancel(t.Context())
+			start, calls := time.Now(), []time.Duration(nil)
+			err := Every(ctx, time.Hour, slog.New(slog.DiscardHandler), "reading figures", func(context.Context) error {
+				if calls = append(calls, time.Since(start)); len(calls) == 4 {
+					stop()
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			second := calls[1]
+			if want := []time.Duration{0, second, second + time.Hour, second + 2*time.Hour}; second > time.Hour || !slices.Equal(calls, want) {
+				t.Errorf("calls after %v, want %v", calls, want)
+			}
+			seconds[second] = true
+		}
+		if len(seconds) < 10 {
+			t.Errorf("20 second calls came at only %d different times", len(seconds))
 		}
 	})
 }

@@ -1,39 +1,56 @@
 package service
 
-import "time"
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
 
-// Pulse shows whether a loop of the daemon turns: it tells the daemon's Health when a round
-// begins, goes on and ends. The nil value ignores all of it.
+// Pulse tells how a loop of the daemon does its work: the daemon's Health, if there is one,
+// when a round begins, goes on and ends, and the log when rounds begin to fail, and when one
+// goes well again. The nil value ignores all of it.
 type Pulse struct {
-	health *Health
-	name   string
-	beside bool // the daemon is alive without it
-	call   bool // no loop
+	health  *Health
+	name    string // of the loop's work
+	trouble trouble
+	beside  bool // the daemon is alive and ready without it
+	awaited bool // the daemon is not ready before a first good round
+	call    bool // no loop
 
 	since time.Time // when the round it is in last went on; zero between rounds
 	due   time.Time // when the next good round should have ended; zero if none is due
 	last  time.Time // when the last good round ended
 }
 
-// Pulse adds a loop. The daemon counts as stuck while one of its rounds doesn't go on for
-// 15 minutes.
-func (h *Health) Pulse(name string) *Pulse { return h.add(Pulse{name: name}) }
+// Pulse adds a loop by the name of its work, such as "claiming tasks". The daemon counts as
+// stuck while one of its rounds doesn't go on for 15 minutes, and as not ready while they fail.
+func (h *Health) Pulse(log *slog.Logger, name string) *Pulse { return h.add(newPulse(log, name)) }
 
-func (h *Health) add(p Pulse) *Pulse {
-	if h == nil {
-		return nil
+func newPulse(log *slog.Logger, name string) *Pulse {
+	return &Pulse{name: name, trouble: trouble{
+		log: log, begins: name + " failed; will be tried again", lasts: name + " failed again", ends: name + " works again",
+	}}
+}
+
+func (h *Health) add(p *Pulse) *Pulse {
+	if h != nil {
+		p.health = h
+		h.locked(func() { h.pulses[p] = true })
 	}
-	p.health = h
-	h.locked(func() { h.pulses[&p] = true })
-	return &p
+	return p
+}
+
+// note changes what the daemon's Health knows of the loop.
+func (p *Pulse) note(change func()) {
+	if p != nil && p.health != nil {
+		p.health.locked(change)
+	}
 }
 
 // Begin says that a round begins, or goes on.
 func (p *Pulse) Begin() {
-	if p == nil {
-		return
-	}
-	p.health.locked(func() {
+	p.note(func() {
 		p.since = p.health.now()
 		if p.due.IsZero() && !p.call {
 			p.due = p.since
@@ -41,20 +58,19 @@ func (p *Pulse) Begin() {
 	})
 }
 
-// Failed says that a round has ended, and that it will be tried again.
-func (p *Pulse) Failed() {
-	if p != nil {
-		p.health.locked(func() { p.since = time.Time{} })
+// Failed says that a round has ended with an error, and that it will be tried again. That it
+// was canceled says nothing of its work.
+func (p *Pulse) Failed(err error) {
+	p.note(func() { p.since = time.Time{} })
+	if p != nil && !errors.Is(err, context.Canceled) {
+		p.trouble.Failed(err)
 	}
 }
 
 // Done says that a round has ended well. The next one is due after some time; 0: when there
 // is something to do.
 func (p *Pulse) Done(next time.Duration) {
-	if p == nil {
-		return
-	}
-	p.health.locked(func() {
+	p.note(func() {
 		if !p.since.IsZero() {
 			p.last = p.health.now()
 		}
@@ -63,19 +79,20 @@ func (p *Pulse) Done(next time.Duration) {
 			p.due = p.health.now().Add(next)
 		}
 	})
+	if p != nil {
+		p.trouble.OK()
+	}
 }
 
 // Gone says that the loop has ended.
 func (p *Pulse) Gone() {
-	if p != nil {
-		p.health.locked(func() { delete(p.health.pulses, p) })
-	}
+	p.note(func() { delete(p.health.pulses, p) })
 }
 
 // Call says that a call begins. The daemon counts as stuck if done is not called within 15
 // minutes.
 func (h *Health) Call(name string) (done func()) {
-	p := h.add(Pulse{name: name, call: true})
+	p := h.add(&Pulse{name: name, call: true})
 	p.Begin()
 	return p.Gone
 }

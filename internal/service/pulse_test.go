@@ -20,25 +20,25 @@ func TestPulse(t *testing.T) {
 		health := NewHealth()
 		overdue := func(want time.Duration, stuck string) {
 			t.Helper()
-			if _, got := health.Durations(); got["listener"] != want.Seconds() || len(got) > 1 {
+			if _, got := health.Durations(); got["applying events"] != want.Seconds() || len(got) > 1 {
 				t.Errorf("overdue for %v, want %v", got, want.Seconds())
 			}
 			if got := strings.Join(health.Stuck(), "; "); (got == "") != (stuck == "") || !strings.Contains(got, stuck) {
 				t.Errorf("stuck: %q, want %q", got, stuck)
 			}
 		}
-		p := health.Pulse("listener")
+		p := health.Pulse(slog.New(slog.DiscardHandler), "applying events")
 		time.Sleep(time.Hour)
 		overdue(0, "") // nothing to do
 		p.Begin()
 		time.Sleep(10 * time.Minute)
-		p.Failed()
+		p.Failed(errors.New("away"))
 		time.Sleep(10 * time.Minute)
 		p.Begin()
 		time.Sleep(10 * time.Minute)
 		overdue(30*time.Minute, "")
 		time.Sleep(10 * time.Minute)
-		overdue(40*time.Minute, "a round with listener lasts since")
+		overdue(40*time.Minute, "a round of applying events lasts since")
 		p.Done(0)
 		overdue(0, "")
 		p.Begin()
@@ -73,8 +73,9 @@ func TestLoopBeside(t *testing.T) {
 		optional.Failed(errors.New("away"))
 		rounds := make(chan error)
 		loop := Loop{
+			Name: "maintenance", Log: log,
 			RunOnce: func(context.Context) (Result, error) { return Result{}, <-rounds },
-			Period:  time.Minute, Service: NewService(log, "maintenance"), Beside: true,
+			Period:  time.Minute, Beside: true,
 		}
 		ended := make(chan error)
 		go func() { ended <- loop.Run(ctx) }()
@@ -87,7 +88,7 @@ func TestLoopBeside(t *testing.T) {
 		want := `# HELP swh_scheduler_overdue_seconds How long a round of one of the daemon's loops is overdue that ends well; 0 if none is.
 # TYPE swh_scheduler_overdue_seconds gauge
 swh_scheduler_overdue_seconds{daemon="start-runner",loop="maintenance"} 3600
-# HELP swh_scheduler_waiting_seconds How long the daemon has waited for something it needs; 0 while that is there.
+# HELP swh_scheduler_waiting_seconds How long the daemon has waited for a service; 0 while that is there.
 # TYPE swh_scheduler_waiting_seconds gauge
 swh_scheduler_waiting_seconds{daemon="start-runner",service="the management API"} 3600
 `

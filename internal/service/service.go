@@ -11,44 +11,62 @@ import (
 // safe for concurrent use.
 type Service struct {
 	name string
-	log  *slog.Logger
-
-	mu   sync.Mutex
-	away time.Time // since when it cannot be reached; zero while it can
+	trouble
 }
 
 // NewService makes a Service that counts as reachable, called name in the log.
 func NewService(log *slog.Logger, name string) *Service {
-	return &Service{name: name, log: log}
+	return &Service{name, trouble{
+		log: log, begins: name + " is not reachable; retrying", lasts: name + " is still not reachable", ends: name + " is back",
+	}}
+}
+
+// Tried reports how a try has ended: by Failed, or by OK if err is nil.
+func (s *Service) Tried(err error) {
+	if err != nil {
+		s.Failed(err)
+	} else {
+		s.OK()
+	}
+}
+
+// trouble remembers since when something fails, and logs one line each time that changes.
+// It is safe for concurrent use.
+type trouble struct {
+	log                 *slog.Logger
+	begins, lasts, ends string // the lines
+
+	mu   sync.Mutex
+	from time.Time // since when it fails; zero while it goes well
 }
 
 // Failed reports that a try has failed and that there will be another. The error
 // must hold no password. Only the first failure in a row is logged above debug.
-func (s *Service) Failed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.away.IsZero() {
-		s.log.Debug(s.name+" is still not reachable", "error", err)
+func (t *trouble) Failed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.from.IsZero() {
+		t.log.Debug(t.lasts, "error", err)
 		return
 	}
-	s.away = time.Now()
-	s.log.Warn(s.name+" is not reachable; retrying", "error", err)
+	t.from = time.Now()
+	t.log.Warn(t.begins, "error", err)
 }
 
 // OK reports that a try has succeeded.
-func (s *Service) OK() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.away.IsZero() {
+func (t *trouble) OK() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.from.IsZero() {
 		return
 	}
-	s.log.Info(s.name+" is back", "after", time.Since(s.away).Round(time.Millisecond))
-	s.away = time.Time{}
+	t.log.Info(t.ends, "after", time.Since(t.from).Round(time.Millisecond))
+	t.from = time.Time{}
 }
 
-// awaySince returns since when it cannot be reached, zero if it can.
-func (s *Service) awaySince() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.away
+// since returns since when it fails, zero if it goes well.
+func (t *trouble) since() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.from
 }

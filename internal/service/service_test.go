@@ -13,6 +13,7 @@ import (
 
 func logTo(buf *bytes.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(buf, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -35,6 +36,7 @@ func TestServiceLogsOneLineForEachChange(t *testing.T) {
 		s.OK()
 		s.Failed(errors.New("gone"))
 		want := `level=WARN msg="PostgreSQL is not reachable; retrying" error="connection refused"
+level=DEBUG msg="PostgreSQL is still not reachable" error="starting up"
 level=INFO msg="PostgreSQL is back" after=12s
 level=WARN msg="PostgreSQL is not reachable; retrying" error=gone
 `

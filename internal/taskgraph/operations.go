@@ -143,7 +143,7 @@ func Release(ctx context.Context, store *db.Store, task int64, force bool, now t
 			return r, err
 		}
 		if len(others) > 0 {
-			return refused("task %d still waits for %s (--force releases it all the same)", task, enumerate(others, len(others)))
+			return refused(`task %d still waits for %s ("swh-scheduler task graph release --force %[1]d" releases it all the same)`, task, enumerate(others, len(others)))
 		}
 	}
 	released, err := store.ReleaseTask(ctx, task, now)

@@ -83,7 +83,7 @@ func TestWhatForksNeed(t *testing.T) {
 	run(t, store, fmt.Sprintf(`update listed_origins set is_fork = true, last_update = '2020-01-01' where substring(url from '\d+')::int <= %d`, forks))
 	run(t, store, "update listed_origins set last_update = '2026-01-01' where is_fork is null")
 	if err := store.CheckPolicies(t.Context(), ofForks); err == nil || err.Error() != "the database lacks what the configuration's scheduling_policy needs: "+
-		"run swh-scheduler migrate with this configuration (others can go on meanwhile)" {
+		`run "swh-scheduler migrate" with this configuration (others can go on meanwhile)` {
 		t.Errorf("got %v", err)
 	}
 	migrate(t, dsn, db.MigrateOptions{Policies: ofForks, Shares: map[string]model.Shares{"load-git": {By: model.ShareByLister}}})

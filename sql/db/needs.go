@@ -130,7 +130,7 @@ func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 		return fmt.Errorf("look for %s: %w", what, err)
 	}
 	if missing.byLister || missing.byFork || missing.byFreshness || missing.indexes || len(missing.tasks) > 0 {
-		return fmt.Errorf("the database lacks %s: run swh-scheduler migrate with this configuration (others can go on meanwhile)", what)
+		return fmt.Errorf(`the database lacks %s: run "swh-scheduler migrate" with this configuration (others can go on meanwhile)`, what)
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func TestWhatSharesNeed(t *testing.T) {
 		"index-more": {By: model.ShareByTaskType},
 	}
 	if err := store.CheckShares(t.Context(), shares); err == nil || err.Error() != "the database lacks indexes that the configuration's shares need: "+
-		"run swh-scheduler migrate with this configuration (others can go on meanwhile)" {
+		`run "swh-scheduler migrate" with this configuration (others can go on meanwhile)` {
 		t.Errorf("got %v", err)
 	}
 	for range 2 {
