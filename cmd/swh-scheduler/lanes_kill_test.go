@@ -29,7 +29,8 @@ type lanePlayer struct {
 	tries   map[string][]playedTry // by URL; a message that comes again is one
 	sent    map[string]int         // how often each message was ended, by id
 
-	// keeps is whether messages that come are kept: what has ended isn't sent again.
+	// keeps is whether the last messages that came are kept, as what has ended isn't sent again: in
+	// each queue as many as half its slots. Where all were kept, nothing more would be sent.
 	keeps bool
 
 	note func(id, format string, args ...any) // of a message that came or was ended
@@ -39,7 +40,7 @@ type playedQueue struct {
 	slots int // how many messages it may hold
 	came  <-chan amqp.Delivery
 	held  []amqp.Delivery
-	kept  []amqp.Delivery // came while the player keeps messages
+	kept  []amqp.Delivery // the last that came while the player keeps messages
 	most  int             // messages at once
 	again int             // messages that came again
 }
@@ -82,9 +83,12 @@ func (p *lanePlayer) turn() (busy bool) {
 				more = false
 			}
 		}
-		if !p.keeps {
-			q.held, q.kept = append(q.held, q.kept...), nil
+		keep := 0
+		if p.keeps {
+			keep = min(len(q.kept), q.slots/2)
 		}
+		older := len(q.kept) - keep
+		q.held, q.kept = append(q.held, q.kept[:older]...), q.kept[older:]
 		length, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		if err != nil {
 			p.t.Fatal(err)

@@ -68,15 +68,7 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 	locked, all := map[string]map[string]bool{}, map[string]bool{}
 	stopped := time.Now()
 	s.await("PostgreSQL has answered the stopped daemons", func() bool {
-		// xmax is the transaction that has locked a row last. A leased row is locked by none.
-		rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text, coalesce(a.application_name, '') from scheduler_go.work o
-			left join pg_stat_activity a on a.backend_xid = o.xmax and a.datname = current_database()
-			where o.state = 'outgoing' and (a.application_name = any($1) or o.not_before > now() and o.last_error is null)`, names)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		var id, daemon string
-		if _, err := pgx.ForEachRow(rows, []any{&id, &daemon}, func() error {
+		s.inHand(names, func(id, daemon string) {
 			if locked[daemon] == nil {
 				locked[daemon] = map[string]bool{}
 			}
@@ -84,10 +76,7 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 				s.tell(id, "in hand of %q, stopped at %s", daemon, stopped.Format("05.000"))
 			}
 			locked[daemon][id], all[id] = true, true
-			return nil
-		}); err != nil {
-			s.t.Fatal(err)
-		}
+		})
 		answered := testenv.Value[bool](s.t, s.conn, `select not exists (select from pg_stat_activity where datname = current_database()
 			and application_name = any($1) and state = 'active' and coalesce(wait_event_type, '') not in ('Lock', 'Client'))`, names)
 		return answered && time.Since(stopped) > lookAgain
@@ -98,6 +87,28 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 		}
 	}
 	return all
+}
+
+// inHand finds the messages that some daemons have locked, with the daemon, and those that
+// are leased, with "".
+func (s *sentAgain) inHand(daemons []string, found func(id, daemon string)) {
+	s.t.Helper()
+	// xmax is the transaction that has locked a row last, or the number of a set of them: a journal
+	// client may lock a row beside the daemon that sends it. A leased row is locked by none.
+	rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text, coalesce(a.application_name, '') from scheduler_go.work o
+		cross join lateral (select array_agg(m.xid) as members from pg_get_multixact_members(case when o.xmax <> '0' and mxid_age(o.xmax) > 0 then o.xmax end) m) lockers
+		left join pg_stat_activity a on a.backend_xid = any(o.xmax || lockers.members) and a.datname = current_database() and a.application_name = any($1)
+		where o.state = 'outgoing' and (a.application_name is not null or o.not_before > now() and o.last_error is null)`, daemons)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var id, daemon string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &daemon}, func() error {
+		found(id, daemon)
+		return nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // note has rows in hand sent again once more.
@@ -189,4 +200,43 @@ func (s *sentAgain) check(sent map[string]int, hits int) (again int) {
 		s.t.Errorf("%d kills and cuts hit work in hand, want %d at least", s.hits, hits)
 	}
 	return again
+}
+
+// A message is in hand of the daemon that has locked it, also while a journal client has locked
+// it, too; and in somebody's while it is leased.
+func TestMessagesInHandAreSeen(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	conn := testenv.Connect(t, dsn)
+	for _, name := range []string{"locked", "locked, then read", "read, then locked", "only read", "locked by another", "leased", "refused", "free"} {
+		testenv.Exec(t, conn, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, claimed, not_before, last_error)
+			values (gen_random_uuid(), 'q', $1, '[]', '{}', now(),
+				case when $1 in ('leased', 'refused') then now() + interval '1 min' else '-infinity' end, case $1 when 'refused' then 'full' end)`, name)
+	}
+	session := func(name string) (lock func(message, how string)) {
+		conn := testenv.Connect(t, dsn)
+		testenv.Exec(t, conn, "select set_config('application_name', $1, false)", name)
+		tx := testenv.Begin(t, conn)
+		return func(message, how string) {
+			t.Helper()
+			testenv.Exec(t, tx, "select from scheduler_go.work where task_name = $1 for "+how, message)
+		}
+	}
+	deliverer, other, journal := session("deliverer"), session("other"), session("journal")
+	deliverer("locked", "no key update")
+	deliverer("locked, then read", "no key update")
+	journal("locked, then read", "key share")
+	journal("read, then locked", "key share")
+	deliverer("read, then locked", "no key update")
+	journal("only read", "key share")
+	other("locked by another", "no key update")
+
+	got := map[string]string{}
+	newSentAgain(t, dsn).inHand([]string{"deliverer"}, func(id, daemon string) {
+		got[testenv.Value[string](t, conn, "select task_name from scheduler_go.work where task_id = $1", id)] = daemon
+	})
+	want := map[string]string{"locked": "deliverer", "locked, then read": "deliverer", "read, then locked": "deliverer", "leased": ""}
+	if !maps.Equal(got, want) {
+		t.Errorf("in hand are %q, want %q", got, want)
+	}
 }

@@ -263,6 +263,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.putOff.queues(d.now()))
 		s.turn.send.Lock()
 		s.turn.read.Unlock()
+		rows = d.putOff.unsent(rows)
 		var outcomes []error
 		if err == nil && len(rows) > 0 {
 			err = LowerPriorities(commit, tx, d.now(), d.Ageing, rows, func(queue string) { d.lowered.WithLabelValues(queue).Inc() })

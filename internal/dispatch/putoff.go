@@ -140,6 +140,14 @@ func (p *putOff) wait(rows []unanswered) {
 	}
 }
 
+// unsent returns rows without those of unanswered messages: another batch may be about to write
+// what became of them.
+func (p *putOff) unsent(rows []db.Outgoing) []db.Outgoing {
+	p.m.Lock()
+	defer p.m.Unlock()
+	return slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.unanswered[row.TaskID] != nil })
+}
+
 // answers returns the messages that were answered meanwhile, and the others whose leases
 // are to be renewed at now.
 func (p *putOff) answers(now time.Time) (answered []*unanswered, renew []uuid.UUID) {

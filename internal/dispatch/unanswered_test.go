@@ -106,6 +106,39 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 	t.Logf("%d of %d repeated", len(got)-len(h.ids), len(h.ids))
 }
 
+// Confirmations that could not be written are written by one batch; those that run beside it
+// don't send their messages again.
+func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var once sync.Once
+	d := b.deliverer(t, &faultyPublisher{Publisher: b.publisher, after: func() { once.Do(func() { b.cutDatabase(t) }) }})
+	want := b.enqueue(t, "q", 10)
+	if _, err := d.Drain(t.Context()); err == nil || b.outbox(t) != len(want) {
+		t.Fatalf("%v, %d messages are outgoing; want an error, and all", err, b.outbox(t))
+	}
+	conn := testenv.Connect(t, b.dsn)
+	testenv.Exec(t, conn, "begin")
+	testenv.Exec(t, conn, "select from scheduler_go.work order by task_id limit 1 for update") // the first to be written
+	drain := func() {
+		if _, err := d.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	var writing sync.WaitGroup
+	writing.Go(drain)
+	testenv.Becomes(t, "transactions that wait for a row", 1, func() int {
+		return testenv.Value[int](t, b.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+	})
+	drain()
+	testenv.Exec(t, conn, "commit")
+	writing.Wait()
+	if n := b.outbox(t); n != 0 {
+		t.Errorf("%d messages are outgoing", n)
+	}
+	assertSame(t, b.received(t, "q"), want)
+}
+
 func (b *bench) exec(t *testing.T, statement string) {
 	t.Helper()
 	testenv.Exec(t, b.store.Pool(), statement)
