@@ -57,14 +57,9 @@ func origin(ctx context.Context, r *Request) (any, error) {
 	if d.URL == "" {
 		return d, nil
 	}
-	found, _, err := r.Reads.FindOrigins(ctx, d.URL, nil, listed)
-	if err != nil {
+	var err error
+	if d.Origins, err = r.Reads.OriginsOf(ctx, d.URL, listed); err != nil {
 		return nil, err
-	}
-	for _, o := range found {
-		if o.URL == d.URL {
-			d.Origins = append(d.Origins, o)
-		}
 	}
 	if len(d.Origins) == 0 {
 		return nil, Errorf(http.StatusNotFound, "No lister has an origin %q.", d.URL)

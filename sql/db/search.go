@@ -223,21 +223,9 @@ func (s SearchStore) FindOrigins(ctx context.Context, prefix string, after *Orig
 	if after == nil {
 		after = &OriginPlace{URL: prefix}
 	}
-	// Not with sqlc, which takes a case that may be null for one that is not.
-	const statement = `
-select o.url, o.visit_type, o.lister_id, l.name, l.instance_name, o.enabled, case when isfinite(o.last_update) then o.last_update end,
-       case when isfinite(v.last_visit) then v.last_visit end, v.last_visit_status, case when isfinite(v.last_scheduled) then v.last_scheduled end
-from (
-	select * from listed_origins
-	where (url, visit_type, lister_id) > ($1, $2, $3)
-	order by url, visit_type, lister_id limit $4
-) o
-join listers l on l.id = o.lister_id
-left join origin_visit_stats v on v.url = o.url and v.visit_type = o.visit_type
-order by o.url, o.visit_type, o.lister_id`
-	looked, err := rowsOf[FoundOrigin](ctx, s.pool, statement, after.URL, after.VisitType, after.Lister, searchedOrigins)
+	looked, err := s.origins(ctx, "(url, visit_type, lister_id) > ($2, $3, $4)", searchedOrigins, after.URL, after.VisitType, after.Lister)
 	if err != nil {
-		return nil, nil, failed(err, "search origins")
+		return nil, nil, err
 	}
 	for _, o := range looked {
 		if !strings.HasPrefix(o.URL, prefix) {
@@ -252,4 +240,23 @@ order by o.url, o.visit_type, o.lister_id`
 		next = &OriginPlace{last.URL, last.VisitType, last.ListerID}
 	}
 	return found, next, nil
+}
+
+// OriginsOf returns up to limit listed origins that have a URL: of each visit type, by each lister.
+func (s SearchStore) OriginsOf(ctx context.Context, url string, limit int) ([]FoundOrigin, error) {
+	return s.origins(ctx, "url = $2", limit, url)
+}
+
+// origins returns the first listed origins that meet a condition on $2 and on, in the database's
+// order of texts.
+func (s SearchStore) origins(ctx context.Context, condition string, limit int, args ...any) ([]FoundOrigin, error) {
+	// Not with sqlc, which takes a case that may be null for one that is not.
+	found, err := rowsOf[FoundOrigin](ctx, s.pool, `
+select o.url, o.visit_type, o.lister_id, l.name, l.instance_name, o.enabled, case when isfinite(o.last_update) then o.last_update end,
+       case when isfinite(v.last_visit) then v.last_visit end, v.last_visit_status, case when isfinite(v.last_scheduled) then v.last_scheduled end
+from (select * from listed_origins where `+condition+` order by url, visit_type, lister_id limit $1) o
+join listers l on l.id = o.lister_id
+left join origin_visit_stats v on v.url = o.url and v.visit_type = o.visit_type
+order by o.url, o.visit_type, o.lister_id`, append([]any{limit}, args...)...)
+	return found, failed(err, "search origins")
 }
