@@ -18,7 +18,7 @@ func TestCommandsInWordsAreThere(t *testing.T) {
 	root := newRoot(command.New("", io.Discard, io.Discard))
 	root.InitDefaultCompletionCmd()
 	const top = "../.."
-	told := regexp.MustCompile("(?:\\\\?\"|`|<code>|: )swh-scheduler ([a-z][a-z_-]*(?: [a-z][a-z_-]*)*)")
+	told := regexp.MustCompile("(?:\\\\?\"|`|<code>)swh-scheduler ([a-z][a-z_-]*(?: [a-z][a-z_-]*)*)")
 	found := 0
 	for _, room := range []string{"README.md", "docs", "internal", "sql", "runner", "recurrent", "listener", "journal"} {
 		err := filepath.WalkDir(filepath.Join(top, room), func(path string, entry os.DirEntry, err error) error {

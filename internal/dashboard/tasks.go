@@ -40,7 +40,7 @@ const (
 
 	// explainTime bounds an explanation, which asks more of the database than the rest of a page.
 	explainTime    = 3 * time.Second
-	explainDeepest = 200 // origins of a policy, a look at a page each; the command looks at 10,000
+	explainDeepest = 200 // origins of a policy; the command looks at 10,000
 )
 
 // Words that a task's fields may have.
@@ -294,7 +294,7 @@ func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []lab
 func (r *Request) gatherer() *explain.Gatherer {
 	return &explain.Gatherer{
 		Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC,
-		Broker: r.Broker, NoBroker: errNoBroker, Deepest: explainDeepest,
+		Broker: r.Broker, NoBroker: errors.New("the configuration names no broker"), Deepest: explainDeepest,
 	}
 }
 

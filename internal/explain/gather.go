@@ -203,7 +203,7 @@ func (x *Gatherer) unreadableTask(ctx context.Context, id int64, cause error) (E
 		return Explanation{}, errors.Join(cause, err)
 	}
 	e.hasInfinite(dates)
-	e.because("To give the task another next_run: swh-scheduler task respawn %d", id)
+	e.because("To give the task another next_run: \"swh-scheduler task respawn %d\".", id)
 	return e, nil
 }
 

@@ -283,7 +283,7 @@ func (p Policy) place() string {
 	}
 	switch {
 	case !p.Known:
-		return "its place in the policy's order can't be told now, as candidates are being built, or too many have changed" + sampled
+		return "its place in the policy's order can't be told now, as candidates are being built, too many have changed, or too many would have to be looked at" + sampled
 	case p.Place > 0:
 		return fmt.Sprintf("it is number %d in the policy's order%s", p.Place, sampled)
 	}

@@ -64,7 +64,7 @@ func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 }
 
 func (t Task) respawn(e *Explanation) {
-	e.because("To run it again: swh-scheduler task respawn %d", t.Task.ID)
+	e.because("To run it again: \"swh-scheduler task respawn %d\".", t.Task.ID)
 }
 
 func (t Task) waitsInGraph(e *Explanation) {
@@ -76,7 +76,7 @@ func (t Task) waitsInGraph(e *Explanation) {
 		}
 		switch {
 		case d.ID == t.Task.ID:
-			e.because("It is to be released by hand: swh-scheduler task graph release %d", d.ID)
+			e.because("It is to be released by hand: \"swh-scheduler task graph release %d\".", d.ID)
 		case d.Broken:
 			e.because("Task %d%s is %s, which is not how it asks for: it will not run, unless that task is tried again.", d.ID, name, d.Status)
 		default:
@@ -99,7 +99,7 @@ func (t Task) neverInGraph(e *Explanation) {
 		e.because("It depends on task %d, which %s.", *t.Graph.FailedBy, how)
 	}
 	t.describeLastRun(e)
-	e.because("To take up again what failed of the graph: swh-scheduler task graph retry %d", t.Graph.Graph)
+	e.because("To take up again what failed of the graph: \"swh-scheduler task graph retry %d\".", t.Graph.Graph)
 }
 
 // describeLastRun adds the last run, which may not have ended.

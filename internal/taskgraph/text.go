@@ -81,7 +81,7 @@ func (r Report) Text(now time.Time, bold func(string) string) string {
 	if r.Cancelled != nil {
 		fmt.Fprintf(&b, "  Cancelled: %s\n", ago(*r.Cancelled, now))
 	}
-	fmt.Fprintf(&b, "  Progress: %s %d of %d tasks have ended\n", progressBar(r.Ended, r.Tasks), r.Ended, r.Tasks)
+	fmt.Fprintf(&b, "  Progress: %s %d of %s ended\n", progressBar(r.Ended, r.Tasks), r.Ended, model.Count(r.Tasks, "task has", "tasks have"))
 	for _, state := range db.GraphStates {
 		if n := r.States[state]; n > 0 {
 			fmt.Fprintf(&b, "    %d %s\n", n, cmp.Or(stateTexts[state], string(state)))

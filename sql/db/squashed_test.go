@@ -71,6 +71,9 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	if done := migrate(t, dsn, db.MigrateOptions{}); !slices.Equal(done.Applied, since) {
 		t.Errorf("did %+v, want %v", done, since)
 	}
+	if n := testenv.Value[int](t, connect(t, dsn), "select since from scheduler_go.compatible"); n != 520 {
+		t.Errorf("programs from %d on can work with it, want 520", n)
+	}
 	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
 		t.Error(err)
 	}

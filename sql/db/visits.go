@@ -107,16 +107,17 @@ func (tx *Tx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now t
 
 // VisitPlace is where an origin stands among the next ones of a policy.
 type VisitPlace struct {
-	Known    bool // else candidates can't be used now
-	Place    int  // from 1; 0: more origins are before it than were searched
+	Known    bool // else candidates can't tell: see grabCandidates
+	Place    int  // from 1; 0: it is not among those searched
 	Searched int  // number of origins searched
 }
 
 // changesOfPlace is how many pending changes PlaceOfVisit reads for each origin that it searches.
 const changesOfPlace = 5
 
-// PlaceOfVisit looks for an origin among the next limit ones of a policy. It reads only their
-// candidates, and what changed of them lately.
+// PlaceOfVisit looks for an origin among the next limit ones of a policy. It reads candidates
+// alone, and the visit type's pending changes; for a filter that no index knows, as many
+// candidates as a grab.
 func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Time, o model.ListedOrigin, limit int) (p VisitPlace, err error) {
 	if !KnownToCandidates(f) {
 		return p, nil
