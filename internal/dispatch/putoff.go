@@ -46,7 +46,7 @@ type failure struct {
 type unanswered struct {
 	row    db.Outgoing
 	answer answer
-	leased time.Time // when the lease was last written
+	leased time.Time // when the lease was last written, or left to another deliverer
 }
 
 // answer is a celery.UnansweredError, or confirmed.
@@ -132,11 +132,11 @@ func (p *putOff) works(queue string) bool {
 }
 
 // wait adds unanswered messages.
-func (p *putOff) wait(rows []unanswered) {
+func (p *putOff) wait(rows []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range rows {
-		p.unanswered[u.row.TaskID] = &u
+		p.unanswered[u.row.TaskID] = u
 	}
 }
 
@@ -150,16 +150,16 @@ func (p *putOff) unsent(rows []db.Outgoing) []db.Outgoing {
 
 // answers returns the messages that were answered meanwhile, and the others whose leases
 // are to be renewed at now.
-func (p *putOff) answers(now time.Time) (answered []*unanswered, renew []uuid.UUID) {
+func (p *putOff) answers(now time.Time) (answered, renew []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
-	for id, u := range p.unanswered {
+	for _, u := range p.unanswered {
 		select {
 		case <-u.answer.Answered():
 			answered = append(answered, u)
 		default:
 			if now.Sub(u.leased) >= leaseRenewal {
-				renew = append(renew, id)
+				renew = append(renew, u)
 			}
 		}
 	}
@@ -167,16 +167,14 @@ func (p *putOff) answers(now time.Time) (answered []*unanswered, renew []uuid.UU
 }
 
 // settled forgets answered messages, and notes that leases were renewed at now.
-func (p *putOff) settled(answered []*unanswered, renewed []uuid.UUID, now time.Time) {
+func (p *putOff) settled(answered, renewed []*unanswered, now time.Time) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range answered {
 		delete(p.unanswered, u.row.TaskID)
 	}
-	for _, id := range renewed {
-		if u := p.unanswered[id]; u != nil {
-			u.leased = now
-		}
+	for _, u := range renewed {
+		u.leased = now
 	}
 }
 
