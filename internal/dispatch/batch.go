@@ -15,6 +15,7 @@ import (
 // batch is what became of some messages, to be written in one transaction.
 type batch struct {
 	*Deliverer
+	inHand     []db.Outgoing
 	delivered  Delivered
 	confirmed  []db.Outgoing
 	unanswered []*unanswered

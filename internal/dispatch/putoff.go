@@ -29,6 +29,10 @@ type putOff struct {
 	m          sync.Mutex
 	failed     map[string]*failure
 	unanswered map[uuid.UUID]*unanswered
+
+	// inHand has the messages of all batches. The database's locks on them are gone with the
+	// batch's connection, which may be before it knows what became of them.
+	inHand map[uuid.UUID]bool
 }
 
 // failure is that of a queue.
@@ -67,7 +71,7 @@ func (confirmed) Answered() <-chan struct{} {
 func (confirmed) Result() error { return nil }
 
 func newPutOff() *putOff {
-	return &putOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered)}
+	return &putOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered), inHand: make(map[uuid.UUID]bool)}
 }
 
 // queues returns those to skip at now; never nil.
@@ -140,12 +144,25 @@ func (p *putOff) wait(rows []*unanswered) {
 	}
 }
 
-// unsent returns rows without those of unanswered messages: another batch may be about to write
-// what became of them.
-func (p *putOff) unsent(rows []db.Outgoing) []db.Outgoing {
+// take puts rows in hand, until drop, and returns them without those of another batch and of
+// unanswered messages: another batch may be about to write what became of them.
+func (p *putOff) take(rows []db.Outgoing) []db.Outgoing {
 	p.m.Lock()
 	defer p.m.Unlock()
-	return slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.unanswered[row.TaskID] != nil })
+	rows = slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.inHand[row.TaskID] || p.unanswered[row.TaskID] != nil })
+	for _, row := range rows {
+		p.inHand[row.TaskID] = true
+	}
+	return rows
+}
+
+// drop ends that rows are in hand.
+func (p *putOff) drop(rows []db.Outgoing) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	for _, row := range rows {
+		delete(p.inHand, row.TaskID)
+	}
 }
 
 // answers returns the messages that were answered meanwhile, and the others whose leases

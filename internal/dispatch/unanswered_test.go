@@ -156,6 +156,49 @@ func TestLeaseOfAnotherProcessIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A batch whose connection to the database is lost while it is sent, without the batch noticing,
+// has its messages in hand: another batch of this process, which finds them unlocked, leaves them alone.
+func TestMessagesInHandAreNotSentByAnotherBatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dsn, proxy := testenv.Through(t, b.dsn, testenv.Proxy)
+	b.store = testenv.Open(t, dsn)
+	want := b.enqueue(t, "q", 10)
+	direct := testenv.Connect(t, b.dsn)
+	lost := make(chan struct{})
+	var once sync.Once
+	d := b.deliverer(t, &faultyPublisher{Publisher: b.publisher, after: func() {
+		once.Do(func() {
+			proxy.Silence(false)
+			testenv.Exec(t, direct, `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
+			b.store.Pool().Reset()
+			close(lost)
+		})
+	}})
+	drained := make(chan error)
+	go func() {
+		_, err := d.Drain(t.Context())
+		drained <- err
+	}()
+	<-lost
+	testenv.Becomes(t, "backends of the batch", 0, func() int {
+		return testenv.Value[int](t, direct, "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
+	})
+	if _, err := d.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	proxy.Cut()
+	proxy.Restore()
+	if err := <-drained; err == nil {
+		t.Error("the batch did not lose its connection")
+	}
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
+		_, _ = d.Drain(t.Context())
+		return b.outbox(t)
+	})
+	assertSame(t, b.received(t, "q"), want)
+}
+
 // Confirmations that could not be written are written by one batch; those that run beside it
 // don't send their messages again.
 func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
