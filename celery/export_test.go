@@ -75,6 +75,16 @@ func (p *Publisher) Suspect(queue string) (still func() bool) {
 	}
 }
 
+// Retire has a connected publisher take another connection for what it sends from now on.
+func (p *Publisher) Retire() { p.retire(p.current()) }
+
+// Session tells the connections of a publisher apart. It returns how many messages hold a slot
+// of the present one, and how many of them the broker may have and has not answered for.
+func (p *Publisher) Session() (session any, slots, unanswered int) {
+	s := p.current()
+	return s, len(s.slots), int(s.unanswered.Load())
+}
+
 // Headers returns the headers of messages that one encoder encodes.
 func Headers(messages ...TaskMessage) ([]map[string]any, error) {
 	encode := EncodeAs(Sending{})

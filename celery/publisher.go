@@ -470,11 +470,10 @@ func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) 
 		s.release()
 		return false, err
 	}
-	confirm, err := s.channel.PublishWithDeferredConfirm(form.Exchange, key, true, false, publishing)
+	confirm, err := s.publish(form.Exchange, key, publishing)
 	c.p.encodeM.Unlock()
 	switch {
 	case err == nil:
-		s.unanswered.Add(1)
 		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, key}})
 		return false, nil
 	case errors.Is(err, amqp.ErrClosed):

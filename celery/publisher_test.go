@@ -375,6 +375,43 @@ func TestStuckBroker(t *testing.T) {
 	}
 }
 
+// A connection that is retired while a message goes out over it stays open for its answer, and
+// what waits to be sent after that goes over the next one.
+func TestRetiredWhilePublishing(t *testing.T) {
+	t.Parallel()
+	env, ch := withQueue(t)
+	url, proxy := testenv.Through(t, env.URL, testenv.BrokerProxy)
+	p := publisher(t, parsed.Broker(t, url), celery.PublisherOptions{})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := p.Session()
+	msgs := tasks("queue", 2)
+	msgs[0].Args = []byte(`["` + strings.Repeat("x", 15<<20) + `"]`) // more than sockets buffer
+	errs := make([]error, len(msgs))
+	var publishing sync.WaitGroup
+	publish := func(i int) { publishing.Go(func() { errs[i] = p.Publish(deadline(t), msgs[i:i+1])[0] }) }
+	slots := func() int { _, n, _ := p.Session(); return n }
+
+	reached := proxy.Hold(testenv.Publishes, 0)
+	publish(0)
+	<-reached
+	publish(1)
+	testenv.Becomes(t, "messages that hold a slot", 2, slots)
+	if _, _, unanswered := p.Session(); unanswered != 1 {
+		t.Errorf("%d messages count as unanswered, want the one that is being sent", unanswered)
+	}
+	p.Retire()
+	proxy.Release()
+	publishing.Wait()
+	if confirmed, _, _ := check(t, msgs, errs, taskIDs(t, ch, "queue")); confirmed != len(msgs) {
+		t.Errorf("%d of %d messages are confirmed: %v", confirmed, len(msgs), errs)
+	}
+	if now, _, _ := p.Session(); now == first {
+		t.Error("a message was sent over a connection that was retired before")
+	}
+}
+
 // A broker that falls silent is left after three heartbeats.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ type publishSession struct {
 	conn    *connection
 	channel *amqp.Channel
 
-	unanswered atomic.Int64 // messages
+	unanswered atomic.Int64 // messages, from before they are sent
 
 	late awaited // messages that nobody waits for
 
@@ -69,6 +69,19 @@ func (s *publishSession) open() bool {
 }
 
 func (s *publishSession) release() { <-s.slots }
+
+// publish sends a message, unless the session has ended: amqp.ErrClosed. It counts the message
+// first and looks then, as a retired session, which has ended, is closed once nothing counts.
+func (s *publishSession) publish(exchange, key string, m amqp.Publishing) (confirm *amqp.DeferredConfirmation, err error) {
+	s.unanswered.Add(1)
+	if err = amqp.ErrClosed; s.ended.Err() == nil {
+		confirm, err = s.channel.PublishWithDeferredConfirm(exchange, key, true, false, m)
+	}
+	if err != nil {
+		s.unanswered.Add(-1)
+	}
+	return confirm, err
+}
 
 // takeReturn returns the oldest return of a message that has not been taken, or nil.
 func (s *publishSession) takeReturn(k returnKey) error {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"swh-scheduler/celery"
 	"swh-scheduler/sql/db"
 )
@@ -17,10 +15,11 @@ import (
 // batch is what became of some messages, to be written in one transaction.
 type batch struct {
 	*Deliverer
+	inHand     []db.Outgoing
 	delivered  Delivered
 	confirmed  []db.Outgoing
-	unanswered []unanswered
-	lost       []uuid.UUID        // may be sent again at once
+	unanswered []*unanswered
+	lost       []*db.Outgoing     // may be sent again at once
 	refused    []refusal          // by what is wrong with them
 	failed     map[string]refusal // by queue: it can't take any messages now
 	outage     error              // concerns all messages
@@ -28,7 +27,7 @@ type batch struct {
 
 // refusal is why messages were not taken.
 type refusal struct {
-	rows   []db.Outgoing
+	rows   []*db.Outgoing
 	reason error
 }
 
@@ -47,15 +46,15 @@ func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
 			continue
 		case isLate:
 			result = "unanswered"
-			b.unanswered = append(b.unanswered, unanswered{row, late, b.now()})
+			b.unanswered = append(b.unanswered, &unanswered{row, late, b.now()})
 		case celery.IsOfQueue(err):
 			result = "refused"
-			b.failed[row.Queue] = refusal{append(b.failed[row.Queue].rows, row), err}
+			b.failed[row.Queue] = refusal{append(b.failed[row.Queue].rows, &row), err}
 		case celery.IsPermanent(err):
 			result = "refused"
-			b.refused = append(b.refused, refusal{[]db.Outgoing{row}, err})
+			b.refused = append(b.refused, refusal{[]*db.Outgoing{&row}, err})
 		default:
-			b.lost = append(b.lost, row.TaskID)
+			b.lost = append(b.lost, &row)
 			b.outage = err
 		}
 		b.messages.WithLabelValues(row.Queue, result).Inc()
@@ -90,33 +89,36 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 			return err
 		}
 	}
-	var late []uuid.UUID
 	silent := make(map[string]bool)
 	for _, u := range b.unanswered {
-		late = append(late, u.row.TaskID)
 		if !silent[u.row.Queue] {
 			silent[u.row.Queue] = true
 			b.putOff.silent(u.row.Queue, b.now())
 		}
 	}
-	if err := tx.Lease(ctx, late, leaseTime); err != nil {
+	if err := lease(ctx, tx, b.unanswered); err != nil {
 		return err
 	}
 	return tx.Confirm(ctx, b.confirmed, b.now())
 }
 
 func (b *batch) postpone(ctx context.Context, tx *db.Tx, r refusal, delay time.Duration) error {
-	ids := make([]uuid.UUID, len(r.rows))
-	for i, row := range r.rows {
-		ids[i] = row.TaskID
+	b.delivered.Refused += len(r.rows)
+	return tx.Postpone(ctx, r.rows, r.reason.Error(), delay)
+}
+
+// lease writes or renews the leases of messages.
+func lease(ctx context.Context, tx *db.Tx, messages []*unanswered) error {
+	rows := make([]*db.Outgoing, len(messages))
+	for i, u := range messages {
+		rows[i] = &u.row
 	}
-	b.delivered.Refused += len(ids)
-	return tx.Postpone(ctx, ids, r.reason.Error(), delay)
+	return tx.Lease(ctx, rows, leaseTime)
 }
 
 // wait keeps the leases of unanswered messages, and wakes the Deliverer when they are
 // answered.
-func (d *Deliverer) wait(rows []unanswered) {
+func (d *Deliverer) wait(rows []*unanswered) {
 	if len(rows) == 0 {
 		return
 	}
@@ -133,12 +135,12 @@ func (d *Deliverer) wait(rows []unanswered) {
 // unwritten remembers what became of messages although it could not be written: what the
 // broker has, or may have, is not sent again by this process.
 func (d *Deliverer) unwritten(b batch) {
-	var rows []unanswered
+	var rows []*unanswered
 	for _, row := range b.confirmed {
-		rows = append(rows, unanswered{row: row, answer: confirmed{}})
+		rows = append(rows, &unanswered{row: row, answer: confirmed{}})
 	}
 	for _, u := range b.unanswered {
-		rows = append(rows, unanswered{row: u.row, answer: u.answer})
+		rows = append(rows, &unanswered{row: u.row, answer: u.answer})
 	}
 	d.putOff.wait(rows)
 }
@@ -162,7 +164,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 	}
 	b.sort(rows, outcomes)
 	err := d.store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if err := errors.Join(tx.Lease(ctx, b.lost, 0), tx.Lease(ctx, renew, leaseTime)); err != nil {
+		if err := errors.Join(tx.Lease(ctx, b.lost, 0), lease(ctx, tx, renew)); err != nil {
 			return err
 		}
 		return b.write(ctx, tx)

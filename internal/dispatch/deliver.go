@@ -258,12 +258,14 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		return Delivered{}, err
 	}
 	b := batch{Deliverer: d}
+	defer func() { d.putOff.drop(b.inHand) }() // once written or remembered
 	err := d.store.ByKey(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
 		s.turn.read.Lock()
 		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.putOff.queues(d.now()))
 		s.turn.send.Lock()
 		s.turn.read.Unlock()
-		rows = d.putOff.unsent(rows)
+		rows = d.putOff.take(rows)
+		b.inHand = rows
 		var outcomes []error
 		if err == nil && len(rows) > 0 {
 			err = LowerPriorities(commit, tx, d.now(), d.Ageing, rows, func(queue string) { d.lowered.WithLabelValues(queue).Inc() })

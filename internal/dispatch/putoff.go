@@ -29,6 +29,10 @@ type putOff struct {
 	m          sync.Mutex
 	failed     map[string]*failure
 	unanswered map[uuid.UUID]*unanswered
+
+	// inHand has the messages of all batches. The database's locks on them are gone with the
+	// batch's connection, which may be before it knows what became of them.
+	inHand map[uuid.UUID]bool
 }
 
 // failure is that of a queue.
@@ -46,7 +50,7 @@ type failure struct {
 type unanswered struct {
 	row    db.Outgoing
 	answer answer
-	leased time.Time // when the lease was last written
+	leased time.Time // when the lease was last written, or left to another deliverer
 }
 
 // answer is a celery.UnansweredError, or confirmed.
@@ -67,7 +71,7 @@ func (confirmed) Answered() <-chan struct{} {
 func (confirmed) Result() error { return nil }
 
 func newPutOff() *putOff {
-	return &putOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered)}
+	return &putOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered), inHand: make(map[uuid.UUID]bool)}
 }
 
 // queues returns those to skip at now; never nil.
@@ -132,34 +136,47 @@ func (p *putOff) works(queue string) bool {
 }
 
 // wait adds unanswered messages.
-func (p *putOff) wait(rows []unanswered) {
+func (p *putOff) wait(rows []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range rows {
-		p.unanswered[u.row.TaskID] = &u
+		p.unanswered[u.row.TaskID] = u
 	}
 }
 
-// unsent returns rows without those of unanswered messages: another batch may be about to write
-// what became of them.
-func (p *putOff) unsent(rows []db.Outgoing) []db.Outgoing {
+// take puts rows in hand, until drop, and returns them without those of another batch and of
+// unanswered messages: another batch may be about to write what became of them.
+func (p *putOff) take(rows []db.Outgoing) []db.Outgoing {
 	p.m.Lock()
 	defer p.m.Unlock()
-	return slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.unanswered[row.TaskID] != nil })
+	rows = slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.inHand[row.TaskID] || p.unanswered[row.TaskID] != nil })
+	for _, row := range rows {
+		p.inHand[row.TaskID] = true
+	}
+	return rows
+}
+
+// drop ends that rows are in hand.
+func (p *putOff) drop(rows []db.Outgoing) {
+	p.m.Lock()
+	defer p.m.Unlock()
+	for _, row := range rows {
+		delete(p.inHand, row.TaskID)
+	}
 }
 
 // answers returns the messages that were answered meanwhile, and the others whose leases
 // are to be renewed at now.
-func (p *putOff) answers(now time.Time) (answered []*unanswered, renew []uuid.UUID) {
+func (p *putOff) answers(now time.Time) (answered, renew []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
-	for id, u := range p.unanswered {
+	for _, u := range p.unanswered {
 		select {
 		case <-u.answer.Answered():
 			answered = append(answered, u)
 		default:
 			if now.Sub(u.leased) >= leaseRenewal {
-				renew = append(renew, id)
+				renew = append(renew, u)
 			}
 		}
 	}
@@ -167,16 +184,14 @@ func (p *putOff) answers(now time.Time) (answered []*unanswered, renew []uuid.UU
 }
 
 // settled forgets answered messages, and notes that leases were renewed at now.
-func (p *putOff) settled(answered []*unanswered, renewed []uuid.UUID, now time.Time) {
+func (p *putOff) settled(answered, renewed []*unanswered, now time.Time) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range answered {
 		delete(p.unanswered, u.row.TaskID)
 	}
-	for _, id := range renewed {
-		if u := p.unanswered[id]; u != nil {
-			u.leased = now
-		}
+	for _, u := range renewed {
+		u.leased = now
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,11 +27,8 @@ type held struct {
 // not answered for.
 func newHeld(t *testing.T, n int) *held {
 	h := &held{bench: newBench(t), t: t}
-	var through string
-	through, h.proxy = testenv.Through(t, h.broker.URL, testenv.BrokerProxy)
-	address := parsed.Broker(t, through+"?heartbeat=0") // the broker's, a minute: heartbeats are held, too
-	slow := celery.NewPublisher(address, celery.PublisherOptions{MaxWait: time.Second})
-	t.Cleanup(func() { _ = slow.Close() })
+	var slow *celery.Publisher
+	slow, h.proxy = h.slowPublisher(t)
 	h.d = h.deliverer(t, slow)
 	h.d.SetNow(func() time.Time { return time.Now().Add(time.Duration(h.clock.Load()) * time.Second) })
 	reached := h.proxy.Hold(testenv.Confirms, 0)
@@ -43,6 +41,15 @@ func newHeld(t *testing.T, n int) *held {
 		t.Fatalf("%d of %d messages are leased", n, len(h.ids))
 	}
 	return h
+}
+
+// slowPublisher returns a publisher of its own way to the broker.
+func (b *bench) slowPublisher(t *testing.T) (*celery.Publisher, *testenv.Toxic) {
+	through, proxy := testenv.Through(t, b.broker.URL, testenv.BrokerProxy)
+	address := parsed.Broker(t, through+"?heartbeat=0") // the broker's, a minute: heartbeats are held, too
+	p := celery.NewPublisher(address, celery.PublisherOptions{MaxWait: time.Second})
+	t.Cleanup(func() { _ = p.Close() })
+	return p, proxy
 }
 
 // leased counts the messages that nobody may send for more than half a minute.
@@ -104,6 +111,92 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 		t.Errorf("%d messages, %d different, want %d", len(got), len(set(got)), len(h.ids))
 	}
 	t.Logf("%d of %d repeated", len(got)-len(h.ids), len(h.ids))
+}
+
+// A process whose lease ended, as it was stopped or could not write it, doesn't free or renew the
+// lease of the one that sent the messages after it.
+func TestLeaseOfAnotherProcessIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{
+		"it ended":          "update scheduler_go.work set not_before = now()",
+		"it wasn't written": "update scheduler_go.work set not_before = '-infinity'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHeld(t, 20)
+			h.exec(t, end)
+			slow, proxy := h.slowPublisher(t)
+			proxy.Hold(testenv.Confirms, 0)
+			if _, err := h.deliverer(t, slow).Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ends := func() []time.Time {
+				return testenv.Column[time.Time](t, h.store.Pool(), "select not_before from scheduler_go.work where not_before > now() order by place")
+			}
+			want := ends()
+			if len(want) != len(h.ids) {
+				t.Fatalf("the other process has %d leases, want %d", len(want), len(h.ids))
+			}
+			h.clock.Add(20)
+			for _, do := range []func(){func() {}, h.proxy.Cut, h.proxy.Restore} {
+				do()
+				_, _ = h.d.Drain(t.Context())
+			}
+			testenv.Becomes(t, "messages that the first process waits for", 0, func() int {
+				_, _ = h.d.Drain(t.Context())
+				return h.d.Unanswered()
+			})
+			if got := ends(); !slices.EqualFunc(got, want, time.Time.Equal) {
+				t.Errorf("%d leases, want the %d of the other process as they were", len(got), len(want))
+			}
+			if n := len(h.received(t, "q")); n > 2*len(h.ids) {
+				t.Errorf("%d messages were sent %d times", len(h.ids), n)
+			}
+		})
+	}
+}
+
+// A batch whose connection to the database is lost while it is sent, without the batch noticing,
+// has its messages in hand: another batch of this process, which finds them unlocked, leaves them alone.
+func TestMessagesInHandAreNotSentByAnotherBatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dsn, proxy := testenv.Through(t, b.dsn, testenv.Proxy)
+	b.store = testenv.Open(t, dsn)
+	want := b.enqueue(t, "q", 10)
+	direct := testenv.Connect(t, b.dsn)
+	lost := make(chan struct{})
+	var once sync.Once
+	d := b.deliverer(t, &faultyPublisher{Publisher: b.publisher, after: func() {
+		once.Do(func() {
+			proxy.Silence(false)
+			testenv.Exec(t, direct, `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
+			b.store.Pool().Reset()
+			close(lost)
+		})
+	}})
+	drained := make(chan error)
+	go func() {
+		_, err := d.Drain(t.Context())
+		drained <- err
+	}()
+	<-lost
+	testenv.Becomes(t, "backends of the batch", 0, func() int {
+		return testenv.Value[int](t, direct, "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
+	})
+	if _, err := d.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	proxy.Cut()
+	proxy.Restore()
+	if err := <-drained; err == nil {
+		t.Error("the batch did not lose its connection")
+	}
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
+		_, _ = d.Drain(t.Context())
+		return b.outbox(t)
+	})
+	assertSame(t, b.received(t, "q"), want)
 }
 
 // Confirmations that could not be written are written by one batch; those that run beside it

@@ -137,6 +137,10 @@ func (a WorkQueries) LowerLowWater(ctx context.Context) (bool, error) {
 type Outgoing struct {
 	Work
 	Kept bool // it stays in the ledger once it is sent
+
+	// Until is when it was read, or the end of its lease. Another deliverer that takes it
+	// later puts it off beyond that.
+	Until time.Time
 }
 
 // NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
@@ -145,7 +149,7 @@ type Outgoing struct {
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
-		return Outgoing{Kept: r.Kept, Work: Work{
+		return Outgoing{Kept: r.Kept, Until: r.Until, Work: Work{
 			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, Home: orZero(r.Home), Share: Share{Priority: uint8(r.Priority)}, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
 			Claimed: r.Claimed, Attempts: r.Attempts,
 			Lane: WorkLane{SoftLimit: model.Duration(orZero(r.SoftLimit)), HardLimit: model.Duration(orZero(r.HardLimit))},
@@ -196,18 +200,33 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing, now time.Time) 
 		func(ctx context.Context) error { return tx.q.RecordDeliveries(ctx, p) })
 }
 
-// Postpone delays messages that the broker refused, and records the reason.
-func (tx *Tx) Postpone(ctx context.Context, ids []uuid.UUID, reason string, delay time.Duration) error {
-	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskIds: ids, Reason: reason, Seconds: delay.Seconds()})
+// Postpone delays messages that the broker refused, and records the reason. It leaves alone
+// those that another deliverer has taken since.
+func (tx *Tx) Postpone(ctx context.Context, messages []*Outgoing, reason string, delay time.Duration) error {
+	ids, untils := known(messages)
+	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskIds: ids, Untils: untils, Reason: reason, Seconds: delay.Seconds()})
 }
 
-// Lease keeps outgoing messages from being sent for some time, by the database's clock; 0
-// frees them.
-func (tx *Tx) Lease(ctx context.Context, ids []uuid.UUID, duration time.Duration) error {
-	if len(ids) == 0 {
+// Lease keeps outgoing messages from being sent for some time, by the database's clock, and
+// sets their Until; 0 frees them. It leaves alone those that another deliverer has taken since.
+func (tx *Tx) Lease(ctx context.Context, messages []*Outgoing, duration time.Duration) error {
+	if len(messages) == 0 {
 		return nil
 	}
-	return tx.q.LeaseOutgoing(ctx, queries.LeaseOutgoingParams{TaskIds: ids, Seconds: duration.Seconds()})
+	ids, untils := known(messages)
+	leased, err := tx.q.LeaseOutgoing(ctx, queries.LeaseOutgoingParams{TaskIds: ids, Untils: untils, Seconds: duration.Seconds()})
+	for _, l := range leased {
+		messages[l.Place-1].Until = l.NotBefore
+	}
+	return err
+}
+
+// known returns the ids of messages, and what is known of when each may be sent.
+func known(messages []*Outgoing) (ids []uuid.UUID, untils []time.Time) {
+	for _, m := range messages {
+		ids, untils = append(ids, m.TaskID), append(untils, m.Until)
+	}
+	return ids, untils
 }
 
 // AddWork writes work that was claimed, in its order.

@@ -34,7 +34,8 @@ select scheduler_go.outgoing_due(@urgent);
 -- share locks of the journal client.
 -- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
-       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority
+       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority,
+       statement_timestamp()::timestamptz as until
 from scheduler_go.work
 where state = 'outgoing' and urgent = @urgent and place >= (select low from scheduler_go.low_water)
   and not_before <= statement_timestamp() and queue <> all(@skip::text[])
@@ -81,17 +82,21 @@ delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 -- name: MarkSent :exec
 update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
--- PostponeWork delays messages that the broker refused.
+-- PostponeWork delays messages that the broker refused. Like the one after it, it leaves alone those
+-- whose not_before is later than the caller knows of: another deliverer has them.
 -- name: PostponeWork :exec
 update scheduler_go.work
 set attempts = attempts + 1, last_error = @reason::text, not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
-where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
+where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[])[array_position(@task_ids::uuid[], task_id)]
+  and case state when 'outgoing' then true end;
 
 -- LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
--- name: LeaseOutgoing :exec
+-- name: LeaseOutgoing :many
 update scheduler_go.work
 set not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
-where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
+where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[])[array_position(@task_ids::uuid[], task_id)]
+  and case state when 'outgoing' then true end
+returning array_position(@task_ids::uuid[], task_id)::integer as place, not_before;
 
 -- RecordDeliveries writes what one batch delivered to each queue, and deletes old rows.
 -- name: RecordDeliveries :exec

@@ -94,21 +94,44 @@ func (q *Queries) ForgetSettled(ctx context.Context, arg ForgetSettledParams) (i
 	return result.RowsAffected(), nil
 }
 
-const leaseOutgoing = `-- name: LeaseOutgoing :exec
+const leaseOutgoing = `-- name: LeaseOutgoing :many
 update scheduler_go.work
 set not_before = statement_timestamp() + make_interval(secs => $1::double precision)
-where task_id = any($2::uuid[]) and case state when 'outgoing' then true end
+where task_id = any($2::uuid[]) and not_before <= ($3::timestamptz[])[array_position($2::uuid[], task_id)]
+  and case state when 'outgoing' then true end
+returning array_position($2::uuid[], task_id)::integer as place, not_before
 `
 
 type LeaseOutgoingParams struct {
 	Seconds float64
 	TaskIds []uuid.UUID
+	Untils  []time.Time
+}
+
+type LeaseOutgoingRow struct {
+	Place     int32
+	NotBefore time.Time
 }
 
 // LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
-func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) error {
-	_, err := q.db.Exec(ctx, leaseOutgoing, arg.Seconds, arg.TaskIds)
-	return err
+func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) ([]LeaseOutgoingRow, error) {
+	rows, err := q.db.Query(ctx, leaseOutgoing, arg.Seconds, arg.TaskIds, arg.Untils)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeaseOutgoingRow
+	for rows.Next() {
+		var i LeaseOutgoingRow
+		if err := rows.Scan(&i.Place, &i.NotBefore); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockQueues = `-- name: LockQueues :many
@@ -264,7 +287,8 @@ func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
 
 const nextOutgoing = `-- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
-       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority
+       (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority,
+       statement_timestamp()::timestamptz as until
 from scheduler_go.work
 where state = 'outgoing' and urgent = $1 and place >= (select low from scheduler_go.low_water)
   and not_before <= statement_timestamp() and queue <> all($2::text[])
@@ -293,6 +317,7 @@ type NextOutgoingRow struct {
 	Kept      bool
 	Home      *string
 	Priority  int16
+	Until     time.Time
 }
 
 // NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues, and
@@ -321,6 +346,7 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 			&i.Kept,
 			&i.Home,
 			&i.Priority,
+			&i.Until,
 		); err != nil {
 			return nil, err
 		}
@@ -387,18 +413,26 @@ func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]Passe
 const postponeWork = `-- name: PostponeWork :exec
 update scheduler_go.work
 set attempts = attempts + 1, last_error = $1::text, not_before = statement_timestamp() + make_interval(secs => $2::double precision)
-where task_id = any($3::uuid[]) and case state when 'outgoing' then true end
+where task_id = any($3::uuid[]) and not_before <= ($4::timestamptz[])[array_position($3::uuid[], task_id)]
+  and case state when 'outgoing' then true end
 `
 
 type PostponeWorkParams struct {
 	Reason  string
 	Seconds float64
 	TaskIds []uuid.UUID
+	Untils  []time.Time
 }
 
-// PostponeWork delays messages that the broker refused.
+// PostponeWork delays messages that the broker refused. Like the one after it, it leaves alone those
+// whose not_before is later than the caller knows of: another deliverer has them.
 func (q *Queries) PostponeWork(ctx context.Context, arg PostponeWorkParams) error {
-	_, err := q.db.Exec(ctx, postponeWork, arg.Reason, arg.Seconds, arg.TaskIds)
+	_, err := q.db.Exec(ctx, postponeWork,
+		arg.Reason,
+		arg.Seconds,
+		arg.TaskIds,
+		arg.Untils,
+	)
 	return err
 }
 
