@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -142,6 +143,13 @@ func (p *putOff) wait(rows []*unanswered) {
 	for _, u := range rows {
 		p.unanswered[u.row.TaskID] = u
 	}
+}
+
+// messages returns the unanswered ones, which are not to be read again; never nil.
+func (p *putOff) messages() []uuid.UUID {
+	p.m.Lock()
+	defer p.m.Unlock()
+	return slices.AppendSeq([]uuid.UUID{}, maps.Keys(p.unanswered))
 }
 
 // take puts rows in hand, until drop, and returns them without those of another batch and of

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
@@ -65,7 +66,7 @@ func outgoing(t *testing.T, store *db.Store) (queues []string) {
 	t.Helper()
 	err := store.ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for _, urgent := range []bool{true, false} {
-			next, err := tx.NextOutgoing(ctx, urgent, 250, []string{})
+			next, err := tx.NextOutgoing(ctx, urgent, 250, []string{}, []uuid.UUID{})
 			if err != nil {
 				return err
 			}
@@ -193,7 +194,7 @@ func TestConfirmLooksMessagesUp(t *testing.T) {
 	}
 	before := scans()
 	if err := store.ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		next, err := tx.NextOutgoing(ctx, false, 250, []string{})
+		next, err := tx.NextOutgoing(ctx, false, 250, []string{}, []uuid.UUID{})
 		if err != nil {
 			return err
 		}

@@ -144,10 +144,10 @@ type Outgoing struct {
 }
 
 // NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
-// database's clock, that no other transaction holds and that are not for the queues to skip,
-// oldest first. The transaction is one of [Store.ByKey].
-func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string) ([]Outgoing, error) {
-	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, MaxRows: int32(limit)})
+// database's clock, that no other transaction holds and that are not to be skipped, by their queue or
+// by themselves, oldest first. The transaction is one of [Store.ByKey].
+func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
+	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Until: r.Until, Work: Work{
 			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, Home: orZero(r.Home), Share: Share{Priority: uint8(r.Priority)}, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,

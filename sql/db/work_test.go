@@ -14,7 +14,7 @@ func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 	t.Parallel()
 	if err := open(t, testenv.Database(t)).ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for range 8 {
-			if _, err := tx.NextOutgoing(ctx, false, 10, nil); err != nil {
+			if _, err := tx.NextOutgoing(ctx, false, 10, nil, nil); err != nil {
 				return err
 			}
 		}

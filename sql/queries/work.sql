@@ -29,7 +29,7 @@ select count(*) from scheduler_go.work where state = 'sent' and queue = @queue::
 -- name: OutgoingDue :one
 select scheduler_go.outgoing_due(@urgent);
 
--- NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues, and
+-- NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues and rows, and
 -- rows that another deliverer or a listener has locked. The lock is compatible with the key
 -- share locks of the journal client.
 -- name: NextOutgoing :many
@@ -38,7 +38,7 @@ select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit,
        statement_timestamp()::timestamptz as until
 from scheduler_go.work
 where state = 'outgoing' and urgent = @urgent and place >= (select low from scheduler_go.low_water)
-  and not_before <= statement_timestamp() and queue <> all(@skip::text[])
+  and not_before <= statement_timestamp() and queue <> all(@skip::text[]) and task_id <> all(@skip_rows::uuid[])
 order by place
 limit @max_rows
 for no key update skip locked;

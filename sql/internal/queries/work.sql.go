@@ -291,16 +291,17 @@ select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit,
        statement_timestamp()::timestamptz as until
 from scheduler_go.work
 where state = 'outgoing' and urgent = $1 and place >= (select low from scheduler_go.low_water)
-  and not_before <= statement_timestamp() and queue <> all($2::text[])
+  and not_before <= statement_timestamp() and queue <> all($2::text[]) and task_id <> all($3::uuid[])
 order by place
-limit $3
+limit $4
 for no key update skip locked
 `
 
 type NextOutgoingParams struct {
-	Urgent  bool
-	Skip    []string
-	MaxRows int32
+	Urgent   bool
+	Skip     []string
+	SkipRows []uuid.UUID
+	MaxRows  int32
 }
 
 type NextOutgoingRow struct {
@@ -320,11 +321,16 @@ type NextOutgoingRow struct {
 	Until     time.Time
 }
 
-// NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues, and
+// NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues and rows, and
 // rows that another deliverer or a listener has locked. The lock is compatible with the key
 // share locks of the journal client.
 func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]NextOutgoingRow, error) {
-	rows, err := q.db.Query(ctx, nextOutgoing, arg.Urgent, arg.Skip, arg.MaxRows)
+	rows, err := q.db.Query(ctx, nextOutgoing,
+		arg.Urgent,
+		arg.Skip,
+		arg.SkipRows,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
