@@ -3,7 +3,7 @@
 //
 // Private means: their own data, free loopback ports, nothing of a system-wide
 // server touched. Durability is off (fsync), as the data is thrown away, and a lone local PostgreSQL
-// keeps its data in memory if there is much of it, unless [DurableVar] is set.
+// keeps its data in memory where there is room, unless [DurableVar] is set.
 //
 // # Life and death
 //

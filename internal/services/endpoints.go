@@ -16,7 +16,7 @@ const (
 )
 
 // DurableVar is the environment variable that has PostgreSQL write as its own defaults
-// say (fsync, full_page_writes), and to a disk, for benchmarks.
+// say (fsync, full_page_writes), and to a disk, for benchmarks, and for what stays.
 const DurableVar = "SWH_TEST_DURABLE"
 
 // Endpoints says where the services are. An empty field is a service that

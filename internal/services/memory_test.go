@@ -1,8 +1,10 @@
 package services
 
 import (
+	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,13 +14,18 @@ import (
 // PostgreSQL's data are in memory where there is room, on a disk where they are to be durable,
 // and gone when it has ended.
 func TestPlaceOfPostgresData(t *testing.T) {
-	for durable, memory := range map[string]bool{"": room(sharedMemory), "1": false} {
+	for _, durable := range []string{"", "1"} {
 		t.Setenv(DurableVar, durable)
-		url, stop, err := StartPostgres(t.Context(), slog.New(slog.DiscardHandler))
+		l, err := newLocal(slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(stop)
+		t.Cleanup(l.stop)
+		url, err := l.postgres(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := durable == "" && l.fast != l.dir
 		conn, err := pgx.Connect(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
@@ -29,9 +36,40 @@ func TestPlaceOfPostgresData(t *testing.T) {
 		if in := strings.HasPrefix(data, sharedMemory); err != nil || in != memory {
 			t.Errorf("%s=%s: data in %s (%v), in memory: want %t", DurableVar, durable, data, err, memory)
 		}
-		stop()
+		l.stop()
 		if _, err := os.Stat(data); !os.IsNotExist(err) {
 			t.Errorf("%s is still there (%v)", data, err)
+		}
+	}
+}
+
+// Neither the machine's memory nor that of a container is promised twice.
+func TestAvailableMemory(t *testing.T) {
+	t.Parallel()
+	const machine, stat = "MemTotal: 32 kB\nMemAvailable:   20 kB\n", "anon 3\ninactive_file 1024\nactive_file 2048\n"
+	for _, test := range []struct {
+		meminfo, limit, used string
+		want                 uint64
+	}{
+		{machine, "", "", 20 << 10},
+		{machine, "max\n", "4096\n", 20 << 10},
+		{machine, "16384\n", "4096\n", 13 << 10},
+		{machine, "16384\n", "20480\n", 0},
+		{machine, "1048576\n", "4096\n", 20 << 10},
+		{"", "16384\n", "4096\n", 0},
+	} {
+		root := t.TempDir()
+		for name, text := range map[string]string{
+			"proc/meminfo": test.meminfo, "sys/fs/cgroup/memory.max": test.limit,
+			"sys/fs/cgroup/memory.current": test.used, "sys/fs/cgroup/memory.stat": stat,
+		} {
+			path := filepath.Join(root, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := available(root); got != test.want {
+			t.Errorf("%+v: %d", test, got)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // process of a server, and none after a change of user.
 type reaper struct {
 	dir  string   // data of the processes, removed with them
-	fast string   // the same in memory, or dir again
+	fast string   // the same in memory where there is room, or dir again
 	pipe *os.File // its end closes the reaper; process group ids are written to it
 	cmd  *exec.Cmd
 
@@ -55,8 +55,8 @@ func newReaper() (*reaper, error) {
 	}
 	fast := dir
 	if room(sharedMemory) {
-		if fast, err = newDir(sharedMemory); err != nil {
-			return nil, err
+		if memory, err := newDir(sharedMemory); err == nil { // else it can't be written to
+			fast = memory
 		}
 	}
 	read, write, err := os.Pipe()

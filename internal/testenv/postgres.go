@@ -96,16 +96,17 @@ func connectServer(ctx context.Context, url string) (*pgx.Conn, error) {
 	}
 }
 
-// release makes a connection idle, or closes it where enough are.
+// release makes a connection idle, or closes it where enough are, or where its time is over: it
+// may hold a lock that there was no time to release.
 func release(ctx context.Context, conn *pgx.Conn) {
-	if conn.IsClosed() {
-		return
+	if !conn.IsClosed() && ctx.Err() == nil {
+		select {
+		case idle <- conn:
+			return
+		default:
+		}
 	}
-	select {
-	case idle <- conn:
-	default:
-		_ = conn.Close(ctx)
-	}
+	_ = conn.Close(ctx)
 }
 
 // onServer runs f on a connection to the server's administrative database. What f sets on

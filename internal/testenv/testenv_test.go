@@ -56,6 +56,17 @@ func TestPostgresIsolatesTests(t *testing.T) {
 	}
 }
 
+// A connection whose time is over is closed, as it may still hold a lock.
+func TestOverConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	conn := connect(t, endpoint(t, postgresVar))
+	cancel()
+	if release(ctx, conn); !conn.IsClosed() {
+		t.Error("it is kept")
+	}
+}
+
 // The peer's database is the one its own commands make: schema version 38.
 func TestPeerDatabase(t *testing.T) {
 	t.Parallel()

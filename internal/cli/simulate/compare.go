@@ -94,7 +94,7 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 	}
 	// With as many workers as origins, the costs that make the load would be visits that never end.
 	if most := max(1, o.Origins/10); o.Workers > most {
-		return command.Usagef(cmd, "Invalid value for '--workers': %d are more than one for ten origins, of which there are %d.", o.Workers, o.Origins)
+		return command.Usagef(cmd, "Invalid value for '--workers': %d are more than one for ten origins; give fewer, of %d origins at most %d.", o.Workers, o.Origins, most)
 	}
 	if o.Hosters > o.Origins {
 		return command.Usagef(cmd, "Invalid value for '--hosters': %d are more than origins, of which there are %d.", o.Hosters, o.Origins)

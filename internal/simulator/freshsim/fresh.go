@@ -20,7 +20,7 @@ type fresh struct {
 	learned   float64   // when the prior was
 	seen      []float64 // until when an estimate knows of changes
 	cooling   *order
-	due       *order // by moment
+	due       *hosted // by moment
 
 	control  freshness.Controller
 	used     float64      // the threshold of the moments
@@ -44,7 +44,7 @@ func duration(days float64) time.Duration { return time.Duration(days * 24 * flo
 func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fresh {
 	p := &fresh{
 		origins: origins, scale: scale, oracle: oracle, longest: longest,
-		estimates: make([]freshness.Estimate, len(origins)), seen: make([]float64, len(origins)), due: newOrder(len(origins)), cooling: newOrder(len(origins)),
+		estimates: make([]freshness.Estimate, len(origins)), seen: make([]float64, len(origins)), due: newHosted(origins), cooling: newOrder(len(origins)),
 		keeps: make([]thresholds, len(origins)), prior: freshness.General, cost: 1,
 		control: freshness.Controller{}.Step(start, false, 0),
 	}
@@ -131,9 +131,9 @@ func (p *fresh) claim(now float64, n int, busy bool, take func(i int32) bool, to
 	}
 	if now-p.computed >= walk {
 		p.used, p.computed = p.control.Threshold, now
-		for _, due := range slices.Clone(p.due.items) {
-			if keeps := p.keeps[due.origin]; p.used < keeps.low || p.used > keeps.high {
-				p.file(due.origin)
+		for i, keeps := range p.keeps {
+			if i := int32(i); p.due.has(i) && (p.used < keeps.low || p.used > keeps.high) {
+				p.file(i)
 			}
 		}
 	}

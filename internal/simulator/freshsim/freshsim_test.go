@@ -42,7 +42,7 @@ func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 }
 
 // Visits fail as often as is asked for, under each policy; no hoster has more in flight than it takes,
-// and failures are no news to freshness.
+// or is asked again in a claim when it is full, and failures are no news to freshness.
 func TestFailuresAndHosters(t *testing.T) {
 	t.Parallel()
 	o := small
@@ -64,6 +64,9 @@ func TestFailuresAndHosters(t *testing.T) {
 		if c.most != o.PerHoster {
 			t.Errorf("%s: a hoster had %d visits in flight", policy, c.most)
 		}
+		if c.refused > 4*o.Hosters {
+			t.Errorf("%s: full hosters were asked %d times in a claim", policy, c.refused)
+		}
 		means = append(means, s.report.Mean)
 	}
 	if fresh := means[2]; fresh > 0.9*means[0] || fresh > 0.9*means[1] {
@@ -76,6 +79,7 @@ type counted struct {
 	policy
 	s                    *simulation
 	ends, failures, most int
+	refused              int // in a claim, at most
 }
 
 func (c *counted) failed(i int32) {
@@ -89,7 +93,15 @@ func (c *counted) visited(i int32, before float64, first, eventful bool) {
 }
 
 func (c *counted) claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32 {
-	to = c.policy.claim(now, n, busy, take, to)
+	refused := 0
+	to = c.policy.claim(now, n, busy, func(i int32) bool {
+		ok := take(i)
+		if !ok {
+			refused++
+		}
+		return ok
+	}, to)
+	c.refused = max(c.refused, refused)
 	c.most = max(c.most, slices.Max(c.s.inFlight))
 	return to
 }

@@ -4,7 +4,6 @@ package freshsim
 type order struct {
 	items []item
 	at    []int32 // place of each origin, + 1; 0: not in the heap
-	left  []item
 }
 
 type item struct {
@@ -85,29 +84,4 @@ func (h *order) move(i int, moved item) {
 func (h *order) put(i int, moved item) {
 	h.items[i] = moved
 	h.at[moved.origin] = int32(i) + 1
-}
-
-// next removes the first origin that take takes, if there is one whose key is not beyond most, and
-// returns it. It leaves out those before it until restore.
-func (h *order) next(most float64, take func(i int32) bool) (origin int32, key float64, ok bool) {
-	for h.len() > 0 {
-		i, key := h.first()
-		if key > most {
-			break
-		}
-		h.remove(i)
-		if take(i) {
-			return i, key, true
-		}
-		h.left = append(h.left, item{key, i})
-	}
-	return 0, 0, false
-}
-
-// restore brings back what next left out.
-func (h *order) restore() {
-	for _, i := range h.left {
-		h.set(i.origin, i.key)
-	}
-	h.left = h.left[:0]
 }

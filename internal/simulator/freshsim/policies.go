@@ -28,8 +28,8 @@ type pools struct {
 	weights [4]float64 // of the orders
 	shared  bool       // what an order can't give goes to the others
 	cooling *order
-	orders  [4]*order // undated by target, never visited, by lag, others by target
-	place   []float64 // target of each origin, days
+	orders  [4]*hosted // undated by target, never visited, by lag, others by target
+	place   []float64  // target of each origin, days
 	offset  []int32
 	queue   float64 // the queue's position
 }
@@ -40,7 +40,7 @@ func newPools(origins []origin, seed uint64, weights [4]float64, shared bool) *p
 	n := len(origins)
 	p := &pools{origins: origins, random: rand.New(rand.NewPCG(seed, 1)), weights: weights, shared: shared, cooling: newOrder(n), place: make([]float64, n), offset: make([]int32, n)}
 	for i := range p.orders {
-		p.orders[i] = newOrder(n)
+		p.orders[i] = newHosted(origins)
 	}
 	for i := range origins {
 		p.offset[i] = model.DefaultPositionOffset
@@ -126,7 +126,7 @@ func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []
 				to = append(to, i)
 				left--
 			}
-			if h.len() == 0 {
+			if h.firsts.len() == 0 {
 				able[k] = 0
 			}
 		}
