@@ -281,11 +281,11 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	defer beside.Wait()
 	defer stop()
 
-	lastRecord := time.Now()
+	lastRecord, applied := time.Now(), true
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		c.pulse.Begin()
 		c.metrics.is(waiting)
-		b, applied := newBatch(), true
+		b := newBatch()
 		if err := m.gather(ctx, c.limit(), func(r *kgo.Record) { c.decode(b, r) }); err != nil {
 			return err
 		}
@@ -303,6 +303,9 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 			}
 		}
 		m.client.AllowRebalance()
+		if !applied && len(b.first) == 0 { // another member may have what was given up
+			applied = c.canApply(ctx)
+		}
 		if applied {
 			c.pulse.Done(2 * idleWait)
 		}
@@ -403,6 +406,13 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 			return false, ctx.Err()
 		}
 	}
+}
+
+// canApply reports whether visits could be applied: it updates the stats of no origin.
+func (c *Client) canApply(ctx context.Context) bool {
+	return within(ctx, func(ctx context.Context) error {
+		return c.o.Store.UpdateVisitStats(ctx, []model.OriginKey{{}}, func(db.KnownVisits) db.VisitChanges { return db.VisitChanges{} })
+	}) == nil
 }
 
 // decode adds what a record says to a batch, which keeps nothing else of it: of a large

@@ -230,4 +230,4 @@ func within(ctx context.Context, write func(context.Context) error) error {
 }
 
 // Workers returns the workers that were heard of in the last minute, 500 at most.
-func (l *Listener) Workers() map[string]db.Worker { return l.workers.tell(time.Now()) }
+func (l *Listener) Workers() map[string]db.Worker { return l.workers.tell(l.Store.Now()) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/sql/db"
 )
@@ -63,6 +64,21 @@ func TestWorkersTold(t *testing.T) {
 		t.Errorf("silent workers are told of: %v", told)
 	}
 }
+
+// A listener tells of workers by the clock that it heard them by, the database's, whatever its host's clock says.
+func TestWorkersByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	l := New(Options{Store: behind{}, Registerer: prometheus.NewRegistry()})
+	l.workers.hear("worker-online", "a", 0, l.Store.Now())
+	if told := l.Workers(); len(told) != 1 {
+		t.Errorf("told %v, want one worker", told)
+	}
+}
+
+// behind is a database whose clock is two minutes behind the host's.
+type behind struct{ Store }
+
+func (behind) Now() time.Time { return time.Now().Add(-2 * time.Minute) }
 
 // Made-up names don't fill the memory, nor keep real workers out for long.
 func TestWorkersAreBounded(t *testing.T) {

@@ -77,7 +77,7 @@ type Deliverer struct {
 // urgent doesn't wait for a batch of others.
 type stream struct {
 	urgent             bool
-	work               string // for the log
+	work               string // of its loop
 	batchSize, batches int    // how many messages, and batches at once
 	wake               chan struct{}
 	turn               turn

@@ -44,6 +44,7 @@ type Store interface {
 
 // Keeper does jobs.
 type Keeper struct {
+	Name  string // of its loop; "" is "maintenance"
 	Store Store
 	Jobs  []Job
 	Log   *slog.Logger
@@ -52,7 +53,7 @@ type Keeper struct {
 // Run does what is due until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	return (&service.Loop{
-		Name: "maintenance", Log: k.Log,
+		Name: cmp.Or(k.Name, "maintenance"), Log: k.Log,
 		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, k.RunOnce(ctx) },
 		Period:  lookPeriod, Jitter: true, Beside: true,
 	}).Run(ctx)
