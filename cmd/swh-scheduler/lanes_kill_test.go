@@ -334,8 +334,9 @@ lanes:
 		again.kill(victim.daemons...)
 		victim.broker.Cut()
 		victim.broker.Restore()
-		player.keeps = false
 		startTwin(victim)
+		play(func() bool { return again.waiting() == 0 }) // what was in hand has been sent again
+		player.keeps = false
 	}
 	atKills = len(player.tries)
 	play(ended)
