@@ -150,25 +150,38 @@ func (w *benchWorld) keep(b *testing.B) {
 func (w *benchWorld) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) time.Duration {
 	b.Helper()
 	began := time.Now()
-	err := w.store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) error {
-		f := model.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: model.DefaultCooldowns}
-		now := time.Now()
-		origins, err := tx.GrabNextVisits(ctx, f, now, 1000, dryRun)
-		if err == nil && !dryRun {
-			var work []db.Work
-			if work, err = dispatch.VisitWork(ctx, tx, "q", "t", dispatch.Visits(origins), now); err == nil {
-				err = tx.AddWork(ctx, work)
-			}
+	origins := w.grabAt(b, model.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: model.DefaultCooldowns}, began, dryRun)
+	took := time.Since(began)
+	if len(origins) != 1000 {
+		b.Fatalf("%d origins", len(origins))
+	}
+	return took
+}
+
+// grabAt is a grab of a thousand origins at a date.
+func (w *benchWorld) grabAt(b *testing.B, f model.VisitFilter, now time.Time, dryRun bool) (origins []model.ListedOrigin) {
+	b.Helper()
+	if err := w.store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) (err error) {
+		if origins, err = tx.GrabNextVisits(ctx, f, now, 1000, dryRun); err != nil || dryRun {
+			return err
 		}
-		if err == nil && len(origins) != 1000 {
-			err = fmt.Errorf("%d origins", len(origins))
+		work, err := dispatch.VisitWork(ctx, tx, "q", "t", dispatch.Visits(origins), now)
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	if err != nil {
+		return tx.AddWork(ctx, work)
+	}); err != nil {
 		b.Fatal(err)
 	}
-	return time.Since(began)
+	return origins
+}
+
+// done does something, and then drains what it noted. It returns how long it took without the
+// drain, and with it.
+func (w *benchWorld) done(b *testing.B, do func()) bench.Figures {
+	b.Helper()
+	took := ms(do)
+	return bench.Figures{"until-done-ms": took, "ms": took + ms(func() { bench.Drain(b, w.store) })}
 }
 
 // least is the shortest of n times, in milliseconds: what else the machine does

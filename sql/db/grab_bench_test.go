@@ -105,13 +105,6 @@ func BenchmarkGrab(b *testing.B) {
 	}
 }
 
-// done is ours: something, and then the drain of what it noted.
-func (s *benchSides) done(b *testing.B, do func()) bench.Figures {
-	b.Helper()
-	took := ms(do)
-	return bench.Figures{"until-done-ms": took, "ms": took + ms(func() { bench.Drain(b, s.ours.store) })}
-}
-
 // undrained is the Python scheduler's, to be compared with ours with the drain and without.
 func undrained(ms float64) bench.Figures { return bench.Figures{"until-done-ms": ms, "ms": ms} }
 
@@ -132,7 +125,7 @@ func (s *benchSides) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) {
 	bench.Compare(b, bench.Side{Name: bench.Peer, Run: func() bench.Figures {
 		return undrained(s.peer.ms(b, question))
 	}}, bench.Side{Name: bench.Ours, Run: func() bench.Figures {
-		return s.done(b, func() { s.ours.grab(b, policy, false) })
+		return s.ours.done(b, func() { s.ours.grab(b, policy, false) })
 	}}, bench.Side{Name: bench.PeerBeside, Run: func() bench.Figures {
 		return only(s.peerBeside.ms(b, question))
 	}}, bench.Side{Name: bench.Limit("bare_update"), Run: func() bench.Figures {
@@ -180,7 +173,7 @@ func (s *benchSides) listings(b *testing.B) {
 		bench.Side{Name: bench.PeerBeside, Run: peer(s.peerBeside, only)},
 		bench.Side{Name: bench.Ours, Run: func() bench.Figures {
 			urls := s.ours.random(b, 1000, "true")
-			return s.done(b, func() { s.ours.list(b, urls) })
+			return s.ours.done(b, func() { s.ours.list(b, urls) })
 		}})
 }
 
@@ -195,7 +188,7 @@ func (s *benchSides) visits(b *testing.B) {
 		bench.Side{Name: bench.PeerBeside, Run: peer(s.peerBeside, only)},
 		bench.Side{Name: bench.Ours, Run: func() bench.Figures {
 			urls := s.ours.random(b, 1000, "true")
-			return s.done(b, func() { s.ours.visit(b, urls) })
+			return s.ours.done(b, func() { s.ours.visit(b, urls) })
 		}})
 }
 

@@ -3,7 +3,8 @@
 usage: bench_peer.py CLASS TARGET, where the class is "postgresql" and the target a DSN, or
 "remote" and a URL. Each line of standard input is a JSON object whose key "call" names a
 function below and whose other keys are its arguments; the answer on standard output is how
-many milliseconds the calls in it took. What they are given is made before.
+many milliseconds the calls in it took. What they are given is made before. Only "grabbed"
+answers with an object.
 """
 
 import datetime
@@ -39,6 +40,17 @@ def grab(keep=None, **kwargs):
         scheduler.session.hooks["response"] = []
     assert len(origins) == 1000 or "tablesample" in kwargs, len(origins)
     return took
+
+
+def grabbed(now, **kwargs):
+    """What a grab at a date took, and the URLs it returned, in order. Cooldowns are in seconds."""
+    for name in kwargs:
+        if name.endswith("_cooldown"):
+            kwargs[name] = datetime.timedelta(seconds=kwargs[name])
+    took, origins = milliseconds(
+        scheduler.grab_next_visits, "git", 1000, timestamp=datetime.datetime.fromisoformat(now), **kwargs
+    )
+    return {"ms": took, "urls": [origin.url for origin in origins]}
 
 
 def listing(origins, day):
@@ -78,4 +90,4 @@ def new_listings(count):
 
 for line in sys.stdin:
     arguments = json.loads(line)
-    print(globals()[arguments.pop("call")](**arguments), flush=True)
+    print(json.dumps(globals()[arguments.pop("call")](**arguments)), flush=True)
