@@ -3,6 +3,7 @@
 package deploy_test
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"swh-scheduler/internal/cli"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/testenv"
 )
@@ -107,10 +109,6 @@ func TestSystemdUnits(t *testing.T) {
 // of its own for metrics.
 func TestSystemdSamples(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "swh-scheduler")
-	if err := testenv.BuildProgram(program); err != nil {
-		t.Fatal(err)
-	}
 	samples, err := filepath.Glob("systemd/env/*.env")
 	if err != nil || len(samples) == 0 {
 		t.Fatalf("found %d samples, %v", len(samples), err)
@@ -130,9 +128,9 @@ func TestSystemdSamples(t *testing.T) {
 		addresses[address] = sample
 		// --help makes it look at the options and end.
 		args := append(strings.Fields(variables["COMMAND"]), "--help")
-		out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "swh-scheduler "+args[0]) {
-			t.Errorf("%s: %q: %v\n%s", sample, args, err, out)
+		var out bytes.Buffer
+		if code := cli.Run(t.Context(), "", args, &out, &out); code != 0 || !strings.Contains(out.String(), "swh-scheduler "+args[0]) {
+			t.Errorf("%s: %q: exit code %d\n%s", sample, args, code, &out)
 		}
 	}
 }

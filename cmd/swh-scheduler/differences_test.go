@@ -167,9 +167,8 @@ func (w *twins) differ(what string, d difference) {
 	case d.alone:
 		begin = [2][]string{{"scheduler", "-d", dsns[0]}, {"-d", dsns[1]}}
 	}
-	env := environment()
-	peer := w.askPeer(env, append(begin[0], d.args...))
-	our := command(w.t, binary, env, append(begin[1], d.args...)...)
+	peer := w.askPeer(environment(), append(begin[0], d.args...))
+	our := ours(w.t, append(begin[1], d.args...)...)
 	for i, r := range [2]result{peer, our} {
 		said, want := fmt.Sprintf("%d\n%s\n%s", r.code, r.stdout, r.stderr), [2]string{d.peer, d.ours}[i]
 		if !regexp.MustCompile(want).MatchString(said) {

@@ -20,7 +20,7 @@ func TestGlobalOptionsAfterTheCommand(t *testing.T) {
 		"task-type list -d DSN -C GOOD", "-u http://h/ task-type list --database DSN -C GOOD", "task-type list --no-stdout -lerror -CGOOD",
 	} {
 		args := strings.Fields(strings.NewReplacer("GOOD", good, "BAD", bad, "DSN", dsn).Replace(words))
-		if r := command(t, binary, environment("SWH_SCHEDULER_CONFIG_FILE="+bad, "SWH_SCHEDULER_TASK_TYPE_LIST_DATABASE=nowhere"), args...); r.code != 0 || r.stdout != "Known task types:\n" {
+		if r := oursWith(t, []string{"SWH_SCHEDULER_CONFIG_FILE=" + bad, "SWH_SCHEDULER_TASK_TYPE_LIST_DATABASE=nowhere"}, args...); r.code != 0 || r.stdout != "Known task types:\n" {
 			t.Errorf("%q: %+v", words, r)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,12 +15,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"swh-scheduler/internal/cli"
 	"swh-scheduler/internal/testenv"
 )
 
-// binary is the program, built once for all tests, which run it as its users do; with
-// the race detector where they have it.
+// binary is the program, built once for all tests, with the race detector where they have
+// it: for daemons, and for what depends on the environment, a signal or a terminal.
 var binary string
+
+// settings match the variables of the environment that the program reads.
+var settings = regexp.MustCompile(`^(SWH_(CONFIG|SCHEDULER|SENTRY|MAIN)_|PG|CELERY_|KAFKA_|STATSD_|OTEL_)`)
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "swh-scheduler-test")
@@ -32,6 +37,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); settings.MatchString(name) && name != "SWH_SCHEDULER_CACHE" {
+			_ = os.Unsetenv(name) // as in environment, for what runs in this process
+		}
+	}
+	time.Local = time.UTC
 	// Removes the binary after the tests; goleak exits the process.
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
@@ -75,10 +86,22 @@ func checkCrash(t testing.TB, args []string, stderr string) {
 	}
 }
 
-// ours runs our program.
+// ours runs a command line of our program, in this process: its start takes longer than most
+// commands.
 func ours(t *testing.T, args ...string) result {
 	t.Helper()
-	return command(t, binary, environment(), args...)
+	var stdout, stderr testenv.Buffer
+	code := cli.Run(t.Context(), "", args, &stdout, &stderr)
+	return result{stdout.String(), stderr.String(), code}
+}
+
+// oursWith is ours with more in its environment.
+func oursWith(t *testing.T, more []string, args ...string) result {
+	t.Helper()
+	if len(more) == 0 {
+		return ours(t, args...)
+	}
+	return command(t, binary, environment(more...), args...)
 }
 
 // configFile writes a configuration and gives its path.

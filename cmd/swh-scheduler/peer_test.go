@@ -88,9 +88,8 @@ var now = regexp.MustCompile(`(Next run: (?:today|tomorrow) \(|"last_update": ")
 // compare runs the same words through both programs.
 func (w *twins) compare(env []string, args ...string) {
 	w.t.Helper()
-	env = environment(env...)
-	peer := w.askPeer(env, append([]string{"-C", w.peerC, "scheduler"}, args...))
-	our := command(w.t, binary, env, append([]string{"-C", w.ourC}, args...)...)
+	peer := w.askPeer(environment(env...), append([]string{"-C", w.peerC, "scheduler"}, args...))
+	our := oursWith(w.t, env, append([]string{"-C", w.ourC}, args...)...)
 	if our.code != peer.code {
 		w.t.Errorf("%q: exit code %d, the peer's is %d\n%s\n%s", args, our.code, peer.code, our.stderr, peer.stderr)
 	}

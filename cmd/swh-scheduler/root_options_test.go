@@ -104,7 +104,7 @@ func TestErrorsAreReportedToSentry(t *testing.T) {
 		{nil, "--sentry-dsn " + dsn(given), given, `"release":"swh-scheduler@`},
 		{[]string{"SWH_SENTRY_DSN=" + dsn(other), "SWH_SENTRY_ENVIRONMENT=production", "SWH_MAIN_PACKAGE=swh.scheduler"}, "--sentry-dsn " + dsn(given), other, `"release":"swh.scheduler@`},
 	} {
-		r := command(t, binary, environment(tc.environ...), strings.Fields(tc.args+" -C "+config+" task list")...)
+		r := oursWith(t, tc.environ, strings.Fields(tc.args+" -C "+config+" task list")...)
 		got := tc.to.all()
 		if r.code != 1 || !strings.Contains(got, "is not reachable") || !strings.Contains(got, tc.want) || strings.Contains(got, "s3cret") {
 			t.Errorf("%s: %+v; %s", tc.args, r, got)
@@ -118,7 +118,7 @@ func TestErrorsAreReportedToSentry(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// SWH_SENTRY_DSN may be empty, to report nothing.
-	if r := command(t, binary, environment("SWH_SENTRY_DSN="), "--sentry-dsn", dsn(given), "-C", config, "task", "list"); r.code != 1 || len(given.all()) != before {
+	if r := oursWith(t, []string{"SWH_SENTRY_DSN="}, "--sentry-dsn", dsn(given), "-C", config, "task", "list"); r.code != 1 || len(given.all()) != before {
 		t.Errorf("%+v", r)
 	}
 }

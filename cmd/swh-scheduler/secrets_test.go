@@ -313,7 +313,7 @@ func TestSecretsOfWrongSettingsShowNowhere(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			file := configFile(t, tc.config+"metrics: {}\n")
-			r := command(t, binary, environment(append(tc.environ, "SWH_CONFIG_FILENAME="+file)...),
+			r := oursWith(t, append(tc.environ, "SWH_CONFIG_FILENAME="+file),
 				append([]string{"-l", "debug", "--log-format", logFormats[i%2]}, strings.Fields(tc.args)...)...)
 			if out := r.stdout + r.stderr; r.code == 0 || !strings.Contains(out, tc.want) {
 				t.Errorf("exit code %d, want another and %q:\n%s", r.code, tc.want, out)

@@ -94,7 +94,7 @@ func TestWhereTheConfigurationIsFrom(t *testing.T) {
 		{"SWH_SCHEDULER_DATABASE=" + dsn, nil, 0},
 		{"SWH_SCHEDULER_URL=http://h/", nil, 1},
 	} {
-		r := command(t, binary, environment(tc.env), append(slices.Clone(tc.args), "task-type", "list")...)
+		r := oursWith(t, []string{tc.env}, append(slices.Clone(tc.args), "task-type", "list")...)
 		if r.code != tc.code {
 			t.Errorf("%s %q: exit code %d, want %d\n%s", tc.env, tc.args, r.code, tc.code, r.stderr)
 		}
@@ -143,7 +143,7 @@ func TestHelpAndVersion(t *testing.T) {
 		{"--help"}, {"-h"}, {"help"}, {"task", "-h"}, {"task", "add", "--help"}, {"start-runner", "--help"},
 		{"--version"}, {"version"}, {"completion", "bash"},
 	} {
-		r := command(t, binary, environment("SWH_CONFIG_FILENAME=/nonexistent"), args...)
+		r := oursWith(t, []string{"SWH_CONFIG_FILENAME=/nonexistent"}, args...)
 		if r.code != 0 || r.stderr != "" || r.stdout == "" {
 			t.Errorf("%q: exit code %d, %d bytes of standard output, %q", args, r.code, len(r.stdout), r.stderr)
 		}
@@ -170,7 +170,7 @@ func TestCompletion(t *testing.T) {
 		{"explain --type ", "git"},
 	} {
 		words := strings.Split(tc.words, " ")
-		r := command(t, binary, environment("SWH_CONFIG_FILENAME="+config), append([]string{"__complete"}, words...)...)
+		r := oursWith(t, []string{"SWH_CONFIG_FILENAME=" + config}, append([]string{"__complete"}, words...)...)
 		var offered []string
 		for line := range strings.Lines(r.stdout) {
 			name, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
