@@ -50,7 +50,7 @@ func (a ExplainQueries) waitingMessage(ctx context.Context, p queries.WaitingMes
 // FailuresInARow returns how many visits of an origin in a row failed or found nothing, where
 // that is recorded.
 func (a ExplainQueries) FailuresInARow(ctx context.Context, key model.OriginKey) (int, error) {
-	rows, err := a.q.VisitFailures(ctx, queries.VisitFailuresParams{Urls: []string{key.URL}, VisitTypes: []string{key.VisitType}})
+	rows, err := a.q.VisitFailures(ctx, columns[queries.VisitFailuresParams]([]model.OriginKey{key}))
 	f, err := firstOrZero(rows, failed(err, "read the failures of %q", key.URL))
 	return int(f.InARow), err
 }

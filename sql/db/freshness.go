@@ -156,11 +156,7 @@ func (s CandidateQueries) OriginFreshness(ctx context.Context, origins []model.O
 }
 
 func originFreshness(ctx context.Context, q *queries.Queries, origins []model.OriginKey) ([]OriginFreshness, error) {
-	var p queries.OriginFreshnessParams
-	for _, o := range origins {
-		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
-	}
-	rows, err := q.OriginFreshness(ctx, p)
+	rows, err := q.OriginFreshness(ctx, columns[queries.OriginFreshnessParams](origins))
 	return list(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
 		return OriginFreshness{
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID,

@@ -2,9 +2,7 @@ package db
 
 import (
 	"context"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -246,9 +244,9 @@ const (
 type LaneRecords map[laneRecord]int
 
 type laneRecord struct {
-	set, lane, what string
-	bucket          int16
-	minute          time.Time
+	Set, Lane, What string
+	Bucket          int16
+	Minute          time.Time
 }
 
 // Add adds n events to a lane.
@@ -259,17 +257,8 @@ func (l LaneRecords) Add(set, lane, what string, bucket int16, heard time.Time, 
 // Each calls do with the events of each lane.
 func (l LaneRecords) Each(do func(set, lane, what string, n int)) {
 	for r, n := range l {
-		do(r.set, r.lane, r.what, n)
+		do(r.Set, r.Lane, r.What, n)
 	}
 }
 
-func (tx *Tx) recordLanes(l LaneRecords) step {
-	return arrays(slices.Collect(maps.Keys(l)), tx.q.RecordLanes, func(p *queries.RecordLanesParams, r laneRecord) {
-		p.LaneSets = append(p.LaneSets, r.set)
-		p.Lanes = append(p.Lanes, r.lane)
-		p.Heard = append(p.Heard, r.minute)
-		p.Whats = append(p.Whats, r.what)
-		p.Buckets = append(p.Buckets, r.bucket)
-		p.Pieces = append(p.Pieces, int64(l[r]))
-	})
-}
+func (tx *Tx) recordLanes(l LaneRecords) step { return arrays(entries(l), tx.q.RecordLanes) }

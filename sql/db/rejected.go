@@ -45,13 +45,8 @@ func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent)
 		return nil
 	}
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		return inOrder(ctx, arrays(events, tx.q.RejectEvents, func(p *queries.RejectEventsParams, e RejectedEvent) {
-			p.Received = append(p.Received, e.Received)
-			p.BackendIds = append(p.BackendIds, e.BackendID)
-			p.Events = append(p.Events, e.Event)
-			p.Sqlstates = append(p.Sqlstates, e.SQLState)
-			p.Reasons = append(p.Reasons, e.Reason)
-		}), func(ctx context.Context) error { return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept) })
+		return inOrder(ctx, arrays(events, tx.q.RejectEvents),
+			func(ctx context.Context) error { return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept) })
 	})
 	return refused(failed(err, "keep %d rejected events", len(events)))
 }
@@ -73,13 +68,8 @@ func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedReco
 	}
 	records = records[max(0, len(records)-maxRejectedRecords):]
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		return inOrder(ctx, arrays(records, tx.q.InsertRejectedRecords, func(p *queries.InsertRejectedRecordsParams, r RejectedRecord) {
-			p.Topics = append(p.Topics, r.Topic)
-			p.Partitions = append(p.Partitions, r.Partition)
-			p.RecordOffsets = append(p.RecordOffsets, r.Offset)
-			p.Kinds = append(p.Kinds, r.Kind)
-			p.Details = append(p.Details, r.Detail)
-		}), func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
+		return inOrder(ctx, arrays(records, tx.q.InsertRejectedRecords),
+			func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
 	})
 	return failed(err, "set %d journal records aside", len(records))
 }
