@@ -58,7 +58,7 @@ type Ended struct {
 type EndedKey struct{ Source, Type string }
 
 // EndedInHour returns what ended in the last hour.
-func (a monitorQueries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
+func (a MonitorStore) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
 	rows, err := a.q.EndedInHour(ctx)
 	ended := map[EndedKey]*Ended{}
 	for _, r := range rows {
@@ -82,6 +82,6 @@ func (a monitorQueries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, e
 }
 
 // ForgetEnded deletes what is not asked for any more.
-func (a monitorQueries) ForgetEnded(ctx context.Context) error {
+func (a MonitorStore) ForgetEnded(ctx context.Context) error {
 	return failed(a.q.ForgetEnded(ctx), "forget what ended hours ago")
 }

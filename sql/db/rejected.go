@@ -3,8 +3,6 @@ package db
 import (
 	"context"
 	"time"
-
-	"swh-scheduler/sql/internal/queries"
 )
 
 // How many rejected events and rejected journal records are kept, the newest ones.
@@ -19,12 +17,11 @@ const rejectedAge = 90 * day
 // ForgetRejected deletes events and records that were set aside more than rejectedAge
 // before now, and returns their number.
 func (s RejectedStore) ForgetRejected(ctx context.Context, now time.Time) (int64, error) {
-	q := queries.New(s.pool)
-	events, err := q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedAge))
+	events, err := s.q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedAge))
 	if err != nil {
 		return 0, failed(err, "forget old rejected events")
 	}
-	records, err := q.ForgetOldRejectedRecords(ctx, now.Add(-rejectedAge))
+	records, err := s.q.ForgetOldRejectedRecords(ctx, now.Add(-rejectedAge))
 	return events + records, failed(err, "forget old rejected records")
 }
 
