@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -106,7 +105,7 @@ type InfiniteDate struct{ What, Value string }
 // its listers.
 func (s *Store) InfiniteDates(ctx context.Context, task int64, url string) ([]InfiniteDate, error) {
 	// Not with sqlc, which doesn't know the names of a list of values.
-	rows, err := s.pool.Query(ctx, `
+	dates, err := rowsOf[InfiniteDate](ctx, s.pool, `
 select distinct what, date::text from (
 	select 'task.next_run', t.next_run from task t where t.id = $1
 	union all
@@ -129,10 +128,6 @@ select distinct what, date::text from (
 ) d (what, date)
 where not isfinite(date)
 order by what`, task, url)
-	if err != nil {
-		return nil, failed(err, "look for infinite dates")
-	}
-	dates, err := pgx.CollectRows(rows, pgx.RowToStructByPos[InfiniteDate])
 	return dates, failed(err, "look for infinite dates")
 }
 

@@ -56,9 +56,6 @@ func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []str
 	rows, err := a.q.LaneSketches(ctx, queries.LaneSketchesParams{
 		LaneSet: set, Listers: append([]string{""}, listers...), Now: now, HalfLife: halfLife.Seconds(),
 	})
-	if err != nil {
-		return nil, failed(err, "read how long work of %q takes", set)
-	}
 	sketches := make(map[SketchKey]lanes.Sketch)
 	for _, r := range rows {
 		key := SketchKey{Lister: r.Lister, First: r.First}
@@ -67,7 +64,7 @@ func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []str
 		}
 		sketches[key][r.Bucket] = r.Weight
 	}
-	return sketches, nil
+	return sketches, failed(err, "read how long work of %q takes", set)
 }
 
 // Backlog counts the messages that wait for slots of a lane: timed out before, or not.
@@ -164,9 +161,6 @@ type LaneState struct {
 // LaneStates counts the messages of each of the n lanes of a set.
 func (a LaneQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneState, error) {
 	rows, err := a.q.LaneStates(ctx, &set)
-	if err != nil {
-		return nil, err
-	}
 	states := make([]LaneState, n)
 	for _, r := range rows {
 		s := &states[min(int(r.Lane), n-1)]
@@ -174,7 +168,7 @@ func (a LaneQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneS
 		s.Sent += int(r.Sent)
 		s.Running += int(r.Running)
 	}
-	return states, nil
+	return states, err
 }
 
 // LaneRecord is the history of a lane over some time.
@@ -191,9 +185,6 @@ type LaneRecord struct {
 // whole minutes.
 func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Time) (map[string]*LaneRecord, error) {
 	rows, err := a.q.LaneHistory(ctx, queries.LaneHistoryParams{LaneSet: set, Since: since})
-	if err != nil {
-		return nil, failed(err, "read the history of the lanes of %q", set)
-	}
 	history := make(map[string]*LaneRecord)
 	for _, r := range rows {
 		h := history[r.Lane]
@@ -217,7 +208,7 @@ func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Tim
 			h.Unheard += n
 		}
 	}
-	return history, nil
+	return history, failed(err, "read the history of the lanes of %q", set)
 }
 
 // ForgetLanes deletes what is too old to matter: history, time-outs of visits (the

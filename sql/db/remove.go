@@ -140,14 +140,6 @@ func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
 	return append(append(steps, indexes...), schema...), nil
 }
 
-func rowsOf[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-}
-
 // lostByRemoval returns, in words, what is lost with the schema scheduler_go.
 func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
 	var known bool

@@ -134,6 +134,14 @@ func keys[K any](keys []K, run func(context.Context, []K) error) step {
 	}
 }
 
+// into prepares a query whose result is kept in to. what is attempted is for its error.
+func into[T any](to *T, query func(context.Context) (T, error), what string) step {
+	return func(ctx context.Context) (err error) {
+		*to, err = query(ctx)
+		return failed(err, "%s", what)
+	}
+}
+
 // inOrder runs steps until one fails.
 func inOrder(ctx context.Context, steps ...step) error {
 	for _, run := range steps {

@@ -137,14 +137,11 @@ type ShareUse struct {
 // hours ago, in whole minutes.
 func (a ShareQueries) ShareHistory(ctx context.Context, queue string, since time.Time) (map[string]ShareUse, error) {
 	rows, err := a.q.ShareHistory(ctx, queries.ShareHistoryParams{Queue: queue, Since: since})
-	if err != nil {
-		return nil, err
-	}
 	used := make(map[string]ShareUse, len(rows))
 	for _, r := range rows {
 		used[r.ShareGroup] = ShareUse{Seconds: r.Seconds, Pieces: int(r.Pieces)}
 	}
-	return used, nil
+	return used, err
 }
 
 // Charges sums the ended work of groups.
