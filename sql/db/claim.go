@@ -269,7 +269,7 @@ func taskGroup(by model.ShareKey) string {
 func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
 	group := taskGroup(by)
 	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
-	rows, err := tx.tx.Query(ctx, `
+	names, err := collect[string](ctx, tx.tx, `
 with recursive groups as (
 	(select `+group+` as name from task where `+waiting+` order by 1 limit 1)
 	union all
@@ -279,10 +279,6 @@ with recursive groups as (
 select name from groups
 where name is not null and exists (select from task where `+waiting+` and `+group+` = name and next_run <= @now)`,
 		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now})
-	if err != nil {
-		return nil, err
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return names, failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
 }
 

@@ -121,10 +121,8 @@ func (s MonitorStore) countActive(ctx context.Context, first, end int64, found *
 	if len(found.Listings) == 0 {
 		return nil
 	}
-	p := queries.CountActiveParams{FirstPage: first, EndPage: end}
-	for _, l := range found.Listings {
-		p.Listers, p.Previous, p.Finished = append(p.Listers, l.ListerID), append(p.Previous, l.Previous), append(p.Finished, l.Finished)
-	}
+	p := columns[queries.CountActiveParams](found.Listings)
+	p.FirstPage, p.EndPage = first, end
 	counts, err := s.q.CountActive(ctx, p)
 	for _, c := range counts {
 		for i, l := range found.Listings {

@@ -38,7 +38,7 @@ type Worker struct {
 }
 
 // SeeDaemon records that a daemon runs.
-func (a monitorQueries) SeeDaemon(ctx context.Context, d Daemon) error {
+func (a MonitorStore) SeeDaemon(ctx context.Context, d Daemon) error {
 	state, err := json.Marshal(d.State)
 	if err != nil {
 		return err
@@ -48,13 +48,13 @@ func (a monitorQueries) SeeDaemon(ctx context.Context, d Daemon) error {
 }
 
 // RemoveDaemon records that a daemon runs no more.
-func (a monitorQueries) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
+func (a MonitorStore) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
 }
 
 // Daemons lists the daemons that run, and after these those that ended without a word in the last
 // day; limit at most.
-func (a monitorQueries) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
+func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
 	rows, err := a.q.Daemons(ctx, int32(limit))
 	return list(rows, failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
 		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, Seen: r.Seen}
@@ -64,6 +64,6 @@ func (a monitorQueries) Daemons(ctx context.Context, limit int) ([]Daemon, error
 }
 
 // ForgetDaemons deletes those that have not been seen for a day.
-func (a monitorQueries) ForgetDaemons(ctx context.Context) error {
+func (a MonitorStore) ForgetDaemons(ctx context.Context) error {
 	return failed(a.q.ForgetDaemons(ctx), "forget daemons")
 }

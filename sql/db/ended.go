@@ -2,8 +2,6 @@ package db
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/sql/internal/queries"
@@ -19,38 +17,30 @@ const (
 type Ends map[endKey]endSum
 
 type endKey struct {
-	taskType, status, exception string
-	bucket                      int16
+	Type, Status, Exception string
+	Bucket                  int16
 }
 
 type endSum struct {
-	pieces  int64
-	seconds float64
+	Pieces  int64
+	Seconds float64
 }
 
 // Add adds n pieces of a type that took so many seconds each; a negative number is not known.
 func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
 	key := endKey{taskType, status, exception, -1}
 	if seconds >= 0 {
-		key.bucket = lanes.Bucket(seconds)
+		key.Bucket = lanes.Bucket(seconds)
 	}
 	sum := e[key]
-	e[key] = endSum{sum.pieces + int64(n), sum.seconds + max(0, seconds)*float64(n)}
+	e[key] = endSum{sum.Pieces + int64(n), sum.Seconds + max(0, seconds)*float64(n)}
 }
 
 // countEnded writes counts. It locks rows that others may write, so it comes last.
 func (tx *Tx) countEnded(source string, e Ends) step {
-	count := func(ctx context.Context, p queries.CountEndedParams) error {
+	return arrays(entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
 		p.Source = source
 		return tx.q.CountEnded(ctx, p)
-	}
-	return arrays(slices.Collect(maps.Keys(e)), count, func(p *queries.CountEndedParams, key endKey) {
-		p.Types = append(p.Types, key.taskType)
-		p.Statuses = append(p.Statuses, key.status)
-		p.Exceptions = append(p.Exceptions, key.exception)
-		p.Buckets = append(p.Buckets, key.bucket)
-		p.Pieces = append(p.Pieces, e[key].pieces)
-		p.Seconds = append(p.Seconds, e[key].seconds)
 	})
 }
 
@@ -68,7 +58,7 @@ type Ended struct {
 type EndedKey struct{ Source, Type string }
 
 // EndedInHour returns what ended in the last hour.
-func (a monitorQueries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
+func (a MonitorStore) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
 	rows, err := a.q.EndedInHour(ctx)
 	ended := map[EndedKey]*Ended{}
 	for _, r := range rows {
@@ -92,6 +82,6 @@ func (a monitorQueries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, e
 }
 
 // ForgetEnded deletes what is not asked for any more.
-func (a monitorQueries) ForgetEnded(ctx context.Context) error {
+func (a MonitorStore) ForgetEnded(ctx context.Context) error {
 	return failed(a.q.ForgetEnded(ctx), "forget what ended hours ago")
 }

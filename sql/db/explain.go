@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -50,7 +49,7 @@ func (a ExplainQueries) waitingMessage(ctx context.Context, p queries.WaitingMes
 // FailuresInARow returns how many visits of an origin in a row failed or found nothing, where
 // that is recorded.
 func (a ExplainQueries) FailuresInARow(ctx context.Context, key model.OriginKey) (int, error) {
-	rows, err := a.q.VisitFailures(ctx, queries.VisitFailuresParams{Urls: []string{key.URL}, VisitTypes: []string{key.VisitType}})
+	rows, err := a.q.VisitFailures(ctx, columns[queries.VisitFailuresParams]([]model.OriginKey{key}))
 	f, err := firstOrZero(rows, failed(err, "read the failures of %q", key.URL))
 	return int(f.InARow), err
 }
@@ -106,7 +105,7 @@ type InfiniteDate struct{ What, Value string }
 // its listers.
 func (s *Store) InfiniteDates(ctx context.Context, task int64, url string) ([]InfiniteDate, error) {
 	// Not with sqlc, which doesn't know the names of a list of values.
-	rows, err := s.pool.Query(ctx, `
+	dates, err := rowsOf[InfiniteDate](ctx, s.pool, `
 select distinct what, date::text from (
 	select 'task.next_run', t.next_run from task t where t.id = $1
 	union all
@@ -129,10 +128,6 @@ select distinct what, date::text from (
 ) d (what, date)
 where not isfinite(date)
 order by what`, task, url)
-	if err != nil {
-		return nil, failed(err, "look for infinite dates")
-	}
-	dates, err := pgx.CollectRows(rows, pgx.RowToStructByPos[InfiniteDate])
 	return dates, failed(err, "look for infinite dates")
 }
 

@@ -15,10 +15,10 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// The policy freshness (internal/freshness, docs/freshness.md) picks origins by their moments:
-// when a visit is worth its cost. A moment depends on what visits have shown of an origin
-// (scheduler_go.freshness, written with its visit stats), on its lister's updates, and on a
-// threshold that follows the capacity.
+// The policy freshness (internal/freshness, docs/freshness.md) picks origins by their moments. The
+// moment of an origin is when a visit of it becomes worth its cost. It depends on how often visits
+// found something new (scheduler_go.freshness, written with the visit stats), on the updates that its
+// lister reports, and on a threshold, which rises and falls with what workers can do.
 //
 //	visit ──► freshness: estimate, moment without updates ──┐
 //	listing ──► listed_origins ──► drain: moment_of ──► candidates.moment ──► claim
@@ -28,38 +28,38 @@ import (
 //
 // Nothing of this is read or written where no visit type is in scheduler_go.freshness_control.
 
-// expectedCost is how long a visit is expected to take of which no lane remembers anything.
+// expectedCost is how long a visit is expected to take of an origin none of whose visits was on lanes.
 const expectedCost = time.Minute
 
-// Visits dated before firstDate, or from lastDate on, are those of a clock that was wrong: nothing is
-// learnt of them. The database counts their dates as little (scheduler_go.last_seen_fresh).
+// A visit dated before firstDate, or at lastDate or later, is ignored: some clock was wrong. The
+// database ignores such dates, too (scheduler_go.last_seen_fresh).
 var firstDate, lastDate = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// OriginFreshness is what is known of a listed origin for the policy freshness. Zero times
-// are not known.
+// OriginFreshness is what the policy freshness knows of a listed origin. A zero time is unknown.
 type OriginFreshness struct {
 	model.OriginKey
 	Lister        uuid.UUID
-	Estimate      freshness.Estimate // zero: nothing was observed yet
-	Prior         freshness.Estimate // of its lister, or visit type
-	Cost, Typical time.Duration      // of a visit, and of those of its type
-	Seen          time.Time          // its last visit that succeeded
-	// Where its lister tells of updates: Updated is the last one that Estimate takes into account, and
-	// Known until when it knows of changes.
+	Estimate      freshness.Estimate // of how often it changes; zero: nothing was observed yet
+	Prior         freshness.Estimate // that of its lister's origins, or of all of its visit type
+	Cost, Typical time.Duration      // what a visit of it takes, and one of its visit type
+	Seen          time.Time          // its last successful visit
+	// If its lister reports updates: Updated is the last update that is part of Estimate, and Known is
+	// the end of the time that Estimate covers.
 	Updated, Known time.Time
 
-	FirstSeen, LastSeen time.Time     // by its lister; a listing since that does not tell of it counts, too
-	LastUpdate          time.Time     // that its lister tells now
-	Listing             time.Duration // from one listing of its lister to the next
+	FirstSeen, LastSeen time.Time     // by its lister; LastSeen is the last listing's end if that is later
+	LastUpdate          time.Time     // as its lister reports it now; zero if it reports none
+	Listing             time.Duration // between two listings of its lister
 	Fork                bool
-	Threshold           float64
-	Longest             time.Duration // wait for a visit
+	Threshold           float64       // that its moment is computed with
+	Longest             time.Duration // that it waits for a visit
 	Complete            bool          // all origins of the visit type have moments
 }
 
-// Visited takes account of a visit that succeeded at a moment after Seen, and whether it
-// changed something. It returns how likely that was; known is false if there was nothing to
-// compare it with, or the visit had news of its lister for a cause, from which is learnt instead.
+// Visited updates the estimate after a successful visit at a moment after Seen; changed is whether it
+// found something new. It returns how likely that was by the estimate before. known is false for a
+// first visit, which has nothing to compare with, and for one after an update that the lister
+// reported: the estimate then learns from the report instead.
 func (o *OriginFreshness) Visited(at time.Time, changed bool) (chance float64, known bool) {
 	if !at.After(o.Seen) || at.Before(firstDate) || !at.Before(lastDate) {
 		return 0, false
@@ -91,13 +91,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// listed takes account of an update that the lister has told of since Updated, and reports whether
-// there was one.
+// listed updates the estimate if the lister has reported an update after Updated, and reports whether
+// it has.
 func (o *OriginFreshness) listed() bool {
 	if !o.told() || !o.LastUpdate.After(o.Updated) {
 		return false
 	}
-	if o.Updated.IsZero() { // it isn't known when it had told of another one before
+	if o.Updated.IsZero() { // the first report: the time since the update before it is unknown
 		o.Known = o.Seen
 	} else {
 		o.Estimate = o.Estimate.Told(o.prior(o.LastSeen), o.LastSeen.Sub(o.Known), o.LastSeen.Sub(o.LastUpdate), o.Listing)
@@ -107,9 +107,10 @@ func (o *OriginFreshness) listed() bool {
 	return true
 }
 
+// told reports whether the lister reports updates of the origin.
 func (o *OriginFreshness) told() bool { return !o.LastUpdate.IsZero() }
 
-// prior returns what is to be expected of the origin at a moment if no visit showed anything.
+// prior returns the estimate for an origin of which nothing was observed, as of a moment.
 func (o *OriginFreshness) prior(at time.Time) freshness.Estimate {
 	f := freshness.Facts{Lister: o.Prior, Fork: o.Fork, Age: at.Sub(o.FirstSeen)}
 	if o.told() {
@@ -118,11 +119,12 @@ func (o *OriginFreshness) prior(at time.Time) freshness.Estimate {
 	return f.Prior()
 }
 
-// wastes is the price of a visit that finds nothing, in typical visits.
+// wastes is what a visit that finds nothing costs beside its time, in typical visits.
 const wastes = 5
 
-// Origin returns the origin as of its last visit. Its lister, if it tells of updates, is taken to go on
-// listing as it did, unless it has stopped by now: then it vouches for nothing since.
+// Origin returns what the formulas of package freshness need of the origin, as of its last visit. If its
+// lister reports updates, it is expected to list as often as it did. The time since its last listing
+// counts instead once that is longer: a lister that has stopped says nothing of changes since.
 func (o *OriginFreshness) Origin(now time.Time) freshness.Origin {
 	of := freshness.Origin{Estimate: o.Estimate.Or(o.prior(o.Seen)), Cost: o.Cost, Useless: wastes * o.Typical}
 	if o.told() {
@@ -131,8 +133,8 @@ func (o *OriginFreshness) Origin(now time.Time) freshness.Origin {
 	return of
 }
 
-// Moment returns when a visit is worth its cost, as it seems now. If there was none, that is since
-// the origin was listed.
+// Moment returns when a visit becomes worth its cost, as far as is known now. An origin that was never
+// visited is worth a visit since it was listed.
 func (o *OriginFreshness) Moment(now time.Time) time.Time {
 	if o.Seen.IsZero() {
 		return o.FirstSeen
@@ -140,8 +142,8 @@ func (o *OriginFreshness) Moment(now time.Time) time.Time {
 	return o.Seen.Add(o.Origin(now).Moment(o.Threshold, o.Longest))
 }
 
-// quiet returns when the next visit is worth its cost if the lister tells of no update until then, as
-// it seems now, or at the last visit if that is later.
+// quiet returns when the next visit becomes worth its cost if the lister reports no update until then,
+// as far as is known now, or at the last visit if that is later than now.
 func (o *OriginFreshness) quiet(now time.Time) time.Time {
 	origin := o.Origin(later(now, o.Seen))
 	origin.Updated = 0
@@ -156,11 +158,7 @@ func (s CandidateQueries) OriginFreshness(ctx context.Context, origins []model.O
 }
 
 func originFreshness(ctx context.Context, q *queries.Queries, origins []model.OriginKey) ([]OriginFreshness, error) {
-	var p queries.OriginFreshnessParams
-	for _, o := range origins {
-		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
-	}
-	rows, err := q.OriginFreshness(ctx, p)
+	rows, err := q.OriginFreshness(ctx, columns[queries.OriginFreshnessParams](origins))
 	return list(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
 		return OriginFreshness{
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID,
@@ -172,7 +170,8 @@ func originFreshness(ctx context.Context, q *queries.Queries, origins []model.Or
 	})
 }
 
-// writeFreshness writes estimates and moments, as they seem now, of origins that have been seen.
+// writeFreshness writes the estimates of origins that have been visited, and their moments, computed as
+// of now.
 func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFreshness, now time.Time) error {
 	var p queries.WriteFreshnessParams
 	for i := range origins {
@@ -204,10 +203,10 @@ func (s CandidateStore) ConfigureFreshness(ctx context.Context, longest map[stri
 // FreshnessCounts is what a walk over candidates has found of a visit type.
 type FreshnessCounts struct {
 	Origins   int64   // that were visited
-	Staleness float64 // their sum, in seconds
-	Told      int64   // those of them whose listers tell of updates
-	Known     float64 // the sum of their staleness
-	Threshold float64 // as of the walk's begin
+	Staleness float64 // the sum of what is expected of them, in seconds
+	Told      int64   // those of Origins whose listers report updates
+	Known     float64 // the part of Staleness that is theirs
+	Threshold float64 // when the walk began
 }
 
 type freshnessWalk struct {
@@ -221,9 +220,8 @@ const (
 	freshnessName  = "moments of candidates"
 )
 
-// KeepFreshness does a minute's part of the walk that computes moments anew, by thresholds that
-// have moved and by what listers have told. It works for at most about atMost. One process at a
-// time calls it.
+// KeepFreshness does a minute's part of the walk that computes moments anew, as thresholds move and
+// listers report updates. It works for at most about atMost. One process at a time calls it.
 func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := s.momentsWalk(now, freshnessEvery).take(ctx, s.q, atMost)
 	return err
@@ -281,16 +279,16 @@ func (s CandidateStore) ForgetFreshness(ctx context.Context, now time.Time, atMo
 	return err
 }
 
-// stepEvery is how often a claim adjusts the threshold, and pricedVisits of how many of its visits
-// the prices are looked at then.
+// A claim adjusts the threshold every stepEvery, by what the visits are worth that it claims; it looks
+// at pricedVisits of them.
 const (
 	stepEvery    = time.Minute
 	pricedVisits = 100
 )
 
 // StepThreshold adjusts the threshold of a visit type that has the policy freshness, after a claim
-// at now. busy is whether messages waited for a worker before it. due are origins that the policy
-// picked, if more may have been due; they are in random order or that of their moments.
+// at now. busy is whether messages waited for a worker before it. due are the origins that the policy
+// picked, in random order or that of their moments; none if it picked all that were due.
 func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
 	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
@@ -307,7 +305,7 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 			return failed(err, "read what visits are worth")
 		}
 		for _, o := range origins {
-			// What the longest wait made due is worth less than the threshold.
+			// An origin that is due only because of the longest wait is worth less than the threshold.
 			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
 				prices = append(prices, o.Origin(now).Value(since))
 			}
@@ -323,9 +321,9 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		"write the threshold of visit type %q", visitType)
 }
 
-// computeMoments computes the moments of the candidates on some pages, and adds up what is known
-// of them at now. It writes those that are off, and where a lister told of an update. It waits for
-// who drains.
+// computeMoments computes the moments of the candidates on some pages as of now, and adds to found what
+// is known of them. It writes moments that are no longer right, and estimates where a lister reported
+// an update. It waits for the lock of candidates.
 func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first, end int64, found *freshnessWalk) error {
 	return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockCandidates(ctx); err != nil {
@@ -360,7 +358,7 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 				continue
 			}
 			found.add(o, now)
-			// What ForgetFreshness forgets is no news each time.
+			// An estimate that ForgetFreshness has deleted would be written, and deleted, each time.
 			if forgotten := now.Sub(o.Seen)/2 > o.Longest; moved || news && !forgotten {
 				changed = append(changed, *o)
 			}
@@ -375,13 +373,14 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 	})
 }
 
-// off reports whether a candidate's moment is not about what it should be now.
+// off reports whether a candidate's moment is further from what it should be now than
+// freshness.Origin.Thresholds allows.
 func (o *OriginFreshness) off(moment, now time.Time) bool {
 	if o.Seen.IsZero() || moment.IsZero() {
 		return !moment.Equal(o.Moment(now))
 	}
 	origin := o.Origin(now)
-	if o.LastUpdate.After(o.Seen) { // moment_of then takes its lister's prior as it is
+	if o.LastUpdate.After(o.Seen) { // scheduler_go.moment_of, which made the moment, uses Prior unchanged then
 		origin.Estimate = o.Estimate.Or(o.Prior)
 	}
 	low, high := origin.Thresholds(moment.Sub(o.Seen), o.Longest)
@@ -402,7 +401,7 @@ func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 	w.Listers[key] = lister
 }
 
-// listerFreshness returns the estimates of listers of which enough is known.
+// listerFreshness returns the priors of those listers that have enough origins with estimates.
 func listerFreshness(listers map[string]freshness.Population) (p queries.SetListerFreshnessParams, err error) {
 	p.Walk, p.VisitTypes, p.Listers = freshnessName, []string{}, []uuid.UUID{}
 	for key, population := range listers {

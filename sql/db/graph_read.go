@@ -210,14 +210,11 @@ func (a GraphQueries) GraphTask(ctx context.Context, task int64) (*GraphTask, er
 // types of which none is known are missing.
 func (a GraphQueries) Runtimes(ctx context.Context, types []string) (map[string]time.Duration, error) {
 	rows, err := a.q.Runtimes(ctx, types)
-	if err != nil {
-		return nil, failed(err, "read how long runs took")
-	}
 	runtimes := make(map[string]time.Duration, len(rows))
 	for _, row := range rows {
 		runtimes[row.Type] = model.Duration(row.Seconds)
 	}
-	return runtimes, nil
+	return runtimes, failed(err, "read how long runs took")
 }
 
 // GraphEnds returns when the last ended run of each task of a graph ended; tasks without one are missing.

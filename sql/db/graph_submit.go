@@ -209,9 +209,15 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 	var edges []GraphEdge
 	var check []int64 // those that depend on tasks that may have ended
 	place := 0
+	type row struct {
+		NewGraphTask
+		ID, Retries, Watch int64
+		Arguments          string
+		Waits              bool
+		Dependencies       int
+	}
 	for chunk := range slices.Chunk(tasks, submitChunk) {
-		create := queries.CreateGraphTasksParams{At: now}
-		record := queries.RecordGraphTasksParams{Graph: graph}
+		var rows []row
 		for _, t := range chunk {
 			id := ids[place]
 			place++
@@ -224,19 +230,10 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 			if err != nil {
 				return stored, fmt.Errorf("task %q: %w", t.Name, err)
 			}
-			create.Ids = append(create.Ids, id)
-			create.Types = append(create.Types, t.Type)
-			create.Arguments = append(create.Arguments, string(arguments))
-			create.Waits = append(create.Waits, len(t.DependsOn) > 0)
-			create.Retries = append(create.Retries, *cmp.Or(t.Retries, new(int64(-1))))
-			create.Priorities = append(create.Priorities, string(t.Priority))
-			record.Ids = append(record.Ids, id)
-			record.Names = append(record.Names, t.Name)
-			record.AnyResult = append(record.AnyResult, t.AnyResult)
-			record.Dependencies = append(record.Dependencies, int32(len(t.DependsOn)))
-			record.Deadlines = append(record.Deadlines, t.Deadline.UTC())
-			record.Watches = append(record.Watches, watch)
+			rows = append(rows, row{t, id, *cmp.Or(t.Retries, new(int64(-1))), watch, string(arguments), len(t.DependsOn) > 0, len(t.DependsOn)})
 		}
+		create, record := columns[queries.CreateGraphTasksParams](rows), columns[queries.RecordGraphTasksParams](rows)
+		create.At, record.Graph = now, graph
 		err := tx.q.CreateGraphTasks(ctx, create)
 		if err == nil {
 			err = tx.q.RecordGraphTasks(ctx, record)
@@ -294,12 +291,7 @@ func (d NewDependency) number(ids []int64) int64 {
 
 func (tx *Tx) recordEdges(ctx context.Context, edges []GraphEdge) error {
 	for chunk := range slices.Chunk(edges, submitChunk) {
-		err := inOrder(ctx, arrays(chunk, tx.q.RecordGraphEdges, func(p *queries.RecordGraphEdgesParams, e GraphEdge) {
-			p.Tasks = append(p.Tasks, e.Task)
-			p.DependsOn = append(p.DependsOn, e.DependsOn)
-			p.Needs = append(p.Needs, *e.Needs)
-		}))
-		if err != nil {
+		if err := tx.q.RecordGraphEdges(ctx, columns[queries.RecordGraphEdgesParams](chunk)); err != nil {
 			return err
 		}
 	}

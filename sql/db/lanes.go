@@ -2,9 +2,7 @@ package db
 
 import (
 	"context"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,9 +56,6 @@ func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []str
 	rows, err := a.q.LaneSketches(ctx, queries.LaneSketchesParams{
 		LaneSet: set, Listers: append([]string{""}, listers...), Now: now, HalfLife: halfLife.Seconds(),
 	})
-	if err != nil {
-		return nil, failed(err, "read how long work of %q takes", set)
-	}
 	sketches := make(map[SketchKey]lanes.Sketch)
 	for _, r := range rows {
 		key := SketchKey{Lister: r.Lister, First: r.First}
@@ -69,7 +64,7 @@ func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []str
 		}
 		sketches[key][r.Bucket] = r.Weight
 	}
-	return sketches, nil
+	return sketches, failed(err, "read how long work of %q takes", set)
 }
 
 // Backlog counts the messages that wait for slots of a lane: timed out before, or not.
@@ -166,9 +161,6 @@ type LaneState struct {
 // LaneStates counts the messages of each of the n lanes of a set.
 func (a LaneQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneState, error) {
 	rows, err := a.q.LaneStates(ctx, &set)
-	if err != nil {
-		return nil, err
-	}
 	states := make([]LaneState, n)
 	for _, r := range rows {
 		s := &states[min(int(r.Lane), n-1)]
@@ -176,7 +168,7 @@ func (a LaneQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneS
 		s.Sent += int(r.Sent)
 		s.Running += int(r.Running)
 	}
-	return states, nil
+	return states, err
 }
 
 // LaneRecord is the history of a lane over some time.
@@ -193,9 +185,6 @@ type LaneRecord struct {
 // whole minutes.
 func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Time) (map[string]*LaneRecord, error) {
 	rows, err := a.q.LaneHistory(ctx, queries.LaneHistoryParams{LaneSet: set, Since: since})
-	if err != nil {
-		return nil, failed(err, "read the history of the lanes of %q", set)
-	}
 	history := make(map[string]*LaneRecord)
 	for _, r := range rows {
 		h := history[r.Lane]
@@ -219,7 +208,7 @@ func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Tim
 			h.Unheard += n
 		}
 	}
-	return history, nil
+	return history, failed(err, "read the history of the lanes of %q", set)
 }
 
 // ForgetLanes deletes what is too old to matter: history, time-outs of visits (the
@@ -246,9 +235,9 @@ const (
 type LaneRecords map[laneRecord]int
 
 type laneRecord struct {
-	set, lane, what string
-	bucket          int16
-	minute          time.Time
+	Set, Lane, What string
+	Bucket          int16
+	Minute          time.Time
 }
 
 // Add adds n events to a lane.
@@ -259,17 +248,8 @@ func (l LaneRecords) Add(set, lane, what string, bucket int16, heard time.Time, 
 // Each calls do with the events of each lane.
 func (l LaneRecords) Each(do func(set, lane, what string, n int)) {
 	for r, n := range l {
-		do(r.set, r.lane, r.what, n)
+		do(r.Set, r.Lane, r.What, n)
 	}
 }
 
-func (tx *Tx) recordLanes(l LaneRecords) step {
-	return arrays(slices.Collect(maps.Keys(l)), tx.q.RecordLanes, func(p *queries.RecordLanesParams, r laneRecord) {
-		p.LaneSets = append(p.LaneSets, r.set)
-		p.Lanes = append(p.Lanes, r.lane)
-		p.Heard = append(p.Heard, r.minute)
-		p.Whats = append(p.Whats, r.what)
-		p.Buckets = append(p.Buckets, r.bucket)
-		p.Pieces = append(p.Pieces, int64(l[r]))
-	})
-}
+func (tx *Tx) recordLanes(l LaneRecords) step { return arrays(entries(l), tx.q.RecordLanes) }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/service"
 )
 
 // ListenGraphs calls wake each time tasks of graphs may have to be released, or
@@ -40,11 +42,15 @@ func (s *Store) listen(ctx context.Context, statements string, wake func()) (err
 	}
 	wake() // for what came before
 	for {
-		switch err := waitForNotification(ctx, conn); {
+		err := service.Within(ctx, listenPing, func(ctx context.Context) error {
+			_, err := conn.WaitForNotification(ctx)
+			return err
+		})
+		switch {
 		case err == nil:
 			wake()
 		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-			if err := ping(ctx, conn); err != nil {
+			if err := service.Within(ctx, listenPing, conn.Ping); err != nil {
 				return err
 			}
 		default:
@@ -57,16 +63,3 @@ func (s *Store) listen(ctx context.Context, statements string, wake func()) (err
 // and how long it may take to say so: nobody would notice otherwise that it has fallen
 // silent.
 const listenPing = 15 * time.Second
-
-func waitForNotification(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, listenPing)
-	defer cancel()
-	_, err := conn.WaitForNotification(ctx)
-	return err
-}
-
-func ping(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, listenPing)
-	defer cancel()
-	return conn.Ping(ctx)
-}

@@ -22,6 +22,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 	schema "swh-scheduler/sql"
 )
 
@@ -150,8 +151,6 @@ func withConn(ctx context.Context, dsn string, do func(*pgx.Conn) error) error {
 // lockMigrations waits until no other migration runs. The lock also ends with the
 // connection.
 func lockMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (unlock func(), err error) {
-	poll := time.NewTicker(lockPoll)
-	defer poll.Stop()
 	for waiting := false; ; waiting = true {
 		var locked bool
 		if err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(migrateLock)).Scan(&locked); err != nil {
@@ -165,10 +164,8 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (unlo
 		if !waiting {
 			log.Info("waiting for another migration to end")
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for another migration to end: %w", ctx.Err())
-		case <-poll.C:
+		if err := service.Sleep(ctx, lockPoll); err != nil {
+			return nil, fmt.Errorf("wait for another migration to end: %w", err)
 		}
 	}
 }

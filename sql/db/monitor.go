@@ -33,36 +33,20 @@ type Figures struct {
 
 // Figures takes figures as of now.
 func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, err error) {
-	if f.Outgoing, err = s.q.OutgoingByQueue(ctx); err != nil {
-		return f, failed(err, "look at outgoing messages")
-	}
-	if f.Ready, err = s.readyTasks(ctx, now); err != nil {
-		return f, failed(err, "look at ready tasks")
-	}
-	if f.Origins, err = s.q.OriginCounts(ctx); err != nil {
-		return f, failed(err, "read the counts of origins")
-	}
-	if f.Positions, err = s.q.VisitQueuePositions(ctx); err != nil {
-		return f, failed(err, "read queue positions")
-	}
-	if f.Active, err = s.q.ActiveOrigins(ctx); err != nil {
-		return f, failed(err, "read the counts of active origins")
-	}
-	if f.Counted, err = s.q.MetricsAge(ctx); err != nil {
-		return f, failed(err, "read the age of the counts of origins")
-	}
-	if f.SetAside, err = s.q.CountSetAside(ctx, maxCounted); err != nil {
-		return f, failed(err, "count what is set aside")
-	}
-	if f.Rejected, err = s.q.CountRejected(ctx); err != nil {
-		return f, failed(err, "count the rejected events and records")
-	}
-	if f.CandidateChanges, err = s.q.CandidateBacklog(ctx, MaxCandidateChanges); err != nil {
-		return f, failed(err, "count the changes of candidates")
-	}
-	build, err := s.q.BuildPhase(ctx)
+	var build queries.BuildPhaseRow
+	err = inOrder(ctx,
+		into(&f.Outgoing, s.q.OutgoingByQueue, "look at outgoing messages"),
+		into(&f.Ready, func(ctx context.Context) ([]ReadyTasks, error) { return s.readyTasks(ctx, now) }, "look at ready tasks"),
+		into(&f.Origins, s.q.OriginCounts, "read the counts of origins"),
+		into(&f.Positions, s.q.VisitQueuePositions, "read queue positions"),
+		into(&f.Active, s.q.ActiveOrigins, "read the counts of active origins"),
+		into(&f.Counted, s.q.MetricsAge, "read the age of the counts of origins"),
+		into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
+		into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
+		into(&f.CandidateChanges, func(ctx context.Context) (int64, error) { return s.q.CandidateBacklog(ctx, MaxCandidateChanges) }, "count the changes of candidates"),
+		into(&build, s.q.BuildPhase, "look whether candidates are built"))
 	if err != nil {
-		return f, failed(err, "look whether candidates are built")
+		return f, err
 	}
 	f.Build = Build(build)
 	counted, err := resultOf[originCounts](ctx, s.q, originWalk)

@@ -80,12 +80,7 @@ func encodeVisitStats(stats []model.VisitStats) (json.RawMessage, error) {
 // VisitStats returns the stats of those of the origins that have some, in the order
 // of the call.
 func (a OriginQueries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error) {
-	var params queries.OriginStatsParams
-	for _, key := range keys {
-		params.Urls = append(params.Urls, key.URL)
-		params.VisitTypes = append(params.VisitTypes, key.VisitType)
-	}
-	rows, err := a.q.OriginStats(ctx, params)
+	rows, err := a.q.OriginStats(ctx, columns[queries.OriginStatsParams](keys))
 	return list(rows, failed(err, "read visit stats"), func(r queries.OriginVisitStat) model.VisitStats {
 		return model.VisitStats{
 			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit, LastVisitStatus: orZero(r.LastVisitStatus),

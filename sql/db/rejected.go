@@ -3,8 +3,6 @@ package db
 import (
 	"context"
 	"time"
-
-	"swh-scheduler/sql/internal/queries"
 )
 
 // How many rejected events and rejected journal records are kept, the newest ones.
@@ -19,12 +17,11 @@ const rejectedAge = 90 * day
 // ForgetRejected deletes events and records that were set aside more than rejectedAge
 // before now, and returns their number.
 func (s RejectedStore) ForgetRejected(ctx context.Context, now time.Time) (int64, error) {
-	q := queries.New(s.pool)
-	events, err := q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedAge))
+	events, err := s.q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedAge))
 	if err != nil {
 		return 0, failed(err, "forget old rejected events")
 	}
-	records, err := q.ForgetOldRejectedRecords(ctx, now.Add(-rejectedAge))
+	records, err := s.q.ForgetOldRejectedRecords(ctx, now.Add(-rejectedAge))
 	return events + records, failed(err, "forget old rejected records")
 }
 
@@ -45,13 +42,8 @@ func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent)
 		return nil
 	}
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		return inOrder(ctx, arrays(events, tx.q.RejectEvents, func(p *queries.RejectEventsParams, e RejectedEvent) {
-			p.Received = append(p.Received, e.Received)
-			p.BackendIds = append(p.BackendIds, e.BackendID)
-			p.Events = append(p.Events, e.Event)
-			p.Sqlstates = append(p.Sqlstates, e.SQLState)
-			p.Reasons = append(p.Reasons, e.Reason)
-		}), func(ctx context.Context) error { return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept) })
+		return inOrder(ctx, arrays(events, tx.q.RejectEvents),
+			func(ctx context.Context) error { return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept) })
 	})
 	return refused(failed(err, "keep %d rejected events", len(events)))
 }
@@ -73,13 +65,8 @@ func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedReco
 	}
 	records = records[max(0, len(records)-maxRejectedRecords):]
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		return inOrder(ctx, arrays(records, tx.q.InsertRejectedRecords, func(p *queries.InsertRejectedRecordsParams, r RejectedRecord) {
-			p.Topics = append(p.Topics, r.Topic)
-			p.Partitions = append(p.Partitions, r.Partition)
-			p.RecordOffsets = append(p.RecordOffsets, r.Offset)
-			p.Kinds = append(p.Kinds, r.Kind)
-			p.Details = append(p.Details, r.Detail)
-		}), func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
+		return inOrder(ctx, arrays(records, tx.q.InsertRejectedRecords),
+			func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
 	})
 	return failed(err, "set %d journal records aside", len(records))
 }

@@ -115,37 +115,21 @@ type removalStep struct {
 // removalSteps returns what removes everything of ours, in order.
 func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
 	steps, err := rowsOf[removalStep](ctx, db, `
-		select 'the triggers of table ' || tgrelid::regclass,
-		       string_agg(format('drop trigger if exists %I on %s', tgname, tgrelid::regclass), '; '),
-		       false
-		from pg_trigger join pg_proc on pg_proc.oid = tgfoid
-		where pronamespace = to_regnamespace('scheduler_go') and not tgisinternal
-		  and (select relnamespace from pg_class where oid = tgrelid) <> pronamespace -- those go with the schema
-		group by tgrelid order by tgrelid::regclass::text`)
-	if err != nil {
-		return nil, fmt.Errorf("list our triggers: %w", err)
-	}
-	indexes, err := rowsOf[removalStep](ctx, db, `
-		select 'the index ' || i.relname, format('drop index concurrently if exists %I.%I', n.nspname, i.relname), true
-		from pg_index x join pg_class i on i.oid = x.indexrelid join pg_namespace n on n.oid = i.relnamespace
-		where x.indrelid = to_regclass('public.task') and starts_with(i.relname, $1) order by i.relname`, ownIndexPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("list our indexes: %w", err)
-	}
-	schema, err := rowsOf[removalStep](ctx, db, `
-		select 'the schema scheduler_go', 'drop schema scheduler_go cascade', false where to_regnamespace('scheduler_go') is not null`)
-	if err != nil {
-		return nil, fmt.Errorf("look for the schema scheduler_go: %w", err)
-	}
-	return append(append(steps, indexes...), schema...), nil
-}
-
-func rowsOf[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+		select what, statement, alone from (
+		  select 1, 'the triggers of table ' || tgrelid::regclass,
+		         string_agg(format('drop trigger if exists %I on %s', tgname, tgrelid::regclass), '; '), false
+		  from pg_trigger join pg_proc on pg_proc.oid = tgfoid
+		  where pronamespace = to_regnamespace('scheduler_go') and not tgisinternal
+		    and (select relnamespace from pg_class where oid = tgrelid) <> pronamespace -- those go with the schema
+		  group by tgrelid
+		  union all
+		  select 2, 'the index ' || i.relname, format('drop index concurrently if exists %I.%I', n.nspname, i.relname), true
+		  from pg_index x join pg_class i on i.oid = x.indexrelid join pg_namespace n on n.oid = i.relnamespace
+		  where x.indrelid = to_regclass('public.task') and starts_with(i.relname, $1)
+		  union all
+		  select 3, 'the schema scheduler_go', 'drop schema scheduler_go cascade', false where to_regnamespace('scheduler_go') is not null
+		) step (place, what, statement, alone) order by place, what`, ownIndexPrefix)
+	return steps, failed(err, "list our triggers, indexes and schema")
 }
 
 // lostByRemoval returns, in words, what is lost with the schema scheduler_go.

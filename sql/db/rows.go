@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 )
 
@@ -39,19 +41,87 @@ func first[R, T any](rows []R, err error, convert func(R) T) (*T, error) {
 // A step is a statement that is ready to run.
 type step func(context.Context) error
 
-// arrays prepares a statement whose parameters P are arrays: add appends one row to
-// them. Without rows the statement is not run.
-func arrays[R, P any](rows []R, run func(context.Context, P) error, add func(*P, R)) step {
+// arrays prepares a statement whose parameters P are the columns of rows. Without rows the
+// statement is not run.
+func arrays[R, P any](rows []R, run func(context.Context, P) error) step {
 	return func(ctx context.Context) error {
 		if len(rows) == 0 {
 			return nil
 		}
-		var p P
-		for _, r := range rows {
-			add(&p, r)
-		}
-		return run(ctx, p)
+		return run(ctx, columns[P](rows))
 	}
+}
+
+// columns returns the parameters P of a statement, each array of which has the fields of that name of
+// all rows, which may be fields of structs in them: the reverse of pgx.RowToStructByName. A nil
+// pointer becomes a zero value. It panics if rows have no field of an array's name.
+func columns[P, R any](rows []R) (p P) {
+	from := reflect.ValueOf(rows)
+	for column, array := range reflect.ValueOf(&p).Elem().Fields() {
+		if column.Type.Kind() != reflect.Slice {
+			continue
+		}
+		path := pathTo(reflect.TypeFor[R](), column.Name)
+		if path == nil {
+			panic(fmt.Sprintf("%T has no field %s of %T", rows, column.Name, p))
+		}
+		array.Set(reflect.MakeSlice(column.Type, len(rows), len(rows)))
+		for i := range rows {
+			setColumn(array.Index(i), reflect.Indirect(from.Index(i)).FieldByIndex(path))
+		}
+	}
+	return p
+}
+
+// pathTo returns where a struct has a field of a name, itself or in structs within it; nil: nowhere.
+func pathTo(t reflect.Type, name string) []int {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	if field, ok := t.FieldByName(name); ok {
+		return field.Index
+	}
+	for field := range t.Fields() {
+		if path := pathTo(field.Type, name); path != nil {
+			return append(slices.Clone(field.Index), path...)
+		}
+	}
+	return nil
+}
+
+// setColumn sets an element of an array, to the text of a struct if it is a text.
+func setColumn(element, value reflect.Value) {
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return
+		}
+		value = value.Elem()
+	}
+	switch {
+	case value.Type() == element.Type():
+		element.Set(value)
+	case value.Kind() == reflect.Struct:
+		element.SetString(value.Interface().(fmt.Stringer).String())
+	default:
+		element.Set(value.Convert(element.Type()))
+	}
+}
+
+// entry is an entry of a map as a row. Its columns are the fields of the two, if they are structs.
+type entry[K comparable, V any] struct {
+	Key   K
+	Value V
+}
+
+func entries[K comparable, V any](m map[K]V) []entry[K, V] {
+	all := make([]entry[K, V], 0, len(m))
+	for key, value := range m {
+		all = append(all, entry[K, V]{key, value})
+	}
+	return all
 }
 
 // keys prepares a statement on a list of keys, which is not run if the list is empty.
@@ -61,6 +131,14 @@ func keys[K any](keys []K, run func(context.Context, []K) error) step {
 			return nil
 		}
 		return run(ctx, keys)
+	}
+}
+
+// into prepares a query whose result is kept in to. what is attempted is for its error.
+func into[T any](to *T, query func(context.Context) (T, error), what string) step {
+	return func(ctx context.Context) (err error) {
+		*to, err = query(ctx)
+		return failed(err, "%s", what)
 	}
 }
 

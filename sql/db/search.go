@@ -112,13 +112,10 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 	if few != "" {
 		among = "select * from task where id < @below and " + few + " offset 0" // not merged, so that this index is taken
 	}
-	rows, err := tx.tx.Query(ctx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
+	found.Tasks, err = rowsOf[FoundTask](ctx, tx.tx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
 		left(arguments::text, 300)
 		from (`+among+`) t where `+strings.Join(append(q.where, "true"), " and ")+` order by id desc limit @limit`, q.args)
 	if err != nil {
-		return found, err
-	}
-	if found.Tasks, err = pgx.CollectRows(rows, pgx.RowToStructByPos[FoundTask]); err != nil {
 		return found, err
 	}
 	if n := len(found.Tasks); n == limit {

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -156,8 +155,8 @@ type RunMetadata struct {
 	Error  *string // of the end; nil for none
 }
 
-// JSON returns the object.
-func (m RunMetadata) JSON() string {
+// String returns the JSON object.
+func (m RunMetadata) String() string {
 	object := make(map[string]*string, 2)
 	if m.Starts {
 		object["worker"] = m.Worker
@@ -255,24 +254,7 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 
 // settleRuns writes what becomes of runs.
 func (tx *Tx) settleRuns(s Settlement) []step {
-	begin := func(p *queries.StartRunsParams, r RunBegin) {
-		p.Runs = append(p.Runs, r.Run)
-		p.Started = append(p.Started, r.At)
-		p.Metadata = append(p.Metadata, r.Metadata.JSON())
-	}
-	fillStarts := func(ctx context.Context, p queries.StartRunsParams) error {
-		return tx.q.FillStarts(ctx, queries.FillStartsParams(p))
-	}
-	steps := []step{
-		arrays(s.SeenStarts, tx.q.RecordStarts, func(p *queries.RecordStartsParams, r SeenStartOf) {
-			p.Runs = append(p.Runs, r.Run)
-			p.EventTimes = append(p.EventTimes, r.Start.EventTime)
-			p.Workers = append(p.Workers, r.Start.Worker)
-			p.Heard = append(p.Heard, r.Heard)
-		}),
-		arrays(s.Begun, tx.q.StartRuns, begin),
-		arrays(s.LateStarts, fillStarts, begin),
-	}
+	steps := []step{arrays(s.SeenStarts, tx.q.RecordStarts), arrays(s.Begun, tx.q.StartRuns), arrays(s.LateStarts, tx.q.FillStarts)}
 	// Runs of one task end one statement after another, because each moves the task on
 	// from where the one before left it, and the order within a statement is
 	// PostgreSQL's choice.
@@ -283,30 +265,9 @@ func (tx *Tx) settleRuns(s Settlement) []step {
 				final = append(final, r.Task)
 			}
 		}
-		steps = append(steps, keys(final, tx.q.ForfeitRetries), arrays(wave, tx.q.EndRuns, func(p *queries.EndRunsParams, r RunEnding) {
-			p.Runs = append(p.Runs, r.Run)
-			p.Starts = append(p.Starts, r.Started != nil)
-			p.Started = append(p.Started, *cmp.Or(r.Started, &r.At))
-			p.Ended = append(p.Ended, r.At)
-			p.Statuses = append(p.Statuses, string(r.Status))
-			p.Metadata = append(p.Metadata, r.Metadata.JSON())
-		}))
+		steps = append(steps, keys(final, tx.q.ForfeitRetries), arrays(wave, tx.q.EndRuns))
 	}
-	return append(steps,
-		arrays(s.Errors, tx.q.FillErrors, func(p *queries.FillErrorsParams, r RunError) {
-			p.Runs = append(p.Runs, r.Run)
-			p.Metadata = append(p.Metadata, RunMetadata{Error: &r.Error}.JSON())
-		}),
-		arrays(s.Requeued, tx.q.MoveRuns, func(p *queries.MoveRunsParams, r RunRequeue) {
-			p.Runs = append(p.Runs, r.Run)
-			p.NewIds = append(p.NewIds, r.NewID)
-			p.LaneNames = append(p.LaneNames, r.LaneName)
-		}),
-		arrays(s.Durations, tx.q.RecordDurations, func(p *queries.RecordDurationsParams, r RunDuration) {
-			p.Runs = append(p.Runs, r.Run)
-			p.Runtimes = append(p.Runtimes, r.Seconds)
-			p.Heard = append(p.Heard, r.Heard)
-		}))
+	return append(steps, arrays(s.Errors, tx.q.FillErrors), arrays(s.Requeued, tx.q.MoveRuns), arrays(s.Durations, tx.q.RecordDurations))
 }
 
 // settleWork writes what becomes of work, and wakes the senders of requeued work.
@@ -319,32 +280,20 @@ func (tx *Tx) settleWork(s Settlement) []step {
 		_, err := tx.tx.Exec(ctx, "notify scheduler_go_lanes")
 		return err
 	}
+	type settled struct {
+		WorkSettle
+		Charges bool
+	}
+	var rows []settled
+	for _, w := range s.WorkSettled {
+		rows = append(rows, settled{w, w.Charged != nil})
+	}
 	return []step{
-		arrays(s.WorkBegun, tx.q.StartWork, func(p *queries.StartWorkParams, w WorkBegin) {
-			p.TaskIds = append(p.TaskIds, w.TaskID)
-			p.Started = append(p.Started, w.Started)
-		}),
+		arrays(s.WorkBegun, tx.q.StartWork),
 		keys(s.WorkGone, tx.q.DropWork),
-		arrays(s.WorkSettled, tx.q.SettleWork, func(p *queries.SettleWorkParams, w WorkSettle) {
-			p.TaskIds = append(p.TaskIds, w.TaskID)
-			p.Settled = append(p.Settled, w.Heard)
-			p.Started = append(p.Started, w.Started)
-			p.Charges = append(p.Charges, w.Charged != nil)
-			p.Charged = append(p.Charged, orZero(w.Charged))
-			p.Teaches = append(p.Teaches, w.Teaches)
-		}),
-		arrays(s.WorkRequeued, tx.q.RequeueWork, func(p *queries.RequeueWorkParams, w WorkRequeue) {
-			p.TaskIds = append(p.TaskIds, w.TaskID)
-			p.NewIds = append(p.NewIds, w.NewID)
-			p.Heard = append(p.Heard, w.Heard)
-		}),
-		arrays(s.TimedOut, tx.q.RecordTimeouts, func(p *queries.RecordTimeoutsParams, v VisitTimeout) {
-			p.Urls = append(p.Urls, v.URL)
-			p.VisitTypes = append(p.VisitTypes, v.VisitType)
-			p.Claimed = append(p.Claimed, v.Claimed)
-			p.TimedOut = append(p.TimedOut, v.TimedOut)
-			p.Heard = append(p.Heard, v.Heard)
-		}),
+		arrays(rows, tx.q.SettleWork),
+		arrays(s.WorkRequeued, tx.q.RequeueWork),
+		arrays(s.TimedOut, tx.q.RecordTimeouts),
 		keys(requeued, tx.q.ForgetHeldVisits), // the failed visits of these tries were time-outs
 		keys(requeued, notify),
 		tx.chargeShares(s.Charges),
@@ -358,21 +307,8 @@ func (tx *Tx) learn(s Settlement) []step {
 		return tx.q.CountWork(ctx, p)
 	}
 	return []step{
-		arrays(slices.Collect(maps.Keys(s.Memories)), tx.q.RememberWork, func(p *queries.RememberWorkParams, key int64) {
-			m := s.Memories[key]
-			p.Memories = append(p.Memories, key)
-			p.Seconds = append(p.Seconds, float32(m.Seconds))
-			p.AtLeast = append(p.AtLeast, m.AtLeast)
-			p.Behind = append(p.Behind, float32(m.Behind))
-			p.Recorded = append(p.Recorded, m.Heard)
-		}),
-		arrays(slices.Collect(maps.Keys(s.Counts)), count, func(p *queries.CountWorkParams, key SketchCount) {
-			p.LaneSets = append(p.LaneSets, key.Set)
-			p.Listers = append(p.Listers, key.Lister)
-			p.Firsts = append(p.Firsts, key.First)
-			p.Buckets = append(p.Buckets, key.Bucket)
-			p.Weights = append(p.Weights, s.Counts[key])
-		}),
+		arrays(entries(s.Memories), tx.q.RememberWork),
+		arrays(entries(s.Counts), count),
 		tx.recordLanes(s.Records),
 	}
 }

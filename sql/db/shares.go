@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -102,22 +101,18 @@ func remaining(after, halfLife time.Duration) float64 {
 // SaveShares writes the states, and forgets groups that have been without work for long.
 // The queue's lock is held.
 func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, states map[string]*ShareState) error {
-	p := queries.SaveSharesParams{Queue: queue, AsOf: now}
+	var known []*ShareState
 	var forget []string
 	negligible := math.Exp2(-forgottenAfter)
 	for _, s := range states {
 		if !s.Busy() && s.InFlight == 0 && s.Used+s.Forfeited+s.Pieces < negligible {
 			forget = append(forget, s.Group)
-			continue
+		} else {
+			known = append(known, s)
 		}
-		p.Groups = append(p.Groups, s.Group)
-		p.Used = append(p.Used, s.Used)
-		p.Pieces = append(p.Pieces, s.Pieces)
-		p.Forfeited = append(p.Forfeited, s.Forfeited)
-		p.Busy = append(p.Busy, s.Busy())
-		p.TasksWaited = append(p.TasksWaited, s.TasksWaited)
-		p.VisitsWaited = append(p.VisitsWaited, s.VisitsWaited)
 	}
+	p := columns[queries.SaveSharesParams](known)
+	p.Queue, p.AsOf = queue, now
 	return inOrder(ctx,
 		keys(forget, func(ctx context.Context, groups []string) error {
 			return tx.q.ForgetShares(ctx, queries.ForgetSharesParams{Queue: queue, Groups: groups})
@@ -142,25 +137,22 @@ type ShareUse struct {
 // hours ago, in whole minutes.
 func (a ShareQueries) ShareHistory(ctx context.Context, queue string, since time.Time) (map[string]ShareUse, error) {
 	rows, err := a.q.ShareHistory(ctx, queries.ShareHistoryParams{Queue: queue, Since: since})
-	if err != nil {
-		return nil, err
-	}
 	used := make(map[string]ShareUse, len(rows))
 	for _, r := range rows {
 		used[r.ShareGroup] = ShareUse{Seconds: r.Seconds, Pieces: int(r.Pieces)}
 	}
-	return used, nil
+	return used, err
 }
 
 // Charges sums the ended work of groups.
 type Charges map[groupOfQueue]*charge
 
-type groupOfQueue struct{ queue, group string }
+type groupOfQueue struct{ Queue, Group string }
 
 type charge struct {
-	seconds float64
-	pieces  int
-	heard   time.Time
+	Seconds float64
+	Pieces  int
+	Heard   time.Time
 }
 
 // Add charges a group of a queue with seconds of work of some ended messages.
@@ -169,29 +161,19 @@ func (c Charges) Add(queue, group string, seconds float64, pieces int, heard tim
 	if c[key] == nil {
 		c[key] = &charge{}
 	}
-	c[key].seconds += seconds
-	c[key].pieces += pieces
-	if heard.After(c[key].heard) {
-		c[key].heard = heard
-	}
+	c[key].Seconds += seconds
+	c[key].Pieces += pieces
+	c[key].Heard = later(c[key].Heard, heard)
 }
 
 // Each calls do with each group's charge.
 func (c Charges) Each(do func(queue, group string, seconds float64, pieces int)) {
 	for key, charge := range c {
-		do(key.queue, key.group, charge.seconds, charge.pieces)
+		do(key.Queue, key.Group, charge.Seconds, charge.Pieces)
 	}
 }
 
-func (tx *Tx) chargeShares(charges Charges) step {
-	return arrays(slices.Collect(maps.Keys(charges)), tx.q.ChargeShares, func(p *queries.ChargeSharesParams, g groupOfQueue) {
-		p.Queues = append(p.Queues, g.queue)
-		p.Groups = append(p.Groups, g.group)
-		p.Heard = append(p.Heard, charges[g].heard)
-		p.Seconds = append(p.Seconds, charges[g].seconds)
-		p.Pieces = append(p.Pieces, int32(charges[g].pieces))
-	})
-}
+func (tx *Tx) chargeShares(c Charges) step { return arrays(entries(c), tx.q.ChargeShares) }
 
 // WaitingByGroup counts what could be claimed for the queue of a task type now, by
 // group, up to most of each: ready tasks without priority, and for a loader's type origins that

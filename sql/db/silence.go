@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"swh-scheduler/internal/service"
 )
 
 // A connection can fall silent without an end: its host lost power, a firewall forgot
@@ -123,15 +126,8 @@ func (w *watch) setBackend(conn *pgconn.PgConn, b backend) {
 
 // run looks at the connections until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	tick := time.NewTicker(w.period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			w.look(ctx)
-		case <-ctx.Done():
-			return
-		}
+	for service.Sleep(ctx, w.period) == nil {
+		w.look(ctx)
 	}
 }
 
@@ -164,7 +160,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.suspect)
 	defer cancel()
-	var idle map[uint32]bool
+	var idle []int32
 	conn, err := pgx.ConnectConfig(ctx, w.config)
 	if err == nil {
 		defer func() { _ = conn.Close(ctx) }()
@@ -180,7 +176,7 @@ func (w *watch) look(ctx context.Context) {
 		switch {
 		case s.conn.since.Load() != s.since: // it has answered
 		case s.backend.pid != 0 && err == nil:
-			if idle[s.backend.pid] && w.suspectedAgain(s) {
+			if slices.Contains(idle, int32(s.backend.pid)) && w.suspectedAgain(s) {
 				dead = append(dead, s)
 			}
 		case !answers && time.Since(time.Unix(0, s.since)) >= abandon:
@@ -222,18 +218,8 @@ func arguments(silent []silence) []any {
 
 // idleBackends returns which processes of silent connections are not at work, or are gone.
 // One that waits for its client is not at work.
-func idleBackends(ctx context.Context, conn *pgx.Conn, silent []silence) (map[uint32]bool, error) {
-	rows, err := conn.Query(ctx, `select pid from `+backends+` where not exists (
+func idleBackends(ctx context.Context, conn *pgx.Conn, silent []silence) ([]int32, error) {
+	return collect[int32](ctx, conn, `select pid from `+backends+` where not exists (
 		select from pg_stat_activity a where a.pid = b.pid and a.backend_start = b.backend_start
 		and state = 'active' and wait_event_type is distinct from 'Client')`, arguments(silent)...)
-	if err != nil {
-		return nil, err
-	}
-	idle := make(map[uint32]bool)
-	var pid int32
-	_, err = pgx.ForEachRow(rows, []any{&pid}, func() error {
-		idle[uint32(pid)] = true
-		return nil
-	})
-	return idle, err
 }

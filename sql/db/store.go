@@ -110,8 +110,6 @@ type (
 	ArchiveQueries   struct{ q *queries.Queries }
 	ExplainQueries   struct{ q *queries.Queries }
 	KeeperQueries    struct{ q *queries.Queries } // maintenance jobs
-	monitorQueries   struct{ q *queries.Queries }
-	visitQueries     struct{ q *queries.Queries }
 
 	TaskStore struct {
 		transactor
@@ -120,10 +118,6 @@ type (
 	CandidateStore struct {
 		transactor
 		CandidateQueries
-	}
-	VisitStore struct { // what the journal says of visits
-		transactor
-		visitQueries
 	}
 	WorkStore struct {
 		transactor
@@ -137,13 +131,15 @@ type (
 		transactor
 		GraphQueries
 	}
-	MonitorStore struct {
-		transactor
-		monitorQueries
-	}
-	RejectedStore struct{ transactor } // events and records that were set aside
+
+	VisitStore    struct{ store } // what the journal says of visits
+	MonitorStore  struct{ store }
+	RejectedStore struct{ store }      // events and records that were set aside
+	ActionStore   struct{ store }      // what people do to tasks and graphs
 	SearchStore   struct{ transactor } // what people look for
-	ActionStore   struct {             // what people do to tasks and graphs
+
+	// store is of what no transaction does together with others.
+	store struct {
 		transactor
 		q *queries.Queries
 	}
@@ -207,9 +203,9 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	}
 	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}
 	return &Store{
-		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{t, visitQueries{q}},
+		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{store{t, q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
-		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{t, monitorQueries{q}}, RejectedStore{t}, SearchStore{t}, ActionStore{t, q},
+		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{store{t, q}}, RejectedStore{store{t, q}}, SearchStore{t}, ActionStore{store{t, q}},
 	}, nil
 }
 

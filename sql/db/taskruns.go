@@ -107,11 +107,8 @@ type SilentRun = queries.SilentRunsRow
 // since they were listed, and returns how many it ended. Their tasks are
 // retried as after a failure. It returns a *RefusedError if PostgreSQL refuses a value.
 func (a RunQueries) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (int, error) {
-	p := queries.LoseRunsParams{Now: now}
-	for _, r := range runs {
-		p.Ids = append(p.Ids, r.ID)
-		p.Statuses = append(p.Statuses, string(r.Status))
-	}
+	p := columns[queries.LoseRunsParams](runs)
+	p.Now = now
 	n, err := a.q.LoseRuns(ctx, p)
 	return int(n), refused(failed(err, "end lost runs"))
 }

@@ -216,16 +216,11 @@ type StatusChange struct {
 }
 
 // SetTaskStatus sets the status of tasks by hand; unknown numbers are ignored.
-func (a TaskQueries) SetTaskStatus(ctx context.Context, c StatusChange) (err error) {
+func (a TaskQueries) SetTaskStatus(ctx context.Context, c StatusChange) error {
 	if len(c.IDs) == 0 {
 		return nil
 	}
-	next := nullableTime(c.NextRun)
-	if c.OnlyDue {
-		err = a.q.SetDueTaskStatus(ctx, queries.SetDueTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: next, Now: c.Now})
-	} else {
-		err = a.q.SetTaskStatus(ctx, queries.SetTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: next})
-	}
+	err := a.q.SetTaskStatus(ctx, queries.SetTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: nullableTime(c.NextRun), OnlyDue: c.OnlyDue, Now: c.Now})
 	return failed(err, "set the status of %d tasks to %s", len(c.IDs), c.Status)
 }
 

@@ -248,10 +248,14 @@ func publicObjects(ctx context.Context, db querier) ([]string, error) {
 	return names, failed(err, "look whether the database is empty")
 }
 
+// collect returns the only column of a query.
 func collect[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, query, args...) // which have its error
 	return pgx.CollectRows(rows, pgx.RowTo[T])
+}
+
+// rowsOf returns the rows of a query, whose columns are the fields of T in their order.
+func rowsOf[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, query, args...)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
 }

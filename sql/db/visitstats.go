@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -101,11 +100,7 @@ func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey
 }
 
 func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {
-	var arg queries.LockVisitStatsParams
-	for _, key := range keys {
-		arg.Urls = append(arg.Urls, key.URL)
-		arg.VisitTypes = append(arg.VisitTypes, key.VisitType)
-	}
+	arg := columns[queries.LockVisitStatsParams](keys)
 	rows, err := tx.q.LockVisitStats(ctx, arg)
 	if err != nil {
 		return KnownVisits{}, err
@@ -182,60 +177,38 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 	for _, s := range known {
 		hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = true
 	}
-	var old, fresh []*model.VisitStats
+	type row struct {
+		*model.VisitStats
+		Succeeded bool // ever
+	}
+	var old, fresh []row
 	for _, s := range changes.Stats {
+		r := row{s, s.LastSuccessful != nil}
 		if hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] {
-			old = append(old, s)
+			old = append(old, r)
 		} else {
-			fresh = append(fresh, s)
+			fresh = append(fresh, r)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b *model.VisitStats) int {
+	slices.SortFunc(fresh, func(a, b row) int {
 		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.VisitType, b.VisitType))
 	})
-	insert := func(ctx context.Context, p queries.UpdateVisitStatsParams) error {
-		inserted, err := tx.q.InsertVisitStats(ctx, queries.InsertVisitStatsParams(p))
+	insert := func(ctx context.Context, p queries.InsertVisitStatsParams) error {
+		inserted, err := tx.q.InsertVisitStats(ctx, p)
 		if err == nil && inserted < int64(len(fresh)) {
 			err = errStatsAppeared
 		}
 		return err
 	}
 	return inOrder(ctx,
-		arrays(old, tx.q.UpdateVisitStats, addStats),
-		arrays(fresh, insert, addStats),
-		arrays(slices.Collect(maps.Keys(changes.LastFailures)), tx.q.RecordVisitFailures, func(p *queries.RecordVisitFailuresParams, key model.OriginKey) {
-			p.Urls = append(p.Urls, key.URL)
-			p.VisitTypes = append(p.VisitTypes, key.VisitType)
-			p.LastFailure = append(p.LastFailure, changes.LastFailures[key].Date)
-			p.InARow = append(p.InARow, changes.LastFailures[key].InARow)
-		}),
-		arrays(changes.Held, tx.q.HoldVisits, func(p *queries.HoldVisitsParams, h HeldVisit) {
-			p.TaskIds = append(p.TaskIds, h.TaskID)
-			p.Urls = append(p.Urls, h.URL)
-			p.VisitTypes = append(p.VisitTypes, h.VisitType)
-			p.Dates = append(p.Dates, h.Date)
-		}),
-		arrays(changes.Counted, tx.q.DropHeldVisits, func(p *queries.DropHeldVisitsParams, h HeldVisit) {
-			p.Urls = append(p.Urls, h.URL)
-			p.VisitTypes = append(p.VisitTypes, h.VisitType)
-			p.Dates = append(p.Dates, h.Date)
-		}),
+		arrays(old, tx.q.UpdateVisitStats),
+		arrays(fresh, insert),
+		arrays(entries(changes.LastFailures), tx.q.RecordVisitFailures),
+		arrays(changes.Held, tx.q.HoldVisits),
+		arrays(changes.Counted, tx.q.DropHeldVisits),
 		func(ctx context.Context) error { return writeFreshness(ctx, tx.q, changes.Freshness, time.Time{}) },
 		keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
 		tx.countEnded(EndedByJournal, changes.Ends))
-}
-
-func addStats(p *queries.UpdateVisitStatsParams, s *model.VisitStats) {
-	p.Urls = append(p.Urls, s.URL)
-	p.VisitTypes = append(p.VisitTypes, s.VisitType)
-	p.Succeeded = append(p.Succeeded, s.LastSuccessful != nil)
-	p.LastSuccessful = append(p.LastSuccessful, orZero(s.LastSuccessful))
-	p.LastVisit = append(p.LastVisit, *s.LastVisit)
-	p.LastVisitStatus = append(p.LastVisitStatus, string(s.LastVisitStatus))
-	p.LastSnapshot = append(p.LastSnapshot, s.LastSnapshot)
-	p.NextVisitQueuePosition = append(p.NextVisitQueuePosition, *s.NextVisitQueuePosition)
-	p.NextPositionOffset = append(p.NextPositionOffset, s.NextPositionOffset)
-	p.SuccessiveVisits = append(p.SuccessiveVisits, s.SuccessiveVisits)
 }
 
 // ReleasedVisits lists up to limit failed visits that were kept back, whose try has

@@ -363,12 +363,9 @@ func (a WorkQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (
 		}
 	}
 	rows, err := a.q.PutOffMessages(ctx, ids)
-	if err != nil {
-		return nil, failed(err, "look for messages put off")
-	}
 	putOff := make(map[int64]PutOff, len(rows))
 	for _, row := range rows {
 		putOff[byID[row.BackendID]] = PutOff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
 	}
-	return putOff, nil
+	return putOff, failed(err, "look for messages put off")
 }

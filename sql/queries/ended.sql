@@ -5,8 +5,8 @@
 -- name: CountEnded :exec
 insert into scheduler_go.ended as e (minute, source, type, status, exception, bucket, part, pieces, seconds)
 select date_trunc('minute', now()), @source::text, o.type, o.status, o.exception, o.bucket, (pg_backend_pid() % 64)::smallint, o.pieces, o.seconds
-from (select unnest(@types::text[]) as type, unnest(@statuses::text[]) as status, unnest(@exceptions::text[]) as exception,
-             unnest(@buckets::smallint[]) as bucket, unnest(@pieces::bigint[]) as pieces, unnest(@seconds::double precision[]) as seconds) o
+from (select unnest(@type::text[]) as type, unnest(@status::text[]) as status, unnest(@exception::text[]) as exception,
+             unnest(@bucket::smallint[]) as bucket, unnest(@pieces::bigint[]) as pieces, unnest(@seconds::double precision[]) as seconds) o
 order by 1, 2, 3, 4, 5, 6, 7
 on conflict (minute, source, type, status, exception, bucket, part) do update set pieces = e.pieces + excluded.pieces, seconds = e.seconds + excluded.seconds;
 

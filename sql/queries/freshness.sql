@@ -42,7 +42,7 @@ select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k
   coalesce(lo.is_fork, false)::boolean as fork,
   coalesce(p.changes, k.changes)::double precision as prior_changes, coalesce(p.days, k.days)::double precision as prior_days,
   coalesce(case when m.at_least then 2 * m.seconds else m.seconds end, k.cost)::double precision as cost, k.cost as typical_cost
-from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) key
+from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) key
 join scheduler_go.freshness_control k on k.visit_type = key.visit_type
 join lateral (
   select * from listed_origins lo where lo.url = key.url and lo.visit_type = key.visit_type

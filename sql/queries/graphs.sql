@@ -87,23 +87,23 @@ select n.id, n.type, n.arguments::jsonb, case when n.waits then scheduler_go.nev
        tt.default_interval, 'next_run_not_scheduled', 'oneshot',
        case when n.retries >= 0 then n.retries else coalesce(tt.num_retries, 0) end,
        nullif(n.priority, '')::task_priority
-from (select unnest(@ids::bigint[]) as id, unnest(@types::text[]) as type, unnest(@arguments::text[]) as arguments,
-             unnest(@waits::boolean[]) as waits, unnest(@retries::bigint[]) as retries, unnest(@priorities::text[]) as priority) n
+from (select unnest(@id::bigint[]) as id, unnest(@type::text[]) as type, unnest(@arguments::text[]) as arguments,
+             unnest(@waits::boolean[]) as waits, unnest(@retries::bigint[]) as retries, unnest(@priority::text[]) as priority) n
 join task_type tt on tt.type = n.type;
 
 -- RecordGraphTasks adds tasks to a graph. A watch of 0 and a deadline in the year 1 are none.
 -- name: RecordGraphTasks :exec
 insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch)
 select n.id, @graph::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0)
-from (select unnest(@ids::bigint[]) as id, unnest(@names::text[]) as name, unnest(@any_result::boolean[]) as any_result,
-             unnest(@dependencies::integer[]) as dependencies, unnest(@deadlines::timestamptz[]) as deadline,
-             unnest(@watches::bigint[]) as watch) n;
+from (select unnest(@id::bigint[]) as id, unnest(@name::text[]) as name, unnest(@any_result::boolean[]) as any_result,
+             unnest(@dependencies::integer[]) as dependencies, unnest(@deadline::timestamptz[]) as deadline,
+             unnest(@watch::bigint[]) as watch) n;
 
 -- RecordGraphEdges writes which task waits for which. An empty condition is none.
 -- name: RecordGraphEdges :exec
 insert into scheduler_go.graph_edges (task, depends_on, needs)
 select n.task, n.depends_on, nullif(n.needs, '')
-from (select unnest(@tasks::bigint[]) as task, unnest(@depends_on::bigint[]) as depends_on, unnest(@needs::text[]) as needs) n;
+from (select unnest(@task::bigint[]) as task, unnest(@depends_on::bigint[]) as depends_on, unnest(@needs::text[]) as needs) n;
 
 -- LockGraphTasks keeps others from changing some tasks until this transaction ends.
 -- name: LockGraphTasks :exec

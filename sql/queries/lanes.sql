@@ -124,7 +124,7 @@ where lane_set = @lane_set and lister = any(@listers::text[]);
 -- name: RecordTimeouts :exec
 insert into scheduler_go.lane_timeouts as l (url, visit_type, claimed, timed_out, recorded)
 select o.url, o.visit_type, min(o.claimed), max(o.timed_out), max(o.heard)
-from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type, unnest(@claimed::timestamptz[]) as claimed,
+from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type, unnest(@claimed::timestamptz[]) as claimed,
              unnest(@timed_out::double precision[]) as timed_out, unnest(@heard::timestamptz[]) as heard) o
 group by o.url, o.visit_type
 order by o.url, o.visit_type
@@ -139,7 +139,7 @@ update public.task_run r
 set backend_id = o.new_id::text,
     metadata = jsonb_set(coalesce(r.metadata, '{}'), '{timed_out}',
       coalesce(r.metadata -> 'timed_out', '[]') || to_jsonb(o.lane_name))
-from (select unnest(@runs::bigint[]) as id, unnest(@new_ids::uuid[]) as new_id, unnest(@lane_names::text[]) as lane_name) o
+from (select unnest(@run::bigint[]) as id, unnest(@new_id::uuid[]) as new_id, unnest(@lane_name::text[]) as lane_name) o
 where r.id = o.id;
 
 -- ForgetHeldVisits deletes held failed visits that were time-outs.
@@ -150,8 +150,8 @@ delete from scheduler_go.held_visits where task_id = any(@task_ids::uuid[]);
 -- name: RememberWork :exec
 insert into scheduler_go.lane_memory as m (memory, seconds, before, at_least, behind, recorded)
 select o.memory, o.seconds, 0, o.at_least, o.behind, o.recorded
-from (select unnest(@memories::bigint[]) as memory, unnest(@seconds::real[]) as seconds, unnest(@at_least::boolean[]) as at_least,
-             unnest(@behind::real[]) as behind, unnest(@recorded::timestamptz[]) as recorded) o
+from (select unnest(@key::bigint[]) as memory, unnest(@seconds::real[]) as seconds, unnest(@at_least::boolean[]) as at_least,
+             unnest(@behind::real[]) as behind, unnest(@heard::timestamptz[]) as recorded) o
 order by o.memory
 on conflict (memory) do update
 set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seconds end,
@@ -161,8 +161,8 @@ set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seco
 -- name: CountWork :exec
 insert into scheduler_go.lane_sketches as s (lane_set, lister, first, bucket, weight, as_of)
 select o.lane_set, o.lister, o.first, o.bucket, o.weight, @now::timestamptz
-from (select unnest(@lane_sets::text[]) as lane_set, unnest(@listers::text[]) as lister, unnest(@firsts::boolean[]) as first,
-             unnest(@buckets::smallint[]) as bucket, unnest(@weights::double precision[]) as weight) o
+from (select unnest(@set::text[]) as lane_set, unnest(@lister::text[]) as lister, unnest(@first::boolean[]) as first,
+             unnest(@bucket::smallint[]) as bucket, unnest(@value::double precision[]) as weight) o
 order by o.lane_set, o.lister, o.first, o.bucket
 on conflict (lane_set, lister, first, bucket) do update
 set weight = excluded.weight
@@ -173,8 +173,8 @@ set weight = excluded.weight
 -- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
 select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
-from (select unnest(@lane_sets::text[]) as lane_set, unnest(@lanes::text[]) as lane, unnest(@heard::timestamptz[]) as heard,
-             unnest(@whats::text[]) as what, unnest(@buckets::smallint[]) as bucket, unnest(@pieces::bigint[]) as pieces) o
+from (select unnest(@set::text[]) as lane_set, unnest(@lane::text[]) as lane, unnest(@minute::timestamptz[]) as heard,
+             unnest(@what::text[]) as what, unnest(@bucket::smallint[]) as bucket, unnest(@value::bigint[]) as pieces) o
 order by 1, 2, 3, 4, 5
 on conflict (lane_set, lane, minute, what, bucket) do update set pieces = h.pieces + excluded.pieces;
 
@@ -215,7 +215,7 @@ delete from scheduler_go.lane_memory m where m.recorded < @memory_before;
 select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
 from scheduler_go.work w
 where w.task_id = any(array(
-    select f.task_id from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+    select f.task_id from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
     cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
   and w.state in ('outgoing', 'sent') and w.lanes_left > 0
 order by w.task_id
@@ -226,13 +226,13 @@ for key share of w;
 -- name: VisitTimeouts :many
 select o.url, o.visit_type, o.claimed, o.timed_out
 from scheduler_go.lane_timeouts o
-join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+join (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
   on o.url = k.url and o.visit_type = k.visit_type;
 
 -- HoldVisits writes failed visits that do not count yet.
 -- name: HoldVisits :exec
 insert into scheduler_go.held_visits (task_id, url, visit_type, date)
-select unnest(@task_ids::uuid[]), unnest(@urls::text[]), unnest(@visit_types::text[]), unnest(@dates::timestamptz[])
+select unnest(@task_id::uuid[]), unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestamptz[])
 on conflict do nothing;
 
 -- ReleasedVisits lists held failed visits whose try has ended, and not by a time-out.
@@ -245,5 +245,5 @@ limit @max_visits;
 -- DropHeldVisits deletes held failed visits that were counted.
 -- name: DropHeldVisits :exec
 delete from scheduler_go.held_visits h
-using (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type, unnest(@dates::timestamptz[]) as date) k
+using (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type, unnest(@date::timestamptz[]) as date) k
 where h.url = k.url and h.visit_type = k.visit_type and h.date = k.date;

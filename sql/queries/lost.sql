@@ -19,7 +19,7 @@ order by r.id;
 -- name: LoseRuns :execrows
 with silent as (
   select r.id from task_run r
-  join (select unnest(@ids::bigint[]) as id, unnest(@statuses::text[]) as status) seen on seen.id = r.id
+  join (select unnest(@id::bigint[]) as id, unnest(@status::text[]) as status) seen on seen.id = r.id
   where r.status = seen.status::task_run_status
   order by r.id
   for update of r

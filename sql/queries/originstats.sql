@@ -27,8 +27,8 @@ set last_successful = coalesce(excluded.last_successful, s.last_successful),
 -- OriginStats are the stats of origins that have some, in the order of the call.
 -- name: OriginStats :many
 select s.*
-from (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type,
-             generate_subscripts(@urls::text[], 1) as position) k
+from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type,
+             generate_subscripts(@url::text[], 1) as position) k
 cross join lateral (select v.* from origin_visit_stats v where v.url = k.url and v.visit_type = k.visit_type offset 0) s
 order by k.position;
 

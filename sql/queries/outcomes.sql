@@ -29,7 +29,7 @@ for no key update;
 -- RecordStarts writes the newest start of each run.
 -- name: RecordStarts :exec
 insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
-select unnest(@runs::bigint[]), unnest(@event_times::double precision[]), unnest(@workers::text[]), unnest(@heard::timestamptz[])
+select unnest(@run::bigint[]), unnest(@event_time::double precision[]), unnest(@worker::text[]), unnest(@heard::timestamptz[])
 on conflict (run) do update set event_time = excluded.event_time, worker = excluded.worker;
 
 -- StartRuns marks open runs as started.
@@ -38,8 +38,8 @@ update public.task_run r
 set started = o.started,
     status = 'started',
     metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
-from (select unnest(@runs::bigint[]) as id,
-             unnest(@started::timestamptz[]) as started,
+from (select unnest(@run::bigint[]) as id,
+             unnest(@at::timestamptz[]) as started,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
@@ -49,8 +49,8 @@ where r.id = o.id;
 update public.task_run r
 set started = coalesce(r.started, least(o.started, r.ended)),
     metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
-from (select unnest(@runs::bigint[]) as id,
-             unnest(@started::timestamptz[]) as started,
+from (select unnest(@run::bigint[]) as id,
+             unnest(@at::timestamptz[]) as started,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
@@ -60,18 +60,17 @@ update public.task set retries_left = 0 where id = any(@tasks::bigint[]) and ret
 
 -- EndRuns ends open runs, each once, which makes the trigger move their tasks
 -- on. At most one run of a task may be among them. A run may start and end in
--- one step: each update of a run's times writes to four indexes.
+-- one step: each update of a run's times writes to four indexes. A start in the year 1 is none.
 -- name: EndRuns :exec
 update public.task_run r
-set started = case when o.starts then o.started else r.started end,
+set started = coalesce(nullif(o.started, '0001-01-01Z'), r.started),
     ended = o.ended,
     status = o.status::public.task_run_status,
     metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
-from (select unnest(@runs::bigint[]) as id,
-             unnest(@starts::boolean[]) as starts,
+from (select unnest(@run::bigint[]) as id,
              unnest(@started::timestamptz[]) as started,
-             unnest(@ended::timestamptz[]) as ended,
-             unnest(@statuses::text[]) as status,
+             unnest(@at::timestamptz[]) as ended,
+             unnest(@status::text[]) as status,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
@@ -79,17 +78,16 @@ where r.id = o.id;
 -- came after the first: Celery announces some failures twice, once without it.
 -- name: FillErrors :exec
 update public.task_run r
-set metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
-from (select unnest(@runs::bigint[]) as id,
-             unnest(@metadata::text[]) as metadata) o
+set metadata = coalesce(r.metadata, '{}') || jsonb_build_object('error', o.error)
+from (select unnest(@run::bigint[]) as id, unnest(@error::text[]) as error) o
 where r.id = o.id;
 
 -- RecordDurations writes how long runs took; a repeat changes nothing.
 -- name: RecordDurations :exec
 insert into scheduler_go.run_durations (run, type, runtime, recorded)
 select r.id, t.type, o.runtime, o.recorded
-from (select unnest(@runs::bigint[]) as id,
-             unnest(@runtimes::double precision[]) as runtime,
+from (select unnest(@run::bigint[]) as id,
+             unnest(@seconds::double precision[]) as runtime,
              unnest(@heard::timestamptz[]) as recorded) o
 join public.task_run r on r.id = o.id
 join public.task t on t.id = r.task
@@ -108,10 +106,10 @@ delete from scheduler_go.run_durations where recorded < @before;
 insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
 select e.received, e.backend_id, e.event, e.sqlstate, e.reason
 from (select unnest(@received::timestamptz[]) as received,
-             unnest(@backend_ids::text[]) as backend_id,
-             unnest(@events::text[]) as event,
-             unnest(@sqlstates::text[]) as sqlstate,
-             unnest(@reasons::text[]) as reason) e
+             unnest(@backend_id::text[]) as backend_id,
+             unnest(@event::text[]) as event,
+             unnest(@sql_state::text[]) as sqlstate,
+             unnest(@reason::text[]) as reason) e
 where exists (select from public.task_run r where r.backend_id = e.backend_id);
 
 -- ForgetOldRejectedEvents deletes events that were set aside before a moment.

@@ -3,7 +3,7 @@
 -- ChargeShares writes charges for ended work, which the next claim takes.
 -- name: ChargeShares :exec
 insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
-select unnest(@queues::text[]), unnest(@groups::text[]), unnest(@heard::timestamptz[]),
+select unnest(@queue::text[]), unnest(sqlc.arg('group')::text[]), unnest(@heard::timestamptz[]),
        unnest(@seconds::double precision[]), unnest(@pieces::integer[]);
 
 -- TakeCharges removes the charges of the groups of a queue, and adds them to the history.
@@ -40,9 +40,10 @@ group by share_group;
 -- SaveShares writes the states of the groups of a queue.
 -- name: SaveShares :exec
 insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy, tasks_waited, visits_waited)
-select @queue, unnest(@groups::text[]), unnest(@used::double precision[]), unnest(@pieces::double precision[]),
-       unnest(@forfeited::double precision[]), @as_of, unnest(@busy::boolean[]),
-       unnest(@tasks_waited::double precision[]), unnest(@visits_waited::double precision[])
+select @queue, s.share_group, s.used, s.pieces, s.forfeited, @as_of, s.tasks_waited > 0 or s.visits_waited > 0, s.tasks_waited, s.visits_waited
+from (select unnest(sqlc.arg('group')::text[]) as share_group, unnest(@used::double precision[]) as used, unnest(@pieces::double precision[]) as pieces,
+             unnest(@forfeited::double precision[]) as forfeited, unnest(@tasks_waited::double precision[]) as tasks_waited,
+             unnest(@visits_waited::double precision[]) as visits_waited) s
 on conflict (queue, share_group) do update
 set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,
     as_of = excluded.as_of, busy = excluded.busy, tasks_waited = excluded.tasks_waited, visits_waited = excluded.visits_waited;

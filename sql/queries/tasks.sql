@@ -45,14 +45,9 @@ where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
 order by next_run, id
 limit sqlc.narg(max_tasks)::bigint;
 
--- SetTaskStatus moves tasks by hand; where next_run is null it stays.
+-- SetTaskStatus moves tasks by hand, all or those that are due and not completed; where next_run
+-- is null it stays.
 -- name: SetTaskStatus :exec
 update task
 set status = @status, next_run = coalesce(sqlc.narg(next_run), next_run)
-where id = any(@ids::bigint[]);
-
--- SetDueTaskStatus is SetTaskStatus for those that are due and not completed.
--- name: SetDueTaskStatus :exec
-update task
-set status = @status, next_run = coalesce(sqlc.narg(next_run), next_run)
-where id = any(@ids::bigint[]) and status <> 'completed' and next_run < @now;
+where id = any(@ids::bigint[]) and (not @only_due::boolean or status <> 'completed' and next_run < @now);

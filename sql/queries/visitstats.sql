@@ -8,7 +8,7 @@ select s.url, s.visit_type, s.last_successful, s.last_visit,
        coalesce(s.last_visit_status::text, '')::text as last_visit_status,
        s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
 from origin_visit_stats s
-join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+join (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
   on s.url = k.url and s.visit_type = k.visit_type
 order by s.url, s.visit_type
 for no key update of s;
@@ -28,12 +28,12 @@ left join visit_scheduler_queue_position p on true;
 -- The rows are guarded by the locks of LockVisitStats.
 select f.url, f.visit_type, f.last_failure, f.in_a_row
 from scheduler_go.visit_failures f
-join (select unnest(@urls::text[]) as url, unnest(@visit_types::text[]) as visit_type) k
+join (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
   on f.url = k.url and f.visit_type = k.visit_type;
 
 -- name: RecordVisitFailures :exec
 insert into scheduler_go.visit_failures as f (url, visit_type, last_failure, in_a_row)
-select unnest(@urls::text[]), unnest(@visit_types::text[]), unnest(@last_failure::timestamptz[]), unnest(@in_a_row::integer[])
+select unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestamptz[]), unnest(@in_a_row::integer[])
 on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row;
 
 -- name: UpdateVisitStats :exec
@@ -48,8 +48,8 @@ set last_successful = case when v.succeeded then v.last_successful else s.last_s
     next_visit_queue_position = v.next_visit_queue_position,
     next_position_offset = v.next_position_offset,
     successive_visits = v.successive_visits
-from (select unnest(@urls::text[]) as url,
-             unnest(@visit_types::text[]) as visit_type,
+from (select unnest(@url::text[]) as url,
+             unnest(@visit_type::text[]) as visit_type,
              unnest(@succeeded::boolean[]) as succeeded,
              unnest(@last_successful::timestamptz[]) as last_successful,
              unnest(@last_visit::timestamptz[]) as last_visit,
@@ -68,8 +68,8 @@ insert into origin_visit_stats (url, visit_type, last_successful, last_visit, la
 select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit,
        v.last_visit_status::last_visit_status, v.last_snapshot,
        v.next_visit_queue_position, v.next_position_offset, v.successive_visits
-from (select unnest(@urls::text[]) as url,
-             unnest(@visit_types::text[]) as visit_type,
+from (select unnest(@url::text[]) as url,
+             unnest(@visit_type::text[]) as visit_type,
              unnest(@succeeded::boolean[]) as succeeded,
              unnest(@last_successful::timestamptz[]) as last_successful,
              unnest(@last_visit::timestamptz[]) as last_visit,
@@ -95,8 +95,8 @@ where o.lister_id = found.lister_id and o.url = found.url and o.visit_type = fou
 -- name: InsertRejectedRecords :exec
 -- A record that comes again (its offset was not committed) is there already.
 insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail)
-select unnest(@topics::text[]), unnest(@partitions::integer[]), unnest(@record_offsets::bigint[]),
-       unnest(@kinds::text[]), unnest(@details::text[])
+select unnest(@topic::text[]), unnest(@partition::integer[]), unnest(sqlc.arg('offset')::bigint[]),
+       unnest(@kind::text[]), unnest(@detail::text[])
 on conflict (topic, partition, record_offset) do nothing;
 
 -- ForgetOldRejectedRecords deletes records that were set aside before a moment.

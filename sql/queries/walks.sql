@@ -75,7 +75,7 @@ where isfinite(previous) and isfinite(finished) and counted is distinct from fin
 -- listings of their lister.
 -- name: CountActive :many
 select l.lister_id::uuid as lister_id, count(*) as origins
-from (select unnest(@listers::uuid[]) as lister_id, unnest(@previous::timestamptz[]) as previous, unnest(@finished::timestamptz[]) as finished) l
+from (select unnest(@lister_id::uuid[]) as lister_id, unnest(@previous::timestamptz[]) as previous, unnest(@finished::timestamptz[]) as finished) l
 join scheduler_go.candidates c on c.lister_id = l.lister_id and c.last_update between l.previous and l.finished
 where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
 group by l.lister_id;

@@ -138,7 +138,7 @@ for update of w;
 -- name: StartWork :exec
 update scheduler_go.work w
 set started = o.started
-from (select unnest(@task_ids::uuid[]) as task_id, unnest(@started::double precision[]) as started) o
+from (select unnest(@task_id::uuid[]) as task_id, unnest(@started::double precision[]) as started) o
 where w.task_id = o.task_id;
 
 -- SettleWork keeps ended work whose runtime is still to be heard: with what its group was
@@ -149,7 +149,7 @@ update scheduler_go.work w
 set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
     share_group = case when o.charges then w.share_group end, cost = case when o.charges then o.charged else w.cost end,
     lane_set = case when o.teaches then w.lane_set end
-from (select unnest(@task_ids::uuid[]) as task_id, unnest(@settled::timestamptz[]) as settled, unnest(@started::double precision[]) as started,
+from (select unnest(@task_id::uuid[]) as task_id, unnest(@heard::timestamptz[]) as settled, unnest(@started::double precision[]) as started,
              unnest(@charges::boolean[]) as charges, unnest(@charged::double precision[]) as charged, unnest(@teaches::boolean[]) as teaches) o
 where w.task_id = o.task_id;
 
@@ -158,7 +158,7 @@ where w.task_id = o.task_id;
 update scheduler_go.work w
 set task_id = o.new_id, root_id = coalesce(w.root_id, w.task_id), state = 'backlog', lane = w.lane + 1, timed_out = w.timed_out + 1,
     since = o.heard, started = null, below = null, attempts = 0, last_error = null, not_before = '-infinity'
-from (select unnest(@task_ids::uuid[]) as task_id, unnest(@new_ids::uuid[]) as new_id, unnest(@heard::timestamptz[]) as heard) o
+from (select unnest(@task_id::uuid[]) as task_id, unnest(@new_id::uuid[]) as new_id, unnest(@heard::timestamptz[]) as heard) o
 where w.task_id = o.task_id;
 
 -- ForgetSettled deletes old settled work, the oldest first.

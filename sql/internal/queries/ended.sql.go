@@ -20,13 +20,13 @@ on conflict (minute, source, type, status, exception, bucket, part) do update se
 `
 
 type CountEndedParams struct {
-	Source     string
-	Types      []string
-	Statuses   []string
-	Exceptions []string
-	Buckets    []int16
-	Pieces     []int64
-	Seconds    []float64
+	Source    string
+	Type      []string
+	Status    []string
+	Exception []string
+	Bucket    []int16
+	Pieces    []int64
+	Seconds   []float64
 }
 
 // What ended, by minute.
@@ -35,10 +35,10 @@ type CountEndedParams struct {
 func (q *Queries) CountEnded(ctx context.Context, arg CountEndedParams) error {
 	_, err := q.db.Exec(ctx, countEnded,
 		arg.Source,
-		arg.Types,
-		arg.Statuses,
-		arg.Exceptions,
-		arg.Buckets,
+		arg.Type,
+		arg.Status,
+		arg.Exception,
+		arg.Bucket,
 		arg.Pieces,
 		arg.Seconds,
 	)

@@ -200,8 +200,8 @@ left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || k
 `
 
 type OriginFreshnessParams struct {
-	Urls       []string
-	VisitTypes []string
+	URL       []string
+	VisitType []string
 }
 
 type OriginFreshnessRow struct {
@@ -230,7 +230,7 @@ type OriginFreshnessRow struct {
 // OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
 // zero time stands for null.
 func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams) ([]OriginFreshnessRow, error) {
-	rows, err := q.db.Query(ctx, originFreshness, arg.Urls, arg.VisitTypes)
+	rows, err := q.db.Query(ctx, originFreshness, arg.URL, arg.VisitType)
 	if err != nil {
 		return nil, err
 	}

@@ -144,13 +144,13 @@ join task_type tt on tt.type = n.type
 `
 
 type CreateGraphTasksParams struct {
-	At         time.Time
-	Ids        []int64
-	Types      []string
-	Arguments  []string
-	Waits      []bool
-	Retries    []int64
-	Priorities []string
+	At        time.Time
+	ID        []int64
+	Type      []string
+	Arguments []string
+	Waits     []bool
+	Retries   []int64
+	Priority  []string
 }
 
 // CreateGraphTasks creates tasks. They are one-shot, and have as many retries as
@@ -158,12 +158,12 @@ type CreateGraphTasksParams struct {
 func (q *Queries) CreateGraphTasks(ctx context.Context, arg CreateGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, createGraphTasks,
 		arg.At,
-		arg.Ids,
-		arg.Types,
+		arg.ID,
+		arg.Type,
 		arg.Arguments,
 		arg.Waits,
 		arg.Retries,
-		arg.Priorities,
+		arg.Priority,
 	)
 	return err
 }
@@ -835,14 +835,14 @@ from (select unnest($1::bigint[]) as task, unnest($2::bigint[]) as depends_on, u
 `
 
 type RecordGraphEdgesParams struct {
-	Tasks     []int64
+	Task      []int64
 	DependsOn []int64
 	Needs     []string
 }
 
 // RecordGraphEdges writes which task waits for which. An empty condition is none.
 func (q *Queries) RecordGraphEdges(ctx context.Context, arg RecordGraphEdgesParams) error {
-	_, err := q.db.Exec(ctx, recordGraphEdges, arg.Tasks, arg.DependsOn, arg.Needs)
+	_, err := q.db.Exec(ctx, recordGraphEdges, arg.Task, arg.DependsOn, arg.Needs)
 	return err
 }
 
@@ -856,24 +856,24 @@ from (select unnest($2::bigint[]) as id, unnest($3::text[]) as name, unnest($4::
 
 type RecordGraphTasksParams struct {
 	Graph        int64
-	Ids          []int64
-	Names        []string
+	ID           []int64
+	Name         []string
 	AnyResult    []bool
 	Dependencies []int32
-	Deadlines    []time.Time
-	Watches      []int64
+	Deadline     []time.Time
+	Watch        []int64
 }
 
 // RecordGraphTasks adds tasks to a graph. A watch of 0 and a deadline in the year 1 are none.
 func (q *Queries) RecordGraphTasks(ctx context.Context, arg RecordGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, recordGraphTasks,
 		arg.Graph,
-		arg.Ids,
-		arg.Names,
+		arg.ID,
+		arg.Name,
 		arg.AnyResult,
 		arg.Dependencies,
-		arg.Deadlines,
-		arg.Watches,
+		arg.Deadline,
+		arg.Watch,
 	)
 	return err
 }

@@ -67,11 +67,11 @@ set weight = excluded.weight
 
 type CountWorkParams struct {
 	Now      time.Time
-	LaneSets []string
-	Listers  []string
-	Firsts   []bool
-	Buckets  []int16
-	Weights  []float64
+	Set      []string
+	Lister   []string
+	First    []bool
+	Bucket   []int16
+	Value    []float64
 	HalfLife float64
 }
 
@@ -79,11 +79,11 @@ type CountWorkParams struct {
 func (q *Queries) CountWork(ctx context.Context, arg CountWorkParams) error {
 	_, err := q.db.Exec(ctx, countWork,
 		arg.Now,
-		arg.LaneSets,
-		arg.Listers,
-		arg.Firsts,
-		arg.Buckets,
-		arg.Weights,
+		arg.Set,
+		arg.Lister,
+		arg.First,
+		arg.Bucket,
+		arg.Value,
 		arg.HalfLife,
 	)
 	return err
@@ -96,14 +96,14 @@ where h.url = k.url and h.visit_type = k.visit_type and h.date = k.date
 `
 
 type DropHeldVisitsParams struct {
-	Urls       []string
-	VisitTypes []string
-	Dates      []time.Time
+	URL       []string
+	VisitType []string
+	Date      []time.Time
 }
 
 // DropHeldVisits deletes held failed visits that were counted.
 func (q *Queries) DropHeldVisits(ctx context.Context, arg DropHeldVisitsParams) error {
-	_, err := q.db.Exec(ctx, dropHeldVisits, arg.Urls, arg.VisitTypes, arg.Dates)
+	_, err := q.db.Exec(ctx, dropHeldVisits, arg.URL, arg.VisitType, arg.Date)
 	return err
 }
 
@@ -150,19 +150,19 @@ on conflict do nothing
 `
 
 type HoldVisitsParams struct {
-	TaskIds    []uuid.UUID
-	Urls       []string
-	VisitTypes []string
-	Dates      []time.Time
+	TaskID    []uuid.UUID
+	URL       []string
+	VisitType []string
+	Date      []time.Time
 }
 
 // HoldVisits writes failed visits that do not count yet.
 func (q *Queries) HoldVisits(ctx context.Context, arg HoldVisitsParams) error {
 	_, err := q.db.Exec(ctx, holdVisits,
-		arg.TaskIds,
-		arg.Urls,
-		arg.VisitTypes,
-		arg.Dates,
+		arg.TaskID,
+		arg.URL,
+		arg.VisitType,
+		arg.Date,
 	)
 	return err
 }
@@ -407,8 +407,8 @@ for key share of w
 `
 
 type LanedVisitsParams struct {
-	Urls       []string
-	VisitTypes []string
+	URL       []string
+	VisitType []string
 }
 
 type LanedVisitsRow struct {
@@ -421,7 +421,7 @@ type LanedVisitsRow struct {
 // LanedVisits returns the sent visits of some origins that may be requeued, and locks them
 // against that.
 func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]LanedVisitsRow, error) {
-	rows, err := q.db.Query(ctx, lanedVisits, arg.Urls, arg.VisitTypes)
+	rows, err := q.db.Query(ctx, lanedVisits, arg.URL, arg.VisitType)
 	if err != nil {
 		return nil, err
 	}
@@ -455,15 +455,15 @@ where r.id = o.id
 `
 
 type MoveRunsParams struct {
-	Runs      []int64
-	NewIds    []uuid.UUID
-	LaneNames []string
+	Run      []int64
+	NewID    []uuid.UUID
+	LaneName []string
 }
 
 // MoveRuns gives open runs a new Celery task id. It must not touch status: the trigger
 // would move their tasks on.
 func (q *Queries) MoveRuns(ctx context.Context, arg MoveRunsParams) error {
-	_, err := q.db.Exec(ctx, moveRuns, arg.Runs, arg.NewIds, arg.LaneNames)
+	_, err := q.db.Exec(ctx, moveRuns, arg.Run, arg.NewID, arg.LaneName)
 	return err
 }
 
@@ -510,23 +510,23 @@ on conflict (lane_set, lane, minute, what, bucket) do update set pieces = h.piec
 `
 
 type RecordLanesParams struct {
-	LaneSets []string
-	Lanes    []string
-	Heard    []time.Time
-	Whats    []string
-	Buckets  []int16
-	Pieces   []int64
+	Set    []string
+	Lane   []string
+	Minute []time.Time
+	What   []string
+	Bucket []int16
+	Value  []int64
 }
 
 // RecordLanes adds to the history.
 func (q *Queries) RecordLanes(ctx context.Context, arg RecordLanesParams) error {
 	_, err := q.db.Exec(ctx, recordLanes,
-		arg.LaneSets,
-		arg.Lanes,
-		arg.Heard,
-		arg.Whats,
-		arg.Buckets,
-		arg.Pieces,
+		arg.Set,
+		arg.Lane,
+		arg.Minute,
+		arg.What,
+		arg.Bucket,
+		arg.Value,
 	)
 	return err
 }
@@ -544,18 +544,18 @@ set claimed = case when l.timed_out >= extract(epoch from excluded.claimed) then
 `
 
 type RecordTimeoutsParams struct {
-	Urls       []string
-	VisitTypes []string
-	Claimed    []time.Time
-	TimedOut   []float64
-	Heard      []time.Time
+	URL       []string
+	VisitType []string
+	Claimed   []time.Time
+	TimedOut  []float64
+	Heard     []time.Time
 }
 
 // RecordTimeouts records time-outs of visits.
 func (q *Queries) RecordTimeouts(ctx context.Context, arg RecordTimeoutsParams) error {
 	_, err := q.db.Exec(ctx, recordTimeouts,
-		arg.Urls,
-		arg.VisitTypes,
+		arg.URL,
+		arg.VisitType,
 		arg.Claimed,
 		arg.TimedOut,
 		arg.Heard,
@@ -609,21 +609,21 @@ set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seco
 `
 
 type RememberWorkParams struct {
-	Memories []int64
-	Seconds  []float32
-	AtLeast  []bool
-	Behind   []float32
-	Recorded []time.Time
+	Key     []int64
+	Seconds []float32
+	AtLeast []bool
+	Behind  []float32
+	Heard   []time.Time
 }
 
 // RememberWork writes how long work took.
 func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) error {
 	_, err := q.db.Exec(ctx, rememberWork,
-		arg.Memories,
+		arg.Key,
 		arg.Seconds,
 		arg.AtLeast,
 		arg.Behind,
-		arg.Recorded,
+		arg.Heard,
 	)
 	return err
 }
@@ -805,8 +805,8 @@ join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
 `
 
 type VisitTimeoutsParams struct {
-	Urls       []string
-	VisitTypes []string
+	URL       []string
+	VisitType []string
 }
 
 type VisitTimeoutsRow struct {
@@ -819,7 +819,7 @@ type VisitTimeoutsRow struct {
 // VisitTimeouts returns the time-outs of visits of some origins. LanedVisits comes first: a
 // visit that is requeued meanwhile is in one of the two.
 func (q *Queries) VisitTimeouts(ctx context.Context, arg VisitTimeoutsParams) ([]VisitTimeoutsRow, error) {
-	rows, err := q.db.Query(ctx, visitTimeouts, arg.Urls, arg.VisitTypes)
+	rows, err := q.db.Query(ctx, visitTimeouts, arg.URL, arg.VisitType)
 	if err != nil {
 		return nil, err
 	}

@@ -25,15 +25,15 @@ from silent where silent.id = r.id
 `
 
 type LoseRunsParams struct {
-	Now      time.Time
-	Ids      []int64
-	Statuses []string
+	Now    time.Time
+	ID     []int64
+	Status []string
 }
 
 // LoseRuns ends runs as lost, unless something was heard of them meanwhile; the
 // peer's trigger then has their tasks retried by the rules of a failure.
 func (q *Queries) LoseRuns(ctx context.Context, arg LoseRunsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, loseRuns, arg.Now, arg.Ids, arg.Statuses)
+	result, err := q.db.Exec(ctx, loseRuns, arg.Now, arg.ID, arg.Status)
 	if err != nil {
 		return 0, err
 	}

@@ -19,13 +19,13 @@ order by k.position
 `
 
 type OriginStatsParams struct {
-	Urls       []string
-	VisitTypes []string
+	URL       []string
+	VisitType []string
 }
 
 // OriginStats are the stats of origins that have some, in the order of the call.
 func (q *Queries) OriginStats(ctx context.Context, arg OriginStatsParams) ([]OriginVisitStat, error) {
-	rows, err := q.db.Query(ctx, originStats, arg.Urls, arg.VisitTypes)
+	rows, err := q.db.Query(ctx, originStats, arg.URL, arg.VisitType)
 	if err != nil {
 		return nil, err
 	}

@@ -14,38 +14,35 @@ import (
 
 const endRuns = `-- name: EndRuns :exec
 update public.task_run r
-set started = case when o.starts then o.started else r.started end,
+set started = coalesce(nullif(o.started, '0001-01-01Z'), r.started),
     ended = o.ended,
     status = o.status::public.task_run_status,
     metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
 from (select unnest($1::bigint[]) as id,
-             unnest($2::boolean[]) as starts,
-             unnest($3::timestamptz[]) as started,
-             unnest($4::timestamptz[]) as ended,
-             unnest($5::text[]) as status,
-             unnest($6::text[]) as metadata) o
+             unnest($2::timestamptz[]) as started,
+             unnest($3::timestamptz[]) as ended,
+             unnest($4::text[]) as status,
+             unnest($5::text[]) as metadata) o
 where r.id = o.id
 `
 
 type EndRunsParams struct {
-	Runs     []int64
-	Starts   []bool
+	Run      []int64
 	Started  []time.Time
-	Ended    []time.Time
-	Statuses []string
+	At       []time.Time
+	Status   []string
 	Metadata []string
 }
 
 // EndRuns ends open runs, each once, which makes the trigger move their tasks
 // on. At most one run of a task may be among them. A run may start and end in
-// one step: each update of a run's times writes to four indexes.
+// one step: each update of a run's times writes to four indexes. A start in the year 1 is none.
 func (q *Queries) EndRuns(ctx context.Context, arg EndRunsParams) error {
 	_, err := q.db.Exec(ctx, endRuns,
-		arg.Runs,
-		arg.Starts,
+		arg.Run,
 		arg.Started,
-		arg.Ended,
-		arg.Statuses,
+		arg.At,
+		arg.Status,
 		arg.Metadata,
 	)
 	return err
@@ -53,21 +50,20 @@ func (q *Queries) EndRuns(ctx context.Context, arg EndRunsParams) error {
 
 const fillErrors = `-- name: FillErrors :exec
 update public.task_run r
-set metadata = coalesce(r.metadata, '{}') || o.metadata::jsonb
-from (select unnest($1::bigint[]) as id,
-             unnest($2::text[]) as metadata) o
+set metadata = coalesce(r.metadata, '{}') || jsonb_build_object('error', o.error)
+from (select unnest($1::bigint[]) as id, unnest($2::text[]) as error) o
 where r.id = o.id
 `
 
 type FillErrorsParams struct {
-	Runs     []int64
-	Metadata []string
+	Run   []int64
+	Error []string
 }
 
 // FillErrors gives failed runs that have no error text the one of a report that
 // came after the first: Celery announces some failures twice, once without it.
 func (q *Queries) FillErrors(ctx context.Context, arg FillErrorsParams) error {
-	_, err := q.db.Exec(ctx, fillErrors, arg.Runs, arg.Metadata)
+	_, err := q.db.Exec(ctx, fillErrors, arg.Run, arg.Error)
 	return err
 }
 
@@ -82,15 +78,15 @@ where r.id = o.id
 `
 
 type FillStartsParams struct {
-	Runs     []int64
-	Started  []time.Time
+	Run      []int64
+	At       []time.Time
 	Metadata []string
 }
 
 // FillStarts adds a late start to ended runs. It must not
 // touch status: the trigger would move the task on a second time.
 func (q *Queries) FillStarts(ctx context.Context, arg FillStartsParams) error {
-	_, err := q.db.Exec(ctx, fillStarts, arg.Runs, arg.Started, arg.Metadata)
+	_, err := q.db.Exec(ctx, fillStarts, arg.Run, arg.At, arg.Metadata)
 	return err
 }
 
@@ -260,14 +256,14 @@ on conflict do nothing
 `
 
 type RecordDurationsParams struct {
-	Runs     []int64
-	Runtimes []float64
-	Heard    []time.Time
+	Run     []int64
+	Seconds []float64
+	Heard   []time.Time
 }
 
 // RecordDurations writes how long runs took; a repeat changes nothing.
 func (q *Queries) RecordDurations(ctx context.Context, arg RecordDurationsParams) error {
-	_, err := q.db.Exec(ctx, recordDurations, arg.Runs, arg.Runtimes, arg.Heard)
+	_, err := q.db.Exec(ctx, recordDurations, arg.Run, arg.Seconds, arg.Heard)
 	return err
 }
 
@@ -278,18 +274,18 @@ on conflict (run) do update set event_time = excluded.event_time, worker = exclu
 `
 
 type RecordStartsParams struct {
-	Runs       []int64
-	EventTimes []float64
-	Workers    []string
-	Heard      []time.Time
+	Run       []int64
+	EventTime []float64
+	Worker    []string
+	Heard     []time.Time
 }
 
 // RecordStarts writes the newest start of each run.
 func (q *Queries) RecordStarts(ctx context.Context, arg RecordStartsParams) error {
 	_, err := q.db.Exec(ctx, recordStarts,
-		arg.Runs,
-		arg.EventTimes,
-		arg.Workers,
+		arg.Run,
+		arg.EventTime,
+		arg.Worker,
 		arg.Heard,
 	)
 	return err
@@ -307,21 +303,21 @@ where exists (select from public.task_run r where r.backend_id = e.backend_id)
 `
 
 type RejectEventsParams struct {
-	Received   []time.Time
-	BackendIds []string
-	Events     []string
-	Sqlstates  []string
-	Reasons    []string
+	Received  []time.Time
+	BackendID []string
+	Event     []string
+	SQLState  []string
+	Reason    []string
 }
 
 // RejectEvents sets aside events that cannot be applied, if they are about known runs.
 func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) error {
 	_, err := q.db.Exec(ctx, rejectEvents,
 		arg.Received,
-		arg.BackendIds,
-		arg.Events,
-		arg.Sqlstates,
-		arg.Reasons,
+		arg.BackendID,
+		arg.Event,
+		arg.SQLState,
+		arg.Reason,
 	)
 	return err
 }
@@ -338,13 +334,13 @@ where r.id = o.id
 `
 
 type StartRunsParams struct {
-	Runs     []int64
-	Started  []time.Time
+	Run      []int64
+	At       []time.Time
 	Metadata []string
 }
 
 // StartRuns marks open runs as started.
 func (q *Queries) StartRuns(ctx context.Context, arg StartRunsParams) error {
-	_, err := q.db.Exec(ctx, startRuns, arg.Runs, arg.Started, arg.Metadata)
+	_, err := q.db.Exec(ctx, startRuns, arg.Run, arg.At, arg.Metadata)
 	return err
 }

@@ -20,8 +20,8 @@ select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[]),
 `
 
 type ChargeSharesParams struct {
-	Queues  []string
-	Groups  []string
+	Queue   []string
+	Group   []string
 	Heard   []time.Time
 	Seconds []float64
 	Pieces  []int32
@@ -31,8 +31,8 @@ type ChargeSharesParams struct {
 // ChargeShares writes charges for ended work, which the next claim takes.
 func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) error {
 	_, err := q.db.Exec(ctx, chargeShares,
-		arg.Queues,
-		arg.Groups,
+		arg.Queue,
+		arg.Group,
 		arg.Heard,
 		arg.Seconds,
 		arg.Pieces,
@@ -232,9 +232,10 @@ func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams
 
 const saveShares = `-- name: SaveShares :exec
 insert into scheduler_go.shares (queue, share_group, used, pieces, forgone, as_of, busy, tasks_waited, visits_waited)
-select $1, unnest($2::text[]), unnest($3::double precision[]), unnest($4::double precision[]),
-       unnest($5::double precision[]), $6, unnest($7::boolean[]),
-       unnest($8::double precision[]), unnest($9::double precision[])
+select $1, s.share_group, s.used, s.pieces, s.forfeited, $2, s.tasks_waited > 0 or s.visits_waited > 0, s.tasks_waited, s.visits_waited
+from (select unnest($3::text[]) as share_group, unnest($4::double precision[]) as used, unnest($5::double precision[]) as pieces,
+             unnest($6::double precision[]) as forfeited, unnest($7::double precision[]) as tasks_waited,
+             unnest($8::double precision[]) as visits_waited) s
 on conflict (queue, share_group) do update
 set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,
     as_of = excluded.as_of, busy = excluded.busy, tasks_waited = excluded.tasks_waited, visits_waited = excluded.visits_waited
@@ -242,12 +243,11 @@ set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,
 
 type SaveSharesParams struct {
 	Queue        string
-	Groups       []string
+	AsOf         time.Time
+	Group        []string
 	Used         []float64
 	Pieces       []float64
 	Forfeited    []float64
-	AsOf         time.Time
-	Busy         []bool
 	TasksWaited  []float64
 	VisitsWaited []float64
 }
@@ -256,12 +256,11 @@ type SaveSharesParams struct {
 func (q *Queries) SaveShares(ctx context.Context, arg SaveSharesParams) error {
 	_, err := q.db.Exec(ctx, saveShares,
 		arg.Queue,
-		arg.Groups,
+		arg.AsOf,
+		arg.Group,
 		arg.Used,
 		arg.Pieces,
 		arg.Forfeited,
-		arg.AsOf,
-		arg.Busy,
 		arg.TasksWaited,
 		arg.VisitsWaited,
 	)

@@ -193,45 +193,30 @@ func (q *Queries) SearchTasks(ctx context.Context, arg SearchTasksParams) ([]Tas
 	return items, nil
 }
 
-const setDueTaskStatus = `-- name: SetDueTaskStatus :exec
-update task
-set status = $1, next_run = coalesce($2, next_run)
-where id = any($3::bigint[]) and status <> 'completed' and next_run < $4
-`
-
-type SetDueTaskStatusParams struct {
-	Status  model.TaskStatus
-	NextRun *time.Time
-	Ids     []int64
-	Now     time.Time
-}
-
-// SetDueTaskStatus is SetTaskStatus for those that are due and not completed.
-func (q *Queries) SetDueTaskStatus(ctx context.Context, arg SetDueTaskStatusParams) error {
-	_, err := q.db.Exec(ctx, setDueTaskStatus,
-		arg.Status,
-		arg.NextRun,
-		arg.Ids,
-		arg.Now,
-	)
-	return err
-}
-
 const setTaskStatus = `-- name: SetTaskStatus :exec
 update task
 set status = $1, next_run = coalesce($2, next_run)
-where id = any($3::bigint[])
+where id = any($3::bigint[]) and (not $4::boolean or status <> 'completed' and next_run < $5)
 `
 
 type SetTaskStatusParams struct {
 	Status  model.TaskStatus
 	NextRun *time.Time
 	Ids     []int64
+	OnlyDue bool
+	Now     time.Time
 }
 
-// SetTaskStatus moves tasks by hand; where next_run is null it stays.
+// SetTaskStatus moves tasks by hand, all or those that are due and not completed; where next_run
+// is null it stays.
 func (q *Queries) SetTaskStatus(ctx context.Context, arg SetTaskStatusParams) error {
-	_, err := q.db.Exec(ctx, setTaskStatus, arg.Status, arg.NextRun, arg.Ids)
+	_, err := q.db.Exec(ctx, setTaskStatus,
+		arg.Status,
+		arg.NextRun,
+		arg.Ids,
+		arg.OnlyDue,
+		arg.Now,
+	)
 	return err
 }
 

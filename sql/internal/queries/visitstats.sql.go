@@ -49,21 +49,21 @@ on conflict (topic, partition, record_offset) do nothing
 `
 
 type InsertRejectedRecordsParams struct {
-	Topics        []string
-	Partitions    []int32
-	RecordOffsets []int64
-	Kinds         []string
-	Details       []string
+	Topic     []string
+	Partition []int32
+	Offset    []int64
+	Kind      []string
+	Detail    []string
 }
 
 // A record that comes again (its offset was not committed) is there already.
 func (q *Queries) InsertRejectedRecords(ctx context.Context, arg InsertRejectedRecordsParams) error {
 	_, err := q.db.Exec(ctx, insertRejectedRecords,
-		arg.Topics,
-		arg.Partitions,
-		arg.RecordOffsets,
-		arg.Kinds,
-		arg.Details,
+		arg.Topic,
+		arg.Partition,
+		arg.Offset,
+		arg.Kind,
+		arg.Detail,
 	)
 	return err
 }
@@ -88,8 +88,8 @@ on conflict (url, visit_type) do nothing
 `
 
 type InsertVisitStatsParams struct {
-	Urls                   []string
-	VisitTypes             []string
+	URL                    []string
+	VisitType              []string
 	Succeeded              []bool
 	LastSuccessful         []time.Time
 	LastVisit              []time.Time
@@ -104,8 +104,8 @@ type InsertVisitStatsParams struct {
 // is left out, and so missing in the count.
 func (q *Queries) InsertVisitStats(ctx context.Context, arg InsertVisitStatsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, insertVisitStats,
-		arg.Urls,
-		arg.VisitTypes,
+		arg.URL,
+		arg.VisitType,
 		arg.Succeeded,
 		arg.LastSuccessful,
 		arg.LastVisit,
@@ -134,8 +134,8 @@ for no key update of s
 `
 
 type LockVisitStatsParams struct {
-	Urls       []string
-	VisitTypes []string
+	URL       []string
+	VisitType []string
 }
 
 type LockVisitStatsRow struct {
@@ -155,7 +155,7 @@ type LockVisitStatsRow struct {
 // members of the group that share origins wait for one another and never
 // deadlock.
 func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) ([]LockVisitStatsRow, error) {
-	rows, err := q.db.Query(ctx, lockVisitStats, arg.Urls, arg.VisitTypes)
+	rows, err := q.db.Query(ctx, lockVisitStats, arg.URL, arg.VisitType)
 	if err != nil {
 		return nil, err
 	}
@@ -191,17 +191,17 @@ on conflict (url, visit_type) do update set last_failure = excluded.last_failure
 `
 
 type RecordVisitFailuresParams struct {
-	Urls        []string
-	VisitTypes  []string
-	LastFailure []time.Time
-	InARow      []int32
+	URL       []string
+	VisitType []string
+	Date      []time.Time
+	InARow    []int32
 }
 
 func (q *Queries) RecordVisitFailures(ctx context.Context, arg RecordVisitFailuresParams) error {
 	_, err := q.db.Exec(ctx, recordVisitFailures,
-		arg.Urls,
-		arg.VisitTypes,
-		arg.LastFailure,
+		arg.URL,
+		arg.VisitType,
+		arg.Date,
 		arg.InARow,
 	)
 	return err
@@ -241,8 +241,8 @@ where s.url = v.url and s.visit_type = v.visit_type
 `
 
 type UpdateVisitStatsParams struct {
-	Urls                   []string
-	VisitTypes             []string
+	URL                    []string
+	VisitType              []string
 	Succeeded              []bool
 	LastSuccessful         []time.Time
 	LastVisit              []time.Time
@@ -258,8 +258,8 @@ type UpdateVisitStatsParams struct {
 // snapshot of an origin that never had one stay null.
 func (q *Queries) UpdateVisitStats(ctx context.Context, arg UpdateVisitStatsParams) error {
 	_, err := q.db.Exec(ctx, updateVisitStats,
-		arg.Urls,
-		arg.VisitTypes,
+		arg.URL,
+		arg.VisitType,
 		arg.Succeeded,
 		arg.LastSuccessful,
 		arg.LastVisit,
@@ -280,13 +280,13 @@ join (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
 `
 
 type VisitFailuresParams struct {
-	Urls       []string
-	VisitTypes []string
+	URL       []string
+	VisitType []string
 }
 
 // The rows are guarded by the locks of LockVisitStats.
 func (q *Queries) VisitFailures(ctx context.Context, arg VisitFailuresParams) ([]SchedulerGoVisitFailure, error) {
-	rows, err := q.db.Query(ctx, visitFailures, arg.Urls, arg.VisitTypes)
+	rows, err := q.db.Query(ctx, visitFailures, arg.URL, arg.VisitType)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ group by l.lister_id
 `
 
 type CountActiveParams struct {
-	Listers   []uuid.UUID
+	ListerID  []uuid.UUID
 	Previous  []time.Time
 	Finished  []time.Time
 	FirstPage int64
@@ -114,7 +114,7 @@ type CountActiveRow struct {
 // listings of their lister.
 func (q *Queries) CountActive(ctx context.Context, arg CountActiveParams) ([]CountActiveRow, error) {
 	rows, err := q.db.Query(ctx, countActive,
-		arg.Listers,
+		arg.ListerID,
 		arg.Previous,
 		arg.Finished,
 		arg.FirstPage,

@@ -595,14 +595,14 @@ where w.task_id = o.task_id
 `
 
 type RequeueWorkParams struct {
-	TaskIds []uuid.UUID
-	NewIds  []uuid.UUID
-	Heard   []time.Time
+	TaskID []uuid.UUID
+	NewID  []uuid.UUID
+	Heard  []time.Time
 }
 
 // RequeueWork puts work that timed out into the backlog of the next lane.
 func (q *Queries) RequeueWork(ctx context.Context, arg RequeueWorkParams) error {
-	_, err := q.db.Exec(ctx, requeueWork, arg.TaskIds, arg.NewIds, arg.Heard)
+	_, err := q.db.Exec(ctx, requeueWork, arg.TaskID, arg.NewID, arg.Heard)
 	return err
 }
 
@@ -629,8 +629,8 @@ where w.task_id = o.task_id
 `
 
 type SettleWorkParams struct {
-	TaskIds []uuid.UUID
-	Settled []time.Time
+	TaskID  []uuid.UUID
+	Heard   []time.Time
 	Started []float64
 	Charges []bool
 	Charged []float64
@@ -642,8 +642,8 @@ type SettleWorkParams struct {
 // was not heard.
 func (q *Queries) SettleWork(ctx context.Context, arg SettleWorkParams) error {
 	_, err := q.db.Exec(ctx, settleWork,
-		arg.TaskIds,
-		arg.Settled,
+		arg.TaskID,
+		arg.Heard,
 		arg.Started,
 		arg.Charges,
 		arg.Charged,
@@ -660,13 +660,13 @@ where w.task_id = o.task_id
 `
 
 type StartWorkParams struct {
-	TaskIds []uuid.UUID
+	TaskID  []uuid.UUID
 	Started []float64
 }
 
 // StartWork records when work started; Celery starts it again when it retries it.
 func (q *Queries) StartWork(ctx context.Context, arg StartWorkParams) error {
-	_, err := q.db.Exec(ctx, startWork, arg.TaskIds, arg.Started)
+	_, err := q.db.Exec(ctx, startWork, arg.TaskID, arg.Started)
 	return err
 }
 
