@@ -120,7 +120,7 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	}
 	if s := model.TaskStatus(query.Get("status")); s != "" {
 		if f.Statuses = []model.TaskStatus{s}; !slices.Contains(taskStatuses, s) {
-			return f, refuse("status", "a status of tasks")
+			return f, refuse("status", "next_run_not_scheduled, next_run_scheduled, completed or disabled")
 		}
 	}
 	if p := model.TaskPriority(query.Get("priority")); p != "" {
@@ -180,7 +180,7 @@ func wholeNumber(query url.Values, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(query.Get(name), 10, 64)
 	if err != nil || n < 0 {
-		return 0, refuseWord(query, name, "a number")
+		return 0, refuseWord(query, name, "a whole number, not negative")
 	}
 	return n, nil
 }
