@@ -36,7 +36,7 @@
 // The prefork pool's parent process enforces a message's time limits
 // (celery.TaskMessage): at the soft one it has the task raise SoftTimeLimitExceeded,
 // at the hard one it ends the child by SIGTERM and, a tenth of a second later,
-// SIGKILL. A run that ended so is marked as timed out ([swh-scheduler/settle.End]).
+// SIGKILL. A run that ended so is marked as timed out ([swh-scheduler/internal/settle.End]).
 // These are the events that a worker of Celery 5.7 with the peer's task class sends
 // after task-started, by what happened:
 //
@@ -51,8 +51,8 @@
 //	revoked with terminate        task-revoked                                            no
 //	whole worker killed           none                                                    no
 //
-// Those marked "not told" are time-outs that no event names: only how long they
-// ran shows them. With acks_late and reject_on_worker_lost, the task of a killed
+// Those marked "no" are no time-outs; those marked "not told" are some that no event
+// names: only how long they ran shows them. With acks_late and reject_on_worker_lost, the task of a killed
 // child is rejected and runs again, as does that of a killed worker with acks_late:
 // one run with two starts. With acks_late but not acks_on_timeout, a task at its
 // hard limit is rejected, reported as failed, and run again nevertheless: its end is

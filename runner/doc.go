@@ -21,7 +21,8 @@
 //
 //   - Slots are exact, and the save_code_now queues have the type's limit too:
 //     the peer fills those without looking.
-//   - Tasks with priority are taken high first; the peer takes them by date only.
+//   - Tasks with priority are taken high first, and count as one priority higher for each
+//     priority_ageing that they wait; the peer takes them by date only.
 //   - A lister's first visits are done when a query says that none is left; the
 //     peer counts an origin that was visited but never scheduled as scheduled.
 //     A lister without an instance name gets its own origins only; the peer takes

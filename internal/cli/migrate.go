@@ -35,9 +35,12 @@ would be lost, unless --yes is given.`,
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove what this program added")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
 	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "build the copy of the origins anew")
-	cmd.MarkFlagsMutuallyExclusive("dry-run", "status", "rebuild-candidates")
-	cmd.MarkFlagsMutuallyExclusive("remove", "status", "rebuild-candidates")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		for _, beside := range []string{"dry-run", "remove"} {
+			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates"); err != nil {
+				return err
+			}
+		}
 		dsn, err := a.DSN(cmd)
 		if err != nil {
 			return err

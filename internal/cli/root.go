@@ -1,3 +1,4 @@
+// Package cli is the command line: its root, and the commands that are in no package of their own.
 package cli
 
 import (
@@ -78,6 +79,7 @@ task list) is the command's.`,
 		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
 		"explain", "shares status", "lanes status", "hosters status")
+	root.InitDefaultCompletionCmd()
 	command.Complete(root)
 	addCompletion(a, root)
 	return root

@@ -227,9 +227,11 @@ func statsAge(v value) time.Duration {
 }
 
 func lostAfter(v value) time.Duration {
-	after := v.cooldown()
-	if after == 0 {
-		v.problem("must be a duration above 0; a task type whose runs are never given up is left out")
+	const expected = `a duration above 0, such as "12 hours"`
+	known := len(v.errors)
+	after := v.duration(expected)
+	if after == 0 && len(v.errors) == known {
+		v.problem("must be " + expected + "; a task type whose runs are never given up is left out")
 	}
 	return after
 }

@@ -21,7 +21,7 @@ import (
 // ArchiveOptions returns what to archive by the configuration.
 func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (db.ArchiveOptions, error) {
 	o := db.ArchiveOptions{Before: make(map[string]time.Time)}
-	if err := CheckDirectory(c); err != nil {
+	if err := CheckDirectory("archive.directory", c.Directory); err != nil {
 		return o, err
 	}
 	types, err := store.TaskTypes(ctx)
@@ -42,17 +42,17 @@ func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (db.
 	return o, err
 }
 
-// CheckDirectory checks that the directory for archived tasks is there, if one is configured.
-func CheckDirectory(c config.Archive) error {
-	if c.Directory == "" {
+// CheckDirectory checks that the directory that a key of the configuration names is there, if it names one.
+func CheckDirectory(key, directory string) error {
+	if directory == "" {
 		return nil
 	}
-	info, err := os.Stat(c.Directory)
+	info, err := os.Stat(directory)
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a directory", c.Directory)
+		err = fmt.Errorf("%s is not a directory", directory)
 	}
 	if err != nil {
-		return fmt.Errorf("archive.directory: %w", err)
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
 }

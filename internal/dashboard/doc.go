@@ -3,7 +3,8 @@
 // It asks what the command line and the RPC server ask, and nothing that reads a whole table. A
 // [Page] is a path, a function that returns its data as a struct, and a template. The same struct
 // is its JSON (Accept: application/json), its HTML, and what live updates compare. All pages are
-// in one list (pages.go), all actions in another (actions.go).
+// in one list (pages.go), all forms that change something in another (actions.go). What people do to
+// tasks and graphs, in steps, is in changes.go.
 //
 // # A page and its updates
 //

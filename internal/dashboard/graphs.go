@@ -37,9 +37,8 @@ const (
 type graphsData struct {
 	Form    graphForm        `json:"-"`
 	Filter  db.GraphSearch   `json:"filter"`
-	Query   string           `json:"-"` // of the filter, for actions
+	Query   template.URL     `json:"-"` // of the filter, for actions and the next page
 	Actions []graphAction    `json:"-"`
-	Older   template.URL     `json:"-"`      // the next page
 	Graphs  []taskgraph.Line `json:"graphs"` // of each, the last countedTasks tasks at most are counted
 	Next    int64            `json:"next"`   // the page below this number; 0: there is none
 }
@@ -69,9 +68,7 @@ func graphs(ctx context.Context, r *Request) (any, error) {
 		d.Graphs = append(d.Graphs, taskgraph.Line(g))
 	}
 	query.Del("below")
-	d.Query = query.Encode()
-	query.Set("below", strconv.FormatInt(d.Next, 10))
-	d.Older = template.URL(r.Base + "/graphs?" + query.Encode())
+	d.Query = template.URL(query.Encode())
 	return d, err
 }
 

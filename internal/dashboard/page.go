@@ -79,7 +79,7 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 		user, err = d.reader(r)
 	}
 	if err == nil && !isText(r.URL.Query()) {
-		err = Errorf(http.StatusBadRequest, "The address has what is no text.")
+		err = Errorf(http.StatusBadRequest, "The address has what is no text: a byte that is not UTF-8, or is zero.")
 	}
 	if err != nil {
 		d.fail(w, r, err)

@@ -35,7 +35,7 @@ func reportsOf(_ context.Context, r *Request) (any, error) {
 	}
 	entries, err := os.ReadDir(r.reportsIn())
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && reportName.MatchString(e.Name()) {
@@ -56,6 +56,14 @@ func (d *Dashboard) reportsIn() string {
 	return filepath.Clean(c.Beside(c.Dashboard.Reports))
 }
 
+// unreadable returns what a page says where the directory of reports can't be read, without its path.
+func unreadable(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	return Errorf(http.StatusInternalServerError, "The directory of reports (dashboard.reports) can't be read: %s.", err)
+}
+
 // report serves a report as it was written: a page with a style of its own, which may do nothing.
 func (d *Dashboard) report(w http.ResponseWriter, r *http.Request) {
 	if _, err := d.reader(r); err != nil {
@@ -69,7 +77,7 @@ func (d *Dashboard) report(w http.ResponseWriter, r *http.Request) {
 	}
 	root, err := os.OpenRoot(d.reportsIn())
 	if err != nil {
-		d.fail(w, r, err)
+		d.fail(w, r, unreadable(err))
 		return
 	}
 	defer root.Close()

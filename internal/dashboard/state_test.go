@@ -242,6 +242,13 @@ func TestReportsAreShown(t *testing.T) {
 	s := newSite(t, nil)
 	s.has("/reports", "names no directory")
 	directory := filepath.Join(t.TempDir(), "reports")
+	s.config.Dashboard.Reports = directory
+	s.forget()
+	for _, path := range []string{"/reports", "/reports/a.html"} {
+		if answer, body := s.ask(http.MethodGet, path, nil); answer.StatusCode != 500 || !strings.Contains(body, "(dashboard.reports) can&#39;t be read: no such file or directory.") || strings.Contains(body, directory) {
+			t.Errorf("%s without the directory: %s, %s", path, answer.Status, body)
+		}
+	}
 	if err := os.Mkdir(directory, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +260,6 @@ func TestReportsAreShown(t *testing.T) {
 	if err := os.Symlink("../c.html", filepath.Join(directory, "d.html")); err != nil {
 		t.Fatal(err)
 	}
-	s.config.Dashboard.Reports = directory
 	s.forget()
 	if body := s.has("/reports", `href="/reports/a.html"`); strings.Contains(body, "b.txt") || strings.Contains(body, "d.html") || strings.Contains(body, "<b>") {
 		t.Error(body)

@@ -53,8 +53,7 @@ var (
 type tasksData struct {
 	Form    taskForm      `json:"-"`
 	Filter  db.TaskSearch `json:"filter"`
-	Query   string        `json:"-"` // of the filter, for actions
-	Older   template.URL  `json:"-"` // the next page
+	Query   template.URL  `json:"-"` // of the filter, for actions and the next page
 	Found   db.Found      `json:"found"`
 	Actions []taskAction  `json:"-"`
 }
@@ -96,12 +95,10 @@ func tasks(ctx context.Context, r *Request) (any, error) {
 		d.Form.Types = append(d.Form.Types, t.Type)
 	}
 	query.Del("below")
-	d.Query = query.Encode()
+	d.Query = template.URL(query.Encode())
 	if d.Found, err = r.Reads.FindTasks(ctx, filter, below, listed); errors.Is(err, db.ErrSearchTooLong) {
 		err = Errorf(http.StatusServiceUnavailable, "%s.", db.ErrSearchTooLong)
 	}
-	query.Set("below", strconv.FormatInt(d.Found.Next, 10))
-	d.Older = template.URL(r.Base + "/tasks?" + query.Encode())
 	return d, err
 }
 
@@ -120,7 +117,7 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	}
 	if s := model.TaskStatus(query.Get("status")); s != "" {
 		if f.Statuses = []model.TaskStatus{s}; !slices.Contains(taskStatuses, s) {
-			return f, refuse("status", "a status of tasks")
+			return f, refuse("status", "next_run_not_scheduled, next_run_scheduled, completed or disabled")
 		}
 	}
 	if p := model.TaskPriority(query.Get("priority")); p != "" {
@@ -180,7 +177,7 @@ func wholeNumber(query url.Values, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(query.Get(name), 10, 64)
 	if err != nil || n < 0 {
-		return 0, refuseWord(query, name, "a number")
+		return 0, refuseWord(query, name, "a whole number, not negative")
 	}
 	return n, nil
 }

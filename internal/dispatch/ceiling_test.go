@@ -31,7 +31,7 @@ func TestCeilingOfAGroup(t *testing.T) {
 	s.want(s.pass(100), map[string]int{"a": 0, "b": 60, "c": 40}, 0)
 	reg := prometheus.NewRegistry()
 	gauges := dispatch.NewShareGauges(s.store, func(context.Context) ([]dispatch.SharedQueue, error) { return []dispatch.SharedQueue{s.q}, nil }, slog.New(slog.DiscardHandler), reg)
-	if err := gauges.RunOnce(t.Context(), s.now); err != nil {
+	if err := gauges.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP swh_scheduler_share_max_in_flight Ceiling of swh_scheduler_share_in_flight, by queue and group; only groups that have one.

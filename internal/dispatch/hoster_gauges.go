@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,14 +34,12 @@ func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, r
 
 // Run measures every minute until ctx ends.
 func (g *HosterGauges) Run(ctx context.Context) error {
-	return service.Every(ctx, measurePeriod, g.log, "measuring hosters", func(ctx context.Context) error {
-		return g.RunOnce(ctx, g.store.Now())
-	})
+	return service.Every(ctx, measurePeriod, g.log, "measuring hosters", g.RunOnce)
 }
 
 // RunOnce measures once.
-func (g *HosterGauges) RunOnce(ctx context.Context, now time.Time) error {
-	loads, err := g.store.HosterLoads(ctx, g.hosters, now)
+func (g *HosterGauges) RunOnce(ctx context.Context) error {
+	loads, err := g.store.HosterLoads(ctx, g.hosters, g.store.Now())
 	if err != nil {
 		return err
 	}

@@ -47,18 +47,16 @@ func NewShareGauges(store *db.Store, queues func(ctx context.Context) ([]SharedQ
 
 // Run measures every minute until ctx ends.
 func (g *ShareGauges) Run(ctx context.Context) error {
-	return service.Every(ctx, measurePeriod, g.log, "measuring shares", func(ctx context.Context) error {
-		return g.RunOnce(ctx, g.store.Now())
-	})
+	return service.Every(ctx, measurePeriod, g.log, "measuring shares", g.RunOnce)
 }
 
 // RunOnce measures once.
-func (g *ShareGauges) RunOnce(ctx context.Context, now time.Time) error {
+func (g *ShareGauges) RunOnce(ctx context.Context) error {
 	queues, err := g.queues(ctx)
 	if err != nil {
 		return err
 	}
-	shown := make(map[[2]string]bool)
+	now, shown := g.store.Now(), make(map[[2]string]bool)
 	for _, q := range queues {
 		if err := g.measure(ctx, q, now, shown); err != nil {
 			return fmt.Errorf("measure the shares of queue %q: %w", q.Name, err)

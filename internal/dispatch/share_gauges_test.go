@@ -62,7 +62,7 @@ func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
 	}, slog.New(slog.DiscardHandler), reg)
 	check := func(weight float64) {
 		t.Helper()
-		if err := gauges.RunOnce(t.Context(), b.store.Now()); err != nil {
+		if err := gauges.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		families, err := reg.Gather()
@@ -96,7 +96,7 @@ func TestGaugesOfRemovedShares(t *testing.T) {
 	reg, shared := prometheus.NewRegistry(), []dispatch.SharedQueue{{Name: "swh.load.git", Shares: model.Shares{Weights: map[string]float64{"github": 50}, HalfLife: time.Hour}}}
 	gauges := dispatch.NewShareGauges(b.store, func(context.Context) ([]dispatch.SharedQueue, error) { return shared, nil }, slog.New(slog.DiscardHandler), reg)
 	for _, want := range []int{1, 0} {
-		if err := gauges.RunOnce(t.Context(), b.store.Now()); err != nil {
+		if err := gauges.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := testutil.GatherAndCount(reg, "swh_scheduler_share_weight"); n != want || err != nil {

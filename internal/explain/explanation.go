@@ -2,7 +2,7 @@
 // will be.
 //
 // [Gatherer] reads the facts ([Task], [Origin]); all else is pure. The rules are those of
-// the schedulers: the statuses of tasks (package sql), the cooldowns and orders of visit
+// the schedulers: the statuses of tasks (sql/db), the cooldowns and orders of visit
 // policies (sql/db/visits.go), the free slots of queues (internal/dispatch). An explanation
 // is no promise, as others schedule and change things at the same time.
 package explain

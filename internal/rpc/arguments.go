@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/json"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -165,6 +166,9 @@ func integerAs[T ~int | ~int64]() *kind[T] {
 		switch v := value.(type) {
 		case int64:
 			return T(v)
+		case *big.Int:
+			f.fail(psycopgError("NumericValueOutOfRange", "argument '%s' is out of range", f.name))
+			return 0
 		case string:
 			i, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 			if err != nil {

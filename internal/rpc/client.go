@@ -52,7 +52,11 @@ type RemoteError struct {
 
 func (e *RemoteError) Error() string {
 	if e.Class == "" {
-		return fmt.Sprintf("RPC server %s: %s: HTTP status %d %s", e.Server, e.Call, e.Status, http.StatusText(e.Status))
+		text := fmt.Sprintf("RPC server %s: %s: HTTP status %d %s", e.Server, e.Call, e.Status, http.StatusText(e.Status))
+		if e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed {
+			text += " (is this the address of an RPC server?)"
+		}
+		return text
 	}
 	return fmt.Sprintf("RPC server %s: %s: %s: %s", e.Server, e.Call, e.Class, e.Message)
 }

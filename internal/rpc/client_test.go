@@ -70,6 +70,9 @@ func TestClientRetries(t *testing.T) {
 		"an error of the server": {[]answering{
 			func(*http.Request) (int, string, []byte, error) { return 500, "text/html", nil, nil },
 		}, 1, "HTTP status 500"},
+		"no RPC server": {[]answering{
+			func(*http.Request) (int, string, []byte, error) { return 404, "text/html", nil, nil },
+		}, 1, "HTTP status 404 Not Found (is this the address of an RPC server?)"},
 		"an exception": {[]answering{
 			func(*http.Request) (int, string, []byte, error) { return 400, mimeMsgpack, staleData, nil },
 		}, 1, "StaleData: stale"},

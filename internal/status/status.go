@@ -1,5 +1,5 @@
-// Package status reads the state of the groups of shared queues and of lanes, and their
-// last hour.
+// Package status reads the state of queues, of the groups of shared ones, of lanes and of
+// hosters, and the last hour of groups and lanes.
 package status
 
 import (

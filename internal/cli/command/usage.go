@@ -119,7 +119,7 @@ func Invalid(flag *pflag.Flag, value string, cause error) string {
 	}
 	problem := cause.Error()
 	if _, isNumber := errors.AsType[*strconv.NumError](cause); isNumber {
-		what := map[string]string{"int": "integer", "float64": "float", "bool": "boolean", "uint16": "port (0 to 65535)"}[flag.Value.Type()]
+		what := map[string]string{"int": "integer", "int64": "integer", "uint64": "positive integer", "float64": "float", "bool": "boolean", "uint16": "port (0 to 65535)"}[flag.Value.Type()]
 		problem = fmt.Sprintf("'%s' is not a valid %s.", value, what)
 	}
 	return fmt.Sprintf("Invalid value for %s: %s", name, problem)
@@ -151,13 +151,27 @@ func Args(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// Exclusive returns an error if more than one of these options was given.
+func Exclusive(cmd *cobra.Command, options ...string) error {
+	var given []string
+	for _, option := range options {
+		if cmd.Flags().Changed(option) {
+			given = append(given, "'--"+option+"'")
+		}
+	}
+	if len(given) > 1 {
+		return Usagef(cmd, "%s exclude each other.", strings.Join(given, " and "))
+	}
+	return nil
+}
+
 // Complete sets the defaults of a root command and all below it: the form of the usage,
 // no arguments, and for groups Group.
 func Complete(cmd *cobra.Command) {
 	cmd.DisableFlagsInUseLine = true
 	switch {
 	case cmd.HasSubCommands() && cmd.RunE == nil:
-		cmd.RunE = Group
+		cmd.Args, cmd.RunE = nil, Group
 	case !cmd.HasSubCommands() && cmd.Args == nil:
 		cmd.Args = Args()
 	}

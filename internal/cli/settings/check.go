@@ -102,10 +102,14 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
-	if len(a.Config.Archive.After) > 0 && a.Config.Archive.Directory != "" {
-		checks = append(checks, check{"archive.directory", func(context.Context) (string, error) {
-			return a.Config.Archive.Directory, daemons.CheckDirectory(a.Config.Archive)
-		}})
+	directory := func(key, path string) {
+		checks = append(checks, check{key, func(context.Context) (string, error) { return path, daemons.CheckDirectory(key, path) }})
+	}
+	if path := a.Config.Archive.Directory; path != "" && len(a.Config.Archive.After) > 0 {
+		directory("archive.directory", path)
+	}
+	if path := a.Config.Dashboard.Reports; path != "" {
+		directory("dashboard.reports", a.Config.Beside(path))
 	}
 	results := make([]checkResult, len(checks))
 	var all sync.WaitGroup

@@ -164,7 +164,7 @@ func noSuchGraph(graph int64, err error) error {
 }
 
 func newGraphShow(a *command.App) *cobra.Command {
-	var dot, svg bool
+	var svg bool
 	cmd := &cobra.Command{
 		Use:   "show [OPTIONS] GRAPH",
 		Short: "Draw a graph",
@@ -172,11 +172,11 @@ func newGraphShow(a *command.App) *cobra.Command {
 box stands for all tasks of a type at one level.`,
 		Args: command.Args("GRAPH"),
 	}
-	cmd.Flags().BoolVar(&dot, "dot", false, "print the graph in the language of Graphviz (default)")
+	cmd.Flags().Bool("dot", false, "print the graph in the language of Graphviz (default)")
 	cmd.Flags().BoolVar(&svg, "svg", false, "print a picture of the graph in SVG")
 	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
-		if dot && svg {
-			return command.Usagef(cmd, "--dot and --svg exclude each other.")
+		if err := command.Exclusive(cmd, "dot", "svg"); err != nil {
+			return err
 		}
 		graph, err := number(cmd, "GRAPH", args[0])
 		if err != nil {

@@ -51,8 +51,8 @@ for all others. A file can set more:
 	flags.StringVar(&file, "file", "", "register the task types of this YAML `FILE` (- is standard input) instead of the workers'")
 	workers.Flags(flags)
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		if file != "" && len(plugins) > 0 {
-			return command.Usagef(cmd, "'--plugins' and '--file' exclude each other.")
+		if err := command.Exclusive(cmd, "plugins", "file"); err != nil {
+			return err
 		}
 		var types []model.TaskType
 		var err error

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// Mistakes in a command line are named, with the command that they are of, and end with exit code 2,
+// also those that the libraries find.
+func TestMistakesAreNamed(t *testing.T) {
+	t.Setenv("SWH_CONFIG_FILENAME", "")
+	for args, want := range map[string]string{
+		"task-type add a b c --max-queue-length x":            "task-type add: Invalid value for '--max-queue-length': 'x' is not a valid integer.",
+		"journal-client --stop-after-objects x":               "journal-client: Invalid value for '--stop-after-objects' / '-m': 'x' is not a valid integer.",
+		"simulator compare --seed -1":                         "simulator compare: Invalid value for '--seed': '-1' is not a valid positive integer.",
+		"-d dbname=x migrate --remove --status":               "migrate: '--remove' and '--status' exclude each other.",
+		"-d dbname=x migrate --dry-run --status --remove":     "migrate: '--dry-run' and '--status' exclude each other.",
+		"-d dbname=x task-type register --plugins a --file b": "task-type register: '--plugins' and '--file' exclude each other.",
+		"completion ksh": "completion: No such command 'ksh'. Did you mean 'zsh'?",
+	} {
+		var stdout, stderr strings.Builder
+		code := Run(t.Context(), "", strings.Fields(args), &stdout, &stderr)
+		cmd, problem, _ := strings.Cut(want, ": ")
+		if says := stderr.String(); code != 2 || stdout.Len() > 0 || !strings.HasPrefix(says, "Usage: swh-scheduler "+cmd) || !strings.HasSuffix(says, "\n\nError: "+problem+"\n") {
+			t.Errorf("%s: exit code %d, %q, %s", args, code, stdout.String(), says)
+		}
+	}
+}
