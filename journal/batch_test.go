@@ -8,12 +8,15 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
@@ -69,6 +72,35 @@ func TestRewindGoesToTheFirstRecords(t *testing.T) {
 	if diff := cmp.Diff(first, b.first) + cmp.Diff(next, b.next); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// A member without records, whose batch was given up, tries with back-off whether the database is there again.
+func TestTrialsBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: away{}}
+		c := &Client{o: Options{Store: store}}
+		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(idleWait) {
+			if c.canApply(t.Context()) {
+				t.Fatal("visits could be applied")
+			}
+		}
+		if n := store.tries.Load(); n < 30 || n > 150 {
+			t.Errorf("%d tries in five minutes, want one in about five seconds", n)
+		}
+		store.Store = &once{away: model.OriginKey{URL: "none"}, written: make(map[model.OriginKey]int)}
+		time.Sleep(service.DefaultMaxWait)
+		if !c.canApply(t.Context()) {
+			t.Error("the database is there, and visits could not be applied")
+		}
+	})
+}
+
+// away is a store whose database is away.
+type away struct{ Store }
+
+func (away) UpdateVisitStats(context.Context, []model.OriginKey, func(db.KnownVisits) db.VisitChanges) error {
+	return errors.New("away")
 }
 
 // The end is where all partitions have been read to their ends, if there are any.

@@ -126,6 +126,8 @@ type Client struct {
 
 	restartAfter time.Duration // of nothing to read; a test has no time for it
 	processed    int64
+	trials       service.Backoff // of canApply
+	nextTrial    time.Time
 	size         db.BatchSize // of transactions
 	heldSize     db.BatchSize // of those that count held visits
 }
@@ -307,6 +309,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 			applied = c.canApply(ctx)
 		}
 		if applied {
+			c.trials.Reset()
 			c.pulse.Done(2 * idleWait)
 		}
 	}
@@ -408,11 +411,17 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	}
 }
 
-// canApply reports whether visits could be applied: it updates the stats of no origin.
+// canApply reports whether visits could be applied: it updates the stats of no origin. After a
+// failure it reports false, without a try, until the back-off has passed.
 func (c *Client) canApply(ctx context.Context) bool {
-	return within(ctx, func(ctx context.Context) error {
+	if time.Now().Before(c.nextTrial) {
+		return false
+	}
+	err := within(ctx, func(ctx context.Context) error {
 		return c.o.Store.UpdateVisitStats(ctx, []model.OriginKey{{}}, func(db.KnownVisits) db.VisitChanges { return db.VisitChanges{} })
-	}) == nil
+	})
+	c.nextTrial = time.Now().Add(c.trials.Next())
+	return err == nil
 }
 
 // decode adds what a record says to a batch, which keeps nothing else of it: of a large

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +19,9 @@ const (
 	maxWorkers = 100_000
 	// maxTold is how many workers a listener tells of.
 	maxTold = 500
+	// maxEnds is how many ends are remembered at least, more than a listener has in hand
+	// when its connection is lost: the broker delivers those again.
+	maxEnds = 20_000
 	// endsMinutes is over how many whole minutes a worker's ends are counted.
 	endsMinutes = 5
 )
@@ -27,6 +31,10 @@ const (
 type workers struct {
 	mu    sync.Mutex
 	heard map[string]*worker
+
+	// Hashes of the last ends that were counted, and of those before them.
+	seed               maphash.Seed
+	ended, endedBefore map[uint64]bool
 }
 
 type worker struct {
@@ -38,7 +46,9 @@ type worker struct {
 // minuteEnds counts what ended in a minute.
 type minuteEnds struct{ minute, ended, failed int }
 
-func newWorkers() *workers { return &workers{heard: make(map[string]*worker)} }
+func newWorkers() *workers {
+	return &workers{heard: make(map[string]*worker), seed: maphash.MakeSeed(), ended: make(map[uint64]bool)}
+}
 
 // hear takes note of an event about a worker with so many tasks in hand.
 func (w *workers) hear(eventType, name string, active int, now time.Time) {
@@ -60,14 +70,19 @@ func (w *workers) hear(eventType, name string, active int, now time.Time) {
 	}
 }
 
-// end counts the end of a run on a worker that was heard of.
-func (w *workers) end(name string, failed bool, now time.Time) {
+// end counts the end of a task, by Celery's id, on a worker that was heard of. What was
+// counted of late is not counted again.
+func (w *workers) end(name, id string, failed bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known := w.heard[name]
-	if known == nil {
+	known, key := w.heard[name], maphash.Comparable(w.seed, [2]string{name, id})
+	if known == nil || w.ended[key] || w.endedBefore[key] {
 		return
 	}
+	if len(w.ended) >= maxEnds {
+		w.ended, w.endedBefore = make(map[uint64]bool), w.ended
+	}
+	w.ended[key] = true
 	minute := int(now.Unix() / 60)
 	e := &known.ends[minute%len(known.ends)]
 	if e.minute != minute {

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/sql/db"
 )
 
@@ -47,12 +49,12 @@ func TestWorkersTold(t *testing.T) {
 	t.Parallel()
 	w := newWorkers()
 	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	w.end("a", true, begin)
+	w.end("a", "unheard", true, begin)
 	var last time.Time
 	for minute := range 8 {
 		last = begin.Add(time.Duration(minute) * time.Minute)
 		w.hear("worker-heartbeat", "a", minute, last)
-		w.end("a", minute%2 == 0, last)
+		w.end("a", fmt.Sprint(minute), minute%2 == 0, last)
 	}
 	w.hear("worker-heartbeat", "idle", 0, last)
 	// The minute in progress is the seventh; 2 to 6 count.
@@ -62,6 +64,57 @@ func TestWorkersTold(t *testing.T) {
 	}
 	if told := w.tell(last.Add(2 * time.Minute)); len(told) != 0 {
 		t.Errorf("silent workers are told of: %v", told)
+	}
+}
+
+// An end counts once for its worker, though the broker delivers again what was not acknowledged, and Celery
+// tells of a task that was killed twice: that it was revoked, and that it failed.
+func TestWorkersEndsHeardTwice(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	l := New(Options{Store: stopped{now: now}, Registerer: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	for _, worker := range []string{"a", "b"} {
+		l.workers.hear("worker-heartbeat", worker, 0, now)
+	}
+	for range 2 {
+		for _, event := range []string{
+			`{"type": "task-failed", "uuid": "1", "hostname": "a"}`,
+			`{"type": "task-revoked", "uuid": "1", "hostname": "a"}`,
+			`{"type": "task-result", "uuid": "2", "hostname": "a", "result": {"status": "eventful"}}`,
+			`{"type": "task-failed", "uuid": "1", "hostname": "b"}`, // the broker gave it to another worker
+		} {
+			l.read(&batch{}, celery.Delivery{Body: []byte(event), ContentType: "application/json"})
+		}
+	}
+	want := map[string]db.Worker{"a": {Heard: now, Ended: 2, Failed: 1}, "b": {Heard: now, Ended: 1, Failed: 1}}
+	if diff := cmp.Diff(want, l.workers.tell(now.Add(time.Minute))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// stopped is a database whose clock stands still.
+type stopped struct {
+	Store
+	now time.Time
+}
+
+func (s stopped) Now() time.Time { return s.now }
+
+// Of ends only so many are remembered: the last ones.
+func TestWorkersEndsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorkers()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	w.hear("worker-heartbeat", "a", 0, now)
+	for i := range 5 * maxEnds {
+		w.end("a", fmt.Sprint(i), false, now)
+		w.end("a", fmt.Sprint(max(0, i-maxEnds+1)), false, now)
+	}
+	if got := w.tell(now.Add(time.Minute))["a"].Ended; got != 5*maxEnds {
+		t.Errorf("%d ends, want %d", got, 5*maxEnds)
+	}
+	if n := len(w.ended) + len(w.endedBefore); n > 2*maxEnds {
+		t.Errorf("%d ends are remembered, want %d at most", n, 2*maxEnds)
 	}
 }
 
@@ -110,7 +163,7 @@ func TestWorkersAtOnce(t *testing.T) {
 		all.Go(func() {
 			for n := range 100 {
 				w.hear([]string{"worker-online", "worker-offline"}[n%2], fmt.Sprint(i), 0, now)
-				w.end(fmt.Sprint(i), n%3 == 0, now)
+				w.end(fmt.Sprint(i), fmt.Sprint(n), n%3 == 0, now)
 				w.tell(now)
 				w.online(now)
 			}

@@ -82,7 +82,7 @@ func (p Picker) any(ctx context.Context, tx *db.Tx, now time.Time) (found bool, 
 	policies, err := p.weigh(ctx, tx)
 	for i := 0; i < len(policies) && !found && err == nil; i++ {
 		if policies[i].Weight > 0 {
-			found, err = tx.AnyVisit(ctx, p.filter(policies[i]), now)
+			found, _, err = tx.AnyVisit(ctx, p.filter(policies[i]), now)
 		}
 	}
 	return found, err

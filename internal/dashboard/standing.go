@@ -112,34 +112,36 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (
 			add("/queues#hosters", "The hoster %s had %s in the last minute, as many as it takes.", h.Hoster, model.Count(h.LastMinute, "visit", "visits"))
 		}
 	}
-	if due, next, err := r.due(ctx, visitType); err == nil && !due && f.figures.Build.Part() == 1 {
-		when := "and none will be until origins change"
-		if !next.IsZero() {
-			when = "the next one is " + r.ago(next)
-		}
-		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; %s.", visitType, when)
+	switch due, known, next, err := r.due(ctx, visitType); {
+	case err != nil || due:
+	case !known:
+		add("/listers", "It is unknown whether an origin of the visit type %s is due, while candidates are built or too many have changed.", visitType)
+	case next.IsZero():
+		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; and none will be until origins change.", visitType)
+	default:
+		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; the next one is %s.", visitType, r.ago(next))
 	}
 	return causes
 }
 
 // due reports whether a policy would visit an origin of a visit type now, and if none would, from
-// when on more may be. Like an explanation, it leaves the rest of the page some time.
-func (r *Request) due(ctx context.Context, visitType string) (due bool, next time.Time, err error) {
+// when on more may be. known is false if candidates can't tell: reading the tables may take minutes.
+// Like an explanation, it leaves the rest of the page some time.
+func (r *Request) due(ctx context.Context, visitType string) (due, known bool, next time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	for _, p := range model.ExpandPolicies(model.PoliciesOf(r.Config().SchedulingPolicy, visitType)) {
 		p.Filter.VisitType, p.Filter.TableSample = visitType, 0
-		err := r.Reads.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-			origins, err := tx.GrabNextVisits(ctx, p.Filter, r.Now, 1, true)
-			due = due || len(origins) > 0
+		err := r.Reads.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			due, known, err = tx.AnyVisit(ctx, p.Filter, r.Now)
 			return err
 		})
-		if due || err != nil {
-			return due, next, err
+		if due || !known || err != nil {
+			return due, known, next, err
 		}
 	}
 	next, err = r.Reads.NextDue(ctx, visitType, r.Now)
-	return false, next, err
+	return false, true, next, err
 }
 
 // runs reports whether a daemon of a name was seen of late.

@@ -66,6 +66,8 @@ func TestQueuesThatStandStill(t *testing.T) {
 			t.Errorf("%s is said to be full", name)
 		}
 	}
+	s.exec("update scheduler_go.candidate_build set phase = 'rows'")
+	s.has("/queue?name=swh.load-git", "It is unknown whether an origin of the visit type git is due")
 	s.has("/queues", `<h2 id="hosters">`, "github/github.com")
 	s.now.queues.read = func(context.Context) ([]status.Queue, error) { return nil, errors.New("dial tcp: connection refused") }
 	s.forget()

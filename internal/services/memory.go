@@ -22,17 +22,20 @@ func room(dir string) bool {
 }
 
 // available returns how many bytes of memory programs may still take, of the machine and of the
-// container that they are in (cgroup v2), by the files under root; 0 if unknown.
+// container that they are in (cgroup v2 or v1), by the files under root; 0 if unknown.
 func available(root string) uint64 {
 	free := number(filepath.Join(root, "proc/meminfo"), "MemAvailable:") << 10 // of KiB
-	group := filepath.Join(root, "sys/fs/cgroup")
-	limit := number(filepath.Join(group, "memory.max"), "")
-	if limit == 0 { // "max", or no container
-		return free
+	for _, files := range []struct{ limit, used, stat, cached string }{
+		{"memory.max", "memory.current", "memory.stat", "\ninactive_file "},
+		{"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "\ntotal_inactive_file "},
+	} {
+		read := func(name, word string) uint64 { return number(filepath.Join(root, "sys/fs/cgroup", name), word) }
+		if limit := read(files.limit, ""); limit > 0 { // else "max", or no container
+			limit += read(files.stat, files.cached) // given up when programs need memory
+			free = min(free, limit-min(limit, read(files.used, "")))
+		}
 	}
-	// What is cached of files is given up when programs need memory.
-	limit += number(filepath.Join(group, "memory.stat"), "\ninactive_file ")
-	return min(free, limit-min(limit, number(filepath.Join(group, "memory.current"), "")))
+	return free
 }
 
 // number returns that after a word in a file, 0 if there is none.

@@ -57,19 +57,30 @@ func TestAvailableMemory(t *testing.T) {
 		{machine, "16384\n", "20480\n", 0},
 		{machine, "1048576\n", "4096\n", 20 << 10},
 		{"", "16384\n", "4096\n", 0},
+		{machine, "9223372036854771712\n", "4096\n", 20 << 10}, // no limit in v1
 	} {
-		root := t.TempDir()
-		for name, text := range map[string]string{
-			"proc/meminfo": test.meminfo, "sys/fs/cgroup/memory.max": test.limit,
-			"sys/fs/cgroup/memory.current": test.used, "sys/fs/cgroup/memory.stat": stat,
+		for version, names := range map[string][]string{
+			"v2": {"memory.max", "memory.current", "memory.stat"},
+			"v1": {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"},
 		} {
-			path := filepath.Join(root, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-				t.Fatal(err)
+			root, stat := t.TempDir(), stat
+			if version == "v1" { // without "total", what is cached of those below is not counted
+				stat += strings.ReplaceAll("\n"+stat, "\n", "\ntotal_")
+				stat = strings.Replace(stat, "\ninactive_file 1024", "\ninactive_file 1", 1)
 			}
-		}
-		if got := available(root); got != test.want {
-			t.Errorf("%+v: %d", test, got)
+			texts := map[string]string{"proc/meminfo": test.meminfo}
+			for i, text := range []string{test.limit, test.used, stat} {
+				texts["sys/fs/cgroup/"+names[i]] = text
+			}
+			for name, text := range texts {
+				path := filepath.Join(root, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := available(root); got != test.want {
+				t.Errorf("%s, %+v: %d", version, test, got)
+			}
 		}
 	}
 }

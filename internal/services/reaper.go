@@ -1,6 +1,7 @@
 package services
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -48,12 +49,17 @@ func newDir(parent string) (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-func newReaper() (*reaper, error) {
+func newReaper() (_ *reaper, err error) {
 	dir, err := newDir("")
 	if err != nil {
 		return nil, err
 	}
 	fast := dir
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir), os.RemoveAll(fast))
+		}
+	}()
 	if room(sharedMemory) {
 		if memory, err := newDir(sharedMemory); err == nil { // else it can't be written to
 			fast = memory
@@ -69,6 +75,7 @@ func newReaper() (*reaper, error) {
 	// Its own group: Ctrl-C in the terminal must not end it before its work.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := r.cmd.Start(); err != nil {
+		_ = write.Close()
 		return nil, fmt.Errorf("start the reaper of services: %w", err)
 	}
 	r.close = sync.OnceFunc(func() {

@@ -65,6 +65,19 @@ func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 	}
 }
 
+// A reaper that can't be started leaves nothing behind.
+func TestReaperWithoutShell(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("TMPDIR", parent)
+	t.Setenv("PATH", "")
+	if _, err := newReaper(); err == nil || !strings.Contains(err.Error(), "start the reaper") {
+		t.Errorf("%v, want that it can't be started", err)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // childOf returns the process id that the process printed.
 func childOf(t *testing.T, p *process) int {
 	t.Helper()

@@ -130,6 +130,35 @@ func TestMigrateGoesOn(t *testing.T) {
 	}
 }
 
+// What a migration made before it was interrupted is removed, as nothing is lost with it.
+func TestRemoveAfterInterruptedMigration(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"task", "listed_origins", "origin_visit_stats"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.PeerDatabase(t)
+			conn := connect(t, dsn)
+			objects := catalogue(t, conn)
+			tx := testenv.Begin(t, connect(t, dsn))
+			testenv.Exec(t, tx, "lock table "+table+" in row exclusive mode")
+			ctx, cancel := context.WithCancel(t.Context())
+			if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})}); !errors.Is(err, context.Canceled) {
+				t.Errorf("interrupted: %v", err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r, err := db.Remove(t.Context(), dsn, db.RemoveOptions{})
+			if err != nil || len(r.Lost) > 0 || len(r.Removed) == 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if diff := cmp.Diff(objects, catalogue(t, conn)); diff != "" {
+				t.Errorf("the schema public changed:\n%s", diff)
+			}
+		})
+	}
+}
+
 // Nothing is removed while work would be lost, unless that is asked for.
 func TestRemoveRefusesToLoseWork(t *testing.T) {
 	t.Parallel()

@@ -132,35 +132,36 @@ func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
 	return steps, failed(err, "list our triggers, indexes and schema")
 }
 
-// lostByRemoval returns, in words, what is lost with the schema scheduler_go.
+// losses are what a removal loses, and its words.
+var losses = []struct{ rows, words string }{
+	{"scheduler_go.work where state in ('backlog', 'outgoing')", "%d messages are claimed and not sent: their tasks and origins count as scheduled, and would not run"},
+	{"scheduler_go.work where state = 'sent'", "%d messages of shares and lanes are underway: those that time out would not be tried on the next lane"},
+	{"scheduler_go.graph_states where state = 'waiting'", "%d tasks of graphs wait for others: nothing would start them"},
+	{"scheduler_go.held_visits", "%d failed visits are held back by the journal client: they would not be recorded"},
+	{`pg_catalog.pg_stat_activity where datname = current_database() and application_name like 'swh-scheduler %'
+		and application_name <> current_setting('application_name')`, "%d connections of this program are open: its daemons would fail"},
+}
+
+// lostByRemoval returns, in words, what is lost with the schema scheduler_go. After an interrupted
+// migration some tables are missing; the ledger is the first of ours.
 func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
-	var known bool
-	if err := db.QueryRow(ctx, "select to_regclass('scheduler_go.work') is not null and to_regclass('scheduler_go.graph_tasks') is not null").Scan(&known); err != nil {
-		return nil, err
+	lost, err := collect[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
+		where to_regclass('scheduler_go.work') is null
+		  and exists (select from pg_class where relnamespace = to_regnamespace('scheduler_go') and relkind = 'r' and relname <> 'migrations')`)
+	for _, l := range losses {
+		table, _, _ := strings.Cut(l.rows, " ")
+		var found bool
+		if err == nil {
+			err = db.QueryRow(ctx, "select to_regclass($1) is not null", table).Scan(&found)
+		}
+		var n int64
+		if err == nil && found {
+			err = db.QueryRow(ctx, "select count(*) from "+l.rows).Scan(&n)
+		}
+		if n > 0 {
+			lost = append(lost, fmt.Sprintf(l.words, n))
+		}
 	}
-	if !known {
-		lost, err := collect[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
-			where exists (select from pg_class where relnamespace = to_regnamespace('scheduler_go') and relkind = 'r' and relname <> 'migrations')`)
-		return lost, failed(err, "look for what would be lost")
-	}
-	lost, err := collect[string](ctx, db, `
-		select format(words, n) from (
-		  select 1, count(*), '%s messages are claimed and not sent: their tasks and origins count as scheduled, and would not run'
-		  from scheduler_go.work where state in ('backlog', 'outgoing')
-		  union all
-		  select 2, count(*), '%s messages of shares and lanes are underway: those that time out would not be tried on the next lane'
-		  from scheduler_go.work where state = 'sent'
-		  union all
-		  select 3, count(*), '%s tasks of graphs wait for others: nothing would start them'
-		  from scheduler_go.graph_states where state = 'waiting'
-		  union all
-		  select 4, count(*), '%s failed visits are held back by the journal client: they would not be recorded'
-		  from scheduler_go.held_visits
-		  union all
-		  select 5, count(*), '%s connections of this program are open: its daemons would fail'
-		  from pg_stat_activity
-		  where datname = current_database() and application_name like 'swh-scheduler %' and application_name <> current_setting('application_name')
-		) lost(place, n, words) where n > 0 order by place`)
 	return lost, failed(err, "look for what would be lost")
 }
 

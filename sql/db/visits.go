@@ -38,14 +38,14 @@ func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.
 }
 
 // AnyVisit reports whether a grab would give an origin, as far as candidates know. It never
-// reads the Python scheduler's tables: while candidates can't be used, there is none.
-func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (bool, error) {
+// reads the Python scheduler's tables: while candidates can't be used, it is not known.
+func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (found, known bool, err error) {
 	if !KnownToCandidates(f) {
-		return false, nil
+		return false, false, nil
 	}
 	q := &grabQuery{groups: []VisitGroup{{Count: 1}}, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
-	visits, _, err := tx.grabCandidates(ctx, q, f, now, true)
-	return len(visits) > 0, failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
+	visits, known, err := tx.grabCandidates(ctx, q, f, now, true)
+	return len(visits) > 0, known, failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
 }
 
 // VisitGroup is a group of listers and how many of its origins are asked for.
