@@ -37,7 +37,7 @@ var (
 	getTaskType = define("task_type/get", backend+"get_task_type", "Returns the task type of a name, or none.",
 		only("task_type_name", looseText), nullable(taskTypes),
 		func(c *call, name string) (*model.TaskType, error) {
-			t, err := c.store.TaskType(c, name)
+			t, err := c.store.TaskType(c.byKeys(1), name)
 			return found(t, err, model.ErrUnknownTaskType)
 		})
 
@@ -97,7 +97,7 @@ var (
 			if err := c.few("task_ids", len(ids)); err != nil {
 				return nil, err
 			}
-			return c.store.Tasks(c, ids)
+			return c.store.Tasks(c.byKeys(len(ids)), ids)
 		})
 
 	peekReadyTasks = defineReady("task/peek_ready", "peek_ready_tasks",
@@ -212,7 +212,7 @@ var (
 			if err := c.few("lister_ids", len(ids)); err != nil || len(ids) == 0 {
 				return nil, err
 			}
-			found, err := c.store.ListersByID(c, ids)
+			found, err := c.store.ListersByID(c.byKeys(len(ids)), ids)
 			return oldestFirst(found), err
 		})
 
@@ -225,7 +225,7 @@ var (
 			if a.name == nil {
 				return nil, nil
 			}
-			lister, err := c.store.Lister(c, *a.name, a.instance)
+			lister, err := c.store.Lister(c.byKeys(1), *a.name, a.instance)
 			return found(lister, err, model.ErrUnknownLister)
 		})
 
@@ -312,7 +312,7 @@ var (
 			if err := c.few("ids", len(keys)); err != nil || len(keys) == 0 {
 				return nil, err
 			}
-			return c.store.VisitStats(c, keys)
+			return c.store.VisitStats(c.byKeys(len(keys)), keys)
 		})
 
 	getQueuePositions = define("visit_scheduler/get", backend+"visit_scheduler_queue_position_get",

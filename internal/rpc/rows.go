@@ -1,6 +1,11 @@
 package rpc
 
-import "math"
+import (
+	"context"
+	"math"
+
+	"swh-scheduler/sql/db"
+)
 
 // DefaultMaxRows is how many rows an answer has at most: some hundred megabytes in memory.
 const DefaultMaxRows = 100_000
@@ -11,6 +16,18 @@ const all = math.MaxInt
 // atMost returns how many rows to read where so many are asked for: if there are more than
 // an answer may have, one more than that.
 func (c *call) atMost(limit int) int { return min(limit, c.maxRows+1) }
+
+// fewKeys is for how many keys a read is small.
+const fewKeys = 10
+
+// byKeys returns the context of a read, without locks, of a row for each of so many keys. If
+// they are few, it goes to the database together with those of other calls.
+func (c *call) byKeys(n int) context.Context {
+	if n > fewKeys {
+		return c
+	}
+	return db.WithSmallReads(c)
+}
 
 // few refuses an answer of too many rows. By the argument the caller asks for fewer.
 func (c *call) few(argument string, rows int) error {

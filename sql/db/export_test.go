@@ -36,5 +36,18 @@ func (tx *Tx) Raw() pgx.Tx { return tx.tx }
 // that timed out would; 0: no bound.
 func (s GraphStore) BoundGraphs(tasks int) { s.drains.graphs.bound.Store(int64(tasks)) }
 
+// SmallReads is how a Store reads, with statements of any kind.
+func (s *Store) SmallReads() metered { return metered{s.small} }
+
+// SmallTrips returns how many round trips of small reads are under way, and how many reads wait.
+func (s *Store) SmallTrips() [2]int {
+	s.small.mu.Lock()
+	defer s.small.mu.Unlock()
+	return [2]int{s.small.underway, len(s.small.waiting)}
+}
+
+// Patient sets how long small reads wait for one another.
+func (o Options) Patient(patience time.Duration) Options { o.patience = patience; return o }
+
 // Searches and steps of actions look at fewer tasks in tests, and are taken again sooner.
 func init() { searchedTasks, actionTasks, actionRetry = 200, 50, 10*time.Millisecond }

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -39,7 +40,8 @@ type Options struct {
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
 
-	vigilance vigilance // vigilant, unless a test sets it
+	vigilance vigilance     // vigilant, unless a test sets it
+	patience  time.Duration // of small reads; 0: defaultPatience
 }
 
 // A Store is the scheduler's database, on a pool of connections. It is safe for
@@ -48,6 +50,7 @@ type Options struct {
 type Store struct {
 	watch     *watch
 	stopWatch context.CancelFunc
+	small     *trips
 	transactor
 	TaskStore
 	RunQueries
@@ -201,9 +204,11 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if clock.host == nil {
 		clock.host = time.Now
 	}
-	q, t := queries.New(metered{pool}), transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}
+	small := &trips{Pool: pool, patience: cmp.Or(o.patience, defaultPatience)}
+	small.open, small.close = context.WithCancel(context.Background())
+	q, t := queries.New(metered{small}), transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}
 	return &Store{
-		watch, stop, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{store{t, q}},
+		watch, stop, small, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{store{t, q}},
 		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
 		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{store{t, q}}, RejectedStore{store{t, q}}, SearchStore{t}, ActionStore{store{t, q}},
 	}, nil
@@ -211,6 +216,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 
 // Close closes the pool, waiting for connections in use to be released.
 func (s *Store) Close() {
+	s.small.close()
 	s.pool.Close()
 	s.stopWatch()
 }

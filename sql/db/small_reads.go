@@ -1,0 +1,241 @@
+package db
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Small reads that are wanted at the same moment go to the database in one round trip, as
+// commits do in a group: a round trip costs both ends more than such a read. While fewer than
+// maxTrips are under way, a read goes at once and by itself, as any other; else it waits for
+// one of them to end, and goes with all that wait then. So each reads what was committed
+// before it began.
+//
+// Company does a read no harm: if one fails, has more than keptBytes of rows or has not
+// answered after the patience of the others, they ask by themselves.
+
+const (
+	maxTrips        = 2
+	maxReads        = 64       // in a round trip
+	keptBytes       = 64 << 10 // of a read's rows
+	defaultPatience = 500 * time.Millisecond
+)
+
+type smallKey struct{}
+
+// WithSmallReads returns a context under which the reads of a Store may share round trips. It
+// is for reads of few rows by their keys, which take no locks. Their arguments must not change
+// afterwards, even if ctx ends first.
+func WithSmallReads(ctx context.Context) context.Context {
+	return context.WithValue(ctx, smallKey{}, true)
+}
+
+// trips is a pool whose small reads share round trips.
+type trips struct {
+	*pgxpool.Pool
+	open     context.Context // ends with close
+	close    context.CancelFunc
+	patience time.Duration
+
+	mu       sync.Mutex
+	underway int
+	waiting  []*smallRead
+}
+
+type smallRead struct {
+	sql  string
+	args []any
+	done chan struct{} // closed when kept is set
+	kept *keptRows     // nil: to be asked for alone
+}
+
+func (t *trips) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if ctx.Value(smallKey{}) == nil {
+		return t.Pool.Query(ctx, sql, args...)
+	}
+	t.mu.Lock()
+	if t.underway < maxTrips {
+		t.underway++
+		t.mu.Unlock()
+		rows, err := t.Pool.Query(ctx, sql, args...)
+		if err != nil {
+			t.end()
+			return nil, err
+		}
+		return &tripRows{rows, t}, nil
+	}
+	r := &smallRead{sql: sql, args: args, done: make(chan struct{})}
+	t.waiting = append(t.waiting, r)
+	t.mu.Unlock()
+	if kept := t.await(ctx, r); kept != nil {
+		return kept, nil
+	}
+	return t.Pool.Query(ctx, sql, args...)
+}
+
+func (t *trips) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := t.Query(ctx, sql, args...)
+	return onlyRow{rows, err}
+}
+
+// await returns the rows of a read, or nil if it is to be asked for alone.
+func (t *trips) await(ctx context.Context, r *smallRead) *keptRows {
+	patience := time.NewTimer(t.patience)
+	defer patience.Stop()
+	select {
+	case <-r.done:
+		return r.kept
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting = slices.DeleteFunc(t.waiting, func(w *smallRead) bool { return w == r })
+	return nil
+}
+
+// end ends a round trip; reads that wait begin the next one.
+func (t *trips) end() {
+	if reads := t.next(); reads != nil {
+		go func() {
+			for ; reads != nil; reads = t.next() {
+				t.send(reads)
+			}
+		}()
+	}
+}
+
+// next takes reads that wait for the next round trip. If there are none, one trip fewer is
+// under way.
+func (t *trips) next() []*smallRead {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := min(len(t.waiting), maxReads)
+	if n == 0 {
+		t.underway--
+		return nil
+	}
+	reads := slices.Clone(t.waiting[:n])
+	t.waiting = slices.Delete(t.waiting, 0, n)
+	return reads
+}
+
+// send makes a round trip. Its context is no caller's, as it carries what others wait for.
+func (t *trips) send(reads []*smallRead) {
+	var batch pgx.Batch
+	for _, r := range reads {
+		batch.Queue(r.sql, r.args...)
+	}
+	results := t.SendBatch(t.open, &batch)
+	for _, r := range reads {
+		r.kept = keep(results.Query())
+		close(r.done)
+	}
+	_ = results.Close() // reads that failed are asked for alone
+}
+
+// tripRows are the rows of a read that went by itself.
+type tripRows struct {
+	pgx.Rows
+	trip *trips // nil: ended
+}
+
+func (r *tripRows) Close() {
+	r.Rows.Close()
+	if r.trip != nil {
+		r.trip.end()
+		r.trip = nil
+	}
+}
+
+type onlyRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+func (r onlyRow) Scan(to ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
+	}
+	if err := r.rows.Scan(to...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+// keptRows are the rows of a read that went with others, copied from its connection. They have
+// what generated code and the meter call.
+type keptRows struct {
+	pgx.Rows // nil
+	fields   []pgconn.FieldDescription
+	rows     [][][]byte // the current one first
+	begun    bool
+}
+
+// keep reads rows, and returns nil if that fails or they are too large.
+func keep(from pgx.Rows, err error) *keptRows {
+	if err != nil {
+		return nil
+	}
+	defer from.Close()
+	k, size := &keptRows{fields: slices.Clone(from.FieldDescriptions())}, 0
+	for from.Next() {
+		raw := from.RawValues()
+		row := make([][]byte, len(raw))
+		for i, value := range raw {
+			row[i] = bytes.Clone(value) // nil stays nil, which is NULL
+			size += len(value)
+		}
+		if k.rows = append(k.rows, row); size > keptBytes {
+			return nil
+		}
+	}
+	if from.Err() != nil {
+		return nil
+	}
+	return k
+}
+
+func (k *keptRows) Next() bool {
+	if k.begun && len(k.rows) > 0 {
+		k.rows = k.rows[1:]
+	}
+	k.begun = true
+	return len(k.rows) > 0
+}
+
+func (k *keptRows) RawValues() [][]byte { return k.rows[0] }
+func (k *keptRows) Err() error          { return nil }
+func (k *keptRows) Close()              { k.rows = nil }
+
+func (k *keptRows) Scan(to ...any) error {
+	types := typeMaps.Get().(*pgtype.Map)
+	defer typeMaps.Put(types)
+	for i, field := range k.fields {
+		if err := types.Scan(field.DataTypeOID, field.Format, k.rows[0][i], to[i]); err != nil {
+			return pgx.ScanArgError{ColumnIndex: i, FieldName: field.Name, Err: err}
+		}
+	}
+	return nil
+}
+
+// typeMaps read values as connections do, which have one each, not safe for concurrent use.
+var typeMaps = sync.Pool{New: func() any {
+	types := pgtype.NewMap()
+	registerTypes(types)
+	return types
+}}
