@@ -20,8 +20,9 @@ import (
 // one of them to end, and goes with all that wait then. So each reads what was committed
 // before it began.
 //
-// Company does a read no harm: if one fails, has more than keptBytes of rows or has not
-// answered after the patience of the others, they ask by themselves.
+// If a read fails, it and those after it are asked for alone; so is one that has more than
+// keptBytes of rows, or no answer after the patience. While a lock holds up both round trips,
+// each small read waits so long first.
 
 const (
 	maxTrips        = 2
