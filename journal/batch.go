@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
@@ -95,7 +96,7 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.Ba
 	rejected := slices.Concat(b.undecoded, b.refused)
 	var err error
 	b.kept, err = size.Write(b.kept, len(rejected), func(first, end int) error {
-		return within(ctx, func(ctx context.Context) error { return store.RejectRecords(ctx, rejected[first:end]) })
+		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return store.RejectRecords(ctx, rejected[first:end]) })
 	}, nil)
 	return err
 }
@@ -103,7 +104,7 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.Ba
 // writeAll writes the visits of a part, but for those with a value that PostgreSQL refuses.
 func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db.BatchSize) (err error) {
 	b.written, err = size.Write(b.written, len(b.visits), func(first, end int) error {
-		return within(ctx, func(ctx context.Context) error {
+		return service.Within(ctx, writeTimeout, func(ctx context.Context) error {
 			applied, err := rules.Write(ctx, store, b.visits[first:end])
 			if err == nil {
 				b.applied.add(applied)
@@ -114,13 +115,6 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db
 		b.refused = append(b.refused, rejection(b.from[i], reject(KindRefused, "%s", err)))
 	})
 	return err
-}
-
-// within bounds one transaction.
-func within(ctx context.Context, write func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	return write(ctx)
 }
 
 // Write applies visits, in their order, to the stats of their origins, in one

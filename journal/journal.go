@@ -417,10 +417,12 @@ func (c *Client) canApply(ctx context.Context) bool {
 	if time.Now().Before(c.nextTrial) {
 		return false
 	}
-	err := within(ctx, func(ctx context.Context) error {
+	err := service.Within(ctx, writeTimeout, func(ctx context.Context) error {
 		return c.o.Store.UpdateVisitStats(ctx, []model.OriginKey{{}}, func(db.KnownVisits) db.VisitChanges { return db.VisitChanges{} })
 	})
-	c.nextTrial = time.Now().Add(c.trials.Next())
+	if err != nil {
+		c.nextTrial = time.Now().Add(c.trials.Next())
+	}
 	return err == nil
 }
 

@@ -43,7 +43,9 @@ func addCompletion(a *command.App, root *cobra.Command) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-		cmd.ValidArgsFunction = arguments[path]
+		if complete := arguments[path]; complete != nil {
+			cmd.ValidArgsFunction = complete
+		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			complete := options[path+" --"+f.Name]
 			if words := command.Words(f.Value); words != nil {

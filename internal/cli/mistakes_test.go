@@ -12,7 +12,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"task-type add a b c --max-queue-length x":            "task-type add: Invalid value for '--max-queue-length': 'x' is not a valid integer.",
 		"journal-client --stop-after-objects x":               "journal-client: Invalid value for '--stop-after-objects' / '-m': 'x' is not a valid integer.",
-		"simulator compare --seed -1":                         "simulator compare: Invalid value for '--seed': '-1' is not a valid positive integer.",
+		"simulator compare --seed -1":                         "simulator compare: Invalid value for '--seed': '-1' is not a valid integer of at least 0.",
 		"-d dbname=x migrate --remove --status":               "migrate: '--remove' and '--status' exclude each other.",
 		"-d dbname=x migrate --dry-run --status --remove":     "migrate: '--dry-run' and '--status' exclude each other.",
 		"-d dbname=x task-type register --plugins a --file b": "task-type register: '--plugins' and '--file' exclude each other.",
@@ -23,6 +23,17 @@ func TestMistakesAreNamed(t *testing.T) {
 		cmd, problem, _ := strings.Cut(want, ": ")
 		if says := stderr.String(); code != 2 || stdout.Len() > 0 || !strings.HasPrefix(says, "Usage: swh-scheduler "+cmd) || !strings.HasSuffix(says, "\n\nError: "+problem+"\n") {
 			t.Errorf("%s: exit code %d, %q, %s", args, code, stdout.String(), says)
+		}
+	}
+}
+
+// What completion prints goes where the command is told to write, and its words are cobra's.
+func TestCompletionIsPrinted(t *testing.T) {
+	t.Setenv("SWH_CONFIG_FILENAME", "")
+	for args, want := range map[string]string{"completion bash": "# bash completion", "__complete completion bash ": ":4\n"} { // 4: no files
+		var stdout, stderr strings.Builder
+		if code := Run(t.Context(), "", strings.Split(args, " "), &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), want) {
+			t.Errorf("%s: exit code %d, %.100q, %s", args, code, stdout.String(), stderr.String())
 		}
 	}
 }

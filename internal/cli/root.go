@@ -29,8 +29,6 @@ func Run(ctx context.Context, release string, args []string, stdout, stderr io.W
 	a := command.New(release, stdout, stderr)
 	root := newRoot(a)
 	root.SetArgs(withoutGroup(root.Flags(), args))
-	root.SetOut(a.Stdout)
-	root.SetErr(a.Stderr)
 	return a.ExitCode(root, root.ExecuteContext(ctx))
 }
 
@@ -79,6 +77,8 @@ task list) is the command's.`,
 		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
 		"explain", "shares status", "lanes status", "hosters status")
+	root.SetOut(a.Stdout) // before completion's commands, which keep it
+	root.SetErr(a.Stderr)
 	root.InitDefaultCompletionCmd()
 	command.Complete(root)
 	addCompletion(a, root)

@@ -227,11 +227,11 @@ func statsAge(v value) time.Duration {
 }
 
 func lostAfter(v value) time.Duration {
-	const expected = `a duration above 0, such as "12 hours"`
+	const expected = `a duration above 0, such as "12 hours" (a task type whose runs are never given up is left out)`
 	known := len(v.errors)
 	after := v.duration(expected)
 	if after == 0 && len(v.errors) == known {
-		v.problem("must be " + expected + "; a task type whose runs are never given up is left out")
+		v.problem("must be " + expected)
 	}
 	return after
 }

@@ -119,7 +119,7 @@ func Invalid(flag *pflag.Flag, value string, cause error) string {
 	}
 	problem := cause.Error()
 	if _, isNumber := errors.AsType[*strconv.NumError](cause); isNumber {
-		what := map[string]string{"int": "integer", "int64": "integer", "uint64": "positive integer", "float64": "float", "bool": "boolean", "uint16": "port (0 to 65535)"}[flag.Value.Type()]
+		what := map[string]string{"int": "integer", "int64": "integer", "uint64": "integer of at least 0", "float64": "float", "bool": "boolean", "uint16": "port (0 to 65535)"}[flag.Value.Type()]
 		problem = fmt.Sprintf("'%s' is not a valid %s.", value, what)
 	}
 	return fmt.Sprintf("Invalid value for %s: %s", name, problem)
