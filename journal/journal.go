@@ -325,9 +325,7 @@ func (c *Client) watch(ctx context.Context, m *member) {
 }
 
 func (c *Client) refresh(ctx context.Context, m *member) error {
-	askCtx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	err := m.refresh(askCtx)
+	err := service.Within(ctx, askTimeout, m.refresh)
 	switch {
 	case err == nil:
 		c.kafkaState.OK()
@@ -391,9 +389,7 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	var backoff service.Backoff
 	for {
 		c.pulse.Begin()
-		tryCtx, cancel := context.WithTimeout(work, applyTimeout)
-		err := b.write(tryCtx, c.o.Store, c.rules(), &c.size)
-		cancel()
+		err := service.Within(work, applyTimeout, func(ctx context.Context) error { return b.write(ctx, c.o.Store, c.rules(), &c.size) })
 		if err == nil {
 			return true, nil
 		}

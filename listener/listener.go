@@ -32,7 +32,9 @@ func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 }
 
 const (
-	writeTimeout = time.Minute     // of one transaction
+	// writeTimeout is of one transaction: a server that vanishes without closing its connections
+	// would otherwise be waited for as long as TCP does.
+	writeTimeout = time.Minute
 	applyTimeout = 5 * time.Minute // of one try of a batch
 )
 
@@ -172,9 +174,7 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 // try applies a batch within a time in which the listener does not count as stuck.
 func (l *Listener) try(ctx context.Context, b *batch) error {
 	l.pulse.Begin()
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	return l.apply(ctx, b)
+	return service.Within(ctx, applyTimeout, func(ctx context.Context) error { return l.apply(ctx, b) })
 }
 
 // trace adds the ends of runs to the traces of their tasks.
@@ -192,7 +192,7 @@ func (l *Listener) trace(outcomes []settle.Outcome) {
 func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	started := time.Now()
 	b.applied, err = l.size.Write(b.applied, len(b.outcomes), func(first, end int) error {
-		return within(ctx, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
+		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
 	}, func(i int, refused *db.RefusedError) {
 		l.complain(Refused, refused.Error())
 		b.reject(b.outcomes[i], describe(b.outcomes[i]), refused.SQLState, refused.Error())
@@ -213,20 +213,12 @@ func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 func (l *Listener) setAside(ctx context.Context, b *batch) (err error) {
 	before := b.kept
 	b.kept, err = l.size.Write(b.kept, len(b.rejected), func(first, end int) error {
-		return within(ctx, func(ctx context.Context) error { return l.Store.RejectEvents(ctx, b.rejected[first:end]) })
+		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return l.Store.RejectEvents(ctx, b.rejected[first:end]) })
 	}, func(i int, refused *db.RefusedError) {
 		l.Log.Error("a rejected event is not kept", "task_id", b.rejected[i].BackendID, "error", refused)
 	})
 	l.metrics.rejected.Add(float64(b.kept - before))
 	return err
-}
-
-// within bounds one transaction: a server that vanishes without closing its
-// connections would otherwise be waited for as long as TCP does.
-func within(ctx context.Context, write func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	return write(ctx)
 }
 
 // Workers returns the workers that were heard of in the last minute, 500 at most.

@@ -229,9 +229,7 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 		}
 	})
 	if err == nil {
-		waiting, cancel := context.WithTimeout(ctx, StopBound)
-		defer cancel()
-		err = d.awaitAnswers(waiting)
+		err = service.Within(ctx, StopBound, d.awaitAnswers)
 	}
 	return total, err
 }

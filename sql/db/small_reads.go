@@ -2,7 +2,6 @@ package db
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -167,15 +166,8 @@ func (r onlyRow) Scan(to ...any) error {
 	if r.err != nil {
 		return r.err
 	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
-	}
-	if err := r.rows.Scan(to...); err != nil {
-		return err
-	}
-	r.rows.Close()
-	return r.rows.Err()
+	_, err := pgx.CollectOneRow(r.rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(to...) })
+	return err
 }
 
 // keptRows are the rows of a read that went with others, copied from its connection. They have
