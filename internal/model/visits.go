@@ -49,17 +49,27 @@ var DefaultCooldowns = Cooldowns{
 	NotFound:  31 * 24 * time.Hour,
 }
 
-// ShorterBy returns by how much cooldowns are shorter than the default ones at most, or
-// false if one is turned off.
-func (c Cooldowns) ShorterBy() (by time.Duration, bounded bool) {
+// ShorterCooldown is how much shorter than the default one a cooldown is.
+type ShorterCooldown struct {
+	Name string // absolute, scheduled, or visited: of a visit that failed or found nothing
+	By   time.Duration
+	Off  bool // it is turned off
+}
+
+// Shorter returns the cooldowns that are shorter than the default ones.
+func (c Cooldowns) Shorter() []ShorterCooldown {
+	var shorter []ShorterCooldown
 	d := DefaultCooldowns
-	for _, pair := range [][2]time.Duration{{c.Absolute, d.Absolute}, {c.Scheduled, d.Scheduled}, {c.Failed, d.Failed}, {c.NotFound, d.NotFound}} {
-		if pair[0] == 0 {
-			return 0, false
+	for _, s := range []ShorterCooldown{
+		{"absolute", d.Absolute - c.Absolute, c.Absolute == 0},
+		{"scheduled", d.Scheduled - c.Scheduled, c.Scheduled == 0},
+		{"visited", max(d.Failed-c.Failed, d.NotFound-c.NotFound), c.Failed == 0 || c.NotFound == 0},
+	} {
+		if s.By > 0 {
+			shorter = append(shorter, s)
 		}
-		by = max(by, pair[1]-pair[0])
 	}
-	return by, true
+	return shorter
 }
 
 // VisitFilter says which origins a grab may return.

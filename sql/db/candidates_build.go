@@ -50,7 +50,7 @@ func candidateIndexes(build need) []string {
 }
 
 // policyIndexes are those in the order of each policy, of all candidates and, for policies
-// that divide their visits, of originals and of forks.
+// that divide their visits, of originals and of forks. Parked candidates have their own.
 func policyIndexes(prefix, key string, build need) []string {
 	var indexes []string
 	if build.byFork {
@@ -61,9 +61,14 @@ func policyIndexes(prefix, key string, build need) []string {
 		if p.Name == model.Freshness && !build.byFreshness {
 			continue
 		}
-		where := strings.Join(append([]string{"not parked"}, p.SQL()...), " and ")
-		indexes = append(indexes, strings.ReplaceAll(fmt.Sprintf("create index if not exists %s%s_idx on scheduler_go.candidates (%s, %s) where %s",
-			prefix, p.Index, key, p.OrderBy, where), "c.", ""))
+		for _, kind := range []struct{ prefix, key, where string }{
+			{prefix, key, "not parked"},
+			{prefix + "parked_", key + ", " + heldBy, "parked"},
+		} {
+			where := strings.Join(append([]string{kind.where}, p.SQL()...), " and ")
+			indexes = append(indexes, strings.ReplaceAll(fmt.Sprintf("create index if not exists %s%s_idx on scheduler_go.candidates (%s, %s) where %s",
+				kind.prefix, p.Index, kind.key, p.OrderBy, where), "c.", ""))
+		}
 	}
 	return indexes
 }

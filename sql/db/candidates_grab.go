@@ -58,29 +58,34 @@ const pendingChanges = `scheduler_go.candidate_changes
 
 // candidateFilter is what a grab asks of candidates c, besides its policy.
 type candidateFilter struct {
-	p           *model.Policy
-	byLister    bool     // wanted has listers, and candidates an index by lister
-	conditions  []string // on c and, if stats, on its row ovs of origin_visit_stats
-	stats       bool
-	bounded     bool   // no index knows the conditions
-	parkedUntil string // SQL: parked ones due from then on don't meet the conditions; "" if any may
+	p          *model.Policy
+	byLister   bool     // wanted has listers, and candidates an index by lister
+	conditions []string // on c and, if stats, on its row ovs of origin_visit_stats
+	stats      bool
+	bounded    bool     // no index knows the conditions
+	early      []string // SQL: each selects parked candidates that may come in before they are due
 }
+
+// heldBy is the key of the indexes of parked candidates.
+const heldBy = "scheduler_go.held_by(c.due, c.last_scheduled)"
 
 // filterCandidates says what a filter asks of candidates. They know the default cooldowns;
 // others are conditions on the way.
 func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
-	cf := candidateFilter{p: f.Rule(), byLister: q.grouped, parkedUntil: "@now"}
+	cf := candidateFilter{p: f.Rule(), byLister: q.grouped}
 	if f.Cooldowns == model.DefaultCooldowns {
 		cf.conditions = []string{"c.due < @now"}
 	} else {
 		q.where = nil
 		q.cooldowns(f.Cooldowns, now)
 		cf.conditions, cf.stats, cf.bounded = q.where, len(q.where) > 0, true
-		if shorter, bounded := f.Cooldowns.ShorterBy(); bounded {
-			q.args["parked_until"] = now.Add(shorter)
-			cf.parkedUntil = "@parked_until"
-		} else {
-			cf.parkedUntil = ""
+		for _, cooldown := range f.Cooldowns.Shorter() {
+			early := "c.parked and " + heldBy + " = '" + cooldown.Name + "' and c.due >= @now"
+			if !cooldown.Off {
+				q.args["early_"+cooldown.Name] = now.Add(cooldown.By)
+				early += " and c.due < @early_" + cooldown.Name
+			}
+			cf.early = append(cf.early, early)
 		}
 	}
 	if f.Policy == model.Freshness {
@@ -174,50 +179,53 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 	return nil
 }
 
-// selected selects what selectFromTables selects: of those asked for in wanted, the first of
-// the candidates in the policy's order, of the parked ones, and of the origins with pending
-// changes, read as they are now. All of it is seen in one snapshot.
+// selected selects what selectFromTables selects: of those asked for in wanted, the first in the
+// policy's order by walks of the candidates that are not parked and of those that come in early,
+// of the parked ones that are due, and of the origins with pending changes, read as they are now.
+// All of it is seen in one snapshot.
 //
 // A walk that is bounded and gives too few is not used: more might come after it.
 func (cf *candidateFilter) selected() string {
 	order := " order by " + cf.p.OrderBy
 	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
-	unchanged := " and c.url not in (select url from pending)"
+	unchanged := "select c.* from scheduler_go.candidates c where " + candidate + " and c.url not in (select url from pending)"
 	met, ofWanted, parkedFirst := cf.met(), "true", order+" limit @count"
 	if cf.byLister {
 		ofWanted, parkedFirst = "c.lister_id = w.lister_id", ""
 	}
-	walk := "select c.* from scheduler_go.candidates c where " + candidate + " and " + ofWanted + " and not c.parked" + unchanged
-	bound, cut, ready := "", "", ""
+	var found, short []string
+	bound, cut := "", ""
+	for i, part := range append([]string{"not c.parked"}, cf.early...) {
+		walk, wanted := unchanged+" and "+ofWanted+" and "+part, ""
+		if cf.bounded {
+			bound, wanted = " limit (select rows from most)", met
+			walk += order + bound
+			short = append(short, fmt.Sprintf(`case when (select count(*) from walked c where walk = %d and %s) < w.count
+		then (select count(*) from (%s) c) >= (select rows from most) end`, i, ofWanted, walk))
+		} else {
+			walk += " and " + strings.Join(cf.conditions, " and ") + order
+		}
+		found = append(found, fmt.Sprintf("(select %d as walk, c.* from (%s) c%s%s limit w.count)", i, walk, wanted, order))
+	}
 	if cf.bounded {
-		bound, ready = " limit (select rows from most)", met
-		walk += order + bound
-		cut = ` where (select count(*) from parked) < (select rows from most) and not exists (
-		select from wanted w where case when (select count(*) from ready c where ` + ofWanted + `) < w.count
-		then (select count(*) from (` + walk + `) c) >= (select rows from most) end)`
-	} else {
-		walk += " and " + strings.Join(cf.conditions, " and ") + order
+		cut = " where (select count(*) from parked) < (select rows from most) and not exists (select from wanted w where " + strings.Join(short, "\n\t\tor ") + ")"
 	}
-	parked := "select c.* from scheduler_go.candidates c where " + candidate + " and c.parked" + unchanged
-	if cf.parkedUntil != "" {
-		parked += " and c.due < " + cf.parkedUntil
-	}
-	return builtCandidates + `, ` + cf.wanted() + `, ready as materialized (
+	return builtCandidates + `, ` + cf.wanted() + `, walked as materialized (
 	select w.place, w.count, c.* from wanted w cross join lateral (
-		select c.* from (` + walk + `) c` + ready + order + ` limit w.count) c
+		` + strings.Join(found, "\n\t\tunion all ") + `) c
 ), parked as materialized (
-	` + parked + bound + `
+	` + unchanged + ` and c.parked and c.due < @now` + bound + `
 ), usable as materialized (
 	select from built` + cut + `
 ), first as materialized (
 	select * from (
 		select c.*, row_number() over (partition by c.place` + order + `) as turn
 		from (
-			table ready
+			table walked
 			union all
-			(select w.place, w.count, c.* from (select * from parked c` + order + `) c join wanted w on ` + ofWanted + met + parkedFirst + `)
+			(select w.place, w.count, null, c.* from (select * from parked c` + order + `) c join wanted w on ` + ofWanted + met + parkedFirst + `)
 			union all
-			select w.place, w.count, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url and not pending.cooling
+			select w.place, w.count, null, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url and not pending.cooling
 			join wanted w on ` + ofWanted + met + ` and ` + candidate + `
 		) c
 	) c where turn <= count and exists (select from usable)

@@ -91,6 +91,58 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	}
 }
 
+// A grab with shorter cooldowns reads no more where many more origins cool down.
+func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*model.Cooldowns){
+		"absolute":   func(c *model.Cooldowns) { c.Absolute /= 2 },
+		"scheduled":  func(c *model.Cooldowns) { c.Scheduled /= 2 },
+		"failed":     func(c *model.Cooldowns) { c.Failed /= 2 },
+		"not found":  func(c *model.Cooldowns) { c.Failed, c.NotFound = c.NotFound, c.Failed },
+		"none":       func(c *model.Cooldowns) { *c = model.Cooldowns{} },
+		"of no kind": func(*model.Cooldowns) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var read []int
+			for _, origins := range []int{1000, 20_000} {
+				dsn := testenv.PeerDatabase(t)
+				execute(t, dsn, `insert into listers (id, name, instance_name, current_state, updated)
+					values ('00000000-0000-0000-0000-000000000001', 'l', 'l', '{}', now())`)
+				execute(t, dsn, fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+					select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
+					from generate_series(1, %d) n`, origins))
+				// A fifth each was just visited, waits for a visit, failed, was not found, and was never scheduled.
+				execute(t, dsn, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
+					select url, 'git', now() - case k when 0 then r * interval '12 hours' when 1 then r * interval '7 days' else r * interval '40 days' end,
+					  case k when 0 then now() when 1 then null else now() - r * interval '30 days' end,
+					  case k when 2 then 'failed' when 3 then 'not_found' when 0 then 'successful' end::last_visit_status
+					from (select url, url::integer % 5 as k, hashtext(url) / 4294967296.0 + 0.5 as r from listed_origins) o where k < 4`)
+				execute(t, dsn, "analyze")
+				migrate(t, dsn, db.MigrateOptions{})
+				store := open(t, dsn+"?pool_max_conns=1")
+				f := model.VisitFilter{VisitType: "git", Policy: model.NeverVisitedOldestUpdateFirst, Cooldowns: model.DefaultCooldowns}
+				change(&f.Cooldowns)
+				blocks := func() int { return blocksOf(t, store, "candidates") + blocksOf(t, store, "origin_visit_stats") }
+				before := blocks()
+				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+					visits, err := tx.GrabNextVisits(ctx, f, time.Now(), 10, true)
+					if len(visits) != 10 {
+						t.Errorf("%d visits, want 10", len(visits))
+					}
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				read = append(read, blocks()-before)
+			}
+			if read[1] > 2*read[0]+100 {
+				t.Errorf("%d blocks were read beside 20,000 origins, %d beside 1,000", read[1], read[0])
+			}
+		})
+	}
+}
+
 // A claim notes what it marks once, with the date. Changes are drained in the order in which they
 // were noted, so that an origin that was changed after it was marked is seen as it is at any time.
 func TestMarksOfAClaim(t *testing.T) {

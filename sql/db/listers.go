@@ -52,8 +52,7 @@ func (a ListerQueries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]mode
 // ones, any lister may have some, and it lists all.
 func (a ListerQueries) VisitListers(ctx context.Context, visitType string, policies []model.WeightedPolicy) ([]model.Lister, error) {
 	shorter := slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool {
-		by, bounded := p.Filter.Cooldowns.ShorterBy()
-		return by > 0 || !bounded
+		return len(p.Filter.Cooldowns.Shorter()) > 0
 	})
 	rows, err := a.q.GroupedListers(ctx, queries.GroupedListersParams{VisitType: visitType, ParkedToo: shorter})
 	return list(rows, err, func(r queries.GroupedListersRow) model.Lister {

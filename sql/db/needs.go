@@ -84,20 +84,18 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 }
 
 func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, err error) {
-	if need.byLister || need.byFork || need.byFreshness {
-		build, err := queries.New(db).BuildPhase(ctx)
+	build, err := queries.New(db).BuildPhase(ctx)
+	if err != nil {
+		return missing, err
+	}
+	has := built(build)
+	missing.byLister, missing.byFork, missing.byFreshness = need.byLister && !has.byLister, need.byFork && !has.byFork, need.byFreshness && !has.byFreshness
+	if build.Phase == phaseReady {
+		lacking, err := missingIndexes(ctx, db, has)
 		if err != nil {
 			return missing, err
 		}
-		has := built(build)
-		missing.byLister, missing.byFork, missing.byFreshness = need.byLister && !has.byLister, need.byFork && !has.byFork, need.byFreshness && !has.byFreshness
-		if build.Phase == phaseReady {
-			lacking, err := missingIndexes(ctx, db, has)
-			if err != nil {
-				return missing, err
-			}
-			missing.indexes = len(lacking) > 0
-		}
+		missing.indexes = len(lacking) > 0
 	}
 	for _, by := range need.tasks {
 		var made bool
@@ -129,7 +127,9 @@ func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	if missing.byLister || missing.byFork || missing.byFreshness || missing.indexes || len(missing.tasks) > 0 {
+	// Without shares and such policies, a grab is slow where an index is missing, no more.
+	indexes := missing.indexes && (need.byLister || need.byFork || need.byFreshness)
+	if missing.byLister || missing.byFork || missing.byFreshness || indexes || len(missing.tasks) > 0 {
 		return fmt.Errorf(`the database lacks %s: run "swh-scheduler migrate" with this configuration (others can go on meanwhile)`, what)
 	}
 	return nil

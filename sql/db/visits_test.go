@@ -155,9 +155,9 @@ func (w *grabWorld) filter(r *rand.Rand, policy model.VisitPolicy) model.VisitFi
 		VisitType: []string{"git", "hg"}[r.IntN(2)], Policy: policy, Disabled: r.IntN(4) == 0,
 		Cooldowns: model.DefaultCooldowns,
 	}
-	if r.IntN(2) == 0 { // each cooldown on, off, or odd
+	if r.IntN(2) == 0 { // each cooldown on, off, shorter, longer, or odd
 		for _, c := range []*time.Duration{&f.Cooldowns.Absolute, &f.Cooldowns.Scheduled, &f.Cooldowns.Failed, &f.Cooldowns.NotFound} {
-			*c = []time.Duration{0, *c, 90 * time.Second, 1500 * time.Millisecond}[r.IntN(4)]
+			*c = []time.Duration{0, *c, *c / 2, 2 * *c, 90 * time.Second, 1500 * time.Millisecond}[r.IntN(6)]
 		}
 	}
 	lister := w.listers[r.IntN(len(w.listers))]

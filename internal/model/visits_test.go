@@ -1,0 +1,35 @@
+package model_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"swh-scheduler/internal/model"
+)
+
+// Parked candidates come in early by what this says.
+func TestShorterCooldowns(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		change func(*model.Cooldowns)
+		want   []model.ShorterCooldown
+	}{
+		"default":             {func(*model.Cooldowns) {}, nil},
+		"longer":              {func(c *model.Cooldowns) { c.Absolute, c.NotFound = day, 40*day }, nil},
+		"shorter":             {func(c *model.Cooldowns) { c.Absolute = 2 * time.Hour }, []model.ShorterCooldown{{Name: "absolute", By: 10 * time.Hour}}},
+		"of visits":           {func(c *model.Cooldowns) { c.Failed, c.NotFound = 31*day, 14*day }, []model.ShorterCooldown{{Name: "visited", By: 17 * day}}},
+		"one is off":          {func(c *model.Cooldowns) { c.Failed = 0 }, []model.ShorterCooldown{{Name: "visited", By: 14 * day, Off: true}}},
+		"one longer, one off": {func(c *model.Cooldowns) { c.Failed, c.NotFound = 0, 40*day }, []model.ShorterCooldown{{Name: "visited", By: 14 * day, Off: true}}},
+		"all are off": {func(c *model.Cooldowns) { *c = model.Cooldowns{} }, []model.ShorterCooldown{
+			{Name: "absolute", By: 12 * time.Hour, Off: true}, {Name: "scheduled", By: 7 * day, Off: true}, {Name: "visited", By: 31 * day, Off: true}}},
+	} {
+		cooldowns := model.DefaultCooldowns
+		c.change(&cooldowns)
+		if diff := cmp.Diff(c.want, cooldowns.Shorter()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
