@@ -86,7 +86,7 @@ test-versions: export TESTFLAGS := $(TESTFLAGS)
 test-versions: ## Try the versions of the services that operators run (ONLY="PostgreSQL|Kafka 4")
 	@deploy/local/versions
 
-conformance: ## Run the peer's own tests through its RPC client against our server
+conformance: ## Run the Python scheduler's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
 
 bench bench-readme: export BENCH := $(BENCH)

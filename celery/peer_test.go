@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// peer is a Python process that has Celery with the peer's configuration.
+// peer is a Python process that has Celery with the Python scheduler's configuration.
 type peer struct {
 	t testing.TB
 	*testenv.Script

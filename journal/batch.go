@@ -18,7 +18,7 @@ type batch struct {
 	// By partition: the first record, and the one after the last.
 	first, next map[int32]kgo.EpochOffset
 
-	records   int // that count as the peer's messages
+	records   int // that count as the Python scheduler's messages
 	skipped   int
 	visits    []Visit // in the order of arrival
 	from      []place // where each visit is from

@@ -52,6 +52,6 @@
 // of the visit dated last. What depends on the visits before it (offset, position,
 // successive visits, so also whether an origin is disabled, and the last success if
 // a later failure was seen first) counts visits in the order of arrival, without
-// those that came late, as with the peer. Of two visits with the same date the
+// those that came late, as with the Python scheduler. Of two visits with the same date the
 // first to come counts.
 package journal

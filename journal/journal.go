@@ -43,7 +43,7 @@ const (
 	commitTimeout = 30 * time.Second // of the commit of its offsets
 	askTimeout    = 10 * time.Second // of a request to Kafka
 	lagInterval   = 15 * time.Second // between looks at the ends of partitions
-	restartAfter  = 10 * time.Second // of nothing to read, as the peer waits
+	restartAfter  = 10 * time.Second // of nothing to read, as the Python scheduler waits
 )
 
 // EOF is what to do at the end of all partitions.
@@ -77,7 +77,7 @@ type Store interface {
 }
 
 // Options of a Client. Brokers, GroupID and Store are needed; the rest has the
-// peer's defaults.
+// Python scheduler's defaults.
 type Options struct {
 	Brokers []string // host:port
 	GroupID string
@@ -424,7 +424,7 @@ func (c *Client) canApply(ctx context.Context) bool {
 
 // decode adds what a record says to a batch, which keeps nothing else of it: of a large
 // lag, records take more memory than their visits. Marks of transactions and records without
-// a value are no messages to the peer, and are not counted.
+// a value are no messages to the Python scheduler, and are not counted.
 func (c *Client) decode(b *batch, r *kgo.Record) {
 	b.reach(r)
 	if r.Attrs.IsControl() || r.Value == nil {

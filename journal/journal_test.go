@@ -97,7 +97,7 @@ func TestReplayAfterACrashChangesNothing(t *testing.T) {
 	t.Parallel()
 	mixed := model.DefaultVisitRules
 	mixed.DisableAfterMixed = 4
-	for name, rules := range map[string]Rules{"the peer's rules": {}, "failures keep the date": {FailuresKeepDate: true}, "mixed failures disable": {Visits: &mixed}} {
+	for name, rules := range map[string]Rules{"the Python scheduler's rules": {}, "failures keep the date": {FailuresKeepDate: true}, "mixed failures disable": {Visits: &mixed}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStream(t, 1)
@@ -380,7 +380,7 @@ func TestKafkaOutage(t *testing.T) {
 	}
 }
 
-// stop_after_objects counts what the peer counts: every record with a value.
+// stop_after_objects counts what the Python scheduler counts: every record with a value.
 func TestStopAfterObjects(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)

@@ -42,7 +42,7 @@ insert into visit_scheduler_queue_position values ('git', 123456), ('svn', 7);`
 
 type peerRecord map[string]any
 
-// tooLong is a number that msgpack has no type for: the peer has extension types.
+// tooLong is a number that msgpack has no type for: the Python scheduler has extension types.
 const tooLong = "340282366920938463463374607431768211456"
 
 // drawRecords makes a stream of visit statuses of a few origins: repeated, late,
@@ -75,8 +75,8 @@ func drawRecords(r *rand.Rand, n int) []peerRecord {
 	return records
 }
 
-// The oracle: on the same stream, written by the peer's own serialisers, the
-// tables end as the peer's own code leaves them, random intervals apart.
+// The oracle: on the same stream, written by the Python scheduler's own serialisers, the
+// tables end as the Python scheduler's own code leaves them, random intervals apart.
 func TestSameEndStateAsThePeer(t *testing.T) {
 	t.Parallel()
 	for run := range 4 {
@@ -93,11 +93,11 @@ func TestSameEndStateAsThePeer(t *testing.T) {
 			rejected := 0
 			for part := range slices.Chunk(values, 500) {
 				s.produce(0, part...)
-				// What would end the peer is between.
+				// What would end the Python scheduler is between.
 				s.produce(0, []byte("rubbish"), visitOf(1, 1, map[string]any{"status": "great"}))
 				rejected += 2
 			}
-			// In batches other than the peer's, each on what the one before wrote.
+			// In batches other than the Python scheduler's, each on what the one before wrote.
 			o, done, want := s.options(), int64(0), int64(len(values)+rejected)
 			for done < want {
 				o.StopAfterObjects = 1 + r.Int64N(want/3)
@@ -119,7 +119,7 @@ func TestSameEndStateAsThePeer(t *testing.T) {
 	}
 }
 
-// runPeer has the peer apply the records to its database, and returns their
+// runPeer has the Python scheduler apply the records to its database, and returns their
 // values as it serialises them.
 func runPeer(t *testing.T, dsn string, records []peerRecord, batchSize int) [][]byte {
 	t.Helper()
@@ -133,7 +133,7 @@ func runPeer(t *testing.T, dsn string, records []peerRecord, batchSize int) [][]
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("the peer: %v\n%s", err, stderr.String())
+		t.Fatalf("the Python scheduler: %v\n%s", err, stderr.String())
 	}
 	var values [][]byte
 	for line := range strings.Lines(string(out)) {

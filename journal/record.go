@@ -16,7 +16,7 @@ const (
 	KindMalformed     = "malformed"      // not one whole msgpack map
 	KindTooLarge      = "too_large"      // more than maxValueBytes
 	KindMissingKey    = "missing_key"    // a key that every final status has
-	KindWrongType     = "wrong_type"     // a value of another type than the peer's
+	KindWrongType     = "wrong_type"     // a value of another type than the Python scheduler's
 	KindBadDate       = "bad_date"       // no date, no zone, or outside years 1 to 9999
 	KindBadText       = "bad_text"       // not UTF-8, or a NUL, which PostgreSQL refuses
 	KindUnknownStatus = "unknown_status" // neither a final status nor one on the way
@@ -61,7 +61,7 @@ type statusRecord struct{ origin, visitType, status, date, snapshot []byte }
 
 // decode reads one value. final is false for a record that says nothing of how
 // a visit ended (still on its way, or so old that it has no visit type), which
-// the peer skips too. The error is a *RejectError.
+// the Python scheduler skips too. The error is a *RejectError.
 func (d *decoder) decode(value []byte) (v Visit, final bool, err error) {
 	if len(value) > maxValueBytes {
 		return v, false, reject(KindTooLarge, "%d bytes, the limit is %d", len(value), maxValueBytes)
@@ -85,7 +85,7 @@ func (d *decoder) decode(value []byte) (v Visit, final bool, err error) {
 
 func (d *decoder) record() (rec statusRecord, err error) {
 	head, err := d.Next()
-	if err != nil || head.Kind == msgpack.Nil { // the peer drops nil
+	if err != nil || head.Kind == msgpack.Nil { // the Python scheduler drops nil
 		return rec, err
 	}
 	if head.Kind != msgpack.Map {
@@ -132,8 +132,8 @@ func first(value []byte) msgpack.Token {
 	return t
 }
 
-// visit judges the record in the order in which the peer looks at it, so that
-// what the peer skips is skipped.
+// visit judges the record in the order in which the Python scheduler looks at it, so that
+// what the Python scheduler skips is skipped.
 func (d *decoder) visit(rec statusRecord) (v Visit, final bool, err error) {
 	if rec.visitType == nil {
 		return v, false, nil

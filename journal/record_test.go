@@ -145,7 +145,7 @@ func TestDecodeVisits(t *testing.T) {
 	}
 }
 
-// The peer does not look at these, however odd the rest of them is.
+// The Python scheduler does not look at these, however odd the rest of them is.
 func TestDecodeStepsOver(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string][]byte{

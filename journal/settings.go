@@ -24,7 +24,7 @@ type connection struct {
 }
 
 // A setting says how one of librdkafka's settings is treated. The zero setting is
-// ignored: it changes neither security nor what is delivered, or the peer sets it
+// ignored: it changes neither security nor what is delivered, or the Python scheduler sets it
 // itself whatever a file says.
 type setting struct {
 	apply  func(c *connection, value string) error
@@ -32,12 +32,12 @@ type setting struct {
 	refuse string // why it is an error, as it would change security or delivery; values that apply takes are not
 }
 
-// Librdkafka's defaults for a consumer, which the peer inherits.
+// Librdkafka's defaults for a consumer, which the Python scheduler inherits.
 const (
 	defaultSession   = 45 * time.Second
 	defaultHeartbeat = 3 * time.Second
 	defaultMaxPoll   = 5 * time.Minute
-	// staticSession is the peer's default for a static member: long enough to be
+	// staticSession is the Python scheduler's default for a static member: long enough to be
 	// restarted in, before the group shares out its partitions.
 	staticSession = 10 * time.Minute
 )
@@ -70,7 +70,7 @@ func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, e
 	return append(opts, security...), append(warnings, more...), nil
 }
 
-// timeouts follows the peer: a static member has a long session, and a session
+// timeouts follows the Python scheduler: a static member has a long session, and a session
 // that is set makes the longest time between polls half as long again.
 func (c *connection) timeouts() []kgo.Opt {
 	var opts []kgo.Opt
@@ -174,7 +174,7 @@ var settingTable = map[string]setting{
 	"plugin.library.paths":     {warn: "there are no plugins"},
 }
 
-// The peer itself sets those of the first line; check.crcs is always on.
+// The Python scheduler itself sets those of the first line; check.crcs is always on.
 var ignoredSettings = strings.Fields(`
 	auto.offset.reset enable.auto.commit enable.partition.eof group.id bootstrap.servers on_commit error_cb logger
 	check.crcs auto.commit.interval.ms auto.commit.enable offset.store.method offset.store.path offset.store.sync.interval.ms

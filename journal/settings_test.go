@@ -39,7 +39,7 @@ func TestConsumerSettings(t *testing.T) {
 			"queued.max.messages.kbytes", "1000", "debug", "consumer", "log_level", "7", "statistics.interval.ms", "1000")},
 		{name: "PLAIN", settings: saslSSL("sasl.mechanism", "PLAIN")},
 		{name: "the other name of the mechanism", settings: saslSSL("sasl.mechanism", "", "sasl.mechanisms", "SCRAM-SHA-256")},
-		{name: "what the peer sets itself", settings: map[string]string{"auto.offset.reset": "x", "enable.auto.commit": "true", "group.id": "x", "bootstrap.servers": "x"}},
+		{name: "what the Python scheduler sets itself", settings: map[string]string{"auto.offset.reset": "x", "enable.auto.commit": "true", "group.id": "x", "bootstrap.servers": "x"}},
 		{name: "fetch sizes", settings: map[string]string{"fetch.min.bytes": "1", "fetch.max.bytes": "1000000", "fetch.message.max.bytes": "100000", "receive.message.max.bytes": "100000000"}},
 		{name: "strategies", settings: map[string]string{"partition.assignment.strategy": "roundrobin, range"}},
 		{name: "the default of the offset store", settings: map[string]string{"enable.auto.offset.store": "True"}},
@@ -93,7 +93,7 @@ func TestConsumerSettings(t *testing.T) {
 	}
 }
 
-// The peer's rules for the timeouts that depend on one another.
+// The Python scheduler's rules for the timeouts that depend on one another.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

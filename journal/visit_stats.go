@@ -26,7 +26,7 @@ type Visit struct {
 	Snapshot []byte // nil unless the visit was successful
 }
 
-// Rules turn visits into stats (the peer's process_journal_objects). They hold
+// Rules turn visits into stats (the Python scheduler's process_journal_objects). They hold
 // no state: what a visit changes depends on the origin's stats alone.
 type Rules struct {
 	Visits *model.VisitRules // nil: model.DefaultVisitRules
@@ -36,7 +36,7 @@ type Rules struct {
 	// FailuresKeepDate is the rule of the scheduler's first design for a failed
 	// visit (not for one that found nothing): the date of the last visit and the
 	// offset stay, and the origin moves by the shortest interval, as the trouble
-	// may pass. With the peer's rule a failure counts like a visit without news.
+	// may pass. With the Python scheduler's rule a failure counts like a visit without news.
 	// Under either rule a first visit that fails gives the date: an origin without
 	// one would never be picked again.
 	FailuresKeepDate bool
@@ -103,7 +103,7 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	}
 
 	position := queuePosition
-	if s.NextVisitQueuePosition != nil && *s.NextVisitQueuePosition != 0 { // the peer takes 0 for none
+	if s.NextVisitQueuePosition != nil && *s.NextVisitQueuePosition != 0 { // the Python scheduler takes 0 for none
 		position = *s.NextVisitQueuePosition
 	}
 	interval := r.interval(offset)

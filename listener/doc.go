@@ -29,7 +29,7 @@
 //     never after that of the end.
 //
 // The times of runs are those at which the listener got the events, as in the
-// peer, so that a worker's wrong clock delays no task.
+// Python scheduler, so that a worker's wrong clock delays no task.
 //
 // # Time limits
 //
@@ -37,7 +37,7 @@
 // (celery.TaskMessage): at the soft one it has the task raise SoftTimeLimitExceeded,
 // at the hard one it ends the child by SIGTERM and, a tenth of a second later,
 // SIGKILL. A run that ended so is marked as timed out ([swh-scheduler/internal/settle.End]).
-// These are the events that a worker of Celery 5.7 with the peer's task class sends
+// These are the events that a worker of Celery 5.7 with the Python scheduler's task class sends
 // after task-started, by what happened:
 //
 //	soft limit                    task-failed, exception SoftTimeLimitExceeded()

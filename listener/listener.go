@@ -20,7 +20,7 @@ import (
 const prefetch = 1000
 
 // ConsumerOptions are those of a celery.Consumer that is to be a Listener's
-// Source. The queue is the peer's.
+// Source. The queue is the Python scheduler's.
 func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	return celery.ConsumerOptions{
 		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler start-listener"},

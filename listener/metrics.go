@@ -37,7 +37,7 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 		return f.NewHistogram(prometheus.HistogramOpts{Name: "swh_scheduler_listener_" + name, Help: help, Buckets: buckets})
 	}
 	m := &metrics{
-		// The peer's name and label, so that dashboards keep working.
+		// The Python scheduler's name and label, so that dashboards keep working.
 		events: f.NewCounterVec(counter("handled_event_total", "Events of tasks read from the queue, by type."), []string{"event_type"}),
 		outcomes: f.NewCounterVec(counter("outcomes_total",
 			"Outcomes found in events, of any run: started, or the status by which it ended."), []string{"status"}),

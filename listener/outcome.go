@@ -52,7 +52,7 @@ const (
 // then treated as missing.
 //
 // The rules for task-started, task-result and task-failed are those of the
-// peer's process_event.
+// Python scheduler's process_event.
 func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (settle.Outcome, verdict) {
 	o := settle.Outcome{BackendID: e.UUID, Heard: heard}
 	switch e.Type {
@@ -89,7 +89,7 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 }
 
 // endStatuses are the statuses by which a task's result can end its run. Unlike
-// the peer, we don't accept those of a run that has not ended.
+// the Python scheduler, we don't accept those of a run that has not ended.
 var endStatuses = map[string]model.RunStatus{
 	"eventful":   model.RunEventful,
 	"uneventful": model.RunUneventful,
@@ -199,7 +199,7 @@ func runtime(e celery.Event, note func(Problem, string)) *time.Duration {
 }
 
 // text returns the value of a JSON string, without the NULs that PostgreSQL can't
-// store (the peer strips those at the ends and fails on others).
+// store (the Python scheduler strips those at the ends and fails on others).
 func text(raw json.RawMessage) (s string, ok bool) {
 	ok = len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil
 	return strings.ReplaceAll(s, "\x00", ""), ok

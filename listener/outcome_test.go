@@ -17,8 +17,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// What each kind of event means for a run, by the peer's rules; and what becomes
-// of those on which the peer dies.
+// What each kind of event means for a run, by the Python scheduler's rules; and what becomes
+// of those on which the Python scheduler dies.
 func TestInterpret(t *testing.T) {
 	t.Parallel()
 	heard := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -119,7 +119,7 @@ func TestInterpret(t *testing.T) {
 		{result(`{"status": "permfailed", "error": "SoftTimeLimitExceeded()"}`), end("permfailed"), accepted, nil},
 		{result(`{"status": "eventful", "error": "SoftTimeLimitExceeded()"}`), end("eventful"), accepted, nil},
 
-		// What the peer makes no use of.
+		// What the Python scheduler makes no use of.
 		{`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": "15", "expired": false}`, end("failed"), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": false}`, end("failed"), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": true}`, nothing, ignored, nil},

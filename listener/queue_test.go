@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// exchange publishes as workers do. The queue is declared as the peer does it,
+// exchange publishes as workers do. The queue is declared as the Python scheduler does it,
 // so that messages are kept before a listener is there. It has to be made before
 // a listener starts: of two that make the same binding at once, RabbitMQ 4
 // answers the second before the binding is in effect, and drops what is then

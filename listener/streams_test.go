@@ -15,7 +15,7 @@ import (
 // A life is the events of one run, in the order in which they happened.
 type life []event
 
-// drawLife draws what happens to a run on its workers. The peer makes no use of
+// drawLife draws what happens to a run on its workers. The Python scheduler makes no use of
 // some events (a run that is revoked), so it can be asked only about others.
 func drawLife(t *rapid.T, uuid string, forPeer bool) life {
 	now := 1700000000.0
@@ -54,7 +54,7 @@ func drawLife(t *rapid.T, uuid string, forPeer bool) life {
 			return append(l, next("task-failed").with("exception", "E()").with("traceback", "Traceback\n  é\nE: no 'x'\n \n"))
 		},
 		func() life { return append(l, next("task-failed").with("exception", "NotRegistered()")) },
-		// From here on not for the peer.
+		// From here on not for the Python scheduler.
 		func() life {
 			return append(l, next("task-failed").with("exception", "R()").with("traceback", "Traceback\nReject: y"),
 				next("task-rejected").with("requeue", false))
@@ -167,7 +167,7 @@ func of(side string, e event) event {
 	return copied
 }
 
-// peer is the peer's own code, applying messages to its own database.
+// peer is the Python scheduler's own code, applying messages to its own database.
 type peer struct{ *testenv.Script }
 
 func startPeer(t *testing.T, dsn string) peer {
@@ -181,7 +181,7 @@ func (p peer) feed(t *rapid.T, body []byte) {
 }
 
 // For well-formed streams, once delivered and in order, the database is left as
-// the peer's listener leaves its own.
+// the Python scheduler's listener leaves its own.
 func TestSameStateAsPeer(t *testing.T) {
 	t.Parallel()
 	ours, theirs := ownDatabase(t), newDatabase(t, testenv.PeerDatabase(t))

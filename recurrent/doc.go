@@ -9,7 +9,7 @@
 //	                 ▼                 ▼                 ▼
 //	             wait 60 s     wait 20 minutes      go on at once
 //
-// Each wait is lengthened by up to 5 s at random (waits and splay are the peer's; the
+// Each wait is lengthened by up to 5 s at random (waits and splay are the Python scheduler's; the
 // first two can be configured). A visit type that found none asks candidates each second
 // whether an origin has become due, and ends its wait if so.
 //
@@ -17,8 +17,8 @@
 //
 // Free slots are divided among a visit type's policies by their weights, in whole slots.
 // What one policy cannot fill goes to those that could give more, again by weight, until
-// the slots or the origins are used up; the peer leaves such slots empty. An origin that
-// several policies pick is sent once.
+// the slots or the origins are used up; the Python scheduler leaves such slots empty. An
+// origin that several policies pick is sent once.
 //
 // The policy pools stands for four, with the weights of the design of recurrent visits.
 // Of n slots, with r the part of the origins whose lister tells their last update,
@@ -33,7 +33,7 @@
 // keeper beside the loops drains the changes in the background, rebuilds the copy after
 // a truncate, and unparks origins whose cooldown has ended. Rounds are exact whether it
 // keeps up or not; above 10,000 pending changes of a visit type
-// (swh_scheduler_candidate_changes) they take as long as the peer's.
+// (swh_scheduler_candidate_changes) they take as long as the Python scheduler's.
 //
 // # Failures
 //

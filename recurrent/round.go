@@ -148,13 +148,13 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue d
 	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 
-// Mix shuffles what was picked, like the peer: origins of different policies cost workers
-// different amounts.
+// Mix shuffles what was picked, like the Python scheduler: origins of different policies
+// cost workers different amounts.
 func Mix[V any](picked []V) {
 	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 }
 
-// count counts the origins of each policy. Like the peer, it logs where they are more
+// count counts the origins of each policy. Like the Python scheduler, it logs where they are more
 // than 5 % off the weights.
 func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	for i, n := range p.Got {

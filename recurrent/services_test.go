@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const queue = "swh.loader.git.tasks.UpdateGitRepository"
 
 // world is a database with origins and a broker for one scheduler, ours or the
-// peer's.
+// Python scheduler's.
 type world struct {
 	dsn       string
 	broker    testenv.Broker
@@ -72,7 +72,7 @@ func (w *world) list(t *testing.T, kind string, n int, updated bool) {
 		from generate_series(1, $2::int) n`, "https://"+kind+"/", n, lastUpdate)
 }
 
-// The peer's waits.
+// The Python scheduler's waits.
 const (
 	queueFullBackoff = time.Minute
 	noOriginsBackoff = 20 * time.Minute
@@ -142,7 +142,7 @@ scheduling_policy:
 	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "testdata/send_visits.py", "git")
 	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the peer's round: %v\n%s", err, out)
+		t.Fatalf("the Python scheduler's round: %v\n%s", err, out)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestSlotsThatThePeerLeavesEmpty(t *testing.T) {
 	}
 }
 
-// A round sends the messages, and marks the origins, that the peer's round does.
+// A round sends the messages, and marks the origins, that the Python scheduler's round does.
 func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newWorld(t), newWorld(t)
@@ -180,7 +180,7 @@ func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
 }
 
 // Slots that some policies cannot fill are filled by the others, up to the
-// queue's limit and not beyond, and the waits are the peer's.
+// queue's limit and not beyond, and the waits are the Python scheduler's.
 func TestRoundsFillTheQueueAndThenWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

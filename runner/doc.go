@@ -7,7 +7,7 @@
 // many tasks as its queue has free slots (package dispatch). Passes follow each other
 // until one claims nothing; then the daemon waits for its period, and a one-shot run ends.
 //
-// # The peer's rules kept here
+// # The Python scheduler's rules kept here
 //
 //   - A type's tasks go to the queue of its backend name, or to "celery" if that
 //     name doesn't begin with "swh.", unless the configuration routes them; tasks of
@@ -20,12 +20,12 @@
 // # Where it differs
 //
 //   - Slots are exact, and the save_code_now queues have the type's limit too:
-//     the peer fills those without looking.
+//     the Python scheduler fills those without looking.
 //   - Tasks with priority are taken high first, and count as one priority higher for each
-//     priority_ageing that they wait; the peer takes them by date only.
+//     priority_ageing that they wait; the Python scheduler takes them by date only.
 //   - A lister's first visits are done when a query says that none is left; the
 //     peer counts an origin that was visited but never scheduled as scheduled.
-//     A lister without an instance name gets its own origins only; the peer takes
+//     A lister without an instance name gets its own origins only; the Python scheduler takes
 //     those of every instance of that name.
 //
 // Before a pass, tasks of graphs (sql/db/graphs.go) are released or marked as never to

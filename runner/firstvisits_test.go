@@ -99,11 +99,11 @@ func (w *world) firstVisitsPeers(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
 	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("the peer's runner: %v\n%s", err, out)
+		t.Fatalf("the Python scheduler's runner: %v\n%s", err, out)
 	}
 }
 
-// A pass over listers in every state leaves what the peer's pass leaves: the same
+// A pass over listers in every state leaves what the Python scheduler's pass leaves: the same
 // origins marked and sent to the same queues, the same listers done.
 func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()

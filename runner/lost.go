@@ -43,7 +43,7 @@ type LostOptions struct {
 }
 
 // LostRuns gives up runs that never come back: it marks them lost, and the database
-// retries their tasks by their type's rules for a failure. The peer has the status and
+// retries their tasks by their type's rules for a failure. The Python scheduler has the status and
 // never sets it.
 //
 // A run is lost when nothing was heard of it for the given time, and either a worker had

@@ -23,7 +23,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// world is a database with tasks and a broker for one runner, ours or the peer's.
+// world is a database with tasks and a broker for one runner, ours or the Python scheduler's.
 type world struct {
 	dsn    string
 	broker testenv.Broker
@@ -57,7 +57,8 @@ func newWorldWith(t *testing.T, settings string) *world {
 }
 
 // fixture has tasks in every state a runner looks at: other statuses, dates to
-// come, priorities, types with and without a limit (one that the peer's stale figures can't overrun).
+// come, priorities, types with and without a limit (one that the Python scheduler's stale figures
+// can't overrun).
 var fixture = []string{
 	`insert into task_type (type, description, backend_name, max_queue_length) values
 		('list-a', '', 'swh.lister.a.tasks.Full', 20),
@@ -159,7 +160,7 @@ func (w *world) tryPeer(t *testing.T, args ...string) error {
 	cmd := exec.CommandContext(t.Context(), w.python, append([]string{"scheduler", "start-runner"}, args...)...)
 	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("the peer's runner: %w\n%s", err, out)
+		return fmt.Errorf("the Python scheduler's runner: %w\n%s", err, out)
 	}
 	return nil
 }
@@ -205,7 +206,7 @@ func (w *world) tryOurs(t *testing.T, o runner.Options) (claimed int, err error)
 }
 
 // On the same tasks our runner leaves the same rows and the same queues as the
-// peer's, with each combination of its options.
+// Python scheduler's, with each combination of its options.
 func TestRunnerLeavesWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -309,11 +310,11 @@ func TestRunnerBesideThePeers(t *testing.T) {
 		select 'list-b', '{"args": [], "kwargs": {}}', '2026-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 15000)`)
 	peer := make(chan error, 1)
 	go func() { peer <- w.tryPeer(t) }()
-	for begun := false; !begun; { // the peer writes the runs of 10,000 tasks before it sends them
+	for begun := false; !begun; { // the Python scheduler writes the runs of 10,000 tasks before it sends them
 		begun = testenv.Value[bool](t, w.store.Pool(), "select exists (select from task_run)")
 		select {
 		case err := <-peer:
-			t.Fatalf("the peer's runner ended before it was seen to begin: %v", err)
+			t.Fatalf("the Python scheduler's runner ended before it was seen to begin: %v", err)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -338,5 +339,5 @@ func TestRunnerBesideThePeers(t *testing.T) {
 	if claimed == 0 || runs <= claimed {
 		t.Errorf("%d of %d runs are ours: the runners did not work beside each other", claimed, runs)
 	}
-	t.Logf("ours claimed %d of %d tasks; the peer, which doesn't look, sent %d of them too", claimed, tasks, runs-tasks)
+	t.Logf("ours claimed %d of %d tasks; the Python scheduler, which doesn't look, sent %d of them too", claimed, tasks, runs-tasks)
 }

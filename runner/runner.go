@@ -83,7 +83,7 @@ func newRunner(o Options, now func() time.Time) *Runner {
 	return &Runner{
 		Options: o, now: now, sizes: make(claimSizes),
 		claimed: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the peer's counter).",
+			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the Python scheduler's counter).",
 		}, []string{"task_type"}),
 	}
 }
@@ -263,7 +263,8 @@ func queueOf(tt model.TaskType, withPriority bool) string {
 }
 
 // worthRefilling reports whether more than a fifth of a queue is free, so that claims
-// are not too small (the peer's rule, but not for tasks with priority, which don't wait).
+// are not too small (the Python scheduler's rule, but not for tasks with priority, which
+// don't wait).
 func worthRefilling(free int, limit *int64) bool {
 	var fifth int64
 	if limit != nil {

@@ -33,7 +33,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// The peer refills a queue only when more than a fifth of it is free.
+// The Python scheduler refills a queue only when more than a fifth of it is free.
 func TestWorthRefilling(t *testing.T) {
 	for name, tc := range map[string]struct {
 		free  int

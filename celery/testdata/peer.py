@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-# Keep the peer's own configuration files out of it.
+# Keep the Python scheduler's own configuration files out of it.
 os.environ["SWH_CONFIG_FILENAME"] = os.devnull
 os.environ.pop("SWH_WORKER_INSTANCE", None)
 

@@ -1,4 +1,4 @@
-"""A worker's tasks, built on the peer's own task class. The broker's URL is in
+"""A worker's tasks, built on the Python scheduler's own task class. The broker's URL is in
 the environment, so that workers of several tests can run side by side."""
 
 import os

@@ -52,7 +52,7 @@ func awaitWorkers(t *testing.T, brokerURL string, nodes ...string) {
 	})
 }
 
-// celery-monitor asks real workers, as the peer's does, and says what they run.
+// celery-monitor asks real workers, as the Python scheduler's does, and says what they run.
 func TestCeleryMonitor(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)

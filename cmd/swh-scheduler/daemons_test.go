@@ -114,7 +114,7 @@ func TestDaemonRefusesDatabaseThatIsNotMigrated(t *testing.T) {
 	}
 }
 
-// Daemons refuse task types that are not there, as the peer does.
+// Daemons refuse task types that are not there, as the Python scheduler does.
 func TestDaemonsRefuseUnknownTypes(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, services(t))

@@ -21,7 +21,7 @@ type difference struct {
 	peer, ours  string   // regular expressions for exit code, standard output and standard error
 	query       string   // of what they leave behind, if they print the same
 	left        [2]string
-	alone       bool // the peer's without a configuration file, ours too
+	alone       bool // the Python scheduler's without a configuration file, ours too
 	unreachable bool // a database that is not there
 	remote      bool // both through our RPC server
 }

@@ -60,7 +60,7 @@ func visitRecord(t *testing.T, origin, day int, status string) []byte {
 }
 
 // journal-client ends by itself after as many records as it was told to, with
-// the peer's words.
+// the Python scheduler's words.
 func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
 	t.Parallel()
 	settings, section := services(t), journalSection(t, "  on_eof: stop\n")
@@ -83,7 +83,7 @@ func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
 }
 
 // With failures_keep_date a failed visit leaves the date of the last visit alone;
-// without it, it doesn't, as with the peer.
+// without it, it doesn't, as with the Python scheduler.
 func TestJournalClientFailuresKeepDate(t *testing.T) {
 	t.Parallel()
 	for text, wantDay := range map[string]int{"": 1, "failures_keep_date: false\n": 1, "failures_keep_date: true\n": 0} {

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// What hardly anybody types is understood or refused as the peer does it. (Integers
+// What hardly anybody types is understood or refused as the Python scheduler does it. (Integers
 // beyond 64 bits are not among it, nor values of flags that take none.)
 func TestOddWordsSameAsThePeer(t *testing.T) {
 	t.Parallel()

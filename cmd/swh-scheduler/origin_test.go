@@ -42,7 +42,7 @@ const someOrigins = `
 	select t, 'swh.' || t, 'A loader or lister', '1 day', '1 day', '1 day', 1, 100
 	from unnest(array['load-pypi', 'list-both-full', 'list-both-incremental', 'list-plain', 'list-full-full', 'list-full']) t`
 
-// The commands on origins print what the peer prints, and mark the same origins
+// The commands on origins print what the Python scheduler prints, and mark the same origins
 // and make the same tasks.
 func TestOriginSameAsThePeer(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestOriginSameAsThePeer(t *testing.T) {
 
 		{"origin", "grab-next", "git", "3"},
 		{"origin", "grab-next", "git", "3", "-f", "url"},
-		{"origin", "grab-next", "git", "0", "-f", "what"}, // more would be marked by the peer
+		{"origin", "grab-next", "git", "0", "-f", "what"}, // more would be marked by the Python scheduler
 		{"origin", "grab-next", "git", "3", "-p", "origins_without_last_update", "--without-header"},
 		{"origin", "grab-next", "git", "3", "-p", "nope"},
 		{"origin", "grab-next", "pypi", "10", "-f", "lister_id,url"},
@@ -143,8 +143,8 @@ func TestOriginSameAsThePeer(t *testing.T) {
 	w.compareQuery(`select * from visit_scheduler_queue_position`)
 }
 
-// A file's tasks are created as the peer creates them, and what the peer refuses
-// is refused with the same exit code.
+// A file's tasks are created as the Python scheduler creates them, and what the
+// Python scheduler refuses is refused with the same exit code.
 func TestTaskScheduleSameAsThePeer(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)

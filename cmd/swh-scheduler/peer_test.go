@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// twins are two databases of the same contents, one for the peer's command line
+// twins are two databases of the same contents, one for the Python scheduler's command line
 // and one for ours: what they print and leave behind must be the same.
 type twins struct {
 	t           *testing.T
@@ -33,7 +33,7 @@ func newTwins(t *testing.T) *twins {
 	return w
 }
 
-// askPeer runs a command line of the peer.
+// askPeer runs a command line of the Python scheduler.
 func (w *twins) askPeer(env []string, args []string) result {
 	w.t.Helper()
 	variables := map[string]string{}
@@ -91,7 +91,7 @@ func (w *twins) compare(env []string, args ...string) {
 	peer := w.askPeer(environment(env...), append([]string{"-C", w.peerC, "scheduler"}, args...))
 	our := oursWith(w.t, env, append([]string{"-C", w.ourC}, args...)...)
 	if our.code != peer.code {
-		w.t.Errorf("%q: exit code %d, the peer's is %d\n%s\n%s", args, our.code, peer.code, our.stderr, peer.stderr)
+		w.t.Errorf("%q: exit code %d, the Python scheduler's is %d\n%s\n%s", args, our.code, peer.code, our.stderr, peer.stderr)
 	}
 	got, want := our.stdout, peer.stdout
 	for _, r := range w.ignore {
@@ -134,8 +134,8 @@ const someTaskTypes = `insert into task_type
 	('list-X', 'swh.lister.X', 'Same task, another type', '1 year 2 mons', null, null, 1e16, 0, 0, '00:00:00.000001'),
 	('bare', 'swh.bare', 'Nothing but what must be', null, null, null, null, null, null, null)`
 
-// task add, task list-pending and task-type list print what the peer prints, and
-// leave the same rows, for the same words; what the peer refuses, we refuse with
+// task add, task list-pending and task-type list print what the Python scheduler prints, and
+// leave the same rows, for the same words; what the Python scheduler refuses, we refuse with
 // the same exit code.
 func TestSameAsThePeer(t *testing.T) {
 	t.Parallel()
@@ -213,7 +213,7 @@ func TestSameAsThePeer(t *testing.T) {
 }
 
 // Dates are shown, and those without a zone are read, in the time zone of the
-// database, as with the peer.
+// database, as with the Python scheduler.
 func TestSameAsThePeerInOtherTimeZones(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -271,8 +271,8 @@ func TestSameEnvironmentVariablesAsThePeer(t *testing.T) {
 	}
 }
 
-// task-type add, which the peer's own version refuses whatever its arguments,
-// leaves what the peer's words promise.
+// task-type add, which the Python scheduler's own version refuses whatever its arguments,
+// leaves what the Python scheduler's words promise.
 func TestTaskTypeAdd(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.PeerDatabase(t)))

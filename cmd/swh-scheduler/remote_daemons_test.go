@@ -56,7 +56,7 @@ func TestRemoteSendersSameAsThePeer(t *testing.T) {
 		awaitMessages(t, peerMQ.URL, queue, want)
 		theirs, our := taskMessages(t, peerMQ.URL, queue), taskMessages(t, ourMQ.URL, queue)
 		if !slices.Equal(theirs, our) || len(our) != want {
-			t.Errorf("%s: sent %q, the peer %q", queue, our, theirs)
+			t.Errorf("%s: sent %q, the Python scheduler %q", queue, our, theirs)
 		}
 	}
 	w.compareTables()

@@ -65,8 +65,8 @@ var remoteWords = [][]string{
 	{"add-forge-now", "schedule-first-visits", "-t", "nope"},
 }
 
-// Commands work on RPC servers as on databases. The peer's client on our server
-// and our client on the peer's server print the same and leave the same behind.
+// Commands work on RPC servers as on databases. The Python scheduler's client on our server
+// and our client on the Python scheduler's server print the same and leave the same behind.
 func TestRemoteSameAsThePeer(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -155,8 +155,8 @@ func TestRemoteSend(t *testing.T) {
 	}
 }
 
-// Tasks are made of the origins of a real storage as the peer makes them, page by
-// page; and, unlike the peer, of those of a file or of standard input.
+// Tasks are made of the origins of a real storage as the Python scheduler makes them, page by
+// page; and, unlike the Python scheduler, of those of a file or of standard input.
 func TestScheduleOrigins(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)

@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// startPeers starts a daemon of the peer's; stop ends it as systemd would.
+// startPeers starts a daemon of the Python scheduler's; stop ends it as systemd would.
 func startPeers(t *testing.T, config string, args ...string) (stop func()) {
 	t.Helper()
 	return startPython(t, config, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler"}, args...)...)
@@ -72,7 +72,7 @@ func (r *replacement) count(query string) int {
 	return testenv.Value[int](r.t, r.conn, query)
 }
 
-// startLister starts the peer's RPC client.
+// startLister starts the Python scheduler's RPC client.
 func (r *replacement) startLister() {
 	r.t.Helper()
 	r.lister = testenv.StartScript(r.t, environment("PYTHONDONTWRITEBYTECODE=1"), filepath.Join("testdata", "lister.py"))
@@ -129,7 +129,7 @@ func (r *replacement) work(step string, origins int, servers ...string) {
 	})
 }
 
-// startPeersRunners starts the peer's runners, without and with priority.
+// startPeersRunners starts the Python scheduler's runners, without and with priority.
 func (r *replacement) startPeersRunners(more ...string) (stop func()) {
 	r.t.Helper()
 	command := append([]string{"start-runner", "--period", "1"}, more...)
@@ -159,9 +159,9 @@ func (r *replacement) stop(daemons ...*process) {
 	}
 }
 
-// docs/replacing.md, step by step: the peer's daemons and ours in turn, and at the
-// same time where that is said to do, on a database that the peer made, with a real
-// worker and the peer's RPC client. Every task runs once, every origin is sent once,
+// docs/replacing.md, step by step: the Python scheduler's daemons and ours in turn, and at the
+// same time where that is said to do, on a database that the Python scheduler made, with a real
+// worker and the Python scheduler's RPC client. Every task runs once, every origin is sent once,
 // and every visit is recorded once.
 func TestReplacingThePythonDaemons(t *testing.T) {
 	t.Parallel()
@@ -186,7 +186,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	stopPeersListener := startPeers(t, r.config, "start-listener")
 	stopPeersJournalClient := r.startPeersJournalClient()
 	peers, stopPeersServer := stoppablePythonServer(t, "scheduler", dsn)
-	r.work("the peer's alone", 0, peers)
+	r.work("the Python scheduler's alone", 0, peers)
 
 	// Before: migrate, while they work.
 	if r := ours(t, "-C", r.config, "migrate"); r.code != 0 {
@@ -195,7 +195,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	if r := ours(t, "-C", r.config, "config", "check"); r.code != 0 {
 		t.Fatal(r.stdout, r.stderr)
 	}
-	r.work("the peer's on the prepared database", 0, peers)
+	r.work("the Python scheduler's on the prepared database", 0, peers)
 
 	// At the same time: runners on different task types, the others on all.
 	listener, journal := r.start("start-listener"), r.start("journal-client")
@@ -227,13 +227,13 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	stopPeersRecurrent := startPeers(t, r.config, "schedule-recurrent", "--visit-type", "git")
 	r.startPeersJournalClient()
 	peers, _ = stoppablePythonServer(t, "scheduler", dsn)
-	r.work("the peer's again", 30, peers)
+	r.work("the Python scheduler's again", 30, peers)
 	if removed := ours(t, "--database", dsn, "migrate", "--remove"); removed.code != 0 {
 		t.Errorf("migrate --remove: %+v", removed)
 	}
-	r.work("the peer's, with nothing of ours left", 30, peers)
+	r.work("the Python scheduler's, with nothing of ours left", 30, peers)
 
-	// The peer marks origins before it sends them.
+	// The Python scheduler marks origins before it sends them.
 	channel := testenv.Channel(t, mq.URL)
 	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
 		queue, err := channel.QueueDeclarePassive("swh.test.LoadGit", true, false, false, false, nil)
@@ -264,7 +264,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 // checkTasks fails unless each task has one run, and a worker noted that once.
 func (r *replacement) checkTasks(notes []note) {
 	r.t.Helper()
-	// The peer's listener may turn the status of a run back to started, by an event
+	// The Python scheduler's listener may turn the status of a run back to started, by an event
 	// that comes late; its end stays.
 	runs := testenv.Column[string](r.t, r.conn, `select r.backend_id || ' of ' || (t.arguments -> 'args' ->> 0) || case when r.ended is not null and r.status in ('eventful', 'started') then '' else ', which did not end well' end
 		from task t left join task_run r on r.task = t.id`)

@@ -66,7 +66,7 @@ func taskMessages(t *testing.T, url string, queues ...string) []string {
 // taskID is what differs between the messages of two programs.
 var taskID = regexp.MustCompile(`'task_id': '[0-9a-f-]{36}'`)
 
-// What the commands send to Celery, and print of it, is what the peer sends.
+// What the commands send to Celery, and print of it, is what the Python scheduler sends.
 func TestSendSameAsThePeer(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -102,7 +102,7 @@ func TestSendSameAsThePeer(t *testing.T) {
 		{"origin", send, "load-hg-bitbucket", archives, "--dry-run"},
 		{"origin", send, "load-hg", os.DevNull},
 	} {
-		w.compare([]string{"SWH_CONFIG_FILENAME=" + w.peerC}, args...) // the peer's senders read that one only
+		w.compare([]string{"SWH_CONFIG_FILENAME=" + w.peerC}, args...) // the Python scheduler's senders read that one only
 		queues := []string{"swh.loader.git.tasks.UpdateGitRepository", "other", "disabled", "add_forge_now:swh.load-pypi", "x:swh.load-pypi",
 			"x:swh.loader.git.tasks.UpdateGitRepository", "large:swh.loader.git.tasks.UpdateGitRepository", "swh.svn", "swh.hg"}
 		want, got := taskMessages(t, peer, queues...), taskMessages(t, ours, queues...)

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Both commands, in the peer's words: what they print, and the files they write.
+// Both commands, in the Python scheduler's words: what they print, and the files they write.
 func TestSimulator(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

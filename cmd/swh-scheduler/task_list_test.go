@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Runs are listed as the peer lists them: without a date or with one, with
+// Runs are listed as the Python scheduler lists them: without a date or with one, with
 // metadata of any kind or none.
 func TestTaskListOfRunsSameAsThePeer(t *testing.T) {
 	t.Parallel()

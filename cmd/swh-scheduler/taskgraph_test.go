@@ -351,7 +351,7 @@ func graphSubmitRefuses(t *testing.T, r *graphRoom) {
 	}
 }
 
-// Neither of the peer's runners starts a task that waits, while its clients read
+// Neither of the Python scheduler's runners starts a task that waits, while its clients read
 // and list it; what the task waits for, they start.
 func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
 	t.Parallel()
@@ -365,24 +365,24 @@ func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
 		t.Helper()
 		result := command(t, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), environment("SWH_CONFIG_FILENAME="+r.config), append([]string{"scheduler"}, args...)...)
 		if result.code != 0 {
-			t.Fatalf("the peer's %q: exit code %d\n%s", args, result.code, result.stderr)
+			t.Fatalf("the Python scheduler's %q: exit code %d\n%s", args, result.code, result.stderr)
 		}
 		return result.stdout
 	}
 	if text := peer("task", "list"); !strings.Contains(text, "Found 3 tasks") || strings.Count(text, "9999-01-01") != 2 {
-		t.Errorf("the peer lists:\n%s", text)
+		t.Errorf("the Python scheduler lists:\n%s", text)
 	}
 	if text := peer("task", "list-pending", "step", "--before", "9990-01-01"); !strings.Contains(text, "Found 1 step tasks") {
-		t.Errorf("the peer takes for pending:\n%s", text)
+		t.Errorf("the Python scheduler takes for pending:\n%s", text)
 	}
 	peer("start-runner")
 	peer("start-runner", "--with-priority")
 	sent := testenv.Column[int64](t, r.pool, "select task from task_run")
 	if !slices.Equal(sent, []int64{s.Tasks["first"]}) {
-		t.Errorf("the peer's runners sent %v, want only %d", sent, s.Tasks["first"])
+		t.Errorf("the Python scheduler's runners sent %v, want only %d", sent, s.Tasks["first"])
 	}
 	if text := peer("task", "list", "--list-runs", "-i", strconv.FormatInt(s.Tasks["second"], 10)); !strings.Contains(text, "next_run_not_scheduled") {
-		t.Errorf("the peer shows the waiting task as:\n%s", text)
+		t.Errorf("the Python scheduler shows the waiting task as:\n%s", text)
 	}
 }
 

@@ -111,7 +111,7 @@ func TestWhereTheConfigurationIsFrom(t *testing.T) {
 	}
 }
 
-// The words after swh, of which the peer is a part, are understood too, wherever
+// The words after swh, of which the Python scheduler is a part, are understood too, wherever
 // its options stand.
 func TestWordsOfSwh(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@
 # System packages come from apt-get, by sudo unless root; no server of the
 # system is started, enabled or configured. The rest goes to the cache
 # directory, $SWH_SCHEDULER_CACHE or else swh-scheduler in the user's cache: Go
-# by way of the Go module proxy, Kafka by Maven, the peer by pip, axe by npm, each with the
+# by way of the Go module proxy, Kafka by Maven, swh.scheduler by pip, axe by npm, each with the
 # settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…, ~/.npmrc).
 #
 # Other versions than the usual ones are kept beside them, if these name some:
@@ -235,7 +235,7 @@ archive_requirements=$here/python/archive.txt
 is_current() { cat "${@:2}" | cmp -s - "$1/requirements.txt"; }
 
 need_python() {
-	have psql || echo postgresql-client # the peer makes its tables with it
+	have psql || echo postgresql-client # the Python scheduler makes its tables with it
 	ls /usr/lib/*/libmagic.so.1 >/dev/null 2>&1 || echo libmagic1 # the archive's listers load it
 	{ [ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}"; } &&
 		is_current "$cache/archive" "$archive_requirements" ||
@@ -262,7 +262,7 @@ and this machine; one that is built here needs a compiler and Python's headers (
 install_python() {
 	local advice=$pip_advice
 	[ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}" ||
-		step "installing the peer and Celery by pip" make_python "$python" "${requirements[@]}"
+		step "installing the Python scheduler and Celery by pip" make_python "$python" "${requirements[@]}"
 	is_current "$cache/archive" "$archive_requirements" ||
 		step "installing the archive's own parts by pip" make_python "$cache/archive" "$archive_requirements"
 }

@@ -1,17 +1,17 @@
 // Package config reads the configuration file that our daemons share with the Python
 // components.
 //
-// The file is YAML, read as the peer reads it (see internal/yaml11). Sections and keys are
-// the peer's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
+// The file is YAML, read as the Python scheduler reads it (see internal/yaml11). Sections and keys are
+// the Python scheduler's (swh.core.config, swh.scheduler, swh.journal), and our own: rabbitmq,
 // database, rpc_serve, dashboard, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, lanes, metrics,
 // sentry, visit_rules, failures_keep_date, update_metrics_after.
-// Keys that only the peer, Celery or another Software Heritage component reads are
+// Keys that only the Python scheduler, Celery or another Software Heritage component reads are
 // ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
 // one. A value of the wrong type is an Error with file, line, column and key; it says what
 // was expected but quotes no value, which may be a password. A null value means that the
 // key is absent, except where documented.
 //
-// From the environment it reads KAFKA_GROUP_INSTANCE_ID, as the peer does, and refuses
+// From the environment it reads KAFKA_GROUP_INSTANCE_ID, as the Python scheduler does, and refuses
 // Celery's CELERY_BROKER_URL and the like if they name another broker.
 //
 // Secrets (addresses with passwords, Kafka settings) have types that print as [redacted];
@@ -64,7 +64,7 @@ type Config struct {
 	Hosters    model.Hosters           `yaml:"hosters,omitempty"` // those that take a limited number of visits
 	VisitRules model.VisitRules        `yaml:"visit_rules"`       // of the journal client
 	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
-	// of recurrent visits; the peer changes it.
+	// of recurrent visits; the Python scheduler changes it.
 	FailuresKeepDate bool `yaml:"failures_keep_date,omitempty"`
 	// UpdateMetricsAfter is the age from which a lister's counts of origins (update-metrics)
 	// are taken anew; 0 is never.
@@ -160,7 +160,7 @@ const DefaultMaxBodySize = 64 << 20
 // Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
-		Celery:   Celery{TaskBroker: "amqp://guest@localhost//"}, // the peer's
+		Celery:   Celery{TaskBroker: "amqp://guest@localhost//"}, // the Python scheduler's
 		RabbitMQ: RabbitMQ{StatsAge: celery.StatsAge},
 		Journal: Journal{
 			Prefix:          "swh.journal.objects",

@@ -370,7 +370,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// As the peer, a file may be named without its extension.
+// As the Python scheduler, a file may be named without its extension.
 func TestLoadFindsTheExtension(t *testing.T) {
 	path := write(t, "scheduler: {cls: local, db: dbname=x}")
 	c, _, err := Load(strings.TrimSuffix(path, ".yml"))
@@ -412,7 +412,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Settings written straight into the section count, as with the peer, but those
+// Settings written straight into the section count, as with the Python scheduler, but those
 // in their own place win.
 func TestLooseConsumerSettings(t *testing.T) {
 	c, _, err := parse("F", []byte("journal:\n  a.b: 1\n  c.d: 2\n  consumer_settings: {a.b: 3}"))

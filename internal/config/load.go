@@ -309,7 +309,8 @@ func (j *Journal) read(v value) {
 		},
 	}
 	v.sectionWith(fields, func(e entry) {
-		// The peer passes unknown keys to Kafka, whose settings have dots in their names.
+		// The Python scheduler passes unknown keys to Kafka, whose settings have dots in
+		// their names.
 		if !strings.Contains(e.name, ".") {
 			if why := idleJournal[e.name]; why == "" {
 				e.unknown(append(keysOf(fields), keysOf(idleJournal)...), nil)

@@ -19,8 +19,8 @@ func weigh(policy model.VisitPolicy, weight, tableSample float64) model.Weighted
 	}}
 }
 
-// byLag returns the peer's three policies of recurring visits. The last one, for origins
-// whose listers give no date, has the weight rest.
+// byLag returns the Python scheduler's three policies of recurring visits. The last one,
+// for origins whose listers give no date, has the weight rest.
 func byLag(rest, tableSample float64) []model.WeightedPolicy {
 	half := (100 - rest) / 2
 	return []model.WeightedPolicy{
@@ -30,7 +30,7 @@ func byLag(rest, tableSample float64) []model.WeightedPolicy {
 	}
 }
 
-// DefaultSchedulingPolicy is the peer's (celery_backend/recurrent_visits.py).
+// DefaultSchedulingPolicy is the Python scheduler's (celery_backend/recurrent_visits.py).
 func DefaultSchedulingPolicy() map[string][]model.WeightedPolicy {
 	policies := map[string][]model.WeightedPolicy{"default": byLag(20, 0), "git": byLag(2, 0.1)}
 	for _, visitType := range []string{"hg", "svn", "cvs", "bzr"} {
@@ -78,8 +78,8 @@ func policyList(v value) (list []model.WeightedPolicy) {
 }
 
 // policy reads one entry of a list. Its keys are policy, weight, exact, forks, longest_wait and the keyword
-// arguments of the peer's grab_next_visits. It is no ordinary section because null turns a cooldown
-// off. The policy pools needs no weight.
+// arguments of the Python scheduler's grab_next_visits. It is no ordinary section because null
+// turns a cooldown off. The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
 	p := model.WeightedPolicy{Filter: model.VisitFilter{Cooldowns: model.DefaultCooldowns}}
 	f, fields := &p.Filter, policyFields(&p)
@@ -175,7 +175,7 @@ func (v value) duration(expected string) time.Duration {
 	return 0
 }
 
-// percentage reads a number from 0 to 100, which may be quoted, as with the peer.
+// percentage reads a number from 0 to 100, which may be quoted, as with the Python scheduler.
 func (v value) percentage() float64 {
 	f := -1.0
 	if text, ok := v.scalar().(string); ok {

@@ -10,7 +10,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// DefaultTaskType returns a task type with the peer's defaults, which depend on its name.
+// DefaultTaskType returns a task type with the Python scheduler's defaults, which depend
+// on its name.
 func DefaultTaskType(name, backendName string) model.TaskType {
 	interval, factor, length := 2*24*time.Hour, 1.0, int64(1000)
 	if strings.HasSuffix(name, "-full") { // a full listing
@@ -23,7 +24,7 @@ func DefaultTaskType(name, backendName string) model.TaskType {
 }
 
 // ReadTaskTypes reads a file of task types: a mapping from their names to mappings of the
-// fields of the peer's TaskType. All but backend_name default to DefaultTaskType's. It
+// fields of the Python scheduler's TaskType. All but backend_name default to DefaultTaskType's. It
 // returns all errors, each an *Error, joined.
 func ReadTaskTypes(file string, text []byte) ([]model.TaskType, []Warning, error) {
 	root, err := parseRoot(file, text, "a mapping of task types")

@@ -17,13 +17,13 @@ import (
 )
 
 // MaxClaim is the most messages one claim takes, whatever the queue's limit
-// (the peer's MAX_NUM_TASKS).
+// (the Python scheduler's MAX_NUM_TASKS).
 const MaxClaim = 10000
 
 // Queue is a queue to claim for.
 type Queue struct {
 	Name  string
-	Limit *int64   // of messages, ready and unacknowledged together; nil or 0: none, as with the peer
+	Limit *int64   // of messages, ready and unacknowledged together; nil or 0: none, as with the Python scheduler
 	Lanes *LaneSet // may be nil
 }
 

@@ -76,7 +76,7 @@ func listersOf(ctx context.Context, from Listers, origins []model.ListedOrigin) 
 }
 
 // LoaderKwargs returns the keyword arguments of the loader task of each origin, a
-// JSON object with its keys in the peer's order.
+// JSON object with its keys in the Python scheduler's order.
 func LoaderKwargs(ctx context.Context, from Listers, origins []model.ListedOrigin) ([]json.RawMessage, error) {
 	if len(origins) == 0 {
 		return nil, nil
@@ -95,7 +95,7 @@ func LoaderKwargs(ctx context.Context, from Listers, origins []model.ListedOrigi
 }
 
 // loaderKwargs returns the keyword arguments of a loader's task: the origin's URL, its
-// lister, and the lister's extra arguments, which take precedence (the peer's
+// lister, and the lister's extra arguments, which take precedence (the Python scheduler's
 // create_origin_task). Values keep their form in the database.
 func loaderKwargs(o model.ListedOrigin, l model.Lister) (json.RawMessage, error) {
 	var kwargs Kwargs

@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// A loader gets the arguments that the peer's create_origin_task makes: the same
+// A loader gets the arguments that the Python scheduler's create_origin_task makes: the same
 // keys in the same order, extra arguments winning where they stand, numbers as
 // the database has them.
 func TestLoaderKwargs(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package model has the types of the whole program: task types, tasks, runs, listers,
 // listed origins, visits, and the errors that callers test for.
 //
-// Names, statuses and defaults are those of the Python swh.scheduler ("the peer"),
+// Names, statuses and defaults are those of the Python scheduler (swh.scheduler),
 // because both work on the same database. It imports none of the other packages and does
 // no input or output.
 package model
@@ -15,8 +15,8 @@ import (
 // Errors that callers test for with errors.Is.
 var (
 	ErrUnknownTaskType = errors.New("unknown task type")
-	ErrUnknownPolicy   = errors.New("unknown scheduling policy") // the peer's UnknownPolicy
-	ErrStaleData       = errors.New("stale data")                // the peer's StaleData
+	ErrUnknownPolicy   = errors.New("unknown scheduling policy") // the Python scheduler's UnknownPolicy
+	ErrStaleData       = errors.New("stale data")                // the Python scheduler's StaleData
 	ErrUnknownLister   = errors.New("unknown lister")
 	ErrUnknownGraph    = errors.New("unknown graph")
 )

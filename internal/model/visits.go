@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// VisitPolicy names a policy of the peer's grab_next_visits, or one of ours.
+// VisitPolicy names a policy of the Python scheduler's grab_next_visits, or one of ours.
 type VisitPolicy string
 
-// The peer's policies.
+// The Python scheduler's policies.
 const (
 	OldestScheduledFirst          VisitPolicy = "oldest_scheduled_first"
 	StopAfterSuccess              VisitPolicy = "stop_after_success"
@@ -21,7 +21,7 @@ const (
 	FirstVisitsAfterListing       VisitPolicy = "first_visits_after_listing"
 )
 
-// Policies of the peer's design that the peer does not have.
+// Policies of the Python scheduler's design that the Python scheduler does not have.
 const (
 	// Pools divides the slots between PoolPolicies.
 	Pools VisitPolicy = "pools"
@@ -33,7 +33,7 @@ const (
 )
 
 // Cooldowns are the least times between visits of an origin. Zero turns one off, as an
-// explicit null or 0 does with the peer.
+// explicit null or 0 does with the Python scheduler.
 type Cooldowns struct {
 	Absolute  time.Duration // since it was last scheduled, whatever came of it
 	Scheduled time.Duration // since it was last scheduled, while no result is known
@@ -41,7 +41,7 @@ type Cooldowns struct {
 	NotFound  time.Duration // since its last visit, if that found nothing
 }
 
-// DefaultCooldowns are the peer's.
+// DefaultCooldowns are the Python scheduler's.
 var DefaultCooldowns = Cooldowns{
 	Absolute:  12 * time.Hour,
 	Scheduled: 7 * 24 * time.Hour,

@@ -37,7 +37,7 @@ var manyArchivedRuns = listing(dictOf(func(f *fields, r *db.ArchivedRun) {
 	required(f, "task_run_status", textAs[model.RunStatus](), &r.Status)
 }))
 
-// archivedArguments are as search indexes of the peer's archive want them: the
+// archivedArguments are as search indexes of the Python scheduler's archive want them: the
 // positional ones a dict by position, the keyword arguments a JSON text.
 var archivedArguments = dictOf(func(f *fields, a *model.TaskArguments) {
 	kwargs := string(a.Kwargs)
@@ -100,7 +100,7 @@ var archivedKeys = &kind[archivedKey]{pythonType{name: "int"}, func(f *fields, v
 	return k
 }, nil}
 
-// deleteArchived keeps runs and tasks apart, where the peer by mistake deletes
+// deleteArchived keeps runs and tasks apart, where the Python scheduler by mistake deletes
 // any run whose number is that of one of the tasks.
 func deleteArchived(c *call, keys []archivedKey) (none, error) {
 	tasks, runs := make([]int64, len(keys)), make([]int64, len(keys))

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kinds of arguments. The peer declares the types of arguments and checks none:
+// Kinds of arguments. The Python scheduler declares the types of arguments and checks none:
 // most go into a query as they are. These kinds take what PostgreSQL would take for
-// the peer (a number, or its text), and refuse the rest. None, and what else is
+// the Python scheduler (a number, or its text), and refuse the rest. None, and what else is
 // false in Python, becomes a type's zero value where a kind allows it.
 
 // truth returns Python's bool of a value.

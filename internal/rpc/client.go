@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// Client asks a scheduler's RPC server, ours or the peer's. It is safe for
+// Client asks a scheduler's RPC server, ours or the Python scheduler's. It is safe for
 // concurrent use.
 type Client struct {
 	base *url.URL
@@ -72,7 +72,7 @@ func (e *RemoteError) RefusesValues() bool {
 	return e.Class == "DataError" || e.Class == "IntegrityError"
 }
 
-// The pauses between tries of a call that the server did not do, as in the peer's
+// The pauses between tries of a call that the server did not do, as in the Python scheduler's
 // client.
 var retryPauses = []time.Duration{500 * time.Millisecond, 2 * time.Second}
 

@@ -126,7 +126,7 @@ var (
 	someID   = uuid.MustParse("6fa459ea-ee8a-3ca4-894e-db77e160355e")
 )
 
-// every value of the wire, and how the peer's own serialiser is asked for it.
+// every value of the wire, and how the Python scheduler's own serialiser is asked for it.
 var everyValue = []struct {
 	python string
 	value  any
@@ -172,7 +172,7 @@ func slicesRepeat(n int) []any {
 	return list
 }
 
-// What the peer's serialisers write is read as it was meant, and what we write
+// What the Python scheduler's serialisers write is read as it was meant, and what we write
 // is, byte for byte in msgpack, what they would write.
 func TestCodecAgainstThePeers(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ json.dump(out, sys.stdout)
 		// Where a float is among the arguments, the two agree; a whole container
 		// in JSON text is written with room for its length.
 		if got := encode(t, mimeMsgpack, v.value); !bytes.Equal(got, packed) && !strings.Contains(v.python, "{'") {
-			t.Errorf("%s in msgpack:\n%q, the peer\n%q", v.python, got, packed)
+			t.Errorf("%s in msgpack:\n%q, the Python scheduler\n%q", v.python, got, packed)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The peer's own tests of a scheduler pass through its own client.
+// The Python scheduler's own tests of a scheduler pass through its own client.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

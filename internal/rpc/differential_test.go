@@ -24,7 +24,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// startPeer starts the peer's RPC server on a database and gives its URL.
+// startPeer starts the Python scheduler's RPC server on a database and gives its URL.
 func startPeer(t testing.TB, dsn string) string {
 	t.Helper()
 	return "http://127.0.0.1:" + testenv.StartScript(t, nil, "-W", "ignore", "testdata/peer_server.py", dsn).Line(t)
@@ -140,7 +140,7 @@ var drawnCalls = map[string]generators{
 	"task_run/start":                {"backend_id": drawnBackends, "metadata": optionally(drawnObjects), "timestamp": drawnTimes},
 	"task_run/end": {"backend_id": drawnBackends, "status": rapid.SampledFrom([]any{"eventful", "uneventful", "failed", "permfailed"}),
 		"metadata": optionally(drawnObjects), "timestamp": drawnTimes},
-	// The peer deletes runs by the numbers of tasks too: see the package comment.
+	// The Python scheduler deletes runs by the numbers of tasks too: see the package comment.
 	"task/delete_archived": {"task_ids": listOf(rapid.Custom(func(t *rapid.T) any {
 		id := drawnIDs.Draw(t, "id")
 		return map[string]any{"task_id": id, "task_run_id": id}
@@ -178,7 +178,7 @@ var drawnCalls = map[string]generators{
 
 // twins are the two servers, on databases that hold the same.
 type twins struct {
-	urls  [2]string // the peer's, ours
+	urls  [2]string // the Python scheduler's, ours
 	conns [2]*pgx.Conn
 }
 
@@ -365,7 +365,7 @@ func (tw twins) call(t testingT, side int, path string, arguments any, f form, a
 		return a, value
 	}
 	if response.Header.Get("Content-Type") != mimeMsgpack {
-		return a, nil // the peer fails to say how it failed
+		return a, nil // the Python scheduler fails to say how it failed
 	}
 	value, err := readMsgpack(text, defaultLimits)
 	if err != nil {
@@ -414,7 +414,7 @@ func TestCallsAreThePeers(t *testing.T) {
 	})
 }
 
-// Calls that no client would make are refused where the peer refuses them, and
+// Calls that no client would make are refused where the Python scheduler refuses them, and
 // do what they do there where they pass.
 func TestOddCallsAreThePeers(t *testing.T) {
 	t.Parallel()
@@ -438,7 +438,7 @@ func TestOddCallsAreThePeers(t *testing.T) {
 		}
 		f := form{mimeMsgpack, mimeJSON}
 		want, got := tw.both(t, path, arguments, f)
-		// The peer may let an odd value pass that no row shows to be one, or write
+		// The Python scheduler may let an odd value pass that no row shows to be one, or write
 		// what PostgreSQL makes of its text. We may refuse it, if we say which
 		// argument it is, or answer nothing.
 		empty := []string{"<nil>", "[]", "{}", "{tasks: []}", `{d: {next_page_token: <nil>, results: [], total_results: <nil>}, swhtype: "paged_result"}`}
@@ -450,7 +450,7 @@ func TestOddCallsAreThePeers(t *testing.T) {
 		if want.exception == "UnknownPolicy" && named {
 			return
 		}
-		// The peer's PostgreSQL reads every text before it looks for rows; ours, one
+		// The Python scheduler's PostgreSQL reads every text before it looks for rows; ours, one
 		// for which there may be a row.
 		if want.exception == "InvalidTextRepresentation" && slices.Contains(empty, got.value) {
 			return

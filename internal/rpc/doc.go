@@ -1,11 +1,11 @@
 // Package rpc is the scheduler's HTTP interface: the 34 calls through which
 // listers, the web API, the deposit and other Python components use the scheduler.
-// Clients of the Python server ("the peer") keep working with it.
+// Clients of the Python scheduler keep working with it.
 //
 // # A call
 //
 // POST /<path> with the arguments as one dict, in msgpack or JSON, is answered
-// with what the method of the peer's backend returns, in the format that the
+// with what the method of the Python scheduler's backend returns, in the format that the
 // client accepts (JSON unless it wants msgpack). Types that the formats lack travel
 // as {swhtype: name, d: value}: UUIDs, durations, pages, objects of the model, and
 // in JSON also dates and bytes. In msgpack the two keys are bytes, so that no dict
@@ -23,12 +23,12 @@
 // and what answers it. From that follow reading, checking, writing, Python's error
 // for wrong arguments, the client's calls and the site map (fields.go, endpoint.go).
 //
-// Graphs of tasks have calls that the peer lacks (graphs.go).
+// Graphs of tasks have calls that the Python scheduler lacks (graphs.go).
 //
 // # Errors
 //
-// An error is answered as the Python exception that the peer would raise
-// (exception.go), in msgpack whatever the client accepts, with the peer's status:
+// An error is answered as the Python exception that the Python scheduler would raise
+// (exception.go), in msgpack whatever the client accepts, with the Python scheduler's status:
 //
 //   - 400 for StaleData and UnknownPolicy, which clients know;
 //   - 503 where a retry helps, which clients do by themselves: the database is
@@ -52,14 +52,14 @@
 //
 // # The client
 //
-// [Client] makes calls, to our server or the peer's, with the same reader and
-// writers. Like the peer's client it retries what the server did not do (502, 503,
+// [Client] makes calls, to our server or the Python scheduler's, with the same reader and
+// writers. Like the Python scheduler's client it retries what the server did not do (502, 503,
 // a refused connection).
 //
-// # Where this differs from the peer
+// # Where this differs from the Python scheduler
 //
 //   - Two grabs of ready tasks at once never return the same task.
-//   - task/delete_archived deletes the runs it is given; the peer, by a mistake,
+//   - task/delete_archived deletes the runs it is given; the Python scheduler, by a mistake,
 //     also those whose numbers are those of the given tasks.
 //   - A page of listed origins ends with all visit types of its last URL, so that
 //     none is lost between two pages.

@@ -12,7 +12,7 @@ import (
 // endpoint is one of the calls.
 type endpoint struct {
 	path        string
-	name        string // of the peer's method
+	name        string // of the Python scheduler's method
 	description string // for people, in /site-map
 	handle      func(*call) error
 	writes      bool // changes something
@@ -46,7 +46,7 @@ type method[A, R any] struct {
 	result *kind[R]
 }
 
-// define describes a call: its path, the method of the peer's backend that it
+// define describes a call: its path, the method of the Python scheduler's backend that it
 // stands for, and how it is answered.
 func define[A, R any](path, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
 	s := signatureOf(name, visit)

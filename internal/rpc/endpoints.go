@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// endpoints are all calls, in the order of the peer's interface, then ours.
+// endpoints are all calls, in the order of the Python scheduler's interface, then ours.
 var endpoints = []*endpoint{
 	&createTaskType.endpoint, &getTaskType.endpoint, &getTaskTypes.endpoint,
 	&createTasks.endpoint, &setStatusTasks.endpoint, &disableTasks.endpoint, &searchTasks.endpoint, &getTasks.endpoint,
@@ -53,7 +53,7 @@ var (
 	integers      = listing(looseInteger)
 	integersIfAny = unlessFalse(integers)
 
-	// The policy is ignored, as the peer does: every Task has one.
+	// The policy is ignored, as the Python scheduler does: every Task has one.
 	createTasks = define("task/create", backend+"create_tasks", "Creates those tasks that are not there yet, and returns them with their numbers.",
 		func(f *fields, tasks *[]db.NewTask) {
 			required(f, "tasks", listing(newTasks), tasks)
@@ -252,7 +252,7 @@ type listerArguments struct {
 	prefix   *string
 }
 
-// oldestFirst sorts listers as the peer mostly does.
+// oldestFirst sorts listers as the Python scheduler mostly does.
 func oldestFirst(listers []model.Lister) []model.Lister {
 	slices.SortStableFunc(listers, func(a, b model.Lister) int { return a.Created.Compare(b.Created) })
 	return listers

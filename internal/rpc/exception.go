@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// exception is an error as the peer's server answers it: a Python exception. Its
+// exception is an error as the Python scheduler's server answers it: a Python exception. Its
 // clients know some by class (StaleData, UnknownPolicy) and raise the others as
 // a RemoteException that shows class and arguments.
 type exception struct {
@@ -44,7 +44,7 @@ func (x *exception) fault() string {
 
 func (x *exception) httpStatus() int { return cmp.Or(x.status, http.StatusInternalServerError) }
 
-// write writes the exception as the peer does: a plain dict, without tag. The
+// write writes the exception as the Python scheduler does: a plain dict, without tag. The
 // traceback is empty, as ours would tell a client nothing.
 func (x *exception) write(e encoder) {
 	e.openDict()
@@ -93,19 +93,19 @@ func psycopgError(class, format string, args ...any) *exception {
 	return x
 }
 
-// attrsError is an error of the checks of the peer's model.
+// attrsError is an error of the checks of the Python scheduler's model.
 func attrsError(class, message string) *exception {
 	return &exception{class: class, module: "attrs_strict._error", args: []string{message}}
 }
 
 var errNoJSON = errors.New("a column of type jsonb holds no JSON")
 
-// httpError is one of the exceptions of the peer's HTTP library.
+// httpError is one of the exceptions of the Python scheduler's HTTP library.
 func httpError(status int, class, description string) *exception {
 	return &exception{class: class, module: "werkzeug.exceptions", args: []string{description}, status: status}
 }
 
-// exceptionOf turns an error of a call into what the peer would answer. internal
+// exceptionOf turns an error of a call into what the Python scheduler would answer. internal
 // means that it tells the client nothing: the cause is for the log. No exception
 // holds a password or the text of a query.
 func exceptionOf(err error) (x *exception, internal bool) {
@@ -132,7 +132,7 @@ func exceptionOf(err error) (x *exception, internal bool) {
 	return x, true
 }
 
-// schedulerException is an exception that the peer's client raises as it is.
+// schedulerException is an exception that the Python scheduler's client raises as it is.
 func schedulerException(class, message string) *exception {
 	return &exception{class: class, module: "swh.scheduler.exc", args: []string{message}, status: http.StatusBadRequest}
 }

@@ -28,7 +28,7 @@ const maxFields = 16
 type mode uint8
 
 const (
-	ofModel    mode = iota // an object of the model, as the peer's classes check it
+	ofModel    mode = iota // an object of the model, as the Python scheduler's classes check it
 	ofCall                 // the arguments of a call
 	ofResponse             // what a server answered, in the client
 )
@@ -93,7 +93,7 @@ func (f *fields) wrong(value any) {
 	f.refuse(value, typeError("argument '%s' must be %s, not %s", f.name, f.kind.name, typeName(value)))
 }
 
-// refuse refuses a value with an error of the peer's; the client has its own.
+// refuse refuses a value with an error of the Python scheduler's; the client has its own.
 func (f *fields) refuse(value any, err error) {
 	if f.mode == ofResponse {
 		err = unexpected(value)

@@ -12,7 +12,7 @@ import (
 )
 
 // A graph is submitted, watched, cancelled and retried over HTTP, in either
-// format; what is wrong with one is a 400 that says what; and the peer's client
+// format; what is wrong with one is a 400 that says what; and the Python scheduler's client
 // reads tasks that wait.
 func TestGraphs(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ submitted = raw._post("task_graph/submit", {"graph": {"tasks": [{"name": "é", "
 assert submitted["graph"] > 2 and list(submitted["tasks"]) == ["é"], submitted
 `
 	if out, err := exec.Command(testenv.Python(t), "-W", "ignore", "-c", client, url+"/").CombinedOutput(); err != nil {
-		t.Errorf("the peer's client: %v\n%s", err, out)
+		t.Errorf("the Python scheduler's client: %v\n%s", err, out)
 	}
 
 	call("cancel", `{"graph_id": 1}`, http.StatusOK)

@@ -70,7 +70,7 @@ func (s *Server) caller(r *http.Request) slog.Attr {
 	return slog.Group("caller", who...)
 }
 
-// encodeException writes an exception; as the peer, in msgpack whatever the
+// encodeException writes an exception; as the Python scheduler, in msgpack whatever the
 // client takes.
 func encodeException(x *exception, buf []byte) encoder {
 	out := newEncoder(mimeMsgpack, buf)
@@ -193,7 +193,7 @@ func qualityOf(parameters string) float64 {
 	return 1
 }
 
-// respond sends a whole body, always with its length: the peer's client takes a
+// respond sends a whole body, always with its length: the Python scheduler's client takes a
 // chunked answer for a stream, which it does not decode.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	header := w.Header()

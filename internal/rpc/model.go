@@ -11,8 +11,9 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The classes of the peer's model, their fields in the order of the peer's. A
-// field that is None where our type has no such value is that type's zero value.
+// The classes of the Python scheduler's model, their fields in the order of the
+// Python scheduler's. A field that is None where our type has no such value is
+// that type's zero value.
 
 var (
 	// classes read the objects of each class.

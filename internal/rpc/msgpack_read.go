@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/internal/msgpack"
 )
 
-// Extension types of the peer's: integers that 64 bits don't hold, by their
+// Extension types of the Python scheduler's: integers that 64 bits don't hold, by their
 // big-endian bytes.
 const (
 	extLongInt     = 1

@@ -253,7 +253,7 @@ func TestSearchesWithALimit(t *testing.T) {
 			}
 			for _, row := range elements(value) {
 				if !found[plain(row)] {
-					t.Errorf("%s: %s is not found by the peer", path, plain(row))
+					t.Errorf("%s: %s is not found by the Python scheduler", path, plain(row))
 				}
 			}
 		}

@@ -15,7 +15,7 @@ type recordArguments struct {
 	updateLastSeen bool
 }
 
-// hashableTruth is the truth of what the peer looks up in a dict.
+// hashableTruth is the truth of what the Python scheduler looks up in a dict.
 var hashableTruth = &kind[bool]{read: func(f *fields, value any) bool {
 	switch value.(type) {
 	case []any, dict:
@@ -73,7 +73,7 @@ func listOrigins(c *call, f db.ListedOriginFilter) (p originPage, err error) {
 	switch {
 	case f.Limit < 0:
 		return p, errNegativeLimit()
-	case f.Limit == 0: // the peer looks for the last of no origins
+	case f.Limit == 0: // the Python scheduler looks for the last of no origins
 		return p, newException("IndexError", "list index out of range")
 	}
 	f.Limit = c.atMost(f.Limit)
@@ -112,7 +112,7 @@ func visitGrab(f *fields, a *grabArguments) {
 
 var looseTextOrNone = orNone(looseText)
 
-// policies are names of policies. What is none is what the peer complains of first.
+// policies are names of policies. What is none is what the Python scheduler complains of first.
 var policies = &kind[model.VisitPolicy]{read: func(f *fields, value any) model.VisitPolicy {
 	name, ok := value.(string)
 	if !ok {

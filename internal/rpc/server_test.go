@@ -39,7 +39,7 @@ func gzipped(t *testing.T, n int) []byte {
 }
 
 // A request that is wrong as HTTP is refused with the status and the exception
-// that the peer's server, or HTTP, has for it.
+// that the Python scheduler's server, or HTTP, has for it.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) { o.MaxBody = 1 << 16 })
@@ -80,7 +80,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// An answer is in the format that the client wants most, as the peer chooses it.
+// An answer is in the format that the client wants most, as the Python scheduler chooses it.
 func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{

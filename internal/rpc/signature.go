@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// signature holds the parameters of a Python callable: a method of the peer's
+// signature holds the parameters of a Python callable: a method of the Python scheduler's
 // backend, or the constructor of a class of its model. One without a name takes
 // anything.
 type signature struct {

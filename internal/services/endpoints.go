@@ -26,7 +26,7 @@ type Endpoints struct {
 	RabbitMQ   string // AMQP URL of an administrator, virtual host "/"
 	Management string // root URL of RabbitMQ's management API, with credentials
 	Kafka      string // bootstrap brokers, comma-separated
-	Python     string // interpreter of a virtual environment with Celery and the peer
+	Python     string // interpreter of a virtual environment with Celery and the Python scheduler
 }
 
 // FromEnvironment returns the endpoints that the environment names.

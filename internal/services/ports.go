@@ -8,7 +8,7 @@ import (
 )
 
 // managementOffset is the distance from RabbitMQ's AMQP port to its management
-// port: the peer finds the one from the other by this rule.
+// port: the Python scheduler finds the one from the other by this rule.
 const managementOffset = 10000
 
 // FreePorts returns distinct loopback ports that nobody listens on; each is

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The management port is where the peer looks for it: 10,000 above AMQP's.
+// The management port is where the Python scheduler looks for it: 10,000 above AMQP's.
 func TestFreePortsAreFreeAtTheirOffset(t *testing.T) {
 	t.Parallel()
 	ports, err := FreePorts(5, managementOffset)

@@ -191,7 +191,7 @@ func TestApplyOutcomes(t *testing.T) {
 	}
 }
 
-// A run's metadata from before is kept, as the peer keeps it.
+// A run's metadata from before is kept, as the Python scheduler keeps it.
 func TestApplyOutcomesKeepsMetadata(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -280,7 +280,7 @@ func TestRunDurations(t *testing.T) {
 	}
 }
 
-// What is noted beside the peer's tables does not grow for ever.
+// What is noted beside the Python scheduler's tables does not grow for ever.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)

@@ -38,7 +38,7 @@ type Store struct {
 // unknown runs and work are ignored. Applying an outcome again changes nothing, so a
 // caller that doesn't know whether the transaction was committed applies it again.
 //
-// The rules for an open run (scheduled or started) are those of the peer's
+// The rules for an open run (scheduled or started) are those of the Python scheduler's
 // swh_scheduler_start_task_run and swh_scheduler_end_task_run. For a run that has ended
 // they make up for the order of the events: a start fills in what it tells (never an end
 // before a start), a second end adds the error text of a failure that had none, and

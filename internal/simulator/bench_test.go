@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// BenchmarkRun compares simulations with the peer's, each on a database of its own:
+// BenchmarkRun compares simulations with the Python scheduler's, each on a database of its own:
 // the seconds that the run takes, the visits that it comes to, and the seconds that
 // filling the database takes (fill-s).
 func BenchmarkRun(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// census counts as the peer's update_metrics does, but reads all origins only once, and then
-// only those visited or listed. Nothing else may write to the database.
+// census counts as the Python scheduler's update_metrics does, but reads all origins only
+// once, and then only those visited or listed. Nothing else may write to the database.
 type census struct {
 	store   *db.Store // nil on an RPC server, which doesn't tell the standings: it counts them
 	counts  counts

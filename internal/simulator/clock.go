@@ -19,7 +19,8 @@ type Clock struct {
 // NewClock makes a Clock with the time start.
 func NewClock(start time.Time) *Clock { return &Clock{start: start} }
 
-// Now returns the simulated time in whole microseconds, as the database and the peer do.
+// Now returns the simulated time in whole microseconds, as the database and the Python
+// scheduler do.
 func (c *Clock) Now() time.Time { return c.start.Add(c.now).Round(time.Microsecond) }
 
 // Elapsed returns the time since start.

@@ -46,7 +46,7 @@ func Fill(ctx context.Context, store backend.Scheduler, names []ListerName, orig
 	return nil
 }
 
-// addTaskType creates the task type of listedVisitType, with the values of the peer's
+// addTaskType creates the task type of listedVisitType, with the values of the Python scheduler's
 // loaders, unless it exists.
 func addTaskType(ctx context.Context, store backend.Scheduler) error {
 	const day = 24 * time.Hour

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// The peer's model of origins: each has commits at even intervals since epoch, and a visit
-// takes a time for each commit since the last one. Times are in seconds.
+// The Python scheduler's model of origins: each has commits at even intervals since epoch,
+// and a visit takes a time for each commit since the last one. Times are in seconds.
 const (
 	minRunTime       = 0.5
 	maxRunTime       = 7200.0

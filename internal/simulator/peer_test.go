@@ -36,7 +36,7 @@ func askPeer(t testing.TB, stdin, answer any, args ...string) {
 	}
 }
 
-// Origins change, and visits of them take and find, what the peer's model says.
+// Origins change, and visits of them take and find, what the Python scheduler's model says.
 func TestOriginsAreThePeers(t *testing.T) {
 	t.Parallel()
 	type question struct {
@@ -89,7 +89,7 @@ func TestOriginsAreThePeers(t *testing.T) {
 	}
 }
 
-// totals are what a simulation of the peer comes to.
+// totals are what a simulation of the Python scheduler comes to.
 type totals struct {
 	Visits, Eventful, Uneventful int
 	VeryLong                     int      `json:"very_long"`
@@ -111,7 +111,7 @@ type setting struct {
 
 func (s setting) runtime() time.Duration { return time.Duration(s.hours * float64(time.Hour)) }
 
-// peer simulates with the peer, on a database of its own.
+// peer simulates with the Python scheduler, on a database of its own.
 func (s setting) peer(t testing.TB, start time.Time) totals {
 	t.Helper()
 	var got totals
@@ -191,11 +191,11 @@ func TestTotalsAreThePeers(t *testing.T) {
 				t.Error("nothing was visited")
 			}
 			if len(got.Series) != len(want.Series) {
-				t.Fatalf("measured %d times, the peer: %d", len(got.Series), len(want.Series))
+				t.Fatalf("measured %d times, the Python scheduler: %d", len(got.Series), len(want.Series))
 			}
 			for i, m := range got.Series {
 				if m.Known != want.Series[i][0] || m.Enabled != want.Series[i][1] {
-					t.Errorf("measurement %d: %d origins, %d enabled, the peer: %v", i, m.Known, m.Enabled, want.Series[i])
+					t.Errorf("measurement %d: %d origins, %d enabled, the Python scheduler: %v", i, m.Known, m.Enabled, want.Series[i])
 				}
 			}
 		})

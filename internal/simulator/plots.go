@@ -29,8 +29,8 @@ var series = []struct {
 	{"Visits over time", func(m Measurement) int { return m.Visits }},
 }
 
-// Plots returns the peer's two plots for a terminal, run times of eventful visits and figures
-// over time, and one of shares.
+// Plots returns the Python scheduler's two plots for a terminal, run times of eventful visits
+// and figures over time, and one of shares.
 func (r *Report) Plots(colored bool) string {
 	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.plot(r.overTime(), colored, plotHeight) + "\n" + r.sharesPlot(colored)
 }

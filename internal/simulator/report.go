@@ -93,7 +93,7 @@ func (r *Report) VeryLong() (n int) {
 	return n
 }
 
-// Text formats the report as the peer does.
+// Text formats the report as the Python scheduler does.
 func (r *Report) Text() string {
 	return fmt.Sprintf("Total visits: %d\nUneventful visits: %d\nEventful visits: %d\nVery long running tasks: %d\n",
 		r.Visits, r.Uneventful, len(r.Eventful), r.VeryLong())
@@ -112,7 +112,7 @@ func (r *Report) forksPart() string {
 	return fmt.Sprintf("%.1f %%", 100*float64(r.Forks)/float64(r.Visits))
 }
 
-// WriteCSV writes the series as the peer does.
+// WriteCSV writes the series as the Python scheduler does.
 func (r *Report) WriteCSV(w io.Writer) error {
 	var b strings.Builder
 	row := func(fields ...string) { b.WriteString(pytext.CSVRow(fields) + "\r\n") }

@@ -144,7 +144,7 @@ func TestHistogram(t *testing.T) {
 	})
 }
 
-// Plots in a terminal have the peer's headings, a bar for each bin, and colours only
+// Plots in a terminal have the Python scheduler's headings, a bar for each bin, and colours only
 // where they are wanted.
 func TestPlots(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestPlots(t *testing.T) {
 	})
 }
 
-// The text and the table of figures are the peer's.
+// The text and the table of figures are the Python scheduler's.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := &Report{worked: make(map[string]time.Duration)}

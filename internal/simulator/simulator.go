@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The peer's figures.
+// The Python scheduler's figures.
 const (
 	DefaultWorkers = 48     // of a visit type
 	queueCapacity  = 10_000 // messages
@@ -151,7 +151,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	s.report.Simulated = s.clock.Elapsed()
-	// As the peer does, this leaves metrics in scheduler_metrics.
+	// As the Python scheduler does, this leaves metrics in scheduler_metrics.
 	counted, err := s.count(ctx)
 	s.report.measure(s.clock.Now(), counted, s.running)
 	return s.report, err
@@ -163,7 +163,7 @@ func (s *simulation) count(ctx context.Context) (counts, error) {
 	return countsOf(metrics), err
 }
 
-// newSimulation schedules the first events in the peer's order.
+// newSimulation schedules the first events in the Python scheduler's order.
 func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	s := &simulation{
 		Options: o, clock: NewClock(o.Start), loaders: loaders{}, running: make(map[uuid.UUID]running),

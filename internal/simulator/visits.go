@@ -17,8 +17,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// journalBatch is the batch size of the peer's simulated journal client, which never handles
-// statuses after the last whole batch.
+// journalBatch is the batch size of the Python scheduler's simulated journal client, which
+// never handles statuses after the last whole batch.
 const journalBatch = 100
 
 // originAgents pick visits and update visit stats with the code of schedule-recurrent and

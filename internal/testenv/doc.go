@@ -1,5 +1,5 @@
 // Package testenv gives tests real services: PostgreSQL, RabbitMQ with its
-// management plugin, Kafka, and a Python that holds Celery and the peer.
+// management plugin, Kafka, and a Python that holds Celery and the Python scheduler.
 //
 // # Where the services come from
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // Python returns the Python interpreter of a virtual environment that holds
-// Celery and the peer (the `swh` command is beside it).
+// Celery and the Python scheduler (the `swh` command is beside it).
 func Python(t testing.TB) string {
 	t.Helper()
 	return endpoint(t, pythonVar)
@@ -30,7 +30,7 @@ func ArchivePython(t testing.TB) string {
 	return python
 }
 
-// PeerDatabase returns the URL of a fresh database as the peer's own commands
+// PeerDatabase returns the URL of a fresh database as the Python scheduler's own commands
 // make it (`swh db init-admin`, `swh db init`), dropped when the test ends.
 func PeerDatabase(t testing.TB) string {
 	t.Helper()
@@ -38,7 +38,7 @@ func PeerDatabase(t testing.TB) string {
 	swh := filepath.Join(filepath.Dir(python), "swh")
 	version, err := peerVersion(python)
 	if err != nil {
-		t.Fatalf("testenv: ask %s for the peer's version: %v", python, err)
+		t.Fatalf("testenv: ask %s for the Python scheduler's version: %v", python, err)
 	}
 	return databaseFrom(t, template(t, "peer_"+shortHash(version), func(ctx context.Context, dsn string) error {
 		for _, step := range []string{"init-admin", "init"} {

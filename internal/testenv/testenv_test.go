@@ -67,7 +67,7 @@ func TestOverConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// The peer's database is the one its own commands make: schema version 38.
+// The Python scheduler's database is the one its own commands make: schema version 38.
 func TestPeerDatabase(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -125,7 +125,7 @@ func TestTopicIsReady(t *testing.T) {
 	}
 }
 
-// The Python has what the tests run: Celery and the peer's journal client.
+// The Python has what the tests run: Celery and the Python scheduler's journal client.
 func TestPythonHasThePeer(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), Python(t), "-c",

@@ -1,6 +1,6 @@
-"""Has the peer serialise and apply visit statuses.
+"""Has the Python scheduler serialise and apply visit statuses.
 
-Reads a JSON object from standard input: "dsn" of a database of the peer's,
+Reads a JSON object from standard input: "dsn" of a database of the Python scheduler's,
 "batch_size", and "records", each with the fields of a visit status ("date" as
 ISO 8601, "snapshot" in hexadecimal), "old" for the date to be encoded as it was
 before msgpack had one. Prints each record's value in base64, a line each.

@@ -1,4 +1,4 @@
-"""Runs the peer's journal client, with the settings that standard input holds."""
+"""Runs the Python scheduler's journal client, with the settings that standard input holds."""
 
 from functools import partial
 import json

@@ -1,9 +1,9 @@
-"""The peer's own handling of event messages, without a broker.
+"""The Python scheduler's own handling of event messages, without a broker.
 
 usage: peer_listener.py DSN
 
 Reads message bodies, one a line, from standard input, passes each to the
-callback that the peer's listener gives to pika, and answers each with a line.
+callback that the Python scheduler's listener gives to pika, and answers each with a line.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The tasks of a real worker, built on the peer's own task class. The broker's
+"""The tasks of a real worker, built on the Python scheduler's own task class. The broker's
 URL is in the environment."""
 
 import os

@@ -1,4 +1,4 @@
-"""Makes one round of the peer's schedule-recurrent for a visit type.
+"""Makes one round of the Python scheduler's schedule-recurrent for a visit type.
 
 usage: SWH_CONFIG_FILENAME=... send_visits.py VISIT_TYPE; the config file's
 scheduling_policy must have that visit type.

@@ -1,5 +1,5 @@
--- The peer's tables at schema version 38, as a new database gets them.
--- Names, types, defaults and constraints are the peer's: its own backend reads
+-- The Python scheduler's tables at schema version 38, as a new database gets them.
+-- Names, types, defaults and constraints are the Python scheduler's: its own backend reads
 -- and writes them. Nothing of ours belongs in here (see ../migrations).
 
 -- Tasks: one-shot or recurring jobs, and each of their runs.
@@ -192,7 +192,7 @@ comment on column scheduler_metrics.origins_enabled is 'Those still there';
 comment on column scheduler_metrics.origins_never_visited is 'Those still there without a snapshot';
 comment on column scheduler_metrics.origins_with_pending_changes is 'Those still there that changed after their last successful visit';
 
--- What the peer's "swh db" commands look at.
+-- What the Python scheduler's "swh db" commands look at.
 
 create table dbversion (
   version     integer primary key,

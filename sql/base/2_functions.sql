@@ -1,4 +1,4 @@
--- The peer's functions and its trigger at schema version 38. Its backend calls
+-- The Python scheduler's functions and its trigger at schema version 38. Its backend calls
 -- them by name with positional arguments; our queries call some of them too, so
 -- that both sides create and read tasks by one rule.
 

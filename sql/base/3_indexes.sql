@@ -1,5 +1,5 @@
--- The peer's indexes at schema version 38, under the names they have in a
--- database that the peer made.
+-- The Python scheduler's indexes at schema version 38, under the names they have in a
+-- database that the Python scheduler made.
 
 create index task_type_idx on task (type);
 create index task_next_run_idx on task (next_run);

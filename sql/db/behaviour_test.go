@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The peer's backend passes its own tests on a database that migrate made.
+// The Python scheduler's backend passes its own tests on a database that migrate made.
 func TestPeersBackendOnOurDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -33,7 +33,7 @@ func TestPeersBackendOnOurDatabase(t *testing.T) {
 	}
 }
 
-// bothDatabases runs statements on a database of the peer's and on one of ours,
+// bothDatabases runs statements on a database of the Python scheduler's and on one of ours,
 // each in a transaction of its own, and compares what comes out: rows or error.
 type bothDatabases struct {
 	t           *testing.T
@@ -98,7 +98,7 @@ func (b bothDatabases) on(conn *pgx.Conn, statements []string) []string {
 	return lines
 }
 
-// When a run ends, its task moves on exactly as in the peer's database: every
+// When a run ends, its task moves on exactly as in the Python scheduler's database: every
 // status, policy, number of retries and setting of the task type.
 func TestTriggerIsThePeers(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestTriggerIsThePeers(t *testing.T) {
 }
 
 // The functions that create, look at, mark and archive tasks, and that count
-// origins, give what the peer's give on the same rows.
+// origins, give what the Python scheduler's give on the same rows.
 func TestFunctionsAreThePeers(t *testing.T) {
 	t.Parallel()
 	b := newBothDatabases(t)

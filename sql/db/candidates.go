@@ -11,7 +11,7 @@ import (
 // Candidates (scheduler_go.candidates) are a copy of what visit policies select and
 // order by: one row per enabled listed origin, with an index in the order of each
 // policy, so that picking the next n origins reads about n rows, whatever the size of
-// the peer's tables.
+// the Python scheduler's tables.
 //
 //	peer's tables ──trigger──► candidate_changes ──drain──► candidates ◄──► parked
 //	 (any writer)               (which origins)   (one at a time)    due / cooling down
@@ -21,7 +21,7 @@ import (
 // in every snapshot a candidate is right, or its origin is among the noted changes; a
 // grab reads both, and is always exact (candidates_grab.go). With more than
 // maxPendingChanges notes for the visit type, grabs use the general query instead, at
-// the peer's cost, until enough of them are drained.
+// the Python scheduler's cost, until enough of them are drained.
 //
 // Drained notes stay in the index as long as the oldest snapshot of the database; looks at notes
 // begin after them (RaiseLowWater).
@@ -35,7 +35,7 @@ const (
 	drainBatch = 5000
 
 	// maxPendingChanges is how many changes of a visit type a grab reads itself. More
-	// would cost more than reading the peer's tables.
+	// would cost more than reading the Python scheduler's tables.
 	maxPendingChanges = 10_000
 
 	// grabDrains is from how many pending changes on a real grab drains twice as many

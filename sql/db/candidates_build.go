@@ -21,7 +21,7 @@ import (
 //
 //	empty ──► rows (copied along the key, a part at a time) ──► indexes ──► ready
 //	  ▲                                                                      │
-//	  └───────────────── truncate of a table of the peer's ──────────────────┘
+//	  └───────────────── truncate of one of its two tables ──────────────────┘
 const (
 	phaseEmpty   = "empty"
 	phaseRows    = "rows"

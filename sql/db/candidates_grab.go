@@ -34,7 +34,7 @@ func KnownToCandidates(f model.VisitFilter) bool {
 const (
 	// minWalked and walkedPart bound how many candidates a grab with a filter that no index
 	// knows looks at: so many, or that part of a visit type's. More would cost about as much
-	// as reading the peer's tables, which is done then.
+	// as reading the Python scheduler's tables, which is done then.
 	minWalked  = 20_000
 	walkedPart = 30
 )

@@ -37,7 +37,7 @@ func keep(t *testing.T, store *db.Store) {
 // candidateColumns are those of candidates that are no hint.
 const candidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful, fork, moment"
 
-// checkCandidates fails unless candidates are what the rule makes of the peer's
+// checkCandidates fails unless candidates are what the rule makes of the Python scheduler's
 // tables, each once, and counted.
 func checkCandidates(t *testing.T, store *db.Store) {
 	t.Helper()
@@ -65,7 +65,7 @@ func checkCandidates(t *testing.T, store *db.Store) {
 var plainPolicies = policies[:5]
 
 // Whatever is drained, pending, marked, parked or overdue, and whatever the filter and the
-// moment asked about, a grab from candidates picks what the peer picks.
+// moment asked about, a grab from candidates picks what the Python scheduler picks.
 func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -423,7 +423,7 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 }
 
 // The pools partition the origins whose last update is known, and the one that
-// the peer does not have is the same from candidates and from the tables.
+// the Python scheduler does not have is the same from candidates and from the tables.
 func TestPoolsPartitionTheOrigins(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))

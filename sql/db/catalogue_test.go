@@ -27,7 +27,7 @@ func catalogueOf(t *testing.T, conn *pgx.Conn, schema string) []object {
 }
 
 // A database that migrate made from empty is, object by object, the one that the
-// peer makes: tables, columns, constraints, indexes, functions, triggers, types.
+// Python scheduler makes: tables, columns, constraints, indexes, functions, triggers, types.
 func TestBaseIsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -43,10 +43,10 @@ func TestBaseIsThePeers(t *testing.T) {
 	}
 	want := definitions(catalogue(t, peers))
 	if len(want) < 150 {
-		t.Fatalf("the peer's database has %d objects: the catalogue query finds too little", len(want))
+		t.Fatalf("the Python scheduler's database has %d objects: the catalogue query finds too little", len(want))
 	}
 	if diff := cmp.Diff(want, definitions(catalogue(t, ours))); diff != "" {
-		t.Errorf("ours differs from the peer's (-peer +ours):\n%s", diff)
+		t.Errorf("ours differs from the Python scheduler's (-peer +ours):\n%s", diff)
 	}
 
 	// What "swh db version" and "swh db upgrade" look at.

@@ -23,7 +23,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// sides are the peer's backend on a database of its own making, and our Store on
+// sides are the Python scheduler's backend on a database of its own making, and our Store on
 // one of ours.
 type sides struct {
 	peer        *peer
@@ -100,7 +100,7 @@ func maybe[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
 	return &value
 }
 
-// Task types: what is created, and what is read of them, is the peer's.
+// Task types: what is created, and what is read of them, is the Python scheduler's.
 func TestTaskTypesAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
@@ -152,7 +152,7 @@ func TestTaskTypesAreThePeers(t *testing.T) {
 	})
 }
 
-// Any interval that a database can hold reads as the peer's driver reads it.
+// Any interval that a database can hold reads as the Python scheduler's driver reads it.
 func TestIntervalsReadAsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -190,7 +190,7 @@ func TestIntervalsReadAsThePeers(t *testing.T) {
 }
 
 // Tasks: creating them (and passing over those that are there), finding,
-// peeking at and moving them does what the peer does, step by step.
+// peeking at and moving them does what the Python scheduler does, step by step.
 func TestTasksAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
@@ -252,10 +252,10 @@ func (s sides) createTasks(t *rapid.T) {
 	want, class := s.peer.call(t, "create_tasks", map[string]any{"tasks": peers})
 	got, err := s.store.CreateTasks(t.Context(), tasks)
 	if class != "" {
-		// Of several rules that an unknown type breaks, the peer names one.
+		// Of several rules that an unknown type breaks, the Python scheduler names one.
 		violation := class == "ForeignKeyViolation" || class == "NotNullViolation" || class == "CheckViolation"
 		if !violation || !errors.Is(err, model.ErrUnknownTaskType) {
-			t.Fatalf("the peer fails with %s, we with %v", class, err)
+			t.Fatalf("the Python scheduler fails with %s, we with %v", class, err)
 		}
 		s.execute(t, `select setval('task_id_seq', (select coalesce(max(id), 0) + 1 from task))`) // failures use up ids
 		return
@@ -298,7 +298,7 @@ func (s sides) searchTasks(t *rapid.T) {
 		kwargs["task_type"] = f.Types
 	}
 	if some("statuses") {
-		// The peer fails on a list of statuses; one at a time it can.
+		// The Python scheduler fails on a list of statuses; one at a time it can.
 		status := drawnStatuses.Draw(t, "status")
 		f.Statuses, kwargs["status"] = []model.TaskStatus{status}, status
 	}
@@ -324,7 +324,7 @@ func (s sides) searchTasks(t *rapid.T) {
 	}
 	s.sameTasks(t, s.peer.must(t, "search_tasks", kwargs), got)
 
-	// With a limit, which ones is the peer's arbitrary choice.
+	// With a limit, which ones is the Python scheduler's arbitrary choice.
 	f.Limit = rapid.IntRange(1, 4).Draw(t, "limit")
 	kwargs["limit"] = f.Limit
 	fewer, err := s.store.SearchTasks(t.Context(), f)
@@ -332,7 +332,7 @@ func (s sides) searchTasks(t *rapid.T) {
 		t.Fatal(err)
 	}
 	if want := s.peer.must(t, "search_tasks", kwargs).([]any); len(want) != len(fewer) {
-		t.Fatalf("with limit %d: %d tasks, the peer finds %d", f.Limit, len(fewer), len(want))
+		t.Fatalf("with limit %d: %d tasks, the Python scheduler finds %d", f.Limit, len(fewer), len(want))
 	}
 }
 
@@ -359,7 +359,7 @@ func (s sides) peekTasks(t *rapid.T) {
 		s.sameOrder(t, method, want, got)
 		s.sameTasks(t, want, got)
 
-		// With a limit, which ones of the same time is the peer's arbitrary choice.
+		// With a limit, which ones of the same time is the Python scheduler's arbitrary choice.
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
 		if got, err = peek(t.Context(), name, now, limit); err != nil {
 			t.Fatal(err)
@@ -389,7 +389,7 @@ func (s sides) setStatus(t *rapid.T) {
 }
 
 // Arguments that are no list or object are refused before they reach the
-// database, where they would break the workers and the peer.
+// database, where they would break the workers and the Python scheduler.
 func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Database(t))
@@ -411,7 +411,7 @@ func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 }
 
 // Listers and listed origins: what is recorded, and read page by page, is the
-// peer's, step by step.
+// Python scheduler's, step by step.
 func TestListedOriginsAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
@@ -462,7 +462,7 @@ func (s sides) recordOrigins(t *rapid.T) {
 	got, err := s.store.RecordListedOrigins(t.Context(), origins, keep)
 	if class != "" {
 		if class != "ForeignKeyViolation" || !errors.Is(err, model.ErrUnknownLister) {
-			t.Fatalf("the peer fails with %s, we with %v", class, err)
+			t.Fatalf("the Python scheduler fails with %s, we with %v", class, err)
 		}
 		return
 	}
@@ -514,7 +514,7 @@ func (s sides) readOrigins(t *rapid.T) {
 	if diff := cmp.Diff(keysOfOrigins(want), order); diff != "" {
 		t.Fatalf("order (-peer +ours):\n%s", diff)
 	}
-	// Visit types of one URL come in no certain order from the peer.
+	// Visit types of one URL come in no certain order from the Python scheduler.
 	slices.SortStableFunc(want, func(a, b any) int {
 		x, y := a.(map[string]any), b.(map[string]any)
 		return strings.Compare(fmt.Sprint(x["lister_id"], x["url"], x["visit_type"]), fmt.Sprint(y["lister_id"], y["url"], y["visit_type"]))
@@ -617,7 +617,7 @@ func (s sides) updateLister(t *rapid.T) {
 		stale := class == "StaleData" && errors.Is(err, model.ErrStaleData)
 		taken := class == "UniqueViolation" && err != nil && strings.Contains(err.Error(), "SQLSTATE 23505") // the name is another's
 		if !stale && !taken {
-			t.Fatalf("the peer fails with %s, we with %v", class, err)
+			t.Fatalf("the Python scheduler fails with %s, we with %v", class, err)
 		}
 		return
 	}

@@ -3,20 +3,20 @@
 //
 // # Two schemas
 //
-// The schema public is that of the Python swh.scheduler ("the peer") at version 38
-// ([PeerVersion]). The peer may work on the same database at the same time, so we write
+// The schema public is that of the Python scheduler (swh.scheduler) at version 38
+// ([PeerVersion]). The Python scheduler may work on the same database at the same time, so we write
 // what it would write and change none of its objects. On an empty database [Migrate]
 // creates them from the files in base/.
 //
 // Our additions are in the schema scheduler_go, created by the files in
-// migrations/. [Remove] removes them. The peer reads and writes nothing there, but triggers
-// on its tables note there what it changes (candidates.go, graphs.go).
+// migrations/. [Remove] removes them. The Python scheduler reads and writes nothing there,
+// but triggers on its tables note there what it changes (candidates.go, graphs.go).
 //
 // # Queries
 //
 // Queries are in queries/, one file per subject, and compiled to Go by sqlc ("sqlc
 // generate"). The methods in the file of the same name convert their rows to the types
-// of internal/model. The peer's tables are found by the search path; our names are
+// of internal/model. The Python scheduler's tables are found by the search path; our names are
 // always qualified.
 //
 // # Transactions and locks
@@ -37,7 +37,7 @@
 //  6. outgoing rows of work (deliveries skip locked ones)
 //
 // Runs come before tasks because ending a run fires the trigger that moves its task on.
-// The peer takes no advisory lock and locks rows in no fixed order: a deadlock with it
+// The Python scheduler takes no advisory lock and locks rows in no fixed order: a deadlock with it
 // is an ordinary error, which the caller retries.
 //
 // # Failures
@@ -54,6 +54,6 @@
 //
 // # Time
 //
-// Times are UTC, in microseconds. Intervals become time.Duration as in the peer's
+// Times are UTC, in microseconds. Intervals become time.Duration as in the Python scheduler's
 // driver: a year is 365 days, a month 30, a day 24 hours.
 package db

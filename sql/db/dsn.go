@@ -20,7 +20,7 @@ var ErrBadDSN = errors.New("database address (DSN) cannot be used")
 const dsnForms = `write it as "host=db.example dbname=scheduler user=swh" or ` +
 	`"postgresql://swh@db.example:5432/scheduler" (special characters of a password percent-encoded)`
 
-// Keys of libpq (which the peer uses) that pgx ignores and would pass to the server as
+// Keys of libpq (which the Python scheduler uses) that pgx ignores and would pass to the server as
 // parameters. Any other unknown key is an error, as it is for libpq; it may be a piece
 // of a password, so it is not shown.
 var (
@@ -83,7 +83,7 @@ func poolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 	params["client_encoding"] = "UTF8"
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 10*time.Second)
 	if !strings.Contains(dsn, "pool_max_conns") {
-		config.MaxConns = cmp.Or(o.MaxConns, 10) // the peer's max_pool_conns
+		config.MaxConns = cmp.Or(o.MaxConns, 10) // the Python scheduler's max_pool_conns
 	}
 	return config, nil
 }

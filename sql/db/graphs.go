@@ -16,9 +16,9 @@ import (
 //	(any writer)      (which ended)             (whom to look at)        (released, or never run)
 //
 // A waiting task has status next_run_not_scheduled and a next run in the year 9999: no
-// runner starts it, ours or the peer's, and every client can read it. (The peer's
-// archiver takes status disabled for a task that is done with; the peer's clients can't
-// read a next run at infinity.)
+// runner starts it, ours or the Python scheduler's, and every client can read it. (The
+// Python scheduler's archiver takes status disabled for a task that is done with; the
+// Python scheduler's clients can't read a next run at infinity.)
 //
 // # What is noted
 //

@@ -200,7 +200,7 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 }
 
 // end ends some tasks that are ready, each by a run, in batches of a few
-// listeners, one of which may be the peer's.
+// listeners, one of which may be the Python scheduler's.
 func (w *graphWorld) end(t *rapid.T) []func(context.Context) error {
 	ready := w.those(func(m *modelTask) bool { return m.state == db.GraphReady })
 	if len(ready) == 0 {
@@ -456,7 +456,7 @@ func (w *graphWorld) compare(t *rapid.T, onlyOnce bool) {
 }
 
 // Random graphs, whose tasks end in random orders at several listeners at once
-// (ours and the peer's), while others depend on them, are cancelled, respawned,
+// (ours and the Python scheduler's), while others depend on them, are cancelled, respawned,
 // deleted or overdue, stand in the end as a plain model of them says. Without
 // respawns each task is released exactly once.
 func TestGraphsAgainstModel(t *testing.T) {

@@ -316,7 +316,7 @@ func TestDeletedTasks(t *testing.T) {
 	if got, want := unmet(outside.Tasks[0]), fmt.Sprintf("0/%d next_run_not_scheduled false;1/%[1]d next_run_not_scheduled false;", g.ID); got != want {
 		t.Errorf("unmet: %s, want %s", got, want)
 	}
-	// As the peer's archiver does it.
+	// As the Python scheduler's archiver does it.
 	remove := func(places ...int) {
 		t.Helper()
 		var ids []int64

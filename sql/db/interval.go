@@ -13,7 +13,7 @@ import (
 
 const day = 24 * time.Hour
 
-// durationOf reads an interval as psycopg does for the peer: 12 months are a year of
+// durationOf reads an interval as psycopg does for the Python scheduler: 12 months are a year of
 // 365 days, each further month 30 days, a day 24 hours. More than a time.Duration can
 // hold (292 years) becomes the longest one.
 func durationOf(i pgtype.Interval) *time.Duration {
@@ -33,7 +33,7 @@ func durationOf(i pgtype.Interval) *time.Duration {
 	return new(time.Duration(-math.MaxInt64))
 }
 
-// intervalOf writes a duration as psycopg does for the peer: whole days as
+// intervalOf writes a duration as psycopg does for the Python scheduler: whole days as
 // days, the rest in microseconds. nil is NULL.
 func intervalOf(d *time.Duration) pgtype.Interval {
 	if d == nil {

@@ -89,7 +89,7 @@ type ListedOriginFilter struct {
 	URLs     []string
 	Enabled  *bool
 	After    *ListedOriginToken
-	Limit    int // 0: the peer's 1000
+	Limit    int // 0: the Python scheduler's 1000
 }
 
 // ListedOriginToken is where a page ended.
@@ -100,7 +100,7 @@ type ListedOriginToken struct {
 
 // ListedOrigins reads a page of origins, by lister and URL, and where the next
 // one starts (nil after the last). A page can be somewhat longer than the limit:
-// a URL comes with all its visit types (the peer loses those that the limit cuts
+// a URL comes with all its visit types (the Python scheduler loses those that the limit cuts
 // off).
 func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) ([]model.ListedOrigin, *ListedOriginToken, error) {
 	if f.Limit == 0 {

@@ -44,7 +44,7 @@ type MigrateOptions struct {
 // MigrateReport says what Migrate did, or would do in a dry run.
 type MigrateReport struct {
 	Database    string   // which one, without password
-	CreatedBase bool     // it was empty and got the peer's schema
+	CreatedBase bool     // it was empty and got the Python scheduler's schema
 	Applied     []string // our migrations, by file name
 	Rebuilt     bool     // candidates were built anew
 }
@@ -60,14 +60,15 @@ const migrateLock = 0x7377687363686564
 // the server would block a concurrent index build of the migration that has the lock.
 const lockPoll = 200 * time.Millisecond
 
-// Migrate makes a database usable: an empty one gets the peer's schema, and then any one
-// our own objects in the schema scheduler_go. Nothing that the peer relies on is changed.
-// On a database that is ready it does nothing; an unknown one it leaves alone
-// (ErrUnsupported). Concurrent calls wait for each other.
+// Migrate makes a database usable: an empty one gets the Python scheduler's schema, and
+// then any one our own objects in the schema scheduler_go. Nothing that the Python
+// scheduler relies on is changed. On a database that is ready it does nothing; an unknown
+// one it leaves alone (ErrUnsupported). Concurrent calls wait for each other.
 //
-// The peer's schema is created in one transaction and each migration in another, so that
-// one that fails can be run again once the cause is gone. Candidates (candidates.go) are
-// built while others work; an interrupted build is resumed by the next run.
+// The Python scheduler's schema is created in one transaction and each migration in
+// another, so that one that fails can be run again once the cause is gone. Candidates
+// (candidates.go) are built while others work; an interrupted build is resumed by the
+// next run.
 //
 // It needs a direct connection: behind a pooler that shares connections between
 // transactions (PgBouncer), the lock would not hold.
@@ -170,7 +171,7 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (unlo
 	}
 }
 
-// createBase creates the peer's schema in an empty database, as its "swh db init-admin"
+// createBase creates the Python scheduler's schema in an empty database, as its "swh db init-admin"
 // and "swh db init" would.
 func createBase(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -195,7 +196,7 @@ func createBase(ctx context.Context, conn *pgx.Conn) error {
 				return fmt.Errorf("create the schema (%s): %w", path.Base(file), err)
 			}
 		}
-		// These texts are the peer's: its tools read them.
+		// These texts are the Python scheduler's: its tools read them.
 		_, err = tx.Exec(ctx, fmt.Sprintf(`
 			insert into dbversion (version, release, description) values (%d, now(), 'DB initialization');
 			insert into dbmodule (dbmodule) values ('%s')`, PeerVersion, peerModule))

@@ -83,11 +83,11 @@ func TestMigrateWithoutRights(t *testing.T) {
 	t.Cleanup(func() { execute(t, migrateOwnOnly, "drop owned by "+role) })
 	_, err = db.Migrate(t.Context(), migrateOwnOnly+"?user="+role, db.MigrateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "schema scheduler_go") || !strings.Contains(err.Error(), "right to create") {
-		t.Errorf("the peer's database: %v, want which schema and which right", err)
+		t.Errorf("the Python scheduler's database: %v, want which schema and which right", err)
 	}
 }
 
-// A database of the peer's gets our objects, and keeps its own, rows and all,
+// A database of the Python scheduler's gets our objects, and keeps its own, rows and all,
 // as they were; dropping ours leads back to where it was.
 func TestMigratePeersDatabase(t *testing.T) {
 	t.Parallel()
@@ -134,20 +134,20 @@ func TestMigratePeersDatabase(t *testing.T) {
 		t.Error("going back left the schema scheduler_go")
 	}
 	if left := texts(t, conn, "select tgname from pg_trigger where not tgisinternal"); len(left) != 1 {
-		t.Errorf("going back left the triggers %v, want the peer's one", left)
+		t.Errorf("going back left the triggers %v, want the Python scheduler's one", left)
 	}
 	if again := remove(db.RemoveOptions{}); len(again.Removed) != 0 {
 		t.Errorf("going back twice removed %q", again.Removed)
 	}
 	types := startPeer(t, dsn).must(t, "get_task_types", nil).([]any)
 	if len(types) != 1 {
-		t.Errorf("after going back, the peer finds task types %v, want the sample", types)
+		t.Errorf("after going back, the Python scheduler finds task types %v, want the sample", types)
 	}
 	migrate(t, dsn, db.MigrateOptions{})
 	unchanged("after migrate again")
 }
 
-// A transaction that writes to a table of the peer's and stays open holds up
+// A transaction that writes to a table of the Python scheduler's and stays open holds up
 // migrate, but not those who write there after it.
 func TestMigrateLetsWritersPass(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func (o *onText) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A database that an older peer made names its module in a shorter form.
+// A database that an older one made names its module in a shorter form.
 func TestMigrateOldModuleName(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
@@ -214,7 +214,7 @@ func TestMigrateOldModuleName(t *testing.T) {
 	}
 }
 
-// samples is a row or more in each of the peer's tables.
+// samples is a row or more in each of the Python scheduler's tables.
 const samples = `
 	insert into task_type (type, description, backend_name, default_interval) values ('t', 'd', 'b', '1 month 2 days');
 	insert into task (type, arguments, next_run, status, current_interval)
@@ -232,7 +232,7 @@ const samples = `
 func TestMigrateRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change string // to a database of the peer's, or to an empty one
+		change string // to a database of the Python scheduler's, or to an empty one
 		empty  bool
 		says   []string
 	}{
@@ -268,7 +268,7 @@ func TestMigrateRefuses(t *testing.T) {
 			empty: true, change: "create function f() returns int language sql as 'select 1'",
 			says: []string{"not empty", "function f"},
 		},
-		"ours without the peer's": {
+		"ours without the Python scheduler's": {
 			empty: true, change: "create schema scheduler_go",
 			says: []string{"scheduler_go", "drop that schema"},
 		},
@@ -330,7 +330,7 @@ func TestMigrateRefuses(t *testing.T) {
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	for name, dsn := range map[string]string{
-		"empty": testenv.Postgres(t), "the peer's": testenv.PeerDatabase(t),
+		"empty": testenv.Postgres(t), "the Python scheduler's": testenv.PeerDatabase(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			reports := make([]db.MigrateReport, 6)
@@ -390,7 +390,7 @@ func (h *onMessage) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The peer's own commands see a database at their version, with nothing to do.
+// The Python scheduler's own commands see a database at their version, with nothing to do.
 func TestPeersCommandsOnOurDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -412,7 +412,7 @@ func TestPeersCommandsOnOurDatabase(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(before, catalogue(t, connect(t, dsn))); diff != "" {
-		t.Errorf("the peer's commands changed the schema:\n%s", diff)
+		t.Errorf("the Python scheduler's commands changed the schema:\n%s", diff)
 	}
 }
 
@@ -446,7 +446,7 @@ func execute(t *testing.T, dsn, statements string) {
 	testenv.Exec(t, conn, statements)
 }
 
-// contents is every row of the peer's tables.
+// contents is every row of the Python scheduler's tables.
 func contents(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
 	conn := connect(t, dsn)

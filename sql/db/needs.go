@@ -49,10 +49,10 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 	return need
 }
 
-// ownIndexPrefix is what the names of our indexes on the peer's tables begin with.
+// ownIndexPrefix is what the names of our indexes on the Python scheduler's tables begin with.
 const ownIndexPrefix = "scheduler_go_"
 
-// taskGroupIndex is the name of the index on ready tasks by group. It is in the peer's
+// taskGroupIndex is the name of the index on ready tasks by group. It is in the Python scheduler's
 // schema; Remove drops it.
 func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")

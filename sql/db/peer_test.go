@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// peer is the peer's Python backend on a database, in a process of its own.
+// peer is the Python scheduler's Python backend on a database, in a process of its own.
 type peer struct{ *testenv.Script }
 
 func startPeer(t *testing.T, dsn string) *peer {
@@ -157,7 +157,7 @@ func taggedListedOrigin(o model.ListedOrigin) any {
 
 func taggedUUID(id uuid.UUID) any { return tagged("uuid", id.String()) }
 
-// plainList turns a list of ours into what JSON makes of it, as the peer's
+// plainList turns a list of ours into what JSON makes of it, as the Python scheduler's
 // answers are, so that the two can be compared.
 func plainList[T any](t fataler, list []T, plain func(T) any) []any {
 	t.Helper()

@@ -19,7 +19,7 @@ type Options struct {
 	// Command is the running subcommand: application_name is "swh-scheduler <command>",
 	// unless the DSN sets it.
 	Command string
-	// MaxConns bounds the pool; 0 is the peer's default of 10. A pool_max_conns in the
+	// MaxConns bounds the pool; 0 is the Python scheduler's default of 10. A pool_max_conns in the
 	// DSN wins.
 	MaxConns int32
 

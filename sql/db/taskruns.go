@@ -65,7 +65,7 @@ func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) 
 }
 
 // StartTaskRun records that a worker started a run, and returns it; nil if there is no
-// such run. metadata is merged into the run's. As with the peer, the order of calls is
+// such run. metadata is merged into the run's. As with the Python scheduler, the order of calls is
 // not checked: a run that ended is open again.
 func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
@@ -75,7 +75,7 @@ func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata
 }
 
 // EndTaskRun records how a run ended, and returns it; nil if there is no such run.
-// Its task moves on at each call, as with the peer.
+// Its task moves on at each call, as with the Python scheduler.
 func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
 		BackendID: backendID, Status: status, Metadata: orEmptyObject(metadata), Ended: &at,

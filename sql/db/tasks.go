@@ -25,7 +25,7 @@ type NewTask struct {
 }
 
 // CreateTasks creates tasks, all or none, and returns them as they are in the
-// database. Like the peer, it skips a recurring task if one with the same type,
+// database. Like the Python scheduler, it skips a recurring task if one with the same type,
 // arguments, priority and status exists, and a one-shot task if one for the same time
 // exists too; of these, it returns those for the same time. Their interval is the
 // default of their type. It returns model.ErrUnknownTaskType if a type does not exist.
@@ -243,7 +243,7 @@ func tasksOf(rows []queries.Task, err error) ([]model.Task, error) {
 }
 
 // decodeArguments reads the column task.arguments; a missing key is an empty
-// list or object, as for the peer.
+// list or object, as for the Python scheduler.
 func decodeArguments(column json.RawMessage) (model.TaskArguments, error) {
 	a := model.TaskArguments{Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")}
 	err := json.Unmarshal(column, &a)

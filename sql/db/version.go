@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PeerVersion is the version of the peer's schema that this program works with, and
+// PeerVersion is the version of the Python scheduler's schema that this program works with, and
 // creates in an empty database. It works with a later one that has all that it uses.
 const PeerVersion = 38
 
@@ -22,7 +22,7 @@ const leastPostgres = 13
 // that number stand for others, which made the same. Where it was applied, all of these were.
 const squashedTo = 520
 
-// peerModule is what the peer writes to dbmodule; an older peer wrote the short form.
+// peerModule is what the Python scheduler writes to dbmodule; an older one wrote the short form.
 const (
 	peerModule      = "scheduler:postgresql"
 	peerModuleShort = "scheduler"
@@ -43,13 +43,13 @@ var (
 // Status is what a database holds.
 type Status struct {
 	Database    string   // which one, without password
-	PeerVersion int      // version of the peer's schema; 0 where the database is empty
+	PeerVersion int      // version of the Python scheduler's schema; 0 where the database is empty
 	Applied     []string // our migrations, by file name, in the order of their numbers
 	Pending     []string // what "migrate" would apply
 	Newer       []int64  // migrations of a newer program, which this one can work with
 }
 
-// Empty reports whether the database holds nothing yet, not even the peer's schema.
+// Empty reports whether the database holds nothing yet, not even the Python scheduler's schema.
 func (s Status) Empty() bool { return s.PeerVersion == 0 }
 
 // Ready reports whether there is nothing to migrate.
@@ -132,16 +132,16 @@ func (s Status) checkEmpty(ctx context.Context, db querier, hasOwn bool) error {
 		return err
 	case len(found) > 0:
 		return s.unsupported("has no table dbversion and is not empty (it holds %s): use an empty database, "+
-			"or one that the peer made", strings.Join(found, ", "))
+			"or one that the Python scheduler made", strings.Join(found, ", "))
 	case hasOwn:
-		return s.unsupported("has the schema scheduler_go but none of the peer's tables: " +
+		return s.unsupported("has the schema scheduler_go but none of the Python scheduler's tables: " +
 			"restore them, or drop that schema to start anew")
 	}
 	return nil
 }
 
-// inspectPeer reads the version of the peer's schema, and refuses one that lacks what this
-// program uses.
+// inspectPeer reads the version of the Python scheduler's schema, and refuses one that
+// lacks what this program uses.
 func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (err error) {
 	if s.PeerVersion, err = firstOrZero(collect[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
@@ -149,13 +149,13 @@ func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (e
 	switch {
 	case s.PeerVersion == 0:
 		return s.unsupported("has an empty table dbversion, so its schema version is not known, and only version %d "+
-			`is supported: finish its set-up with the peer's "swh db init scheduler"`, PeerVersion)
+			`is supported: finish its set-up with the Python scheduler's "swh db init scheduler"`, PeerVersion)
 	case s.PeerVersion < PeerVersion:
-		return s.unsupported("has schema version %d, and only version %d is supported: upgrade it with the peer's "+
+		return s.unsupported("has schema version %d, and only version %d is supported: upgrade it with the Python scheduler's "+
 			`"swh db upgrade scheduler", then try again`, s.PeerVersion, PeerVersion)
 	case !hasModule:
 		return s.unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
-			"use a database that the peer made, or an empty one", s.PeerVersion)
+			"use a database that the Python scheduler made, or an empty one", s.PeerVersion)
 	}
 	modules, err := collect[string](ctx, db, `select coalesce(dbmodule, '') from public.dbmodule`)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (e
 	}
 	missing, err := collect[string](ctx, db, `select t from unnest($1::text[]) as t where to_regclass('public.' || t) is null`, peerTables)
 	if err != nil {
-		return fmt.Errorf("look for the peer's tables: %w", err)
+		return fmt.Errorf("look for the Python scheduler's tables: %w", err)
 	}
 	if len(missing) > 0 {
 		return s.unsupported("says it has schema version %d but lacks %s: restore it, or use another database",

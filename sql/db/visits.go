@@ -20,7 +20,7 @@ import (
 // GrabNextVisits picks up to count origins to visit next at the moment now, in
 // the order of the filter's policy, and unless dryRun marks them as scheduled.
 //
-// It is the peer's grab_next_visits: the same conditions, order and side effects
+// It is the Python scheduler's grab_next_visits: the same conditions, order and side effects
 // (last_scheduled never moves back; policies by visit target move the visit type's
 // queue position forward). An origin listed by several listers can occur once for
 // each. Grabs of one visit type wait for each other, so they never return the same
@@ -28,9 +28,9 @@ import (
 // out, and unless dryRun set aside, as is one that PostgreSQL refuses to mark.
 //
 // Its cost depends on count, not on the number of origins (see candidates.go). A grab of
-// disabled origins, or of an inexact sample, reads the peer's tables as the peer does, as
-// does one with a filter that too many of the next origins don't meet; the result is the
-// same.
+// disabled origins, or of an inexact sample, reads the Python scheduler's tables as the
+// Python scheduler does, as does one with a filter that too many of the next origins
+// don't meet; the result is the same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
 	visits, err := tx.grab(ctx, &grabQuery{groups: []VisitGroup{{Count: count}}, args: pgx.NamedArgs{}}, f, now, dryRun)
 	return list(visits, failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
@@ -212,7 +212,7 @@ type grabQuery struct {
 	effects  []string // data-modifying CTEs after it
 	args     pgx.NamedArgs
 
-	// Parts of selected where it reads the peer's tables.
+	// Parts of selected where it reads the Python scheduler's tables.
 	from    string
 	where   []string
 	orderBy string

@@ -34,8 +34,9 @@ func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []db.V
 	return got
 }
 
-// A group gets what a grab with its lister in the filter gets, from the peer's tables or from
-// candidates with changes pending, parked or overdue; of all its origins, never of a sample.
+// A group gets what a grab with its lister in the filter gets, from the Python scheduler's
+// tables or from candidates with changes pending, parked or overdue; of all its origins,
+// never of a sample.
 func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -91,7 +92,7 @@ func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	}
 }
 
-// What a grouped grab takes is marked as the peer marks it.
+// What a grouped grab takes is marked as the Python scheduler marks it.
 func TestGroupedGrabMarks(t *testing.T) {
 	t.Parallel()
 	for _, cooldown := range []time.Duration{model.DefaultCooldowns.Failed, time.Minute} { // by both ways

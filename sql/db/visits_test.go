@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// peerGrab is the peer's backend, answering grab_next_visits.
+// peerGrab is the Python scheduler's backend, answering grab_next_visits.
 type peerGrab struct{ *testenv.Script }
 
 func startPeerGrab(t testing.TB, dsn string) *peerGrab {
@@ -165,7 +165,7 @@ func (w *grabWorld) filter(r *rand.Rand, policy model.VisitPolicy) model.VisitFi
 	case n == 0:
 		f.ListerID = uuid.NullUUID{UUID: lister.ID, Valid: true}
 	case n == 1 && lister.InstanceName != "" || policy == model.FirstVisitsAfterListing:
-		if lister.InstanceName == "" { // the peer takes "" for no filter, and for an error here
+		if lister.InstanceName == "" { // the Python scheduler takes "" for no filter, and for an error here
 			f.ListerID = uuid.NullUUID{UUID: lister.ID, Valid: true}
 			break
 		}
@@ -241,7 +241,7 @@ var policies = []model.VisitPolicy{
 	model.AlreadyVisitedOrderByLag, model.OriginsWithoutLastUpdate, model.FirstVisitsAfterListing,
 }
 
-// On the same data every policy picks what the peer picks, in the same order,
+// On the same data every policy picks what the Python scheduler picks, in the same order,
 // with any combination of filters and cooldowns and any number of slots.
 func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
@@ -260,7 +260,7 @@ func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	}
 }
 
-// A real grab leaves the database as the peer's does.
+// A real grab leaves the database as the Python scheduler's does.
 func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, nightOfDaylightSaving)
@@ -287,7 +287,7 @@ func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 			ours := w.state(t)
 			restore()
 			if diff := cmp.Diff(theirs, ours); diff != "" || peerPicked != oursPicked {
-				t.Fatalf("%+v: picked %d, the peer %d (-peer +ours):\n%s", f, oursPicked, peerPicked, diff)
+				t.Fatalf("%+v: picked %d, the Python scheduler %d (-peer +ours):\n%s", f, oursPicked, peerPicked, diff)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ group by tt.type, ready.priority;
 -- name: EndOfTaskTypes :one
 select count(*) from task_type;
 
--- OriginCounts returns the peer's counts of origins (update-metrics), by lister and visit
+-- OriginCounts returns the Python scheduler's counts of origins (update-metrics), by lister and visit
 -- type.
 -- name: OriginCounts :many
 select l.name as lister, m.visit_type,

@@ -13,7 +13,7 @@ from json_to_recordset(@tasks::json) as new (
   type text, arguments jsonb, next_run timestamptz, status task_status,
   policy task_policy, retries_left bigint, priority task_priority);
 
--- CreateTasksFromTable creates those that are not there yet, by the peer's rule.
+-- CreateTasksFromTable creates those that are not there yet, by the Python scheduler's rule.
 -- name: CreateTasksFromTable :many
 select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority
 from swh_scheduler_create_tasks_from_temp()

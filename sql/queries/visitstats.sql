@@ -82,7 +82,7 @@ on conflict (url, visit_type) do nothing;
 
 -- name: DisableListedOrigins :exec
 -- Disables origins until a lister sees them again, whatever lister listed them
--- and for whatever kind of visit, as the peer does.
+-- and for whatever kind of visit, as the Python scheduler does.
 update listed_origins o
 set enabled = false
 from (select lister_id, url, visit_type

@@ -1,4 +1,4 @@
-"""Tasks for the steps of graphs, built on the peer's own task class. The broker's
+"""Tasks for the steps of graphs, built on the Python scheduler's own task class. The broker's
 URL is in the environment."""
 
 import os

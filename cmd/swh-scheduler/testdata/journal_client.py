@@ -1,5 +1,5 @@
-"""The peer's journal client, by a configuration that names its topics' prefix:
-journal_client.py FILE. The peer's command line knows the usual prefix only."""
+"""The Python scheduler's journal client, by a configuration that names its topics' prefix:
+journal_client.py FILE. The Python scheduler's command line knows the usual prefix only."""
 
 import sys
 from functools import partial

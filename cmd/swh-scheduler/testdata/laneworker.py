@@ -1,4 +1,4 @@
-"""A loader for lanes, built on the peer's own task class: its arguments say how long
+"""A loader for lanes, built on the Python scheduler's own task class: its arguments say how long
 a visit takes, whether it finds anything new, and what it does when its time is over. It writes to the journal how
 visits end, as loaders and the archive do, and to a file which tries there were."""
 

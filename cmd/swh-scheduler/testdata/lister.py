@@ -1,4 +1,4 @@
-"""What listers and the web API do with a scheduler, by the peer's RPC client: for
+"""What listers and the web API do with a scheduler, by the Python scheduler's RPC client: for
 each JSON object on standard input, makes its tasks and records its origins, each by
 a call to the next of its servers, and asks the one after that for the tasks. Prints
 how many tasks were not there, or not as they were made."""

@@ -1,7 +1,7 @@
-"""Runs command lines of the peer: a JSON object {args, env} a line on standard
+"""Runs command lines of the Python scheduler: a JSON object {args, env} a line on standard
 input, {code, stdout, stderr} a line on standard output. Each runs in a process
 of its own, forked from one that has imported the modules already, which is most
-of the time that the peer takes to start."""
+of the time that the Python scheduler takes to start."""
 
 import json
 import os

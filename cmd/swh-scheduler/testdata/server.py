@@ -1,4 +1,4 @@
-"""A Python RPC server: the peer's scheduler on a database (server.py scheduler
+"""A Python RPC server: the Python scheduler's scheduler on a database (server.py scheduler
 DSN), or an archive's storage in memory that knows some origins (server.py storage
 URL...). It prints its port, and ends with its standard input."""
 

@@ -1,4 +1,4 @@
-"""The peer's RPC server on a database (peer_server.py DSN). It prints its port,
+"""The Python scheduler's RPC server on a database (peer_server.py DSN). It prints its port,
 and ends with its standard input."""
 
 import logging

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs the peer's own tests through its own RPC client
+"""A pytest plugin that runs the Python scheduler's own tests through its own RPC client
 against our server (SWH_TEST_URL). They share its database (SWH_TEST_DSN), which
 is emptied for each.
 """

@@ -45,7 +45,7 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-// With the runtimes of the peer's model and as many workers, nine tenths busy, the
+// With the runtimes of the Python scheduler's model and as many workers, nine tenths busy, the
 // shorter half of visits wait a tenth of the time at most, and the slowest tenth
 // half as long again at most in the median, twice as long at most at the 95th
 // percentile: whether work arrives one by one, when half of it doesn't wait at all,

@@ -5,9 +5,10 @@
 // time are simulated. Neither a database nor a broker is used.
 //
 // Work arrives as a Poisson process, at the rate that keeps the workers busy for a given part
-// of the time. Its runtimes come from a file, or from the peer's model of origins: commits at
-// even intervals, of a second to ten years, evenly spread over the logarithm; a visit takes
-// half a second, and a tenth for each commit since the one before, two hours at most.
+// of the time. Its runtimes come from a file, or from the Python scheduler's model of
+// origins: commits at even intervals, of a second to ten years, evenly spread over the
+// logarithm; a visit takes half a second, and a tenth for each commit since the one before,
+// two hours at most.
 //
 // All workers serve the queues of all lanes, the first lanes' first, one piece of work at a
 // time. The lanes' slots are scaled to add up to the workers, so that work waits only in the

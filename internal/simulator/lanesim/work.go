@@ -82,8 +82,8 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	return seen, nil
 }
 
-// ModelArrivals makes jobs by the peer's model: visits of origins, each about once in the
-// time between, as if that had been going on for long.
+// ModelArrivals makes jobs by the Python scheduler's model: visits of origins, each about
+// once in the time between, as if that had been going on for long.
 func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 	interval := func() float64 { return simulator.CommitInterval(strconv.FormatUint(random.Uint64(), 36)) }
 	runTime := func(interval, behind float64) float64 {

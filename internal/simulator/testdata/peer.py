@@ -1,14 +1,14 @@
-"""The peer's simulator, for the tests that hold ours to it.
+"""The Python scheduler's simulator, for the tests that hold ours to it.
 
 peer.py model                       reads a list of [url, seconds since 1970] as JSON,
-                                    and says what the peer's model makes of each
+                                    and says what the Python scheduler's model makes of each
 peer.py run DSN SCHEDULER POLICY ORIGINS RUNTIME WORKERS START
                                     fills the database DSN, runs the statement that it reads
                                     as JSON (or null), simulates from START (seconds since
                                     1970) on, and prints the totals and how long the
                                     simulation took, as JSON
 
-The peer's workers are of the visit type git and its origins of the type test-git, so
+The Python scheduler's workers are of the visit type git and its origins of the type test-git, so
 that it visits nothing; here its workers are of test-git.
 """
 

@@ -1,4 +1,4 @@
-"""Answers grab_next_visits calls with the peer's own backend.
+"""Answers grab_next_visits calls with the Python scheduler's own backend.
 
 usage: grab_next_visits.py DSN; a JSON object of arguments a line on standard
 input, an answer a line on standard output: [[lister_id, url], ...].

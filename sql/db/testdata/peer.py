@@ -1,4 +1,4 @@
-"""Calls the peer's backend for tests, one JSON line a call.
+"""Calls the Python scheduler's backend for tests, one JSON line a call.
 
 Usage: peer.py DSN. A line {"method": m, "kwargs": {...}} on standard input is
 answered by {"result": ...}, or {"error": class name} with the message. JSON has

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs the peer's own tests of its backend on a database
+"""A pytest plugin that runs the Python scheduler's own tests of its backend on a database
 that our migrate made (SWH_TEST_DSN), in place of those that pytest-postgresql
 would make. The tests share it, emptied for each.
 """

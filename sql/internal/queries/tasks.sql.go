@@ -19,7 +19,7 @@ from swh_scheduler_create_tasks_from_temp()
 order by id
 `
 
-// CreateTasksFromTable creates those that are not there yet, by the peer's rule.
+// CreateTasksFromTable creates those that are not there yet, by the Python scheduler's rule.
 func (q *Queries) CreateTasksFromTable(ctx context.Context) ([]Task, error) {
 	rows, err := q.db.Query(ctx, createTasksFromTable)
 	if err != nil {

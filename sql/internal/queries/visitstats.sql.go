@@ -22,7 +22,7 @@ where o.lister_id = found.lister_id and o.url = found.url and o.visit_type = fou
 `
 
 // Disables origins until a lister sees them again, whatever lister listed them
-// and for whatever kind of visit, as the peer does.
+// and for whatever kind of visit, as the Python scheduler does.
 func (q *Queries) DisableListedOrigins(ctx context.Context, urls []string) error {
 	_, err := q.db.Exec(ctx, disableListedOrigins, urls)
 	return err
