@@ -14,7 +14,7 @@ import (
 )
 
 func newMigrate(a *command.App) *cobra.Command {
-	var dryRun, status, remove, yes, rebuild bool
+	var dryRun, status, remove, yes, rebuild, shorter bool
 	cmd := &cobra.Command{
 		Use:   "migrate [OPTIONS]",
 		Short: "Makes the database ready for this program",
@@ -26,6 +26,10 @@ With --rebuild-candidates it also builds the copy of the origins anew by which v
 picked, in short steps, while the daemons go on: after triggers were off, as in a restore
 with --disable-triggers, or on a logical replica.
 
+With --shorter-cooldowns it also makes indexes for picking visits with cooldowns shorter than
+the default ones, by commands, RPC clients and first visits. Where scheduling_policy has such
+cooldowns, it makes them anyway. Each visit costs some more with them.
+
 With --remove it removes that schema, and our triggers and indexes on the tables of the
 Python components, which keep their rows and can go on meanwhile. It refuses while work
 would be lost, unless --yes is given.`,
@@ -35,9 +39,10 @@ would be lost, unless --yes is given.`,
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove what this program added")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
 	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "build the copy of the origins anew")
+	cmd.Flags().BoolVar(&shorter, "shorter-cooldowns", false, "make indexes for cooldowns shorter than the default ones")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		for _, beside := range []string{"dry-run", "remove"} {
-			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates"); err != nil {
+			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates", "shorter-cooldowns"); err != nil {
 				return err
 			}
 		}
@@ -67,7 +72,7 @@ would be lost, unless --yes is given.`,
 				}
 				return a.Print(describeStatus(s))
 			}
-			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy, Rebuild: rebuild})
+			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy, Rebuild: rebuild, ShorterCooldowns: shorter})
 			if err != nil {
 				return err
 			}

@@ -50,7 +50,8 @@ func candidateIndexes(build need) []string {
 }
 
 // policyIndexes are those in the order of each policy, of all candidates and, for policies
-// that divide their visits, of originals and of forks. Parked candidates have their own.
+// that divide their visits, of originals and of forks; for shorter cooldowns, those of parked
+// candidates too.
 func policyIndexes(prefix, key string, build need) []string {
 	var indexes []string
 	if build.byFork {
@@ -61,13 +62,14 @@ func policyIndexes(prefix, key string, build need) []string {
 		if p.Name == model.Freshness && !build.byFreshness {
 			continue
 		}
-		for _, kind := range []struct{ prefix, key, where string }{
-			{prefix, key, "not parked"},
-			{prefix + "parked_", key + ", " + heldBy, "parked"},
-		} {
-			where := strings.Join(append([]string{kind.where}, p.SQL()...), " and ")
+		add := func(prefix, key, which string) {
+			where := strings.Join(append([]string{which}, p.SQL()...), " and ")
 			indexes = append(indexes, strings.ReplaceAll(fmt.Sprintf("create index if not exists %s%s_idx on scheduler_go.candidates (%s, %s) where %s",
-				kind.prefix, p.Index, kind.key, p.OrderBy, where), "c.", ""))
+				prefix, p.Index, key, p.OrderBy, where), "c.", ""))
+		}
+		add(prefix, key, "not parked")
+		if build.byCooldown {
+			add(prefix+"parked_", key+", "+heldBy, "parked")
 		}
 	}
 	return indexes
@@ -247,9 +249,9 @@ func missingIndexes(ctx context.Context, db querier, build need) (missing []stri
 }
 
 // buildCandidateIndexes creates the indexes that candidates lack, which are built already,
-// concurrently; byLister, also those by lister. What an interrupted run left half-made is dropped
-// first.
-func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, byLister bool, log *slog.Logger) error {
+// concurrently, with those that are needed from now on. What an interrupted run left half-made is
+// dropped first.
+func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, more need, log *slog.Logger) error {
 	invalid, err := candidateIndexNames(ctx, conn, "not indisvalid")
 	if err != nil {
 		return err
@@ -264,7 +266,7 @@ func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, byLister bool, l
 	if err != nil {
 		return err
 	}
-	build.ByLister = build.ByLister || byLister
+	build.ByLister, build.ByCooldown = build.ByLister || more.byLister, build.ByCooldown || more.byCooldown
 	missing, err := missingIndexes(ctx, conn, built(build))
 	if err != nil {
 		return err
@@ -277,8 +279,5 @@ func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, byLister bool, l
 		}
 	}
 	log.Info("candidates have all indexes", "took", time.Since(began).Round(time.Millisecond))
-	if !byLister {
-		return nil
-	}
-	return queries.New(conn).KeepListerIndexes(ctx)
+	return queries.New(conn).KeepIndexes(ctx, queries.KeepIndexesParams{ByLister: build.ByLister, ByCooldown: build.ByCooldown})
 }

@@ -63,7 +63,12 @@ type candidateFilter struct {
 	conditions []string // on c and, if stats, on its row ovs of origin_visit_stats
 	stats      bool
 	bounded    bool     // no index knows the conditions
-	early      []string // SQL: each selects parked candidates that may come in before they are due
+	ranges     []string // SQL: parts of the policy's order that may meet the conditions; none: all of it
+
+	// Parked candidates that may come in: those due before a moment, which are read whole ("": all),
+	// and with indexes for shorter cooldowns those that each of early selects, which are walked.
+	parkedUntil string
+	early       []string
 }
 
 // heldBy is the key of the indexes of parked candidates.
@@ -72,20 +77,15 @@ const heldBy = "scheduler_go.held_by(c.due, c.last_scheduled)"
 // filterCandidates says what a filter asks of candidates. They know the default cooldowns;
 // others are conditions on the way.
 func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
-	cf := candidateFilter{p: f.Rule(), byLister: q.grouped}
+	cf := candidateFilter{p: f.Rule(), byLister: q.grouped, parkedUntil: "@now"}
 	if f.Cooldowns == model.DefaultCooldowns {
 		cf.conditions = []string{"c.due < @now"}
 	} else {
 		q.where = nil
 		q.cooldowns(f.Cooldowns, now)
 		cf.conditions, cf.stats, cf.bounded = q.where, len(q.where) > 0, true
-		for _, cooldown := range f.Cooldowns.Shorter() {
-			early := "c.parked and " + heldBy + " = '" + cooldown.Name + "' and c.due >= @now"
-			if !cooldown.Off {
-				q.args["early_"+cooldown.Name] = now.Add(cooldown.By)
-				early += " and c.due < @early_" + cooldown.Name
-			}
-			cf.early = append(cf.early, early)
+		if err := q.letIn(ctx, tx, f.Cooldowns.Shorter(), now, &cf); err != nil {
+			return cf, err
 		}
 	}
 	if f.Policy == model.Freshness {
@@ -97,6 +97,7 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 			return cf, err
 		}
 		cf.conditions, cf.bounded = append(cf.conditions, condition), true
+		cf.ranges = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
 	}
 	if open := q.openHosts("c"); len(open) > 0 {
 		cf.conditions, cf.bounded = append(cf.conditions, open...), true
@@ -106,6 +107,39 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 	}
 	err := q.filterListers(ctx, tx, f, &cf)
 	return cf, err
+}
+
+// letIn says which parked candidates may come in as cooldowns are shorter: only those held by one
+// of these, while they would be due by it.
+func (q *grabQuery) letIn(ctx context.Context, tx *Tx, shorter []model.ShorterCooldown, now time.Time, cf *candidateFilter) error {
+	if len(shorter) == 0 {
+		return nil
+	}
+	build, err := tx.q.BuildPhase(ctx)
+	if err != nil {
+		return err
+	}
+	if build.ByCooldown {
+		for _, c := range shorter {
+			held := "c.parked and " + heldBy + " = '" + c.Name + "' and c.due >= @now"
+			if !c.Off {
+				q.args["early_"+c.Name] = now.Add(c.By)
+				held += " and c.due < @early_" + c.Name
+			}
+			cf.early = append(cf.early, held)
+		}
+		return nil
+	}
+	cf.parkedUntil = "@parked_until"
+	most := time.Duration(0)
+	for _, c := range shorter {
+		most = max(most, c.By)
+		if c.Off {
+			cf.parkedUntil = ""
+		}
+	}
+	q.args["parked_until"] = now.Add(most)
+	return nil
 }
 
 // filteredListers returns the listers whose origins a filter asks for; filtered is false if
@@ -181,7 +215,7 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 
 // selected selects what selectFromTables selects: of those asked for in wanted, the first in the
 // policy's order by walks of the candidates that are not parked and of those that come in early,
-// of the parked ones that are due, and of the origins with pending changes, read as they are now.
+// of the other parked ones, and of the origins with pending changes, read as they are now.
 // All of it is seen in one snapshot.
 //
 // A walk that is bounded and gives too few is not used: more might come after it.
@@ -193,9 +227,23 @@ func (cf *candidateFilter) selected() string {
 	if cf.byLister {
 		ofWanted, parkedFirst = "c.lister_id = w.lister_id", ""
 	}
+	parts := append([]string{"not c.parked"}, cf.early...)
+	if len(cf.ranges) > 0 {
+		var divided []string
+		for _, part := range parts {
+			for _, r := range cf.ranges {
+				divided = append(divided, part+" and "+r)
+			}
+		}
+		parts = divided
+	}
+	parked := ""
+	if cf.parkedUntil != "" {
+		parked = " and c.due < " + cf.parkedUntil
+	}
 	var found, short []string
 	bound, cut := "", ""
-	for i, part := range append([]string{"not c.parked"}, cf.early...) {
+	for i, part := range parts {
 		walk, wanted := unchanged+" and "+ofWanted+" and "+part, ""
 		if cf.bounded {
 			bound, wanted = " limit (select rows from most)", met
@@ -214,7 +262,7 @@ func (cf *candidateFilter) selected() string {
 	select w.place, w.count, c.* from wanted w cross join lateral (
 		` + strings.Join(found, "\n\t\tunion all ") + `) c
 ), parked as materialized (
-	` + unchanged + ` and c.parked and c.due < @now` + bound + `
+	` + unchanged + ` and c.parked` + parked + " order by c.due" + bound + `
 ), usable as materialized (
 	select from built` + cut + `
 ), first as materialized (

@@ -72,6 +72,9 @@ func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	now := w.now
 	r := seed.Rand(t)
 	for i := range 300 {
+		if i == 150 {
+			migrate(t, w.dsn, db.MigrateOptions{ShorterCooldowns: true})
+		}
 		switch r.IntN(4) {
 		case 0:
 			keep(t, w.store)

@@ -119,10 +119,10 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 					  case k when 2 then 'failed' when 3 then 'not_found' when 0 then 'successful' end::last_visit_status
 					from (select url, url::integer % 5 as k, hashtext(url) / 4294967296.0 + 0.5 as r from listed_origins) o where k < 4`)
 				execute(t, dsn, "analyze")
-				migrate(t, dsn, db.MigrateOptions{})
-				store := open(t, dsn+"?pool_max_conns=1")
 				f := model.VisitFilter{VisitType: "git", Policy: model.NeverVisitedOldestUpdateFirst, Cooldowns: model.DefaultCooldowns}
 				change(&f.Cooldowns)
+				migrate(t, dsn, db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
+				store := open(t, dsn+"?pool_max_conns=1")
 				blocks := func() int { return blocksOf(t, store, "candidates") + blocksOf(t, store, "origin_visit_stats") }
 				before := blocks()
 				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {

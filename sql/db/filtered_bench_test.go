@@ -28,7 +28,7 @@ func BenchmarkFilteredGrab(b *testing.B) {
 			if dsn == "" {
 				dsn = testenv.PeerDatabase(b)
 			}
-			testenv.Migrate(b, dsn, db.MigrateOptions{})
+			testenv.Migrate(b, dsn, db.MigrateOptions{ShorterCooldowns: true})
 			w := newBenchWorld(b, dsn, size)
 			peer := startPeerScript(b, "postgresql", dsn)
 			plain := func(policy model.VisitPolicy) model.VisitFilter {

@@ -36,6 +36,10 @@ type MigrateOptions struct {
 	// which divides its visits between originals and forks, or is freshness.
 	Policies map[string][]model.WeightedPolicy
 
+	// ShorterCooldowns has the indexes made that grabs with cooldowns shorter than the default ones
+	// use, which Policies with such have made anyway.
+	ShorterCooldowns bool
+
 	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
 	// read the Python scheduler's tables.
 	Rebuild bool
@@ -108,7 +112,9 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 				return err
 			}
 		}
-		missing, err := missingOf(ctx, conn, needOf(o.Shares, o.Hosters, o.Policies))
+		need := needOf(o.Shares, o.Hosters, o.Policies)
+		need.byCooldown = need.byCooldown || o.ShorterCooldowns
+		missing, err := missingOf(ctx, conn, need)
 		if err != nil {
 			return err
 		}
@@ -291,7 +297,7 @@ func migrationVersion(name string) int64 {
 // template of it can be recognised.
 func Fingerprint() string {
 	sum := sha256.New()
-	io.WriteString(sum, strings.Join(candidateIndexes(need{byLister: true, byFork: true, byFreshness: true}), ";"))
+	io.WriteString(sum, strings.Join(candidateIndexes(need{byLister: true, byFork: true, byFreshness: true, byCooldown: true}), ";"))
 	for _, files := range []fs.ReadFileFS{schema.Base, schema.Migrations} {
 		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
 			if entry.IsDir() {

@@ -14,24 +14,29 @@ import (
 )
 
 // need is which indexes and columns the configuration asks for: to find work by group of
-// shares, by lister where hosters have limits, by fork, and by freshness.
+// shares, by lister where hosters have limits, by fork, by freshness, and for
+// shorter cooldowns.
 type need struct {
 	byLister    bool             // candidates by lister
 	byFork      bool             // candidates that tell forks from originals
 	byFreshness bool             // candidates with moments
+	byCooldown  bool             // parked candidates, for cooldowns shorter than the default ones
 	tasks       []model.ShareKey // indexes of ready tasks by these keys
 	indexes     bool             // indexes of candidates that should be there already
 }
 
 // built returns what candidates have.
 func built(b queries.BuildPhaseRow) need {
-	return need{byLister: b.ByLister, byFork: b.ByFork, byFreshness: b.ByFreshness}
+	return need{byLister: b.ByLister, byFork: b.ByFork, byFreshness: b.ByFreshness, byCooldown: b.ByCooldown}
 }
 
 func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
 	need.byLister, need.byFreshness = hosters.Any(), model.HasFreshness(policies)
 	for _, list := range policies {
-		need.byFork = need.byFork || slices.ContainsFunc(list, func(p model.WeightedPolicy) bool { return p.Forks > 0 })
+		for _, p := range list {
+			need.byFork = need.byFork || p.Forks > 0
+			need.byCooldown = need.byCooldown || len(p.Filter.Cooldowns.Shorter()) > 0
+		}
 	}
 	for taskType, s := range shares {
 		if model.Prefixed(taskType) {
@@ -49,10 +54,10 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 	return need
 }
 
-// ownIndexPrefix is what the names of our indexes on the Python scheduler's tables begin with.
+// ownIndexPrefix is what the names of our indexes on the peer's tables begin with.
 const ownIndexPrefix = "scheduler_go_"
 
-// taskGroupIndex is the name of the index on ready tasks by group. It is in the Python scheduler's
+// taskGroupIndex is the name of the index on ready tasks by group. It is in the peer's
 // schema; Remove drops it.
 func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
@@ -61,8 +66,8 @@ func taskGroupIndex(by model.ShareKey) string {
 // buildIndexes creates the indexes that shares and hosters need and the database lacks,
 // concurrently with other work.
 func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
-	if missing.byLister || missing.indexes {
-		if err := buildCandidateIndexes(ctx, conn, missing.byLister, log); err != nil {
+	if missing.byLister || missing.byCooldown || missing.indexes {
+		if err := buildCandidateIndexes(ctx, conn, missing, log); err != nil {
 			return err
 		}
 	}
@@ -84,18 +89,21 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 }
 
 func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, err error) {
-	build, err := queries.New(db).BuildPhase(ctx)
-	if err != nil {
-		return missing, err
-	}
-	has := built(build)
-	missing.byLister, missing.byFork, missing.byFreshness = need.byLister && !has.byLister, need.byFork && !has.byFork, need.byFreshness && !has.byFreshness
-	if build.Phase == phaseReady {
-		lacking, err := missingIndexes(ctx, db, has)
+	if need.byLister || need.byFork || need.byFreshness || need.byCooldown {
+		build, err := queries.New(db).BuildPhase(ctx)
 		if err != nil {
 			return missing, err
 		}
-		missing.indexes = len(lacking) > 0
+		has := built(build)
+		missing.byLister, missing.byFork = need.byLister && !has.byLister, need.byFork && !has.byFork
+		missing.byFreshness, missing.byCooldown = need.byFreshness && !has.byFreshness, need.byCooldown && !has.byCooldown
+		if build.Phase == phaseReady {
+			lacking, err := missingIndexes(ctx, db, has)
+			if err != nil {
+				return missing, err
+			}
+			missing.indexes = len(lacking) > 0
+		}
 	}
 	for _, by := range need.tasks {
 		var made bool
@@ -122,14 +130,13 @@ func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][
 	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
 }
 
+// check leaves out indexes for shorter cooldowns: grabs are slow without them, no more.
 func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	missing, err := missingOf(ctx, db, need)
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	// Without shares and such policies, a grab is slow where an index is missing, no more.
-	indexes := missing.indexes && (need.byLister || need.byFork || need.byFreshness)
-	if missing.byLister || missing.byFork || missing.byFreshness || indexes || len(missing.tasks) > 0 {
+	if missing.byLister || missing.byFork || missing.byFreshness || missing.indexes || len(missing.tasks) > 0 {
 		return fmt.Errorf(`the database lacks %s: run "swh-scheduler migrate" with this configuration (others can go on meanwhile)`, what)
 	}
 	return nil

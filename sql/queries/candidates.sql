@@ -50,7 +50,7 @@ limit 1;
 
 -- BuildPhase returns the next phase of the build, and how many listed origins there are, about.
 -- name: BuildPhase :one
-select phase, rows, by_lister, by_fork, by_freshness,
+select phase, rows, by_lister, by_fork, by_freshness, by_cooldown,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
 from scheduler_go.candidate_build;
 
@@ -94,6 +94,7 @@ select (pg_relation_size('scheduler_go.candidate_changes') / current_setting('bl
 delete from scheduler_go.candidate_changes
 where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid;
 
--- KeepListerIndexes makes later builds create the indexes by lister too.
--- name: KeepListerIndexes :exec
-update scheduler_go.candidate_build set by_lister = true;
+-- KeepIndexes makes later builds create the indexes by lister and for shorter cooldowns too.
+-- name: KeepIndexes :exec
+update scheduler_go.candidate_build set by_lister = @by_lister, by_cooldown = @by_cooldown
+where by_lister <> @by_lister or by_cooldown <> @by_cooldown;

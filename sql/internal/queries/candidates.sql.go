@@ -12,7 +12,7 @@ import (
 
 const buildPhase = `-- name: BuildPhase :one
 
-select phase, rows, by_lister, by_fork, by_freshness,
+select phase, rows, by_lister, by_fork, by_freshness, by_cooldown,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
 from scheduler_go.candidate_build
 `
@@ -23,6 +23,7 @@ type BuildPhaseRow struct {
 	ByLister    bool
 	ByFork      bool
 	ByFreshness bool
+	ByCooldown  bool
 	Origins     int64
 }
 
@@ -37,6 +38,7 @@ func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 		&i.ByLister,
 		&i.ByFork,
 		&i.ByFreshness,
+		&i.ByCooldown,
 		&i.Origins,
 	)
 	return i, err
@@ -219,13 +221,19 @@ func (q *Queries) GiveUpCandidates(ctx context.Context, arg GiveUpCandidatesPara
 	return err
 }
 
-const keepListerIndexes = `-- name: KeepListerIndexes :exec
-update scheduler_go.candidate_build set by_lister = true
+const keepIndexes = `-- name: KeepIndexes :exec
+update scheduler_go.candidate_build set by_lister = $1, by_cooldown = $2
+where by_lister <> $1 or by_cooldown <> $2
 `
 
-// KeepListerIndexes makes later builds create the indexes by lister too.
-func (q *Queries) KeepListerIndexes(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, keepListerIndexes)
+type KeepIndexesParams struct {
+	ByLister   bool
+	ByCooldown bool
+}
+
+// KeepIndexes makes later builds create the indexes by lister and for shorter cooldowns too.
+func (q *Queries) KeepIndexes(ctx context.Context, arg KeepIndexesParams) error {
+	_, err := q.db.Exec(ctx, keepIndexes, arg.ByLister, arg.ByCooldown)
 	return err
 }
 

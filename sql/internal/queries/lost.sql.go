@@ -31,7 +31,7 @@ type LoseRunsParams struct {
 }
 
 // LoseRuns ends runs as lost, unless something was heard of them meanwhile; the
-// Python scheduler's trigger then has their tasks retried by the rules of a failure.
+// peer's trigger then has their tasks retried by the rules of a failure.
 func (q *Queries) LoseRuns(ctx context.Context, arg LoseRunsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, loseRuns, arg.Now, arg.ID, arg.Status)
 	if err != nil {

@@ -223,8 +223,8 @@ type OriginCountsRow struct {
 	WithPendingChanges int64
 }
 
-// OriginCounts returns the Python scheduler's counts of origins (update-metrics), by
-// lister and visit type.
+// OriginCounts returns the Python scheduler's counts of origins (update-metrics), by lister and visit
+// type.
 func (q *Queries) OriginCounts(ctx context.Context) ([]OriginCountsRow, error) {
 	rows, err := q.db.Query(ctx, originCounts)
 	if err != nil {
