@@ -158,7 +158,7 @@ func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now t
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
 		if err := tx.tx.QueryRow(ctx, `select exists (select from pg_attribute
-			where attrelid = to_regclass('scheduler_go.candidate_changes') and attname = 'place')`).Scan(&migrated); err != nil {
+			where attrelid = to_regclass('scheduler_go.candidate_build') and attname = 'by_cooldown')`).Scan(&migrated); err != nil {
 			return nil, err
 		}
 	}
