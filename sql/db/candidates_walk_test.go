@@ -91,16 +91,17 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	}
 }
 
-// A grab with shorter cooldowns reads no more where many more origins cool down.
+// A grab with shorter cooldowns reads no more where many more origins cool down, nor one with
+// the default ones where there are indexes for shorter ones.
 func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.Cooldowns){
-		"absolute":   func(c *model.Cooldowns) { c.Absolute /= 2 },
-		"scheduled":  func(c *model.Cooldowns) { c.Scheduled /= 2 },
-		"failed":     func(c *model.Cooldowns) { c.Failed /= 2 },
-		"not found":  func(c *model.Cooldowns) { c.Failed, c.NotFound = c.NotFound, c.Failed },
-		"none":       func(c *model.Cooldowns) { *c = model.Cooldowns{} },
-		"of no kind": func(*model.Cooldowns) {},
+		"absolute":  func(c *model.Cooldowns) { c.Absolute /= 2 },
+		"scheduled": func(c *model.Cooldowns) { c.Scheduled /= 2 },
+		"failed":    func(c *model.Cooldowns) { c.Failed /= 2 },
+		"not found": func(c *model.Cooldowns) { c.Failed, c.NotFound = c.NotFound, c.Failed },
+		"none":      func(c *model.Cooldowns) { *c = model.Cooldowns{} },
+		"default":   func(*model.Cooldowns) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,16 +113,16 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 				execute(t, dsn, fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 					select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
 					from generate_series(1, %d) n`, origins))
-				// A fifth each was just visited, waits for a visit, failed, was not found, and was never scheduled.
+				// A sixteenth each was just visited, waits for a visit, failed, and was not found; the others were never scheduled.
 				execute(t, dsn, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
 					select url, 'git', now() - case k when 0 then r * interval '12 hours' when 1 then r * interval '7 days' else r * interval '40 days' end,
 					  case k when 0 then now() when 1 then null else now() - r * interval '30 days' end,
 					  case k when 2 then 'failed' when 3 then 'not_found' when 0 then 'successful' end::last_visit_status
-					from (select url, url::integer % 5 as k, hashtext(url) / 4294967296.0 + 0.5 as r from listed_origins) o where k < 4`)
+					from (select url, url::integer % 16 as k, hashtext(url) / 4294967296.0 + 0.5 as r from listed_origins) o where k < 4`)
 				execute(t, dsn, "analyze")
 				f := model.VisitFilter{VisitType: "git", Policy: model.NeverVisitedOldestUpdateFirst, Cooldowns: model.DefaultCooldowns}
 				change(&f.Cooldowns)
-				migrate(t, dsn, db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
+				migrate(t, dsn, db.MigrateOptions{ShorterCooldowns: name == "default", Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
 				store := open(t, dsn+"?pool_max_conns=1")
 				blocks := func() int { return blocksOf(t, store, "candidates") + blocksOf(t, store, "origin_visit_stats") }
 				before := blocks()
