@@ -21,7 +21,7 @@ const (
 	FirstVisitsAfterListing       VisitPolicy = "first_visits_after_listing"
 )
 
-// Policies of the Python scheduler's design that the Python scheduler does not have.
+// Policies of the Python scheduler's design that it does not have itself.
 const (
 	// Pools divides the slots between PoolPolicies.
 	Pools VisitPolicy = "pools"

@@ -97,7 +97,7 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 			return cf, err
 		}
 		cf.conditions, cf.bounded = append(cf.conditions, condition), true
-		cf.ranges = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
+		cf.ranges = sinceListing
 	}
 	if open := q.openHosts("c"); len(open) > 0 {
 		cf.conditions, cf.bounded = append(cf.conditions, open...), true

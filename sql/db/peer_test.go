@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// peer is the Python scheduler's Python backend on a database, in a process of its own.
+// peer is the Python scheduler's backend on a database, in a process of its own.
 type peer struct{ *testenv.Script }
 
 func startPeer(t *testing.T, dsn string) *peer {

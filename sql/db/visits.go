@@ -529,6 +529,9 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 // momentHasCome is the condition of model.Freshness.
 const momentHasCome = "c.moment <= @now"
 
+// sinceListing are the parts of the order of model.FirstVisitsAfterListing that it picks from.
+var sinceListing = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
+
 // notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
 func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f model.VisitFilter) (string, error) {
 	var lister model.Lister
@@ -542,7 +545,7 @@ func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f mode
 		err = fmt.Errorf("policy %q needs a lister: its id, or its name and instance name", f.Policy)
 	}
 	q.args["listed"] = lister.LastListingFinishedAt // null: only those never scheduled
-	return "(c.last_scheduled is null or c.last_scheduled < @listed)", err
+	return "(" + strings.Join(sinceListing, " or ") + ")", err
 }
 
 func (q *grabQuery) listers(f model.VisitFilter) {
