@@ -34,7 +34,7 @@ func startNotedWorker(t *testing.T, cmd *exec.Cmd) *notedWorker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &notedWorker{t: t, cmd: cmd, done: make(chan struct{}), file: filepath.Join(t.TempDir(), "notes")}
+	w := &notedWorker{t: t, cmd: cmd, done: make(chan struct{}), file: testenv.File(t, "notes", "")} // there before the first task runs
 	cmd.Args = append(cmd.Args, "--include", "notes")
 	cmd.Env = append(cmd.Env, "TEST_NOTES="+w.file, "PYTHONPATH="+modules)
 	cmd.Stderr = t.Output()
