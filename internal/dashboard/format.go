@@ -142,15 +142,12 @@ func (d *Dashboard) ago(t any) string {
 	return explain.Roughly(age) + " ago"
 }
 
-// moment returns a time, unless it is nil or zero.
+// moment returns a time, or the one that a pointer points to, unless it is nil or zero.
 func moment(t any) (time.Time, bool) {
-	switch t := t.(type) {
-	case time.Time:
-		return t, !t.IsZero()
-	case *time.Time:
-		if t != nil {
-			return *t, !t.IsZero()
-		}
+	v := reflect.Indirect(reflect.ValueOf(t))
+	if !v.IsValid() {
+		return time.Time{}, false
 	}
-	return time.Time{}, false
+	at, _ := v.Interface().(time.Time)
+	return at, !at.IsZero()
 }

@@ -34,7 +34,7 @@ const (
 )
 
 type graphsData struct {
-	Form    graphForm        `json:"-"`
+	Form    url.Values       `json:"-"` // the query
 	Filter  db.GraphSearch   `json:"filter"`
 	Query   template.URL     `json:"-"` // of the filter, for actions and the next page
 	Actions []operation      `json:"-"`
@@ -44,11 +44,7 @@ type graphsData struct {
 
 func (graphsData) Counted() int64 { return countedTasks }
 
-// graphForm has the values of the form's fields and the choices that it offers.
-type graphForm struct {
-	Name, After, Before, State string
-	States                     []string
-}
+func (graphsData) States() []string { return db.GraphsStates }
 
 func graphs(ctx context.Context, r *Request) (any, error) {
 	query := r.URL.Query()
@@ -61,12 +57,11 @@ func graphs(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	found, err := r.Reads.FindGraphs(ctx, filter, below, listed, countedTasks)
-	d := graphsData{Filter: filter, Actions: graphOperations, Form: graphForm{query.Get("name"), query.Get("after"), query.Get("before"), query.Get("state"), db.GraphsStates}, Graphs: []taskgraph.Line{}, Next: found.Next}
+	query.Del("below")
+	d := graphsData{Form: query, Filter: filter, Query: template.URL(query.Encode()), Actions: graphOperations, Graphs: []taskgraph.Line{}, Next: found.Next}
 	for _, g := range found.Graphs {
 		d.Graphs = append(d.Graphs, taskgraph.Line(g))
 	}
-	query.Del("below")
-	d.Query = template.URL(query.Encode())
 	return d, err
 }
 

@@ -41,26 +41,21 @@ var (
 )
 
 type tasksData struct {
-	Form    taskForm      `json:"-"`
+	Form    url.Values    `json:"-"` // the query
+	Types   []string      `json:"-"`
 	Filter  db.TaskSearch `json:"filter"`
 	Query   template.URL  `json:"-"` // of the filter, for actions and the next page
 	Found   db.Found      `json:"found"`
 	Actions []operation   `json:"-"`
 }
 
-// More reports whether one of the conditions is set that are hidden at first.
-func (f taskForm) More() bool {
-	return f.Priority+f.Policy+f.After+f.Before+f.ID+f.Graph != ""
-}
+func (tasksData) Statuses() []model.TaskStatus     { return taskStatuses }
+func (tasksData) Priorities() []model.TaskPriority { return taskPriorities }
+func (tasksData) Policies() []model.TaskPolicy     { return taskPolicies }
 
-// taskForm has the values of the form's fields and the choices that it offers.
-type taskForm struct {
-	ID, Type, Status, Priority, Policy, After, Before, Argument, Graph string
-	Containing                                                         bool
-	Types                                                              []string
-	Statuses                                                           []model.TaskStatus
-	Priorities                                                         []model.TaskPriority
-	Policies                                                           []model.TaskPolicy
+// More reports whether one of the conditions is set that are hidden at first.
+func (d tasksData) More() bool {
+	return slices.ContainsFunc([]string{"priority", "policy", "after", "before", "id", "graph"}, func(name string) bool { return d.Form.Get(name) != "" })
 }
 
 func tasks(ctx context.Context, r *Request) (any, error) {
@@ -73,19 +68,15 @@ func tasks(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := tasksData{Filter: filter, Actions: taskOperations, Form: taskForm{
-		query.Get("id"), query.Get("type"), query.Get("status"), query.Get("priority"), query.Get("policy"), query.Get("after"), query.Get("before"),
-		query.Get("argument"), query.Get("graph"), query.Get("containing") != "", nil, taskStatuses, taskPriorities, taskPolicies,
-	}}
 	types, err := r.Reads.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range types {
-		d.Form.Types = append(d.Form.Types, t.Type)
-	}
 	query.Del("below")
-	d.Query = template.URL(query.Encode())
+	d := tasksData{Form: query, Filter: filter, Query: template.URL(query.Encode()), Actions: taskOperations}
+	for _, t := range types {
+		d.Types = append(d.Types, t.Type)
+	}
 	if d.Found, err = r.Reads.FindTasks(ctx, filter, below, listed); errors.Is(err, db.ErrSearchTooLong) {
 		err = Errorf(http.StatusServiceUnavailable, "%s.", db.ErrSearchTooLong)
 	}
