@@ -199,14 +199,15 @@ func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 			return nil, fmt.Errorf("reading a reply: %w", err)
 		}
 	}
-	s := scanner{src: body}
-	fields, err := s.object()
-	if err == nil {
-		err = s.end()
+	plain, err := validJSON(body)
+	s := scanner{src: plain}
+	if s.separators(); err == nil && !s.at('{') {
+		err = ErrNoObject
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading a reply: %w", err)
 	}
+	fields := s.object()
 	var replies []Reply
 	for _, node := range slices.Sorted(maps.Keys(fields)) {
 		replies = append(replies, Reply{Node: node, Value: fields[node]})
