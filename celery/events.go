@@ -116,7 +116,7 @@ func decodeJSONEvents(body []byte) (events []Event, bad EventErrors, err error) 
 	} else {
 		one()
 	}
-	return events, bad, nil
+	return events, bad, s.err
 }
 
 // object reads the fields of the object that begins here.

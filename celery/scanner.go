@@ -21,43 +21,27 @@ var (
 // validJSON returns an error unless src is a JSON document, in which it also takes NaN,
 // Infinity and -Infinity, as Python does. plain is src with null in place of those.
 func validJSON(src []byte) (plain []byte, err error) {
-	depth, odd, quoted := 0, false, false
-	for i := 0; i < len(src); i++ {
-		switch c := src[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-			if c == '\\' {
-				i++
-			}
-		case c == '[', c == '{':
-			if depth++; depth > maxDepth {
-				return nil, errTooDeep
-			}
-		case c == ']', c == '}':
-			depth--
-		case c == 'N', c == 'I':
-			odd = true
+	if json.Valid(src) {
+		return src, nil
+	}
+	plain = oddNumber.ReplaceAllFunc(src, func(found []byte) []byte {
+		if found[0] == '"' {
+			return found
 		}
+		return []byte("null")
+	})
+	if err = json.Unmarshal(plain, new(json.RawMessage)); err != nil && strings.Contains(err.Error(), "exceeded max depth") {
+		err = errTooDeep
 	}
-	if odd {
-		src = oddNumber.ReplaceAllFunc(src, func(found []byte) []byte {
-			if found[0] == '"' {
-				return found
-			}
-			return []byte("null")
-		})
-	}
-	if !json.Valid(src) {
-		return nil, json.Unmarshal(src, new(json.RawMessage))
-	}
-	return src, nil
+	return plain, err
 }
 
 // scanner steps over a document that validJSON takes, without building anything from it.
 type scanner struct {
-	src []byte
-	pos int
+	src   []byte
+	pos   int
+	depth int
+	err   error // what else is wrong with the document
 }
 
 func (s *scanner) at(c byte) bool { return s.pos < len(s.src) && s.src[s.pos] == c }
@@ -72,11 +56,15 @@ func (s *scanner) separators() {
 // elements calls element at each element of the list that begins here, or at each key and
 // each value that element leaves of an object.
 func (s *scanner) elements(element func()) {
+	if s.depth++; s.depth > maxDepth {
+		s.err = errTooDeep
+	}
 	s.pos++
 	for s.separators(); !s.at(']') && !s.at('}'); s.separators() {
 		element()
 	}
 	s.pos++
+	s.depth--
 }
 
 // skip steps over one value.

@@ -22,7 +22,6 @@ type values struct {
 	scanner
 	items   []item
 	decoded []byte // strings that had escapes, and floats
-	err     error  // the first of the document
 }
 
 type itemKind uint8
@@ -72,7 +71,7 @@ func (v *values) parse(src []byte) (int32, error) {
 	if _, err := validJSON(src); err != nil {
 		return none, err
 	}
-	v.scanner, v.err = scanner{src: src}, nil
+	v.scanner = scanner{src: src}
 	v.separators()
 	root := v.parseValue()
 	return root, v.err
