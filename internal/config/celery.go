@@ -27,7 +27,7 @@ type Celery struct {
 	Sending      celery.Sending
 	DefaultQueue string // of tasks that no route has a queue for; "" is Celery's
 	routed       bool   // task_routes is given, in place of the Python scheduler's own
-	// Given has the settings of how messages are sent, as the file says them.
+	// Given are the settings of how messages are sent, as written in the file.
 	Given map[string]any
 
 	refused []error // keys that ask for what the daemons don't do

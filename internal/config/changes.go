@@ -80,7 +80,7 @@ func (v version) noteValue(of value, skip func(key string) bool) {
 	}
 }
 
-// forget has the sections, which something else replaces, count no more.
+// forget removes the values of sections that something else replaces.
 func (v version) forget(sections ...string) {
 	maps.DeleteFunc(v.values, func(key string, _ uint64) bool {
 		section, _, _ := strings.Cut(key, ".")
