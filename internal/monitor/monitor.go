@@ -38,6 +38,7 @@ type Monitor struct {
 
 	last atomic.Int64 // when figures were last read, or the start; scrapes read it
 
+	all                              []*prometheus.GaugeVec
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
 	known, enabled, never, pending   *prometheus.GaugeVec
@@ -55,7 +56,8 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.last.Store(m.now().UnixNano())
 	f := promauto.With(reg)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		m.all = append(m.all, f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+		return m.all[len(m.all)-1]
 	}
 	m.outbox = vec("swh_scheduler_outbox_messages", "Messages claimed and not yet confirmed by the broker, by queue.", "queue")
 	m.outboxAge = vec("swh_scheduler_outbox_oldest_age_seconds", "Age of the oldest of them, by queue.", "queue")
@@ -108,8 +110,7 @@ func (m *Monitor) age() time.Duration { return m.now().Sub(time.Unix(0, m.last.L
 
 // clear forgets all figures: those of another daemon, which can read them, count then.
 func (m *Monitor) clear() {
-	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge, m.known, m.enabled, m.never,
-		m.pending, m.position, m.drift, m.active, m.pools, m.countsAge, m.setAside, m.rejected, m.unanswered, m.changes, m.built, m.staleness, m.threshold} {
+	for _, g := range m.all {
 		g.Reset()
 	}
 }
