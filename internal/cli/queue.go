@@ -39,10 +39,8 @@ Nothing is locked or changed.
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.Flags().Float64Var(&watch, "watch", 0, "show it again every so many `SECONDS`, until interrupted")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2"
+	command.Must(cmd.Flags(), "watch", func() bool { return watch >= 0 }, "is negative")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, queues []string) error {
-		if watch < 0 {
-			return command.Usagef(cmd, "Invalid value for '--watch': %g is negative.", watch)
-		}
 		broker, err := a.Config.Broker()
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ type App struct {
 	sentry   *sentry.Reporter
 }
 
-// New makes an App without a configuration. release is the program's version, or "".
+// New makes an App without a configuration. release is the program's version; "" between releases.
 func New(release string, stdout, stderr io.Writer) *App {
 	stdout, stderr = toScreen(stdout), toScreen(stderr)
 	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, sentry: new(sentry.Reporter), Level: new(slog.LevelVar)}
@@ -99,7 +99,7 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 // readsOnly is the annotation of commands that change nothing.
 const readsOnly = "reads only"
 
-// ReadOnly has commands, named without the root, use the replica, if there is one.
+// ReadOnly makes commands, named without the root, use the replica, if there is one.
 func ReadOnly(root *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd, _, err := root.Find(strings.Fields(name))
