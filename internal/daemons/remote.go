@@ -88,8 +88,8 @@ func (o *Options) direct(broker celery.Broker) *dispatch.Direct {
 	}
 }
 
-// needNoDatabase returns an error for what can't be done through an RPC server, by key of the
-// configuration.
+// needNoDatabase returns an error if one of the keys is needed: it can't be done through an RPC
+// server.
 func needNoDatabase(keys map[string]bool) error {
 	for key, needed := range keys {
 		if needed {

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// seen returns a component that records once a minute that the daemon runs, and how it is, for
-// those who ask the database (the dashboard); and in the end that it runs no more.
+// seen returns a component that writes into the database, for the dashboard, once a minute that
+// the daemon runs and how it is, and at the end that it has stopped.
 func (o *Options) seen(store *db.Store) service.Component {
 	host, _ := os.Hostname() // "" if it is not known
 	d := db.Daemon{ID: uuid.New(), Name: o.name(), Version: o.Version, Host: host, Started: time.Now()}
