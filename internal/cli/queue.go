@@ -29,8 +29,8 @@ Nothing is locked or changed.
   unacked   messages that workers hold; ? if the management API doesn't tell
   consumers how many read the queue: with 0, what is ready stays there
   in, out   messages a second, published and delivered to workers
-  oldest    age of the oldest message that is not known to have begun, as far as the
-            ledger knows: of queues without groups and lanes, of outgoing ones only
+  oldest    age of the oldest message in the ledger that is not known to have begun; of a
+            queue without groups and lanes, the ledger has outgoing messages only
   lane      the lane set and lane, with the backlog that waits in the database
   groups    what groups have underway, the largest first
 

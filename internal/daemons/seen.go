@@ -30,7 +30,7 @@ func (o *Options) seen(store *db.Store) service.Component {
 		last, cancel := context.WithTimeout(service.InFlight(ctx), time.Second)
 		defer cancel()
 		if err := store.RemoveDaemon(last, d.ID); err != nil {
-			o.Log.Debug("the list of daemons has this one for another day", "error", err)
+			o.Log.Debug("this daemon stays in the list of daemons for a day", "error", err)
 		}
 		return err
 	}}
