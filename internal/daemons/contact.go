@@ -23,9 +23,7 @@ const (
 // is idle.
 func (o *Options) contact(store *db.Store) service.Component {
 	return o.asking("PostgreSQL", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, contactTimeout)
-		defer cancel()
-		err := store.Pool().Ping(ctx)
+		err := service.Within(ctx, contactTimeout, store.Pool().Ping)
 		if s := store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
 			err = nil // the pool is used up, which has a metric of its own
 		}

@@ -1,6 +1,7 @@
 package daemons
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -156,11 +157,7 @@ func (o *Options) reloading() service.Component {
 		o.Log.Info("configuration in force", file(o.Config)...)
 	}
 	return service.Component{Name: "configuration", Run: func(ctx context.Context) error {
-		period := o.ReloadPeriod
-		if period == 0 {
-			period = DefaultReloadPeriod
-		}
-		tick := time.NewTicker(period)
+		tick := time.NewTicker(cmp.Or(o.ReloadPeriod, DefaultReloadPeriod))
 		defer tick.Stop()
 		for {
 			asked := false

@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/taskinput"
 )
 
@@ -228,10 +229,8 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 			return nil
 		}
 		f.app.Log.Info("the queue is full", "queue", f.queue, "left", len(batch))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Duration(f.waitIn) * time.Second):
+		if err := service.Sleep(ctx, time.Duration(f.waitIn)*time.Second); err != nil {
+			return err
 		}
 	}
 	return nil

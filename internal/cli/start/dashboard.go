@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
@@ -78,15 +79,9 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		if err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
-		ctx, stop := context.WithCancel(ctx)
-		working := make(chan struct{})
-		go func() {
-			defer close(working)
-			site.Work(ctx)
-		}()
+		stop := service.Beside(ctx, site.Work)
 		return site, func() error {
 			stop()
-			<-working
 			return end()
 		}, nil
 	}
