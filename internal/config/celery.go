@@ -50,8 +50,8 @@ func (c *Config) Broker() (celery.Broker, error) {
 	return broker, errors.Join(refused...)
 }
 
-// only are settings with which the daemons send as the Python scheduler does only if they
-// have one of some values, the first of which is its default; and what to do otherwise.
+// only are settings of which the daemons accept these values alone, the first being the
+// Python scheduler's default; and what to do instead of giving another one.
 var only = map[string]struct {
 	values []string
 	do     string

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// hashSeed keeps the hashes of values, which may be passwords, of use to this process alone.
+// hashSeed makes the hashes of values, which may be passwords, useless to other processes.
 var hashSeed = maphash.MakeSeed()
 
 // version is what a file says, by dotted key: the hashes of its values. A list is one value.

@@ -165,19 +165,14 @@ func (c *Config) sections() map[string]func(value) {
 				}
 			}
 		},
-		"hosters":            func(v value) { c.Hosters = hostersOf(v) },
-		"priority_ageing":    func(v value) { c.PriorityAgeing = v.cooldown() },
-		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
-		"metrics":            c.Metrics.read,
-		"sentry":             c.Sentry.read,
-		"visit_rules":        c.readVisitRules,
-		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
-		"update_metrics_after": func(v value) {
-			const expected = "a duration of a minute or more"
-			if c.UpdateMetricsAfter = v.duration(expected); c.UpdateMetricsAfter != 0 && c.UpdateMetricsAfter < time.Minute {
-				v.problem("must be " + expected)
-			}
-		},
+		"hosters":              func(v value) { c.Hosters = hostersOf(v) },
+		"priority_ageing":      func(v value) { c.PriorityAgeing = v.cooldown() },
+		"lanes":                func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
+		"metrics":              c.Metrics.read,
+		"sentry":               c.Sentry.read,
+		"visit_rules":          c.readVisitRules,
+		"failures_keep_date":   func(v value) { c.FailuresKeepDate = v.flag() },
+		"update_metrics_after": func(v value) { c.UpdateMetricsAfter = updateMetricsAfter(v) },
 	}
 }
 
@@ -196,33 +191,31 @@ func (s *Sentry) read(v value) {
 	}
 }
 
-func statsAge(v value) time.Duration {
-	const expected = "a duration from 1 second to 4 minutes"
-	age := v.duration(expected)
-	if age != 0 && (age < time.Second || age > MaxStatsAge) {
+// durationWith reads a duration for which ok returns true.
+func (v value) durationWith(ok func(time.Duration) bool, expected string) time.Duration {
+	before := len(v.errors)
+	d := v.duration(expected)
+	if len(v.errors) == before && !ok(d) {
 		v.problem("must be " + expected)
 	}
-	return age
+	return d
+}
+
+func statsAge(v value) time.Duration {
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= time.Second && d <= MaxStatsAge }, "a duration from 1 second to 4 minutes")
 }
 
 func lostAfter(v value) time.Duration {
-	const expected = `a duration above 0, such as "12 hours" (a task type whose runs are never given up is left out)`
-	known := len(v.errors)
-	after := v.duration(expected)
-	if after == 0 && len(v.errors) == known {
-		v.problem("must be " + expected)
-	}
-	return after
+	return v.durationWith(func(d time.Duration) bool { return d > 0 }, `a duration above 0, such as "12 hours" (a task type whose runs are never given up is left out)`)
 }
 
 // archiveAfter reads an age beyond which nothing is heard of a task any more.
 func archiveAfter(v value) time.Duration {
-	const expected = "a duration of a day or more"
-	after := v.duration(expected)
-	if after != 0 && after < 24*time.Hour {
-		v.problem("must be " + expected)
-	}
-	return after
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= 24*time.Hour }, "a duration of a day or more")
+}
+
+func updateMetricsAfter(v value) time.Duration {
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= time.Minute }, "a duration of a minute or more")
 }
 
 func (s *Scheduler) read(v value) {

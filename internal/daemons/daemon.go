@@ -90,7 +90,11 @@ func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx cont
 	if err != nil {
 		return err
 	}
-	defer o.closeTracer(ctx)
+	defer func() { // sends the last spans
+		if err := service.Within(context.WithoutCancel(ctx), 3*time.Second, o.tracer.Close); err != nil {
+			o.Log.Warn("the last spans were not sent", "error", err)
+		}
+	}()
 	defer func() {
 		// Close would wait for the connections of components that were stopped by force.
 		if store != nil && !errors.Is(err, service.ErrForced) {
@@ -114,13 +118,6 @@ func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx cont
 
 // name returns the daemon's name in metrics.
 func (o *Options) name() string { return cmp.Or(o.daemon, o.Command) }
-
-// closeTracer sends the last spans within three seconds.
-func (o *Options) closeTracer(ctx context.Context) {
-	if err := service.Within(context.WithoutCancel(ctx), 3*time.Second, o.tracer.Close); err != nil {
-		o.Log.Warn("the last spans were not sent", "error", err)
-	}
-}
 
 // startReporting reports the daemon's health to Prometheus, probes and systemd until stop
 // is called. Signals change the log level.

@@ -244,7 +244,8 @@ func (o *Options) takeUp(c *config.Config) {
 	}
 }
 
-// read returns the keys that this daemon reads, and takes up while it runs or not.
+// read returns those of the keys that this daemon reads: the ones that it takes up while it
+// runs, or the others.
 func (o *Options) read(keys []string, live bool) []string {
 	return slices.DeleteFunc(keys, func(key string) bool {
 		section, _, _ := strings.Cut(key, ".")

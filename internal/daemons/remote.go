@@ -34,8 +34,9 @@ func (o *Options) remote(ctx context.Context, needed func(c *config.Config) map[
 	})
 }
 
-// sendRemote sends for an RPC server what pass returns the number of: every period, or until
-// there is no more if that is 0. It returns backend.UnknownTaskType for an unknown task type.
+// sendRemote makes a sender for an RPC server and calls its pass, which returns the number of
+// messages sent: every period, or until there are none if that is 0. It returns
+// backend.UnknownTaskType for an unknown task type.
 func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskTypes []string, sender func(server backend.Remote, direct *dispatch.Direct) (pass func(context.Context) (int, error))) error {
 	broker, err := o.Config.Broker()
 	if err != nil {
