@@ -196,7 +196,7 @@ func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
 	return err
 }
 
-// patiently asks the database; a daemon that is starting repeats it while that is away.
+// patiently calls ask; a daemon that is starting repeats it while the database is away.
 func (o *Options) patiently(ctx context.Context, store *db.Store, ask func(ctx context.Context) error) error {
 	if !o.starting {
 		return ask(ctx)

@@ -94,8 +94,8 @@ func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	}}
 }
 
-// counts returns the jobs that count origins, runs and ready tasks for monitoring, for some
-// seconds of each period until they are through.
+// counts returns the jobs that count origins, runs and ready tasks for monitoring, for at most
+// countTime of each period, until all are counted.
 func counts(store *db.Store) []keep.Job {
 	job := func(name string, period time.Duration, count func(context.Context) (ended bool, err error)) keep.Job {
 		return keep.Job{Name: name, Period: period, Do: func(ctx context.Context) (string, error) {
@@ -115,8 +115,8 @@ func counts(store *db.Store) []keep.Job {
 
 const countTime = 5 * time.Second
 
-// updateMetrics returns the job that takes the counts of update-metrics anew when they are
-// old. It has a keeper of its own, as counting the origins of a large lister takes minutes.
+// updateMetrics returns the job that counts the origins of listers again (update-metrics) when
+// the counts are old. It has a keeper of its own, as a large lister takes minutes.
 func (o *Options) updateMetrics(store *db.Store) keep.Job {
 	var failed []uuid.UUID // tried again when all others are counted
 	configured := func() bool { return o.configuration().UpdateMetricsAfter > 0 }
@@ -136,7 +136,7 @@ func (o *Options) updateMetrics(store *db.Store) keep.Job {
 	}}
 }
 
-// updateMetricsTimeout is below the 15 minutes after which a loop is taken for stuck.
+// updateMetricsTimeout is below the 15 minutes after which a loop counts as stuck.
 const updateMetricsTimeout = 12 * time.Minute
 
 // boundChanges returns the job that drains the changes of candidates where no daemon of

@@ -116,8 +116,8 @@ func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, err
 	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", db.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
 }
 
-// OpenPages opens the database, or its replica, for pages, on a small pool of its own whose
-// statements take so long at most.
+// OpenPages opens the database, or its replica, for the dashboard's pages: a small pool of its
+// own, with a time limit for statements.
 func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Duration) (*db.Store, error) {
 	return a.openStore(ctx, cmd, true, db.Options{MaxConns: 6, StatementTimeout: timeout})
 }

@@ -126,7 +126,7 @@ can ask for TLS and credentials.`,
 	return cmd
 }
 
-// periodFlag adds an option, in seconds, and returns what its value is.
+// periodFlag adds the option --period and returns a function that returns its value.
 func periodFlag(flags *pflag.FlagSet, what string) (period func() time.Duration) {
 	seconds := flags.IntP("period", "p", 0, "period (in s) at which "+what+" are looked for; 0 looks once and ends")
 	command.Must(flags, "period", func() bool { return *seconds >= 0 }, "is negative")
