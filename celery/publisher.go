@@ -408,6 +408,13 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 			return nil, &QueueDownError{c.msgs[f.index].Queue, fmt.Sprintf("%d messages are not answered for", suspectWindow)}
 		}
 	}
+	if s := c.p.current(); s != nil && s.alive() && !s.isBlocked() {
+		select {
+		case s.slots <- struct{}{}: // the usual case, without a timer
+			return s, nil
+		default:
+		}
+	}
 	if c.p.options.MaxWait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.p.options.MaxWait, errWaited)

@@ -170,13 +170,16 @@ func (v value) both(oneMissing, otherMissing bool, keys string) {
 	}
 }
 
-// fieldsOf returns what reads each field of *into whose type is one of these, by the key of
-// its tag, and what also has for further ones.
+// fieldsOf returns functions that read the fields of *into, by the keys in their tags: those of the
+// types below, and those that also has. Numbers are at least 1.
 func fieldsOf(into any, also map[string]func(value)) map[string]func(value) {
 	fields := map[string]func(value){}
 	at := reflect.ValueOf(into).Elem()
 	for i := range at.NumField() {
 		key, _, _ := strings.Cut(at.Type().Field(i).Tag.Get("yaml"), ",")
+		if key == "" || key == "-" {
+			continue
+		}
 		switch field := at.Field(i).Addr().Interface().(type) {
 		case *bool:
 			fields[key] = func(v value) { *field = v.flag() }
