@@ -20,7 +20,7 @@ type batch struct {
 
 	records   int // that count as the Python scheduler's messages
 	skipped   int
-	visits    []Visit // in the order of arrival
+	visits    []Visit // in the order of arrival, until they are split
 	from      []place // where each visit is from
 	undecoded []db.RejectedRecord
 
@@ -39,8 +39,12 @@ type place struct {
 	offset    int64
 }
 
-func newBatch() *batch {
-	return &batch{first: make(map[int32]kgo.EpochOffset), next: make(map[int32]kgo.EpochOffset)}
+// newBatch returns an empty batch with room for so many visits.
+func newBatch(visits int) *batch {
+	return &batch{
+		first: make(map[int32]kgo.EpochOffset), next: make(map[int32]kgo.EpochOffset),
+		visits: make([]Visit, 0, visits), from: make([]place, 0, visits),
+	}
 }
 
 // reach has the batch end with a record.
@@ -52,23 +56,29 @@ func (b *batch) reach(r *kgo.Record) {
 }
 
 const (
-	maxParts   = 4   // transactions that write a batch at the same time
+	maxParts   = 4   // transactions that write a batch
+	maxWriters = 2   // of them at the same time, each with copies of what it writes
 	partVisits = 500 // visits that are worth a transaction of their own
 )
 
 var partSeed = maphash.MakeSeed()
 
-// parts divides the batch, each part with all visits of its origins, so that they
+// parts divides the batch, each part with all visits of its origins, so that some
 // can be written at the same time. Origins are told apart by their URLs alone,
 // because that is how they are disabled.
 func (b *batch) parts() []*batch {
 	n := max(1, min(maxParts, len(b.visits)/partVisits))
+	partOf, sizes := make([]uint8, len(b.visits)), make([]int, n)
+	for i, v := range b.visits {
+		partOf[i] = uint8(maphash.String(partSeed, v.URL) % uint64(n))
+		sizes[partOf[i]]++
+	}
 	parts := make([]*batch, n)
-	for i := range parts {
-		parts[i] = &batch{applied: make(Applied)}
+	for i, size := range sizes {
+		parts[i] = &batch{applied: make(Applied), visits: make([]Visit, 0, size), from: make([]place, 0, size)}
 	}
 	for i, v := range b.visits {
-		p := parts[maphash.String(partSeed, v.URL)%uint64(n)]
+		p := parts[partOf[i]]
 		p.visits, p.from = append(p.visits, v), append(p.from, b.from[i])
 	}
 	return parts
@@ -80,8 +90,10 @@ func (b *batch) parts() []*batch {
 func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.BatchSize) error {
 	if b.split == nil {
 		b.split = b.parts()
+		b.visits, b.from = nil, nil
 	}
 	writers, partsCtx := errgroup.WithContext(ctx)
+	writers.SetLimit(maxWriters)
 	for _, p := range b.split {
 		writers.Go(func() error { return p.writeAll(partsCtx, store, rules, size) })
 	}

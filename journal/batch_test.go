@@ -64,7 +64,7 @@ func TestPartsKeepOriginsTogether(t *testing.T) {
 // is done with is followed by the record after its last.
 func TestRewindGoesToTheFirstRecords(t *testing.T) {
 	t.Parallel()
-	b := newBatch()
+	b := newBatch(0)
 	for _, r := range []*kgo.Record{{Partition: 1, Offset: 7}, {Partition: 0, Offset: 3}, {Partition: 1, Offset: 8}, {Partition: 0, Offset: 5}} {
 		b.reach(r)
 	}
@@ -156,21 +156,63 @@ func TestBatchGoesOnWhereItWas(t *testing.T) {
 		}
 		b.visits, b.from = append(b.visits, v), append(b.from, place{})
 	}
+	visits := len(b.visits)
 	var size db.BatchSize
 	if err := b.write(t.Context(), store, noFudge, &size); err == nil {
 		t.Error("it was written although the database was away")
 	}
-	if err := b.write(t.Context(), store, noFudge, &size); err != nil || b.applied.Total() != len(b.visits) {
-		t.Errorf("%d of %d visits applied, %v", b.applied.Total(), len(b.visits), err)
+	if err := b.write(t.Context(), store, noFudge, &size); err != nil || b.applied.Total() != visits {
+		t.Errorf("%d of %d visits applied, %v", b.applied.Total(), visits, err)
 	}
 	for key, n := range store.written {
 		if n != 1 {
 			t.Fatalf("%v is written %d times", key, n)
 		}
 	}
-	if len(store.written) != len(b.visits) {
-		t.Errorf("%d of %d origins are written", len(store.written), len(b.visits))
+	if len(store.written) != visits {
+		t.Errorf("%d of %d origins are written", len(store.written), visits)
 	}
+}
+
+// slow is a store that takes a while, and counts its callers.
+type slow struct {
+	Store
+	mu        sync.Mutex
+	now, most int
+}
+
+func (s *slow) UpdateVisitStats(context.Context, []model.OriginKey, func(db.KnownVisits) db.VisitChanges) error {
+	count := func(n int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.now += n
+		s.most = max(s.most, s.now)
+	}
+	count(+1)
+	defer count(-1)
+	time.Sleep(time.Second)
+	return nil
+}
+
+func (s *slow) RejectRecords(context.Context, []db.RejectedRecord) error { return nil }
+
+// Of a large batch's transactions only some are open at the same time, as each takes memory.
+func TestTransactionsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, store := &batch{}, &slow{}
+		for i := range maxParts * partVisits {
+			b.visits = append(b.visits, Visit{OriginKey: model.OriginKey{URL: fmt.Sprint("https://example.org/", i), VisitType: "git"}})
+			b.from = append(b.from, place{})
+		}
+		began := time.Now()
+		if err := b.write(t.Context(), store, noFudge, new(db.BatchSize)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); store.most != maxWriters || took != maxParts/maxWriters*time.Second {
+			t.Errorf("%d transactions at once, for %s; want %d", store.most, took, maxWriters)
+		}
+	})
 }
 
 // The stay in the group ends by what the client can't mend by itself, and all of it by
@@ -203,7 +245,7 @@ func TestFailuresOfPolls(t *testing.T) {
 func TestRecordsWithoutValueAreNoMessages(t *testing.T) {
 	t.Parallel()
 	c := &Client{decoder: newDecoder()}
-	b := newBatch()
+	b := newBatch(0)
 	for _, r := range []*kgo.Record{{}, {Value: record(nil)}, {Value: []byte{}}} {
 		c.decode(b, r)
 	}

@@ -5,7 +5,7 @@
 // # Flow
 //
 // records (Kafka) → decode → batch → transactions → commit of the offsets. A large
-// batch is written by up to four transactions at once, each with its own origins.
+// batch is written by up to four transactions, two at a time, each with its own origins.
 //
 // record.go reads a value, visit_stats.go holds the rules (pure), consumer.go is
 // a member of a Kafka consumer group, settings.go translates librdkafka's

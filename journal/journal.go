@@ -31,7 +31,7 @@ const (
 	minBatchLimit     = 10_000                 // records taken at once when they are at hand
 	maxBatchBytes     = 32 << 20               // of values; one fetch may go beyond
 	maxFetchBytes     = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
-	maxPartitionBytes = 128 << 10              // of one partition in it, too: some thousand records
+	maxPartitionBytes = 64 << 10               // of one partition in it, too: a thousand records or more
 	maxFetches        = 4                      // on their way or waiting, of all brokers
 	gatherWait        = 50 * time.Millisecond  // for more records after the first
 	idleWait          = 500 * time.Millisecond // for a first record, before looking around
@@ -284,13 +284,15 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	defer stop()
 
 	lastRecord, applied := time.Now(), true
+	visits := 0 // in the last batch
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		c.pulse.Begin()
 		c.metrics.is(waiting)
-		b := newBatch()
+		b := newBatch(visits)
 		if err := m.gather(ctx, c.limit(), func(r *kgo.Record) { c.decode(b, r) }); err != nil {
 			return err
 		}
+		visits = len(b.visits)
 		if len(b.first) > 0 {
 			c.metrics.is(processing)
 			if applied, err = c.process(ctx, m, b); err != nil {
@@ -449,8 +451,9 @@ func (c *Client) account(b *batch, took time.Duration) {
 	c.processed += int64(b.records)
 	c.metrics.handled.Add(float64(b.records))
 	rejected := slices.Concat(b.undecoded, b.refused)
+	visits := b.records - b.skipped - len(b.undecoded)
 	for outcome, n := range map[string]int{
-		outcomeApplied: b.applied.Total(), outcomeIgnored: len(b.visits) - b.applied.Total() - len(b.refused),
+		outcomeApplied: b.applied.Total(), outcomeIgnored: visits - b.applied.Total() - len(b.refused),
 		outcomeSkipped: b.skipped, outcomeRejected: len(rejected),
 	} {
 		c.metrics.records.WithLabelValues(outcome).Add(float64(n))

@@ -46,6 +46,7 @@ type Rules struct {
 type originState struct {
 	model.VisitStats
 	db.VisitFailure // zero if none is recorded
+	changed         bool
 }
 
 // apply records visit v in s, the stats of its origin, and reports whether it
@@ -137,7 +138,7 @@ type tally struct {
 	rules    Rules
 	known    db.KnownVisits
 	origins  map[model.OriginKey]*originState
-	changed  map[model.OriginKey]bool
+	changed  []*originState
 	disabled map[string]bool // URLs
 	applied  Applied
 	held     []db.HeldVisit
@@ -149,14 +150,15 @@ func newTally(rules Rules, known db.KnownVisits) *tally {
 		rules:    rules,
 		known:    known,
 		origins:  make(map[model.OriginKey]*originState, len(known.Stats)),
-		changed:  make(map[model.OriginKey]bool),
 		disabled: make(map[string]bool),
 		applied:  make(Applied),
 		fresh:    make(map[model.OriginKey]db.OriginFreshness),
 	}
-	for _, s := range known.Stats {
+	states := make([]originState, len(known.Stats))
+	for i, s := range known.Stats {
 		key := model.OriginKey{URL: s.URL, VisitType: s.VisitType}
-		t.origins[key] = &originState{s, known.LastFailures[key]}
+		states[i] = originState{VisitStats: s, VisitFailure: known.LastFailures[key]}
+		t.origins[key] = &states[i]
 	}
 	return t
 }
@@ -177,7 +179,10 @@ func (t *tally) apply(visits []Visit) {
 		changed, disable, eventful := t.rules.apply(s, v, t.known.QueuePositions[v.VisitType])
 		if changed {
 			t.applied[visitOutcome{v.VisitType, outcomeOf(v.Status, eventful), t.learn(v, eventful)}]++
-			t.changed[v.OriginKey] = true
+			if !s.changed {
+				s.changed = true
+				t.changed = append(t.changed, s)
+			}
 		}
 		if disable {
 			t.disabled[v.URL] = true
@@ -238,11 +243,10 @@ func (t *tally) changes() db.VisitChanges {
 		Freshness:    slices.Collect(maps.Values(t.fresh)),
 		Ends:         t.applied.ends(),
 	}
-	for key := range t.changed {
-		s := t.origins[key]
+	for _, s := range t.changed {
 		c.Stats = append(c.Stats, &s.VisitStats)
 		if !s.Date.IsZero() {
-			c.LastFailures[key] = s.VisitFailure
+			c.LastFailures[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = s.VisitFailure
 		}
 	}
 	return c

@@ -113,7 +113,10 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 	if err != nil {
 		return KnownVisits{}, err
 	}
-	known := KnownVisits{LastFailures: make(map[model.OriginKey]VisitFailure), QueuePositions: make(map[string]int64)}
+	known := KnownVisits{
+		Stats:        make([]model.VisitStats, 0, len(rows)),
+		LastFailures: make(map[model.OriginKey]VisitFailure), QueuePositions: make(map[string]int64),
+	}
 	for _, r := range rows {
 		known.Stats = append(known.Stats, model.VisitStats{
 			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit,

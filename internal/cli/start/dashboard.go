@@ -36,7 +36,7 @@ dashboard.in_rpc_serve.`,
 	flags.Uint16Var(&port, "port", 5009, "`PORT` to listen on; 0 takes a free one")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		d := daemons.Dashboard{
-			Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", rpc.Credentials{}),
+			Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", rpc.Credentials{}),
 		}
 		return d.Run(cmd.Context())
 	})

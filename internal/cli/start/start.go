@@ -18,6 +18,18 @@ import (
 	"swh-scheduler/journal"
 )
 
+// options returns the options of a daemon that runs as cmd, and forgets all other commands, which
+// would take memory as long as it runs.
+func options(a *command.App, cmd *cobra.Command) daemons.Options {
+	root := cmd.Root()
+	for _, other := range root.Commands() {
+		if other != cmd {
+			root.RemoveCommand(other)
+		}
+	}
+	return a.Daemon(cmd)
+}
+
 func NewRunner(a *command.App) *cobra.Command {
 	var types, patterns []string
 	var priority bool
@@ -42,7 +54,7 @@ served.`,
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		d := daemons.Runner{
-			Options: a.Daemon(cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
+			Options: options(a, cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
 		}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
 	})
@@ -58,7 +70,7 @@ newly listed origins to the queues for first visits, if their lister has some.`,
 	}
 	period := periodFlag(cmd.Flags(), "first visits")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		d := daemons.FirstVisits{Options: a.Daemon(cmd), Period: period()}
+		d := daemons.FirstVisits{Options: options(a, cmd), Period: period()}
 		return d.Run(cmd.Context())
 	})
 	return cmd
@@ -70,7 +82,7 @@ func NewListener(a *command.App) *cobra.Command {
 		Short: "Starts a swh-scheduler listener service",
 		Long:  "Starts a swh-scheduler listener service: it reads Celery's events and records the\nprogress of tasks in the database.",
 		RunE: a.Configured(func(cmd *cobra.Command, _ []string) error {
-			d := daemons.Listener{Options: a.Daemon(cmd)}
+			d := daemons.Listener{Options: options(a, cmd)}
 			return d.Run(cmd.Context())
 		}),
 	}
@@ -88,7 +100,7 @@ visits to Celery.`,
 	flags.StringArrayVar(&visitTypes, "visit-type", nil, "visit `TYPE` to schedule; those of all task types load-* if not given")
 	command.PythonName(flags, "visit-type", "visit_types")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		d := daemons.Recurrent{Options: a.Daemon(cmd), VisitTypes: visitTypes}
+		d := daemons.Recurrent{Options: options(a, cmd), VisitTypes: visitTypes}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown task type: %s")
 	})
 	return cmd
@@ -116,7 +128,7 @@ can ask for TLS and credentials.`,
 		if debug {
 			a.Level.Set(slog.LevelDebug)
 		}
-		d := daemons.RPC{Options: a.Daemon(cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug}
+		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug}
 		if c := a.Config; c.Dashboard.InRPCServe {
 			calls := rpc.Credentials{Token: string(c.RPCServe.Token), Username: c.RPCServe.Username, Password: string(c.RPCServe.Password)}
 			d.NewSite = newSite(a, cmd, rpc.SitePath, calls)
@@ -158,7 +170,7 @@ of visits and records them for the scheduler.`,
 		}
 		var bar *command.Bar
 		d := daemons.Journal{
-			Options: a.Daemon(cmd), StopAfterObjects: stopAfterObjects, FailIfMissing: failIfMissing,
+			Options: options(a, cmd), StopAfterObjects: stopAfterObjects, FailIfMissing: failIfMissing,
 			Progress: func(processed, remaining int64) { bar.Set(processed, boundOf(stopAfterObjects, processed+remaining)) },
 			Read: func(ctx context.Context, client *journal.Client) error {
 				if stopAfterObjects > 0 || c.OnEOF == string(journal.EOFStop) {
