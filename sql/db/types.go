@@ -10,7 +10,7 @@ import (
 )
 
 // registerTypes has pgx read every timestamptz in UTC instead of the local zone, read and write
-// uuid, and read jsonb, without the detours that it takes for types that are not its own: a UUID's
+// uuid, and read json and jsonb, without the detours that it takes for types that are not its own: a UUID's
 // text, and a parser for JSON that is kept as it is.
 func registerTypes(types *pgtype.Map) {
 	utc := &pgtype.Type{
@@ -25,6 +25,7 @@ func registerTypes(types *pgtype.Map) {
 	id := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}}
 	types.RegisterType(id)
 	types.RegisterType(&pgtype.Type{Name: "_uuid", OID: pgtype.UUIDArrayOID, Codec: &pgtype.ArrayCodec{ElementType: id}})
+	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshalJSON}})
 	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshalJSON}})
 	// For the modes without prepared statements, where the server doesn't tell
 	// a parameter's type.

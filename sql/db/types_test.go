@@ -43,6 +43,8 @@ func TestTypesAreReadAsByPgx(t *testing.T) {
 		{pgtype.JSONBOID, pgtype.TextFormatCode, `{"a": [1.50, "é\u0000", null]}`, texts},
 		{pgtype.JSONBOID, pgtype.TextFormatCode, "null", texts},
 		{pgtype.JSONBOID, pgtype.BinaryFormatCode, "\x01{}", texts},
+		{pgtype.JSONOID, pgtype.TextFormatCode, `{"b": 1,  "a": [1.50, "é\u0000", null]}`, texts},
+		{pgtype.JSONOID, pgtype.BinaryFormatCode, "null", texts},
 	} {
 		for _, target := range c.targets {
 			for _, value := range [][]byte{[]byte(c.value), nil} {
