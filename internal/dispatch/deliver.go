@@ -257,7 +257,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 	}
 	b := batch{Deliverer: d}
 	defer func() { d.putOff.drop(b.inHand) }() // once written or remembered
-	err := d.store.ByKey(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
+	err := d.store.ByPlace(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
 		s.turn.read.Lock()
 		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.putOff.queues(d.now()), d.putOff.messages())
 		s.turn.send.Lock()

@@ -16,12 +16,13 @@ import (
 
 // pinPlans restricts the planner to walks along indexes and look-ups by key, which is
 // what candidates are for; it cannot know how few of the parked are due, or how
-// many changes are pending. unpinPlans restores the connection's settings.
+// many changes are pending. unpinPlans takes the restrictions back. It leaves compiling off until the
+// transaction ends: the default is the server's, which is not what a session has (sessionSettings).
 const (
 	pinPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off;
 		set local enable_hashjoin = off; set local enable_mergejoin = off; set local jit = off`
 	unpinPlans = `set local enable_seqscan to default; set local enable_bitmapscan to default; set local enable_sort to default;
-		set local enable_hashjoin to default; set local enable_mergejoin to default; set local jit to default`
+		set local enable_hashjoin to default; set local enable_mergejoin to default`
 )
 
 // KnownToCandidates reports whether candidates can answer a filter: they know nothing of

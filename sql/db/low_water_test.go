@@ -64,7 +64,7 @@ func holdSnapshot(t *testing.T, dsn string) {
 // outgoing returns the queues of all outgoing messages, as deliverers see them.
 func outgoing(t *testing.T, store *db.Store) (queues []string) {
 	t.Helper()
-	err := store.ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	err := store.ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for _, urgent := range []bool{true, false} {
 			next, err := tx.NextOutgoing(ctx, urgent, 250, []string{}, []uuid.UUID{})
 			if err != nil {
@@ -193,7 +193,7 @@ func TestConfirmLooksMessagesUp(t *testing.T) {
 		return countOf(t, store, "select seq_scan from pg_stat_all_tables where relid = 'scheduler_go.work'::regclass")
 	}
 	before := scans()
-	if err := store.ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	if err := store.ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		next, err := tx.NextOutgoing(ctx, false, 250, []string{}, []uuid.UUID{})
 		if err != nil {
 			return err

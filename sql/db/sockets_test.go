@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -99,6 +101,34 @@ func TestSessionSettings(t *testing.T) {
 	want["lock_timeout"], want["idle_in_transaction_session_timeout"] = "7s", "30s"
 	if got := settings(dsn); !maps.Equal(got, want) {
 		t.Errorf("with a setting of the database: %v", got)
+	}
+}
+
+// After a grab, its transaction goes on with the session's settings: no statement is compiled, and
+// plans are restricted no more.
+func TestGrabsLeaveSettings(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	keep(t, store)
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		settings := func() (all string) {
+			if err := tx.Inner().QueryRow(ctx, "select string_agg(name || '=' || setting, ' ' order by name) from pg_settings where name ~ '^(enable_.*|jit)$'").Scan(&all); err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		before := settings()
+		for _, dryRun := range []bool{true, false} {
+			if _, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 1, dryRun); err != nil {
+				return err
+			}
+			if after := settings(); after != before {
+				t.Errorf("dry run %t: %s\nbefore: %s", dryRun, after, before)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

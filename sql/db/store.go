@@ -234,11 +234,20 @@ func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) erro
 // ByKey is InTx for statements that look rows up by keys. No plan is kept from when a table was
 // small, or made for a few keys: it would read a table whole that has grown since.
 func (t transactor) ByKey(ctx context.Context, do func(context.Context, *Tx) error) error {
-	return t.inTx(ctx, pgx.TxOptions{BeginQuery: byIndex + "; set local plan_cache_mode = force_custom_plan"}, do)
+	return t.inTx(ctx, pgx.TxOptions{BeginQuery: byKey}, do)
 }
 
-// byIndex begins a transaction whose statements find rows by indexes wherever they can.
-const byIndex = "begin; set local enable_seqscan = off; set local jit = off"
+// ByPlace is ByKey for NextOutgoing, too: it walks an index to the first rows. Otherwise all would be
+// sorted for them where PostgreSQL expects few.
+func (t transactor) ByPlace(ctx context.Context, do func(context.Context, *Tx) error) error {
+	return t.inTx(ctx, pgx.TxOptions{BeginQuery: byKey + "; set local enable_sort = off"}, do)
+}
+
+const (
+	// byIndex begins a transaction whose statements find rows by indexes wherever they can.
+	byIndex = "begin; set local enable_seqscan = off; set local jit = off"
+	byKey   = byIndex + "; set local plan_cache_mode = force_custom_plan"
+)
 
 func (t transactor) inTx(ctx context.Context, o pgx.TxOptions, do func(context.Context, *Tx) error) error {
 	return pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error {

@@ -43,6 +43,8 @@ func TestTypesAreReadAsByPgx(t *testing.T) {
 		{pgtype.JSONBOID, pgtype.TextFormatCode, `{"a": [1.50, "é\u0000", null]}`, texts},
 		{pgtype.JSONBOID, pgtype.TextFormatCode, "null", texts},
 		{pgtype.JSONBOID, pgtype.BinaryFormatCode, "\x01{}", texts},
+		{pgtype.JSONOID, pgtype.TextFormatCode, `{"b": 1,  "a": [1.50, "é\u0000", null]}`, texts},
+		{pgtype.JSONOID, pgtype.BinaryFormatCode, "null", texts},
 	} {
 		for _, target := range c.targets {
 			for _, value := range [][]byte{[]byte(c.value), nil} {
@@ -57,6 +59,33 @@ func TestTypesAreReadAsByPgx(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The types that are written without a detour are written as pgx does.
+func TestTypesAreWrittenAsByPgx(t *testing.T) {
+	ours, pgx := pgtype.NewMap(), pgtype.NewMap()
+	registerTypes(ours)
+	id := uuid.MustParse("0123abcd-4567-89ab-cdef-0123456789ab")
+	pgx.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
+	for oid, values := range map[uint32][]any{
+		pgtype.UUIDOID:      {id, &id, (*uuid.UUID)(nil), uuid.NullUUID{UUID: id, Valid: true}, uuid.NullUUID{}, id.String(), "no id"},
+		pgtype.UUIDArrayOID: {[]uuid.UUID{id, {}}, []uuid.UUID{}, []uuid.UUID(nil), []*uuid.UUID{&id, nil}, []uuid.NullUUID{{UUID: id, Valid: true}, {}}, []string{id.String()}},
+	} {
+		for _, value := range values {
+			for _, format := range []int16{pgtype.BinaryFormatCode, pgtype.TextFormatCode} {
+				got, err := ours.Encode(oid, format, value, nil)
+				want, wantErr := pgx.Encode(oid, format, value, nil)
+				if (err == nil) != (wantErr == nil) || err == nil && !cmp.Equal(got, want) {
+					t.Errorf("%T %v, format %d: %q, %v, want %q, %v", value, value, format, got, err, want, wantErr)
+				}
+			}
+		}
+	}
+	ids := make([]uuid.UUID, 100)
+	buffer := make([]byte, 0, 10_000)
+	if allocated := testing.AllocsPerRun(10, func() { _, _ = ours.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, ids, buffer) }); allocated > 150 {
+		t.Errorf("writing 100 ids takes %.0f allocations", allocated)
 	}
 }
 

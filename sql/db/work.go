@@ -145,7 +145,7 @@ type Outgoing struct {
 
 // NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
 // database's clock, that no other transaction holds and that are not to be skipped, by their queue or
-// by themselves, oldest first. The transaction is one of [Store.ByKey].
+// by themselves, oldest first. The transaction is one of [Store.ByPlace].
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
 	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -12,7 +14,7 @@ import (
 // sorts all of many for each batch.
 func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 	t.Parallel()
-	if err := open(t, testenv.Database(t)).ByKey(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	if err := open(t, testenv.Database(t)).ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for range 8 {
 			if _, err := tx.NextOutgoing(ctx, false, 10, nil, nil); err != nil {
 				return err
@@ -27,5 +29,32 @@ func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The next of many messages are read without the others, even before anybody has analyzed the
+// table.
+func TestNextOutgoingReadsNoOthers(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	mustExec(t, store, "alter table scheduler_go.work set (autovacuum_enabled = false)")
+	mustExec(t, store, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
+		select gen_random_uuid(), 'q', 'n', '[]', '{}' from generate_series(1, 10000) n`)
+	read := func() int {
+		mustExec(t, store, "select pg_stat_force_next_flush()")
+		return countOf(t, store, "select seq_tup_read + idx_tup_fetch from pg_stat_all_tables where relid = 'scheduler_go.work'::regclass")
+	}
+	before := read()
+	if err := store.ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		next, err := tx.NextOutgoing(ctx, false, 225, []string{}, []uuid.UUID{})
+		if len(next) != 225 {
+			t.Errorf("%d messages were read", len(next))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := read() - before; n > 500 {
+		t.Errorf("%d rows were read for 225 messages", n)
 	}
 }
