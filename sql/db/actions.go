@@ -54,9 +54,6 @@ type ActionFilter struct {
 	GraphSearch *GraphSearch `json:"graph_search,omitempty"`
 }
 
-// actionsKept is how long the audit goes back.
-const actionsKept = 400 * day
-
 var (
 	// actionTasks bounds the tasks of one step. Tests have fewer.
 	actionTasks = 1000
@@ -231,11 +228,6 @@ func (s ActionStore) Actions(ctx context.Context, below int64, limit int) ([]Act
 		}
 	}
 	return actions, nil
-}
-
-// ForgetActions deletes the actions that began more than 400 days before now.
-func (s ActionStore) ForgetActions(ctx context.Context, now time.Time) error {
-	return failed(s.q.ForgetActions(ctx, now.Add(-actionsKept)), "forget old actions")
 }
 
 func actionOf(r queries.SchedulerGoAction) (Action, error) {

@@ -112,11 +112,6 @@ func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (e
 	}.take(ctx, s.q, atMost)
 }
 
-// ForgetListings deletes what is known of the listings of listers that are gone.
-func (s MonitorStore) ForgetListings(ctx context.Context) error {
-	return failed(s.q.ForgetListings(ctx), "forget the listings of listers that are gone")
-}
-
 func (s MonitorStore) countActive(ctx context.Context, first, end int64, found *originCounts) error {
 	if len(found.Listings) == 0 {
 		return nil

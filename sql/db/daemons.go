@@ -62,8 +62,3 @@ func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) 
 		return d
 	})
 }
-
-// ForgetDaemons deletes those that have not been seen for a day.
-func (a MonitorStore) ForgetDaemons(ctx context.Context) error {
-	return failed(a.q.ForgetDaemons(ctx), "forget daemons")
-}

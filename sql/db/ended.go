@@ -80,8 +80,3 @@ func (a MonitorStore) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, err
 	}
 	return ended, failed(err, "read what ended in the last hour")
 }
-
-// ForgetEnded deletes what is not asked for any more.
-func (a MonitorStore) ForgetEnded(ctx context.Context) error {
-	return failed(a.q.ForgetEnded(ctx), "forget what ended hours ago")
-}

@@ -11,20 +11,6 @@ const (
 	maxRejectedRecords = 10_000
 )
 
-// rejectedAge is how long they are kept at most.
-const rejectedAge = 90 * day
-
-// ForgetRejected deletes events and records that were set aside more than rejectedAge
-// before now, and returns their number.
-func (s RejectedStore) ForgetRejected(ctx context.Context, now time.Time) (int64, error) {
-	events, err := s.q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedAge))
-	if err != nil {
-		return 0, failed(err, "forget old rejected events")
-	}
-	records, err := s.q.ForgetOldRejectedRecords(ctx, now.Add(-rejectedAge))
-	return events + records, failed(err, "forget old rejected records")
-}
-
 // RejectedEvent is an event that was set aside.
 type RejectedEvent struct {
 	BackendID string

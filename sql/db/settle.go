@@ -312,17 +312,3 @@ func (tx *Tx) learn(s Settlement) []step {
 		tx.recordLanes(s.Records),
 	}
 }
-
-// How long starts and durations of runs are kept.
-const (
-	runStartsKept    = 2 * 24 * time.Hour  // repeats of a run's events come within minutes, or after an outage
-	runDurationsKept = 14 * 24 * time.Hour // enough to see what a task type takes lately
-)
-
-// ForgetRuns deletes the starts and the durations of runs that are too old to matter.
-func (s RunQueries) ForgetRuns(ctx context.Context, now time.Time) error {
-	if err := s.q.ForgetStarts(ctx, now.Add(-runStartsKept)); err != nil {
-		return failed(err, "forget old starts of runs")
-	}
-	return failed(s.q.ForgetDurations(ctx, now.Add(-runDurationsKept)), "forget old durations of runs")
-}
