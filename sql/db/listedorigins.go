@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,7 +38,14 @@ func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.
 		order[key] = len(unique)
 		unique = append(unique, o)
 	}
-	document, err := encodeListedOrigins(unique, keepLastSeen)
+	for i := range unique {
+		o := &unique[i]
+		o.ExtraLoaderArguments, o.LastUpdate = orEmptyObject(o.ExtraLoaderArguments), inMicroseconds(o.LastUpdate)
+		if o.LastSeen = *inMicroseconds(&o.LastSeen); !keepLastSeen {
+			o.LastSeen = time.Time{} // the time of the transaction
+		}
+	}
+	document, err := encodeRows(unique)
 	if err != nil {
 		return nil, fmt.Errorf("record listed origins: %w", err)
 	}
@@ -54,34 +60,6 @@ func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.
 }
 
 func listedOriginOf(row queries.ListedOrigin) model.ListedOrigin { return model.ListedOrigin(row) }
-
-// encodeListedOrigins writes origins as the JSON list that the query reads.
-func encodeListedOrigins(origins []model.ListedOrigin, keepLastSeen bool) (json.RawMessage, error) {
-	type row struct {
-		ListerID  uuid.UUID       `json:"lister_id"`
-		URL       string          `json:"url"`
-		VisitType string          `json:"visit_type"`
-		Arguments json.RawMessage `json:"extra_loader_arguments"`
-		Enabled   bool            `json:"enabled"`
-		// nil is the time of the transaction
-		LastSeen      *time.Time `json:"last_seen"`
-		LastUpdate    *time.Time `json:"last_update"`
-		IsFork        *bool      `json:"is_fork"`
-		ForkedFromURL *string    `json:"forked_from_url"`
-	}
-	rows := make([]row, len(origins))
-	for i, o := range origins {
-		rows[i] = row{
-			ListerID: o.ListerID, URL: o.URL, VisitType: o.VisitType,
-			Arguments: orEmptyObject(o.ExtraLoaderArguments), Enabled: o.Enabled,
-			LastUpdate: inMicroseconds(o.LastUpdate), IsFork: o.IsFork, ForkedFromURL: o.ForkedFromURL,
-		}
-		if keepLastSeen {
-			rows[i].LastSeen = inMicroseconds(&o.LastSeen)
-		}
-	}
-	return encodeRows(rows)
-}
 
 // ListedOriginFilter selects origins; an empty field does not matter.
 type ListedOriginFilter struct {

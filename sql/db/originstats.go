@@ -3,8 +3,6 @@ package db
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,7 +28,11 @@ func (a OriginQueries) UpsertVisitStats(ctx context.Context, stats []model.Visit
 		order[key] = len(unique)
 		unique = append(unique, s)
 	}
-	document, err := encodeVisitStats(unique)
+	for i := range unique {
+		s := &unique[i]
+		s.LastSuccessful, s.LastVisit, s.LastScheduled = inMicroseconds(s.LastSuccessful), inMicroseconds(s.LastVisit), inMicroseconds(s.LastScheduled)
+	}
+	document, err := encodeRows(unique)
 	if err == nil {
 		err = a.q.UpsertOriginStats(ctx, document)
 	}
@@ -48,33 +50,6 @@ func overwrite(old, s model.VisitStats) model.VisitStats {
 		s.LastSnapshot = old.LastSnapshot
 	}
 	return s
-}
-
-// encodeVisitStats writes stats as the JSON list that the query reads.
-func encodeVisitStats(stats []model.VisitStats) (json.RawMessage, error) {
-	type row struct {
-		URL                    string             `json:"url"`
-		VisitType              string             `json:"visit_type"`
-		LastSuccessful         *time.Time         `json:"last_successful"`
-		LastVisit              *time.Time         `json:"last_visit"`
-		LastVisitStatus        *model.VisitStatus `json:"last_visit_status"`
-		LastScheduled          *time.Time         `json:"last_scheduled"`
-		LastSnapshot           *string            `json:"last_snapshot"` // hexadecimal
-		NextVisitQueuePosition *int64             `json:"next_visit_queue_position"`
-		NextPositionOffset     int32              `json:"next_position_offset"`
-		SuccessiveVisits       int32              `json:"successive_visits"`
-	}
-	rows := make([]row, len(stats))
-	for i, s := range stats {
-		rows[i] = row{
-			s.URL, s.VisitType, inMicroseconds(s.LastSuccessful), inMicroseconds(s.LastVisit), nullable(s.LastVisitStatus),
-			inMicroseconds(s.LastScheduled), nil, s.NextVisitQueuePosition, s.NextPositionOffset, s.SuccessiveVisits,
-		}
-		if s.LastSnapshot != nil {
-			rows[i].LastSnapshot = new(hex.EncodeToString(s.LastSnapshot))
-		}
-	}
-	return encodeRows(rows)
 }
 
 // VisitStats returns the stats of those of the origins that have some, in the order

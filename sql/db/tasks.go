@@ -15,13 +15,13 @@ import (
 
 // NewTask is a task to create.
 type NewTask struct {
-	Type        string
-	Arguments   model.TaskArguments // nil: none
-	NextRun     time.Time
-	Status      model.TaskStatus // "" is next_run_not_scheduled
-	Policy      model.TaskPolicy // "" is recurring
-	RetriesLeft *int64           // nil: as many as its type says
-	Priority    model.TaskPriority
+	Type        string              `json:"type"`
+	Arguments   model.TaskArguments `json:"-"` // nil: none
+	NextRun     time.Time           `json:"next_run"`
+	Status      model.TaskStatus    `json:"status"`       // "" is next_run_not_scheduled
+	Policy      model.TaskPolicy    `json:"policy"`       // "" is recurring
+	RetriesLeft *int64              `json:"retries_left"` // nil: as many as its type says
+	Priority    model.TaskPriority  `json:"priority,omitempty"`
 }
 
 // CreateTasks creates tasks, all or none, and returns them as they are in the
@@ -66,7 +66,7 @@ func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, e
 // explainViolation returns what is wrong with tasks that the database refused: an
 // unknown type breaks whichever rule comes first.
 func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
-	known, err := s.TaskTypes(ctx)
+	known, err := TaskQueries{q: s.q}.TaskTypes(ctx)
 	if err != nil {
 		return cause
 	}
@@ -85,13 +85,8 @@ func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause 
 // encodeNewTasks writes tasks as the JSON list that FillTaskTable reads.
 func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 	type row struct {
-		Type        string             `json:"type"`
-		Arguments   json.RawMessage    `json:"arguments"`
-		NextRun     *time.Time         `json:"next_run"`
-		Status      model.TaskStatus   `json:"status"`
-		Policy      model.TaskPolicy   `json:"policy"`
-		RetriesLeft *int64             `json:"retries_left"`
-		Priority    model.TaskPriority `json:"priority,omitempty"`
+		NewTask
+		Arguments json.RawMessage `json:"arguments"`
 	}
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {
@@ -99,10 +94,8 @@ func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("create task %d (%s): %w", i+1, t.Type, err)
 		}
-		rows[i] = row{
-			t.Type, arguments, inMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring),
-			t.RetriesLeft, t.Priority,
-		}
+		t.NextRun, t.Status, t.Policy = *inMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring)
+		rows[i] = row{t, arguments}
 	}
 	document, err := encodeRows(rows)
 	return document, failed(err, "create tasks")

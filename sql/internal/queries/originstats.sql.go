@@ -79,7 +79,7 @@ insert into origin_visit_stats as s (
   url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
   last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
 select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
-       decode(last_snapshot, 'hex'), next_visit_queue_position, next_position_offset, successive_visits
+       decode(last_snapshot, 'base64'), next_visit_queue_position, next_position_offset, successive_visits
 from json_to_recordset($1::json) as new (
   url text, visit_type text, last_successful timestamptz, last_visit timestamptz,
   last_visit_status last_visit_status, last_scheduled timestamptz, last_snapshot text,
