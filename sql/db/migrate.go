@@ -3,11 +3,8 @@ package db
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path"
@@ -291,22 +288,4 @@ func migrationVersion(name string) int64 {
 		panic(err) // the embedded file is misnamed
 	}
 	return version
-}
-
-// Fingerprint identifies what Migrate makes of an empty database, so that an outdated
-// template of it can be recognised.
-func Fingerprint() string {
-	sum := sha256.New()
-	io.WriteString(sum, strings.Join(candidateIndexes(need{byLister: true, byFork: true, byFreshness: true, byCooldown: true}), ";"))
-	for _, files := range []fs.ReadFileFS{schema.Base, schema.Migrations} {
-		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
-			if entry.IsDir() {
-				return nil
-			}
-			text, err := files.ReadFile(name)
-			fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
-			return err
-		})
-	}
-	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
