@@ -198,7 +198,7 @@ type taskData struct {
 // Actions are what can be done to the task.
 func (d taskData) Actions() []taskAction {
 	return slices.DeleteFunc(slices.Clone(taskActions), func(a taskAction) bool {
-		return strings.HasPrefix(a.Word, "release") && (d.Graph == nil || d.Graph.State != db.GraphWaiting)
+		return strings.HasPrefix(a.Word, "release") && (d.Graph == nil || d.Graph.State != model.GraphWaiting)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
 
@@ -108,9 +109,9 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask
 	}
 	rows, err := tx.q.GraphTasksOf(ctx, ids)
 	for _, r := range rows {
-		t := graphTaskOf(queries.GraphTaskRow(r))
+		t := GraphTask(r)
 		changed[t.ID] = t
-		if t.State != GraphWaiting && t.State != GraphByDependency && t.State != GraphSkipped {
+		if t.State != model.GraphWaiting && t.State != model.GraphByDependency && t.State != model.GraphSkipped {
 			return nil, graphErrorf("task %q is in the state %s: only a task that waits, or can't run because of others, gets or loses dependencies", t.Name, t.State)
 		}
 	}
@@ -156,7 +157,7 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 		more[a.Task]++
 	}
 	for id, t := range changed {
-		if n := t.Dependencies + more[id]; n > MaxDependencies {
+		if n := int(t.Dependencies) + more[id]; n > MaxDependencies {
 			return graphErrorf("task %q would have %d dependencies, and may have %d", t.Name, n, MaxDependencies)
 		}
 		p.Tasks, p.More = append(p.Tasks, id), append(p.More, int32(more[id]))

@@ -30,12 +30,12 @@ func list[R, T any](rows []R, err error, convert func(R) T) ([]T, error) {
 	return converted, nil
 }
 
-// first returns the only row of a query, or nil if there is none.
-func first[R, T any](rows []R, err error, convert func(R) T) (*T, error) {
+// first returns the first row of a query, or nil if there is none.
+func first[T any](rows []T, err error) (*T, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	return new(convert(rows[0])), nil
+	return &rows[0], nil
 }
 
 // A step is a statement that is ready to run.
@@ -210,11 +210,8 @@ func orZero[T any](value *T) (v T) {
 
 // firstOrZero returns the first row of a query, or the zero value if there is none.
 func firstOrZero[T any](rows []T, err error) (T, error) {
-	if err != nil || len(rows) == 0 {
-		var zero T
-		return zero, err
-	}
-	return rows[0], nil
+	row, err := first(rows, err)
+	return orZero(row), err
 }
 
 // textsOf turns a list of enum values into texts, which pgx can send without knowing

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"swh-scheduler/sql/internal/queries"
 )
@@ -26,32 +25,20 @@ const (
 	maxCounted = 100_000
 )
 
-// SetAside says why a task or an origin is set aside.
-type SetAside struct {
-	Reason string
-	Since  time.Time
-	Until  time.Time // when it is tried again, changed or not
-}
+// SetAside says why a task or an origin is set aside, since when, and until when: then it is tried again,
+// changed or not.
+type SetAside = queries.SetAsideTaskRow
 
 // SetAsideTask returns why a task is set aside; nil if it isn't.
-func (a ExplainQueries) SetAsideTask(ctx context.Context, task int64) (*SetAside, error) {
+func (a ExplainStore) SetAsideTask(ctx context.Context, task int64) (*SetAside, error) {
 	rows, err := a.q.SetAsideTask(ctx, task)
-	return first(rows, failed(err, "look whether task %d is set aside", task), func(r queries.SetAsideTaskRow) SetAside { return SetAside(r) })
+	return first(rows, failed(err, "look whether task %d is set aside", task))
 }
 
-// SetAsideOrigin is an origin of a lister that is set aside.
-type SetAsideOrigin struct {
-	VisitType            string
-	Lister, InstanceName string
-	SetAside
-}
-
-// SetAsideOrigins returns those with a URL.
-func (a ExplainQueries) SetAsideOrigins(ctx context.Context, url string) ([]SetAsideOrigin, error) {
+// SetAsideOrigins returns the origins with a URL that are set aside, by visit type and lister.
+func (a ExplainStore) SetAsideOrigins(ctx context.Context, url string) ([]queries.SetAsideOriginsRow, error) {
 	rows, err := a.q.SetAsideOrigins(ctx, url)
-	return list(rows, failed(err, "look whether %s is set aside", url), func(r queries.SetAsideOriginsRow) SetAsideOrigin {
-		return SetAsideOrigin{r.VisitType, r.Lister, r.InstanceName, SetAside{r.Reason, r.Since, r.Until}}
-	})
+	return rows, failed(err, "look whether %s is set aside", url)
 }
 
 // RetrySetAside has tasks and origins tried again that changed or whose time is over.

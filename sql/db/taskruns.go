@@ -71,7 +71,7 @@ func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata
 	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
 		BackendID: backendID, Metadata: orEmptyObject(metadata), Started: &at,
 	})
-	return first(rows, failed(err, "note the start of run %q", backendID), runOf)
+	return first(list(rows, failed(err, "note the start of run %q", backendID), runOf))
 }
 
 // EndTaskRun records how a run ended, and returns it; nil if there is no such run.
@@ -80,7 +80,7 @@ func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status mod
 	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
 		BackendID: backendID, Status: status, Metadata: orEmptyObject(metadata), Ended: &at,
 	})
-	return first(rows, failed(err, "note the end of run %q", backendID), runOf)
+	return first(list(rows, failed(err, "note the end of run %q", backendID), runOf))
 }
 
 // TaskRuns returns the runs of some tasks, by number; at most limit of them, or all

@@ -9,8 +9,8 @@ select t.id as task_id, t.policy as task_policy, t.status as task_status, r.id a
        r.status as task_run_status
 from task t join task_run r on r.task = t.id
 where (t.status = 'disabled' or (t.status = 'completed' and t.policy = 'oneshot'))
-  and coalesce(r.started, r.scheduled) >= (@after_ts::text)::timestamptz
-  and coalesce(r.started, r.scheduled) < (@before_ts::text)::timestamptz
+  and coalesce(r.started, r.scheduled) >= (@after::text)::timestamptz
+  and coalesce(r.started, r.scheduled) < (@before::text)::timestamptz
   and t.id >= @from_task
 order by r.task, r.started
 limit @max_runs::bigint;

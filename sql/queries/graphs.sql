@@ -219,12 +219,12 @@ select (select count(*) from (select a.task from scheduler_go.graph_tasks a wher
 
 -- GraphTasks lists the tasks of a graph, dependencies before dependents.
 -- name: GraphTasks :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = @graph order by st.task;
 
 -- GraphTasksOf returns the places of some tasks in their graphs.
 -- name: GraphTasksOf :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = any(@tasks::bigint[]) order by st.task;
 
 -- GraphEdges lists the dependencies of a graph's tasks.
@@ -250,7 +250,7 @@ order by d.depends_on limit @max_dependencies;
 
 -- GraphTask returns a task's place in its graph; no row for other tasks.
 -- name: GraphTask :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = @task;
 
 -- Runtimes returns what the last 1,000 runs of some types took, in seconds on average.

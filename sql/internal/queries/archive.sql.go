@@ -209,8 +209,8 @@ limit $4::bigint
 `
 
 type RunsToArchiveParams struct {
-	AfterTs  string
-	BeforeTs string
+	After    string
+	Before   string
 	FromTask int64
 	MaxRuns  int64
 }
@@ -236,8 +236,8 @@ type RunsToArchiveRow struct {
 // are texts, as callers have them.
 func (q *Queries) RunsToArchive(ctx context.Context, arg RunsToArchiveParams) ([]RunsToArchiveRow, error) {
 	rows, err := q.db.Query(ctx, runsToArchive,
-		arg.AfterTs,
-		arg.BeforeTs,
+		arg.After,
+		arg.Before,
 		arg.FromTask,
 		arg.MaxRuns,
 	)

@@ -453,16 +453,16 @@ func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error)
 }
 
 const graphTask = `-- name: GraphTask :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = $1
 `
 
 type GraphTaskRow struct {
 	Graph        int64
-	Task         int64
+	ID           int64
 	Name         string
 	Type         string
-	State        string
+	State        model.GraphState
 	AnyResult    bool
 	Dependencies int32
 	Deadline     *time.Time
@@ -481,7 +481,7 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 		var i GraphTaskRow
 		if err := rows.Scan(
 			&i.Graph,
-			&i.Task,
+			&i.ID,
 			&i.Name,
 			&i.Type,
 			&i.State,
@@ -501,16 +501,16 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 }
 
 const graphTasks = `-- name: GraphTasks :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = $1 order by st.task
 `
 
 type GraphTasksRow struct {
 	Graph        int64
-	Task         int64
+	ID           int64
 	Name         string
 	Type         string
-	State        string
+	State        model.GraphState
 	AnyResult    bool
 	Dependencies int32
 	Deadline     *time.Time
@@ -529,7 +529,7 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 		var i GraphTasksRow
 		if err := rows.Scan(
 			&i.Graph,
-			&i.Task,
+			&i.ID,
 			&i.Name,
 			&i.Type,
 			&i.State,
@@ -549,16 +549,16 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 }
 
 const graphTasksOf = `-- name: GraphTasksOf :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = any($1::bigint[]) order by st.task
 `
 
 type GraphTasksOfRow struct {
 	Graph        int64
-	Task         int64
+	ID           int64
 	Name         string
 	Type         string
-	State        string
+	State        model.GraphState
 	AnyResult    bool
 	Dependencies int32
 	Deadline     *time.Time
@@ -577,7 +577,7 @@ func (q *Queries) GraphTasksOf(ctx context.Context, tasks []int64) ([]GraphTasks
 		var i GraphTasksOfRow
 		if err := rows.Scan(
 			&i.Graph,
-			&i.Task,
+			&i.ID,
 			&i.Name,
 			&i.Type,
 			&i.State,
