@@ -78,10 +78,10 @@ func TestOrigin(t *testing.T) {
 	never := model.VisitStats{LastVisitStatus: model.VisitFailed}
 	prefix := "first"
 	fresh := with(1, model.Freshness, model.Cooldowns{})
-	seen := db.OriginFreshness{
+	seen := db.OriginFreshness{History: freshness.History{
 		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, Seen: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
-	}
-	due, unseen := seen, db.OriginFreshness{FirstSeen: noon.Add(-day)}
+	}}
+	due, unseen := seen, db.OriginFreshness{History: freshness.History{FirstSeen: noon.Add(-day)}}
 	due.Seen = noon.Add(-50 * day)
 	moment := seen.Moment(noon)
 	rest := Policy{WeightedPolicy: model.WithRest([]model.WeightedPolicy{fresh.WeightedPolicy})[1]}
