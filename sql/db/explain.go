@@ -68,7 +68,7 @@ func (a ExplainStore) LanePlaceOfVisit(ctx context.Context, url, visitType strin
 
 func (a ExplainStore) lanePlace(ctx context.Context, p queries.LanePlacesParams) (*LanePlace, error) {
 	rows, err := a.q.LanePlaces(ctx, p)
-	return first(rows, failed(err, "look into the lanes"))
+	return first(rows, failed(err, "look for work on lanes"))
 }
 
 // InfiniteDate is a date that is infinity or -infinity, which no time.Time can be.
@@ -116,5 +116,5 @@ func (s *Store) ConnectedPrograms(ctx context.Context, command string) (n int, e
 	// Not with sqlc, which doesn't know the view.
 	err = s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
 		where datname = current_database() and application_name = $1`, "swh-scheduler "+command).Scan(&n)
-	return n, failed(err, "look who is connected")
+	return n, failed(err, "count connections")
 }

@@ -24,10 +24,9 @@ type MoreDependency struct {
 	On   NewDependency // Place is an index in Extension.Tasks
 }
 
-// ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or
-// nothing; extend makes them of the graph's tasks. Only tasks that wait, or can't run because
-// of others, get or lose dependencies. The errors are those of CheckGraph,
-// model.ErrUnknownGraph, and a *GraphError.
+// ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or nothing, as
+// extend says for the graph's tasks. Only dependencies of tasks that wait, or can't run because of
+// others, can change. The errors are those of CheckGraph, model.ErrUnknownGraph, and a *GraphError.
 func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
 	var known *knownGraph
 	err = retryLostRaces(func() error {
@@ -121,7 +120,7 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask
 	return changed, tx.checkDependencies(ctx, dependents(e, changed))
 }
 
-// dependents are the tasks that get dependencies, with these only.
+// dependents returns the tasks that get dependencies, each with its new ones only.
 func dependents(e Extension, changed map[int64]GraphTask) (tasks []NewGraphTask) {
 	for _, a := range e.Add {
 		tasks = append(tasks, NewGraphTask{Name: changed[a.Task].Name, DependsOn: []NewDependency{a.On}})
@@ -129,7 +128,8 @@ func dependents(e Extension, changed map[int64]GraphTask) (tasks []NewGraphTask)
 	return tasks
 }
 
-// removeDependencies deletes those that are to go, and counts those to come.
+// removeDependencies deletes the dependencies to remove, and updates the tasks' numbers of dependencies
+// for these and for those to add.
 func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[int64]GraphTask) error {
 	rows, err := tx.q.DependenciesOf(ctx, slices.Sorted(maps.Keys(changed)))
 	if err != nil {
@@ -165,7 +165,7 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 	return tx.q.ChangeDependencies(ctx, p)
 }
 
-// checkNoCircle fails if one of some tasks depends on itself by way of others.
+// checkNoCircle returns an error if one of the tasks depends on itself by way of others.
 func (tx *Tx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]GraphTask) error {
 	edges, err := tx.q.EdgesBelow(ctx, ids)
 	if err != nil {

@@ -57,9 +57,10 @@ type FoundGraphs struct {
 	Next   int64 // the number below which the next page begins; 0: there is none
 }
 
-// FindGraphs returns up to limit graphs of numbers below a given one (0: all), with the states of
-// the last so many tasks of each, by which it also knows the graph's state. It looks at the next 20,000 graphs,
-// or by state at 300; by all of their tasks (tasks is math.MaxInt) at the graphs of the next 20,000 tasks, or one.
+// FindGraphs returns up to limit graphs of numbers below a given one (0: all). It counts the states of
+// the last so many tasks of each, which also tell the graph's state. It looks at the next 20,000
+// graphs; in a search by state at 300, or, if tasks is math.MaxInt, at those of the next 20,000 tasks,
+// at least one.
 func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
@@ -73,7 +74,7 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 				return found, failed(err, "search graphs")
 			}
 			if len(at) > 0 {
-				first = min(at[0]+1, below-1) // without the one that the task is in, unless it is the only one
+				first = min(at[0]+1, below-1) // leaves out the graph that is looked at in part, unless it is the only one
 			}
 		}
 	}
@@ -148,9 +149,8 @@ func (a GraphQueries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge,
 // Name is empty and Graph 0 if it belongs to no graph.
 type Dependency = queries.UnmetDependenciesRow
 
-// UnmetDependencies returns up to limit dependencies that a task waits for, or
-// because of which it can't run, by number; none for tasks that are in no graph. A task that depends
-// on itself is among its own.
+// UnmetDependencies returns up to limit dependencies that a task waits for, or because of which it
+// can't run, by number; a task that depends on itself is among them.
 func (a GraphQueries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
 	rows, err := a.q.UnmetDependencies(ctx, queries.UnmetDependenciesParams{Task: task, MaxDependencies: int32(limit)})
 	return rows, failed(err, "read what task %d depends on", task)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// How many rejected events and rejected journal records are kept, the newest ones.
+// How many rejected events and rejected journal records are kept.
 const (
 	rejectedEventsKept = 5000
 	maxRejectedRecords = 10_000
@@ -20,9 +20,8 @@ type RejectedEvent struct {
 	Reason    string
 }
 
-// RejectEvents sets events aside that cannot be applied, the newest few thousand, for
-// operators to read. Events of runs that are not in task_run are ignored. It returns a
-// *RefusedError if PostgreSQL refuses one of them.
+// RejectEvents keeps events that cannot be applied, the newest 5,000, for operators to read. It
+// ignores events of unknown runs. It returns a *RefusedError if PostgreSQL refuses one of them.
 func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent) error {
 	if len(events) == 0 {
 		return nil
@@ -43,8 +42,8 @@ type RejectedRecord struct {
 	Detail    string // for people
 }
 
-// RejectRecords notes where records are that were set aside, the latest 10,000.
-// A record noted before stays as it was.
+// RejectRecords keeps where records are that cannot be applied, the newest 10,000. A record that is
+// kept already stays as it is.
 func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedRecord) error {
 	if len(records) == 0 {
 		return nil

@@ -14,14 +14,13 @@ import (
 // tables set_aside_tasks and set_aside_origins, with the reason: claims pass them by, and
 // the others go on. They are tried again when they change, and after a day at most.
 const (
-	// oddRounds bounds how often one claim looks on for others instead of those that it
-	// set aside. The next one goes on from there.
+	// oddRounds bounds how often one claim selects again, in place of what it set aside.
 	oddRounds = 10
 
-	// maxTold bounds how many of them are logged at once.
+	// maxTold bounds how many are logged at once.
 	maxTold = 100
 
-	// maxCounted is up to which number they are counted.
+	// maxCounted bounds their counts.
 	maxCounted = 100_000
 )
 
@@ -41,12 +40,12 @@ func (a ExplainStore) SetAsideOrigins(ctx context.Context, url string) ([]querie
 	return rows, failed(err, "look whether %s is set aside", url)
 }
 
-// RetrySetAside has tasks and origins tried again that changed or whose time is over.
+// RetrySetAside puts back tasks and origins that changed, or whose Until has passed.
 func (s CandidateStore) RetrySetAside(ctx context.Context) error {
 	return failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
 }
 
-// TellSetAside returns some of the tasks and origins that were set aside, each once.
+// TellSetAside returns tasks and origins that were set aside and that it has not returned before.
 func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellTasksRow, origins []queries.TellOriginsRow, err error) {
 	if tasks, err = s.q.TellTasks(ctx, maxTold); err == nil {
 		origins, err = s.q.TellOrigins(ctx, maxTold)
@@ -58,9 +57,9 @@ func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellT
 // there are more, the fault is not theirs.
 const allRefused = 100
 
-// bisect does a part of the transaction for items 0 to n, and for each half of them alone if
-// PostgreSQL refuses it (Bisect). An item that is refused alone is set aside. do returns how
-// many items it took. After an error the transaction can go on.
+// bisect calls do with items 0 up to n, at a savepoint, as Bisect does, and setAside with items that are
+// refused alone, whose number it returns. do returns how many items it took. After an error the
+// transaction can go on.
 func (tx *Tx) bisect(ctx context.Context, n int, do func(first, end int) (int64, error), setAside func(i int, reason *RefusedError) error) (aside int, err error) {
 	var taken int64
 	var unwritten error
@@ -85,8 +84,7 @@ func (tx *Tx) bisect(ctx context.Context, n int, do func(first, end int) (int64,
 	return aside, cmp.Or(unwritten, err)
 }
 
-// savepoint does a part of the transaction, all or nothing: after an error the
-// transaction goes on as if it had not been tried.
+// savepoint calls do at a savepoint, and rolls back to it after an error.
 func (tx *Tx) savepoint(ctx context.Context, do func() error) error {
 	inner, err := tx.tx.Begin(ctx)
 	if err != nil {

@@ -168,10 +168,9 @@ func (m RunMetadata) String() string {
 	return string(text)
 }
 
-// Settle loads and locks what a batch of events is about, lets decide compute what
-// becomes of it, and writes that, all in one transaction. Unknown runs and work are not
-// passed to decide. A transaction that lost a race for locks is retried, so decide may be
-// called several times.
+// Settle loads and locks the runs and the work that a batch of events is about, and writes what decide
+// returns for them, all in one transaction. Unknown runs and work are not passed to decide. After a
+// deadlock the transaction is retried, so decide may be called several times.
 //
 // Locks are taken in this order, so that two listeners, or a listener and the Python one
 // (which locks one run, then its task), never deadlock: runs by id, work by task id,

@@ -24,11 +24,11 @@ type NewTask struct {
 	Priority    model.TaskPriority  `json:"priority,omitempty"`
 }
 
-// CreateTasks creates tasks, all or none, and returns them as they are in the
-// database. Like the Python scheduler, it skips a recurring task if one with the same type,
-// arguments, priority and status exists, and a one-shot task if one for the same time
-// exists too; of these, it returns those for the same time. Their interval is the
-// default of their type. It returns model.ErrUnknownTaskType if a type does not exist.
+// CreateTasks creates tasks, all or none, with the default interval of their type, and returns them as
+// they are in the database. Like the Python scheduler, it skips a recurring task if one with the same
+// type, arguments, priority and status exists, and a one-shot task if such a one exists for the same
+// time; of existing ones, it returns those for the same time. It returns model.ErrUnknownTaskType if a
+// type does not exist.
 func (s TaskStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []model.Task, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -63,8 +63,8 @@ func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, e
 	return tasksOf(rows, failed(err, "create tasks"))
 }
 
-// explainViolation returns what is wrong with tasks that the database refused: an
-// unknown type breaks whichever rule comes first.
+// explainViolation returns why the database refused tasks: an unknown type breaks whichever constraint
+// is checked first.
 func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
 	known, err := TaskQueries{q: s.q}.TaskTypes(ctx)
 	if err != nil {
@@ -177,9 +177,8 @@ func (a TaskQueries) readyTasks(ctx context.Context, taskType string, now time.T
 	return tasksOf(rows, failed(err, "read ready tasks of type %q", taskType))
 }
 
-// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns
-// them, those waiting longest first. It is for callers that send them themselves: no
-// messages are written. Concurrent grabs take different tasks.
+// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns them, for callers
+// that send them themselves. Concurrent grabs take different tasks.
 func (a TaskQueries) GrabReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.grabTasks(ctx, taskType, now, limit, false)
 }
