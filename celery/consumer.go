@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/service"
 )
 
 // Binding routes messages from an exchange to a queue.
@@ -90,11 +92,11 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 	if c.options.Queue == "" {
 		return errors.New("a consumer needs a queue")
 	}
-	down := false
+	queue := service.NewService(c.log, fmt.Sprintf("queue %q", c.options.Queue))
 	for {
 		s, deliveries, err := c.open(ctx)
 		if err == nil {
-			down = false
+			queue.OK()
 			c.dialer.backoff.Reset()
 			c.log.Info("reading queue", "queue", c.options.Queue, "broker", s.conn.node.String())
 			if c.options.Reading != nil {
@@ -109,9 +111,8 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 		}
 		if lost := c.options.Lost; lost != nil {
 			lost(fmt.Errorf("queue %q can't be read: %w", c.options.Queue, err))
-		} else if !down {
-			down = true
-			c.log.Warn("the queue can't be read; trying again", "queue", c.options.Queue, "error", err)
+		} else {
+			queue.Failed(err)
 		}
 		if c.dialer.backoff.Wait(ctx) != nil {
 			return nil

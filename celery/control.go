@@ -199,13 +199,17 @@ func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 			return nil, fmt.Errorf("reading a reply: %w", err)
 		}
 	}
-	s := scanner{src: body}
-	fields, err := s.object()
-	if err == nil {
-		err = s.end()
+	plain, err := validJSON(body)
+	s := scanner{src: plain}
+	if s.separators(); err == nil && !s.at('{') {
+		err = ErrNoObject
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading a reply: %w", err)
+	}
+	fields := s.object()
+	if s.err != nil {
+		return nil, fmt.Errorf("reading a reply: %w", s.err)
 	}
 	var replies []Reply
 	for _, node := range slices.Sorted(maps.Keys(fields)) {
@@ -332,8 +336,8 @@ type Revocation struct {
 	Signal    string // with this signal; default: SIGTERM
 }
 
-// Revoke has workers drop tasks that they receive from now on, or have and
-// haven't started. Workers keep that in memory. It returns what each answered.
+// Revoke tells workers to drop tasks that they receive from now on, or have and
+// haven't started. Workers remember it until they restart. It returns their answers.
 func (c *Control) Revoke(ctx context.Context, to Destination, ids []string, how Revocation) (map[string]string, error) {
 	answers, err := inspect[struct{ OK string }](ctx, c, to, "revoke", map[string]any{
 		"task_id": ids, "terminate": how.Terminate, "signal": cmp.Or(how.Signal, "SIGTERM"),

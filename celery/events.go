@@ -85,63 +85,53 @@ const (
 )
 
 func decodeJSONEvents(body []byte) (events []Event, bad EventErrors, err error) {
-	s := scanner{src: body}
-	one := func() error {
+	plain, err := validJSON(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := scanner{src: plain}
+	one := func() {
 		start := s.pos
 		var e Event
 		problem := ErrNoObject
-		if !s.at('{') {
-			if err := s.skip(); err != nil {
-				return err
-			}
-		} else {
-			var err error
-			if e.Fields, err = s.object(); err != nil {
-				return err
-			}
+		if s.at('{') {
+			e.Fields = s.object()
 			e.Type, _ = plainText(e.Fields["type"])
 			e.UUID, _ = plainText(e.Fields["uuid"])
 			if problem = nil; e.Type == "" {
 				problem = ErrNoEventType
 			}
+		} else {
+			s.skip()
 		}
 		if problem != nil {
 			bad = append(bad, &EventError{Index: len(events) + len(bad), Raw: s.src[start:s.pos], Err: problem})
 		} else {
 			events = append(events, e)
 		}
-		return nil
 	}
-	if s.space(); s.at('[') {
+	if s.separators(); s.at('[') {
 		events = make([]Event, 0, usualBatch)
-		err = s.elements(']', one)
+		s.elements(one)
 	} else {
-		err = one()
+		one()
 	}
-	if err == nil {
-		err = s.end()
-	}
-	return events, bad, err
+	return events, bad, s.err
 }
 
-// object reads an object's fields.
-func (s *scanner) object() (map[string]json.RawMessage, error) {
-	if s.space(); !s.at('{') {
-		return nil, s.unexpected()
-	}
+// object reads the fields of the object that begins here.
+func (s *scanner) object() map[string]json.RawMessage {
 	fields := make(map[string]json.RawMessage, usualFields)
-	return fields, s.elements('}', func() error {
-		raw, _, err := s.key()
-		if err != nil {
-			return err
-		}
-		name, known := knownFields[string(raw[1:len(raw)-1])]
+	s.elements(func() {
+		key := s.value()
+		name, known := knownFields[string(key[1:len(key)-1])]
 		if !known {
-			name, _ = plainText(raw)
+			name, _ = plainText(key)
 		}
-		fields[name], err = s.value()
-		return err
+		s.separators()
+		fields[name] = s.value()
 	})
+	return fields
 }
 
 // knownFields keeps the names that every event repeats from being made anew.
@@ -169,22 +159,4 @@ func plainText(raw json.RawMessage) (string, bool) {
 	var text string
 	err := json.Unmarshal(raw, &text)
 	return text, err == nil
-}
-
-// value steps over one value and returns it, with null for NaN and infinities.
-func (s *scanner) value() (json.RawMessage, error) {
-	start := s.pos
-	s.odd = s.odd[:0]
-	if err := s.skip(); err != nil {
-		return nil, err
-	}
-	if len(s.odd) == 0 {
-		return s.src[start:s.pos:s.pos], nil
-	}
-	var out json.RawMessage
-	for _, span := range s.odd {
-		out = append(append(out, s.src[start:span[0]]...), "null"...)
-		start = span[1]
-	}
-	return append(out, s.src[start:s.pos]...), nil
 }

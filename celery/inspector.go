@@ -54,8 +54,8 @@ type QueueFigures struct {
 	prefetch int // of all its consumers; -1 if it isn't known or has no bound
 }
 
-// Since returns the moment of which the figures may be at the earliest: what was published
-// later they may not count.
+// Since returns the earliest moment that the figures may be of: they may not count what was
+// published later.
 func (f QueueFigures) Since() time.Time { return f.asked.Add(-f.age) }
 
 // Rates returns how many messages a second were published to the queue and delivered to

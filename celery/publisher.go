@@ -117,7 +117,7 @@ type Publisher struct {
 
 	connecting mutex
 	dialer     dialer // guarded by connecting
-	down       bool   // whether an outage has been logged; guarded by connecting
+	broker     *service.Service
 
 	sessionM sync.Mutex
 	session  *publishSession
@@ -149,6 +149,7 @@ func newPublisher(b Broker, o PublisherOptions) *Publisher {
 		log:        o.Logger,
 		connecting: newMutex(),
 		dialer:     newDialer(b, o.ConnectionOptions),
+		broker:     service.NewService(o.Logger, "the broker"),
 		forms:      newForms(o.Sending),
 		encoder:    newEncoder(o.MaxMessageSize),
 	}
@@ -233,16 +234,15 @@ func (p *Publisher) connected(ctx context.Context) (*publishSession, error) {
 		s, err := p.open(ctx)
 		if err == nil {
 			p.log.Info("connected to the broker", "broker", s.conn.node.String())
-			p.down = false
+			p.broker.OK()
 			p.dialer.backoff.Reset()
 			p.sessionM.Lock()
 			p.session = s
 			p.sessionM.Unlock()
 			return s, nil
 		}
-		if ctx.Err() == nil && !p.down {
-			p.down = true
-			p.log.Warn("the broker can't be reached; trying again", "error", err)
+		if ctx.Err() == nil {
+			p.broker.Failed(err)
 		}
 		if p.dialer.backoff.Wait(ctx) != nil {
 			return nil, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
@@ -406,13 +406,6 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 				return nil, context.Cause(ctx)
 			}
 			return nil, &QueueDownError{c.msgs[f.index].Queue, fmt.Sprintf("%d messages are not answered for", suspectWindow)}
-		}
-	}
-	if s := c.p.current(); s != nil && s.alive() && !s.isBlocked() {
-		select {
-		case s.slots <- struct{}{}:
-			return s, nil
-		default:
 		}
 	}
 	if c.p.options.MaxWait > 0 {

@@ -8,13 +8,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// recallTimeout is for how long Recall works on a queue, which may not answer.
+// recallTimeout bounds Recall, as a queue may not answer.
 const recallTimeout = 30 * time.Second
 
-// Recall takes messages out of a queue that no consumer takes: up to most ready ones, of which
-// take returns the task ids of those that may go. The others stay where they were, delivered once
-// more than before, which a quorum queue may limit. If a
-// taken one can't be removed, as the connection ends, that is an error, and it stays, too.
+// Recall removes messages from a queue, before a consumer gets them. It fetches up to most
+// ready ones, and removes those whose task ids take returns. The others stay where they were,
+// delivered once more than before, which a quorum queue may limit. It is an error if one can't
+// be removed, as the connection ends; it stays then.
 func (q *QueueInspector) Recall(ctx context.Context, queue string, most int, take func(ids []string) ([]string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, recallTimeout)
 	defer cancel()

@@ -15,9 +15,9 @@ const (
 	retiredTime = 10 * time.Second
 )
 
-// retire has a session send no more. Its connection stays open for the answers to what was
-// sent, unless it holds up queues that answer elsewhere. A session that the broker blocks,
-// as it does in an alarm, stays in use: so would any other be.
+// retire stops sending on a session. Its connection stays open for the answers to what was
+// sent, unless it holds up queues that answer elsewhere. A session that the broker blocks
+// stays in use: in an alarm, the broker would block any other one, too.
 func (p *Publisher) retire(s *publishSession) {
 	p.sessionM.Lock()
 	defer p.sessionM.Unlock()

@@ -23,8 +23,8 @@ type Sending struct {
 	MaxPriority int      // x-max-priority of queues that are declared; 0 for none
 }
 
-// Form is how one message is sent. Zero values of a route's are those of Sending, whose zero
-// values are Celery's defaults.
+// Form is how one message is sent. A zero value means that of Sending in a route, and
+// Celery's default in Sending.
 type Form struct {
 	Serializer   string // MsgpackSerializer or JSONSerializer, the default
 	Compression  string // one of Compressions; "" for none

@@ -2,6 +2,7 @@ package celery
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -67,13 +68,13 @@ func (v *values) reset() {
 
 // parse reads one JSON document and returns the index of its root.
 func (v *values) parse(src []byte) (int32, error) {
-	v.scanner = scanner{src: src}
-	v.space()
-	root, err := v.parseValue()
-	if err == nil {
-		err = v.end()
+	if _, err := validJSON(src); err != nil {
+		return none, err
 	}
-	return root, err
+	v.scanner = scanner{src: src}
+	v.separators()
+	root := v.parseValue()
+	return root, v.err
 }
 
 func (v *values) add(it item) int32 {
@@ -94,46 +95,31 @@ func (v *values) chain(parent, child int32) {
 	p.count++
 }
 
-func (v *values) parseValue() (int32, error) {
-	start := v.pos
-	switch {
-	case v.at('['):
+func (v *values) parseValue() int32 {
+	switch v.src[v.pos] {
+	case '[':
 		list := v.add(item{kind: kindList})
-		return list, v.nested(']', func() error {
-			child, err := v.parseValue()
-			if err == nil {
-				v.chain(list, child)
-			}
-			return err
-		})
-	case v.at('{'):
+		v.elements(func() { v.chain(list, v.parseValue()) })
+		return list
+	case '{':
 		return v.parseDict()
-	case v.at('"'):
-		plain, err := v.text()
-		if err != nil {
-			return none, err
-		}
-		it := item{kind: kindString}
-		it.text, it.ascii, err = v.decode(v.src[start+1:v.pos-1], plain)
-		return v.add(it), err
+	case '"':
+		text, ascii := v.parseText()
+		return v.add(item{kind: kindString, text: text, ascii: ascii})
 	}
-	if err := v.skip(); err != nil {
-		return none, err
-	}
-	text := v.src[start:v.pos]
-	switch text[0] {
+	switch text := v.value(); text[0] {
 	case 'n':
-		return v.add(item{kind: kindNull}), nil
+		return v.add(item{kind: kindNull})
 	case 'f':
-		return v.add(item{kind: kindFalse}), nil
+		return v.add(item{kind: kindFalse})
 	case 't':
-		return v.add(item{kind: kindTrue}), nil
+		return v.add(item{kind: kindTrue})
+	default:
+		return v.add(v.parseNumber(text))
 	}
-	it, err := v.parseNumber(text)
-	return v.add(it), err
 }
 
-func (v *values) parseDict() (int32, error) {
+func (v *values) parseDict() int32 {
 	dict := v.add(item{kind: kindDict})
 	var seen map[string]int32
 	find := func(text []byte) int32 {
@@ -149,15 +135,8 @@ func (v *values) parseDict() (int32, error) {
 		}
 		return key
 	}
-	return dict, v.nested('}', func() error {
-		raw, plain, err := v.key()
-		if err != nil {
-			return err
-		}
-		text, ascii, err := v.decode(raw[1:len(raw)-1], plain)
-		if err != nil {
-			return err
-		}
+	v.elements(func() {
+		text, ascii := v.parseText()
 		if seen == nil && v.items[dict].count >= smallDict {
 			seen = make(map[string]int32, 2*smallDict)
 			for k := v.items[dict].first; k != none; k = v.items[k].next {
@@ -172,30 +151,42 @@ func (v *values) parseDict() (int32, error) {
 				seen[string(text)] = key
 			}
 		}
-		child, err := v.parseValue()
+		v.separators()
+		child := v.parseValue()
 		v.items[key].value = child
-		return err
 	})
+	return dict
 }
 
-// decode returns the UTF-8 form of a string between its quotes, and reports
-// whether that needs no escaping in JSON, which plain says already.
-func (v *values) decode(raw []byte, plain bool) (text []byte, ascii bool, err error) {
-	if plain {
-		return raw, true, nil
+// fail notes what is wrong with the document, unless something was before.
+func (v *values) fail(err error) { v.err = cmp.Or(v.err, err) }
+
+// parseText reads a string. It returns its UTF-8 form, and reports whether that
+// needs no escaping in JSON.
+func (v *values) parseText() (text []byte, ascii bool) {
+	start := v.pos + 1
+	ascii = v.text()
+	raw := v.src[start : v.pos-1]
+	switch {
+	case ascii:
+		return raw, true
+	case !utf8.Valid(raw):
+		v.fail(errors.New("text isn't valid UTF-8"))
+		return nil, false
+	case bytes.IndexByte(raw, '\\') < 0:
+		return raw, false
 	}
-	if !utf8.Valid(raw) {
-		return nil, false, errors.New("text isn't valid UTF-8")
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw, false, nil
-	}
+	return v.decode(raw), false
+}
+
+// decode returns a string without its escapes.
+func (v *values) decode(raw []byte) []byte {
 	start := len(v.decoded)
 	for {
 		escape := bytes.IndexByte(raw, '\\')
 		if escape < 0 {
 			v.decoded = append(v.decoded, raw...)
-			return v.decoded[start:], false, nil
+			return v.decoded[start:]
 		}
 		v.decoded = append(v.decoded, raw[:escape]...)
 		c := raw[escape+1]
@@ -210,11 +201,13 @@ func (v *values) decode(raw []byte, plain bool) (text []byte, ascii bool, err er
 		r := hex4(raw)
 		raw = raw[4:]
 		if utf16.IsSurrogate(r) {
-			if !bytes.HasPrefix(raw, []byte(`\u`)) {
-				return nil, false, errLoneSurrogate
+			low := utf8.RuneError
+			if bytes.HasPrefix(raw, []byte(`\u`)) {
+				low = hex4(raw[2:])
 			}
-			if r = utf16.DecodeRune(r, hex4(raw[2:])); r == utf8.RuneError {
-				return nil, false, errLoneSurrogate
+			if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+				v.fail(errLoneSurrogate)
+				return nil
 			}
 			raw = raw[6:]
 		}
@@ -222,26 +215,29 @@ func (v *values) decode(raw []byte, plain bool) (text []byte, ascii bool, err er
 	}
 }
 
+// hex4 reads the four hexadecimal digits of an escaped UTF-16 code unit.
+func hex4(b []byte) rune {
+	u, _ := strconv.ParseUint(string(b[:4]), 16, 16)
+	return rune(u)
+}
+
 var errLoneSurrogate = errors.New("text holds half a surrogate pair, which has no UTF-8 form")
 
-// parseNumber reads a number that has been scanned. A float becomes the text that
-// Python's repr and json.dumps give it.
-func (v *values) parseNumber(text []byte) (item, error) {
+// parseNumber reads a number. A float becomes the text that Python's repr and json.dumps
+// give it.
+func (v *values) parseNumber(text []byte) item {
 	if !bytes.ContainsAny(text, ".eENI") {
 		digits := bytes.TrimPrefix(text, []byte("-"))
 		if len(digits) > maxDigits {
-			return item{}, fmt.Errorf("an integer has more than %d digits, which Python refuses", maxDigits)
+			v.fail(fmt.Errorf("an integer has more than %d digits, which Python refuses", maxDigits))
 		}
 		if digits[0] == '0' {
 			text = digits // Python knows no negative zero among integers
 		}
-		return item{kind: kindInt, text: text}, nil
+		return item{kind: kindInt, text: text}
 	}
-	f, err := strconv.ParseFloat(string(text), 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return item{}, err
-	}
+	f, _ := strconv.ParseFloat(string(text), 64) // infinite if it is out of range
 	start := len(v.decoded)
 	v.decoded = append(v.decoded, pytext.JSONFloat(f)...)
-	return item{kind: kindFloat, text: v.decoded[start:]}, nil
+	return item{kind: kindFloat, text: v.decoded[start:]}
 }

@@ -50,7 +50,7 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_event_lag_seconds",
-		Help: "How long ago, on the worker's clock, the first event was sent that is read and not acknowledged; if there is none, how long the last one took until it was.",
+		Help: "Age, by the worker's clock, of the first event that is read and not acknowledged; if there is none, how long the last such one took to be acknowledged.",
 	}, func() float64 { return m.lag.seconds(now()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_silence_seconds",

@@ -7,10 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/settle"
 )
 
@@ -147,7 +147,7 @@ func lastLine(e celery.Event, note func(Problem, string)) *string {
 	if traceback == nil {
 		return nil
 	}
-	text := strings.TrimRightFunc(*traceback, isPythonSpace)
+	text := pytext.RStrip(*traceback)
 	return new(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
@@ -232,10 +232,6 @@ func truthy(raw json.RawMessage) bool {
 	f, ok := number(raw)
 	return !ok || f != 0
 }
-
-// isPythonSpace reports whether Python's str.rstrip removes r: Unicode's white
-// space or one of the four separators of ASCII.
-func isPythonSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
 // timeLimit matches the name of an exception by which a worker ends a task at a
 // time limit: its class at the very start, as in Python's repr and str and in the

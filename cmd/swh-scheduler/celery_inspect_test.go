@@ -79,7 +79,7 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	testenv.Exec(t, conn, `insert into task_type (type, description, backend_name) values ('sleep', '', 'swh.test.Sleep');
 		insert into task (id, type, arguments, next_run, policy, status) select id, 'sleep', '{}', now(), 'oneshot', 'next_run_scheduled' from generate_series(101, 102) id;
 		insert into task_run (task, backend_id, status) values (101, 'ended', 'lost'), (101, '`+runs+`', 'started')`)
-	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "102"); r.code != 1 || !strings.Contains(r.stderr, "none of these tasks is sent") {
+	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "102"); r.code != 1 || !strings.Contains(r.stderr, "none of these tasks has a run that is queued or running") {
 		t.Errorf("revoke of a task that was not sent: %+v", r)
 	}
 	if r := ours(t, "-C", config, "task", "revoke", "--pattern", node, "--terminate", "--disable", "101", "102"); r.code != 0 || !strings.Contains(r.stderr, "level=WARN") || !strings.Contains(r.stderr, "another task") {

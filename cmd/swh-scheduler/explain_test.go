@@ -114,7 +114,7 @@ lanes:
 		{[]string{"112"}, []string{"is to run at", "(in 10 min)", "ended as failed", "again", "2 more retries"}},
 		{[]string{"113"}, []string{"is full: it holds 3 of at most 3 messages", "more than 20% of it is free"}},
 		{[]string{"114"}, []string{"waits in the backlog for a slot of lane slow.", "timed out on 1 lane", "since", "(5 min ago), with 0 before it", "lanes status load-laned"}},
-		{[]string{"115"}, []string{"no worker has begun it", "on lane express, to queue express:swh.laned, at", "(5 min ago)", "Its time there is 1 min from when"}},
+		{[]string{"115"}, []string{"no worker has begun it", "on lane express, to queue express:swh.laned, at", "(5 min ago)", "Its time limit there is 1 min from when"}},
 		{[]string{"116"}, []string{"ready to run", "It goes by lanes", "lanes status load-laned"}},
 		{[]string{"https://laned/runs"}, []string{"A worker is at its visit.", "on lane slow, to queue swh.laned", "is over at", "(in 49 min)"}},
 		{[]string{"https://laned/waits"}, []string{"waits in the backlog for a slot of lane slow.", "with 1 before it"}},

@@ -73,12 +73,12 @@ func TestSimulatorMistakes(t *testing.T) {
 		"-p poolz":                           "Did you mean 'pools'?",
 		"--workers 0":                        "Invalid value for '--workers': 0 is not 1 or more.",
 		"--origins -1":                       "Invalid value for '--origins': -1 is negative.",
-		"--forks 1.5":                        "Invalid value for '--forks': it is not from 0 to 1.",
+		"--forks 1.5":                        "Invalid value for '--forks': 1.5 is not from 0 to 1.",
 		"-t soon":                            "Invalid value for '--runtime' / '-t': 'soon' is not a valid float.",
 		"--shares /no/x":                     "Invalid value for '--shares': File '/no/x' does not exist.",
 		"--shares " + none:                   "Invalid value for '--shares': " + none + " has no key shares.",
 		"-s task_scheduler --shares " + none: "only origin_scheduler can be simulated with shares",
-		"-t nan":                             "Invalid value for '--runtime' / '-t': it is no number of seconds.",
+		"-t nan":                             "Invalid value for '--runtime' / '-t': nan is not a number of seconds.",
 		"-t 1 --csv /no/x":                   "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
 	} {
 		r := ours(t, append([]string{"-d", dsn, "simulator", "run"}, strings.Fields(args)...)...)

@@ -26,7 +26,7 @@ func TestUsageErrors(t *testing.T) {
 		code int
 		want string // the end of standard error
 	}{
-		{"", 2, "      --versions                 versions of the parts of swh that this program has\n"},
+		{"", 2, "      --versions                 versions of the swh components in this program\n"},
 		{"nope", 2, "Error: No such command 'nope'.\n"},
 		{"start-runer", 2, "Error: No such command 'start-runer'. Did you mean 'start-runner'?\n"},
 		{"task ad", 2, "Error: No such command 'ad'. Did you mean 'add'?\n"},

@@ -21,7 +21,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Scheduler has methods as db.Store's.
+// Scheduler is what commands need; the methods are as db.Store's.
 type Scheduler interface {
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)

@@ -14,8 +14,7 @@ import (
 // same origin at the same time, one may overwrite what the other wrote.
 type Visits struct{ *rpc.Client }
 
-// UpdateVisitStats has change decide what becomes of the stats of the given origins, and
-// writes that.
+// UpdateVisitStats reads the stats of the given origins and writes what change makes of them.
 func (v Visits) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
 	if len(keys) == 0 {
 		return nil

@@ -1,8 +1,7 @@
-// Package bench compares sides that do the same work: ours, the Python scheduler's, a
-// limit that neither can beat, and ours with a feature beside ours without it.
+// Package bench compares sides that do the same work: our scheduler, the Python scheduler, a
+// limit that neither can beat, and our scheduler with and without a feature.
 //
-// Each side runs as often as the others, in turns. `make bench` makes tables of what
-// the benchmarks print (see the command table).
+// The sides run equally often, in turns. `make bench` makes tables of the output (see the command table).
 package bench
 
 import (
@@ -32,8 +31,7 @@ const (
 	sidesVar  = "SWH_BENCH_SIDES"
 )
 
-// Figures are what one run measured, by unit. A unit "…/s" is the better the higher it
-// is, any other the lower.
+// Figures are the measurements of one run, by unit. For units "…/s" higher is better, for others lower.
 type Figures map[string]float64
 
 // Side does the work of a benchmark, once a run.
@@ -42,10 +40,10 @@ type Side struct {
 	Run  func() Figures
 }
 
-// Quick reports whether benchmarks are only tried, at small sizes.
+// Quick reports whether benchmarks only run to see that they work, at small sizes.
 func Quick() bool { return os.Getenv(quickVar) != "" }
 
-// Size returns how large to make something: quick where benchmarks are only tried.
+// Size returns whole or, if Quick, quick.
 func Size(whole, quick int) int {
 	if Quick() {
 		return quick
@@ -53,8 +51,7 @@ func Size(whole, quick int) int {
 	return whole
 }
 
-// Rounds returns how often each side runs: SWH_BENCH_ROUNDS, 5 if it is not set, 2
-// where benchmarks are only tried.
+// Rounds returns how often each side runs: SWH_BENCH_ROUNDS or, if that is not set, 5, or 2 if Quick.
 func Rounds(b *testing.B) int {
 	b.Helper()
 	text := os.Getenv(roundsVar)
@@ -68,10 +65,9 @@ func Rounds(b *testing.B) int {
 	return n
 }
 
-// Compare runs the sides in turns, in every other round in reverse order, and reports
-// for each side and unit the median, as "unit", the least and the greatest, as
-// "unit-min" and "unit-max", and how many runs they are of, as "runs".
-// SWH_BENCH_SIDES, a regular expression, leaves out sides whose names it doesn't match.
+// Compare runs the sides in turns, in every other round in reverse order. For each side and unit it reports
+// the median as "unit", the minimum and maximum as "unit-min" and "unit-max", and the number of runs as "runs".
+// It skips sides whose names don't match the regular expression SWH_BENCH_SIDES.
 func Compare(b *testing.B, sides ...Side) {
 	b.Helper()
 	wanted, err := regexp.Compile(os.Getenv(sidesVar))

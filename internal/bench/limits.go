@@ -9,12 +9,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Limit names a side that is a limit of what ours can do.
+// Limit returns the name of a side that is a limit.
 func Limit(name string) string { return "limit:" + name }
 
-// BarePublisher returns a bare loop over the AMQP library: it sends a message n times to a
-// queue, which exists, with 1,000 confirms awaited at a time, and returns the seconds that
-// this took.
+// BarePublisher returns a bare loop over the AMQP library. It sends a message n times to an existing
+// queue, with up to 1,000 unconfirmed messages, and returns how many seconds that took.
 func BarePublisher(b *testing.B, broker string) func(queue string, n int, message amqp.Publishing) float64 {
 	b.Helper()
 	const window = 1000
@@ -48,7 +47,7 @@ func BarePublisher(b *testing.B, broker string) func(queue string, n int, messag
 	}
 }
 
-// Take takes a message from a queue, and returns it as one to send.
+// Take takes a message from a queue and returns it as a message to send.
 func Take(b *testing.B, broker, queue string) amqp.Publishing {
 	b.Helper()
 	ch, closeIt := channel(b, broker)
@@ -63,7 +62,7 @@ func Take(b *testing.B, broker, queue string) amqp.Publishing {
 	}
 }
 
-// Empty removes what a queue has ready, and returns how many messages that was.
+// Empty removes the ready messages of a queue and returns their number.
 func Empty(b *testing.B, broker, queue string) int {
 	b.Helper()
 	ch, closeIt := channel(b, broker)
@@ -87,8 +86,8 @@ func channel(b *testing.B, broker string) (ch *amqp.Channel, closeIt func()) {
 	return ch, func() { _ = conn.Close() }
 }
 
-// Answerer builds a server that gives the same answer to all requests. It returns the
-// command that serves an answer on an address.
+// Answerer builds the server answer, which gives the same answer to all requests. It returns a function that makes the
+// command to run it.
 func Answerer(b *testing.B) func(address, contentType string, answer []byte) *exec.Cmd {
 	b.Helper()
 	path := build(b, "swh-scheduler/internal/bench/answer")

@@ -19,18 +19,18 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Program is a side's command, on databases as that side has them.
+// Program is the command of a side, and its kind of database.
 type Program struct {
 	Side     string
-	Database func(testing.TB) string // returns the URL of a new one
+	Database func(testing.TB) string // creates a database and returns its URL
 
-	// Command is the program with a configuration file and arguments, of which the first
-	// is the command's name, such as start-runner.
+	// Command returns the command with a configuration file and arguments, of which the first
+	// is the name of a subcommand, such as start-runner.
 	Command func(config string, args ...string) *exec.Cmd
 }
 
-// Programs returns ours, which it builds, the Python scheduler's, and that on a database
-// with our triggers.
+// Programs returns our program, which it builds, the Python scheduler, and the Python scheduler on a database with our
+// triggers.
 func Programs(b *testing.B) []Program {
 	b.Helper()
 	ours := build(b, "swh-scheduler/cmd/swh-scheduler")
@@ -62,7 +62,7 @@ func build(b *testing.B, program string) (path string) {
 	return path
 }
 
-// Gunicorn is the Python scheduler's RPC server as it is deployed, on an address.
+// Gunicorn returns the command for the Python scheduler's RPC server as it is deployed, on an address.
 func Gunicorn(b *testing.B, dsn, address string) *exec.Cmd {
 	b.Helper()
 	config := ConfigFile(b, dsn, "")
@@ -72,8 +72,7 @@ func Gunicorn(b *testing.B, dsn, address string) *exec.Cmd {
 	return cmd
 }
 
-// ConfigFile writes a configuration that both sides read, and returns its path. What is
-// more is further lines.
+// ConfigFile writes a configuration for both sides, with more lines, and returns its path.
 func ConfigFile(b *testing.B, dsn, broker string, more ...string) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "scheduler.yml")
@@ -84,7 +83,7 @@ func ConfigFile(b *testing.B, dsn, broker string, more ...string) string {
 	return path
 }
 
-// Exec runs statements on a database, each by itself.
+// Exec executes statements on a database, each in a transaction of its own.
 func Exec(b *testing.B, dsn string, statements ...string) {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), dsn)
@@ -99,7 +98,7 @@ func Exec(b *testing.B, dsn string, statements ...string) {
 	}
 }
 
-// Drain brings candidates up to date.
+// Drain drains all changes of candidates.
 func Drain(b *testing.B, store *db.Store) {
 	b.Helper()
 	for more := true; more; {
@@ -111,7 +110,7 @@ func Drain(b *testing.B, store *db.Store) {
 	}
 }
 
-// Start starts a command; stop, which the end of the benchmark calls too, kills it.
+// Start starts a command. stop kills it, as does the end of the benchmark.
 func Start(b *testing.B, cmd *exec.Cmd) (stop func()) {
 	b.Helper()
 	if err := cmd.Start(); err != nil {
@@ -125,8 +124,7 @@ func Start(b *testing.B, cmd *exec.Cmd) (stop func()) {
 	return stop
 }
 
-// Serve starts an HTTP server on a free address, which command is given, and returns its
-// URL once it answers.
+// Serve starts an HTTP server by the command for a free address. It returns the URL when the server answers.
 func Serve(b *testing.B, command func(address string) *exec.Cmd) (url string, stop func()) {
 	b.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,9 +146,9 @@ func Serve(b *testing.B, command func(address string) *exec.Cmd) (url string, st
 	}
 }
 
-// Run runs a command to its end. It returns the seconds that this took, the seconds of
-// processor time, and the most memory that it had resident, in MiB, as seen every 10 ms:
-// what the system says of it in the end counts what this process had as it started it.
+// Run runs a command to its end. It returns how many seconds that took, the seconds of
+// processor time, and the peak of resident memory in MiB, which it reads every 10 ms:
+// the system's final figure includes the memory of this process at the time of the fork.
 func Run(b *testing.B, cmd *exec.Cmd) (seconds, processor, memory float64) {
 	b.Helper()
 	var output bytes.Buffer
@@ -178,8 +176,7 @@ func Run(b *testing.B, cmd *exec.Cmd) (seconds, processor, memory float64) {
 	}
 }
 
-// Memory returns the memory that a running command has resident, in MiB, and the most
-// that it had.
+// Memory returns the resident memory of a running command and its peak, in MiB.
 func Memory(b *testing.B, cmd *exec.Cmd) (now, peak float64) {
 	b.Helper()
 	now, err := residentMemory(cmd, "VmRSS")

@@ -1,6 +1,5 @@
-// Package bzip2 compresses into the format of bzip2, of which Go's own package
-// [compress/bzip2] is only the reader. It is made for messages: one table of codes a block, and
-// blocks of 100,000 bytes at most.
+// Package bzip2 compresses data with bzip2, which Go's own package [compress/bzip2] can only decompress. It is made for
+// messages: blocks have at most 100,000 bytes and one Huffman table each.
 package bzip2
 
 import (
@@ -10,16 +9,16 @@ import (
 )
 
 const (
-	blockSize = 100_000 - 20 // of level 1, without what the format leaves unused
-	groupSize = 50           // symbols that share the choice of a table
-	runA      = 0            // digits of the lengths of runs of zeros, with runB
+	blockSize = 100_000 - 20 // of level 1, without the bytes that the format leaves unused
+	groupSize = 50           // number of symbols for which a table is chosen
+	runA      = 0            // runA and runB are the digits of the lengths of runs of zeros
 	runB      = 1
 
-	// maxLength is of a code; the format allows 20, and the first decoders 17.
+	// maxLength is the longest code. The format allows 20 bits, the first decoders 17.
 	maxLength = 17
 )
 
-// Append appends data to out, compressed.
+// Append compresses data and appends it to out.
 func Append(out, data []byte) []byte {
 	w := bits{out: append(out, "BZh1"...)}
 	var whole uint32
@@ -37,8 +36,8 @@ func Append(out, data []byte) []byte {
 	return w.end()
 }
 
-// packRuns shortens runs of 4 to 255 equal bytes to four of them and a count of the others. It
-// takes as many bytes of data as fill a block, and says how many.
+// packRuns replaces runs of 4 to 255 equal bytes by four of them and the number of the others. It
+// takes as many bytes of data as fill a block and returns how many it took.
 func packRuns(data []byte) (block []byte, taken int) {
 	for taken < len(data) && len(block) < blockSize {
 		n, b := 1, data[taken]
@@ -54,7 +53,7 @@ func packRuns(data []byte) (block []byte, taken int) {
 	return block, taken
 }
 
-// checksum is a CRC-32 whose bits are in the order that hash/crc32 doesn't have.
+// checksum returns a CRC-32 with the order of bits that hash/crc32 doesn't support.
 func checksum(data []byte) uint32 {
 	sum := ^uint32(0)
 	for _, b := range data {
@@ -74,11 +73,11 @@ var checksums = func() (table [256]uint32) {
 	return table
 }()
 
-// bits writes numbers, their highest bit first.
+// bits writes numbers of some bits, the highest bit first.
 type bits struct {
 	out  []byte
-	last uint64 // what doesn't fill a byte
-	n    int    // its bits
+	last uint64 // the bits that don't fill a byte yet
+	n    int    // their number
 }
 
 func (w *bits) write(number uint64, n int) {
@@ -114,7 +113,7 @@ func (w *bits) block(block []byte) {
 
 	lengths := codeLengths(symbols, kinds)
 	groups := (len(symbols) + groupSize - 1) / groupSize
-	w.write(2, 3) // tables; fewer aren't allowed, and all groups choose the first
+	w.write(2, 3) // number of tables; one isn't allowed, so there are two, and all groups choose the first
 	w.write(uint64(groups), 15)
 	for range groups {
 		w.write(0, 1)
@@ -127,7 +126,7 @@ func (w *bits) block(block []byte) {
 	}
 }
 
-// alphabet writes which bytes there are: which sixteens hold some, and which these are.
+// alphabet writes which bytes occur: first in which groups of sixteen, then which bytes of these groups.
 func (w *bits) alphabet(used []bool) {
 	for sixteen := range slices.Chunk(used, 16) {
 		w.flag(slices.Contains(sixteen, true))
@@ -149,7 +148,7 @@ func (w *bits) flag(set bool) {
 	}
 }
 
-// table writes the lengths of codes, each by its difference from the one before.
+// table writes the lengths of codes, each as the difference from the one before.
 func (w *bits) table(lengths []int) {
 	at := lengths[0]
 	w.write(uint64(at), 5)
@@ -164,19 +163,19 @@ func (w *bits) table(lengths []int) {
 	}
 }
 
-// rotations returns where the rotations of a block begin, in their order: they are sorted by
-// their first 1, 2, 4, … bytes in turn, each time by what is known of their halves.
+// rotations returns the starts of the rotations of a block in sorted order. It sorts them by
+// their first 1, 2, 4, … bytes in turn (prefix doubling).
 func rotations(block []byte) []int {
 	n := len(block)
 	order, next := make([]int, n), make([]int, n)
 	rank, nextRank := make([]int, n), make([]int, n)
-	first := make([]int, max(n, 256)+1) // places of the rotations of each rank
+	first := make([]int, max(n, 256)+1) // by rank: the place of the first rotation
 	ranks := 256
 	for i, b := range block {
 		next[i], rank[i] = i, int(b)
 	}
 	for width := 0; ; width = max(1, 2*width) {
-		// next is sorted by the second half: it stays so among equal first ones.
+		// next is sorted by the second half of the prefix. A stable sort by the first half follows.
 		if width > 0 {
 			for i, at := range order {
 				if next[i] = at - width; next[i] < 0 {
@@ -210,9 +209,9 @@ func rotations(block []byte) []int {
 	}
 }
 
-// moveToFront returns the bytes before the rotations, in the rotations' order, each as its
-// place among those that were seen last, with runs of zeros as numbers, and an end; and how
-// many kinds of symbols there may be.
+// moveToFront encodes the bytes before the rotations, in the order of the rotations: each as its
+// place among the recently seen bytes, runs of zeros as numbers, then a symbol for the end. kinds is the number of
+// different symbols that may occur.
 func moveToFront(block []byte, order []int, used []bool) (symbols []uint16, kinds int) {
 	var recent []byte
 	for b, u := range used {
@@ -246,8 +245,8 @@ func moveToFront(block []byte, order []int, used []bool) (symbols []uint16, kind
 	return append(symbols, uint16(kinds-1)), kinds
 }
 
-// codeLengths returns the lengths of Huffman's codes. Where one is too long the differences
-// are halved, and it begins anew.
+// codeLengths returns the lengths of Huffman codes. As long as one is too long, it halves the differences between the counts
+// and starts again.
 func codeLengths(symbols []uint16, kinds int) []int {
 	type node struct {
 		count   int
@@ -282,7 +281,7 @@ func codeLengths(symbols []uint16, kinds int) []int {
 	}
 }
 
-// codesOf returns the codes of these lengths: they count up, the shorter ones first.
+// codesOf returns the canonical codes with these lengths.
 func codesOf(lengths []int) []uint64 {
 	codes, next := make([]uint64, len(lengths)), uint64(0)
 	for l := 1; l <= maxLength; l++ {

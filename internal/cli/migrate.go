@@ -22,9 +22,9 @@ func newMigrate(a *command.App) *cobra.Command {
 which the Python components can use too; one made by them gets an additional schema,
 scheduler_go, and is otherwise left unchanged. A second run changes nothing.
 
-With --rebuild-candidates it also builds the copy of the origins anew by which visits are
-picked, in short steps, while the daemons go on: after triggers were off, as in a restore
-with --disable-triggers, or on a logical replica.
+With --rebuild-candidates it also rebuilds the copy of the origins from which visits are
+picked, in short steps, while the daemons keep running. Use it after triggers were off, as
+in a restore with --disable-triggers, or on a logical replica.
 
 With --shorter-cooldowns it also makes indexes for picking visits with cooldowns shorter than
 the default ones, by commands, RPC clients and first visits. Where scheduling_policy has such
@@ -38,7 +38,7 @@ would be lost, unless --yes is given.`,
 	cmd.Flags().BoolVar(&status, "status", false, "print what the database has, and change nothing")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove what this program added")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
-	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "build the copy of the origins anew")
+	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "rebuild the copy of the origins")
 	cmd.Flags().BoolVar(&shorter, "shorter-cooldowns", false, "make indexes for cooldowns shorter than the default ones")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		for _, beside := range []string{"dry-run", "remove"} {

@@ -29,8 +29,8 @@ Nothing is locked or changed.
   unacked   messages that workers hold; ? if the management API doesn't tell
   consumers how many read the queue: with 0, what is ready stays there
   in, out   messages a second, published and delivered to workers
-  oldest    age of the oldest message that is not known to have begun, as far as the
-            ledger knows: of queues without groups and lanes, of outgoing ones only
+  oldest    age of the oldest message in the ledger that is not known to have begun; of a
+            queue without groups and lanes, the ledger has outgoing messages only
   lane      the lane set and lane, with the backlog that waits in the database
   groups    what groups have underway, the largest first
 
@@ -39,10 +39,8 @@ Nothing is locked or changed.
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.Flags().Float64Var(&watch, "watch", 0, "show it again every so many `SECONDS`, until interrupted")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2"
+	command.Must(cmd.Flags(), "watch", func() bool { return watch >= 0 }, "is negative")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, queues []string) error {
-		if watch < 0 {
-			return command.Usagef(cmd, "Invalid value for '--watch': %g is negative.", watch)
-		}
 		broker, err := a.Config.Broker()
 		if err != nil {
 			return err

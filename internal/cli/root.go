@@ -45,8 +45,8 @@ The configuration is the YAML file named by --config-file or by the environment
 variable SWH_CONFIG_FILENAME. Every option can also be given as an environment
 variable: SWH_SCHEDULER_DATABASE for --database, and, for instance,
 SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period. The options below can
-come before the command or after it; after it, a letter that the command has too (-l of
-task list) is the command's.`,
+come before the command or after it. After it, a letter that the command has an option
+for, too (-l of task list), means the command's option.`,
 		TraverseChildren:  true, // options before a command's name are the root's, even if the command has the same letter
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -27,7 +27,7 @@ type Celery struct {
 	Sending      celery.Sending
 	DefaultQueue string // of tasks that no route has a queue for; "" is Celery's
 	routed       bool   // task_routes is given, in place of the Python scheduler's own
-	// Given has the settings of how messages are sent, as the file says them.
+	// Given are the settings of how messages are sent, as written in the file.
 	Given map[string]any
 
 	refused []error // keys that ask for what the daemons don't do
@@ -50,8 +50,8 @@ func (c *Config) Broker() (celery.Broker, error) {
 	return broker, errors.Join(refused...)
 }
 
-// only are settings with which the daemons send as the Python scheduler does only if they
-// have one of some values, the first of which is its default; and what to do otherwise.
+// only are settings of which the daemons accept these values alone, the first being the
+// Python scheduler's default; and what to do instead of giving another one.
 var only = map[string]struct {
 	values []string
 	do     string

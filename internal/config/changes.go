@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// hashSeed keeps the hashes of values, which may be passwords, of use to this process alone.
+// hashSeed makes the hashes of values, which may be passwords, useless to other processes.
 var hashSeed = maphash.MakeSeed()
 
 // version is what a file says, by dotted key: the hashes of its values. A list is one value.
@@ -80,7 +80,7 @@ func (v version) noteValue(of value, skip func(key string) bool) {
 	}
 }
 
-// forget has the sections, which something else replaces, count no more.
+// forget removes the values of sections that something else replaces.
 func (v version) forget(sections ...string) {
 	maps.DeleteFunc(v.values, func(key string, _ uint64) bool {
 		section, _, _ := strings.Cut(key, ".")

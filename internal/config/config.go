@@ -31,8 +31,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// Config is what the file and the options say. The tags have the file's keys, of what
-// config show writes as it is here.
+// Config is what the file and the options say. The tags name the file's keys: fieldsOf reads
+// by them, and config show writes by them what has the same form here.
 type Config struct {
 	File      string    `yaml:"-"` // "" if there is none
 	Scheduler Scheduler `yaml:"-"`
@@ -83,16 +83,16 @@ const (
 
 // Scheduler is the address of the scheduler's data: a database or an RPC server.
 type Scheduler struct {
-	Cls          string // Postgres, Remote, or "" if not given
-	DB           Secret // a libpq DSN or URI
-	URL          Secret // of the RPC server
-	MaxPoolConns int    // most connections to the database; 0 if not given
+	Cls          string `yaml:"cls"`            // Postgres, Remote, or "" if not given
+	DB           Secret `yaml:"db"`             // a libpq DSN or URI
+	URL          Secret `yaml:"url"`            // of the RPC server
+	MaxPoolConns int    `yaml:"max_pool_conns"` // most connections to the database; 0 if not given
 }
 
 // Database has further addresses of the database that Scheduler.DB names, libpq DSNs or URIs.
 type Database struct {
-	Direct  Secret // the server itself, if DB is that of a pooler which shares connections between transactions
-	Replica Secret // a server for commands that only read
+	Direct  Secret `yaml:"direct"`  // the server itself, if DB is that of a pooler which shares connections between transactions
+	Replica Secret `yaml:"replica"` // a server for commands that only read
 }
 
 type RabbitMQ struct {

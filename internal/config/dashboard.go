@@ -33,40 +33,22 @@ type DashboardProxy struct {
 }
 
 func (d *Dashboard) read(v value) {
-	v.section(map[string]func(value){
-		"in_rpc_serve":    func(v value) { d.InRPCServe = v.flag() },
-		"hosts":           func(v value) { d.Hosts = v.texts() },
-		"require_login":   func(v value) { d.RequireLogin = v.flag() },
-		"tls_certificate": func(v value) { d.TLSCertificate = v.text() },
-		"tls_key":         func(v value) { d.TLSKey = v.text() },
-		"token":           func(v value) { d.Token = Secret(v.text()) },
-		"username":        func(v value) { d.Username = v.text() },
-		"password":        func(v value) { d.Password = Secret(v.text()) },
-		"reports":         func(v value) { d.Reports = v.text() },
-		"proxy": func(v value) {
-			v.section(map[string]func(value){
-				"addresses":   func(v value) { d.Proxy.Addresses = prefixes(v) },
-				"user_header": func(v value) { d.Proxy.UserHeader = v.text() },
-				"role_header": func(v value) { d.Proxy.RoleHeader = v.text() },
-				"operators":   func(v value) { d.Proxy.Operators = v.texts() },
-			}, nil)
-			if len(d.Proxy.Addresses) == 0 || d.Proxy.UserHeader == "" {
-				v.problem("must have both addresses and user_header")
-			}
-			if (d.Proxy.RoleHeader == "") != (len(d.Proxy.Operators) == 0) {
-				v.problem("must have both role_header and operators, or none")
-			}
-		},
-	}, nil)
-	if (d.TLSCertificate == "") != (d.TLSKey == "") {
-		v.problem("must have both tls_certificate and tls_key, or none")
-	}
-	if (d.Username == "") != (d.Password == "") {
-		v.problem("must have both username and password, or none")
-	}
+	v.section(fieldsOf(d, map[string]func(value){"proxy": d.Proxy.read}), nil)
+	v.both(d.TLSCertificate == "", d.TLSKey == "", "tls_certificate and tls_key")
+	v.both(d.Username == "", d.Password == "", "username and password")
 	if d.RequireLogin && d.Token == "" && d.Username == "" && len(d.Proxy.Addresses) == 0 {
 		v.problem("has require_login and no way to log in: give a token, username and password, or a proxy")
 	}
+}
+
+func (p *DashboardProxy) read(v value) {
+	v.section(fieldsOf(p, map[string]func(value){
+		"addresses": func(v value) { p.Addresses = prefixes(v) },
+	}), nil)
+	if len(p.Addresses) == 0 || p.UserHeader == "" {
+		v.problem("must have both addresses and user_header")
+	}
+	v.both(p.RoleHeader == "", len(p.Operators) == 0, "role_header and operators")
 }
 
 // prefixes reads addresses and networks.

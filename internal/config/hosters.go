@@ -32,10 +32,7 @@ func hosterLimits(v value) map[string]model.HosterLimit {
 
 func hosterLimit(v value) (l model.HosterLimit) {
 	before := len(v.errors)
-	v.section(map[string]func(value){
-		"max_in_flight": func(v value) { l.MaxInFlight = v.whole(1) },
-		"per_minute":    func(v value) { l.PerMinute = v.whole(1) },
-	}, nil)
+	v.section(fieldsOf(&l, nil), nil)
 	if len(v.errors) == before && !l.Limited() {
 		v.problem("needs max_in_flight, per_minute or both")
 	}

@@ -49,16 +49,10 @@ func lanesOf(v value) []model.Lane {
 func laneOf(v value) model.Lane {
 	before := len(v.errors)
 	l := model.Lane{Queue: model.BackendNameInQueue, MinSlots: 1}
-	v.section(map[string]func(value){
-		"name":        func(v value) { l.Name = v.text() },
-		"queue":       func(v value) { l.Queue = v.text() },
+	v.section(fieldsOf(&l, map[string]func(value){
 		"time_limit":  func(v value) { l.SoftTimeLimit, l.TimeLimit = v.timeLimits() },
-		"slots":       func(v value) { l.Slots = v.whole(1) },
-		"min_slots":   func(v value) { l.MinSlots = v.whole(1) },
-		"max_slots":   func(v value) { l.MaxSlots = v.whole(1) },
 		"target_wait": func(v value) { l.TargetWait = v.timeLimit() },
-		"retry":       func(v value) { l.Retry = v.flag() },
-	}, nil)
+	}), nil)
 	switch {
 	case len(v.errors) > before:
 	case l.Name == "":

@@ -133,12 +133,7 @@ func (c *Config) sections() map[string]func(value) {
 	return map[string]func(value){
 		"scheduler": c.Scheduler.read,
 		"celery":    c.Celery.read,
-		"database": func(v value) {
-			v.section(map[string]func(value){
-				"direct":  func(v value) { c.Database.Direct = Secret(v.text()) },
-				"replica": func(v value) { c.Database.Replica = Secret(v.text()) },
-			}, nil)
-		},
+		"database":  func(v value) { v.section(fieldsOf(&c.Database, nil), nil) },
 		"rabbitmq": func(v value) {
 			v.section(map[string]func(value){
 				"management_url": func(v value) { c.RabbitMQ.ManagementURL = v.address() },
@@ -155,10 +150,9 @@ func (c *Config) sections() map[string]func(value) {
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = mapping(v, "a mapping from task types to durations", lostAfter) },
 		"archive": func(v value) {
-			v.section(map[string]func(value){
-				"after":     func(v value) { c.Archive.After = mapping(v, "a mapping from task types to durations", archiveAfter) },
-				"directory": func(v value) { c.Archive.Directory = v.text() },
-			}, nil)
+			v.section(fieldsOf(&c.Archive, map[string]func(value){
+				"after": func(v value) { c.Archive.After = mapping(v, "a mapping from task types to durations", archiveAfter) },
+			}), nil)
 		},
 		"shares": func(v value) {
 			c.Shares = mapping(v, "a mapping from task types to how their queues are shared", shareOf)
@@ -171,123 +165,81 @@ func (c *Config) sections() map[string]func(value) {
 				}
 			}
 		},
-		"hosters":            func(v value) { c.Hosters = hostersOf(v) },
-		"priority_ageing":    func(v value) { c.PriorityAgeing = v.cooldown() },
-		"lanes":              func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
-		"metrics":            c.readMetrics,
-		"sentry":             c.Sentry.read,
-		"visit_rules":        c.readVisitRules,
-		"failures_keep_date": func(v value) { c.FailuresKeepDate = v.flag() },
-		"update_metrics_after": func(v value) {
-			const expected = "a duration of a minute or more"
-			if c.UpdateMetricsAfter = v.duration(expected); c.UpdateMetricsAfter != 0 && c.UpdateMetricsAfter < time.Minute {
-				v.problem("must be " + expected)
-			}
-		},
+		"hosters":              func(v value) { c.Hosters = hostersOf(v) },
+		"priority_ageing":      func(v value) { c.PriorityAgeing = v.cooldown() },
+		"lanes":                func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
+		"metrics":              c.Metrics.read,
+		"sentry":               c.Sentry.read,
+		"visit_rules":          c.readVisitRules,
+		"failures_keep_date":   func(v value) { c.FailuresKeepDate = v.flag() },
+		"update_metrics_after": func(v value) { c.UpdateMetricsAfter = updateMetricsAfter(v) },
 	}
 }
 
-// readMetrics reads our keys of the section metrics. The other keys belong to other
-// components, which have a section of that name too.
-func (c *Config) readMetrics(v value) {
-	if v.node.Kind != yaml.MappingNode {
-		return
-	}
-	for _, e := range v.entries("a mapping") {
-		switch {
-		case e.isNull():
-		case e.name == "addr":
-			c.Metrics.Addr = e.text()
-		case e.name == "pprof":
-			c.Metrics.Pprof = e.flag()
-		}
+// read reads our keys of the section. The other keys belong to other components, which
+// have a section of that name too.
+func (m *Metrics) read(v value) {
+	if v.node.Kind == yaml.MappingNode {
+		v.sectionWith(fieldsOf(m, nil), func(entry) {})
 	}
 }
 
 // read reads a mapping. What else has that name belongs to other components.
 func (s *Sentry) read(v value) {
-	if v.node.Kind != yaml.MappingNode {
-		return
+	if v.node.Kind == yaml.MappingNode {
+		v.section(fieldsOf(s, nil), othersKeys("sentry"))
 	}
-	v.section(map[string]func(value){
-		"dsn":                    func(v value) { s.DSN = Secret(v.text()) },
-		"environment":            func(v value) { s.Environment = v.text() },
-		"main_package":           func(v value) { s.MainPackage = v.text() },
-		"disable_logging_events": func(v value) { s.DisableLoggingEvents = v.flag() },
-	}, othersKeys("sentry"))
+}
+
+// durationWith reads a duration for which ok returns true.
+func (v value) durationWith(ok func(time.Duration) bool, expected string) time.Duration {
+	before := len(v.errors)
+	d := v.duration(expected)
+	if len(v.errors) == before && !ok(d) {
+		v.problem("must be " + expected)
+	}
+	return d
 }
 
 func statsAge(v value) time.Duration {
-	const expected = "a duration from 1 second to 4 minutes"
-	age := v.duration(expected)
-	if age != 0 && (age < time.Second || age > MaxStatsAge) {
-		v.problem("must be " + expected)
-	}
-	return age
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= time.Second && d <= MaxStatsAge }, "a duration from 1 second to 4 minutes")
 }
 
 func lostAfter(v value) time.Duration {
-	const expected = `a duration above 0, such as "12 hours" (a task type whose runs are never given up is left out)`
-	known := len(v.errors)
-	after := v.duration(expected)
-	if after == 0 && len(v.errors) == known {
-		v.problem("must be " + expected)
-	}
-	return after
+	return v.durationWith(func(d time.Duration) bool { return d > 0 }, `a duration above 0, such as "12 hours" (a task type whose runs are never given up is left out)`)
 }
 
 // archiveAfter reads an age beyond which nothing is heard of a task any more.
 func archiveAfter(v value) time.Duration {
-	const expected = "a duration of a day or more"
-	after := v.duration(expected)
-	if after != 0 && after < 24*time.Hour {
-		v.problem("must be " + expected)
-	}
-	return after
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= 24*time.Hour }, "a duration of a day or more")
+}
+
+func updateMetricsAfter(v value) time.Duration {
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= time.Minute }, "a duration of a minute or more")
 }
 
 func (s *Scheduler) read(v value) {
-	v.section(map[string]func(value){
-		"cls":            func(v value) { s.Cls = v.oneOf(Postgres, "local", Remote) },
-		"db":             func(v value) { s.DB = Secret(v.text()) },
-		"url":            func(v value) { s.URL = Secret(v.text()) },
-		"max_pool_conns": func(v value) { s.MaxPoolConns = v.whole(1) },
-	}, othersKeys("scheduler"))
+	v.section(fieldsOf(s, map[string]func(value){
+		"cls": func(v value) { s.Cls = v.oneOf(Postgres, "local", Remote) },
+	}), othersKeys("scheduler"))
 	if s.Cls == "local" {
 		s.Cls = Postgres
 	}
 }
 
 func (r *RPCServe) read(v value) {
-	v.section(map[string]func(value){
-		"tls_certificate": func(v value) { r.TLSCertificate = v.text() },
-		"tls_key":         func(v value) { r.TLSKey = v.text() },
-		"token":           func(v value) { r.Token = Secret(v.text()) },
-		"username":        func(v value) { r.Username = v.text() },
-		"password":        func(v value) { r.Password = Secret(v.text()) },
-		"max_body_size":   func(v value) { r.MaxBodySize = v.whole(1) },
-	}, nil)
-	if (r.TLSCertificate == "") != (r.TLSKey == "") {
-		v.problem("must have both tls_certificate and tls_key, or none")
-	}
-	if (r.Username == "") != (r.Password == "") {
-		v.problem("must have both username and password, or none")
-	}
+	v.section(fieldsOf(r, nil), nil)
+	v.both(r.TLSCertificate == "", r.TLSKey == "", "tls_certificate and tls_key")
+	v.both(r.Username == "", r.Password == "", "username and password")
 }
 
 func (j *Journal) read(v value) {
 	fallback := Settings{} // settings outside of consumer_settings, whose own win
-	fields := map[string]func(value){
-		"brokers":            func(v value) { j.Brokers = v.texts() },
-		"group_id":           func(v value) { j.GroupID = v.text() },
-		"prefix":             func(v value) { j.Prefix = v.text() },
-		"privileged":         func(v value) { j.Privileged = v.flag() },
-		"batch_size":         func(v value) { j.BatchSize = v.whole(1) },
+	fields := fieldsOf(j, map[string]func(value){
 		"auto_offset_reset":  func(v value) { j.AutoOffsetReset = v.oneOf("earliest", "latest") },
 		"on_eof":             func(v value) { j.OnEOF = v.oneOf("continue", "stop", "restart") },
 		"stop_on_eof":        j.readStopOnEOF,
 		"stop_after_objects": func(v value) { j.StopAfterObjects = v.whole(0) },
-		"create_topics":      func(v value) { j.CreateTopics = v.flag() },
 		"cls": func(v value) {
 			if v.setting() != "kafka" {
 				j.refuse(v, "must be kafka")
@@ -307,7 +259,7 @@ func (j *Journal) read(v value) {
 				}
 			}
 		},
-	}
+	})
 	v.sectionWith(fields, func(e entry) {
 		// The Python scheduler passes unknown keys to Kafka, whose settings have dots in
 		// their names.

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -159,6 +161,37 @@ func (v value) findDuplicates() {
 // of entries that neither fields nor others have.
 func (v value) section(fields map[string]func(value), others []string) {
 	v.sectionWith(fields, func(e entry) { e.unknown(keysOf(fields), others) })
+}
+
+// both reports a problem if only one of two keys is left out.
+func (v value) both(oneMissing, otherMissing bool, keys string) {
+	if oneMissing != otherMissing {
+		v.problem("must have both " + keys + ", or none")
+	}
+}
+
+// fieldsOf returns what reads each field of *into whose type is one of these, by the key of
+// its tag, and what also has for further ones.
+func fieldsOf(into any, also map[string]func(value)) map[string]func(value) {
+	fields := map[string]func(value){}
+	at := reflect.ValueOf(into).Elem()
+	for i := range at.NumField() {
+		key, _, _ := strings.Cut(at.Type().Field(i).Tag.Get("yaml"), ",")
+		switch field := at.Field(i).Addr().Interface().(type) {
+		case *bool:
+			fields[key] = func(v value) { *field = v.flag() }
+		case *int:
+			fields[key] = func(v value) { *field = v.whole(1) }
+		case *string:
+			fields[key] = func(v value) { *field = v.text() }
+		case *Secret:
+			fields[key] = func(v value) { *field = Secret(v.text()) }
+		case *[]string:
+			fields[key] = func(v value) { *field = v.texts() }
+		}
+	}
+	maps.Copy(fields, also)
+	return fields
 }
 
 // mapping reads a mapping from any names to values of a kind; null is none.

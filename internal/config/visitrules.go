@@ -9,16 +9,14 @@ import (
 // readVisitRules replaces the rules that the file has.
 func (c *Config) readVisitRules(v value) {
 	r := &c.VisitRules
-	v.section(map[string]func(value){
+	v.section(fieldsOf(r, map[string]func(value){
 		"intervals": func(v value) { r.Intervals = intervals(v) },
 		"fudge": func(v value) {
 			if r.Fudge = v.number(); r.Fudge >= 1 {
 				v.problem("must be below 1: an interval would not move an origin forward")
 			}
 		},
-		"disable_after":       func(v value) { r.DisableAfter = v.whole(1) },
-		"disable_after_mixed": func(v value) { r.DisableAfterMixed = v.whole(1) },
-	}, nil)
+	}), nil)
 	if r.DisableAfterMixed > 0 && r.DisableAfterMixed < r.DisableAfter {
 		v.problem("must not have a smaller disable_after_mixed than disable_after, which it would make void")
 	}

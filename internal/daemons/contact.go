@@ -19,13 +19,11 @@ const (
 	contactTimeout = 10 * time.Second
 )
 
-// contact returns a component that knows whether the database answers, also while the daemon
-// has nothing to ask.
+// contact returns a component that checks whether the database answers, also while the daemon
+// is idle.
 func (o *Options) contact(store *db.Store) service.Component {
 	return o.asking("PostgreSQL", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, contactTimeout)
-		defer cancel()
-		err := store.Pool().Ping(ctx)
+		err := service.Within(ctx, contactTimeout, store.Pool().Ping)
 		if s := store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
 			err = nil // the pool is used up, which has a metric of its own
 		}
@@ -33,7 +31,7 @@ func (o *Options) contact(store *db.Store) service.Component {
 	})
 }
 
-// contact returns a component that knows whether the broker and its management API answer.
+// contact returns a component that checks whether the broker and its management API answer.
 // Without the broker the daemon is not ready.
 func (d *dispatcher) contact(o *Options) service.Component {
 	return o.asking("RabbitMQ", func(ctx context.Context) error {
@@ -45,7 +43,7 @@ func (d *dispatcher) contact(o *Options) service.Component {
 	})
 }
 
-// asking returns a component that asks a service now and then whether it answers.
+// asking returns a component that asks a service every contactPeriod whether it answers.
 func (o *Options) asking(name string, ask func(ctx context.Context) error) service.Component {
 	s := service.NewService(o.Log, name)
 	o.health.Watch(s)
@@ -70,6 +68,6 @@ func registerPool(reg prometheus.Registerer, daemon string, stat func() *pgxpool
 	gauge("connections_used", "Connections to the database that are in use.", (*pgxpool.Stat).AcquiredConns)
 	gauge("connections_limit", "How many connections to the database the daemon may have.", (*pgxpool.Stat).MaxConns)
 	f.NewCounterFunc(prometheus.CounterOpts{
-		Name: "swh_scheduler_database_wait_seconds_total", Help: "Time that was waited for a connection, as all were in use, of all that waited together.",
+		Name: "swh_scheduler_database_wait_seconds_total", Help: "Total time spent waiting for a connection because all were in use.",
 	}, func() float64 { return stat().EmptyAcquireWaitTime().Seconds() })
 }

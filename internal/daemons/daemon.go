@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 
@@ -91,7 +90,11 @@ func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx cont
 	if err != nil {
 		return err
 	}
-	defer o.closeTracer(ctx)
+	defer func() { // sends the last spans
+		if err := service.Within(context.WithoutCancel(ctx), 3*time.Second, o.tracer.Close); err != nil {
+			o.Log.Warn("the last spans were not sent", "error", err)
+		}
+	}()
 	defer func() {
 		// Close would wait for the connections of components that were stopped by force.
 		if store != nil && !errors.Is(err, service.ErrForced) {
@@ -116,29 +119,14 @@ func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx cont
 // name returns the daemon's name in metrics.
 func (o *Options) name() string { return cmp.Or(o.daemon, o.Command) }
 
-// closeTracer sends the last spans within three seconds.
-func (o *Options) closeTracer(ctx context.Context) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-	defer cancel()
-	if err := o.tracer.Close(last); err != nil {
-		o.Log.Warn("the last spans were not sent", "error", err)
-	}
-}
-
 // startReporting reports the daemon's health to Prometheus, probes and systemd until stop
 // is called. Signals change the log level.
 func (o *Options) startReporting(ctx context.Context, store *db.Store) (stop func(), err error) {
-	reporting, end := context.WithCancel(ctx)
-	var reporters sync.WaitGroup
-	reporters.Go(func() { service.Systemd(reporting, o.health, o.Log) })
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
-	reporters.Go(func() { o.followLevelSignals(reporting, signals) })
-	endReporting := func() {
-		signal.Stop(signals)
-		end()
-		reporters.Wait()
-	}
+	endReporting := service.Beside(ctx,
+		func(ctx context.Context) { service.Systemd(ctx, o.health, o.Log) },
+		func(ctx context.Context) { o.followLevelSignals(ctx, signals) })
 	if o.MetricsAddr == "" {
 		return endReporting, nil
 	}
@@ -165,13 +153,7 @@ func (o *Options) sendCounters(ctx context.Context) (stop func(), err error) {
 	if err != nil || counters == nil {
 		return func() {}, err
 	}
-	sending, end := context.WithCancel(context.WithoutCancel(ctx))
-	var sender sync.WaitGroup
-	sender.Go(func() { counters.Run(sending) })
-	return func() {
-		end()
-		sender.Wait()
-	}, nil
+	return service.Beside(context.WithoutCancel(ctx), counters.Run), nil
 }
 
 func buildInfo(daemon, version string) prometheus.Collector {
@@ -184,7 +166,8 @@ func buildInfo(daemon, version string) prometheus.Collector {
 }
 
 // followLevelSignals sets the log level to debug on SIGUSR1, and back on SIGUSR2.
-func (o *Options) followLevelSignals(ctx context.Context, signals <-chan os.Signal) {
+func (o *Options) followLevelSignals(ctx context.Context, signals chan os.Signal) {
+	defer signal.Stop(signals)
 	configured := o.Level.Level()
 	for {
 		select {
@@ -213,7 +196,7 @@ func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
 	return err
 }
 
-// patiently asks the database; a daemon that is starting repeats it while that is away.
+// patiently calls ask; a daemon that is starting repeats it while the database is away.
 func (o *Options) patiently(ctx context.Context, store *db.Store, ask func(ctx context.Context) error) error {
 	if !o.starting {
 		return ask(ctx)

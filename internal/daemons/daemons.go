@@ -100,7 +100,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 	})
 }
 
-// options returns the scheduler's options by a configuration, without the database's.
+// options returns the scheduler's options without a database, by a configuration.
 func (r *Recurrent) options(c *config.Config) recurrent.Options {
 	return recurrent.Options{
 		Log: r.Log, Reg: r.Metrics, VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy, Shares: c.Shares, Lanes: c.Lanes,
@@ -211,7 +211,7 @@ func (r *RPC) Run(ctx context.Context) error {
 	})
 }
 
-// tls returns what TLS needs of two PEM files that the configuration names; nil without them.
+// tls returns the TLS of a server, from two PEM files that the configuration names; nil without them.
 func (o *Options) tls(certificate, key string) (*tls.Config, error) {
 	if certificate == "" {
 		return nil, nil

@@ -18,8 +18,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// NewSite makes a site on a database, by the configuration in force, with metrics. end closes what it has
-// opened; nobody may ask the site then.
+// NewSite makes a site that shows a database, by the configuration in force. end closes what it
+// has opened; the site must not be used after that.
 type NewSite func(ctx context.Context, store *db.Store, configuration func() *config.Config, metrics prometheus.Registerer) (site rpc.Site, end func() error, err error)
 
 // Dashboard serves a site, and nothing else. It does no maintenance.

@@ -21,7 +21,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// dispatcher has the parts of a daemon that sends: slots for claims, and a deliverer of
+// dispatcher holds the parts of a daemon that sends: slots for claims, and a deliverer of
 // outgoing work.
 type dispatcher struct {
 	slots     *dispatch.Slots
@@ -75,7 +75,7 @@ func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component 
 	return service.Component{Name: "keeper", Run: k.Run}
 }
 
-// forgetNotes deletes what is too old to be of use.
+// forgetNotes returns the job that deletes rows too old to be of use.
 func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
 		n, err := store.Forget(ctx, store.Now(), countTime)
@@ -87,8 +87,8 @@ func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	}}
 }
 
-// counts returns the jobs that count origins, runs and ready tasks for monitoring, for some
-// seconds of each period until they are through.
+// counts returns the jobs that count origins, runs and ready tasks for monitoring, for at most
+// countTime of each period, until all are counted.
 func counts(store *db.Store) []keep.Job {
 	job := func(name string, period time.Duration, count func(context.Context) (ended bool, err error)) keep.Job {
 		return keep.Job{Name: name, Period: period, Do: func(ctx context.Context) (string, error) {
@@ -108,8 +108,8 @@ func counts(store *db.Store) []keep.Job {
 
 const countTime = 5 * time.Second
 
-// updateMetrics returns the job that takes the counts of update-metrics anew when they are
-// old. It has a keeper of its own, as counting the origins of a large lister takes minutes.
+// updateMetrics returns the job that counts the origins of listers again (update-metrics) when
+// the counts are old. It has a keeper of its own, as a large lister takes minutes.
 func (o *Options) updateMetrics(store *db.Store) keep.Job {
 	var failed []uuid.UUID // tried again when all others are counted
 	configured := func() bool { return o.configuration().UpdateMetricsAfter > 0 }
@@ -129,10 +129,11 @@ func (o *Options) updateMetrics(store *db.Store) keep.Job {
 	}}
 }
 
-// updateMetricsTimeout is below the 15 minutes after which a loop is taken for stuck.
+// updateMetricsTimeout is below the 15 minutes after which a loop counts as stuck.
 const updateMetricsTimeout = 12 * time.Minute
 
-// boundChanges drains the changes of candidates where no daemon of visits does.
+// boundChanges returns the job that drains the changes of candidates where no daemon of
+// visits does.
 func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		bounded, err := store.BoundChanges(ctx, db.MaxCandidateChanges, boundTime)
@@ -143,7 +144,8 @@ func boundChanges(store *db.Store, log *slog.Logger) keep.Job {
 	}}
 }
 
-// checkCandidates notes origins that candidates miss, a part of them each minute.
+// checkCandidates returns the job that compares a part of the candidates with the tables each
+// minute, and notes origins whose candidates are wrong or missing.
 func (o *Options) checkCandidates(store *db.Store) keep.Job {
 	repaired := promauto.With(o.Metrics).NewCounter(prometheus.CounterOpts{
 		Name: "swh_scheduler_candidates_repaired_total", Help: "Origins whose candidates were wrong or missing, which a check found.",
@@ -165,15 +167,15 @@ const checkTime = 20 * time.Second
 // boundTime is how long boundChanges works at most, well below keep.DefaultTimeout.
 const boundTime = 15 * time.Second
 
-// mendGraphs releases waiting tasks of graphs whose wake-up was lost.
+// mendGraphs returns the job that releases waiting tasks of graphs whose wake-up was lost.
 func mendGraphs(store *db.Store) keep.Job {
 	return keep.Job{Name: "graphs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		return "", store.MendGraphs(ctx, countTime)
 	}}
 }
 
-// setAside has tasks and origins that were set aside tried again when they changed, and logs
-// new ones, each once.
+// setAside returns the job that retries tasks and origins that were set aside once they have
+// changed, and logs new ones, each once.
 func setAside(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "set aside", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		tasks, origins, err := store.TellSetAside(ctx)

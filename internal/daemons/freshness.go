@@ -11,7 +11,7 @@ import (
 )
 
 // freshness checks that the database is ready for the configured policies, sets the visit types
-// with the policy freshness, and returns the job that keeps what that policy goes by.
+// with the policy freshness, and returns the job that maintains the figures that policy picks by.
 func (o *Options) freshness(ctx context.Context, store *db.Store) (keep.Job, error) {
 	configure := func(ctx context.Context, c *config.Config) error {
 		var types []model.TaskType

@@ -1,6 +1,7 @@
 package daemons
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -96,7 +97,7 @@ type live struct {
 	behind prometheus.Gauge
 }
 
-// follow has the daemon hear SIGHUP, and shows its configuration, until end is called.
+// follow listens to SIGHUP and reports the configuration as metrics, until end is called.
 func (o *Options) follow() (end func()) {
 	f := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"daemon": o.name()}, o.Metrics))
 	o.live = &live{
@@ -133,8 +134,8 @@ func (o *Options) configuration() *config.Config {
 	return o.live.config.Load()
 }
 
-// prepare prepares the database for the configuration, as it does for each later one, which
-// an error refuses.
+// prepare prepares the database for the configuration, and registers the function to prepare
+// for each later one, which its error refuses.
 func (o *Options) prepare(ctx context.Context, store *db.Store, prepare func(ctx context.Context, c *config.Config) error) error {
 	if o.live != nil {
 		o.live.prepare = append(o.live.prepare, prepare)
@@ -142,7 +143,7 @@ func (o *Options) prepare(ctx context.Context, store *db.Store, prepare func(ctx
 	return o.patiently(ctx, store, func(ctx context.Context) error { return prepare(ctx, o.configuration()) })
 }
 
-// onChange has take called with each later configuration.
+// onChange registers take to be called with each later configuration.
 func (o *Options) onChange(take func(c *config.Config)) {
 	if o.live != nil {
 		o.live.take = append(o.live.take, take)
@@ -156,11 +157,7 @@ func (o *Options) reloading() service.Component {
 		o.Log.Info("configuration in force", file(o.Config)...)
 	}
 	return service.Component{Name: "configuration", Run: func(ctx context.Context) error {
-		period := o.ReloadPeriod
-		if period == 0 {
-			period = DefaultReloadPeriod
-		}
-		tick := time.NewTicker(period)
+		tick := time.NewTicker(cmp.Or(o.ReloadPeriod, DefaultReloadPeriod))
 		defer tick.Stop()
 		for {
 			asked := false
@@ -181,8 +178,8 @@ func (o *Options) reloading() service.Component {
 // file says which file a configuration is from, for the log.
 func file(c *config.Config) []any { return []any{"file", c.File, "modified", c.Modified()} }
 
-// look reads the configuration and takes it up if it is new. asked says that somebody waits
-// for an answer.
+// look reads the configuration and takes it up if it is new. asked: by SIGHUP, so that the
+// log must answer.
 func (o *Options) look(ctx context.Context, asked bool) {
 	l := o.live
 	var now reading
@@ -247,7 +244,8 @@ func (o *Options) takeUp(c *config.Config) {
 	}
 }
 
-// read returns the keys that this daemon reads, and takes up while it runs or not.
+// read returns those of the keys that this daemon reads: the ones that it takes up while it
+// runs, or the others.
 func (o *Options) read(keys []string, live bool) []string {
 	return slices.DeleteFunc(keys, func(key string) bool {
 		section, _, _ := strings.Cut(key, ".")

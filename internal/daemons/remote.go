@@ -34,8 +34,9 @@ func (o *Options) remote(ctx context.Context, needed func(c *config.Config) map[
 	})
 }
 
-// sendRemote sends for an RPC server what pass returns the number of: every period, or until
-// there is no more if that is 0. It returns backend.UnknownTaskType for an unknown task type.
+// sendRemote makes a sender for an RPC server and calls its pass, which returns the number of
+// messages sent: every period, or until there are none if that is 0. It returns
+// backend.UnknownTaskType for an unknown task type.
 func (o *Options) sendRemote(ctx context.Context, period time.Duration, taskTypes []string, sender func(server backend.Remote, direct *dispatch.Direct) (pass func(context.Context) (int, error))) error {
 	broker, err := o.Config.Broker()
 	if err != nil {
@@ -88,8 +89,8 @@ func (o *Options) direct(broker celery.Broker) *dispatch.Direct {
 	}
 }
 
-// needNoDatabase returns an error for what can't be done through an RPC server, by key of the
-// configuration.
+// needNoDatabase returns an error if one of the keys is needed: it can't be done through an RPC
+// server.
 func needNoDatabase(keys map[string]bool) error {
 	for key, needed := range keys {
 		if needed {

@@ -69,7 +69,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		once := func(ctx context.Context) (int, error) {
 			mend := keep.Keeper{Store: store, Jobs: []keep.Job{mendGraphs(store)}}
 			if err := mend.RunOnce(ctx); err != nil {
-				r.Log.Warn("forgotten tasks of graphs not looked for", "error", err)
+				r.Log.Warn("waiting tasks of graphs were not checked", "error", err)
 			}
 			return n.Drain(ctx)
 		}

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Visits are to be sent to a queue, up to its free slots.
+// Visits says which visits are sent to which queue, up to its free slots.
 type Visits struct {
 	Filter   model.VisitFilter
 	TaskType model.TaskType

@@ -19,15 +19,16 @@ import (
 
 // Access says who may read and who may act.
 type Access struct {
-	// Hosts are the names under which it is asked: a page of elsewhere whose name was made to lead here
-	// has another one. Addresses and localhost are always among them.
+	// Hosts are the names by which browsers may ask for the dashboard, besides addresses and localhost.
+	// Requests for other names are refused: they may come from a foreign page whose name was made to
+	// resolve to this host (DNS rebinding).
 	Hosts        []string
 	RequireLogin bool
 	Credentials  []rpc.Credentials // of those who may act
 	Proxy        config.DashboardProxy
 
-	// key signs sessions and forms. It is made of the credentials, so that all processes with
-	// the same ones know each other's, and a changed one ends all sessions.
+	// key signs sessions and forms. It is derived from the credentials: processes with the same
+	// credentials accept each other's sessions, and changing the credentials ends all sessions.
 	key     []byte
 	origin  *http.CrossOriginProtection
 	guesses *rpc.Guesses
@@ -35,10 +36,10 @@ type Access struct {
 
 // User is who sent a request.
 type User struct {
-	Name   string // "" is not known
+	Name   string // "" if it is not known
 	MayAct bool
 
-	bearer bool // told by a token in a header
+	bearer bool // authenticated by a bearer token
 }
 
 const (
@@ -47,7 +48,7 @@ const (
 	formTime    = 12 * time.Hour
 )
 
-// prepare makes the key.
+// prepare derives the key.
 func (a *Access) prepare() {
 	sum := sha256.New()
 	a.Credentials = slices.DeleteFunc(slices.Clone(a.Credentials), func(c rpc.Credentials) bool { return !c.Wanted() })
@@ -62,11 +63,11 @@ func (a *Access) prepare() {
 	a.origin, a.guesses = http.NewCrossOriginProtection(), new(rpc.Guesses)
 }
 
-// canLogIn reports whether there are credentials.
+// canLogIn reports whether any credentials are configured.
 func (a *Access) canLogIn() bool { return len(a.Credentials) > 0 }
 
-// user returns who sent a request, the zero User if that is not told. Wrong credentials are
-// an error, and cost their address.
+// user returns who sent a request, or the zero User if the request doesn't say. Wrong credentials are
+// an error, and count against the sender's address.
 func (a *Access) user(r *http.Request) (User, error) {
 	if user, ok := a.proxied(r); ok {
 		return user, nil
@@ -94,10 +95,11 @@ func (a *Access) user(r *http.Request) (User, error) {
 	return User{Name: name, MayAct: ok}, nil
 }
 
-// proxies are those that are believed who sends a request, and from where.
+// proxies returns the proxies that are trusted to tell who sends a request, and from where.
 func (a *Access) proxies() rpc.Proxies { return a.Proxy.Addresses }
 
-// judge asks whether credentials are right. The error is errTooManyLogins or errLogin.
+// judge calls right to check credentials, unless the sender has guessed wrong too often. It returns
+// errTooManyLogins or errLogin.
 func (a *Access) judge(r *http.Request, credentials string, right func() bool) error {
 	switch a.guesses.Judge(a.proxies().From(r), credentials, time.Now(), right) {
 	case nil:
@@ -108,7 +110,7 @@ func (a *Access) judge(r *http.Request, credentials string, right func() bool) e
 	return errLogin
 }
 
-// proxied returns the user that a trusted proxy tells.
+// proxied returns the user named by a trusted proxy.
 func (a *Access) proxied(r *http.Request) (User, bool) {
 	name := r.Header.Get(a.Proxy.UserHeader)
 	if a.Proxy.UserHeader == "" || name == "" || !a.proxies().Sent(r) {
@@ -123,7 +125,7 @@ func (a *Access) proxied(r *http.Request) (User, bool) {
 	return user, true
 }
 
-// isHost reports whether a request asks for this dashboard by an address or a name that it has.
+// isHost reports whether host, of a request, is an address or a name of this dashboard.
 func (a *Access) isHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -145,7 +147,7 @@ func (a *Access) challenge(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sign returns a name with an end, signed for a purpose.
+// sign returns a name with an expiry time, signed for a purpose.
 func (a *Access) sign(purpose, name string, end time.Time) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(name)) + "." + strconv.FormatInt(end.Unix(), 36)
 	return text + "." + base64.RawURLEncoding.EncodeToString(a.mac(purpose, text))
@@ -157,7 +159,7 @@ func (a *Access) mac(purpose, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// verify returns the name that was signed for a purpose, if its time has not ended.
+// verify returns the name that was signed for a purpose, if it has not expired.
 func (a *Access) verify(purpose, signed string, now time.Time) (name string, ok bool) {
 	at := strings.LastIndexByte(signed, '.')
 	if at < 0 {
@@ -177,14 +179,14 @@ func (a *Access) verify(purpose, signed string, now time.Time) (name string, ok 
 	return string(decoded), true
 }
 
-// csrf returns the token of a user's forms.
+// csrf returns the token for a user's forms.
 func (a *Access) csrf(user User, now time.Time) string {
 	return a.sign("form", user.Name, now.Add(formTime))
 }
 
-// forged reports whether a POST was not sent by a form that the user was shown. A bearer token is
-// sent by programs only. A login needs no token, as everybody could get one: that it comes from
-// elsewhere is told by the browser.
+// forged reports whether a POST may have been sent by a foreign page instead of one of our forms. Bearer
+// tokens are sent by programs only. For a login, where a form's token would prove nothing, it relies on
+// the origin that the browser tells.
 func (a *Access) forged(r *http.Request, user User, login bool) bool {
 	if user.bearer {
 		return false

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// Action changes something: a POST with the form of the page that offers it.
+// Action handles the POST of a form.
 type Action struct {
 	Path string // from the base, with the wildcards of http.ServeMux
-	// Do does it, and returns the page to go to next, from the base. Its form is parsed.
+	// Do performs the action and returns the path of the next page, from the base. The form has been parsed.
 	Do func(ctx context.Context, r *Request) (next string, err error)
-	// Anyone says that whoever reaches the port may do it.
+	// Anyone says that no permission is needed.
 	Anyone bool
 }
 
-// actions are all that can be done.
 var actions = []Action{
 	{Path: "/login", Do: logIn, Anyone: true},
 	{Path: "/logout", Do: logOut, Anyone: true},
@@ -26,16 +25,16 @@ var actions = []Action{
 	{Path: "/audit/{id}/cancel", Do: cancelChange},
 }
 
-// maxForm is the size of a form, in bytes, and maxStrangersForm of one of somebody who may not act:
-// any number of them may be read at a time.
+// maxForm is the largest form in bytes. maxStrangersForm is the limit for users who may not act, as there
+// may be any number of them.
 const (
 	maxForm          = 1 << 20
 	maxStrangersForm = 8 << 10
 )
 
-var errNotAllowed = Errorf(http.StatusForbidden, "You may look, and not act. Log in as somebody who may.")
+var errNotAllowed = Errorf(http.StatusForbidden, "You may read, but not act. Log in as somebody who may.")
 
-// act does an action for a user who may, and sends the browser to the next page.
+// act performs an action, if the user may act, and redirects the browser to the next page.
 func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	user, err := d.Access.user(r)
 	most := int64(maxForm)
@@ -60,7 +59,7 @@ func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	}
 	request := &Request{Request: r, Dashboard: d, User: user, Now: d.Acts.Now()}
 	next, err := a.Do(r.Context(), request)
-	if !a.Anyone { // or strangers could have all read anew as often as they like
+	if !a.Anyone { // otherwise strangers could make pages read their data as often as they like
 		d.forget()
 	}
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// background is something that takes long to read, such as what the broker says of all queues.
-// It is read while somebody asks for it, by one reader at a time, and pages show what was read
-// last, with when that was.
+// background is something that takes long to read, such as the state of all queues at the broker. It is
+// read only while somebody asks for it, by one goroutine at a time. Pages show the last value and when it
+// was read.
 type background[T any] struct {
+	name  string        // as pages call it
 	every time.Duration // between two readings
-	wait  time.Duration // for what was never read
+	wait  time.Duration // how long get waits if there is no value
 	read  func(ctx context.Context) (T, error)
 	log   *slog.Logger // of panics
 
@@ -24,14 +25,14 @@ type background[T any] struct {
 	err     error // of the last reading
 }
 
-const backgroundTime = time.Minute // of a reading, at most
+const backgroundTime = time.Minute // the time limit of a reading
 
-// tooOld is the age from which what was read counts as never read: nobody has looked meanwhile, or
-// it can't be read. It is longer than the slowest reading and the pause before it.
+// tooOld is the age from which a value is not shown any more: nobody has asked for a while, or reading
+// fails. It is longer than the slowest reading and the pause before it.
 const tooOld = 2 * backgroundTime
 
-// get returns what was read last, and has it read anew if that is some seconds ago. What was never
-// read is waited for a while; at is zero if it is still not there.
+// get returns the value that was read last, and starts another reading if that was some seconds ago. If there is no
+// value, it waits for one for a while; at is zero if there is still none.
 func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err error) {
 	b.mu.Lock()
 	if b.running == nil && time.Since(b.tried) >= b.every {
@@ -39,9 +40,9 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 		go b.renew(context.WithoutCancel(ctx), b.running)
 	}
 	running := b.running
-	never := time.Since(b.at) > tooOld
+	missing := time.Since(b.at) > tooOld
 	b.mu.Unlock()
-	if never && running != nil {
+	if missing && running != nil {
 		patience := time.NewTimer(b.wait)
 		defer patience.Stop()
 		select {
@@ -58,7 +59,7 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 	return b.value, b.at, b.err
 }
 
-// must is get, where what is not there is an error.
+// must is like get, but returns an error if there is no value.
 func (b *background[T]) must(ctx context.Context) (T, error) {
 	value, at, err := b.get(ctx)
 	switch {
@@ -70,7 +71,7 @@ func (b *background[T]) must(ctx context.Context) (T, error) {
 	return value, err
 }
 
-// forget has the next get wait for a new reading.
+// forget makes the next get wait for a new reading.
 func (b *background[T]) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "workers", "jobs"}, Data: daemonsOf}
 
 type daemonsData struct {
-	Daemons []daemonData `json:"daemons"` // maxRows at most; silent ones come last
-	Found   int          `json:"found"`   // maxDaemons at most
-	Workers []workerData `json:"workers"` // of all listeners together, maxRows at most; those that failed most come first
-	Heard   int          `json:"heard"`   // workers
+	Daemons []daemonData `json:"daemons"` // at most maxRows; silent ones last
+	Found   int          `json:"found"`   // number of daemons, at most maxDaemons
+	Workers []workerData `json:"workers"` // known to any listener; at most maxRows, those with most failures first
+	Heard   int          `json:"heard"`   // number of workers
 	Jobs    []jobData    `json:"jobs"`
 }
 
@@ -27,10 +27,10 @@ type workerData struct {
 
 type daemonData struct {
 	db.Daemon
-	Silent bool       `json:"silent"` // it was not seen for some minutes
+	Silent bool       `json:"silent"` // it was last seen more than unseenAfter ago
 	Away   []lasting  `json:"away"`   // what it waits for
 	Late   []lasting  `json:"late"`   // loops whose round is overdue
-	Last   *time.Time `json:"last"`   // the last good round of any loop
+	Last   *time.Time `json:"last"`   // the last successful round of any loop
 }
 
 type lasting struct {
@@ -38,7 +38,7 @@ type lasting struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// jobData is a maintenance job, which one of all daemons does.
+// jobData is the last run of a maintenance job.
 type jobData struct {
 	Job     string    `json:"job"`
 	Began   time.Time `json:"began"`
@@ -47,8 +47,7 @@ type jobData struct {
 	Failed  bool      `json:"failed"`
 }
 
-// maxDaemons bounds the daemons that are read: those that restart again and again leave a row each
-// time.
+// maxDaemons is how many daemons are read at most: each restart of a daemon leaves a row.
 const maxDaemons = 1000
 
 func daemonsOf(ctx context.Context, r *Request) (any, error) {
@@ -85,7 +84,7 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// workersOf returns the workers that listeners hear, each of which gets a part of the events.
+// workersOf adds up what listeners, each of which gets a part of the events, know about workers.
 func workersOf(listeners []db.Daemon) []workerData {
 	known := make(map[string]db.Worker)
 	for _, l := range listeners {
@@ -108,7 +107,7 @@ func workersOf(listeners []db.Daemon) []workerData {
 	return workers
 }
 
-// longest lists what lasts, the longest first.
+// longest returns the five that have lasted longest, the longest first.
 func longest(seconds map[string]float64) []lasting {
 	all := []lasting{}
 	for name, s := range seconds {

@@ -24,18 +24,18 @@ var files embed.FS
 
 // Options make a Dashboard.
 type Options struct {
-	Reads *db.Store // for pages; a replica will do. Its pool is small, its statements bounded.
+	Reads *db.Store // for pages; it may be a replica
 	Acts  *db.Store // for actions
 	// Config returns the configuration in force.
 	Config func() *config.Config
 	Broker status.QueueSource // nil: queues can't be asked
-	// Revoke has workers drop messages with these Celery ids, and with terminate kill the processes that
-	// run them; nil: no broker is configured.
+	// Revoke tells workers to drop messages with these Celery ids; with terminate, also to kill the processes
+	// that run them. nil: no broker is configured.
 	Revoke  func(ctx context.Context, ids []string, terminate bool) error
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none
 	Version string
-	Base    string // path that all paths begin with, such as /dashboard; "" for none
+	Base    string // prefix of all paths, such as /dashboard
 	Access  Access
 }
 
@@ -50,16 +50,15 @@ type Dashboard struct {
 	timeout   time.Duration  // Timeout, unless a test sets it
 	refusals  service.Seldom // of logins
 	failures  service.Seldom // of steps of actions
-	unread    service.Seldom // parts of pages
+	unread    service.Seldom // of parts of pages
 	streams   streams
-	asked     chan struct{} // one value for each page that is read or waits for that
-	readings  chan struct{} // the same, for each that is read
-	work      chan struct{} // an action was begun
+	asked     chan struct{} // has a value for each page that is read or waits for it
+	readings  chan struct{} // has a value for each page that is read
+	work      chan struct{} // wakes Work
 	stopped   context.Context
 	stop      context.CancelFunc
 }
 
-// New makes a Dashboard.
 func New(o Options) (*Dashboard, error) {
 	d := &Dashboard{Options: o, templates: map[string]templates{}, timeout: Timeout}
 	d.asked, d.readings, d.work = make(chan struct{}, maxAsked), make(chan struct{}, maxReadings), make(chan struct{}, 1)
@@ -101,7 +100,7 @@ func exact(path string) string {
 // Stop ends all event streams.
 func (d *Dashboard) Stop() { d.stop() }
 
-// headers are those of every answer. A page loads nothing but its own style and script.
+// headers are set on every response. A page loads only its own style and scripts.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -120,13 +119,13 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	if !d.Access.isHost(r.Host) {
-		d.fail(w, r, Errorf(http.StatusMisdirectedRequest, "This dashboard is not known as %s. Ask for it by its address, or name it in the configuration (dashboard.hosts).", r.Host))
+		d.fail(w, r, Errorf(http.StatusMisdirectedRequest, "This dashboard is not known as %s. Use its address, or add the name to the configuration (dashboard.hosts).", r.Host))
 		return
 	}
 	d.handler.ServeHTTP(w, r)
 }
 
-// static serves the style and the script. They change with the program only.
+// static serves the style and the scripts, which are part of the program.
 func (d *Dashboard) static(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "max-age=300")
 	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))

@@ -1,28 +1,27 @@
 // Package dashboard shows the scheduler in a browser, and lets those who may act on it.
 //
-// It asks what the command line and the RPC server ask, and nothing that reads a whole table. A
-// [Page] is a path, a function that returns its data as a struct, and a template. The same struct
-// is its JSON (Accept: application/json), its HTML, and what live updates compare. All pages are
-// in one list (pages.go), all forms that change something in another (actions.go). What people do to
-// tasks and graphs, in steps, is in changes.go.
+// It reads the same data as the command line and the RPC server, and never a whole table. A
+// [Page] is a path, a function that returns its data as a struct, and a template. That struct
+// is also its JSON (Accept: application/json) and the source of live updates. pages.go lists all pages,
+// actions.go all forms that change something, changes.go what can be done to tasks and graphs.
 //
 // # A page and its updates
 //
-// A page is read by GET at one address, in four forms:
+// A page has one address and four forms:
 //
-//   - HTML: the layout, and in it the page's template;
-//   - one fragment of that (header X-Fragment), the template of its name;
+//   - HTML: the layout with the page's template in it;
+//   - a fragment of that (header X-Fragment);
 //   - JSON of its data;
-//   - an event stream (Accept: text/event-stream), which names the fragments that have changed.
+//   - an event stream (Accept: text/event-stream) with the names of the fragments that have changed.
 //
-// static/live.js opens the stream and fetches those fragments. Without it the page is the same,
-// and stays as it is. Data is computed once for all readers of an address, every [refresh] at
-// most, so it must not depend on who reads it; templates know who does (view.User).
+// static/live.js opens the stream and fetches those fragments. Without JavaScript a page is the same,
+// but isn't updated. Data is computed once for all readers of an address, at most once every
+// [refresh], so it must not depend on who reads it. Templates know the user (view.User).
 //
-// # Who may do what
+// # Permissions
 //
-// Whoever reaches the port may read, unless a login is required. An action needs a user who may
-// act: by bearer token, user name and password, a session that began with one of these, or a role
-// that a trusted proxy tells. It is a POST with the token of the form (view.CSRF), except with a
-// bearer token, which no browser sends by itself.
+// Everyone who reaches the port may read, unless a login is required. To act, a user needs a bearer token,
+// a user name and password, a session that was begun with one of these, or a role
+// that a trusted proxy tells. An action is a POST with the form's token (view.CSRF); a bearer token needs
+// none, as no browser sends it by itself.
 package dashboard

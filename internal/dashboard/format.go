@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"math"
 	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,11 +16,11 @@ import (
 	"swh-scheduler/internal/status"
 )
 
-// functions are those of templates. Times are in UTC.
+// functions returns the functions of templates. Times are shown in UTC.
 func (d *Dashboard) functions() template.FuncMap {
 	return template.FuncMap{
 		"link":   d.link,
-		"plain":  pytext.Visible, // what could mislead a reader, such as a text from right to left, escaped
+		"plain":  pytext.Visible, // escapes what could mislead a reader, such as right-to-left marks
 		"lines":  lines,
 		"number": number,
 		"count": func(n any, one, many string) string { // as model.Count
@@ -38,12 +40,12 @@ func (d *Dashboard) functions() template.FuncMap {
 	}
 }
 
-// isFull reports whether a queue has reached its limit.
+// isFull reports whether a queue is known to have reached its limit.
 func isFull(q *status.Queue) bool {
 	return q.Limit > 0 && q.Unacknowledged != nil && int64(q.Ready+*q.Unacknowledged+q.Outgoing) >= q.Limit
 }
 
-// lines is plain for a text of several lines.
+// lines is like plain, but for a text of several lines.
 func lines(text string) string {
 	all := strings.Split(text, "\n")
 	for i := range all {
@@ -52,51 +54,42 @@ func lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// link returns the address of a page with a filter: names and values of the query in turn, of
-// which empty values are left out.
-func (d *Dashboard) link(path string, query ...any) (string, error) {
-	if len(query)%2 != 0 {
-		return "", fmt.Errorf("link %s: a name has no value", path)
-	}
+// link returns the address of a page; see address.
+func (d *Dashboard) link(path string, query ...any) string { return d.Base + address(path, query...) }
+
+// address returns a path with a query, of which it gets names and values in turn. It omits empty values.
+func address(path string, query ...any) string {
 	values := url.Values{}
-	for i := 0; i < len(query); i += 2 {
-		if value := fmt.Sprint(query[i+1]); value != "" {
-			values.Set(fmt.Sprint(query[i]), value)
+	for pair := range slices.Chunk(query, 2) {
+		if value := fmt.Sprint(pair[1]); value != "" {
+			values.Set(fmt.Sprint(pair[0]), value)
 		}
 	}
-	address := d.Base + path
 	if len(values) > 0 {
-		address += "?" + values.Encode()
+		path += "?" + values.Encode()
 	}
-	return address, nil
+	return path
 }
 
-// number formats a number with its thousands apart, a fraction with two digits at least; nil is
-// not known.
+// number formats a number with thousands separators. Fractions have at least two digits. nil is unknown.
 func number(n any) string {
-	switch n := n.(type) {
-	case *int:
-		if n == nil {
-			return "?"
-		}
-		return grouped(strconv.Itoa(*n))
-	case *float64:
-		if n == nil {
-			return "?"
-		}
-		return number(*n)
-	case float64:
-		switch size := math.Abs(n); {
-		case size >= 100 || n == math.Trunc(n):
-			return grouped(strconv.FormatFloat(n, 'f', 0, 64))
-		case size >= 10:
-			return strconv.FormatFloat(n, 'f', 1, 64)
-		case size >= 0.005:
-			return strconv.FormatFloat(n, 'f', 2, 64)
-		}
-		return "< 0.01"
+	v := reflect.Indirect(reflect.ValueOf(n))
+	switch {
+	case !v.IsValid():
+		return "?"
+	case !v.CanFloat():
+		return grouped(fmt.Sprint(v))
 	}
-	return grouped(fmt.Sprint(n))
+	f := v.Float()
+	switch size := math.Abs(f); {
+	case size >= 100 || f == math.Trunc(f):
+		return grouped(strconv.FormatFloat(f, 'f', 0, 64))
+	case size >= 10:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	case size >= 0.005:
+		return strconv.FormatFloat(f, 'f', 2, 64)
+	}
+	return "< 0.01"
 }
 
 // grouped puts narrow spaces between the thousands.
@@ -107,26 +100,21 @@ func grouped(digits string) string {
 	return digits
 }
 
-// seconds formats a number of seconds roughly; nil is not known.
+// seconds formats a number of seconds roughly. nil is unknown.
 func seconds(n any) string {
-	var s float64
-	switch n := n.(type) {
-	case *float64:
-		if n == nil {
-			return "?"
-		}
-		s = *n
-	case float64:
-		s = n
-	case int64:
-		s = float64(n)
-	case int:
-		s = float64(n)
+	v := reflect.Indirect(reflect.ValueOf(n))
+	if !v.IsValid() {
+		return "?"
 	}
+	s := v.Convert(reflect.TypeFor[float64]()).Float()
 	if s > 0 && s < 10 {
 		return strconv.FormatFloat(s, 'g', 2, 64) + " s"
 	}
-	return explain.Roughly(time.Duration(min(s, 1e9) * float64(time.Second)))
+	return roughly(min(s, 1e9))
+}
+
+func roughly(seconds float64) string {
+	return explain.Roughly(time.Duration(seconds * float64(time.Second)))
 }
 
 func date(t any) string {
@@ -141,28 +129,25 @@ func iso(t any) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// ago says how long ago a time was, or in what time it is.
+// ago says how long ago a time was, or how far it is in the future.
 func (d *Dashboard) ago(t any) string {
 	at, ok := moment(t)
 	if !ok {
 		return "never"
 	}
-	if after := d.Reads.Now().Sub(at); after < 0 {
-		return "in " + explain.Roughly(-after)
-	} else {
-		return explain.Roughly(after) + " ago"
+	age := d.Reads.Now().Sub(at)
+	if age < 0 {
+		return "in " + explain.Roughly(-age)
 	}
+	return explain.Roughly(age) + " ago"
 }
 
-// moment returns a time, unless it is nil or zero.
+// moment returns a time, or the one that a pointer points to, unless it is nil or zero.
 func moment(t any) (time.Time, bool) {
-	switch t := t.(type) {
-	case time.Time:
-		return t, !t.IsZero()
-	case *time.Time:
-		if t != nil {
-			return *t, !t.IsZero()
-		}
+	v := reflect.Indirect(reflect.ValueOf(t))
+	if !v.IsValid() {
+		return time.Time{}, false
 	}
-	return time.Time{}, false
+	at, _ := v.Interface().(time.Time)
+	return at, !at.IsZero()
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -22,35 +21,30 @@ var (
 )
 
 const (
-	// countedTasks is how many tasks of a graph in the list are counted, the last ones: those that end last.
+	// countedTasks is how many tasks of each graph in the list are counted: the last ones, which end last.
 	countedTasks = 200
-	// maxPicture bounds a graph's picture, in bytes, and with it the page.
+	// maxPicture is the largest picture of a graph that is shown, in bytes.
 	maxPicture = 100_000
-	// graphRows is how many tasks of a graph have a line on its timeline, with their last graphRuns runs.
+	// graphRows is how many tasks of a graph are on its timeline, with their last graphRuns runs.
 	graphRows = 50
 	graphRuns = 2
-	// A graph with more tasks or dependencies is not read for a page.
+	// Of a graph with more tasks or dependencies, a page shows only the head.
 	maxGraphTasks = 5000
 	maxGraphEdges = 20_000
 )
 
 type graphsData struct {
-	Form    graphForm        `json:"-"`
+	Form    url.Values       `json:"-"` // the query
 	Filter  db.GraphSearch   `json:"filter"`
 	Query   template.URL     `json:"-"` // of the filter, for actions and the next page
-	Actions []graphAction    `json:"-"`
-	Graphs  []taskgraph.Line `json:"graphs"` // of each, the last countedTasks tasks at most are counted
-	Next    int64            `json:"next"`   // the page below this number; 0: there is none
+	Actions []operation      `json:"-"`
+	Graphs  []taskgraph.Line `json:"graphs"` // with the numbers of the last countedTasks tasks
+	Next    int64            `json:"next"`   // the next page has the numbers below this one; 0: there is none
 }
 
-// Counted is how many tasks of a graph are counted.
 func (graphsData) Counted() int64 { return countedTasks }
 
-// graphForm has the words of the form, and what it offers.
-type graphForm struct {
-	Name, After, Before, State string
-	States                     []string
-}
+func (graphsData) States() []string { return db.GraphsStates }
 
 func graphs(ctx context.Context, r *Request) (any, error) {
 	query := r.URL.Query()
@@ -63,12 +57,11 @@ func graphs(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	found, err := r.Reads.FindGraphs(ctx, filter, below, listed, countedTasks)
-	d := graphsData{Filter: filter, Actions: graphActions, Form: graphForm{query.Get("name"), query.Get("after"), query.Get("before"), query.Get("state"), db.GraphsStates}, Graphs: []taskgraph.Line{}, Next: found.Next}
+	query.Del("below")
+	d := graphsData{Form: query, Filter: filter, Query: template.URL(query.Encode()), Actions: graphOperations, Graphs: []taskgraph.Line{}, Next: found.Next}
 	for _, g := range found.Graphs {
 		d.Graphs = append(d.Graphs, taskgraph.Line(g))
 	}
-	query.Del("below")
-	d.Query = template.URL(query.Encode())
 	return d, err
 }
 
@@ -87,30 +80,30 @@ func graphFilter(query url.Values) (f db.GraphSearch, err error) {
 
 type graphData struct {
 	taskgraph.Report
-	TooLarge bool          `json:"too_large,omitempty"` // to be read for a page: then only what is known of any graph is set
+	TooLarge bool          `json:"too_large,omitempty"` // only the head was read
 	Counts   []stateCount  `json:"-"`
 	Picture  template.HTML `json:"-"`
 	Timeline []graphRow    `json:"timeline"`
 	Labels   []label       `json:"-"` // of the timeline
 }
 
-// graphRow is when a task ran, and when it is expected to run.
+// graphRow says when a task ran and when it is expected to run.
 type graphRow struct {
 	taskgraph.Step
-	Critical bool      `json:"critical"` // it is on the critical path, or before it
+	Critical bool      `json:"critical"` // it is on the critical path or before it
 	Line     []stretch `json:"line"`
 }
 
-// Left is how many tasks are not on the timeline.
+// Left returns the number of tasks that are not on the timeline.
 func (d graphData) Left() int { return d.Tasks - len(d.Timeline) }
 
 type stateCount struct {
 	State model.GraphState
 	Tasks int
-	Page  string // of these tasks, and of others with the same status
+	Page  string // of these tasks and others with the same status
 }
 
-// tasksOfGraph is the address of the tasks of a graph that have the status of a state, from the base.
+// tasksOfGraph returns the address of the tasks of a graph whose status is the one that tasks in a state have.
 func tasksOfGraph(graph int64, state model.GraphState) string {
 	status := model.TaskDisabled
 	switch state {
@@ -121,18 +114,17 @@ func tasksOfGraph(graph int64, state model.GraphState) string {
 	case model.GraphCompleted:
 		status = model.TaskCompleted
 	}
-	return "/tasks?" + url.Values{"graph": {strconv.FormatInt(graph, 10)}, "status": {string(status)}}.Encode()
+	return address("/tasks", "graph", graph, "status", status)
 }
 
-// Actions are what can be done to the graph.
-func (graphData) Actions() []graphAction { return graphActions }
+func (graphData) Actions() []operation { return graphOperations }
 
 func (d graphData) PageTitle() string { return fmt.Sprintf("Graph %d", d.Graph) }
 
 func graph(ctx context.Context, r *Request) (any, error) {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	id, err := r.id("a graph")
 	if err != nil {
-		return nil, Errorf(http.StatusNotFound, "%s is not the number of a graph.", r.PathValue("id"))
+		return nil, err
 	}
 	summary, err := r.Reads.GraphHead(ctx, id)
 	small := false
@@ -148,7 +140,7 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if !small {
 		return graphData{TooLarge: true, Report: taskgraph.Report{Graph: id, Name: summary.Name, Submitted: summary.Submitted, Cancelled: summary.Cancelled}}, nil
 	}
-	at := r.Now.Truncate(time.Minute).Add(time.Minute) // so an open page is not told of each second, and no end is expected in the past
+	at := r.Now.Truncate(time.Minute).Add(time.Minute) // the next minute: an open page changes once a minute, and no expected end is in the past
 	g, err := taskgraph.Read(ctx, r.Reads, id, at)
 	if err != nil {
 		return nil, err
@@ -168,8 +160,8 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// graphTimeline returns when tasks ran and when they are expected to, by time: those of the critical path and what
-// it waited for, and as many others as there is room for, those first that run or ran last.
+// graphTimeline returns when tasks ran and are expected to run, sorted by time: the tasks of the critical path, those
+// that it waited for, and then as many others as graphRows allows, the latest first.
 func (r *Request) graphTimeline(ctx context.Context, g taskgraph.Graph, report taskgraph.Report, now time.Time) (rows []graphRow, labels []label, err error) {
 	rows = []graphRow{}
 	var ids []int64

@@ -9,16 +9,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
 
 var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Fragments: []string{"pools", "listers"}, Data: listersOf}
 
-// listersData has the listers whose names contain a word.
+// listersData has the listers whose names contain Word.
 type listersData struct {
 	Word    string       `json:"word"`
-	Listers []listerData `json:"listers"` // maxRows at most
+	Listers []listerData `json:"listers"` // at most maxRows
 	Found   int          `json:"found"`
 	Active  []activeData `json:"active"`
 	Pools   []poolData   `json:"pools"`
@@ -31,7 +30,7 @@ type listerData struct {
 	Instance    string       `json:"instance"`
 	LastListing *time.Time   `json:"last_listing"`
 	Updated     time.Time    `json:"updated"`
-	Counts      []listedData `json:"counts"` // of update-metrics
+	Counts      []listedData `json:"counts"` // by update-metrics
 }
 
 // listedData are the counts of a lister's origins of a visit type.
@@ -44,17 +43,17 @@ type listedData struct {
 	Changed   int32     `json:"with_pending_changes"`
 }
 
-// activeData counts the origins that changed between the last two listings, of all instances.
+// activeData counts the origins that changed between the last two listings of a lister's instances.
 type activeData struct {
 	Lister  string `json:"lister"`
 	Origins int64  `json:"origins"`
 }
 
-// poolData counts the candidates of a visit type by pool.
+// poolData has the numbers of candidates of a visit type by pool.
 type poolData struct {
 	VisitType string `json:"visit_type"`
 	db.PoolCounts
-	Drift *float64 `json:"drift"` // seconds from the position of its queue to now; nil without a position
+	Drift *float64 `json:"drift"` // how many seconds its queue position is behind the clock; nil without a position
 }
 
 func listersOf(ctx context.Context, r *Request) (any, error) {
@@ -82,7 +81,7 @@ func listersOf(ctx context.Context, r *Request) (any, error) {
 		if strings.Contains(one.Name, word) || strings.Contains(one.InstanceName, word) {
 			l.Found++
 			if len(l.Listers) < maxRows {
-				l.Listers = append(l.Listers, listerOf(one, counts[one.ID]))
+				l.Listers = append(l.Listers, listerData{one.Name, one.InstanceName, one.LastListingFinishedAt, one.Updated, counts[one.ID]})
 			}
 		}
 	}
@@ -98,11 +97,7 @@ func listersOf(ctx context.Context, r *Request) (any, error) {
 	return l, nil
 }
 
-func listerOf(l model.Lister, counts []listedData) listerData {
-	return listerData{l.Name, l.InstanceName, l.LastListingFinishedAt, l.Updated, counts}
-}
-
-// poolsOf returns the pools of each visit type, and how far its queue is behind.
+// poolsOf returns the pools of each visit type and how far its queue is behind.
 func poolsOf(f db.Figures, now time.Time) []poolData {
 	byType := map[string]*poolData{}
 	of := func(visitType string) *poolData {

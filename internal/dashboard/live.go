@@ -12,11 +12,11 @@ import (
 
 const (
 	maxStreams = 200              // open at a time
-	maxFromOne = 50               // of these, from one address
+	maxFromOne = 50               // of them, from one address
 	streamTime = 10 * time.Minute // then the browser opens a new one
 )
 
-// streams counts the open event streams, by where they come from.
+// streams counts the open event streams by the address of the browser.
 type streams struct {
 	mu   sync.Mutex
 	all  int
@@ -47,9 +47,9 @@ func (s *streams) close(from netip.Prefix) {
 	}
 }
 
-// stream tells the browser which fragments of a page have changed, until it goes away, by
-// server-sent events: data has the names, separated by blanks. What is told first is compared
-// with what the browser was shown at most a refresh before, so all fragments are told once.
+// stream sends server-sent events with the names of the fragments of a page that have changed, separated by
+// blanks, until the browser closes the connection. The first event names all fragments, as the
+// page that the browser shows may be older than the stream.
 func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user User) {
 	from := d.Access.proxies().From(r)
 	if !d.streams.open(from) {
@@ -89,7 +89,7 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 		case <-d.stopped.Done():
 			return
 		}
-		text := ": nothing new\n\n" // which finds out that the browser is gone
+		text := ": nothing new\n\n" // to notice that the browser is gone
 		if changed := d.changed(p, r, user, last); len(changed) > 0 {
 			text = "data: " + strings.Join(changed, " ") + "\n\n"
 		}
@@ -99,8 +99,8 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 	}
 }
 
-// changed returns the fragments that are not as in last, and puts them there. A page that can't
-// be read now has not changed.
+// changed returns the fragments whose hashes differ from those in last, which it updates. A page that can't
+// be read counts as unchanged.
 func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string][sha256.Size]byte) (names []string) {
 	read, err := d.read(p, r, User{})
 	if err != nil {

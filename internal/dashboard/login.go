@@ -18,12 +18,12 @@ type login struct {
 	Next string `json:"next"`
 }
 
-// loginURL returns the address of the login page, from which the browser comes back.
+// loginURL returns the address of the login page, which leads back to the requested page.
 func (d *Dashboard) loginURL(r *http.Request) string {
 	return d.Base + "/login?next=" + url.QueryEscape(r.URL.RequestURI())
 }
 
-// logIn begins a session with user name and password, or a token.
+// logIn begins a session by user name and password, or by a token.
 func logIn(_ context.Context, r *Request) (string, error) {
 	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
 	err := r.Access.judge(r.Request, name+"\n"+secret, func() bool {
@@ -41,7 +41,7 @@ func logIn(_ context.Context, r *Request) (string, error) {
 	if err != nil {
 		r.refused(r.Request)
 		if err == errLogin {
-			err = Errorf(http.StatusUnauthorized, "That is no user name with its password, and no token.")
+			err = Errorf(http.StatusUnauthorized, "The user name and password, or the token, are wrong.")
 		}
 		return "", err
 	}
@@ -50,7 +50,7 @@ func logIn(_ context.Context, r *Request) (string, error) {
 	return r.local(r.PostForm.Get("next")), nil
 }
 
-// refused logs wrong credentials. Nothing that they hold is logged, as people mix up user and password.
+// refused logs a failed login, without the user name, as people enter passwords in its place.
 func (d *Dashboard) refused(r *http.Request) {
 	d.metrics.refused.Inc()
 	if held, ok := d.refusals.Log(""); ok {
@@ -63,7 +63,7 @@ func logOut(_ context.Context, r *Request) (string, error) {
 	return "/", nil
 }
 
-// cookie returns the session's cookie, which lasts so many seconds. Only this dashboard gets it.
+// cookie returns the session's cookie, which expires after some seconds. Browsers send it to this dashboard only.
 func (r *Request) cookie(value string, seconds int) *http.Cookie {
 	return &http.Cookie{
 		Name: sessionName, Value: value, Path: r.Base + "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,

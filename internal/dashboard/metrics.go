@@ -46,7 +46,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// timed times the answers with a page, but for live updates.
+// timed measures the time of all responses except event streams.
 func (m *metrics) timed(page string, show http.HandlerFunc) http.HandlerFunc {
 	seconds := m.seconds.WithLabelValues(page)
 	return func(w http.ResponseWriter, r *http.Request) {

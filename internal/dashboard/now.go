@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// now is what several pages show of the present, each read in the background.
+// now has the current state that several pages show. Each part of it is read in the background.
 type now struct {
 	figures background[db.Figures]
 	ended   background[map[db.EndedKey]*db.Ended]
@@ -24,83 +24,88 @@ type now struct {
 	hosters background[[]status.Hoster]
 }
 
-// groupWaiting bounds what is counted of the waiting work of a group: there may be hundreds.
+// groupWaiting is up to how many waiting tasks of a group are counted, as there may be hundreds of groups.
 const groupWaiting = 20
 
-// newNow prepares what is read. A reading of many queues takes seconds: the broker is asked for
-// each.
+// newNow returns the parts, none of which has been read yet. Reading many queues takes seconds, as the
+// broker is asked about each one.
 func (d *Dashboard) newNow() *now {
-	n := &now{}
-	n.figures.log, n.ended.log, n.queues.log, n.groups.log, n.lanes.log, n.hosters.log = d.Log, d.Log, d.Log, d.Log, d.Log, d.Log
-	n.figures.every, n.ended.every, n.queues.every, n.groups.every, n.lanes.every, n.hosters.every = 5*time.Second, 5*time.Second, 5*time.Second, 10*time.Second, 10*time.Second, 5*time.Second
-	n.figures.wait, n.ended.wait, n.queues.wait, n.groups.wait, n.lanes.wait, n.hosters.wait = Timeout, Timeout, 2*time.Second, 2*time.Second, 2*time.Second, 2*time.Second
-	n.figures.read = func(ctx context.Context) (db.Figures, error) { return d.Reads.Figures(ctx, d.Reads.Now()) }
-	n.ended.read = func(ctx context.Context) (map[db.EndedKey]*db.Ended, error) { return d.Reads.EndedInHour(ctx) }
-	n.queues.read = func(ctx context.Context) ([]status.Queue, error) {
-		if d.Broker == nil {
-			return nil, errNoBroker
+	return &now{
+		figures: background[db.Figures]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: func(ctx context.Context) (db.Figures, error) {
+			return d.Reads.Figures(ctx, d.Reads.Now())
+		}},
+		ended:   background[map[db.EndedKey]*db.Ended]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: d.Reads.EndedInHour},
+		queues:  background[[]status.Queue]{name: "The queues", log: d.Log, every: 5 * time.Second, wait: 2 * time.Second, read: d.readQueues},
+		groups:  background[[]status.Group]{name: "The groups", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readGroups},
+		lanes:   background[[]status.Lane]{name: "The lanes", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readLanes},
+		hosters: background[[]status.Hoster]{name: "The hosters", log: d.Log, every: 5 * time.Second, wait: 2 * time.Second, read: d.readHosters},
+	}
+}
+
+func (d *Dashboard) readQueues(ctx context.Context) ([]status.Queue, error) {
+	if d.Broker == nil {
+		return nil, errNoBroker
+	}
+	known, err := daemons.KnownQueues(ctx, d.Reads, d.Config())
+	if err != nil {
+		return nil, err
+	}
+	return status.Queues(ctx, d.Reads, d.Broker, known, d.Config().Shares)
+}
+
+func (d *Dashboard) readGroups(ctx context.Context) (all []status.Group, err error) {
+	c := d.Config()
+	for _, name := range slices.Sorted(maps.Keys(c.Shares)) {
+		rows, err := status.Groups(ctx, d.Reads, c, name, groupWaiting)
+		if errors.Is(err, model.ErrUnknownTaskType) {
+			continue // daemons warn about it
 		}
-		known, err := daemons.KnownQueues(ctx, d.Reads, d.Config())
 		if err != nil {
 			return nil, err
 		}
-		return status.Queues(ctx, d.Reads, d.Broker, known, d.Config().Shares)
+		all = append(all, rows...)
 	}
-	n.groups.read = func(ctx context.Context) (all []status.Group, err error) {
-		c := d.Config()
-		for _, name := range slices.Sorted(maps.Keys(c.Shares)) {
-			rows, err := status.Groups(ctx, d.Reads, c, name, groupWaiting)
-			if errors.Is(err, model.ErrUnknownTaskType) {
-				continue // daemons warn of it
-			}
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, rows...)
-		}
-		return all, nil
-	}
-	n.lanes.read = func(ctx context.Context) (all []status.Lane, err error) {
-		queues, err := daemons.LanedQueues(ctx, d.Reads, d.Config().Lanes)
-		for _, q := range queues {
-			rows, err := status.Lanes(ctx, d.Reads, d.Broker, q.Lanes, d.Reads.Now())
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, rows...)
-		}
-		return all, err
-	}
-	n.hosters.read = func(ctx context.Context) ([]status.Hoster, error) {
-		if hosters := d.Config().Hosters; hosters.Any() {
-			return status.Hosters(ctx, d.Reads, hosters, d.Reads.Now())
-		}
-		return nil, nil
-	}
-	return n
+	return all, nil
 }
 
-// forget has all that pages show read anew: something was changed.
+func (d *Dashboard) readLanes(ctx context.Context) (all []status.Lane, err error) {
+	queues, err := daemons.LanedQueues(ctx, d.Reads, d.Config().Lanes)
+	for _, q := range queues {
+		rows, err := status.Lanes(ctx, d.Reads, d.Broker, q.Lanes, d.Reads.Now())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	return all, err
+}
+
+func (d *Dashboard) readHosters(ctx context.Context) ([]status.Hoster, error) {
+	if hosters := d.Config().Hosters; hosters.Any() {
+		return status.Hosters(ctx, d.Reads, hosters, d.Reads.Now())
+	}
+	return nil, nil
+}
+
+// forget makes all pages read their data again, after a change.
 func (d *Dashboard) forget() {
-	d.now.figures.forget()
-	d.now.ended.forget()
-	d.now.queues.forget()
-	d.now.groups.forget()
-	d.now.lanes.forget()
-	d.now.hosters.forget()
-	d.data.forget()
+	n := d.now
+	for _, b := range []interface{ forget() }{&n.figures, &n.ended, &n.queues, &n.groups, &n.lanes, &n.hosters, &d.data} {
+		b.forget()
+	}
 }
 
 var errNoBroker = Errorf(503, "The configuration names no broker.")
 
-// part is what is shown of something read in the background: when it was read, and what is
-// wrong with that.
+// part says when a background part was read, and what is wrong with it.
 type part struct {
 	At      *time.Time `json:"at"`      // nil: not yet
-	Problem string     `json:"problem"` // "" if it is well
+	Problem string     `json:"problem"` // "" if nothing is wrong
 }
 
-func (d *Dashboard) partOf(at time.Time, err error, what string) part {
+// part returns what was read last. It logs why the last reading failed.
+func (b *background[T]) part(ctx context.Context, d *Dashboard) (T, part) {
+	value, at, err := b.get(ctx)
 	p := part{At: &at}
 	if at.IsZero() {
 		p.At = nil
@@ -110,17 +115,17 @@ func (d *Dashboard) partOf(at time.Time, err error, what string) part {
 	case ok:
 		p.Problem = told.Message
 	case err != nil:
-		if held, ok := d.unread.Log(what); ok {
-			d.Log.Warn("a part of a page could not be read", "what", what, "error", pytext.OneLine(err).Error(), "not_logged_before", held)
+		if held, ok := d.unread.Log(b.name); ok {
+			d.Log.Warn("a part of a page could not be read", "what", b.name, "error", pytext.OneLine(err).Error(), "not_logged_before", held)
 		}
-		p.Problem = what + " can't be read now; the log says why."
+		p.Problem = b.name + " can't be read now; the log says why."
 	case at.IsZero():
-		p.Problem = what + " are being read."
+		p.Problem = b.name + " are being read."
 	}
-	return p
+	return value, p
 }
 
-// unread returns what is wrong with parts, in words.
+// unread returns what is wrong with parts.
 func unread(parts ...part) []string {
 	problems := []string{}
 	for _, p := range parts {
@@ -131,27 +136,8 @@ func unread(parts ...part) []string {
 	return problems
 }
 
-func (d *Dashboard) queues(ctx context.Context) ([]status.Queue, part) {
-	rows, at, err := d.now.queues.get(ctx)
-	return rows, d.partOf(at, err, "The queues")
-}
-
-func (d *Dashboard) groups(ctx context.Context) ([]status.Group, part) {
-	rows, at, err := d.now.groups.get(ctx)
-	return rows, d.partOf(at, err, "The groups")
-}
-
-func (d *Dashboard) lanes(ctx context.Context) ([]status.Lane, part) {
-	rows, at, err := d.now.lanes.get(ctx)
-	return rows, d.partOf(at, err, "The lanes")
-}
-
-func (d *Dashboard) hosters(ctx context.Context) ([]status.Hoster, part) {
-	rows, at, err := d.now.hosters.get(ctx)
-	return rows, d.partOf(at, err, "The hosters")
-}
-
-// facts returns what problems are found in. Of the broker, groups and lanes it says what can't be read.
+// facts reads the facts in which problems are found. If queues, groups, lanes or hosters can't be read, f.unread
+// says so.
 func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
 	f.now = now
 	if f.figures, err = d.now.figures.must(ctx); err != nil {
@@ -161,10 +147,10 @@ func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err erro
 		return f, err
 	}
 	var queues, groups, lanes, hosters part
-	f.queues, queues = d.queues(ctx)
-	f.groups, groups = d.groups(ctx)
-	f.lanes, lanes = d.lanes(ctx)
-	f.hosters, hosters = d.hosters(ctx)
+	f.queues, queues = d.now.queues.part(ctx, d)
+	f.groups, groups = d.now.groups.part(ctx, d)
+	f.lanes, lanes = d.now.lanes.part(ctx, d)
+	f.hosters, hosters = d.now.hosters.part(ctx, d)
 	f.unread = unread(queues, groups, lanes, hosters)
 	return f, nil
 }

@@ -34,7 +34,7 @@ func origins(ctx context.Context, r *Request) (any, error) {
 	if place := r.Word("after"); place != "" {
 		lister, err := uuid.Parse(r.Word("lister"))
 		if err != nil {
-			return nil, Errorf(http.StatusBadRequest, "lister should be the id of a lister.")
+			return nil, Errorf(http.StatusBadRequest, "lister must be the id of a lister.")
 		}
 		after = &db.OriginPlace{URL: place, VisitType: r.Word("visit_type"), Lister: lister}
 	}

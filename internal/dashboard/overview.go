@@ -17,20 +17,19 @@ var overviewPage = Page{
 	Path: "/", Title: "Overview", Menu: "Overview", Template: "overview.html", Fragments: []string{"wrong", "flow", "tasks", "visits"}, Data: overview,
 }
 
-// overviewData is what is going on.
 type overviewData struct {
-	Problems []Problem  `json:"problems"` // maxProblems at most
+	Problems problems   `json:"problems"` // at most maxProblems
 	More     int        `json:"more_problems"`
-	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus tells
+	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus can tell
 	Flow     flow       `json:"flow"`
 	Tasks    []typeData `json:"tasks"`
 	Visits   []typeData `json:"visits"`
-	Unread   []string   `json:"not_read"` // what problems can't be found in now
+	Unread   []string   `json:"not_read"` // why facts are missing
 }
 
-// flow counts work by where it is. What is not known is nil.
+// flow counts work by stage. Unknown numbers are nil.
 type flow struct {
-	Ready         int64 `json:"ready"`   // tasks, of each type 10,000 at most
+	Ready         int64 `json:"ready"`   // tasks; at most 10,000 of each type are counted
 	Backlog       int   `json:"backlog"` // of lanes
 	Outgoing      int64 `json:"outgoing"`
 	Queued        *int  `json:"queued"`
@@ -40,19 +39,19 @@ type flow struct {
 	FailedInAHour int64 `json:"failed_in_an_hour"`
 }
 
-// typeData is what becomes of a task type or a visit type. Rates are pieces a minute.
+// typeData describes the work of a task type or a visit type. Rates are per minute.
 type typeData struct {
 	Type     string           `json:"type"`
 	Rates    [3]float64       `json:"rates"` // over 1, 5 and 60 minutes
 	Average  *float64         `json:"average"`
 	P95      *float64         `json:"p95"`
-	Hour     map[string]int64 `json:"hour"` // by how they ended
+	Hour     map[string]int64 `json:"hour"` // number in the last hour by status
 	Failed   int64            `json:"failed"`
 	Reasons  []reason         `json:"reasons"`
 	Ready    int64            `json:"ready"`
 	Oldest   *time.Time       `json:"oldest"`
 	Queue    *status.Queue    `json:"queue"`
-	Position *time.Time       `json:"position"` // of the queue of visits
+	Position *time.Time       `json:"position"` // of the visit type's queue
 }
 
 type reason struct {
@@ -73,7 +72,7 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := overviewData{Problems: append([]Problem{}, f.problems()...), Unread: f.unread, NotHere: notHere}
+	o := overviewData{Problems: f.problems(), Unread: f.unread, NotHere: notHere}
 	o.More = max(0, len(o.Problems)-maxProblems)
 	o.Problems = o.Problems[:len(o.Problems)-o.More]
 	o.Tasks, o.Visits = taskRows(types, f, ended), visitRows(f, ended)
@@ -112,7 +111,7 @@ func flowOf(f facts, o overviewData) (w flow) {
 	return w
 }
 
-// taskRows returns a row for each task type that has something to show: what is busiest first.
+// taskRows returns a row for each task type that has something to show, the busiest first.
 func taskRows(types []model.TaskType, f facts, ended map[db.EndedKey]*db.Ended) []typeData {
 	rows := []typeData{}
 	for _, tt := range types {
@@ -151,10 +150,10 @@ func visitRows(f facts, ended map[db.EndedKey]*db.Ended) []typeData {
 	return busiestFirst(rows)
 }
 
-// maxReasons is how many exceptions are shown of a type.
+// maxReasons is how many exceptions of a type are shown.
 const maxReasons = 3
 
-// endsOf returns what ended of a type; e may be nil.
+// endsOf returns the statistics of the work of a type that has ended; e may be nil.
 func endsOf(name string, e *db.Ended) typeData {
 	row := typeData{Type: name, Reasons: []reason{}}
 	if e == nil {
@@ -182,5 +181,5 @@ func busiestFirst(rows []typeData) []typeData {
 	return rows[:min(len(rows), maxRows)]
 }
 
-// maxRows bounds the rows of a table, and with them the size of its page.
+// maxRows is the largest number of rows of a table on a page.
 const maxRows = 100

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,36 +28,36 @@ type Page struct {
 	Template string // file below templates, which defines "content" and the fragments
 	// Fragments are the templates that show what may change while the page is open.
 	Fragments []string
-	// Data returns what the page shows, as a struct that can be JSON. It must not depend on
+	// Data returns what the page shows, as a struct that can be encoded as JSON. It must not depend on
 	// the user.
 	Data func(ctx context.Context, r *Request) (any, error)
-	// OfUser says that Data may depend on the user. Then it is computed for each request, at once:
-	// it must ask neither the database nor the broker.
+	// OfUser says that Data depends on the user. Then it is computed for each request, with no limit on
+	// how many at a time, so it must query neither the database nor the broker.
 	OfUser bool
 }
 
-// Request is what Data and actions are asked for.
+// Request is the argument of Data and of actions.
 type Request struct {
 	*http.Request
 	*Dashboard
 	User User
-	Now  time.Time // by the database's clock, as far as it is known
+	Now  time.Time // by the database's clock, if that is known
 
-	session *http.Cookie // which an action has set
+	session *http.Cookie // set by an action
 }
 
 // view is what templates are executed with.
 type view struct {
 	Data    any
 	User    User
-	CSRF    string // token for forms of actions; "" for who may not act
+	CSRF    string // token for forms of actions; "" if the user may not act
 	Page    Page
 	Title   string
 	Menu    []menuItem
 	URL     string // of this page, with its filter
 	Version string
 	Now     time.Time
-	Login   bool // somebody can log in
+	Login   bool // it is possible to log in
 }
 
 type menuItem struct {
@@ -79,7 +80,7 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 		user, err = d.reader(r)
 	}
 	if err == nil && !isText(r.URL.Query()) {
-		err = Errorf(http.StatusBadRequest, "The address has what is no text: a byte that is not UTF-8, or is zero.")
+		err = Errorf(http.StatusBadRequest, "The address is not text: it has a byte that is not UTF-8, or is zero.")
 	}
 	if err != nil {
 		d.fail(w, r, err)
@@ -97,7 +98,7 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 	d.answer(p, w, r, user, http.StatusOK, read)
 }
 
-// reader returns who sent a request, or an error if he may not read.
+// reader returns who sent a request, or an error if they may not read.
 func (d *Dashboard) reader(r *http.Request) (User, error) {
 	user, err := d.Access.user(r)
 	if err == nil && d.Access.RequireLogin && user.Name == "" {
@@ -141,7 +142,7 @@ func (d *Dashboard) view(p Page, r *http.Request, user User, data any) view {
 		Data: data, User: user, Page: p, Title: p.Title, URL: r.URL.RequestURI(), Version: d.Version,
 		Now: d.Reads.Now(), Login: d.Access.canLogIn(),
 	}
-	if user.MayAct { // to others it would tell whether a guess of the credentials, which make the key, is right
+	if user.MayAct { // for others it would be a way to test guesses of the credentials, from which the key is made
 		v.CSRF = d.Access.csrf(user, time.Now())
 	}
 	for _, other := range pages {
@@ -165,7 +166,7 @@ func accepts(r *http.Request, mediaType string) bool {
 
 // read reads a page.
 func (d *Dashboard) read(p Page, r *http.Request, user User) (*reading, error) {
-	if p.OfUser { // it asks nobody, so it waits for no place: one can log in while readers hold them all
+	if p.OfUser { // it needs none of the maxReadings: one can log in while others hold them all
 		data, err := p.Data(r.Context(), &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
 		return &reading{data: data}, err
 	}
@@ -174,7 +175,7 @@ func (d *Dashboard) read(p Page, r *http.Request, user User) (*reading, error) {
 	})
 }
 
-// compute calls a page's Data, within the time-out, once it is one of maxReadings.
+// compute calls a page's Data, with a time limit, when fewer than maxReadings others are running.
 func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -195,34 +196,42 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, 
 	})
 }
 
-// isText reports whether PostgreSQL takes all names and values of a query as text.
+// isText reports whether all names and values of a query are valid text for PostgreSQL.
 func isText(query url.Values) bool {
 	text, err := url.QueryUnescape(query.Encode())
 	return err == nil && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
-// Word returns a parameter of the query, without blanks around it.
+// Word returns a parameter of the query, without the blanks around it.
 func (r *Request) Word(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }
 
-// Error is what a page says instead of its data, with a status of HTTP.
+// id returns the number in the path. what says what it is a number of.
+func (r *Request) id(what string) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		err = Errorf(http.StatusNotFound, "%q is not the number of %s.", r.PathValue("id"), what)
+	}
+	return id, err
+}
+
+// Error is shown instead of a page's data, with an HTTP status.
 type Error struct {
 	Status  int    `json:"status"`
-	Message string `json:"error"` // for the reader: it holds nothing secret
+	Message string `json:"error"` // for the reader; it has no secrets
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// PageTitle is the title of the page.
 func (e *Error) PageTitle() string { return http.StatusText(e.Status) }
 
-// Errorf makes an Error. Its arguments are shown with what could mislead a reader escaped.
+// Errorf returns an Error. It escapes characters that could mislead a reader.
 func Errorf(status int, format string, args ...any) *Error {
 	return &Error{status, pytext.Visible(fmt.Sprintf(format, args...))}
 }
 
 const (
-	maxReadings = 12  // pages that are read at a time
-	maxAsked    = 200 // pages that are read or wait for that
+	maxReadings = 12  // pages that are read at the same time
+	maxAsked    = 200 // pages that are read or wait for it
 )
 
 var (

@@ -13,12 +13,19 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Problem is an alert (deploy/prometheus/alerts.yml) whose condition holds now, however long.
+// Problem is an alert (deploy/prometheus/alerts.yml) whose condition holds now, however briefly.
 type Problem struct {
-	Alert    string `json:"alert"` // also the section of the runbooks; "" where nothing is wrong
+	Alert    string `json:"alert"` // also the section of the runbooks; "" if nothing is wrong
 	Critical bool   `json:"critical"`
 	Text     string `json:"text"`
-	Page     string `json:"page"` // that shows more, from the base; "" for that which it is on
+	Page     string `json:"page"` // shows more; from the base; "" for the page that the problem is on
+}
+
+// problems collects problems.
+type problems []Problem
+
+func (p *problems) add(critical bool, alert, page, format string, args ...any) {
+	*p = append(*p, Problem{alert, critical, fmt.Sprintf(format, args...), page})
 }
 
 // facts are what problems are found in.
@@ -30,21 +37,25 @@ type facts struct {
 	groups  []status.Group
 	lanes   []status.Lane
 	hosters []status.Hoster
-	unread  []string // what can't be told now, in words
+	unread  []string // why facts are missing
 }
 
-// notHere are the alerts that only Prometheus can tell: they compare with hours ago, or are
-// about what the database doesn't know.
+// notHere are the alerts that only Prometheus can evaluate: they compare with hours ago, or are
+// about something that isn't in the database.
 var notHere = []string{
 	"ConfigBehind", "PoolUsedUp", "ListenerStands", "EventsLag", "JournalLag", "FiguresOld", "VisitsFallBehind", "PoolGrows", "RPCErrors", "LoginsRefused",
 }
 
-// maxProblems is how many are shown.
+// maxProblems is how many problems are shown.
 const maxProblems = 50
 
-// problems returns what is wrong now, what is critical first.
-func (f facts) problems() []Problem {
-	all := slices.Concat(f.ofDaemons(), f.ofDatabase(), f.ofQueues(), f.ofGroupsAndLanes())
+// problems returns what is wrong now, critical problems first.
+func (f facts) problems() problems {
+	all := problems{}
+	f.ofDaemons(&all)
+	f.ofDatabase(&all)
+	f.ofQueues(&all)
+	f.ofGroupsAndLanes(&all)
 	slices.SortFunc(all, func(a, b Problem) int {
 		switch {
 		case a.Critical == b.Critical:
@@ -57,13 +68,13 @@ func (f facts) problems() []Problem {
 	return all
 }
 
-// unseenAfter is how long a daemon that writes its row once a minute may be silent.
+// unseenAfter is how long a daemon, which updates its row once a minute, may be silent.
 const unseenAfter = 5 * time.Minute
 
-func (f facts) ofDaemons() (all []Problem) {
+func (f facts) ofDaemons(all *problems) {
 	alive, newest := map[string]bool{}, map[string]time.Time{}
 	type place struct{ name, host string }
-	last := map[place]time.Time{} // when the last one of those that ended was seen
+	last := map[place]time.Time{} // when the last silent one was seen
 	for _, d := range f.daemons {
 		if d.Started.After(newest[d.Name]) {
 			newest[d.Name] = d.Started
@@ -75,79 +86,70 @@ func (f facts) ofDaemons() (all []Problem) {
 	}
 	for _, d := range f.daemons {
 		if silent := f.now.Sub(d.Seen); silent >= unseenAfter && (newest[d.Name].After(d.Seen) || last[place{d.Name, d.Host}].After(d.Seen)) {
-			continue // it was replaced, or another one ended later
+			continue // it was replaced, or another one became silent later
 		} else if silent >= unseenAfter {
 			alert := "DaemonDown"
 			if !alive[d.Name] {
 				alert = "DaemonMissing"
 			}
-			all = append(all, Problem{alert, true, fmt.Sprintf("%s on %s has not been heard of for %s.", d.Name, d.Host, explain.Roughly(silent)), "/daemons"})
+			all.add(true, alert, "/daemons", "%s on %s has not been heard of for %s.", d.Name, d.Host, explain.Roughly(silent))
 			continue
 		}
 		for name, seconds := range d.State.Waiting {
 			switch {
 			case name == "the management API" && seconds > 300:
-				all = append(all, Problem{"ManagementAway", false, fmt.Sprintf("RabbitMQ's management API has not answered %s on %s for %s.", d.Name, d.Host, roughly(seconds)), "/daemons"})
+				all.add(false, "ManagementAway", "/daemons", "RabbitMQ's management API has not answered %s on %s for %s.", d.Name, d.Host, roughly(seconds))
 			case slices.Contains([]string{"PostgreSQL", "RabbitMQ", "Kafka"}, name) && seconds > 120:
-				all = append(all, Problem{"ServiceAway", true, fmt.Sprintf("%s on %s has waited for %s for %s.", d.Name, d.Host, name, roughly(seconds)), "/daemons"})
+				all.add(true, "ServiceAway", "/daemons", "%s on %s has waited for %s for %s.", d.Name, d.Host, name, roughly(seconds))
 			}
 		}
 		for name, seconds := range d.State.Overdue {
 			if seconds > 1800 {
-				all = append(all, Problem{"RoundOverdue", false, fmt.Sprintf("%s on %s: no round has gone well for %s (%s).", d.Name, d.Host, roughly(seconds), name), "/daemons"})
+				all.add(false, "RoundOverdue", "/daemons", "%s on %s: no round has gone well for %s (%s).", d.Name, d.Host, roughly(seconds), name)
 			}
 		}
 	}
-	return all
 }
 
-func roughly(seconds float64) string {
-	return explain.Roughly(time.Duration(seconds * float64(time.Second)))
-}
-
-func (f facts) ofDatabase() (all []Problem) {
-	add := func(critical bool, alert, page, text string, args ...any) {
-		all = append(all, Problem{alert, critical, fmt.Sprintf(text, args...), page})
-	}
+func (f facts) ofDatabase(all *problems) {
 	for _, o := range f.figures.Outgoing {
 		if age := f.now.Sub(o.Oldest); age > 10*time.Minute {
-			add(true, "OutboxStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
+			all.add(true, "OutboxStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
 		}
 		if o.Refused > 0 {
-			add(false, "MessagesRefused", queuePath(o.Queue), "The broker refuses %s for %s.", model.Count(o.Refused, "message", "messages"), o.Queue)
+			all.add(false, "MessagesRefused", queuePath(o.Queue), "The broker refuses %s for %s.", model.Count(o.Refused, "message", "messages"), o.Queue)
 		}
 	}
 	for _, r := range f.figures.Ready {
 		if age := f.now.Sub(r.Oldest); r.Priority != "" && age > 15*time.Minute {
-			add(false, "ReadyTasksWait", tasksPath(r.Type, r.Priority), "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
+			all.add(false, "ReadyTasksWait", address("/tasks", "type", r.Type, "priority", r.Priority), "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
 		}
 	}
 	if n := f.figures.Rejected.NewEvents; n > 0 {
-		add(false, "EventsSetAside", "/aside#events", "Events set aside in the last hour: %d.", n)
+		all.add(false, "EventsSetAside", "/aside#events", "Events set aside in the last hour: %d.", n)
 	}
 	if n := f.figures.Rejected.NewRecords; n > 0 {
-		add(false, "JournalRecordsSetAside", "/aside#records", "Journal records set aside in the last hour: %d.", n)
+		all.add(false, "JournalRecordsSetAside", "/aside#records", "Journal records set aside in the last hour: %d.", n)
 	}
 	if s := f.figures.SetAside; s.Tasks+s.Origins > 0 {
-		add(false, "RowsSetAside", "/aside", "Tasks and origins set aside, as they can't be sent: %d and %d.", s.Tasks, s.Origins)
+		all.add(false, "RowsSetAside", "/aside", "Tasks and origins set aside, as they can't be sent: %d and %d.", s.Tasks, s.Origins)
 	}
 	if n := f.figures.Runs.Unanswered; n > 1000 {
-		add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)
+		all.add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)
 	}
 	if n := f.figures.CandidateChanges; n > 100_000 {
-		add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
+		all.add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
 	}
 	if part := f.figures.Build.Part(); part < 1 {
-		add(false, "CandidatesBuilding", "/listers", "Candidates are built to %.0f %%; grabs of visits are slow.", 100*part)
+		all.add(false, "CandidatesBuilding", "/listers", "Candidates are built to %.0f %%; grabs of visits are slow.", 100*part)
 	}
-	return all
 }
 
-func (f facts) ofQueues() (all []Problem) {
+func (f facts) ofQueues(all *problems) {
 	for _, q := range f.queues {
 		alert, text := "", ""
 		switch {
-		case q.Problem != "": // OutboxStuck and MessagesRefused tell what comes of it
+		case q.Problem != "": // OutboxStuck and MessagesRefused are its consequences
 			alert, text = "MessagesRefused", fmt.Sprintf("The queue %s can't be asked: %s", q.Queue, q.Problem)
 		case q.Consumers == 0 && q.Lane != "" && q.Ready+q.Backlog > 0:
 			alert, text = "LaneWithoutConsumer", fmt.Sprintf("Nobody reads the lane %s, the queue %s.", q.Lane, q.Queue)
@@ -157,15 +159,14 @@ func (f facts) ofQueues() (all []Problem) {
 			alert, text = "UnacknowledgedUnknown", fmt.Sprintf("It is unknown how many messages workers hold of %s.", q.Queue)
 		}
 		if alert != "" {
-			all = append(all, Problem{alert, false, text, queuePath(q.Queue)})
+			all.add(false, alert, queuePath(q.Queue), "%s", text)
 		}
 	}
-	return all
 }
 
-func (f facts) ofGroupsAndLanes() (all []Problem) {
-	add := func(alert, queue, text string, args ...any) {
-		all = append(all, Problem{alert, false, fmt.Sprintf(text, args...), queuePath(queue)})
+func (f facts) ofGroupsAndLanes(all *problems) {
+	add := func(alert, queue, format string, args ...any) {
+		all.add(false, alert, queuePath(queue), format, args...)
 	}
 	for _, g := range f.groups {
 		if g.Waiting > 0 && g.InFlight == 0 && g.HourPieces == 0 {
@@ -189,5 +190,4 @@ func (f facts) ofGroupsAndLanes() (all []Problem) {
 			add("WorkUnheard", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.Unheard, l.Lane, l.TaskType)
 		}
 	}
-	return all
 }

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,10 +14,10 @@ var queuesPage = Page{Path: "/queues", Title: "Queues", Menu: "Queues", Template
 
 var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Fragments: []string{"queue", "why", "groups", "lanes"}, Data: queueOf}
 
-// queuePath is the address of the page of a queue, from the base.
-func queuePath(name string) string { return "/queue?name=" + url.QueryEscape(name) }
+// queuePath returns the address of the page of a queue, from the base.
+func queuePath(name string) string { return address("/queue", "name", name) }
 
-// queuesData has the queues whose names or task types contain a word.
+// queuesData has the queues whose names or task types contain Word.
 type queuesData struct {
 	Word   string         `json:"word"`
 	Queues []status.Queue `json:"queues"` // maxRows at most
@@ -28,18 +27,17 @@ type queuesData struct {
 	Hosters []status.Hoster `json:"hosters"`
 }
 
-// groupsAndLanes are those of some queues, of each maxRows at most.
+// groupsAndLanes has the groups and lanes of some queues, at most maxRows of each.
 type groupsAndLanes struct {
 	Groups []status.Group `json:"groups"`
 	Lanes  []status.Lane  `json:"lanes"`
-	Unread []string       `json:"not_read"` // what can't be told of them now, in words
+	Unread []string       `json:"not_read"` // why parts are missing
 }
 
-// MostWaiting is how much is counted of what waits of a group.
 func (groupsAndLanes) MostWaiting() int { return groupWaiting }
 
 func queuesOf(ctx context.Context, r *Request) (any, error) {
-	rows, part := r.queues(ctx)
+	rows, part := r.now.queues.part(ctx, r.Dashboard)
 	q := queuesData{Word: r.Word("q"), Part: part, Queues: []status.Queue{}}
 	for _, row := range rows {
 		if strings.Contains(row.Queue, q.Word) || strings.Contains(row.TaskType, q.Word) {
@@ -51,15 +49,15 @@ func queuesOf(ctx context.Context, r *Request) (any, error) {
 	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return strings.Contains(queue, q.Word) || strings.Contains(taskType, q.Word)
 	})
-	hosters, hostersPart := r.hosters(ctx)
+	hosters, hostersPart := r.now.hosters.part(ctx, r.Dashboard)
 	q.Hosters = hosters[:min(len(hosters), maxRows)]
 	q.Unread = append(q.Unread, unread(hostersPart)...)
 	return q, nil
 }
 
 func (d *Dashboard) groupsAndLanesOf(ctx context.Context, of func(queue, taskType string) bool) (g groupsAndLanes) {
-	allGroups, groups := d.groups(ctx)
-	allLanes, lanes := d.lanes(ctx)
+	allGroups, groups := d.now.groups.part(ctx, d)
+	allLanes, lanes := d.now.lanes.part(ctx, d)
 	g.Unread = unread(groups, lanes)
 	g.Groups = slices.DeleteFunc(slices.Clone(allGroups), func(g status.Group) bool { return !of(g.Queue, g.TaskType) })
 	g.Lanes = slices.DeleteFunc(slices.Clone(allLanes), func(l status.Lane) bool { return !of(l.Queue, l.TaskType) })
@@ -67,22 +65,19 @@ func (d *Dashboard) groupsAndLanesOf(ctx context.Context, of func(queue, taskTyp
 	return g
 }
 
-// queueData is what is known of a queue.
 type queueData struct {
 	Name  string        `json:"name"`
-	Queue *status.Queue `json:"queue"` // nil: it does not exist, or is not known yet
+	Queue *status.Queue `json:"queue"` // nil: it does not exist or is not known yet
 	Part  part          `json:"read"`
-	Why   []Problem     `json:"why"` // what may hold it up
+	Why   problems      `json:"why"` // what may hold it up
 	groupsAndLanes
 	Past  []pastShare `json:"past"`
-	Since []time.Time `json:"since"` // when the parts of Past begin
+	Since []time.Time `json:"since"` // when the periods of Past begin
 }
 
-// PageTitle is the title of the page.
 func (q queueData) PageTitle() string { return "Queue " + q.Name }
 
-// pastShare is what a group used, in parts of 1 of what all did, in each of some times, the
-// oldest first.
+// pastShare says how much of the queue a group used in some periods, the oldest first, as parts of 1.
 type pastShare struct {
 	Group string    `json:"group"`
 	Parts []float64 `json:"parts"`
@@ -91,9 +86,9 @@ type pastShare struct {
 func queueOf(ctx context.Context, r *Request) (any, error) {
 	q := queueData{Name: r.Word("name")}
 	if q.Name == "" {
-		return nil, Errorf(http.StatusBadRequest, "Which queue? The address has no name.")
+		return nil, Errorf(http.StatusBadRequest, "The address has no name of a queue.")
 	}
-	rows, part := r.queues(ctx)
+	rows, part := r.now.queues.part(ctx, r.Dashboard)
 	q.Part = part
 	if at := slices.IndexFunc(rows, func(row status.Queue) bool { return row.Queue == q.Name }); at >= 0 {
 		q.Queue = &rows[at]
@@ -118,9 +113,9 @@ const (
 	pastLength = 30 * time.Minute
 )
 
-// pastShares returns what the groups of a queue used in each of the last half hours.
+// pastShares returns what the groups of a queue used in each of the last pastTimes half hours.
 func (r *Request) pastShares(ctx context.Context, queue string) (since []time.Time, past []pastShare, err error) {
-	used := map[string]*[pastTimes + 1]float64{} // seconds since then; nothing since now
+	used := map[string]*[pastTimes + 1]float64{} // by group: seconds from each time until now
 	for i := range pastTimes {
 		at := r.Now.Add(-time.Duration(pastTimes-i) * pastLength).Truncate(time.Minute)
 		since = append(since, at)

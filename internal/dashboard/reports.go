@@ -14,7 +14,7 @@ import (
 
 var reportsPage = Page{Path: "/reports", Title: "Simulator reports", Menu: "Reports", Template: "reports.html", Data: reportsOf}
 
-// reportsData has the pages that "simulator run --html" wrote into dashboard.reports.
+// reportsData lists the pages that "simulator run --html" wrote to the directory dashboard.reports.
 type reportsData struct {
 	Configured bool         `json:"configured"`
 	Reports    []reportData `json:"reports"` // the newest first, maxRows at most
@@ -25,7 +25,7 @@ type reportData struct {
 	Written time.Time `json:"written"`
 }
 
-// reportName matches the names of reports that are shown.
+// reportName matches the file names of reports.
 var reportName = regexp.MustCompile(`^[\w.-]+\.html$`)
 
 func reportsOf(_ context.Context, r *Request) (any, error) {
@@ -56,7 +56,7 @@ func (d *Dashboard) reportsIn() string {
 	return filepath.Clean(c.Beside(c.Dashboard.Reports))
 }
 
-// unreadable returns what a page says where the directory of reports can't be read, without its path.
+// unreadable returns the error for a directory of reports that can't be read. It omits the path.
 func unreadable(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
@@ -64,7 +64,7 @@ func unreadable(err error) error {
 	return Errorf(http.StatusInternalServerError, "The directory of reports (dashboard.reports) can't be read: %s.", err)
 }
 
-// report serves a report as it was written: a page with a style of its own, which may do nothing.
+// report serves a report as it was written, in a sandbox.
 func (d *Dashboard) report(w http.ResponseWriter, r *http.Request) {
 	if _, err := d.reader(r); err != nil {
 		d.fail(w, r, err)

@@ -17,7 +17,7 @@ type runbooksData struct {
 	Runbooks []runbook `json:"runbooks"`
 }
 
-// runbook says what an alert means, and what to do.
+// runbook says what an alert means and what to do.
 type runbook struct {
 	Alert string   `json:"alert"`
 	Means []string `json:"means"` // paragraphs of Markdown
@@ -29,7 +29,7 @@ var runbooks = readRunbooks(docs.Runbooks)
 
 var step = regexp.MustCompile(`^\d+\. `)
 
-// readRunbooks reads the sections of a page: paragraphs, and numbered steps of a line each.
+// readRunbooks parses a page whose sections have paragraphs and numbered steps, each on one line.
 func readRunbooks(page string) (all []runbook) {
 	_, page, _ = strings.Cut(page, "\n## ")
 	for section := range strings.SplitSeq(page, "\n## ") {
@@ -47,22 +47,13 @@ func readRunbooks(page string) (all []runbook) {
 	return all
 }
 
-// inline matches code, and links, of which the text is shown.
-var inline = regexp.MustCompile("`([^`]+)`" + `|\[([^\]]+)\]\([^)]*\)`)
+var (
+	markdownLink = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
+	markdownCode = regexp.MustCompile("`([^`]+)`")
+)
 
-// markdown returns a line of Markdown as HTML: its code as code, its links as their texts.
+// markdown returns a line of Markdown as HTML, with code marked and links replaced by their texts.
 func markdown(line string) template.HTML {
-	var b strings.Builder
-	end := 0
-	for _, m := range inline.FindAllStringSubmatchIndex(line, -1) {
-		b.WriteString(template.HTMLEscapeString(line[end:m[0]]))
-		if m[2] >= 0 {
-			b.WriteString("<code>" + template.HTMLEscapeString(line[m[2]:m[3]]) + "</code>")
-		} else {
-			b.WriteString(string(markdown(line[m[4]:m[5]])))
-		}
-		end = m[1]
-	}
-	b.WriteString(template.HTMLEscapeString(line[end:]))
-	return template.HTML(b.String())
+	html := markdownLink.ReplaceAllString(template.HTMLEscapeString(line), "$1")
+	return template.HTML(markdownCode.ReplaceAllString(html, "<code>$1</code>"))
 }

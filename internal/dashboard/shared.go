@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	refresh   = 2 * time.Second // how long data of a page is shown to all who read it
-	maxShared = 100             // addresses whose data is kept at a time
+	refresh   = 2 * time.Second // how long a page's data is shared by its readers
+	maxShared = 100             // addresses whose data is kept
 )
 
-// shared is the data of pages, by address: many readers of an address cost one reading.
+// shared keeps the data of pages by address, so that many readers of an address cost one reading.
 type shared struct {
 	mu   sync.Mutex
 	byID map[string]*reading
 }
 
-// reading is data that is there, or on its way until done is closed, and its fragments in HTML.
+// reading is the data of a page and the HTML of its fragments. data and err are written before done is closed.
 type reading struct {
 	since time.Time
 	done  chan struct{}
@@ -29,20 +29,19 @@ type reading struct {
 	html map[fragment][]byte
 }
 
-// fragment is a part of a page for those who may act, or for those who may not.
+// fragment is a part of a page, for users who may act or for those who may not.
 type fragment struct {
 	name   string
 	mayAct bool
 }
 
-// of returns what is read of an address, for which it calls compute. An error is only for who waits for it,
-// as there may be none a moment later. It waits for it no longer than
-// ctx lasts; compute goes on for the others.
+// of returns the reading of an address. If there is none that is recent, it calls compute in the background
+// and waits for it or for the end of ctx, which doesn't stop compute. Errors are not kept.
 func (s *shared) of(ctx context.Context, address string, compute func(ctx context.Context) (any, error)) (*reading, error) {
 	s.mu.Lock()
 	now := time.Now()
 	r := s.byID[address]
-	if r == nil || r.isDone() && (r.err != nil || now.Sub(r.since) > refresh) { // both are written before it is done
+	if r == nil || r.isDone() && (r.err != nil || now.Sub(r.since) > refresh) {
 		if len(s.byID) >= maxShared || s.byID == nil {
 			s.byID = map[string]*reading{}
 		}
@@ -63,7 +62,7 @@ func (s *shared) of(ctx context.Context, address string, compute func(ctx contex
 	}
 }
 
-// forget has all read anew.
+// forget drops all readings.
 func (s *shared) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +78,8 @@ func (r *reading) isDone() bool {
 	}
 }
 
-// fragment returns a fragment of a page in HTML, made once for all who look. So it has nothing of
-// the user but whether he may act: forms with their tokens are outside of fragments.
+// fragment returns the HTML of a fragment, which is rendered once for all readers. All it knows about the user is
+// whether they may act, so forms, which have tokens, are outside of fragments.
 func (d *Dashboard) fragment(p Page, r *reading, f fragment) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

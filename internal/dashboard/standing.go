@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,12 +11,9 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// What may hold up a queue, for who asks why it stands still: what is wrong with it or with any
-// daemon, and what it waits for though nothing is wrong. Each has a page that shows more.
-
-// holdsUp returns what may hold up a queue, its own problems first, maxProblems at most; q is nil if it
-// is not known.
-func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Queue) ([]Problem, error) {
+// holdsUp returns what may hold up a queue, at most maxProblems: first what is wrong with it, then what is wrong with daemons
+// and with other lanes of the set, then what it waits for although nothing is wrong. q is nil if the queue is unknown.
+func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Queue) (problems, error) {
 	f, err := r.facts(ctx, r.Now)
 	if err != nil {
 		return nil, err
@@ -33,27 +28,25 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 			pages = append(pages, queuePath(l.Queue))
 		}
 	}
-	var causes, elsewhere []Problem
+	var causes, elsewhere problems
 	for _, p := range f.problems() {
 		switch {
 		case p.Page == queuePath(name):
-			p.Page = "" // it is this one
+			p.Page = ""
 			causes = append(causes, p)
 		case slices.Contains(pages, p.Page):
 			elsewhere = append(elsewhere, p)
 		}
 	}
-	causes = append(causes, elsewhere[:min(len(elsewhere), maxProblems/2)]...) // or daemons that went down together hide what follows
-	add := func(page, text string, args ...any) {
-		causes = append(causes, Problem{Text: fmt.Sprintf(text, args...), Page: page})
-	}
+	causes = append(causes, elsewhere[:min(len(elsewhere), maxProblems/2)]...) // many silent daemons must not hide what follows
 	if q == nil {
 		return causes, nil
 	}
 	if q.Consumers+q.Ready == 0 && q.Problem == "" {
-		causes = append(causes, Problem{Alert: "QueueWithoutConsumer", Text: "No worker reads it."})
+		causes.add(false, "QueueWithoutConsumer", "", "No worker reads it.")
 	}
-	ofType := tasksOf(q.TaskType, model.TaskScheduled)
+	add := func(page, format string, args ...any) { causes.add(false, "", page, format, args...) }
+	ofType := address("/tasks", "type", q.TaskType, "status", model.TaskScheduled)
 	if isFull(q) {
 		add(ofType, "It is full: it may hold %s, with those of workers. More is sent as they end.", model.Count(q.Limit, "message", "messages"))
 	}
@@ -70,19 +63,16 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 		if len(of.Reasons) > 0 {
 			by = ", most by " + of.Reasons[0].Exception
 		}
-		add("/tasks?"+url.Values{"type": {q.TaskType}}.Encode(), "Of %s, %d of the %d that ended in the last hour failed%s.", q.TaskType, of.Failed, e.Hour, by)
+		add(address("/tasks", "type", q.TaskType), "Of %s, %d of the %d that ended in the last hour failed%s.", q.TaskType, of.Failed, e.Hour, by)
 	}
-	causes = append(causes, r.nothingToSend(ctx, f, q)...)
+	r.nothingToSend(ctx, f, q, add)
 	return causes[:min(len(causes), maxProblems)], nil
 }
 
-// nothingToSend returns why nothing comes into a queue that is empty.
-func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (causes []Problem) {
+// nothingToSend adds why nothing is sent to a queue that is empty.
+func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, add func(page, format string, args ...any)) {
 	if q.Ready+q.Outgoing+q.Backlog > 0 || q.Problem != "" {
-		return nil
-	}
-	add := func(page, text string, args ...any) {
-		causes = append(causes, Problem{Text: fmt.Sprintf(text, args...), Page: page})
+		return
 	}
 	ready := int64(0)
 	for _, t := range f.figures.Ready {
@@ -90,14 +80,14 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (
 			ready += t.Tasks
 		}
 	}
-	if waiting := tasksOf(q.TaskType, model.TaskNotScheduled); ready == 0 {
-		add(waiting, "No task %s is ready to be sent.", q.TaskType)
+	if ready == 0 {
+		add(address("/tasks", "type", q.TaskType, "status", model.TaskNotScheduled), "No task %s is ready to be sent.", q.TaskType)
 	} else if !f.runs("start-runner") {
 		add("/daemons", "Ready tasks: %d, and no start-runner is known to run.", ready)
 	}
 	visitType, visits := model.LoadedVisitType(q.TaskType)
 	if !visits {
-		return causes
+		return
 	}
 	if !f.runs("schedule-recurrent") {
 		add("/daemons", "No schedule-recurrent is known to run, which sends visits.")
@@ -121,12 +111,11 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue) (
 	default:
 		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; the next one is %s.", visitType, r.ago(next))
 	}
-	return causes
 }
 
-// due reports whether a policy would visit an origin of a visit type now, and if none would, from
-// when on more may be. known is false if candidates can't tell: reading the tables may take minutes.
-// Like an explanation, it leaves the rest of the page some time.
+// due reports whether some policy would pick an origin of a visit type now. If none would, next is when the next
+// origins become eligible. known is false if the candidates can't tell, as reading the tables instead may take minutes.
+// The time limit is that of an explanation.
 func (r *Request) due(ctx context.Context, visitType string) (due, known bool, next time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
@@ -144,7 +133,7 @@ func (r *Request) due(ctx context.Context, visitType string) (due, known bool, n
 	return false, true, next, err
 }
 
-// runs reports whether a daemon of a name was seen of late.
+// runs reports whether a daemon was seen recently.
 func (f facts) runs(name string) bool {
 	return slices.ContainsFunc(f.daemons, func(d db.Daemon) bool { return strings.HasPrefix(d.Name, name) && f.now.Sub(d.Seen) < unseenAfter })
 }

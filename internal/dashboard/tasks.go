@@ -24,26 +24,16 @@ var (
 	taskPage  = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
 )
 
-// tasksOf is the address of the tasks of a type with a status, from the base.
-func tasksOf(taskType string, status model.TaskStatus) string {
-	return "/tasks?" + url.Values{"type": {taskType}, "status": {string(status)}}.Encode()
-}
-
-// tasksPath is the address of the tasks of a type with a priority, from the base.
-func tasksPath(taskType, priority string) string {
-	return "/tasks?" + url.Values{"type": {taskType}, "priority": {priority}}.Encode()
-}
-
 const (
-	listed     = 50 // rows of a page
+	listed     = 50 // rows on a page
 	runsListed = 20
 
-	// explainTime bounds an explanation, which asks more of the database than the rest of a page.
+	// explainTime is the time limit of an explanation, the most expensive part of a page.
 	explainTime    = 3 * time.Second
-	explainDeepest = 200 // origins of a policy; the command looks at 10,000
+	explainDeepest = 200 // how many origins of a policy are searched; the command searches 10,000
 )
 
-// Words that a task's fields may have.
+// The values that a task's fields may have.
 var (
 	taskStatuses   = []model.TaskStatus{model.TaskNotScheduled, model.TaskScheduled, model.TaskCompleted, model.TaskDisabled}
 	taskPriorities = []model.TaskPriority{model.PriorityHigh, model.PriorityNormal, model.PriorityLow}
@@ -51,26 +41,21 @@ var (
 )
 
 type tasksData struct {
-	Form    taskForm      `json:"-"`
+	Form    url.Values    `json:"-"` // the query
+	Types   []string      `json:"-"`
 	Filter  db.TaskSearch `json:"filter"`
 	Query   template.URL  `json:"-"` // of the filter, for actions and the next page
 	Found   db.Found      `json:"found"`
-	Actions []taskAction  `json:"-"`
+	Actions []operation   `json:"-"`
 }
 
-// More reports whether one of the conditions is set that are folded away.
-func (f taskForm) More() bool {
-	return f.Priority+f.Policy+f.After+f.Before+f.ID+f.Graph != ""
-}
+func (tasksData) Statuses() []model.TaskStatus     { return taskStatuses }
+func (tasksData) Priorities() []model.TaskPriority { return taskPriorities }
+func (tasksData) Policies() []model.TaskPolicy     { return taskPolicies }
 
-// taskForm has the words of the form, and what it offers.
-type taskForm struct {
-	ID, Type, Status, Priority, Policy, After, Before, Argument, Graph string
-	Containing                                                         bool
-	Types                                                              []string
-	Statuses                                                           []model.TaskStatus
-	Priorities                                                         []model.TaskPriority
-	Policies                                                           []model.TaskPolicy
+// More reports whether one of the conditions is set that are hidden at first.
+func (d tasksData) More() bool {
+	return slices.ContainsFunc([]string{"priority", "policy", "after", "before", "id", "graph"}, func(name string) bool { return d.Form.Get(name) != "" })
 }
 
 func tasks(ctx context.Context, r *Request) (any, error) {
@@ -83,19 +68,15 @@ func tasks(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := tasksData{Filter: filter, Actions: taskActions, Form: taskForm{
-		query.Get("id"), query.Get("type"), query.Get("status"), query.Get("priority"), query.Get("policy"), query.Get("after"), query.Get("before"),
-		query.Get("argument"), query.Get("graph"), query.Get("containing") != "", nil, taskStatuses, taskPriorities, taskPolicies,
-	}}
 	types, err := r.Reads.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range types {
-		d.Form.Types = append(d.Form.Types, t.Type)
-	}
 	query.Del("below")
-	d.Query = template.URL(query.Encode())
+	d := tasksData{Form: query, Filter: filter, Query: template.URL(query.Encode()), Actions: taskOperations}
+	for _, t := range types {
+		d.Types = append(d.Types, t.Type)
+	}
 	if d.Found, err = r.Reads.FindTasks(ctx, filter, below, listed); errors.Is(err, db.ErrSearchTooLong) {
 		err = Errorf(http.StatusServiceUnavailable, "%s.", db.ErrSearchTooLong)
 	}
@@ -151,12 +132,12 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	return f, nil
 }
 
-// refuseWord says what a word of a query should be.
+// refuseWord returns the error for a parameter of a query that isn't as it should be.
 func refuseWord(query url.Values, name, should string) error {
 	return Errorf(http.StatusBadRequest, "%s is %q, and should be %s.", name, query.Get(name), should)
 }
 
-// dateOf reads a date in UTC of a query; nil for none.
+// dateOf returns a parameter of a query as a date, in UTC; nil if it is missing.
 func dateOf(query url.Values, name string) (*time.Time, error) {
 	text := strings.Replace(strings.TrimSuffix(strings.TrimSpace(query.Get(name)), "Z"), "T", " ", 1)
 	if text == "" {
@@ -170,7 +151,7 @@ func dateOf(query url.Values, name string) (*time.Time, error) {
 	return nil, refuseWord(query, name, "a date such as 2030-01-31 12:00, in UTC")
 }
 
-// wholeNumber reads a number of a query; 0 if it has none.
+// wholeNumber returns a parameter of a query as a number; 0 if it is missing.
 func wholeNumber(query url.Values, name string) (int64, error) {
 	if query.Get(name) == "" {
 		return 0, nil
@@ -190,19 +171,18 @@ type taskData struct {
 	Graph       *db.GraphTask        `json:"graph"`
 	Runs        []runData            `json:"runs"`
 	Labels      []label              `json:"-"`                // of the runs' timeline
-	Queue       string               `json:"queue"`            // "" if the task's type is not known, or it has lanes
-	Laned       bool                 `json:"-"`                // messages go to a lane's queue
-	Origin      string               `json:"origin,omitempty"` // of a loader's task, "" if its arguments name none
+	Queue       string               `json:"queue"`            // "" if the task's type is unknown or has lanes
+	Laned       bool                 `json:"-"`                // messages go to the queue of a lane
+	Origin      string               `json:"origin,omitempty"` // of a loader's task; "" if its arguments name none
 }
 
-// Actions are what can be done to the task.
-func (d taskData) Actions() []taskAction {
-	return slices.DeleteFunc(slices.Clone(taskActions), func(a taskAction) bool {
-		return strings.HasPrefix(a.Word, "release") && (d.Graph == nil || d.Graph.State != model.GraphWaiting)
+// Actions returns what can be done to the task.
+func (d taskData) Actions() []operation {
+	return slices.DeleteFunc(slices.Clone(taskOperations), func(o operation) bool {
+		return strings.HasPrefix(o.Word, "release") && (d.Graph == nil || d.Graph.State != model.GraphWaiting)
 	})
 }
 
-// PageTitle is the title of the page.
 func (d taskData) PageTitle() string { return fmt.Sprintf("Task %d", d.Task.ID) }
 
 // runData is a run, with how long it waited for a worker and how long it ran, in seconds.
@@ -214,9 +194,9 @@ type runData struct {
 }
 
 func task(ctx context.Context, r *Request) (any, error) {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	id, err := r.id("a task")
 	if err != nil {
-		return nil, Errorf(http.StatusNotFound, "%s is not the number of a task.", r.PathValue("id"))
+		return nil, err
 	}
 	found, err := r.Reads.FindTasks(ctx, db.TaskSearch{IDs: []int64{id}}, 0, 1)
 	if err != nil {
@@ -243,7 +223,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 	}
 	if _, loader := model.LoadedVisitType(d.Task.Type); loader {
 		var arguments struct{ Kwargs struct{ URL string } }
-		if json.Unmarshal([]byte(d.Arguments), &arguments) == nil { // what is not so is shown as it is
+		if json.Unmarshal([]byte(d.Arguments), &arguments) == nil {
 			d.Origin = arguments.Kwargs.URL
 		}
 	}
@@ -265,7 +245,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// timedRuns says what runs, the newest first, spent their time with, and returns the labels of their timeline.
+// timedRuns adds to runs, the newest first, how they spent their time. It returns the labels of their timeline, too.
 func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []label) {
 	var lines [][]stretch
 	for i, run := range runs {
@@ -287,7 +267,6 @@ func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []lab
 	return timed, timeline(lines...)
 }
 
-// gatherer reads facts for explanations.
 func (r *Request) gatherer() *explain.Gatherer {
 	return &explain.Gatherer{
 		Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC,
@@ -295,7 +274,7 @@ func (r *Request) gatherer() *explain.Gatherer {
 	}
 }
 
-// unexplained says why there is no explanation.
+// unexplained logs why there is no explanation, and returns what the page says instead.
 func (r *Request) unexplained(err error) string {
 	r.Log.Warn("no explanation", "path", r.URL.Path, "error", err)
 	return fmt.Sprintf(`The explanation failed, or took longer than %s; the log of the dashboard says why. "swh-scheduler explain" takes all the time it needs.`, explainTime)

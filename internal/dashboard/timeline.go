@@ -8,28 +8,26 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// A stretch is a time that a task spent in some way, and its place on a timeline.
+// stretch is a period of a task's life and its position on a timeline.
 type stretch struct {
-	Kind     string    `json:"kind"` // between (after the run before), queued, ran, or failed, which ran, too; expected; now
+	Kind     string    `json:"kind"` // between (since the previous run), queued, ran, failed (ran and failed), expected or now
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
-	X, Width float64   `json:"-"` // parts of 100 of the timeline
+	X, Width float64   `json:"-"` // in per cent of the timeline
 }
 
-// Seconds is how long it is.
 func (s stretch) Seconds() float64 { return s.To.Sub(s.From).Seconds() }
 
-// label is a moment below a timeline.
+// label marks a time on a timeline.
 type label struct {
 	At time.Time
-	X  float64 // part of 100
+	X  float64 // in per cent
 }
 
-// timeline puts stretches on a common axis, and returns labels for it, the last one for its end. A time
-// in which nothing was queued or ran is cut short where it is long: otherwise runs of a minute a day would
-// be hairlines.
+// timeline sets the positions of stretches on a common axis and returns the labels of the axis, the last one at its
+// end. Long idle times are cut short: otherwise runs of a minute a day would be hairlines.
 func timeline(lines ...[]stretch) []label {
-	var busy []stretch // what is queued or runs, without overlaps
+	var busy []stretch // the times in which something is queued or runs, without overlaps
 	for _, s := range slices.SortedFunc(slices.Values(slices.Concat(lines...)), func(a, b stretch) int { return a.From.Compare(b.From) }) {
 		if last := len(busy) - 1; s.Kind == "between" {
 			continue
@@ -46,7 +44,7 @@ func timeline(lines ...[]stretch) []label {
 	for _, s := range busy {
 		all += s.Seconds()
 	}
-	longest := all / float64(9+len(busy)) // of the times between
+	longest := all / float64(9+len(busy)) // the longest idle time that is shown in full
 	length := 0.
 	for i := range busy {
 		if i > 0 {
@@ -72,7 +70,7 @@ func timeline(lines ...[]stretch) []label {
 			line[i].Width = place(line[i].To) - line[i].X
 		}
 	}
-	const apart = 30 // so that labels don't overlap
+	const apart = 30 // least distance of labels, so that they don't overlap
 	var labels []label
 	for _, s := range busy {
 		if x := scale * s.X; x <= 100-2*apart && (len(labels) == 0 || x >= labels[len(labels)-1].X+apart) {
@@ -82,8 +80,8 @@ func timeline(lines ...[]stretch) []label {
 	return append(labels, label{busy[len(busy)-1].To, 100})
 }
 
-// lineOf returns what a run spent its time with, until now if it has not ended; before is the end of the run
-// before, nil if that is not known.
+// lineOf returns how a run spent its time, until now if it has not ended. before is the end of the previous run, nil if
+// that is unknown.
 func lineOf(run db.FoundRun, before *time.Time, now time.Time) (line []stretch) {
 	end := run.Ended
 	if end == nil && (run.Status == model.RunScheduled || run.Status == model.RunStarted) {

@@ -3,8 +3,8 @@
 //
 // [Gatherer] reads the facts ([Task], [Origin]); all else is pure. The rules are those of
 // the schedulers: the statuses of tasks (sql/db), the cooldowns and orders of visit
-// policies (sql/db/visits.go), the free slots of queues (internal/dispatch). An explanation
-// is no promise, as others schedule and change things at the same time.
+// policies (sql/db/visits.go), the free slots of queues (internal/dispatch). The dates of an explanation
+// are estimates, as other processes schedule and change things at the same time.
 package explain
 
 import (
@@ -22,7 +22,7 @@ type Explanation struct {
 	Subject string     `json:"subject"`
 	Summary string     `json:"summary"` // the state, in one sentence
 	Reasons []string   `json:"reasons"` // sentences: why, and what is needed
-	When    *time.Time `json:"when"`    // the earliest time it can be scheduled; nil if somebody must act first
+	When    *time.Time `json:"when"`    // the earliest time it can be scheduled; nil if that needs an intervention
 
 	now  time.Time
 	zone *time.Location
@@ -40,7 +40,7 @@ func (e *Explanation) at(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", text, Roughly(e.now.Sub(t)))
 }
 
-// Roughly formats a duration with little precision.
+// Roughly formats a duration in its largest units.
 func Roughly(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -57,11 +57,11 @@ type Queue struct {
 	Name    string
 	Limit   *int64 // nil or 0: none
 	Ready   int
-	Working int   // unacknowledged
-	Err     error // the broker did not answer; then there are no numbers
+	Working int   // unacknowledged messages
+	Err     error // why the broker didn't tell the numbers, which are then zero
 }
 
-// free returns the remaining capacity; ok is false if it has no limit or is not known.
+// free returns the remaining capacity; ok is false if the queue has no limit or the capacity is unknown.
 func (q Queue) free() (n int64, ok bool) {
 	if q.Err != nil || q.Limit == nil || *q.Limit == 0 {
 		return 0, false
@@ -71,8 +71,7 @@ func (q Queue) free() (n int64, ok bool) {
 
 func messages[N int | int64](n N) string { return model.Count(n, "message", "messages") }
 
-// describeQueue adds how full a queue is. refill is the part that must be free before it
-// is filled again.
+// describeQueue adds how full a queue is. refill is the part of it that must be free before more is claimed for it.
 func (e *Explanation) describeQueue(q Queue, refill float64) {
 	switch free, limited := q.free(); {
 	case q.Err != nil:
@@ -100,36 +99,36 @@ func (e *Explanation) describeMessage(m db.WaitingMessage) {
 func (e *Explanation) waitsInBacklog(p db.LanePlace) {
 	e.Summary = "It is scheduled, and waits in the backlog for a slot of lane " + p.LaneName + "."
 	if p.TimedOut > 0 {
-		e.because("It timed out on %s; it goes on in this one, ahead of all that was not tried before.", model.Count(int(p.TimedOut), "lane", "lanes"))
+		e.because("It timed out on %s, so it goes before all work that was not tried before.", model.Count(int(p.TimedOut), "lane", "lanes"))
 	}
-	e.because("It was claimed at %s, and waits in this line since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
-	e.because(`How full the lane is tells "swh-scheduler lanes status %s"; whether workers read it, "swh-scheduler queue status".`, p.LaneSet)
+	e.because("It was claimed at %s and has waited in this backlog since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
+	e.because(`"swh-scheduler lanes status %s" shows how full the lane is; "swh-scheduler queue status", whether workers read it.`, p.LaneSet)
 }
 
 // describeLane adds the state of work that was sent to a lane.
 func (e *Explanation) describeLane(p db.LanePlace) {
 	e.because("It was sent on lane %s, to queue %s, at %s.", p.LaneName, p.Queue, e.at(p.Since))
 	if limit := model.Duration(p.SoftLimit); p.Started != nil {
-		e.because("Its time there is over at %s.", e.at(model.UnixTime(*p.Started).Add(limit)))
+		e.because("Its time limit there is over at %s.", e.at(model.UnixTime(*p.Started).Add(limit)))
 	} else {
-		e.because("Its time there is %s from when a worker begins it.", Roughly(limit))
+		e.because("Its time limit there is %s from when a worker begins it.", Roughly(limit))
 	}
 	if p.TimedOut > 0 {
 		e.because("It timed out on %s before.", model.Count(int(p.TimedOut), "lane", "lanes"))
 	}
 }
 
-// isSetAside explains what can't be sent.
+// isSetAside explains something that is set aside.
 func (e *Explanation) isSetAside(s db.SetAside) {
 	e.Summary = fmt.Sprintf("It is set aside since %s: it can't be sent.", e.at(s.Since))
 	e.When = &s.Until
 	e.because("The reason: %s.", strings.TrimRight(s.Reason, "."))
-	e.because("It is tried again within a minute after that changes, and at %s.", e.at(s.Until))
+	e.because("It is tried again within a minute of a change, or at %s.", e.at(s.Until))
 }
 
-// hasInfinite explains what has dates that this program can't read.
+// hasInfinite explains something that has infinite dates, which this program can't read.
 func (e *Explanation) hasInfinite(dates []db.InfiniteDate) {
-	e.Summary = "It has infinite dates, so no more can be told of it."
+	e.Summary = "It has infinite dates, so nothing else is known about it."
 	for _, d := range dates {
 		switch {
 		case d.What != "task.next_run":
@@ -142,9 +141,9 @@ func (e *Explanation) hasInfinite(dates []db.InfiniteDate) {
 	}
 }
 
-// Share is the group that work belongs to, on a queue that groups share.
+// Share is the group of some work in a shared queue.
 type Share struct {
-	TaskType    string // by which the configuration names the queue
+	TaskType    string // the key of the shares in the configuration
 	By          model.ShareKey
 	Group       string
 	InFlight    int
@@ -152,11 +151,10 @@ type Share struct {
 	Priority    uint8
 }
 
-// describeCapacity adds how full the lanes of a lane set are, or without one the queue, and
-// how work stands in its group.
+// describeCapacity adds how full the queue is, unless there is a lane set, and the state of the group.
 func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, s *Share) {
 	if laneSet != "" {
-		e.because(`It goes by lanes: how full they are tells "swh-scheduler lanes status %s".`, laneSet)
+		e.because(`It goes by lanes; "swh-scheduler lanes status %s" shows how full they are.`, laneSet)
 	} else {
 		e.describeQueue(q, refill)
 	}

@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Gatherer reads the facts from the database, the configuration and the broker.
+// Gatherer reads the facts from the database, the configuration and the broker, and explains them.
 type Gatherer struct {
 	Store  *db.Store
 	Config *config.Config
@@ -29,11 +29,11 @@ type Gatherer struct {
 	// Broker is asked how full queues are; if it is nil, NoBroker says why.
 	Broker   dispatch.QueueLengths
 	NoBroker error
-	// Deepest is how many of a policy's next origins are searched for one; 0: 10,000.
+	// Deepest is how many origins of a policy's order are searched for the explained one; 0: 10,000.
 	Deepest int
 }
 
-// queue asks the broker how full a queue is; no answer is a fact too.
+// queue asks the broker how full a queue is. If it doesn't answer, the reason becomes a fact.
 func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 	q := Queue{Name: name, Limit: limit}
 	if x.Broker == nil {
@@ -117,9 +117,8 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 	return t.Explain(x.Now, x.Zone), nil
 }
 
-// share returns the state of a group of the queue of a task type, or nil if the queue is not
-// shared. It is shared by the shares of that type or, where types are the groups, of another
-// one with the same queue.
+// share returns the state of a group of a task type's queue, or nil if the queue is not shared. The shares may be
+// configured for that type or, if task types are the groups, for another type with the same queue.
 func (x *Gatherer) share(ctx context.Context, tt model.TaskType, group func(by model.ShareKey) (string, error)) (*Share, error) {
 	for _, name := range slices.Sorted(maps.Keys(x.Config.Shares)) {
 		s := x.Config.Shares[name]
@@ -160,8 +159,8 @@ func (x *Gatherer) laned(laneSet string) string {
 	return laneSet
 }
 
-// nameLane sets the name of the lane in whose backlog work waits, which the ledger has
-// only of sent work.
+// nameLane sets the name of the lane in whose backlog work waits. The ledger has the names only for work that was
+// sent.
 func (x *Gatherer) nameLane(p *db.LanePlace) {
 	if p == nil || p.Sent {
 		return
@@ -172,7 +171,7 @@ func (x *Gatherer) nameLane(p *db.LanePlace) {
 	}
 }
 
-// lastRun returns a task's last run, and its message if that is still outgoing.
+// lastRun returns a task's last run and, if it is still outgoing, the run's message.
 func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db.WaitingMessage, error) {
 	runs, err := x.Store.TaskRuns(ctx, []int64{task}, 0)
 	if err != nil || len(runs) == 0 {
@@ -186,8 +185,8 @@ func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db
 	return &last, message, err
 }
 
-// unreadableTask explains a task that can't be read, if it is set aside or has infinite
-// dates. Otherwise it returns the cause.
+// unreadableTask explains why a task can't be read, if it is set aside or has infinite dates. Otherwise it returns
+// cause.
 func (x *Gatherer) unreadableTask(ctx context.Context, id int64, cause error) (Explanation, error) {
 	e := Explanation{Subject: fmt.Sprintf("Task %d", id), now: x.Now, zone: x.Zone}
 	aside, err := x.Store.SetAsideTask(ctx, id)
@@ -207,8 +206,7 @@ func (x *Gatherer) unreadableTask(ctx context.Context, id int64, cause error) (E
 	return e, nil
 }
 
-// unreadableOrigin explains an origin that can't be read, if it has infinite dates.
-// Otherwise it returns the cause.
+// unreadableOrigin explains why an origin can't be read, if it has infinite dates. Otherwise it returns cause.
 func (x *Gatherer) unreadableOrigin(ctx context.Context, url string, cause error) ([]Explanation, error) {
 	dates, err := x.Store.InfiniteDates(ctx, 0, url)
 	if err != nil || len(dates) == 0 {
@@ -219,7 +217,7 @@ func (x *Gatherer) unreadableOrigin(ctx context.Context, url string, cause error
 	return []Explanation{e}, nil
 }
 
-// Origins explains an origin for each lister and visit type.
+// Origins explains an origin for each lister and visit type; visitType "" is all.
 func (x *Gatherer) Origins(ctx context.Context, url, visitType string) ([]Explanation, error) {
 	all, err := x.origins(ctx, url, visitType)
 	if err != nil {
@@ -243,8 +241,7 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 	return nil, fmt.Errorf("no lister lists %s, and no visit of it is known", what)
 }
 
-// listedOrigins explains an origin for each lister that lists it, or whose listing of it is
-// set aside.
+// listedOrigins explains an origin for each lister that lists it, even if the listing is set aside.
 func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (all []Explanation, err error) {
 	aside, err := x.Store.SetAsideOrigins(ctx, url)
 	if err != nil {
@@ -258,7 +255,7 @@ func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (al
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]bool) // what is set aside, by subject
+	known := make(map[string]bool) // subjects that are set aside
 	for _, s := range aside {
 		if visitType == "" || s.VisitType == visitType {
 			e := Explanation{Subject: originSubject(url, s.VisitType, model.Lister{Name: s.Lister, InstanceName: s.InstanceName}), now: x.Now, zone: x.Zone}
@@ -282,7 +279,7 @@ func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (al
 	return all, nil
 }
 
-// unlistedOrigins explains an origin that no lister lists for each type of which it was visited.
+// unlistedOrigins explains an origin that no lister lists, for each visit type with stats.
 func (x *Gatherer) unlistedOrigins(ctx context.Context, url, visitType string) (all []Explanation, err error) {
 	visitTypes := []string{visitType}
 	if visitType == "" {
@@ -324,7 +321,7 @@ func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, er
 	return limited, err
 }
 
-// originFacts reads what is known of an origin and, if it is listed, of its way to a visit.
+// originFacts reads the facts about an origin; if it is enabled, also those that decide when it is visited.
 func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	if err := x.visitFacts(ctx, o); err != nil {
 		return err
@@ -372,7 +369,7 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	return x.policies(ctx, o)
 }
 
-// visitFacts reads what visits of an origin found.
+// visitFacts reads the results of an origin's visits.
 func (x *Gatherer) visitFacts(ctx context.Context, o *Origin) error {
 	key := model.OriginKey{URL: o.URL, VisitType: o.VisitType}
 	stats, err := x.Store.VisitStats(ctx, []model.OriginKey{key})

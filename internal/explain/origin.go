@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Origin has the facts about an origin that is listed or was visited.
+// Origin has the facts about an origin that is listed or has been visited.
 type Origin struct {
 	URL, VisitType string
 	Listed         *model.ListedOrigin // nil: no lister lists it
@@ -17,26 +17,26 @@ type Origin struct {
 	Stats          *model.VisitStats   // nil: never scheduled nor visited
 	Loader         *model.TaskType     // nil: no loader for this visit type
 	Message        *db.WaitingMessage  // of its visit, if it is still outgoing
-	Lane           *db.LanePlace       // of its visit, if it is on one
-	Lanes          string              // lane set of its loader; "" if it has none
+	Lane           *db.LanePlace       // of its visit, if it is on a lane
+	Lanes          string              // the lane set of its loader, or ""
 	Queue          Queue
 	Policies       []Policy            // of its visit type
-	Schedulers     int                 // connections of schedule-recurrent
+	Schedulers     int                 // number of connected schedule-recurrent
 	Share          *Share              // nil: its queue is not divided between groups
 	Hosters        []Hoster            // with a limit
 	Freshness      *db.OriginFreshness // nil: its visit type doesn't have that policy
-	Failures       int                 // visits in a row that failed or found nothing, as far as that is recorded
+	Failures       int                 // recorded visits in a row that failed or found nothing
 	Rules          model.VisitRules
 }
 
-// Hoster is one of an origin, with its visits and how many it takes.
+// Hoster is a hoster of an origin, with its limits and its load.
 type Hoster struct {
 	Name  string
 	Limit model.HosterLimit
 	Load  db.HosterLoad
 }
 
-// full says why a hoster takes no more visits; "" if it does.
+// full says why a hoster takes no more visits, or returns "" if it takes more.
 func (h Hoster) full() string {
 	maxInFlight, perMinute := h.Limit.Reached(h.Load.InFlight, h.Load.LastMinute)
 	switch {
@@ -50,7 +50,7 @@ func (h Hoster) full() string {
 
 type Policy struct {
 	model.WeightedPolicy
-	db.VisitPlace // of the origin in the policy's order, if it can pick it
+	db.VisitPlace // of the origin in the policy's order, if the policy can pick it
 }
 
 // recurrentRefill is the part of a queue that must be free before visits are sent.
@@ -61,15 +61,14 @@ type cooling struct {
 	until time.Time
 }
 
-// undated reports whether an origin failed or was not found at a visit without a date, so
-// that its cooldown never ends.
+// undated reports whether the last visit of an origin failed or didn't find it, without a date, so that
+// the cooldown never ends.
 func undated(c model.Cooldowns, s *model.VisitStats) bool {
 	return s != nil && s.LastVisit == nil &&
 		(s.LastVisitStatus == model.VisitFailed && c.Failed != 0 || s.LastVisitStatus == model.VisitNotFound && c.NotFound != 0)
 }
 
-// coolings returns the cooldowns in force by the rules of grab_next_visits, without undated
-// ones.
+// coolings returns the cooldowns that are in force by the rules of grab_next_visits, without undated ones.
 func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 	if s == nil {
 		return nil
@@ -93,7 +92,7 @@ func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 	return all
 }
 
-// waits returns what makes a policy leave the origin alone for a time.
+// waits returns why a policy doesn't pick the origin yet, and until when.
 func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
 	waits := coolings(f.Cooldowns, o.Stats, now)
 	if f.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(now).After(now) {
@@ -107,7 +106,7 @@ func (o Origin) isReady(f model.VisitFilter, now time.Time) bool {
 	return f.Outside(model.Facts(*o.Listed, o.Stats)) == "" && !undated(f.Cooldowns, o.Stats) && len(o.waits(f, now)) == 0
 }
 
-// Explain says why the origin has not been scheduled at now. Dates are in zone.
+// Explain says why the origin has not been scheduled by now. Dates are shown in zone.
 func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Origin %s (%s)", o.URL, o.VisitType)
@@ -128,10 +127,10 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 		e.describeLane(*o.Lane)
 		o.describeVisits(e)
 	case o.Listed == nil:
-		e.Summary = "No lister lists it, so that no visit of it is scheduled."
+		e.Summary = "No lister lists it, so no visit of it is scheduled."
 		o.describeVisits(e)
 	case o.Loader == nil:
-		e.Summary = fmt.Sprintf("There is no task type %s, so that nothing visits origins of its type.", model.LoaderTaskType(o.VisitType))
+		e.Summary = fmt.Sprintf("There is no task type %s, so nothing visits origins of its type.", model.LoaderTaskType(o.VisitType))
 		o.describeVisits(e)
 	case !o.Listed.Enabled:
 		o.isDisabled(e)
@@ -160,12 +159,11 @@ func (o Origin) isDisabled(e *Explanation) {
 	e.because("Its lister saw it last at %s.", e.at(o.Listed.LastSeen))
 	o.describeVisits(e)
 	s, limit, mixed := o.Stats, o.Rules.DisableAfter, o.Rules.DisableAfterMixed
+	unsuccessful := s != nil && (s.LastVisitStatus == model.VisitFailed || s.LastVisitStatus == model.VisitNotFound)
 	switch {
-	case s == nil || s.LastVisitStatus != model.VisitFailed && s.LastVisitStatus != model.VisitNotFound:
-		e.because("Its lister recorded it so, or a program did on its behalf.")
-	case int(s.SuccessiveVisits) >= limit:
+	case unsuccessful && int(s.SuccessiveVisits) >= limit:
 		e.because("Its last %s ended so: %d in a row disable an origin.", model.Count(s.SuccessiveVisits, "visit", "visits"), limit)
-	case mixed > 0 && o.Failures >= mixed:
+	case unsuccessful && mixed > 0 && o.Failures >= mixed:
 		e.because("Its last %s failed or found nothing: %d in a row disable an origin (disable_after_mixed).", model.Count(o.Failures, "visit", "visits"), mixed)
 	default:
 		e.because("Its lister recorded it so, or a program did on its behalf.")
@@ -197,7 +195,7 @@ func (o Origin) describeVisits(e *Explanation) {
 	}
 }
 
-// byPolicies adds what each policy does with the origin.
+// byPolicies adds whether and when each policy can pick the origin.
 func (o Origin) byPolicies(e *Explanation) {
 	var ready, resting []string
 	for _, p := range o.Policies {
@@ -251,7 +249,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	o.firstVisits(e)
 }
 
-// describeFreshness adds what the policy freshness goes by.
+// describeFreshness adds the figures that the policy freshness uses.
 func (o Origin) describeFreshness(e *Explanation) {
 	f := o.Freshness
 	if f == nil {
@@ -290,7 +288,7 @@ func (p Policy) place() string {
 	return "more than " + model.Count(p.Searched, "origin is", "origins are") + " before it in the policy's order" + sampled
 }
 
-// firstVisits adds the queue of the lister's first visits, if the origin is to go there.
+// firstVisits adds the lister's queue for first visits, if the origin's first visit goes there.
 func (o Origin) firstVisits(e *Explanation) {
 	l := o.Lister
 	never := o.Stats == nil || o.Stats.LastScheduled == nil
@@ -303,5 +301,5 @@ func (o Origin) firstVisits(e *Explanation) {
 	}
 }
 
-// deepest is the number of origins of a policy that are searched, unless the Gatherer says otherwise.
+// deepest is the default of Gatherer.Deepest.
 const deepest = 10_000

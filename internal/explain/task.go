@@ -15,17 +15,17 @@ type Task struct {
 	Type    model.TaskType
 	LastRun *model.TaskRun     // nil: it never ran
 	Message *db.WaitingMessage // of the last run, if it is still outgoing
-	Lane    *db.LanePlace      // of the last run, if it is on one
-	Lanes   string             // its lane set; "" if it has none
+	Lane    *db.LanePlace      // of the last run, if it is on a lane
+	Lanes   string             // the lane set of its type, or ""
 	Queue   Queue
-	Ahead   int // ready tasks that are taken before it
+	Ahead   int // number of ready tasks that are claimed before it
 
-	AheadLimit int             // where counting Ahead stopped
-	Graph      *db.GraphTask   // nil: it is in none
-	SetAside   *db.SetAside    // nil: it isn't
-	WaitsFor   []db.Dependency // of the graph
+	AheadLimit int             // the most that Ahead counts
+	Graph      *db.GraphTask   // nil: it is in no graph
+	SetAside   *db.SetAside    // nil: it isn't set aside
+	WaitsFor   []db.Dependency // in its graph
 	LostAfter  time.Duration   // 0: silent runs are not given up
-	Ageing     time.Duration   // of tasks with priority; 0: they go by priority, however long they wait
+	Ageing     time.Duration   // the wait that raises a priority by one; 0: none does
 	Runners    int             // connections of start-runner
 	Share      *Share          // nil: its queue is not divided between groups
 }
@@ -33,7 +33,7 @@ type Task struct {
 // runnerRefill is the part of a queue that must be free before a runner fills it.
 const runnerRefill = 0.2
 
-// Explain says why the task has not been scheduled at now. Dates are in zone.
+// Explain says why the task has not been scheduled by now. Dates are shown in zone.
 func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Task %d (%s, %s)", t.Task.ID, t.Task.Type, t.Task.Policy)
@@ -102,7 +102,7 @@ func (t Task) neverInGraph(e *Explanation) {
 	e.because("To take up again what failed of the graph: \"swh-scheduler task graph retry %d\".", t.Graph.Graph)
 }
 
-// describeLastRun adds the last run, which may not have ended.
+// describeLastRun adds the last run, which may still be going on.
 func (t Task) describeLastRun(e *Explanation) {
 	r := t.LastRun
 	if r == nil {
@@ -122,7 +122,7 @@ func (t Task) describeLastRun(e *Explanation) {
 	}
 }
 
-// metadataText returns a text of a run's metadata, or "".
+// metadataText returns a string of a run's metadata, or "".
 func metadataText(r *model.TaskRun, key string) string {
 	var metadata map[string]any
 	if json.Unmarshal(r.Metadata, &metadata) != nil {

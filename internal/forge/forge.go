@@ -1,5 +1,4 @@
-// Package forge finds a forge's listings and listed origins, and the outcomes of their
-// visits.
+// Package forge reads a forge's listings, its listed origins, and the outcomes of their visits.
 package forge
 
 import (
@@ -50,7 +49,7 @@ func OnlyFull(listings []Listing) []Listing {
 	return slices.DeleteFunc(listings, func(l Listing) bool { return l.Kind == "incremental" })
 }
 
-// Limited adds arguments that keep a listing small and its origins disabled.
+// Limited adds arguments to given that keep a listing small and its origins disabled.
 func Limited(given json.RawMessage) (json.RawMessage, error) {
 	var kwargs dispatch.Kwargs
 	kwargs.Set("max_pages", json.RawMessage("2"))
@@ -62,7 +61,7 @@ func Limited(given json.RawMessage) (json.RawMessage, error) {
 	return kwargs.JSON(), nil
 }
 
-// ListedOrigins reads all origins of a lister; none is an error. It calls progress with
+// ListedOrigins returns all origins of a lister. It is an error if there are none. It calls progress with
 // the number of origins of each page.
 func ListedOrigins(ctx context.Context, b backend.Scheduler, lister, instance string, progress func(n int)) ([]model.ListedOrigin, error) {
 	l, err := b.Lister(ctx, lister, instance)
@@ -101,8 +100,8 @@ func (c Ingested) Total() int { return c.Failed + c.Unvisited + c.NotFound + c.S
 // SuccessRate returns the percentage of successful visits.
 func (c Ingested) SuccessRate() float64 { return float64(c.Successful) / float64(c.Total()) * 100 }
 
-// CountIngested counts the outcomes of the origins of an instance; none scheduled is an
-// error. It calls progress with the number of origins of each chunk.
+// CountIngested counts the origins of an instance by the outcomes of their visits. It is an error if none was
+// scheduled. It calls progress with the number of origins of each chunk.
 func CountIngested(ctx context.Context, b backend.Scheduler, origins []model.ListedOrigin, instance string, progress func(n int)) (c Ingested, err error) {
 	for some := range slices.Chunk(origins, 10_000) {
 		keys := make([]model.OriginKey, len(some))
@@ -139,13 +138,13 @@ func (c *Ingested) count(s model.VisitStats) {
 	c.Visited = append(c.Visited, s)
 }
 
-// Summary writes the counts as the Python scheduler does.
+// Summary formats the counts as the Python scheduler does.
 func (c Ingested) Summary(instance, state string) string {
 	return fmt.Sprintf("\nForge %s%s\nfailed      : %d\nNone        : %d\nnot_found   : %d\nsuccessful  : %d\ntotal       : %d\nsuccess rate: %.2f%%\n",
 		instance, state, c.Failed, c.Unvisited, c.NotFound, c.Successful, c.Total(), c.SuccessRate())
 }
 
-// Object returns the counts for JSON; with listing, the visited origins too.
+// Object returns the counts for JSON; with listing, also the visited origins.
 func (c Ingested) Object(listing bool) map[string]any {
 	object := map[string]any{
 		"failed": c.Failed, "not_visited": c.Unvisited, "not_found": c.NotFound, "successful": c.Successful,

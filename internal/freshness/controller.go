@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// A Controller keeps the threshold at what the capacity affords. It is a row's worth of state.
+// A Controller adjusts the threshold to the capacity. Its state is stored in a row.
 //
-// While more is due than there is room for, what the claimed visits are worth by then is the price
-// that the capacity makes. It hardly depends on the threshold that ordered them, so that the
-// threshold follows it without swinging. Else the threshold is where all workers are busy for a third
-// of the time: more visits would be made for little, and most of them would find nothing.
+// While more visits are due than there is room for, the value of the claimed visits at that time is the price
+// of the capacity. It hardly depends on the threshold by which they were ordered, so the
+// threshold follows it without oscillating. Otherwise the controller seeks the threshold at which all workers are busy for a
+// third of the time: further visits would be worth little, and most of them would find nothing.
 type Controller struct {
 	Threshold float64   // the value at which an origin is due
 	At        time.Time // of the last step
 }
 
-// Bounds of thresholds, in staleness saved (days × days) for each day of a worker.
+// Bounds of thresholds, in saved staleness (days × days) per day of a worker.
 const MinThreshold, MaxThreshold = 1e-3, 1e12
 
 const (
-	// startThreshold is that of the zero Controller.
+	// startThreshold is the threshold of the zero Controller.
 	startThreshold = 1e4
-	// pace is the time in which the threshold follows a change.
+	// pace is the time constant with which the threshold follows a change.
 	pace = 6 * day
-	// mostStep bounds the logarithm of price and threshold's ratio: a burst doesn't throw it off.
+	// mostStep bounds the logarithm of the ratio of price and threshold, against bursts.
 	mostStep = 1
-	// wantedBusy is for which part of the time all workers are busy unless more is due.
+	// wantedBusy is the part of the time in which all workers should be busy unless more visits are due.
 	wantedBusy = 0.35
 )
 
-// Step returns the controller after a claim at now. busy is whether work waited in the queue
-// before the claim, so that no worker was idle. If more was due than there was room for, price is
-// what a quarter of the claimed visits were worth at most by then (Origin.Value), else 0. A step back in
-// time only sets the clock.
+// Step returns the controller after a claim at now. busy says that work waited in the queue
+// before the claim, so that no worker was idle. If more visits were due than there was room for, price is
+// the lower quartile of the values of the claimed visits (Origin.Value), otherwise 0. If now is before the last
+// step, only the time of the last step changes.
 func (c Controller) Step(now time.Time, busy bool, price float64) Controller {
 	if !(c.Threshold > 0) || math.IsInf(c.Threshold, 0) {
 		c.Threshold = startThreshold

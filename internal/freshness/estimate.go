@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// An Estimate is what is known of an origin's rate of change: a gamma distribution of changes a
-// day. Both figures fit in a 4-byte real. The zero Estimate means that nothing is known yet; a
-// Prior takes its place.
+// An Estimate is what is known about an origin's rate of change: a gamma distribution of the changes per
+// day. Both figures fit in a 4-byte real. The zero Estimate means that nothing is known yet; then a
+// prior is used.
 type Estimate struct {
-	Changes float64 // the distribution's shape: how many changes are as good as seen
-	Days    float64 // its inverse scale: in how many days
+	Changes float64 // the distribution's shape: the equivalent of so many observed changes
+	Days    float64 // its inverse scale: in so many days
 }
 
-// Bounds of estimates. With more changes than maxChanges an estimate would be no more certain,
-// and would only be slower to learn that the rate has changed.
+// Bounds of estimates. With more changes than maxChanges an estimate would be hardly more certain
+// but slower to notice that the rate has changed.
 const (
 	minChanges, maxChanges = 0.5, 50
 	minDays, maxDays       = 1e-3, 36525
 	maxRate                = 20 // as visits are half a day apart at least, faster ones look the same
 )
 
-// memory is the half-life of the belief that a rate is still what it was.
+// memory is the half-life of the belief that a rate is still the same.
 const memory = 2 * 365 * day
 
-// Outcome is what a visit or a listing tells of an origin's changes.
+// Outcome is what a visit or a listing tells about an origin's changes.
 type Outcome int
 
 const (
-	Unchanged Outcome = iota // none came in the gap
-	Changed                  // one or more came in the gap, it isn't known when
-	ChangedAt                // one came at the end of the gap, none before
+	Unchanged Outcome = iota // no change in the gap
+	Changed                  // one or more changes in the gap, at unknown times
+	ChangedAt                // one change at the end of the gap, none before
 )
 
-// known reports whether there is an estimate, and one that can be computed with.
+// known reports whether the estimate is set and valid.
 func (e Estimate) known() bool {
 	return e.Changes > 0 && e.Days > 0 && !math.IsInf(e.Changes, 0) && !math.IsInf(e.Days, 0)
 }
 
-// bounded returns the estimate within the bounds, with the same rate if that is possible.
+// bounded returns the estimate within the bounds, with the same rate if possible.
 func (e Estimate) bounded() Estimate {
 	if !e.known() {
 		return General
@@ -59,14 +59,14 @@ func (e Estimate) Or(prior Estimate) Estimate {
 	return e.bounded()
 }
 
-// Rate returns the expected changes a day.
+// Rate returns the expected changes per day.
 func (e Estimate) Rate() float64 {
 	e = e.bounded()
 	return e.Changes / e.Days
 }
 
-// Certainty returns how certain the rate is, from 0 to 1: 0.5 if the rate's standard deviation is
-// as large as the rate itself, as after one change.
+// Certainty returns the certainty of the rate, from 0 to 1. It is 0.5 if the rate's standard deviation equals the
+// rate, as after one change.
 func (e Estimate) Certainty() float64 {
 	if !e.known() {
 		return 0
@@ -80,21 +80,19 @@ func (e Estimate) Chance(gap time.Duration) float64 {
 	return -math.Expm1(-e.Changes * math.Log1p(days(max(0, gap))/e.Days))
 }
 
-// Told returns the estimate after a listing that tells of an update, the first one that does so:
-// the last update was quiet ago, what was observed before ends known ago, and the lister lists once
-// in each listing. There may have been more updates since the listing before, so that what is
-// observed is the silence after the last one, and that until the listing before.
+// Told returns the estimate after the first listing that tells of an update. The last update was quiet ago, the
+// previous observation ended known ago, and listing is the time between listings. There may have been more updates since
+// the previous listing, so only two gaps are observed: the one after the last update and the one until the previous listing.
 func (e Estimate) Told(prior Estimate, known, quiet, listing time.Duration) Estimate {
 	return e.Observe(prior, max(0, known-max(listing, quiet))+max(quiet, time.Second), ChangedAt)
 }
 
-// Observe returns the estimate after an outcome of a gap: for a visit, the time since the visit
-// before it that told something. A visit that failed tells nothing and isn't observed, nor is one
-// that the lister's news caused (Told). A gap of zero or less, as out of order histories and clocks
-// that jump give, changes nothing.
+// Observe returns the estimate after the outcome of a gap. For a visit, the gap is the time since the last visit that
+// succeeded. Visits that failed must not be observed, nor those caused by an update that the lister told (see
+// Told). A gap of zero or less, as histories out of order and jumping clocks give, changes nothing.
 //
-// The rate may have become another one during the gap, drawn from the prior: the longer the gap,
-// and the less the outcome fits the estimate, the more of the estimate is forgotten.
+// The model allows for the rate having been replaced during the gap by another one, drawn from the prior. The longer the
+// gap, and the less the outcome fits the estimate, the more of the estimate is forgotten.
 func (e Estimate) Observe(prior Estimate, gap time.Duration, outcome Outcome) Estimate {
 	prior = prior.bounded()
 	e = e.Or(prior)
@@ -112,8 +110,8 @@ func (e Estimate) Observe(prior Estimate, gap time.Duration, outcome Outcome) Es
 	return mix(same, other, weight).bounded()
 }
 
-// given returns the estimate after an outcome of t days, and how likely that was (for ChangedAt:
-// its density).
+// given returns the estimate after an outcome of t days, and the likelihood of the outcome (for ChangedAt, the
+// density).
 func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
 	unchanged := math.Exp(-e.Changes * math.Log1p(t/e.Days))
 	switch outcome {
@@ -122,8 +120,8 @@ func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
 	case ChangedAt:
 		return Estimate{e.Changes + 1, e.Days + t}, unchanged * e.Changes / (e.Days + t)
 	}
-	// The distribution is the difference of those before and after an unchanged gap. The gamma
-	// distribution with its mean and its mean logarithm takes its place.
+	// The distribution is the difference of the distributions before and after an unchanged gap. It is replaced by the
+	// gamma distribution with the same mean and mean logarithm.
 	log := -math.Log1p(t / e.Days)
 	none := -math.Expm1(e.Changes * log)
 	mean := e.Rate() * math.Expm1((e.Changes+1)*log) / math.Expm1(e.Changes*log)
@@ -138,8 +136,8 @@ func (e Estimate) LogRate() (mean, variance float64) {
 	return psi - math.Log(e.Days), variance
 }
 
-// mix returns the gamma distribution with the mean, and the mean logarithm, of a mixture of
-// two, with that weight of the second one.
+// mix returns the gamma distribution with the mean and the mean logarithm of a mixture of two, in which weight is the
+// weight of the second one.
 func mix(a, b Estimate, weight float64) Estimate {
 	if weight < 1e-9 {
 		return a
@@ -149,8 +147,8 @@ func mix(a, b Estimate, weight float64) Estimate {
 	return ofMeans((1-weight)*a.Changes/a.Days+weight*b.Changes/b.Days, (1-weight)*logA+weight*logB)
 }
 
-// ofMeans returns the gamma distribution with the mean and the mean logarithm. Of all gamma
-// distributions it is nearest to any with these means (by relative entropy).
+// ofMeans returns the gamma distribution with a mean and a mean logarithm. By relative entropy, it is the gamma
+// distribution nearest to any distribution with these means.
 func ofMeans(mean, log float64) Estimate {
 	// ln(shape) − ψ(shape), which falls with the shape, is what the logarithm lacks.
 	mean = min(mean, maxRate)

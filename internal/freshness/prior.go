@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// Facts are what is known of an origin without a visit.
+// Facts are what is known about an origin without a visit.
 type Facts struct {
-	Lister      Estimate      // of all origins of its lister (Population); zero: unknown
+	Lister      Estimate      // for all origins of its lister (see Population); zero: unknown
 	Fork        bool          // it is known to be a fork
 	Age         time.Duration // since it was first seen; 0: unknown
-	SinceUpdate time.Duration // since the last update that its lister tells; 0: unknown
+	SinceUpdate time.Duration // since the last update that its lister told; 0: unknown
 }
 
-// General is the prior of origins of which nothing is known: most change less than once a
+// General is the prior of origins about which nothing is known: most change less than once a
 // month, some many times a day.
 var General = Estimate{Changes: 0.5, Days: 25}
 
-// What changes the prior.
 const (
-	forkRate = 0.3           // a fork's rate, as a part of others'
+	forkRate = 0.3           // the rate of forks, relative to that of other origins
 	halfAge  = 2 * 365 * day // the age at which a project changes half as often as a new one
 )
 
-// Prior returns what is to be expected of an origin before its second visit.
+// Prior returns the estimate for an origin before its second visit.
 func (f Facts) Prior() Estimate {
 	e := f.Lister.Or(General)
 	if f.Fork {
@@ -36,13 +35,13 @@ func (f Facts) Prior() Estimate {
 	return e.bounded()
 }
 
-// A Population sums up what is known of many origins, such as those of a lister.
+// A Population sums up the estimates for many origins, such as those of a lister.
 type Population struct {
 	Origins      float64
-	Logs, Square float64 // sums over origins: of the mean of the rate's logarithm, and of its mean square
+	Logs, Square float64 // sums over origins of the mean and the mean square of the rate's logarithm
 }
 
-// Add adds an origin, if anything was observed of it.
+// Add adds an origin's estimate, if anything has been observed.
 func (p *Population) Add(e Estimate) {
 	if !e.known() {
 		return
@@ -53,10 +52,10 @@ func (p *Population) Add(e Estimate) {
 	p.Square += mean*mean + variance
 }
 
-// leastOrigins is how many origins tell enough of the others.
+// leastOrigins is how many origins are needed to infer the rates of others.
 const leastOrigins = 30
 
-// Prior returns the gamma distribution of the population's rates: with the mean and variance of
+// Prior returns the gamma distribution of the population's rates, by the mean and the variance of
 // their logarithms. It is zero if there are too few origins.
 func (p Population) Prior() Estimate {
 	if !(p.Origins >= leastOrigins) {
@@ -66,10 +65,9 @@ func (p Population) Prior() Estimate {
 	return ofLogs(mean, p.Square/p.Origins-mean*mean)
 }
 
-// ofLogs returns the gamma distribution whose logarithm has that mean and variance.
+// ofLogs returns the gamma distribution whose logarithm has a mean and a variance: the mean is
+// ψ(shape) − ln(inverse scale), the variance ψ′(shape).
 func ofLogs(mean, variance float64) Estimate {
-	// Of a gamma distribution the logarithm has the mean ψ(shape) − ln(inverse scale) and the
-	// variance ψ′(shape).
 	low, high := math.Log(minChanges), math.Log(maxChanges)
 	for range 50 {
 		middle := (low + high) / 2

@@ -15,18 +15,17 @@ type HosterLimit struct {
 // Limited reports whether there is a limit.
 func (l HosterLimit) Limited() bool { return l != HosterLimit{} }
 
-// Reached reports which of the limits a hoster has reached with so many visits; it takes another
-// one if it is neither.
+// Reached reports which limits a hoster has reached, given its visits in flight and those of the last minute.
 func (l HosterLimit) Reached(inFlight, lastMinute int) (maxInFlight, perMinute bool) {
 	return l.MaxInFlight > 0 && inFlight >= l.MaxInFlight, l.PerMinute > 0 && lastMinute >= l.PerMinute
 }
 
-// Hosters has the limits of those that host origins. A hoster is an instance of a lister, by
-// its name as a group (ShareByListerInstance), or a host, by its name in lower case.
+// Hosters has the limits of hosters. A hoster is an instance of a lister, named as by
+// ShareByListerInstance, or a host, by its name in lower case.
 type Hosters struct {
 	Limits  map[string]HosterLimit `yaml:"limits,omitempty"`
-	Default HosterLimit            `yaml:"default,omitempty"` // of each lister's instance that is not among them
-	// LostAfter is how long a visit counts after a worker began it, if its end isn't heard.
+	Default HosterLimit            `yaml:"default,omitempty"` // for each lister's instance that is not in Limits
+	// LostAfter is how long a visit counts as in flight after a worker began it, if nothing is heard of its end.
 	LostAfter time.Duration `yaml:"lost_after"`
 }
 
@@ -44,10 +43,10 @@ func (h Hosters) Limit(hoster string) HosterLimit {
 	return h.Default
 }
 
-// IsInstance reports whether a hoster is an instance of a lister, and no host.
+// IsInstance reports whether a hoster is an instance of a lister.
 func IsInstance(hoster string) bool { return strings.Contains(hoster, "/") }
 
-// HostPattern finds the host in the URL of an origin in lower case, in Go and in PostgreSQL.
+// HostPattern matches the host in an origin's URL in lower case. Go and PostgreSQL use it.
 const HostPattern = `^[a-z0-9.+-]+://(?:[^/?#@]*@)?([^/?#@:]+)`
 
 var host = regexp.MustCompile(HostPattern)

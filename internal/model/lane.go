@@ -13,24 +13,24 @@ type Lane struct {
 	// TimeLimit when it kills it. Both are above 0.
 	SoftTimeLimit time.Duration `yaml:"-"`
 	TimeLimit     time.Duration `yaml:"-"`
-	// Slots is how many messages the queue may hold; 0 leaves it to the task type. By
-	// lending, it becomes MinSlots to MaxSlots (0: Slots).
+	// Slots is how many messages the queue may hold; 0: as many as the task type's may. When lanes lend each other slots, a
+	// lane has from MinSlots to MaxSlots (0: Slots).
 	Slots    int `yaml:"slots,omitempty"`
 	MinSlots int `yaml:"min_slots"`
 	MaxSlots int `yaml:"max_slots,omitempty"`
-	// TargetWait is how long its backlog should wait at most: beyond it, the lane gets slots of
-	// others of the set that have one; 0: lanes only lend what they don't need.
+	// TargetWait is how long its backlog should wait at most. Beyond it, the lane gets slots from
+	// other lanes with a TargetWait. 0: none; then lanes lend only slots that they don't need.
 	TargetWait time.Duration `yaml:"target_wait,omitempty"`
-	// Retry has the runs of tasks that time out in the last lane retried, like other failures.
+	// Retry says that tasks whose runs time out in the last lane are retried, as after other failures.
 	Retry bool `yaml:"retry,omitempty"`
 }
 
-// BackendNameInQueue is replaced, in the name of a lane's queue, by the task type's
-// backend name; for tasks with priority, by save_code_now:<backend name>.
+// BackendNameInQueue in the name of a lane's queue is replaced by the task type's
+// backend name or, for tasks with priority, by save_code_now:<backend name>.
 const BackendNameInQueue = "{backend_name}"
 
-// Sized returns the lane with its slots filled in for a task type: without slots it has
-// the type's, or unlimited if that has no limit.
+// Sized returns the lane with its defaults for a task type. A lane without slots has as many as the limit of the
+// type's queue, or unlimited if there is no limit.
 func (l Lane) Sized(tt TaskType, unlimited int) Lane {
 	if l.Slots == 0 {
 		l.Slots = unlimited
@@ -46,13 +46,11 @@ func (l Lane) Sized(tt TaskType, unlimited int) Lane {
 	return l
 }
 
-// PriorityLanes returns the key, among lane sets by task type, of the one for a type's
-// tasks with priority.
+// PriorityLanes returns the key of the lane set for a type's tasks with priority.
 func PriorityLanes(taskType string) string { return "save_code_now:" + taskType }
 
-// KeyOf returns the key of the lanes and shares of a queue to which work of a task type is
-// sent: the type's name for its own queue, and with the same prefix for PREFIX:<backend name>.
-// Other queues have none.
+// KeyOf returns the key of the lanes and shares of a queue for a task type: the type's name for its own queue, and
+// PREFIX:<type> for the queue PREFIX:<backend name>. Other queues have none.
 func KeyOf(queue string, tt TaskType) (key string, ok bool) {
 	prefix, ok := strings.CutSuffix(queue, tt.BackendName)
 	return prefix + tt.Type, ok && (prefix == "" || strings.HasSuffix(prefix, ":"))
@@ -66,8 +64,7 @@ func (t TaskType) QueueWith(prefix string) string {
 	return prefix + t.BackendName
 }
 
-// TypeOf returns the task type of a key of lanes or shares, and the prefix of its queue, colon
-// included, or "".
+// TypeOf returns the task type of a key of lanes or shares, and the prefix of its queue with the colon, or "".
 func TypeOf(key string, types []TaskType) (tt TaskType, prefix string, ok bool) {
 	for _, t := range types {
 		before, found := strings.CutSuffix(key, t.Type)
@@ -78,5 +75,5 @@ func TypeOf(key string, types []TaskType) (tt TaskType, prefix string, ok bool) 
 	return tt, prefix, ok
 }
 
-// Prefixed reports whether a key of lanes or shares is that of a queue with a prefix.
+// Prefixed reports whether a key of lanes or shares belongs to a queue with a prefix.
 func Prefixed(key string) bool { return strings.Contains(key, ":") }

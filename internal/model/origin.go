@@ -44,7 +44,7 @@ const (
 	VisitNotFound   VisitStatus = "not_found"
 )
 
-// DefaultPositionOffset is the offset of an origin's first visit: two days.
+// DefaultPositionOffset is the offset of an origin's first visit. By default it stands for two days.
 const DefaultPositionOffset = 4
 
 // VisitStats are the stats of an origin's visits (the table origin_visit_stats).

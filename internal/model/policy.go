@@ -2,9 +2,9 @@ package model
 
 import "slices"
 
-// Policy is a rule by which origins are picked for a visit: which, in which order, and
-// in words. Policies is the only place where they are defined: grabs, indexes, explain,
-// pools, the configuration and the simulator use it.
+// Policy is a rule by which origins are picked for a visit: the conditions, the order, and a description.
+// Policies are defined only here; grabs, indexes, explain, pools, the configuration and the simulator use
+// these definitions.
 //
 // Conditions and orders are SQL on a row c with the columns of scheduler_go.candidates
 // (sql/db/candidates.go).
@@ -14,7 +14,7 @@ type Policy struct {
 	OrderBy    string // SQL
 	Index      string // part of the names of its indexes of candidates
 
-	ByTarget bool // in the order of visit targets: picking moves the visit type's queue position forward
+	ByTarget bool // ordered by visit target: picking moves the visit type's queue position forward
 	Ours     bool // the Python scheduler doesn't have it
 }
 
@@ -22,7 +22,7 @@ type Policy struct {
 type Condition struct {
 	SQL   string
 	holds func(o OriginFacts) bool
-	// Picks and But complete "policy X …, and …" for an origin of which it doesn't hold.
+	// Picks and But complete "policy X …, and …" for an origin that doesn't meet the condition.
 	Picks, But string
 }
 
@@ -31,11 +31,11 @@ type OriginFacts struct {
 	Successful bool // its last visit succeeded
 	Loaded     bool // it has a snapshot
 	Dated      bool // its lister tells when it changed last
-	Changed    bool // that was after its last successful visit
-	Fork       bool // its lister knows it to be a fork
+	Changed    bool // it changed after its last successful visit
+	Fork       bool // its lister says that it is a fork
 }
 
-// Facts returns those of an origin; s is nil if it was never scheduled nor visited.
+// Facts returns the facts of an origin; s is nil if it was never scheduled nor visited.
 func Facts(o ListedOrigin, s *VisitStats) OriginFacts {
 	f := OriginFacts{Dated: o.LastUpdate != nil, Fork: o.IsFork != nil && *o.IsFork}
 	if s != nil {
@@ -51,9 +51,9 @@ var (
 	loaded       = &Condition{"c.loaded", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	dated        = &Condition{"c.last_update is not null", func(o OriginFacts) bool { return o.Dated }, "picks origins whose lister tells when they changed last", "of this one it doesn't"}
 	undated      = &Condition{"c.last_update is null", func(o OriginFacts) bool { return !o.Dated }, "picks origins whose lister doesn't tell when they changed last", "of this one it does"}
-	// Of any origin, where the policy is configured.
+	// All origins have a moment where the policy is configured.
 	momentary = &Condition{"c.moment is not null", func(OriginFacts) bool { return true }, "", ""}
-	// A lag is that of a loaded origin.
+	// Only loaded origins have a lag.
 	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
 	changed         = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Changed }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
 	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.Changed }, "picks origins that did not change since their last successful visit", "this one did"}
@@ -70,7 +70,7 @@ var Policies = []Policy{
 	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, changed}, OrderBy: "c.lag desc"},
 	{Name: OriginsWithoutLastUpdate, Index: "without_update", Conditions: []*Condition{undated}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true},
 	{Name: OthersByVisitTarget, Index: "others", Conditions: []*Condition{dated, loaded, unchanged}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true, Ours: true},
-	// A grab adds that the moment has come.
+	// A grab adds the condition that the moment has come.
 	{Name: Freshness, Index: "moment", Conditions: []*Condition{momentary}, OrderBy: "c.moment, c.first_seen", Ours: true},
 }
 
@@ -82,11 +82,10 @@ func (p VisitPolicy) Policy() *Policy {
 	return nil
 }
 
-// firstVisits has the order of FirstVisitsAfterListing; its condition depends on the lister.
+// firstVisits is FirstVisitsAfterListing, whose condition depends on the lister.
 var firstVisits = Policy{Name: FirstVisitsAfterListing, OrderBy: "c.last_scheduled nulls first"}
 
-// Rule returns what a filter's policy selects and orders by, forks considered; nil if the
-// policy is unknown or combines others.
+// Rule returns a filter's policy, with the condition on forks added; nil if the policy is unknown or combines others.
 func (f VisitFilter) Rule() *Policy {
 	p := f.Policy.Policy()
 	if f.Policy == FirstVisitsAfterListing {
@@ -100,7 +99,7 @@ func (f VisitFilter) Rule() *Policy {
 	return &divided
 }
 
-// SQL returns the conditions, each once.
+// SQL returns the conditions as SQL, without duplicates.
 func (p *Policy) SQL() []string {
 	var all []string
 	for _, c := range p.Conditions {
@@ -123,6 +122,6 @@ func (f VisitFilter) Outside(o OriginFacts) string {
 	return ""
 }
 
-// PoolPolicies are the four policies that pools combines: that of origins whose listers
-// give no date (group A), and those that divide the others (group B).
+// PoolPolicies are the four policies that pools combines: one for origins whose listers
+// give no date (group A), and three for the others (group B).
 var PoolPolicies = []VisitPolicy{OriginsWithoutLastUpdate, NeverVisitedOldestUpdateFirst, AlreadyVisitedOrderByLag, OthersByVisitTarget}

@@ -19,7 +19,7 @@ const (
 // Kwarg returns the keyword argument by which tasks are grouped, if it is one.
 func (k ShareKey) Kwarg() (string, bool) { return strings.CutPrefix(string(k), "kwargs.") }
 
-// OfVisits reports whether visits have this key; tasks have each of them.
+// OfVisits reports whether visits can be grouped by this key. Tasks can be grouped by any key.
 func (k ShareKey) OfVisits() bool { return k == ShareByLister || k == ShareByListerInstance }
 
 // DefaultShareHalfLife is the default half-life of what a group used.
@@ -29,15 +29,15 @@ const DefaultShareHalfLife = time.Hour
 type Shares struct {
 	By       ShareKey           `yaml:"by"`
 	Weights  map[string]float64 `yaml:"weights,omitempty"` // by group; all above 0
-	Default  float64            `yaml:"default"`           // the weight of each group that is not among them; above 0
+	Default  float64            `yaml:"default"`           // the weight of all other groups; above 0
 	HalfLife time.Duration      `yaml:"half_life"`
 
-	// MaxInFlight bounds how many messages of a group are claimed and not known to have
-	// ended; a group that is not in it has no ceiling.
+	// MaxInFlight is the ceiling, by group, of messages that are claimed and not known to have
+	// ended. Other groups have no ceiling.
 	MaxInFlight map[string]int `yaml:"max_in_flight,omitempty"`
 
-	// Priorities are those of the messages, by group; 0 if a group is not in it. RabbitMQ
-	// heeds them in queues with x-max-priority.
+	// Priorities are the priorities of messages by group; of other groups 0. RabbitMQ
+	// respects them in queues with x-max-priority.
 	Priorities map[string]uint8 `yaml:"priority,omitempty"`
 }
 
@@ -49,7 +49,7 @@ func (s Shares) Weight(group string) float64 {
 	return s.Default
 }
 
-// ListerGroup returns the group of a lister's origins, for the two keys of visits.
+// ListerGroup returns the group of a lister's origins by one of the two keys of visits.
 func ListerGroup(by ShareKey, l Lister) string {
 	if by == ShareByListerInstance {
 		return l.Name + "/" + l.InstanceName

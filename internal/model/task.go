@@ -35,7 +35,7 @@ type TaskType struct {
 	NumRetries      *int64
 	RetryDelay      *time.Duration
 
-	Routed string // the queue that the configured routes lead to; "" if there are none
+	Routed string // the queue by the configured routes; "" if there are none
 }
 
 // TaskStatus is the status of a task between two runs.

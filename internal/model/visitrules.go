@@ -2,20 +2,20 @@ package model
 
 import "time"
 
-// VisitRules say how visits move an origin in the queue of its visit type, and when they
+// VisitRules say how visits move an origin in the queue of its visit type, and which visits
 // disable it until a lister sees it again. The journal client applies them.
 type VisitRules struct {
-	// Intervals are how far a visit moves an origin, by its offset; a greater offset has the
-	// last one. A visit without news adds 1 to the offset, up to the last one, one with news
-	// takes 2 off, a first visit keeps it (DefaultPositionOffset).
+	// Intervals are how far a visit moves an origin, by the origin's offset; greater offsets have the
+	// last interval. A visit that finds nothing adds 1 to the offset, up to the last one. A visit that finds changes
+	// subtracts 2. The first visit keeps it (DefaultPositionOffset).
 	Intervals []time.Duration `yaml:"intervals,flow"`
-	// Fudge is the largest random share by which an interval is longer or shorter, so that
-	// the origins of one host spread out.
+	// Fudge is the largest part by which an interval is made longer or shorter at random, to spread the origins
+	// of a host.
 	Fudge float64 `yaml:"fudge"`
-	// DisableAfter is how many visits in a row that fail, or that find nothing, disable an origin.
+	// DisableAfter is how many visits in a row that all fail, or all find nothing, disable an origin.
 	DisableAfter int `yaml:"disable_after"`
-	// DisableAfterMixed is how many visits in a row disable an origin that fail or find
-	// nothing, in any mixture; 0: any number doesn't.
+	// DisableAfterMixed is how many visits in a row that fail or find nothing, in any mixture, disable an origin;
+	// 0: no number does.
 	DisableAfterMixed int `yaml:"disable_after_mixed,omitempty"`
 }
 

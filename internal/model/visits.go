@@ -25,14 +25,14 @@ const (
 const (
 	// Pools divides the slots between PoolPolicies.
 	Pools VisitPolicy = "pools"
-	// OthersByVisitTarget picks origins with a known last update that were loaded since,
+	// OthersByVisitTarget picks origins with a known last update that have been loaded since,
 	// by visit target (next_visit_queue_position).
 	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
-	// Freshness picks origins by when a visit is worth its cost (docs/freshness.md).
+	// Freshness picks origins for which a visit is worth its cost (docs/freshness.md).
 	Freshness VisitPolicy = "freshness"
 )
 
-// Cooldowns are the least times between visits of an origin. Zero turns one off, as an
+// Cooldowns are the least times between visits of an origin. Zero turns a cooldown off, as an
 // explicit null or 0 does with the Python scheduler.
 type Cooldowns struct {
 	Absolute  time.Duration // since it was last scheduled, whatever came of it
@@ -49,7 +49,7 @@ var DefaultCooldowns = Cooldowns{
 	NotFound:  31 * 24 * time.Hour,
 }
 
-// ShorterCooldown is how much shorter than the default one a cooldown is.
+// ShorterCooldown says how much shorter than the default a cooldown is.
 type ShorterCooldown struct {
 	Name string // absolute, scheduled, or visited: of a visit that failed or found nothing
 	By   time.Duration
@@ -81,38 +81,38 @@ type VisitFilter struct {
 	ListerName         string
 	ListerInstanceName string
 	Cooldowns          Cooldowns
-	TableSample        float64 // per cent of the table's pages, if that is all that is looked at; 0: all
-	Inexact            bool    // TableSample counts even where all origins cost no more
+	TableSample        float64 // per cent of the table's pages that are searched; 0: all
+	Inexact            bool    // use TableSample even where searching all origins costs no more
 	Forks              Forks
 }
 
-// Forks says which origins a filter is about, by whether their lister knows them to be forks.
+// Forks says whether a filter returns forks, originals or both.
 type Forks string
 
 const (
-	ForksToo  Forks = ""          // any
-	Originals Forks = "originals" // those not known to be forks
+	ForksToo  Forks = ""          // both
+	Originals Forks = "originals" // origins that aren't known to be forks
 	ForksOnly Forks = "forks"
 )
 
-// WeightedPolicy is a policy of a visit type with its weight. The user of the filter
-// sets its visit type.
+// WeightedPolicy is a policy of a visit type with its weight. Whoever uses the filter must
+// set its visit type.
 type WeightedPolicy struct {
 	Weight float64 // 0 or more
-	// Forks is the part of its visits that is for forks, the others being for originals;
-	// 0: the policy takes no notice of forks.
+	// Forks is the part of its visits that is for forks; the others are for originals.
+	// 0: the policy makes no difference between them.
 	Forks float64
-	// LongestWait is how long an origin waits for a visit at most, with the policy freshness.
+	// LongestWait is how long an origin waits for a visit at most, by the policy freshness.
 	LongestWait time.Duration
-	// Rest is whether the policy only takes what the others leave (WithRest).
+	// Rest says that the policy only gets slots that the others leave (see WithRest).
 	Rest   bool
 	Filter VisitFilter
 }
 
-// WithRest returns the policies and, after them, the one that takes what freshness leaves while origins
-// lack moments, if freshness is among them: those that have waited for longest first.
+// WithRest adds, if freshness is among the policies, the policy that fills the slots that freshness leaves while some
+// origins have no moments. It picks those that have waited longest.
 func WithRest(policies []WeightedPolicy) []WeightedPolicy {
-	const weight = 1e-9 // of freshness's: it gets nothing else
+	const weight = 1e-9 // relative to freshness: it gets nothing but the rest
 	i := slices.IndexFunc(policies, func(p WeightedPolicy) bool { return p.Filter.Policy == Freshness })
 	if i < 0 {
 		return policies
@@ -122,7 +122,7 @@ func WithRest(policies []WeightedPolicy) []WeightedPolicy {
 	return append(slices.Clone(policies), rest)
 }
 
-// DefaultLongestWait is how long an origin waits at most with the policy freshness.
+// DefaultLongestWait is the default of WeightedPolicy.LongestWait.
 const DefaultLongestWait = 365 * 24 * time.Hour
 
 // HasFreshness reports whether any visit type has the policy freshness.
@@ -135,7 +135,7 @@ func HasFreshness(policies map[string][]WeightedPolicy) bool {
 	return false
 }
 
-// Name returns the policy's name, with the origins that it is for.
+// Name returns the policy's name and, if it is only for some, the kind of origins.
 func (p WeightedPolicy) Name() string {
 	if p.Filter.Forks == ForksToo {
 		return string(p.Filter.Policy)
@@ -143,8 +143,8 @@ func (p WeightedPolicy) Name() string {
 	return string(p.Filter.Policy) + " (" + string(p.Filter.Forks) + ")"
 }
 
-// SplitForks returns the policies, in place of each that divides its visits one for
-// originals and one for forks, with their parts of its weight.
+// SplitForks replaces each policy that divides its visits by one for originals and one for forks, which share its
+// weight.
 func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
 	var split []WeightedPolicy
 	for _, p := range policies {
@@ -160,7 +160,7 @@ func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
 	return split
 }
 
-// PoliciesOf returns the policies of a visit type: its own, or the default ones.
+// PoliciesOf returns the policies of a visit type: its own or the default ones.
 func PoliciesOf(policies map[string][]WeightedPolicy, visitType string) []WeightedPolicy {
 	if own, ok := policies[visitType]; ok {
 		return own
@@ -169,8 +169,7 @@ func PoliciesOf(policies map[string][]WeightedPolicy, visitType string) []Weight
 }
 
 // ExpandPolicies replaces the policy pools by its four policies, with equal weights, as their real
-// shares depend on the origins; and policies that divide their visits by those for originals
-// and for forks.
+// weights depend on the origins. Then it splits policies by forks.
 func ExpandPolicies(policies []WeightedPolicy) []WeightedPolicy {
 	if len(policies) != 1 || policies[0].Filter.Policy != Pools {
 		return SplitForks(policies)
@@ -198,8 +197,8 @@ func (t TaskType) Queue() string {
 // DefaultQueue is Celery's queue of tasks that have no other.
 const DefaultQueue = "celery"
 
-// QueueOf returns the queue of tasks by the Python scheduler's routes: that of their own name
-// if it begins with swh., else the given one.
+// QueueOf returns the queue of a task by the Python scheduler's routes: the task's own name
+// if it begins with swh., otherwise others.
 func QueueOf(task, others string) string {
 	if strings.HasPrefix(task, "swh.") {
 		return task

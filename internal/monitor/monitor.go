@@ -38,6 +38,7 @@ type Monitor struct {
 
 	last atomic.Int64 // when figures were last read, or the start; scrapes read it
 
+	all                              []*prometheus.GaugeVec
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
 	readyAge, ready                  *prometheus.GaugeVec
 	known, enabled, never, pending   *prometheus.GaugeVec
@@ -55,7 +56,8 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.last.Store(m.now().UnixNano())
 	f := promauto.With(reg)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		m.all = append(m.all, f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+		return m.all[len(m.all)-1]
 	}
 	m.outbox = vec("swh_scheduler_outbox_messages", "Messages claimed and not yet confirmed by the broker, by queue.", "queue")
 	m.outboxAge = vec("swh_scheduler_outbox_oldest_age_seconds", "Age of the oldest of them, by queue.", "queue")
@@ -68,11 +70,11 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.pending = vec("swh_scheduler_origins_with_pending_changes", "Those enabled that changed since their last visit.", "lister", "visit_type")
 	m.countsAge = vec("swh_scheduler_origins_counts_age_seconds", "Age of these counts, by lister; of its instance with the oldest.", "lister")
 	m.position = vec("swh_scheduler_visit_queue_position_seconds", "Position of the queue of visits, by visit type: the visit target reached, in seconds.", "visit_type")
-	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; that it grows means visits fall behind.", "visit_type")
+	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "How far the clock (seconds since 1970) is ahead of the position, by visit type; it grows while visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
 	m.staleness = vec("swh_scheduler_freshness_staleness_seconds", "Of visit types with the policy freshness: for how long the archive has lacked the oldest change that it lacks, as a mean over the origins visited before; estimated for all, and, of those whose listers tell of updates, known (told). Counted every 6 hours.", "visit_type", "origins")
-	m.threshold = vec("swh_scheduler_freshness_threshold", "What a visit must be worth at present, by visit type with the policy freshness: days times days of staleness saved for each day of a worker; that it grows means there is less capacity.", "visit_type")
+	m.threshold = vec("swh_scheduler_freshness_threshold", "What a visit must be worth at present, by visit type with the policy freshness: days times days of staleness saved for each day of a worker; it grows as capacity shrinks.", "visit_type")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.")
@@ -108,8 +110,7 @@ func (m *Monitor) age() time.Duration { return m.now().Sub(time.Unix(0, m.last.L
 
 // clear forgets all figures: those of another daemon, which can read them, count then.
 func (m *Monitor) clear() {
-	for _, g := range []*prometheus.GaugeVec{m.outbox, m.outboxAge, m.outboxRefused, m.ready, m.readyAge, m.known, m.enabled, m.never,
-		m.pending, m.position, m.drift, m.active, m.pools, m.countsAge, m.setAside, m.rejected, m.unanswered, m.changes, m.built, m.staleness, m.threshold} {
+	for _, g := range m.all {
 		g.Reset()
 	}
 }

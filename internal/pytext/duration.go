@@ -20,7 +20,7 @@ var (
 	clock       = regexp.MustCompile(`^(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d*)?))?\s*`)
 )
 
-// units has the units of time by their names in lower case.
+// units are the units of time by their names in lower case.
 var units = func() map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for names, length := range map[string]time.Duration{

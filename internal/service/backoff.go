@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -65,6 +66,19 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-timer.C:
 		return nil
+	}
+}
+
+// Beside runs functions at the same time until stop is called, which waits for them.
+func Beside(ctx context.Context, run ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, f := range run {
+		running.Go(func() { f(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector returns a daemon's health as metrics: what /readyz and /healthz tell, and what
-// both leave out, with how long it has lasted.
+// Collector returns a daemon's health as metrics: for how long it has waited for each service,
+// and for how long each loop is overdue.
 func (h *Health) Collector(daemon string) prometheus.Collector {
 	describe := func(name, help, label string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{label}, prometheus.Labels{"daemon": daemon})
@@ -15,7 +15,7 @@ func (h *Health) Collector(daemon string) prometheus.Collector {
 	return healthCollector{
 		h,
 		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for a service; 0 while that is there.", "service"),
-		describe("swh_scheduler_overdue_seconds", "How long a round of one of the daemon's loops is overdue that ends well; 0 if none is.", "loop"),
+		describe("swh_scheduler_overdue_seconds", "For how long a successful round of one of the daemon's loops is overdue; 0 if none is.", "loop"),
 	}
 }
 

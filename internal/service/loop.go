@@ -17,8 +17,8 @@ type Result struct {
 
 // Loop calls RunOnce again and again, from Run's call to its return.
 type Loop struct {
-	// Name says what the loop does ("maintenance", "claiming tasks"): in the log, which is
-	// told when rounds begin to fail and when one goes well again, in health and metrics.
+	// Name says what the loop does ("maintenance", "claiming tasks"), in health, metrics and
+	// the log, which has a line when rounds begin to fail and when they work again.
 	Name string
 	Log  *slog.Logger
 	// RunOnce does one round of work. Its context is the one of InFlight, which

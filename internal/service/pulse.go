@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Pulse tells how a loop of the daemon does its work: the daemon's Health, if there is one,
-// when a round begins, goes on and ends, and the log when rounds begin to fail, and when one
-// goes well again. The nil value ignores all of it.
+// Pulse reports the progress of a loop: to the daemon's Health, if there is one, when a round
+// begins, goes on and ends; to the log when rounds begin to fail and when they work again.
+// A nil Pulse reports nothing.
 type Pulse struct {
 	health  *Health
 	name    string // of the loop's work
@@ -48,7 +48,7 @@ func (p *Pulse) note(change func()) {
 	}
 }
 
-// Begin says that a round begins, or goes on.
+// Begin reports that a round begins, or goes on.
 func (p *Pulse) Begin() {
 	p.note(func() {
 		p.since = p.health.now()
@@ -58,8 +58,8 @@ func (p *Pulse) Begin() {
 	})
 }
 
-// Failed says that a round has ended with an error, and that it will be tried again. That it
-// was canceled says nothing of its work.
+// Failed reports that a round has ended with an error and will be tried again. A canceled
+// round is not logged.
 func (p *Pulse) Failed(err error) {
 	p.note(func() { p.since = time.Time{} })
 	if p != nil && !errors.Is(err, context.Canceled) {
@@ -67,8 +67,8 @@ func (p *Pulse) Failed(err error) {
 	}
 }
 
-// Done says that a round has ended well. The next one is due after some time; 0: when there
-// is something to do.
+// Done reports that a round has succeeded. The next one is due after the given time; 0: when
+// there is something to do.
 func (p *Pulse) Done(next time.Duration) {
 	p.note(func() {
 		if !p.since.IsZero() {
@@ -84,12 +84,12 @@ func (p *Pulse) Done(next time.Duration) {
 	}
 }
 
-// Gone says that the loop has ended.
+// Gone removes the loop, which has ended.
 func (p *Pulse) Gone() {
 	p.note(func() { delete(p.health.pulses, p) })
 }
 
-// Call says that a call begins. The daemon counts as stuck if done is not called within 15
+// Call reports that a call begins. The daemon counts as stuck if done is not called within 15
 // minutes.
 func (h *Health) Call(name string) (done func()) {
 	p := h.add(&Pulse{name: name, call: true})

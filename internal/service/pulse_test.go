@@ -85,7 +85,7 @@ func TestLoopBeside(t *testing.T) {
 		if stuck, waits := health.Stuck(), health.Waits(); len(stuck)+len(waits) > 0 {
 			t.Errorf("stuck %q, waits %q", stuck, waits)
 		}
-		want := `# HELP swh_scheduler_overdue_seconds How long a round of one of the daemon's loops is overdue that ends well; 0 if none is.
+		want := `# HELP swh_scheduler_overdue_seconds For how long a successful round of one of the daemon's loops is overdue; 0 if none is.
 # TYPE swh_scheduler_overdue_seconds gauge
 swh_scheduler_overdue_seconds{daemon="start-runner",loop="maintenance"} 3600
 # HELP swh_scheduler_waiting_seconds How long the daemon has waited for a service; 0 while that is there.

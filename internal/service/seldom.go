@@ -8,9 +8,8 @@ import (
 // seldomPeriod is how often lines of one kind are logged.
 const seldomPeriod = time.Minute
 
-// Seldom spares the log: of what happens often it lets the first of each kind
-// through, then one a minute. It is safe for concurrent use; the zero value is
-// ready to use.
+// Seldom limits log lines: of each kind it lets one through a minute. It is safe for
+// concurrent use; the zero value is ready to use.
 type Seldom struct {
 	mu   sync.Mutex
 	last map[string]time.Time

@@ -28,7 +28,7 @@ func Systemd(ctx context.Context, h *Health, log *slog.Logger) {
 	}
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		log.Warn("systemd's watchdog is not understood, and not fed", "error", err)
+		log.Warn("systemd's watchdog is not notified: its settings are not valid", "error", err)
 	}
 	tick := time.NewTicker(systemdPeriod)
 	defer tick.Stop()

@@ -16,11 +16,11 @@ import (
 // containerLife is how long a container outlives a process that was killed.
 const containerLife = time.Hour
 
-// pullTimeout bounds the wait for an image that is not on the machine.
+// pullTimeout is the time limit for pulling an image.
 const pullTimeout = 10 * time.Minute
 
-// Daemon is Docker's on this machine. What talks to it needs much that is no part of
-// the scheduler, so it is in a module of its own (test/docker).
+// Daemon is the Docker daemon of this machine. Its implementation has many dependencies that the scheduler
+// doesn't need, so it is in another module (test/docker).
 type Daemon interface {
 	// Has reports whether an image is on the machine.
 	Has(image string) bool
@@ -31,13 +31,13 @@ type Daemon interface {
 // RunOptions say how to run a container.
 type RunOptions struct {
 	Image            string
-	Ports            []int // of its own that are the machine's, too, on the loopback
-	HostNetwork      bool  // it has all of the machine's
+	Ports            []int // ports of the container that are mapped to the same loopback ports of the machine
+	HostNetwork      bool  // use the machine's network instead
 	Environ, Command []string
-	Life             time.Duration // it ends after this, at the latest
+	Life             time.Duration // the container ends after this time
 }
 
-// Container is one that was started, and is gone from the machine when it ends.
+// Container is a running container, which is removed when it ends.
 type Container interface {
 	Name() string
 	Wait()
@@ -46,11 +46,11 @@ type Container interface {
 	Remove() error
 }
 
-// image is where a server's image may be had.
+// image says where to get the image of a server.
 type image struct {
-	variable string // environment variable that names another
+	variable string // environment variable with the name of another image
 	official string
-	built    string // as deploy/images/build.sh makes it, where there is no registry
+	built    string // built by deploy/images/build.sh, for machines without a registry
 }
 
 var (
@@ -59,15 +59,14 @@ var (
 	kafkaImage    = image{"SWH_TEST_KAFKA_IMAGE", "apache/kafka:3.9.1", "swh-scheduler-kafka:local"}
 )
 
-// dockerNetworkVar set to "host" has containers use the machine's own network,
-// for daemons that cannot map ports.
+// dockerNetworkVar makes containers use the machine's network if it is "host", for daemons that can't map ports.
 const dockerNetworkVar = "SWH_TEST_DOCKER_NETWORK"
 
 // containers runs servers in containers.
 //
-// A server listens on the same, free, loopback port inside its container and
-// outside: so its configuration, Kafka's advertised address above all, is the
-// same for mapped ports and for the host's network.
+// A server listens on the same free loopback port inside and outside its container. So its
+// configuration, in particular Kafka's advertised address, is the same for mapped ports and for the host's
+// network.
 type containers struct {
 	daemon Daemon
 	images map[image]string
@@ -79,7 +78,7 @@ type containers struct {
 	stopped bool
 }
 
-// newContainers fails unless a daemon answers and every image is there.
+// newContainers returns an error unless a daemon answers and has or gets all images.
 func newContainers(ctx context.Context, o Options) (*containers, error) {
 	daemon, err := o.Docker(ctx)
 	if err != nil {
@@ -94,8 +93,8 @@ func newContainers(ctx context.Context, o Options) (*containers, error) {
 	return d, nil
 }
 
-// obtain returns the name of an image that is on the machine: the one asked
-// for, else the official one, else the one built here; else it pulls.
+// obtain returns the name of an image that is on the machine: the one named by the environment variable, or else the
+// official one or the one built here. If there is none, it pulls.
 func (d *containers) obtain(ctx context.Context, i image) (string, error) {
 	candidates := []string{i.official, i.built}
 	if name := os.Getenv(i.variable); name != "" {
@@ -160,8 +159,8 @@ func (d *containers) stop() {
 	d.running = nil
 }
 
-// listen is the address a server listens on: mapped ports lead to the
-// container's own interface, not to its loopback.
+// listen returns the address that servers listen on. Mapped ports lead to the
+// container's network interface, not to its loopback.
 func (d *containers) listen() string {
 	if d.host {
 		return "127.0.0.1"

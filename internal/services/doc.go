@@ -1,20 +1,20 @@
 // Package services starts private PostgreSQL, RabbitMQ and Kafka servers for
 // tests and the demonstration, in Docker or as local processes.
 //
-// Private means: their own data, free loopback ports, nothing of a system-wide
-// server touched. Durability is off (fsync), as the data is thrown away, and a lone local PostgreSQL
-// keeps its data in memory where there is room, unless [DurableVar] is set.
+// Private means that they have their own data and free loopback ports, and don't touch system-wide
+// servers. Durability is off (fsync), as the data is thrown away. A single local PostgreSQL
+// keeps its data in memory if there is room. [DurableVar] changes both.
 //
-// # Life and death
+// # Lifetime
 //
-// Servers live no longer than the process that started them. Local ones are
-// watched by a reaper, a small shell that reads a pipe whose other end only
-// that process holds: when the pipe closes, by [Services.Stop] or because the
-// process was killed, the reaper kills every server and removes the data.
-// There is one way to stop, so the rare one is tried each time. Containers are
+// Servers don't outlive the process that started them. Local ones are
+// watched by a reaper, a small shell script that reads from a pipe whose other end only
+// that process holds. When the pipe is closed, by [Services.Stop] or because the
+// process was killed, the reaper kills all servers and removes their data. As both cases take the same
+// way, each test run tests the rare one. Containers are
 // removed by Stop; if the process is killed, Docker ends them after
 // containerLife.
 //
-// A server that cannot be started, or dies while starting, stops the others;
-// the error holds the end of its log, or the command that installs it.
+// If a server can't be started, or dies while starting, the others are stopped, too.
+// The error has the end of the server's log, or the command that installs the server.
 package services

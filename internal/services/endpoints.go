@@ -15,12 +15,11 @@ const (
 	PythonVar     = "SWH_TEST_PYTHON"
 )
 
-// DurableVar is the environment variable that has PostgreSQL write as its own defaults
-// say (fsync, full_page_writes), and to a disk, for benchmarks, and for what stays.
+// DurableVar is the environment variable that makes PostgreSQL use its own defaults of fsync and
+// full_page_writes, and write to a disk: for benchmarks, and for servers that are kept.
 const DurableVar = "SWH_TEST_DURABLE"
 
-// Endpoints says where the services are. An empty field is a service that
-// nobody provides.
+// Endpoints says where the services are. A field is empty if there is no such service.
 type Endpoints struct {
 	Postgres   string // URL of a superuser
 	RabbitMQ   string // AMQP URL of an administrator, virtual host "/"

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// CacheDir is where deploy/local/install.sh puts what is not a package of the
-// system; the script follows the same rule.
+// CacheDir returns the directory where deploy/local/install.sh puts what is not a package of the
+// system. The script has the same rule.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("SWH_SCHEDULER_CACHE"); dir != "" {
 		return dir, nil
@@ -28,7 +28,7 @@ const (
 	CeleryVersionVar   = "SWH_TEST_CELERY_VERSION"   // 5.3
 )
 
-// versioned returns the name of the directory that holds the version a variable asks for.
+// versioned returns the name of the directory with the version that a variable asks for.
 func versioned(name, variable string) string {
 	if version := os.Getenv(variable); version != "" {
 		return name + "-" + version
@@ -36,33 +36,28 @@ func versioned(name, variable string) string {
 	return name
 }
 
-// missing is the error for something that the installer would have put there.
+// missing returns the error for something that the installer installs.
 func missing(what string) error {
 	return fmt.Errorf("%s is not installed: run `make install`", what)
 }
 
 func findPython() (string, error) {
-	cache, err := CacheDir()
-	if err != nil {
-		return "", err
-	}
-	python := filepath.Join(cache, versioned("python", CeleryVersionVar), "bin", "python")
-	if _, err := os.Stat(python); err != nil {
-		return "", missing("the Python environment with Celery and swh.scheduler (" + python + ")")
-	}
-	return python, nil
+	return pythonIn(versioned("python", CeleryVersionVar), "Celery and swh.scheduler")
 }
 
 // FindArchive returns the Python interpreter of the environment with the archive's own parts
 // (deploy/local/python/archive.txt).
-func FindArchive() (string, error) {
+func FindArchive() (string, error) { return pythonIn("archive", "the archive's own parts") }
+
+// pythonIn returns the interpreter of the environment in a directory of the cache.
+func pythonIn(dir, with string) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
-	python := filepath.Join(cache, "archive", "bin", "python")
+	python := filepath.Join(cache, dir, "bin", "python")
 	if _, err := os.Stat(python); err != nil {
-		return "", missing("the Python environment with the archive's own parts (" + python + ")")
+		return "", missing("the Python environment with " + with + " (" + python + ")")
 	}
 	return python, nil
 }
@@ -130,8 +125,7 @@ func findProgram(name string, patterns ...string) (string, error) {
 	return path, nil
 }
 
-// versionOf returns the version in a path such as …/15/bin/postgres, 0 if there
-// is none.
+// versionOf returns the version in a path such as …/15/bin/postgres; 0 if there is none.
 func versionOf(path string) float64 {
 	version, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64)
 	return version

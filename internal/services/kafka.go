@@ -20,9 +20,9 @@ type kafkaNode struct {
 	settings map[string]string
 }
 
-// jvm is how to run a class of Kafka's. The serial collector and a small heap
-// suit a few topics on a small machine; the compiler that optimizes most doesn't pay in
-// the short lives of test servers. What a killed server leaves goes with its directory.
+// jvm returns a command that runs a class of Kafka. The serial collector and a small heap
+// suit a few topics on a small machine. The optimizing compiler doesn't pay off in
+// the short life of a test server. Temporary files are removed with the node's directory.
 func (n *kafkaNode) jvm(class string, args ...string) (*exec.Cmd, error) {
 	java, classPath, err := findKafka()
 	if err != nil {
@@ -71,8 +71,8 @@ func (n *kafkaNode) start(ctx context.Context) error {
 	return n.server.start(ctx, cmd, kafkaReady(n.broker))
 }
 
-// KafkaCluster is a Kafka of some nodes for tests that do harm to it. Clients reach
-// each node without authentication, and with one (SASL without TLS).
+// KafkaCluster is a Kafka cluster for tests of failures. Clients reach
+// each node without authentication or with SASL without TLS.
 type KafkaCluster struct {
 	Brokers     []string // host:port of each node
 	SASLBrokers []string // the same, where a user and password are asked for
@@ -80,27 +80,29 @@ type KafkaCluster struct {
 	nodes []*kafkaNode
 }
 
-// StartKafkaCluster starts a cluster of this machine's own programs. An odd number of its
-// nodes vote: of two one, of three all. With three or more, topics are replicated unless
-// they are made otherwise: three times, two of them in step. The users and
-// their passwords are for the mechanism PLAIN; those for SCRAM are made by an
-// administrator (any client of Brokers). Stop must be called.
+// StartKafkaCluster starts a cluster of the programs installed on this machine. An odd number of its
+// nodes vote: one of two, three of three. With three or more nodes, topics have by default three replicas, of
+// which two must be in sync. The users and their passwords are for the mechanism PLAIN; users for SCRAM are
+// created by any client of Brokers. Stop must be called.
 func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users map[string]string) (*KafkaCluster, error) {
-	l, err := newLocal(log)
-	if err != nil {
-		return nil, err
-	}
+	c, _, err := startLocal(log, "Kafka", func(l *local) (*KafkaCluster, error) {
+		c := &KafkaCluster{}
+		return c, c.start(ctx, l, size, users)
+	})
+	return c, err
+}
+
+func (c *KafkaCluster) start(ctx context.Context, l *local, size int, users map[string]string) error {
 	ports, err := FreePorts(3 * size)
 	if err != nil {
-		l.stop()
-		return nil, err
+		return err
 	}
 	controllers := ports[2*size:][:size-1+size%2]
 	voters := make([]string, len(controllers))
 	for i, port := range controllers {
 		voters[i] = fmt.Sprintf("%d@%s", i+1, address(port))
 	}
-	c, id := &KafkaCluster{}, kafkaClusterID()
+	id := kafkaClusterID()
 	for i := range size {
 		broker, sasl := address(ports[2*i]), address(ports[2*i+1])
 		settings := saslSettings(broker, sasl, users)
@@ -125,22 +127,17 @@ func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users ma
 		c.nodes = append(c.nodes, n)
 		c.Brokers, c.SASLBrokers = append(c.Brokers, broker), append(c.SASLBrokers, sasl)
 		if err := n.format(ctx, id); err != nil {
-			l.stop()
-			return nil, err
+			return err
 		}
 	}
 	starting, ctx := errgroup.WithContext(ctx)
 	for i := range c.nodes {
 		starting.Go(func() error { return c.StartNode(ctx, i) })
 	}
-	if err := starting.Wait(); err != nil {
-		l.stop()
-		return nil, fmt.Errorf("start Kafka: %w", err)
-	}
-	return c, nil
+	return starting.Wait()
 }
 
-// saslSettings are those of a broker with one listener for anyone and one for users.
+// saslSettings returns the settings of a broker with a listener for everyone and a listener for users.
 func saslSettings(broker, sasl string, users map[string]string) map[string]string {
 	var plain strings.Builder
 	for user, password := range users {

@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
@@ -26,8 +27,21 @@ func newLocal(log *slog.Logger) (*local, error) {
 
 func (l *local) stop() { l.close() }
 
-// environ is the same for all servers, whoever runs them: the caller's own
-// settings (PGDATA, RABBITMQ_…, JAVA_TOOL_OPTIONS) are about other servers.
+// startLocal starts something new on this machine. If start fails, what it has started is stopped.
+func startLocal[T any](log *slog.Logger, what string, start func(l *local) (T, error)) (started T, stop func(), err error) {
+	l, err := newLocal(log)
+	if err != nil {
+		return started, nil, err
+	}
+	if started, err = start(l); err != nil {
+		l.stop()
+		return started, nil, fmt.Errorf("start %s: %w", what, err)
+	}
+	return started, l.stop, nil
+}
+
+// environ returns the environment of servers, without the caller's own
+// settings (PGDATA, RABBITMQ_…, JAVA_TOOL_OPTIONS), which are for other servers.
 func (l *local) environ(more ...string) []string {
 	return append([]string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + os.Getenv("PATH"),
@@ -36,8 +50,8 @@ func (l *local) environ(more ...string) []string {
 	}, more...)
 }
 
-// unprivileged gives dir to a user that PostgreSQL agrees to run as, which root
-// is not, and returns how to start a process as that user.
+// unprivileged makes another user the owner of dir if this process runs as root, as which PostgreSQL refuses to run. It
+// returns the attributes to start a process as that user.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return &syscall.SysProcAttr{}, nil
@@ -75,12 +89,12 @@ func (l *local) startKafka(ctx context.Context) (string, error) {
 	return broker, node.start(ctx)
 }
 
-// kafkaClusterID returns a new identity in the form that old versions insist on: 16 bytes in
-// base64, which doesn't begin like an option.
+// kafkaClusterID returns a new cluster id in the form that old versions need: 16 bytes in base64 that don't begin like
+// a command-line option.
 func kafkaClusterID() string { return rand.Text()[:21] + "A" }
 
-// kafkaSettings are those of a single KRaft node. Consumers of a new group do
-// not wait for others to join, and topics are made on purpose only.
+// kafkaSettings returns the settings of a single KRaft node. Consumers of a new group don't
+// wait for others to join, and topics aren't created automatically.
 func kafkaSettings(listen, advertised, controller string) map[string]string {
 	return map[string]string{
 		"process.roles":                            "broker,controller",

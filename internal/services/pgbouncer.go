@@ -10,18 +10,10 @@ import (
 	"path/filepath"
 )
 
-// StartPgBouncer starts PgBouncer in front of a PostgreSQL, with a pool of so many connections
+// StartPgBouncer starts PgBouncer in front of a PostgreSQL, with size connections
 // that clients share between transactions. It returns its host and port. stop ends it.
 func StartPgBouncer(ctx context.Context, log *slog.Logger, postgres string, size int) (host string, stop func(), err error) {
-	l, err := newLocal(log)
-	if err != nil {
-		return "", nil, err
-	}
-	if host, err = l.pgbouncer(ctx, postgres, size); err != nil {
-		l.stop()
-		return "", nil, fmt.Errorf("start PgBouncer: %w", err)
-	}
-	return host, l.stop, nil
+	return startLocal(log, "PgBouncer", func(l *local) (string, error) { return l.pgbouncer(ctx, postgres, size) })
 }
 
 func (l *local) pgbouncer(ctx context.Context, postgres string, size int) (string, error) {

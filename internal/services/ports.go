@@ -11,11 +11,10 @@ import (
 // port: the Python scheduler finds the one from the other by this rule.
 const managementOffset = 10000
 
-// FreePorts returns distinct loopback ports that nobody listens on; each is
-// followed, at the given offsets, by ports that are free as well.
+// FreePorts returns distinct loopback ports that nobody listens on. The ports at the given
+// offsets from each of them are free, too.
 //
-// They are taken below the range from which systems give out ports for
-// outgoing connections, since a server binds its port only later.
+// As a server binds its port only later, they are below the range that systems use for outgoing connections.
 func FreePorts(count int, offsets ...int) ([]int, error) {
 	const low, high = 11000, 32000
 	var held []net.Listener
@@ -33,7 +32,7 @@ func FreePorts(count int, offsets ...int) ([]int, error) {
 	})
 }
 
-// choosePorts is FreePorts of those that hold takes.
+// choosePorts is FreePorts for the range from low to high. hold reports whether a port is free.
 func choosePorts(low, high, count int, offsets []int, hold func(port int) bool) (ports []int, err error) {
 	for range 1000 {
 		port := low + rand.IntN(high-low)

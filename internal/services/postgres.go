@@ -40,7 +40,7 @@ func (l *local) newPostgres(name string) (*PostgresServer, error) {
 	}, nil
 }
 
-// create makes the server's data by a program that is given the new directory.
+// create creates the server's data by running a program on a new directory.
 func (s *PostgresServer) create(ctx context.Context, program string, args ...string) error {
 	s.copies++
 	s.data = filepath.Join(s.root, fmt.Sprintf("%s-%d", s.name, s.copies))
@@ -68,14 +68,14 @@ func (s *PostgresServer) start(ctx context.Context, settings ...string) error {
 	args := append([]string{"-D", s.data}, postgresSettings(append(settings,
 		fmt.Sprintf("port=%d", s.port), "listen_addresses=127.0.0.1", "unix_socket_directories=")...)...)
 	cmd := exec.Command(filepath.Join(s.bin, "postgres"), args...)
-	// Not the one of create: it is part of that command.
+	// A copy, as s.owner belongs to the command of create.
 	owner := *s.owner
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environ(), s.data, &owner
 	return s.server.start(ctx, cmd, postgresReady(s.URL))
 }
 
-// postgresSettings are those of every test server: room for the connections of
-// packages tested side by side and, unless DurableVar is set, no care for durability.
+// postgresSettings returns the arguments of a test server. It allows the many connections of
+// packages that are tested in parallel and, unless DurableVar is set, isn't durable.
 func postgresSettings(more ...string) []string {
 	if os.Getenv(DurableVar) == "" {
 		more = append([]string{"fsync=off", "full_page_writes=off"}, more...)
@@ -87,19 +87,11 @@ func postgresSettings(more ...string) []string {
 	return args
 }
 
-// StartPostgres starts a PostgreSQL of this machine's own programs with further settings
-// ("name=value"), for tests that a server shared with others can't serve. It returns the
+// StartPostgres starts a PostgreSQL installed on this machine with further settings
+// ("name=value"), for tests that can't share a server with others. It returns the
 // URL of its superuser. stop ends it.
 func StartPostgres(ctx context.Context, log *slog.Logger, settings ...string) (url string, stop func(), err error) {
-	l, err := newLocal(log)
-	if err != nil {
-		return "", nil, err
-	}
-	if url, err = l.postgres(ctx, settings...); err != nil {
-		l.stop()
-		return "", nil, fmt.Errorf("start PostgreSQL: %w", err)
-	}
-	return url, l.stop, nil
+	return startLocal(log, "PostgreSQL", func(l *local) (string, error) { return l.postgres(ctx, settings...) })
 }
 
 func (l *local) startPostgres(ctx context.Context) (string, error) { return l.postgres(ctx) }
@@ -133,8 +125,8 @@ func (s *PostgresServer) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// PostgresPair is a primary with a standby that confirms every commit (streaming,
-// synchronous). The data survive the death of a server, not that of the machine.
+// PostgresPair is a primary with a standby that confirms every commit (synchronous streaming
+// replication). The data survives a crash of a server, but not of the machine.
 type PostgresPair struct {
 	Servers [2]*PostgresServer
 
@@ -172,8 +164,7 @@ func (p *PostgresPair) start(ctx context.Context) (err error) {
 	return p.Rejoin(ctx)
 }
 
-// pairSettings keep what a standby may still have to read, and nothing a backup would
-// have to wait for.
+// pairSettings keep the WAL that a standby may still have to read.
 var pairSettings = []string{"wal_keep_size=1GB", "hot_standby=on"}
 
 // Primary returns the server that takes writes, or took them last.
@@ -182,7 +173,7 @@ func (p *PostgresPair) Primary() *PostgresServer { return p.Servers[p.primary] }
 // Standby returns the other one.
 func (p *PostgresPair) Standby() *PostgresServer { return p.Servers[1-p.primary] }
 
-// Promote makes the standby the primary, alone: it confirms commits by itself. The old
+// Promote makes the standby the primary, which then doesn't wait for a standby. The old
 // primary must be dead.
 func (p *PostgresPair) Promote(ctx context.Context) error {
 	err := p.Standby().exec(ctx, "select pg_promote(true, 60)", "alter system reset synchronous_standby_names", "select pg_reload_conf()")

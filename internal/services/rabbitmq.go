@@ -21,10 +21,10 @@ type rabbitMQNodes struct {
 	epmdPort    string
 }
 
-// newRabbitMQNodes finds the programs and starts the port mapper: Erlang would start one as
-// a daemon that outlives the servers.
+// newRabbitMQNodes finds the programs and starts the port mapper. If it didn't, Erlang would start one
+// that outlives the servers.
 func (l *local) newRabbitMQNodes(ctx context.Context) (*rabbitMQNodes, error) {
-	// Not those in PATH: Debian's wrapper changes the user and the directories.
+	// Not from PATH, where Debian has a wrapper that changes the user and the directories.
 	server, err := findProgram("rabbitmq-server", "/usr/lib/rabbitmq/bin")
 	if err != nil {
 		return nil, err
@@ -144,18 +144,13 @@ type RabbitMQCluster struct {
 }
 
 // StartRabbitMQCluster starts a cluster of so many nodes and returns when all of them know
-// each other.
+// each other. Stop must be called.
 func StartRabbitMQCluster(ctx context.Context, log *slog.Logger, size int) (*RabbitMQCluster, error) {
-	l, err := newLocal(log)
-	if err != nil {
-		return nil, err
-	}
-	c := &RabbitMQCluster{local: l}
-	if err := c.start(ctx, size); err != nil {
-		c.Stop()
-		return nil, fmt.Errorf("start a RabbitMQ cluster: %w", err)
-	}
-	return c, nil
+	c, _, err := startLocal(log, "a RabbitMQ cluster", func(l *local) (*RabbitMQCluster, error) {
+		c := &RabbitMQCluster{local: l}
+		return c, c.start(ctx, size)
+	})
+	return c, err
 }
 
 // Stop ends the servers and removes their data.

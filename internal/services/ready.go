@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// startTimeout bounds the start of one server on a slow, busy machine.
+// startTimeout is the time limit for the start of a server, on a slow and busy machine.
 const startTimeout = 10 * time.Minute
 
-// waitReady tries check until it succeeds, or died says that it never will.
+// waitReady calls check until it succeeds. It gives up when died is closed.
 func waitReady(ctx context.Context, died <-chan struct{}, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func postgresReady(url string) func(context.Context) error {
 	}
 }
 
-// rabbitMQReady asks both doors, as either may open first.
+// rabbitMQReady checks both AMQP and the management API, as either may be ready first.
 func rabbitMQReady(url, managementURL string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, managementURL+"api/overview", nil)
@@ -75,8 +75,8 @@ func rabbitMQReady(url, managementURL string) func(context.Context) error {
 }
 
 // kafkaReady asks for the group coordinator, which exists only once the broker
-// and its controller work together; asking also makes the topic it keeps
-// offsets in, so that the first consumer need not wait for that.
+// and its controller work together. Asking also creates the topic for
+// offsets, so that the first consumer need not wait for it.
 func kafkaReady(broker string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.RequestRetries(0))
@@ -89,7 +89,7 @@ func kafkaReady(broker string) func(context.Context) error {
 	}
 }
 
-// listening is ready when something accepts connections on the port.
+// listening checks whether something accepts connections on the port.
 func listening(port int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(port))

@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// reaper starts processes that it ends, with all their children, when it is
-// closed or this process is gone.
+// reaper starts processes and kills them, with all their children, when it is
+// closed or this process ends.
 //
-// The parent-death signal of Linux is not enough: it reaches only the first
+// The parent-death signal of Linux isn't enough: it reaches only the first
 // process of a server, and none after a change of user.
 type reaper struct {
-	dir  string   // data of the processes, removed with them
-	fast string   // the same in memory where there is room, or dir again
-	pipe *os.File // its end closes the reaper; process group ids are written to it
+	dir  string   // for the data of the processes; removed with them
+	fast string   // the same in memory if there is room, otherwise dir
+	pipe *os.File // process group ids are written to it; closing it closes the reaper
 	cmd  *exec.Cmd
 
 	mu      sync.Mutex
@@ -28,8 +28,8 @@ type reaper struct {
 	close   func()
 }
 
-// SIGQUIT makes PostgreSQL release its shared memory at once; the others get
-// nothing from a warning, as their data goes.
+// SIGQUIT makes PostgreSQL release its shared memory. The other servers don't need a signal before SIGKILL, as their
+// data is removed.
 const reaperScript = `
 groups=
 while read -r group; do groups="$groups -$group"; done
@@ -39,8 +39,8 @@ kill -s KILL -- $groups
 rm -rf -- "$@"
 `
 
-// newDir makes a directory that other users may enter but not list, in the system's own one
-// for such if parent is empty.
+// newDir creates a temporary directory that other users may enter but not list, in parent or, if that is empty, in the
+// system's directory for temporary files.
 func newDir(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, "swh-scheduler-")
 	if err != nil {
@@ -86,9 +86,9 @@ func newReaper() (_ *reaper, err error) {
 	return r, nil
 }
 
-// process is a started one.
+// process is a started process.
 type process struct {
-	pid  int           // and that of its group
+	pid  int           // also the id of its process group
 	log  string        // path of its output
 	died chan struct{} // closed when it has ended
 }

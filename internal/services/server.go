@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// server is one of this machine's own programs, which may be started again.
+// server is a local server, which may be restarted.
 type server struct {
 	*local
-	name    string // the log's too, with the number of the start
+	name    string // also of its logs, with the number of the start
 	starts  int
 	process *process
 }
@@ -35,20 +35,19 @@ func (s *server) Kill() error {
 	return err
 }
 
-// Pause stops the server's processes where they are (SIGSTOP), with their connections
-// open; Resume lets them go on.
+// Pause stops the server's processes (SIGSTOP) with their connections open. Resume lets them continue.
 func (s *server) Pause() error  { return s.signal(syscall.SIGSTOP) }
 func (s *server) Resume() error { return s.signal(syscall.SIGCONT) }
 
-// signal signals the server's group first, so that it starts no more processes, and then its
-// processes: each of PostgreSQL's leads a group of its own.
+// signal sends a signal to the server's process group first, so that it starts no more processes, and then to its
+// children, as each child of PostgreSQL has a process group of its own.
 func (s *server) signal(sig syscall.Signal) error {
 	pid := s.process.pid
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err == nil {
 		err = syscall.Kill(-pid, sig)
 	}
-	// One that was started between is left to end by itself, as its parent is gone.
+	// A child that was started in between ends by itself, as its parent is gone.
 	for child := range strings.FieldsSeq(string(children)) {
 		if id, convErr := strconv.Atoi(child); convErr == nil {
 			_ = syscall.Kill(id, sig) // it may have ended

@@ -12,7 +12,7 @@ import (
 type Provider string
 
 const (
-	// Auto is Docker where a daemon answers and has or gets the images, else Local.
+	// Auto is Docker if a daemon answers and has or gets the images, otherwise Local.
 	Auto   Provider = ""
 	Docker Provider = "docker"
 	Local  Provider = "local"
@@ -23,9 +23,9 @@ type Options struct {
 	Provider Provider
 	// Docker connects to this machine's daemon.
 	Docker func(context.Context) (Daemon, error)
-	// Given are services that exist already; only the missing ones are started.
+	// Given are existing services; only the missing ones are started.
 	Given Endpoints
-	// Log hears which provider was chosen and why, and each server's start.
+	// Log gets the chosen provider, with the reason, and the start of each server.
 	Log *slog.Logger
 }
 
@@ -39,8 +39,7 @@ type Services struct {
 // and may be called more than once.
 func (s *Services) Stop() { s.stop() }
 
-// backend starts servers in one way; each start returns when the server is
-// ready for use.
+// backend starts servers. Each start returns when the server is ready.
 type backend interface {
 	startPostgres(ctx context.Context) (url string, err error)
 	startRabbitMQ(ctx context.Context) (url, managementURL string, err error)
@@ -48,7 +47,7 @@ type backend interface {
 	stop()
 }
 
-// Start starts, side by side, the services that o.Given lacks, and returns when
+// Start starts, in parallel, the services that are not in o.Given, and returns when
 // all are ready.
 func Start(ctx context.Context, o Options) (*Services, error) {
 	s := &Services{Endpoints: o.Given, stop: func() {}}

@@ -10,12 +10,12 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// census counts as the Python scheduler's update_metrics does, but reads all origins only
-// once, and then only those visited or listed. Nothing else may write to the database.
+// census keeps the counts of the Python scheduler's update_metrics up to date. All origins are counted once, at the
+// start; after that it reads only those that are visited or listed. Nothing else may write to the database.
 type census struct {
-	store   *db.Store // nil on an RPC server, which doesn't tell the standings: it counts them
+	store   *db.Store // nil with an RPC server, which can't tell standings but counts the origins itself
 	counts  counts
-	origins map[string][]*standing // changed ones of all visit types and listers, by URL
+	origins map[string][]*standing // by URL: those that have changed, of all visit types and listers
 }
 
 type standing struct {
@@ -27,7 +27,7 @@ type standing struct {
 	lastSuccessful time.Time // may be zero
 }
 
-// counts are the numbers of origins in a state.
+// counts are the numbers of origins by state.
 type counts struct{ Known, Enabled, NeverVisited, PendingChanges int }
 
 func countsOf(metrics []model.Metrics) counts {
@@ -60,7 +60,7 @@ func newCensus(store *db.Store, counted counts) *census {
 	return &census{store: store, counts: counted, origins: make(map[string][]*standing)}
 }
 
-// know reads the state of unknown origins before they change.
+// know reads the state of origins that it doesn't know yet. It is called before they change.
 func (c *census) know(ctx context.Context, urls []string) error {
 	if c.store == nil {
 		return nil
@@ -82,7 +82,7 @@ func (c *census) know(ctx context.Context, urls []string) error {
 	return err
 }
 
-// change changes the origins of a URL and updates the counts.
+// change calls change for the origins of a URL and updates the counts.
 func (c *census) change(url string, change func(*standing)) {
 	for _, s := range c.origins[url] {
 		c.counts.add(s, -1)
@@ -91,7 +91,7 @@ func (c *census) change(url string, change func(*standing)) {
 	}
 }
 
-// visited applies the journal's changes.
+// visited applies the changes that the journal client made.
 func (c *census) visited(changes db.VisitChanges) {
 	for _, stats := range changes.Stats {
 		c.change(stats.URL, func(s *standing) {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A Clock is simulated time. It jumps from one event to the next, and belongs to one
-// goroutine.
+// Clock is simulated time. It jumps from one event to the next. It must be used by one goroutine only.
 type Clock struct {
 	start  time.Time
 	now    time.Duration // since start
@@ -16,7 +15,7 @@ type Clock struct {
 	seq    int64
 }
 
-// NewClock makes a Clock with the time start.
+// NewClock returns a Clock that shows start.
 func NewClock(start time.Time) *Clock { return &Clock{start: start} }
 
 // Now returns the simulated time in whole microseconds, as the database and the Python
@@ -26,13 +25,13 @@ func (c *Clock) Now() time.Time { return c.start.Add(c.now).Round(time.Microseco
 // Elapsed returns the time since start.
 func (c *Clock) Elapsed() time.Duration { return c.now }
 
-// After calls do after wait. Calls due at the same time are made in the order of After.
+// After schedules a call of do after wait. Calls for the same time are made in the order in which they were scheduled.
 func (c *Clock) After(wait time.Duration, do func(context.Context) error) {
 	c.seq++
 	heap.Push(&c.events, event{c.now + wait, c.seq, do})
 }
 
-// Every calls do now and after each period.
+// Every schedules calls of do, the first one now and then one every period.
 func (c *Clock) Every(period time.Duration, do func(context.Context) error) {
 	var again func(ctx context.Context) error
 	again = func(ctx context.Context) error {
@@ -45,7 +44,7 @@ func (c *Clock) Every(period time.Duration, do func(context.Context) error) {
 	c.After(0, again)
 }
 
-// Run makes the calls due before until (since start), and sets the clock to until. If ctx
+// Run makes the calls that are scheduled for before until (since start) and sets the clock to until. If ctx
 // ends, it stops early without an error.
 func (c *Clock) Run(ctx context.Context, until time.Duration) error {
 	for ctx.Err() == nil {
@@ -68,7 +67,7 @@ type event struct {
 	do  func(context.Context) error
 }
 
-// events is a heap; the first one is the next.
+// events is a heap of events by time.
 type events []event
 
 func (e events) Len() int      { return len(e) }

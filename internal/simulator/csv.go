@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// ReadCSV reads a CSV file with a header, and calls row with what returns the fields of each row by
-// their columns' names; "" for a column that is not there. The file must have the needed columns.
-// Errors name the line, those of row too.
+// ReadCSV reads a CSV file with a header, which must have the needed columns. It calls row for each row, with a
+// function that returns a field by the name of its column; "" if there is no such column. Errors, those of row
+// included, name the line.
 func ReadCSV(r io.Reader, needed []string, row func(field func(column string) string) error) error {
 	file := csv.NewReader(r)
 	header, err := file.Read()

@@ -1,5 +1,5 @@
-// Package simulator runs a scheduler in simulated time, to see the effect of a policy before
-// it is used. It does what the Python scheduler's simulator does.
+// Package simulator runs a scheduler in simulated time, to show the effect of a policy before
+// it is used. It does the same as the Python scheduler's simulator.
 //
 //	           ┌─ claim ◄── PostgreSQL ◄── settle ◄─┐
 //	           │   (real, at the simulated time)     │
@@ -16,18 +16,18 @@
 // the origins (origins.go) are simulated. As with the Python scheduler, a queue holds 10,000
 // messages and is refilled when it has room for 1,000.
 //
-// On an RPC server (Options.Server) a simulation makes the daemons' calls instead: the server claims,
-// counts the origins each hour, and does not tell when something is due, so that it is asked each time.
+// With an RPC server (Options.Server) a simulation makes the daemons' calls instead: the server claims and
+// counts the origins each hour. It can't tell when something is due, so it is asked every time.
 //
-// There is one goroutine, and time stands still while the database works. A run depends only
-// on the database's content and order of equal rows, the start, and the random draws of the
+// There is one goroutine, and the simulated time stands still while the database works. A result depends only
+// on the content of the database and its order of equal rows, the start time, and the random draws of the
 // journal's rules.
 //
-// Writes are batched until the database is next read: listings until a claim, statuses until
-// a claim or the hourly count. The Python scheduler writes 100 statuses at a time and never
-// those after the last whole hundred, and so does the simulation. Claims that would find
-// nothing are left out: after an incomplete one the database tells when the next origin or
+// Writes are batched until the database is read next: listings until a claim, statuses until
+// a claim or the hourly count. Like the Python scheduler, the simulation writes 100 statuses at a time and never
+// those after the last whole hundred. Claims that would find
+// nothing are omitted: after a claim that found too little, the database tells when the next origin or
 // task is due. Nothing else may write to the database meanwhile.
 //
-// An error of the database ends the run. If ctx ends, the report covers the time until then.
+// A database error ends the run. If ctx ends, the report covers the time until then.
 package simulator

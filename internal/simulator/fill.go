@@ -11,10 +11,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Fill adds origins numbered from 1, listed at now by the listers in turn, each with a
-// recurring task that is ready since the origin changed. forks is the part of them that are
-// forks, from 0 to 1. It creates missing listers and the task type. progress is called with
-// the number of origins added; it may be nil.
+// Fill adds origins numbered from 1, which the listers list in turn at now, and for each one a
+// recurring task that has been ready since the origin changed. forks is the part of the origins that are
+// forks, from 0 to 1. It creates missing listers and the task type. It calls progress, unless that is nil,
+// with the number of origins of each batch.
 func Fill(ctx context.Context, store backend.Scheduler, names []ListerName, origins int, forks float64, now time.Time, progress func(n int)) error {
 	if err := addTaskType(ctx, store); err != nil {
 		return err
@@ -46,8 +46,8 @@ func Fill(ctx context.Context, store backend.Scheduler, names []ListerName, orig
 	return nil
 }
 
-// addTaskType creates the task type of listedVisitType, with the values of the Python scheduler's
-// loaders, unless it exists.
+// addTaskType creates the task type of listedVisitType, unless it exists, with the values of the Python scheduler's
+// loaders.
 func addTaskType(ctx context.Context, store backend.Scheduler) error {
 	const day = 24 * time.Hour
 	name := model.LoaderTaskType(listedVisitType)
@@ -62,7 +62,7 @@ func addTaskType(ctx context.Context, store backend.Scheduler) error {
 	})
 }
 
-// addTasks adds a task for each origin of a lister.
+// addTasks creates a task for each origin of a lister.
 func addTasks(ctx context.Context, store backend.Scheduler, l *lister) error {
 	origins := make([]model.ListedOrigin, len(l.origins))
 	for i, o := range l.origins {

@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// momentsPeriod is how often moments are computed anew, as by the daemon.
+// momentsPeriod is how often moments are computed, as by the daemon.
 const momentsPeriod = 6 * time.Hour
 
 // byFreshness reports whether the policy freshness picks visits of a type.
@@ -15,8 +15,7 @@ func byFreshness(policies []model.WeightedPolicy) bool {
 	return model.HasFreshness(map[string][]model.WeightedPolicy{"": policies})
 }
 
-// startFreshness has the moments of the visit types with the policy freshness computed, now and in each
-// momentsPeriod.
+// startFreshness computes the moments of the visit types with the policy freshness, now and every momentsPeriod.
 func (s *simulation) startFreshness(ctx context.Context, visitTypes []string) error {
 	longest := make(map[string]time.Duration)
 	for _, visitType := range visitTypes {
@@ -36,8 +35,7 @@ func (s *simulation) startFreshness(ctx context.Context, visitTypes []string) er
 	return nil
 }
 
-// renewMoments has the listers end a listing, as the policy asks how long ago that was, and computes
-// moments anew.
+// renewMoments records the end of a listing, as the policy depends on how long ago that was, and computes moments.
 func (s *simulation) renewMoments(ctx context.Context) error {
 	if err := s.write(ctx); err != nil {
 		return err

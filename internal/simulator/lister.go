@@ -45,17 +45,17 @@ type ListerName struct{ Name, Instance string }
 
 var DefaultLister = ListerName{Name: "example"}
 
-// lister lists new origins each hour, and all its origins again.
+// lister lists its origins and new ones each hour.
 type lister struct {
 	store   backend.Scheduler
 	id      uuid.UUID
 	numbers *int    // number of origins of all listers
-	forks   float64 // part of the origins, evenly spread over the numbers
+	forks   float64 // part of the origins that are forks, evenly spread over the numbers
 	origins []listed
 	byURL   map[string]int
 }
 
-// newListers makes listers, whose origins share one numbering; a part of these are forks.
+// newListers returns listers whose origins share one numbering.
 func newListers(ctx context.Context, store backend.Scheduler, names []ListerName, numbers *int, forks float64) ([]*lister, error) {
 	listers := make([]*lister, len(names))
 	for i, name := range names {
@@ -68,8 +68,7 @@ func newListers(ctx context.Context, store backend.Scheduler, names []ListerName
 	return listers, nil
 }
 
-// disabled records that origins were disabled in the database, so that the next listing
-// enables them.
+// disabled records that origins were disabled in the database, so that the next listing enables them again.
 func (l *lister) disabled(urls []string) {
 	for _, url := range urls {
 		if i, ok := l.byURL[url]; ok {
@@ -102,7 +101,7 @@ func (l *lister) list(now time.Time) {
 	}
 }
 
-// finish notes that a listing ended at a moment.
+// finish records in the database that a listing ended.
 func (l *lister) finish(ctx context.Context, store *db.Store, at time.Time) error {
 	known, err := store.ListersByID(ctx, []uuid.UUID{l.id})
 	if err != nil || len(known) == 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // The Python scheduler's model of origins: each has commits at even intervals since epoch,
-// and a visit takes a time for each commit since the last one. Times are in seconds.
+// and a visit takes some time for each commit since the last visit. Times are in seconds.
 const (
 	minRunTime       = 0.5
 	maxRunTime       = 7200.0
@@ -22,7 +22,7 @@ const (
 	commitBuckets   = 1 << 16 // number of different intervals, evenly spread over their logarithm
 	longestInterval = 10 * 365 * 24 * 3600
 
-	unvisited = 365 * 24 * time.Hour // assumed time since the last visit of an origin not visited in this run
+	unvisited = 365 * 24 * time.Hour // assumed time since the last visit of an origin that was not visited in this run
 )
 
 var epoch = time.Date(2015, 9, 1, 0, 0, 0, 0, time.UTC)
@@ -61,7 +61,7 @@ type load struct {
 	snapshot []byte
 }
 
-// visit begins a visit, which is then the origin's last one, however it ends.
+// visit begins a visit, which counts as the origin's last one however it ends.
 func (l loaders) visit(key model.OriginKey, now time.Time) load {
 	o := l[key]
 	if o == nil {
@@ -81,8 +81,8 @@ func (l loaders) visit(key model.OriginKey, now time.Time) load {
 	return load{runTime: runTime, full: true, snapshot: snapshotID(key, n)}
 }
 
-// RunTime returns the seconds of a visit of an origin with a commit each interval seconds,
-// and whether it is full: a visit that would take too long is not.
+// RunTime returns how many seconds a visit takes, since after the last one, of an origin with a commit every interval
+// seconds. A visit that would take too long isn't full.
 func RunTime(interval float64, since time.Duration) (seconds float64, full bool) {
 	seconds = minRunTime + perCommitRunTime*math.Trunc(since.Seconds()/interval)
 	if seconds > maxRunTime {

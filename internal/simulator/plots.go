@@ -29,13 +29,13 @@ var series = []struct {
 	{"Visits over time", func(m Measurement) int { return m.Visits }},
 }
 
-// Plots returns the Python scheduler's two plots for a terminal, run times of eventful visits
-// and figures over time, and one of shares.
+// Plots returns the Python scheduler's two plots for a terminal, the run times of eventful visits
+// and the figures over time, and a plot of shares.
 func (r *Report) Plots(colored bool) string {
 	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.plot(r.overTime(), colored, plotHeight) + "\n" + r.sharesPlot(colored)
 }
 
-// sharesPlot plots the shares of at most as many groups as there are signs.
+// sharesPlot plots the shares of groups, at most as many as there are signs.
 func (r *Report) sharesPlot(colored bool) string {
 	lines := r.sharesOverTime()
 	if len(lines) == 0 {
@@ -45,14 +45,13 @@ func (r *Report) sharesPlot(colored bool) string {
 		r.plot(lines[:min(len(lines), len(signs))], colored, plotHeight/2, asciigraph.LowerBound(0), asciigraph.UpperBound(100)) + "\n"
 }
 
-// signs are the characters of the lines, which distinguish them without colours.
+// signs are the characters that lines are drawn with, so that they can be told apart without colours.
 var (
 	signs      = []string{"+", "o", "*", "x", "#", "@", "%", "="}
 	lineColors = []asciigraph.AnsiColor{asciigraph.Blue, asciigraph.Red, asciigraph.Green, asciigraph.Orange}
 )
 
-// plot plots lines whose points, of which there is one at least, are evenly over the
-// simulated time.
+// plot plots lines. Each has at least one point; the points are spread evenly over the simulated time.
 func (r *Report) plot(lines []page.Line, colored bool, height int, options ...asciigraph.Option) string {
 	values, legend := make([][]float64, len(lines)), make([]string, len(lines))
 	var chars []asciigraph.CharSet
@@ -77,15 +76,8 @@ func (r *Report) plot(lines []page.Line, colored bool, height int, options ...as
 		asciigraph.Caption("by simulated hours: "+strings.Join(legend, ", ")))...)
 }
 
-// bin counts the visits with a run time from low to below high, in seconds.
-type bin struct {
-	low, high float64
-	count     int
-}
-
-// histogram counts the run times of eventful visits up to an hour, in n bins; nil without
-// such visits.
-func (r *Report) histogram(n int) []bin {
+// histogram counts the run times of eventful visits of up to an hour in n bins. It returns nil if there are no such visits.
+func (r *Report) histogram(n int) []page.Bin {
 	times := slices.DeleteFunc(slices.Clone(r.Eventful), func(t float64) bool { return t > longRunTime })
 	if len(times) == 0 {
 		return nil
@@ -94,13 +86,13 @@ func (r *Report) histogram(n int) []bin {
 	if low == high {
 		low, high = low-0.5, high+0.5
 	}
-	bins := make([]bin, n)
+	bins := make([]page.Bin, n)
 	width := (high - low) / float64(n)
 	for i := range bins {
-		bins[i].low, bins[i].high = low+float64(i)*width, low+float64(i+1)*width
+		bins[i].Low, bins[i].High = low+float64(i)*width, low+float64(i+1)*width
 	}
 	for _, t := range times {
-		bins[min(int((t-low)/width), n-1)].count++
+		bins[min(int((t-low)/width), n-1)].Count++
 	}
 	return bins
 }
@@ -109,13 +101,13 @@ func (r *Report) histogramText() string {
 	most := 1
 	bins := r.histogram(textBins)
 	for _, b := range bins {
-		most = max(most, b.count)
+		most = max(most, b.Count)
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%21s | %s\n", "seconds", "visits")
 	for _, b := range bins {
-		bar := strings.Repeat("█", int(math.Ceil(float64(b.count)/float64(most)*plotWidth)))
-		fmt.Fprintf(&text, "[%8.1f, %8.1f) | %s %d\n", b.low, b.high, bar, b.count)
+		bar := strings.Repeat("█", int(math.Ceil(float64(b.Count)/float64(most)*plotWidth)))
+		fmt.Fprintf(&text, "[%8.1f, %8.1f) | %s %d\n", b.Low, b.High, bar, b.Count)
 	}
 	return text.String()
 }
@@ -143,20 +135,12 @@ func (r *Report) charts() []page.Chart {
 	charts := []page.Chart{
 		page.LineChart("Origins and visits over time", "simulated hours", r.overTime()),
 		page.LineChart("Origins that changed after their last successful visit", "simulated hours", []page.Line{changes}),
-		page.BarChart("Run times of eventful visits of up to an hour", "seconds", r.bars()),
+		page.BarChart("Run times of eventful visits of up to an hour", "seconds", "visits", r.histogram(40)),
 	}
 	if shares := r.sharesOverTime(); len(shares) > 0 {
 		charts = append(charts, page.LineChart("Shares of the workers' time, in per cent, hour by hour", "simulated hours", shares))
 	}
 	return charts
-}
-
-func (r *Report) bars() []page.Bin {
-	var bars []page.Bin
-	for _, b := range r.histogram(40) {
-		bars = append(bars, page.Bin{Low: b.low, High: b.high, Count: b.count, Text: fmt.Sprintf("%.0f to %.0f seconds: %d visits", b.low, b.high, b.count)})
-	}
-	return bars
 }
 
 func (r *Report) overTime() (lines []page.Line) {

@@ -10,11 +10,10 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// configuredPolicies is the name for the policies of the configuration.
+// configuredPolicies is the name that stands for the configured policies.
 const configuredPolicies = "configured"
 
-// PoliciesOf returns the policies, by visit type, for the name of a policy, or for
-// "configured".
+// PoliciesOf returns the policies by visit type: the named policy for all types, or the configured ones.
 func PoliciesOf(name string, configured map[string][]model.WeightedPolicy) (map[string][]model.WeightedPolicy, error) {
 	if name == configuredPolicies {
 		return configured, nil

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// queue is a virtual queue, first in, first out, with virtual workers that each take one
-// message at a time. Messages taken are not part of it.
+// queue is a virtual FIFO queue with virtual workers, each of which takes one message at a time.
 type queue[M any] struct {
 	clock   *Clock
 	idle    int                   // workers
-	begin   func(M) time.Duration // returns how long the message will take
-	end     func(M)               // after that time, before the worker takes the next one
+	begin   func(M) time.Duration // called when a worker takes a message; returns how long it works on that
+	end     func(M)               // called after that time, before the worker takes the next message
 	waiting []M
 }
 
-// put adds messages, which idle workers take at once.
+// put adds messages. Idle workers take them at once.
 func (q *queue[M]) put(messages ...M) {
 	q.waiting = append(q.waiting, messages...)
 	for q.idle > 0 && len(q.waiting) > 0 {

@@ -1,11 +1,11 @@
 package simulator
 
 import (
+	"encoding/csv"
 	"fmt"
 	"io"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// longRunTime is the minimum of a very long visit, in seconds.
+// longRunTime is how many seconds a visit takes at least that counts as very long.
 const longRunTime = 3600
 
 // Report is the result of a simulation.
@@ -27,13 +27,13 @@ type Report struct {
 	Forks      int       // visits of origins known to be forks
 	Series     []Measurement
 
-	worked map[string]time.Duration // by group: visits that ended
-	waits  map[string]wait          // by group: visits that began
+	worked map[string]time.Duration // by group: working time of visits that ended
+	waits  map[string]wait          // by group: waits of visits that began
 
-	urgent map[model.TaskPriority]wait // tasks with priority that began
+	urgent map[model.TaskPriority]wait // waits of tasks with priority that began
 }
 
-// wait is the time in the queue of some visits.
+// wait is the total waiting time of some visits.
 type wait struct {
 	total  time.Duration
 	visits int
@@ -50,12 +50,12 @@ func (r *Report) began(v visit, now time.Time) {
 	}
 }
 
-// Measurement is the state of the origins of all listers at a time.
+// Measurement is the state of all origins at a time.
 type Measurement struct {
 	At time.Time
 	counts
-	Visits int                      // that had ended
-	Worked map[string]time.Duration // working time for each group; "" for visits without one
+	Visits int                      // number of visits that had ended
+	Worked map[string]time.Duration // working time by group; "" has the visits without a group
 }
 
 func (r *Report) visited(v running, eventful bool) {
@@ -99,7 +99,7 @@ func (r *Report) Text() string {
 		r.Visits, r.Uneventful, len(r.Eventful), r.VeryLong())
 }
 
-// ForksText says how many visits were of forks; "" if none was.
+// ForksText says how many visits were visits of forks, or returns "" if none was.
 func (r *Report) ForksText() string {
 	if r.Forks == 0 {
 		return ""
@@ -107,21 +107,20 @@ func (r *Report) ForksText() string {
 	return fmt.Sprintf("Visits of forks: %d (%s)\n", r.Forks, r.forksPart())
 }
 
-// forksPart is the part of the visits that were of forks.
+// forksPart returns the part of the visits that were visits of forks.
 func (r *Report) forksPart() string {
 	return fmt.Sprintf("%.1f %%", 100*float64(r.Forks)/float64(r.Visits))
 }
 
 // WriteCSV writes the series as the Python scheduler does.
 func (r *Report) WriteCSV(w io.Writer) error {
-	var b strings.Builder
-	row := func(fields ...string) { b.WriteString(pytext.CSVRow(fields) + "\r\n") }
-	row("timestamp", "known_origins", "enabled_origins", "never_visited_origins", "origins_with_pending_changes")
+	rows := [][]string{{"timestamp", "known_origins", "enabled_origins", "never_visited_origins", "origins_with_pending_changes"}}
 	for _, m := range r.Series {
-		row(pytext.Datetime(m.At), strconv.Itoa(m.Known), strconv.Itoa(m.Enabled), strconv.Itoa(m.NeverVisited), strconv.Itoa(m.PendingChanges))
+		rows = append(rows, []string{pytext.Datetime(m.At), strconv.Itoa(m.Known), strconv.Itoa(m.Enabled), strconv.Itoa(m.NeverVisited), strconv.Itoa(m.PendingChanges)})
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	file := csv.NewWriter(w)
+	file.UseCRLF = true
+	return file.WriteAll(rows)
 }
 
 // Totals returns the report for JSON.

@@ -121,15 +121,15 @@ func TestHistogram(t *testing.T) {
 		bins := r.histogram(n)
 		counted, short := 0, 0
 		for i, b := range bins {
-			counted += b.count
+			counted += b.Count
 			within := 0
 			for _, runTime := range r.Eventful {
 				const rounding = 1e-6
-				if runTime <= longRunTime && runTime > b.low-rounding && runTime < b.high+rounding {
+				if runTime <= longRunTime && runTime > b.Low-rounding && runTime < b.High+rounding {
 					within++
 				}
 			}
-			if b.count > within || b.low >= b.high || i > 0 && math.Abs(b.low-bins[i-1].high) > 1e-6 {
+			if b.Count > within || b.Low >= b.High || i > 0 && math.Abs(b.Low-bins[i-1].High) > 1e-6 {
 				t.Errorf("bin %d is %+v of at most %d", i, b, within)
 			}
 		}
@@ -158,8 +158,8 @@ func TestPlots(t *testing.T) {
 			t.Errorf("colours: %q and %q", plain, colored)
 		}
 		for _, b := range r.histogram(textBins) {
-			if want := fmt.Sprintf(" %d\n", b.count); !strings.Contains(plain, want) {
-				t.Errorf("no bin of %d in\n%s", b.count, plain)
+			if want := fmt.Sprintf(" %d\n", b.Count); !strings.Contains(plain, want) {
+				t.Errorf("no bin of %d in\n%s", b.Count, plain)
 			}
 		}
 	})

@@ -15,8 +15,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// ListersOf returns the virtual listers of a run with shares: DefaultLister, and one for
-// each group with a weight.
+// ListersOf returns the virtual listers of a run with shares: DefaultLister and one for each group with a weight.
 func ListersOf(shares map[string]model.Shares) []ListerName {
 	listers := []ListerName{DefaultLister}
 	for _, taskType := range slices.Sorted(maps.Keys(shares)) {
@@ -63,7 +62,7 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 	return queues, nil
 }
 
-// claim claims as schedule-recurrent does, and adds the work to the ledger, as sent.
+// claim claims visits as schedule-recurrent does and adds them to the ledger as sent work.
 func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) ([]visit, error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return nil, err
@@ -93,15 +92,15 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 	return visits, tx.Confirm(ctx, sent, now)
 }
 
-// GroupUse is the working time for a group.
+// GroupUse is the workers' time that a group used.
 type GroupUse struct {
 	Group   string  `json:"group"`
 	Seconds float64 `json:"seconds"`
-	Part    float64 `json:"part"`   // of all groups' time; of 1
+	Part    float64 `json:"part"`   // fraction of all groups' time
 	Waited  float64 `json:"waited"` // mean time in the queue, in seconds
 }
 
-// Shares returns the working time for each group in the whole run; none without shares.
+// Shares returns the time that each group used in the whole run; nil without shares.
 func (r *Report) Shares() []GroupUse {
 	uses := r.sharesBetween(Measurement{}, r.Series[len(r.Series)-1])
 	for i := range uses {
@@ -110,7 +109,7 @@ func (r *Report) Shares() []GroupUse {
 	return uses
 }
 
-// sharesBetween returns the working time for each group between two measurements.
+// sharesBetween returns the time that each group used between two measurements.
 func (r *Report) sharesBetween(from, to Measurement) []GroupUse {
 	var uses []GroupUse
 	total := 0.0

@@ -39,13 +39,13 @@ var Kinds = []Kind{TaskScheduler, OriginScheduler}
 
 type Options struct {
 	Store  *db.Store
-	Server *rpc.Client // instead of Store; without Shares and Urgent, and the policy pools
+	Server *rpc.Client // instead of Store; not with Shares, Urgent or the policy pools
 	Log    *slog.Logger
 
 	Kind       Kind
 	Policies   map[string][]model.WeightedPolicy // of OriginScheduler, by visit type; "default" is for any other
 	Rules      journal.Rules                     // of OriginScheduler: what visits change
-	VisitTypes []string                          // each has a queue; none: see Run
+	VisitTypes []string                          // each has a queue; if empty, see Run
 	Workers    int                               // of each queue
 	Start      time.Time                         // not in the past, as the database dates listings itself
 	Runtime    *time.Duration                    // time to simulate; nil is forever
@@ -53,12 +53,12 @@ type Options struct {
 	Listed     int                               // origins listed before the run
 	Forks      float64                           // part of the listed origins that are forks
 	Shares     map[string]model.Shares           // of OriginScheduler, by task type: how groups of listers divide its queue
-	Ageing     time.Duration                     // of priorities: of messages, and of tasks
-	Urgent     int                               // of TaskScheduler: tasks with priority added each hour, as many of each
+	Ageing     time.Duration                     // of the priorities of messages and tasks
+	Urgent     int                               // of TaskScheduler: number of tasks with priority added each hour, evenly of each priority
 	Progress   func(simulated time.Duration)     // called after each simulated hour; may be nil
 }
 
-// scheduler returns what a simulation works on.
+// scheduler returns the scheduler that is simulated.
 func (o *Options) scheduler() backend.Scheduler {
 	if o.Server != nil {
 		return backend.Remote{Client: o.Server}
@@ -70,38 +70,38 @@ type visit struct {
 	model.OriginKey
 	id    uuid.UUID // Celery's of the task
 	group string    // "" if its queue is not shared
-	fork  bool      // its origin is known to be one; not of tasks
-	kept  bool      // it is in the ledger until it ends
+	fork  bool      // its origin is known to be a fork; not set for tasks
+	kept  bool      // it stays in the ledger until it ends
 
 	priority uint8
 	claimed  time.Time
 
 	urgency model.TaskPriority // of the task
-	ready   time.Time          // since when the task could be claimed; of tasks with priority
+	ready   time.Time          // since when the task could be claimed; only for tasks with priority
 }
 
-// source is what a queue's messages are of.
+// source says what a queue is for.
 type source struct {
 	visitType string
-	urgent    bool // tasks with priority, which have a queue of their own
+	urgent    bool // for tasks with priority
 }
 
 // agents are the parts of a scheduler under test.
 type agents interface {
-	// sources returns what has a queue for visits of a type, and how many messages that holds.
+	// sources returns the queues for visits of a type, with their capacities.
 	sources(visitType string) map[source]int
 	// claim claims up to n due visits.
 	claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error)
 	// nextClaim returns the time before which a claim would find nothing unless something
-	// is written, if that is known; zero is never. It is called after an incomplete claim.
+	// is written, if that is known; zero is never. It is called after a claim that found fewer visits than asked for.
 	nextClaim(ctx context.Context, of source, now time.Time) (at time.Time, known bool, err error)
 
 	// began and ended are called in the order of events.
 	began(v visit, now time.Time)
 	ended(v visit, l load, eventful bool, now time.Time)
-	// settle writes the events until now, and reports whether there were any.
+	// settle writes the events until now and reports whether there were any.
 	settle(ctx context.Context) (bool, error)
-	// unsettled reports whether settling may make something claimable by now.
+	// unsettled reports whether settling could make something claimable by now.
 	unsettled(now time.Time) bool
 }
 
@@ -114,7 +114,7 @@ type simulation struct {
 	census  *census
 	queues  []*visitQueue
 	running map[uuid.UUID]running
-	urgent  int // tasks with priority that were added
+	urgent  int // number of tasks with priority that were added
 	report  *Report
 }
 
@@ -127,8 +127,8 @@ type visitQueue struct {
 	next     time.Time // zero is never
 }
 
-// Run simulates until the runtime is over or ctx ends. Without visit types it takes those of
-// the enabled origins at the start, or without such origins, and on an RPC server, the lister's.
+// Run simulates until the runtime is over or ctx ends. The default visit types are those of
+// the enabled origins; if there are none, and with an RPC server, it is the lister's.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := newSimulation(ctx, o)
 	if err != nil {
@@ -151,13 +151,13 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	s.report.Simulated = s.clock.Elapsed()
-	// As the Python scheduler does, this leaves metrics in scheduler_metrics.
+	// Like the Python scheduler, this leaves metrics in scheduler_metrics.
 	counted, err := s.count(ctx)
 	s.report.measure(s.clock.Now(), counted, s.running)
 	return s.report, err
 }
 
-// count has the scheduler count its origins.
+// count makes the scheduler count its origins.
 func (s *simulation) count(ctx context.Context) (counts, error) {
 	metrics, err := s.scheduler().UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
 	return countsOf(metrics), err
@@ -269,7 +269,7 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 
 func (q *visitQueue) free() int { return q.capacity - len(q.waiting) }
 
-// forget marks the times of the next claims as unknown, after a change.
+// forget marks the times of the next claims as unknown. It is called after a change.
 func (s *simulation) forget() {
 	for _, q := range s.queues {
 		q.known = false
@@ -344,7 +344,7 @@ type running struct {
 	began time.Time
 }
 
-// begin has a worker begin a visit, and returns how long it takes.
+// begin begins a visit and returns how long it takes.
 func (s *simulation) begin(v visit) time.Duration {
 	now := s.clock.Now()
 	l := s.loaders.visit(v.OriginKey, now)

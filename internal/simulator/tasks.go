@@ -18,8 +18,7 @@ import (
 // defaultRetryDelay is the database's default of a task type's retry delay.
 const defaultRetryDelay = time.Hour
 
-// taskAgents claim tasks and settle their runs with the runner's and the listener's
-// statements.
+// taskAgents claim tasks with the runner's statements and settle their runs with the listener's.
 type taskAgents struct {
 	store  *db.Store
 	server *rpc.Client // instead of store
@@ -47,8 +46,8 @@ func newTaskAgents(ctx context.Context, o Options, visitTypes []string) (*taskAg
 	return a, nil
 }
 
-// sources has a queue for tasks with priority that holds what the type's limit says, as what
-// waits there is past being put in order.
+// sources limits the queue for tasks with priority to the type's limit, as tasks that wait there can't be reordered by
+// priority any more.
 func (a *taskAgents) sources(visitType string) map[source]int {
 	urgent := queueCapacity
 	if limit := orZero(a.types[visitType].MaxQueueLength); limit > 0 {
@@ -101,7 +100,7 @@ func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time)
 	return visits, err
 }
 
-// claimFrom claims by the calls of the Python scheduler's runner.
+// claimFrom claims tasks by the calls that the Python scheduler's runner makes.
 func (a *taskAgents) claimFrom(ctx context.Context, server *rpc.Client, of source, n int, now time.Time) ([]visit, error) {
 	tasks, err := server.PeekReadyTasks(ctx, model.LoaderTaskType(of.visitType), now, n)
 	if err != nil || len(tasks) == 0 {
@@ -161,7 +160,7 @@ func (a *taskAgents) ended(v visit, l load, eventful bool, now time.Time) {
 	}
 }
 
-// began and ended make the outcomes that the listener would.
+// began and ended return the outcomes that the listener would.
 func began(v visit, now time.Time) settle.Outcome {
 	return settle.Outcome{BackendID: v.id.String(), Heard: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}}
 }

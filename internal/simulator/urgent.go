@@ -11,11 +11,11 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// urgencies are the priorities of tasks, the most urgent one first.
+// urgencies are the priorities of tasks, the highest first.
 var urgencies = []model.TaskPriority{model.PriorityHigh, model.PriorityNormal, model.PriorityLow}
 
-// addUrgent adds one-shot tasks with priority that become ready at even intervals within the next
-// hour, each for an origin of its own.
+// addUrgent adds one-shot tasks with priority, each for another origin. They become ready at even intervals within the
+// next hour.
 func (s *simulation) addUrgent(ctx context.Context) error {
 	tasks := make([]db.NewTask, s.Urgent)
 	for i := range tasks {
@@ -32,15 +32,14 @@ func (s *simulation) addUrgent(ctx context.Context) error {
 	return err
 }
 
-// UrgentUse is how long tasks of a priority waited from when they could be claimed until a worker
-// began them.
+// UrgentUse says how long tasks of a priority waited from when they became ready until a worker began them.
 type UrgentUse struct {
 	Priority model.TaskPriority `json:"priority"`
 	Tasks    int                `json:"tasks"`
 	Waited   float64            `json:"waited"` // on average, in seconds
 }
 
-// Urgent returns the waits of tasks with priority that began, by priority; none without any.
+// Urgent returns the waits of tasks with priority that began, by priority.
 func (r *Report) Urgent() []UrgentUse {
 	var uses []UrgentUse
 	for _, p := range urgencies {

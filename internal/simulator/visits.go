@@ -17,8 +17,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// journalBatch is the batch size of the Python scheduler's simulated journal client, which
-// never handles statuses after the last whole batch.
+// journalBatch is the batch size of the Python scheduler's simulated journal client, which never handles an
+// incomplete batch.
 const journalBatch = 100
 
 // originAgents pick visits and update visit stats with the code of schedule-recurrent and
@@ -32,18 +32,18 @@ type originAgents struct {
 	census   *census
 	disabled func(urls []string)
 
-	queues   map[string]sharedQueue // shared ones, by visit type
+	queues   map[string]sharedQueue // by visit type
 	ageing   time.Duration
-	room     bool             // a visit ended, which makes room for its group, since the last claim
+	room     bool             // since the last claim, a visit of a group with a ceiling has ended
 	outcomes []settle.Outcome // of visits in the ledger, not yet written
-	spared   bool             // the last claim left visits to hosters that take no more
+	spared   bool             // the last claim skipped visits because of their hosters' limits
 
 	statuses int             // since the last whole batch
 	heard    []journal.Visit // not yet written
-	whole    int             // number of heard in whole batches
+	whole    int             // how many of heard are in whole batches
 }
 
-// newOriginAgents makes agents that call disabled with the URLs that the journal disables.
+// newOriginAgents returns agents that call disabled with the URLs that the journal's rules disable.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
 		store: o.Store, server: o.Server, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
@@ -78,7 +78,7 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 		}
 		return visits, err
 	}
-	// The daemon's keeper does this too; it only makes the claim faster.
+	// The daemon's keeper does this, too. It only makes the claim faster.
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
@@ -112,8 +112,7 @@ func newVisit(p dispatch.Visit, now time.Time) visit {
 	return visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group, fork: orZero(p.Origin.IsFork), claimed: now}
 }
 
-// claimed returns the visits that were picked, and the work of those that groups or hosters
-// keep in the ledger.
+// claimed returns the visits that were picked, and the work of those that stay in the ledger for groups or hosters.
 func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([]visit, []db.Work) {
 	visits := make([]visit, len(picked))
 	var work []db.Work
@@ -133,7 +132,7 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 	if a.spared || a.server != nil {
 		return time.Time{}, false, nil
 	}
-	if byFreshness(a.policiesOf(visitType)) { // moments come by themselves
+	if byFreshness(a.policiesOf(visitType)) { // moments come without a write
 		return now.Add(20 * time.Minute), true, nil // the default of no_origins_scheduled_backoff
 	}
 	for _, p := range a.policiesOf(visitType) {
@@ -146,14 +145,14 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 		}
 	}
 	next, err := a.store.NextDue(ctx, visitType, now)
-	// Visits picked just now are not among the candidates yet; they cool down.
+	// The candidates don't show the visits that were picked just now. These are cooling down.
 	if cooled := now.Add(model.DefaultCooldowns.Absolute); next.IsZero() || cooled.Before(next) {
 		next = cooled
 	}
 	return next.Add(time.Microsecond), err == nil, err // an origin may be visited after it is due
 }
 
-// keepCandidates brings the candidates up to date.
+// keepCandidates drains all changes of candidates.
 func keepCandidates(ctx context.Context, store *db.Store) error {
 	for {
 		kept, err := store.KeepCandidates(ctx)
@@ -217,7 +216,7 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// watchedStore records the changes by the journal's rules.
+// watchedStore records the changes that the journal's rules make.
 type watchedStore struct {
 	journal.Store
 	changes db.VisitChanges // of the last call

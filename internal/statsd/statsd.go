@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"regexp"
@@ -135,18 +136,14 @@ func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // tagsOf returns the tags of a metric, sorted: its labels, which win, and those of all.
 func (s *Sender) tagsOf(m *dto.Metric) string {
-	labels := map[string]string{}
-	for key, value := range s.tags {
-		labels[key] = value
-	}
+	labels := maps.Clone(s.tags)
 	for _, label := range m.Label {
 		labels[label.GetName()] = label.GetValue()
 	}
 	var tags []string
-	for key, value := range labels {
-		tags = append(tags, key+":"+value)
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		tags = append(tags, key+":"+labels[key])
 	}
-	slices.Sort(tags)
 	if len(tags) == 0 {
 		return ""
 	}

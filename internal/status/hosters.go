@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Hoster is the state of a hoster with limits; a limit of 0 is none.
+// Hoster is the state of a hoster. A limit of 0 is none.
 type Hoster struct {
 	Hoster      string `json:"hoster"`
 	InFlight    int    `json:"in_flight"`
@@ -21,7 +21,7 @@ type Hoster struct {
 	PerMinute   int    `json:"per_minute"`
 }
 
-// Hosters returns those that are named, and those with visits.
+// Hosters returns the hosters with configured limits and those with visits.
 func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now time.Time) ([]Hoster, error) {
 	loads, err := store.HosterLoads(ctx, hosters, now)
 	if err != nil {
@@ -41,14 +41,7 @@ func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now ti
 func HosterTable(rows []Hoster) string {
 	lines := []string{"HOSTER\tIN FLIGHT\tMAX\tLAST MINUTE\tMAX"}
 	for _, r := range rows {
-		lines = append(lines, fmt.Sprintf("%s\t%d\t%s\t%d\t%s", pytext.Visible(r.Hoster), r.InFlight, limitText(r.MaxInFlight), r.LastMinute, limitText(r.PerMinute)))
+		lines = append(lines, fmt.Sprintf("%s\t%d\t%s\t%d\t%s", pytext.Visible(r.Hoster), r.InFlight, limit(r.MaxInFlight, "-"), r.LastMinute, limit(r.PerMinute, "-")))
 	}
 	return pytext.Columns(lines)
-}
-
-func limitText(limit int) string {
-	if limit == 0 {
-		return "-"
-	}
-	return fmt.Sprint(limit)
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,29 +18,29 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Queue is the state of a queue. What is not known is nil.
+// Queue is the state of a queue. Unknown figures are nil.
 type Queue struct {
 	Queue          string         `json:"queue"`
 	TaskType       string         `json:"task_type"`
-	Lane           string         `json:"lane"`  // its lane set and lane; "" if it is none
-	Limit          int64          `json:"limit"` // 0 is no limit
+	Lane           string         `json:"lane"`  // its lane set and lane, or ""
+	Limit          int64          `json:"limit"` // 0: none
 	Outgoing       int            `json:"outgoing"`
 	Ready          int            `json:"ready"`
 	Unacknowledged *int           `json:"unacknowledged"`
 	Consumers      int            `json:"consumers"`
 	In             *float64       `json:"in"`  // messages a second
-	Out            *float64       `json:"out"` // the same, to workers
+	Out            *float64       `json:"out"` // messages a second, to workers
 	Oldest         *float64       `json:"oldest"`
 	Backlog        int            `json:"backlog"` // of the lane
-	Groups         map[string]int `json:"groups"`  // messages underway
-	Problem        string         `json:"problem"` // why the queue can't be asked
+	Groups         map[string]int `json:"groups"`  // messages in flight by group
+	Problem        string         `json:"problem"` // why the broker can't tell the figures
 }
 
-// QueueSource is the broker.
+// QueueSource asks the broker about queues.
 type QueueSource = dispatch.QueueLengths
 
-// Queues returns the state of the known queues that exist or hold work. It takes no locks, so
-// its figures are of slightly different moments.
+// Queues returns the state of the known queues that exist or hold work. It takes no locks, so the figures
+// are of slightly different times.
 func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []daemons.KnownQueue, shares map[string]model.Shares) ([]Queue, error) {
 	now := store.Now()
 	ledger, err := store.LedgerQueues(ctx)
@@ -87,7 +88,7 @@ func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []da
 			row.Lane, row.Backlog = k.LaneSet+" "+k.Lanes.Lanes[k.Lane].Name, waiting.Waiting+waiting.TimedOut
 		}
 		if s, shared := shares[k.TaskType]; shared {
-			if row.Groups, err = underway(ctx, store, k.Name, s.HalfLife, now); err != nil {
+			if row.Groups, err = inFlight(ctx, store, k.Name, s.HalfLife, now); err != nil {
 				return nil, err
 			}
 		}
@@ -96,8 +97,8 @@ func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []da
 	return rows, nil
 }
 
-// underway counts the messages of each group of a shared queue that has any.
-func underway(ctx context.Context, store *db.Store, queue string, halfLife time.Duration, now time.Time) (map[string]int, error) {
+// inFlight returns how many messages each group of a shared queue has in flight.
+func inFlight(ctx context.Context, store *db.Store, queue string, halfLife time.Duration, now time.Time) (map[string]int, error) {
 	states, err := store.ShareStates(ctx, queue, now, halfLife)
 	messages := map[string]int{}
 	for group, state := range states {
@@ -113,29 +114,34 @@ func QueueTable(rows []Queue) string {
 	lines := []string{"QUEUE\tLIMIT\tOUTGOING\tREADY\tUNACKED\tCONSUMERS\tIN/S\tOUT/S\tOLDEST\tLANE\tBACKLOG\tGROUPS"}
 	for _, r := range rows {
 		if r.Problem != "" {
-			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", r.Queue, limit(r.Limit), r.Outgoing, r.Problem))
+			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", r.Queue, limit(r.Limit, "none"), r.Outgoing, r.Problem))
 			continue
 		}
 		lane, backlog := "-", "-"
 		if r.Lane != "" {
 			lane, backlog = r.Lane, strconv.Itoa(r.Backlog)
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", r.Queue, limit(r.Limit), r.Outgoing, r.Ready,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", r.Queue, limit(r.Limit, "none"), r.Outgoing, r.Ready,
 			orUnknown(r.Unacknowledged, strconv.Itoa), r.Consumers, orUnknown(r.In, perSecond), orUnknown(r.Out, perSecond),
-			orUnknown(r.Oldest, func(s float64) string { return time.Duration(s * float64(time.Second)).Round(time.Second).String() }),
+			orUnknown(r.Oldest, wholeSeconds),
 			lane, backlog, groups(r.Groups)))
 	}
 	return pytext.Columns(lines)
 }
 
-func limit(n int64) string {
+// limit formats a limit, of which 0 is none.
+func limit[N int | int64](n N, none string) string {
 	if n == 0 {
-		return "none"
+		return none
 	}
-	return strconv.FormatInt(n, 10)
+	return fmt.Sprint(n)
 }
 
 func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
+
+func wholeSeconds(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
 
 func orUnknown[V any](v *V, format func(V) string) string {
 	if v == nil {
@@ -144,23 +150,20 @@ func orUnknown[V any](v *V, format func(V) string) string {
 	return format(*v)
 }
 
-// shownGroups is how many groups a line of the table has at most.
+// shownGroups is how many groups a row of the table has at most.
 const shownGroups = 5
 
-// groups names the groups with most messages underway.
-func groups(underway map[string]int) string {
-	if len(underway) == 0 {
+// groups names the groups with most messages in flight.
+func groups(inFlight map[string]int) string {
+	if len(inFlight) == 0 {
 		return "-"
 	}
-	names := slices.SortedFunc(maps.Keys(underway), func(a, b string) int {
-		if n := underway[b] - underway[a]; n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(inFlight), func(a, b string) int {
+		return cmp.Or(inFlight[b]-inFlight[a], strings.Compare(a, b))
 	})
 	var shown []string
 	for _, name := range names[:min(len(names), shownGroups)] {
-		shown = append(shown, fmt.Sprintf("%s %d", name, underway[name]))
+		shown = append(shown, fmt.Sprintf("%s %d", name, inFlight[name]))
 	}
 	if more := len(names) - len(shown); more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))

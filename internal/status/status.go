@@ -1,5 +1,5 @@
-// Package status reads the state of queues, of the groups of shared ones, of lanes and of
-// hosters, and the last hour of groups and lanes.
+// Package status reads the state of queues, groups, lanes and hosters, and the last hour's history of groups and
+// lanes. It formats them as tables.
 package status
 
 import (
@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Group is the state of a group of a shared queue. Entitled, Now and Hour are parts of 1.
+// Group is the state of a group of a shared queue. Entitled, Now and Hour are fractions of 1.
 type Group struct {
 	TaskType    string  `json:"task_type"`
 	Queue       string  `json:"queue"`
@@ -38,11 +38,11 @@ type Group struct {
 	load float64
 }
 
-// MaxWaiting bounds what the commands count of the waiting work of a group.
+// MaxWaiting is up to how much waiting work of a group the commands count.
 const MaxWaiting = 10_000
 
-// Groups returns the state of the groups of a task type's queue, which the configuration shares. Of the
-// waiting work of each it counts so much at most.
+// Groups returns the state of the groups of a task type's queue, for which the configuration has shares. It counts
+// at most maxWaiting waiting pieces of work of each.
 func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType string, maxWaiting int) ([]Group, error) {
 	shares, now := c.Shares[taskType], store.Now()
 	types, err := store.TaskTypes(ctx)
@@ -62,7 +62,7 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 	if err != nil {
 		return nil, err
 	}
-	var waiting map[string]int // not counted for a queue with a prefix, which is for first visits and work sent by hand
+	var waiting map[string]int // not counted for queues with a prefix: first visits, and work sent by hand
 	if prefix == "" {
 		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, c.SchedulingPolicy, now, maxWaiting); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 	return rows, nil
 }
 
-// setParts sets what part of the queue each group has, and is entitled to.
+// setParts sets which part of the queue each group has, had, and is entitled to.
 func setParts(rows []Group) {
 	var weights, load, hour float64
 	for _, r := range rows {
@@ -113,7 +113,7 @@ func setParts(rows []Group) {
 	}
 }
 
-// divides reports whether free slots are divided with the group in it.
+// divides reports whether the group takes part when free slots are divided.
 func (g *Group) divides() bool {
 	return g.Waiting > 0 && (g.MaxInFlight == nil || g.InFlight < *g.MaxInFlight)
 }
@@ -126,13 +126,12 @@ func GroupTable(rows []Group) string {
 			most = strconv.Itoa(*r.MaxInFlight)
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%g\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%s\t%d\t%s", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight, r.Priority,
-			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running,
-			(time.Duration(r.HourSeconds*float64(time.Second))).Round(time.Second)))
+			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running, wholeSeconds(r.HourSeconds)))
 	}
 	return pytext.Columns(lines)
 }
 
-// Lane is the state of a lane and its last hour. Times are in seconds.
+// Lane is the state of a lane and its last hour's history. Times are in seconds.
 type Lane struct {
 	TaskType        string  `json:"task_type"`
 	Lane            string  `json:"lane"`
@@ -146,7 +145,7 @@ type Lane struct {
 	Sent            int     `json:"sent"`
 	Running         int     `json:"running"`
 	Consumers       *int    `json:"consumers"` // nil: the broker doesn't say
-	Waited          float64 `json:"waited"`    // the first of the backlog
+	Waited          float64 `json:"waited"`    // by the first of the backlog
 	Ended           int     `json:"ended"`
 	TimedOut        int     `json:"timed_out"`
 	QuickSentSlow   int     `json:"quick_sent_slow"`
@@ -156,7 +155,7 @@ type Lane struct {
 	WaitP95         float64 `json:"wait_p95"`
 }
 
-// Lanes returns the state of the lanes of a set. broker is asked for their consumers; it may be nil.
+// Lanes returns the state of the lanes of a set. broker, which may be nil, tells their consumers.
 func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch.LaneSet, now time.Time) ([]Lane, error) {
 	states, err := store.LaneStates(ctx, l.Name, len(l.Lanes))
 	if err != nil {
@@ -204,7 +203,7 @@ func LaneTable(rows []Lane) string {
 	return pytext.Columns(lines)
 }
 
-// shortDuration formats seconds, to a tenth.
+// shortDuration formats seconds, rounded to a tenth.
 func shortDuration(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
 }

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Drawing is a graph as boxes in levels, and arrows. A box is a task, or in a large graph
-// all tasks of a type at one level.
+// Drawing is a graph as boxes in levels with arrows between them. A box is a task or, in a large graph,
+// all tasks of a type on one level.
 type Drawing struct {
 	Title  string
 	Boxes  []Box
@@ -27,15 +27,15 @@ type Box struct {
 	Counts     map[model.GraphState]int
 }
 
-// Arrow goes from Count dependencies to the tasks that wait for them to end so.
+// Arrow stands for Count dependencies with the same condition between the tasks of two boxes.
 type Arrow struct {
 	From, To int
 	On       db.Condition
 	Count    int
 }
 
-// A graph with more tasks than drawnTasks or more dependencies than drawnEdges is drawn
-// with a box for each type, and at most drawnLevels levels, which merge its own.
+// A graph with more tasks than drawnTasks or more dependencies than drawnEdges is drawn with a box for each
+// task type, on at most drawnLevels levels.
 const (
 	drawnTasks  = 150
 	drawnEdges  = 600
@@ -134,8 +134,8 @@ func (d *Drawing) connect(g Graph, boxOf []int) {
 	})
 }
 
-// label is what is written at the arrow: its condition unless that is the usual one, and how many
-// dependencies it stands for if that is more than one.
+// label returns the arrow's label: the condition, unless it is the usual one, and the number of
+// dependencies, if it is more than one.
 func (a Arrow) label() string {
 	var parts []string
 	if a.On != db.OnCompleted {
@@ -147,7 +147,7 @@ func (a Arrow) label() string {
 	return strings.Join(parts, " ")
 }
 
-// main returns the most important state of a box: failed ones first.
+// main returns the most important state of a box's tasks, failures first.
 func (b Box) main() model.GraphState {
 	for _, state := range []model.GraphState{
 		model.GraphFailed, model.GraphByDependency, model.GraphByDeadline, model.GraphCancelled,
@@ -160,7 +160,7 @@ func (b Box) main() model.GraphState {
 	return model.GraphCompleted
 }
 
-// colours of the states, light enough for black text.
+// colours are those of the states, light enough for black text.
 var colours = map[model.GraphState]string{
 	model.GraphWaiting:      "#e3e6ea",
 	model.GraphReady:        "#cfe3ff",

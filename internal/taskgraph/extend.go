@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Extend adds the tasks and dependencies that a text asks for to a graph, and removes
-// dependencies, all or nothing; and settles graphs.
+// Extend adds tasks and dependencies to a graph and removes dependencies, as a text says, all or nothing. Then it
+// settles graphs.
 func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now time.Time) (s Submitted, err error) {
 	d, key, err := read(text)
 	if err == nil && len(d.Tasks)+len(d.Add)+len(d.Remove) == 0 {
@@ -44,7 +44,7 @@ func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now 
 	return s, Settle(ctx, store)
 }
 
-// extension resolves what a document asks for, of a graph with these tasks.
+// extension resolves a document against the tasks that the graph has.
 func (d document) extension(tasks []db.GraphTask, now time.Time) (e db.Extension, err error) {
 	ids := make(map[string]int64, len(tasks))
 	for _, t := range tasks {
@@ -76,7 +76,7 @@ func (d document) extension(tasks []db.GraphTask, now time.Time) (e db.Extension
 	return e, err
 }
 
-// changes resolves dependencies of the graph's tasks, by name of the task.
+// changes resolves dependencies, by name of the task of the graph that has them.
 func (p *parser) changes(written map[string][]json.RawMessage) (changes []db.MoreDependency, err error) {
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		task, known := p.ids[name]

@@ -1,11 +1,10 @@
-// Package taskgraph reads graphs of tasks as people write them, and reports on stored
-// ones: progress, expected end, pictures.
+// Package taskgraph parses graphs of tasks and reports on stored ones: progress, expected end, pictures.
 //
 // A graph is written in YAML or JSON (docs/graphs.md). Parse checks all that can be checked
-// without the database: names, dependencies, cycles. It returns the tasks in an order in
-// which each comes after its dependencies, as db.SubmitGraph needs. Errors name the task.
+// without the database: names, dependencies, cycles. It returns the tasks sorted so that
+// each comes after its dependencies, as db.SubmitGraph needs. Errors name the task.
 //
-// Reports take a few hundred bytes for each task, and time in proportion to tasks and edges.
+// A report takes a few hundred bytes per task, and time proportional to tasks and edges.
 package taskgraph
 
 import (
@@ -19,17 +18,17 @@ import (
 
 type Graph struct {
 	Summary  db.GraphSummary // without the numbers of tasks
-	Tasks    []db.GraphTask  // each after those it depends on
+	Tasks    []db.GraphTask  // sorted: each comes after its dependencies
 	Edges    []db.GraphEdge
 	Runtimes map[string]time.Duration // by task type, if known
-	Ends     map[int64]time.Time      // when tasks last ended, by their runs
-	Within   time.Duration            // until now: the time over which its pace is measured
+	Ends     map[int64]time.Time      // by task: when its last run ended
+	Within   time.Duration            // the period until now over which the pace is measured
 }
 
-// paceWithin is the longest time over which the pace of a graph is measured.
+// paceWithin is the longest period over which the pace of a graph is measured.
 const paceWithin = time.Hour
 
-// Read reads a stored graph; model.ErrUnknownGraph if there is none.
+// Read reads a stored graph. It returns model.ErrUnknownGraph if there is none.
 func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g Graph, err error) {
 	if g.Summary, err = store.GraphHead(ctx, graph); err != nil {
 		return Graph{}, err
@@ -53,8 +52,8 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 	return g, err
 }
 
-// Settle applies pending changes of graphs, as a runner would. It gives up after five
-// seconds of waiting for others, and leaves the rest to a runner.
+// Settle applies the pending changes of graphs, as a runner would. If others are at it, it waits for them for five
+// seconds and then leaves the rest to a runner.
 func Settle(ctx context.Context, store *db.Store) error {
 	const tries, wait = 50, 100 * time.Millisecond
 	for waited := 0; waited < tries; {

@@ -9,10 +9,9 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// What clients do with graphs, on a database: the commands and the RPC server. A graph's
-// text is YAML or JSON. There may be no such graph: model.ErrUnknownGraph.
+// The operations of the commands and the RPC server. They return model.ErrUnknownGraph if there is no such graph.
 
-// A RefusedError says what is wrong with a graph's text, or why a task can't be released.
+// RefusedError says what is wrong with a graph's text, or why a task can't be released.
 type RefusedError struct{ reason error }
 
 func (e *RefusedError) Error() string { return e.reason.Error() }
@@ -23,11 +22,11 @@ type Submitted struct {
 	Graph int64            `json:"graph"`
 	Tasks map[string]int64 `json:"tasks"` // their numbers by name
 	Size  Size             `json:"size"`
-	// Known is whether it was stored before, with the same key. Then the size is 0 of an extension.
+	// Known says that it had been stored before, with the same key. The size of an extension is 0 then.
 	Known bool `json:"known"`
 }
 
-// Check checks a graph as Submit does, and stores nothing.
+// Check checks a graph as Submit does, but stores nothing.
 func Check(ctx context.Context, store *db.Store, text []byte, now time.Time) (Size, error) {
 	g, err := Parse(text, now)
 	if err != nil {
@@ -36,7 +35,7 @@ func Check(ctx context.Context, store *db.Store, text []byte, now time.Time) (Si
 	return sizeOf(g.Tasks), store.CheckGraph(ctx, g)
 }
 
-// Submit stores a graph, all of it or nothing; nothing if it has a key and is stored.
+// Submit stores a graph, all or nothing, unless a graph with its key is already stored.
 func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s Submitted, err error) {
 	g, err := Parse(text, now)
 	if err != nil {
@@ -49,7 +48,7 @@ func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s
 	return submitted(ctx, store, stored, g.Tasks)
 }
 
-// submitted names the stored tasks; all of the graph if it is known.
+// submitted returns the numbers of the tasks that were stored, or of all tasks of a graph that had been stored before.
 func submitted(ctx context.Context, store *db.Store, stored db.SubmittedGraph, tasks []db.NewGraphTask) (Submitted, error) {
 	s := Submitted{Graph: stored.ID, Tasks: make(map[string]int64), Size: sizeOf(tasks), Known: stored.Known}
 	for i, id := range stored.Tasks {
@@ -65,7 +64,7 @@ func submitted(ctx context.Context, store *db.Store, stored db.SubmittedGraph, t
 	return s, err
 }
 
-// List lists the newest graphs.
+// List returns the newest graphs.
 func List(ctx context.Context, store *db.Store, limit int) ([]Line, error) {
 	graphs, err := store.Graphs(ctx, limit)
 	lines := make([]Line, len(graphs))
@@ -75,7 +74,7 @@ func List(ctx context.Context, store *db.Store, limit int) ([]Line, error) {
 	return lines, err
 }
 
-// Picture draws a graph: format is dot or svg.
+// Picture draws a graph in the format dot or svg.
 func Picture(ctx context.Context, store *db.Store, graph int64, format string, now time.Time) (string, error) {
 	g, err := Read(ctx, store, graph, now)
 	switch {
@@ -98,7 +97,7 @@ func Running(ctx context.Context, store *db.Store, graph int64) (running []int64
 	return running, err
 }
 
-// Cancel cancels the unsent tasks of a graph, and settles graphs.
+// Cancel cancels all unsent tasks of a graph and settles graphs.
 func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) error {
 	if err := store.CancelGraph(ctx, graph, now); err != nil {
 		return err
@@ -106,8 +105,8 @@ func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) er
 	return Settle(ctx, store)
 }
 
-// Retry retries the failed tasks of a graph, and those that couldn't run, and settles graphs.
-// It returns how many there are.
+// Retry retries the failed tasks of a graph and those that couldn't run because of them, and settles graphs. It
+// returns how many tasks these are.
 func Retry(ctx context.Context, store *db.Store, graph int64, now time.Time) (int, error) {
 	n, err := store.RetryGraph(ctx, graph, now)
 	if err != nil {
@@ -116,15 +115,13 @@ func Retry(ctx context.Context, store *db.Store, graph int64, now time.Time) (in
 	return n, Settle(ctx, store)
 }
 
-// Released is a task that was released.
 type Released struct {
 	Task  int64  `json:"task"`
 	Graph int64  `json:"graph"`
 	Name  string `json:"name"`
 }
 
-// Release releases a waiting task, unless it depends on other tasks that have not ended;
-// with force, also then.
+// Release releases a waiting task. Without force, it refuses to if the task still waits for other tasks.
 func Release(ctx context.Context, store *db.Store, task int64, force bool, now time.Time) (r Released, err error) {
 	refused := func(format string, args ...any) (Released, error) {
 		return Released{}, &RefusedError{fmt.Errorf(format, args...)}

@@ -8,11 +8,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm), and
-// changes the places in DependsOn accordingly. A task may depend on itself; a longer cycle
-// is an error that shows it.
+// inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm) and adjusts the places in
+// DependsOn. A task may depend on itself; a longer cycle is an error.
 func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
-	left := make([]int, len(tasks)) // dependencies that are not yet in order
+	left := make([]int, len(tasks)) // number of dependencies that are not in order yet
 	dependents := make([][]int, len(tasks))
 	var order []int
 	for i, t := range tasks {
@@ -53,11 +52,11 @@ func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 	return ordered, nil
 }
 
-// cycle describes a cycle among the tasks with dependencies left. Each of them has another
-// such one, so following these ends in a cycle.
+// cycle describes a cycle among the tasks that have dependencies left. Each of them depends on another one of
+// them, so following the dependencies leads into a cycle.
 func cycle(tasks []db.NewGraphTask, left []int) error {
 	at := slices.IndexFunc(left, func(n int) bool { return n > 0 })
-	seen := map[int]int{} // index in path
+	seen := map[int]int{} // by task: its index in path
 	var path []int
 	for {
 		if first, again := seen[at]; again {
@@ -72,7 +71,7 @@ func cycle(tasks []db.NewGraphTask, left []int) error {
 	}
 }
 
-// circle names at most a dozen tasks of a cycle.
+// circle lists at most a dozen tasks of a cycle.
 func circle(tasks []db.NewGraphTask, path []int) string {
 	const most = 12
 	var names []string

@@ -19,12 +19,12 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// document is a graph, or an extension of one, as written. Tasks are decoded one by one, so that errors can name them.
+// document is a graph or an extension as written. Tasks are decoded one by one so that errors can name them.
 type document struct {
 	Name  string            `json:"name"`
 	Key   string            `json:"key"`
 	Tasks []json.RawMessage `json:"tasks"`
-	// Of an extension, by name of the task.
+	// Only of an extension; by name of the task.
 	Add    map[string][]json.RawMessage `json:"add_dependencies"`
 	Remove map[string][]json.RawMessage `json:"remove_dependencies"`
 }
@@ -45,10 +45,10 @@ type taskDocument struct {
 type conditionDocument struct {
 	Task json.RawMessage `json:"task"`
 	On   string          `json:"on"`
-	True string          `json:"true"` // the key on, as YAML 1.1 reads it
+	True string          `json:"true"` // the key "on", which YAML 1.1 reads as true
 }
 
-// Parse reads a graph from YAML or JSON. Deadlines that are durations start at now.
+// Parse parses a graph in YAML or JSON. Deadlines that are durations count from now.
 func Parse(text []byte, now time.Time) (db.NewGraph, error) {
 	d, key, err := read(text)
 	if err != nil {
@@ -68,7 +68,7 @@ func Parse(text []byte, now time.Time) (db.NewGraph, error) {
 	return db.NewGraph{Name: d.Name, Key: key, Tasks: tasks}, err
 }
 
-// read reads a document, and its key.
+// read parses a document and its key.
 func read(text []byte) (d document, key db.GraphKey, err error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
@@ -95,8 +95,7 @@ func read(text []byte) (d document, key db.GraphKey, err error) {
 	return d, key, err
 }
 
-// keyOf returns a key with the digest of its document. The order of a mapping's keys doesn't
-// count.
+// keyOf returns a key with the digest of its document, which doesn't depend on the order of a mapping's keys.
 func keyOf(key string, text []byte) (db.GraphKey, error) {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -109,7 +108,7 @@ func keyOf(key string, text []byte) (db.GraphKey, error) {
 	return db.GraphKey{Text: key, Digest: digest[:]}, err
 }
 
-// parse reads tasks, which depend on each other and on those of ids, by name.
+// parse parses the tasks of a document and resolves their dependencies: on each other and, by name, on the tasks of ids.
 func parse(d document, now time.Time, ids map[string]int64) (*parser, error) {
 	p := &parser{now: now, places: make(map[string]int, len(d.Tasks)), ids: ids}
 	for i, raw := range d.Tasks {
@@ -120,7 +119,7 @@ func parse(d document, now time.Time, ids map[string]int64) (*parser, error) {
 	return p, p.connect()
 }
 
-// decode reads one JSON value without unknown keys.
+// decode decodes one JSON value. Unknown keys are an error.
 func decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -145,13 +144,13 @@ func kindOf(e *json.UnmarshalTypeError) string {
 	return cmp.Or(kinds[e.Type.Kind()], "a number")
 }
 
-// parser collects tasks, to resolve their dependencies when all are known.
+// parser collects tasks so that their dependencies can be resolved once all are known.
 type parser struct {
 	now       time.Time
 	tasks     []db.NewGraphTask
 	dependsOn [][]json.RawMessage // of each task, as written
 	places    map[string]int      // index in tasks, by name
-	ids       map[string]int64    // numbers of the tasks that the graph has, by name
+	ids       map[string]int64    // numbers of the tasks that are already in the graph, by name
 }
 
 func (p *parser) add(i int, raw json.RawMessage) error {
@@ -208,7 +207,7 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	return nil
 }
 
-// isKind reports whether a JSON text begins with first, or is absent.
+// isKind reports whether a JSON text is missing, null, or begins with first.
 func isKind(text json.RawMessage, first byte) bool {
 	return len(text) == 0 || string(text) == "null" || text[0] == first
 }
@@ -264,8 +263,8 @@ func (p *parser) dependencies(of string, written []json.RawMessage) (all []db.Ne
 	return all, nil
 }
 
-// dependency resolves a dependency of a task: a text is a name in the graph, an integer the
-// number of an existing task, a mapping one of these with a condition. What names it.
+// dependency resolves a dependency of a task: a string is a name in the graph, an integer the number of an
+// existing task, a mapping one of these with a condition. what describes it for errors.
 func (p *parser) dependency(of string, raw json.RawMessage) (d db.NewDependency, what string, err error) {
 	task := raw
 	if raw[0] == '{' {

@@ -17,16 +17,16 @@ type Report struct {
 	Tasks     int                      `json:"tasks"`
 	States    map[model.GraphState]int `json:"states"`
 	Ended     int                      `json:"ended"` // tasks that have ended in any way
-	// The next lists have the first few only.
-	WaitsFor     []Step     `json:"waits_for"`      // tasks that can go on now, or wait only to be released by hand
+	// WaitsFor, Outside and Failed have at most ten entries.
+	WaitsFor     []Step     `json:"waits_for"`      // tasks that wait for no other task but have not ended
 	WaitsForMore int        `json:"waits_for_more"` // number of further ones
-	Outside      []int64    `json:"outside"`        // dependencies of waiting tasks outside of the graph
-	Failed       []Step     `json:"failed"`         // tasks that failed by themselves
-	CriticalPath []Step     `json:"critical_path"`  // of tasks that have not ended
-	PathBefore   []Step     `json:"path_before"`    // the tasks that it waited for; in a graph that has ended, those that its end did
+	Outside      []int64    `json:"outside"`        // dependencies of waiting tasks that are not in the graph
+	Failed       []Step     `json:"failed"`         // tasks that failed themselves
+	CriticalPath []Step     `json:"critical_path"`  // of unfinished tasks
+	PathBefore   []Step     `json:"path_before"`    // the tasks that the critical path waited for; of a graph that has ended, the tasks that led to its end
 	PathSeconds  float64    `json:"critical_path_seconds"`
-	UnknownTypes []string   `json:"types_without_runtime"` // counted as taking no time
-	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if it has ended or is not known
+	UnknownTypes []string   `json:"types_without_runtime"` // their runtimes count as zero
+	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if the graph has ended or the end is unknown
 }
 
 type Step struct {
@@ -35,7 +35,7 @@ type Step struct {
 	Type   string           `json:"type"`
 	State  model.GraphState `json:"state"`
 	ByHand bool             `json:"by_hand,omitempty"` // it depends on itself
-	// Seconds is how long tasks of its type take, in a critical path; 0: it is not known.
+	// Seconds is how long tasks of its type take, on a critical path; 0: unknown.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
@@ -43,7 +43,7 @@ func stepOf(t db.GraphTask) Step {
 	return Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State}
 }
 
-// shown is the maximum length of a report's lists.
+// shown is the largest length of a report's lists.
 const shown = 10
 
 func (g Graph) Report(now time.Time) Report {
@@ -95,8 +95,8 @@ func (g Graph) Report(now time.Time) Report {
 	return r
 }
 
-// expectedEnd returns the end of the longest chain of open tasks, or of all open tasks at
-// the recent pace, whichever is later.
+// expectedEnd returns when the longest chain of open tasks ends, or when all open tasks end at the recent pace,
+// whichever is later.
 func (g Graph) expectedEnd(now time.Time, path time.Duration, open int) *time.Time {
 	if open == 0 {
 		return nil
@@ -151,13 +151,13 @@ func (g Graph) places() map[int64]int {
 	return place
 }
 
-// onlyItself reports whether the only dependency in the graph left is the task itself.
+// onlyItself reports whether the only unfinished dependency of a task is the task itself.
 func (d dependencies) onlyItself(tasks []db.GraphTask, i int) bool {
 	return d.itself[i] && !slices.ContainsFunc(d.inside[i], func(on int) bool { return tasks[on].State.Open() })
 }
 
-// pathBefore returns what a critical path waited for: of the dependencies of its first task the one that ended last,
-// and so on backwards. Of a graph that has ended, that is how it came to its end, with the task that ended last.
+// pathBefore returns the tasks that a critical path waited for: the dependency of its first task that ended last, the
+// dependency of that which ended last, and so on. Without a critical path it starts with the task that ended last.
 func (g Graph) pathBefore(d dependencies, path []Step) []Step {
 	before := []Step{}
 	last := func(among []int) int {
@@ -186,7 +186,7 @@ func (g Graph) pathBefore(d dependencies, path []Step) []Step {
 	return before
 }
 
-// Ran returns the tasks that run, and those that ran, the latest first.
+// Ran returns the tasks that are running, then those that ran, the latest first.
 func (g Graph) Ran() []Step {
 	var ran []Step
 	for _, t := range g.Tasks {
@@ -206,8 +206,8 @@ func (g Graph) Ran() []Step {
 	return ran
 }
 
-// criticalPath returns the chain of open tasks with the longest runtime, and that. Of equal
-// chains it returns one with most tasks.
+// criticalPath returns the chain of open tasks with the longest runtime, and the runtime. Of equally long chains it
+// chooses one with most tasks.
 func (g Graph) criticalPath(d dependencies) ([]Step, time.Duration) {
 	type chain struct {
 		took  time.Duration

@@ -66,7 +66,7 @@ func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 	}
 }
 
-// svg draws a box, coloured by the parts of the states.
+// svg draws a box, coloured in proportion to the states of its tasks.
 func (b Box) svg(out *strings.Builder) {
 	x, y := b.corner()
 	fmt.Fprintf(out, "<g><title>%s</title>", xmlText(b.Title+"\n"+b.Subtitle+"\n"+b.states()))
@@ -91,13 +91,13 @@ func short(text string) string {
 	return string(letters[:lettersInBox-1]) + "…"
 }
 
-// xmlText escapes lines of text for XML, and what could mislead a reader.
+// xmlText escapes lines of text for XML, and characters that could mislead a reader.
 func xmlText(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
 		lines[i] = pytext.Visible(lines[i])
 	}
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(strings.Join(lines, "\n"))) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(strings.Join(lines, "\n"))) // a strings.Builder returns no error
 	return b.String()
 }

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Line is a graph in a list, for JSON.
+// Line is a graph in a list.
 type Line struct {
 	ID        int64      `json:"graph"`
 	Name      string     `json:"name"`
@@ -25,7 +25,7 @@ type Line struct {
 	Completed int64      `json:"completed"`
 	Failed    int64      `json:"failed"`
 	NeverRun  int64      `json:"never_run"`
-	More      bool       `json:"more,omitempty"` // it has tasks that were not counted
+	More      bool       `json:"more,omitempty"` // further tasks were not counted
 }
 
 // Text formats a graph of a list; bold makes text bold.
@@ -62,7 +62,7 @@ func ago(at, now time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", pytext.ISOFormat(at.UTC().Truncate(time.Second)), explain.Roughly(now.Sub(at)))
 }
 
-// stateTexts has the texts of states that are not their names.
+// stateTexts has the texts of states that are shown differently from their names.
 var stateTexts = map[model.GraphState]string{
 	model.GraphByDependency: "never to run: a dependency failed",
 	model.GraphSkipped:      "skipped: a dependency ended otherwise than they ask for",
@@ -150,7 +150,7 @@ func describeDependency(d db.Dependency) string {
 	return fmt.Sprintf("task %d (%s%s)", d.ID, name, d.Status)
 }
 
-// enumerate joins the first texts of total ones.
+// enumerate joins at most ten texts, the first ones of total, and says how many more there are.
 func enumerate(texts []string, total int) string {
 	const most = 10
 	texts = texts[:min(most, len(texts))]
@@ -167,12 +167,11 @@ func progressBar(done, whole int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
-// Size is the size of a graph.
 type Size struct {
 	Tasks        int `json:"tasks"`
 	Dependencies int `json:"dependencies"`
 	Ready        int `json:"ready"`             // tasks without dependencies
-	Removed      int `json:"removed,omitempty"` // dependencies, by an extension
+	Removed      int `json:"removed,omitempty"` // dependencies that an extension removed
 }
 
 func sizeOf(tasks []db.NewGraphTask) Size {

@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// LineForm has the keyword arguments of the columns of a line, and further arguments of
-// each task: those of the Python scheduler (cli/origin_utils.py).
+// LineForm says which keyword arguments the columns of a line are, and which further ones each
+// task has, as the Python scheduler (cli/origin_utils.py).
 type LineForm struct {
 	columns []string
 	extra   dispatch.Kwargs

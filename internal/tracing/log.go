@@ -26,8 +26,8 @@ func (e exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) err
 	return nil
 }
 
-// complaints is a logr.LogSink for what OpenTelemetry finds wrong with its variables.
-// It leaves out their values and the errors, which quote them.
+// complaints is a logr.LogSink for OpenTelemetry's problems with its variables. It leaves
+// out their values and the errors, which quote them.
 type complaints struct{ log *slog.Logger }
 
 func (complaints) Init(logr.RuntimeInfo)                     {}
@@ -38,5 +38,5 @@ func (c complaints) WithValues(...any) logr.LogSink          { return c }
 func (c complaints) WithName(string) logr.LogSink            { return c }
 
 func (c complaints) warn(message string) {
-	c.log.Warn("OpenTelemetry finds something wrong with its settings (variables OTEL_…, whose values are not shown)", "what", message)
+	c.log.Warn("OpenTelemetry reports a problem with its settings (variables OTEL_…; values are not shown)", "what", message)
 }

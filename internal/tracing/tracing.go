@@ -61,7 +61,7 @@ func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, 
 		return nil, nil
 	}
 	otel.SetLogger(logr.New(complaints{log}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not as they should be", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry reports an error", "error", err) }))
 	client, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)

@@ -21,26 +21,26 @@ const (
 
 var taskQueues = []string{archive.ListTask, archive.ListArchivesTask, expressQueue, slowQueue, saveQueue, archivesQueue}
 
-// limits are how long queues may be.
+// limits are the largest allowed lengths of queues.
 var limits = map[string]int{expressQueue: expressSlots, slowQueue: slowSlots, archivesQueue: archivesLimit}
 
-// queue is what is known of one.
+// queue is what is known about a queue.
 type queue struct {
-	Ready     int // messages at the last look
-	Peak      int // the greatest length seen, with messages that are unacknowledged
-	Published int // messages, up to the last figures of the management API
+	Ready     int // ready messages at the last look
+	Peak      int // the greatest length seen, unacknowledged messages included
+	Published int // published messages, by the last figures of the management API
 }
 
-// watcher of the queues asks RabbitMQ itself, and not our code, which it is there to check.
+// watcher watches queues by asking RabbitMQ, independently of our code, which it is there to check.
 //
-// No one question gives a queue's exact length: a passive declaration counts at once, but only
-// messages that are ready; the management API also counts those that are unacknowledged, but up
-// to five seconds late. Both are true of some moment, so the highest figure of either is a length
-// that the queue has really had.
+// No single question gives a queue's exact length: a passive declaration is up to date but counts only
+// ready messages; the management API also counts unacknowledged ones, but is up
+// to five seconds late. Both figures are true at some time, so the highest one is a length
+// that the queue really had.
 type watcher struct {
 	conn    *amqp.Connection
-	figures string    // URL of those of the management API
-	asked   time.Time // when they were
+	figures string    // URL of the management API's figures
+	asked   time.Time // when they were last read
 	queues  map[string]queue
 }
 
@@ -51,8 +51,7 @@ func newWatcher(p *program, s *servers) *watcher {
 	return &watcher{conn: conn, figures: s.broker.ManagementURL + "api/queues/" + s.virtualHost(), queues: map[string]queue{}}
 }
 
-// look asks for the ready messages of the queues that have a limit and are there, and once a
-// second for the figures of all.
+// look reads the ready messages of the existing queues that have a limit and, once a second, the figures of all queues.
 func (w *watcher) look(ctx context.Context) error {
 	if time.Since(w.asked) >= time.Second {
 		w.asked = time.Now()

@@ -16,21 +16,21 @@ import (
 	"swh-scheduler/internal/archive"
 )
 
-// taskRun is one of a one-shot task.
+// taskRun is a run of a one-shot task.
 type taskRun struct {
 	Priority, Status string
 	Ended            *time.Time
 }
 
-// open reports whether the task is still to be done.
+// open reports whether the run has not ended.
 func (r taskRun) open() bool { return r.Status == "scheduled" || r.Status == "started" }
 
-// evidence is all that the verdict is drawn from. It is put together from looks at the
+// evidence has all facts for the verdict. They come from repeated looks at the
 // scheduler's database, which keeps only the last visit of each origin, from the storage, the
 // broker and the workers' logs.
 type evidence struct {
 	Listed    int
-	Waiting   int // messages that are not sent yet
+	Waiting   int // number of messages that have not been sent
 	Runs      []taskRun
 	Known     map[string]archive.Known   // by URL
 	Claims    map[string][]time.Time     // by URL: each time it was scheduled
@@ -38,15 +38,15 @@ type evidence struct {
 	Latencies []time.Duration            // from a visit's claim to its result in the scheduler's database
 	Queues    map[string]queue
 
-	Asked      time.Time // when save code now was
-	Faults     []fault   // that fell
-	Expected   int       // faults that should have fallen
+	Asked      time.Time // when save code now was asked for
+	Faults     []fault   // the faults that happened
+	Expected   int       // the number of faults that should have happened
 	Origins    []origin
 	Executions executions
-	Stopped    map[string]error // how our daemons ended when told to; nil if they were left running
+	Stopped    map[string]error // by daemon: how it ended when it was told to stop; nil if they were left running
 }
 
-// look notes what has changed since the look before. All times are the scheduler's database's.
+// look records what has changed since the last look. All times are by the clock of the scheduler's database.
 func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
 	known, err := archive.KnownVisits(ctx, scheduler)
 	if err != nil {
@@ -79,8 +79,7 @@ func (e *evidence) open() bool { return slices.ContainsFunc(e.Runs, taskRun.open
 
 func (e *evidence) differences() []string { return archive.Differences(e.Known, e.Stored) }
 
-// saveRun returns the run of save code now, if it has one: the only run of a task with a
-// priority.
+// saveRun returns the run of save code now, if there is one yet. It is the only run of a task with priority.
 func (e *evidence) saveRun() (run taskRun) {
 	for _, r := range e.Runs {
 		if r.Priority != "" {
@@ -90,7 +89,7 @@ func (e *evidence) saveRun() (run taskRun) {
 	return run
 }
 
-// full counts the visits of an origin that archived all of it.
+// full returns the number of full visits of an origin.
 func (e *evidence) full(url string) (n int) {
 	for _, v := range e.Stored[url] {
 		if v.Status == "full" {
@@ -100,8 +99,8 @@ func (e *evidence) full(url string) (n int) {
 	return n
 }
 
-// overtaken returns how long each first visit waited that was claimed before save code now was
-// asked for, and began after it was served, in increasing order.
+// overtaken returns the waits of the first visits that were claimed before save code now was
+// asked for and began after it was served, sorted.
 func (e *evidence) overtaken() (waits []time.Duration) {
 	var served time.Time
 	for _, o := range e.Origins {
@@ -119,8 +118,8 @@ func (e *evidence) overtaken() (waits []time.Duration) {
 	return waits
 }
 
-// shared returns how many first visits of each forge were claimed until all of the small one
-// were, and how many the large one had left then.
+// shared returns how many first visits of each forge had been claimed when the last one of the small forge was, and how
+// many the large forge had left then.
 func (e *evidence) shared() (ofLarge, ofSmall, left int) {
 	first := map[string][]time.Time{}
 	for _, o := range e.Origins {
@@ -140,7 +139,7 @@ func (e *evidence) shared() (ofLarge, ofSmall, left int) {
 	return len(first[large]) - left, len(first[small]), left
 }
 
-// twice returns how often tasks were run that had been run before.
+// twice returns the number of repeated executions of tasks.
 func (e *evidence) twice() (n int) {
 	for _, ended := range e.Executions.Ended {
 		n += len(ended) - 1
@@ -148,8 +147,8 @@ func (e *evidence) twice() (n int) {
 	return n
 }
 
-// repeats returns from when messages may come twice: since a daemon was killed that sends, with
-// some in its hands, or connections to the broker were cut; zero if neither was.
+// repeats returns since when messages may be delivered twice: since a sending daemon was first killed or
+// connections to the broker were cut; zero if neither happened.
 func (e *evidence) repeats() time.Time {
 	for _, f := range e.Faults {
 		if f.Name == connections || slices.Contains(senders, f.Name) {
@@ -159,14 +158,14 @@ func (e *evidence) repeats() time.Time {
 	return time.Time{}
 }
 
-// executions are what the workers' logs say of tasks, by their ids.
+// executions are the executions of tasks by the workers' logs.
 type executions struct {
 	Received int                    // messages
-	Ended    map[string][]time.Time // more than one: it was run twice
+	Ended    map[string][]time.Time // by task id: the ends of its executions
 	TimedOut int
 }
 
-// The log of a Celery worker, in UTC.
+// Lines of a Celery worker's log, in UTC.
 var (
 	received = regexp.MustCompile(`(?m)^\[[^]]*\] Task \S+\[\S+\] received`)
 	ended    = regexp.MustCompile(`(?m)^\[(\S+ \S+): [^]]*\] Task \S+\[(\S+)\] (?:succeeded|raised)`)

@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// fault is what falls on the scheduler, midway.
+// fault is a failure that the demo causes.
 type fault struct {
 	Name string
 	At   time.Time
-	Says string // what became of it
+	Says string // what happened
 
 	cause func() (says string)
 }
 
-// faults are those of a run: each kind of daemon is killed, the broker's connections are cut,
+// faults returns the faults of a run: each kind of daemon is killed, the connections to the broker are cut,
 // PostgreSQL crashes.
 func (s *story) faults() (faults []fault) {
 	if s.Calm {
@@ -41,8 +41,8 @@ func (s *story) faults() (faults []fault) {
 // connections is a fault after which messages may be delivered twice (see evidence.repeats).
 const connections = "connections to RabbitMQ"
 
-// timeFor reports whether a fault may fall: save code now is served, the fault before was a
-// second ago, and connections are cut when no visit is left that must not meet that (see
+// timeFor reports whether a fault may happen now: save code now has been served, the last fault was at least a
+// second ago, and if connections are to be cut, the visits are over that must not be disturbed by that (see
 // world.addRepository).
 func (s *story) timeFor(f fault) bool {
 	fell := s.evidence.Faults
@@ -60,8 +60,8 @@ func (s *story) fall(f fault) {
 	s.show.note("%s: %s", f.Name, f.Says)
 }
 
-// crash kills a process of the scheduler's PostgreSQL, which then ends all connections,
-// recovers and starts anew, and waits until it has. A server that isn't the demo's only loses the
+// crash kills a process of the scheduler's PostgreSQL, which then closes all connections and
+// recovers, and waits until it has. If the server isn't the demo's own, it only closes the
 // connections to the demo's database.
 func (s *story) crash() (says string) {
 	begin := time.Now()
@@ -82,7 +82,7 @@ func (s *story) crash() (says string) {
 	return fmt.Sprintf("crashed, and was back after %s", seconds(time.Since(begin)))
 }
 
-// onServer runs a statement by a connection of its own.
+// onServer executes a statement on a new connection.
 func onServer(ctx context.Context, url, statement string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeping things running takes a process that looks after them, because all
-// children end with the one that started them. So with -keep the demo runs
-// itself in the background: the keeper does all the work, and the process in
+// To keep things running, a process must stay, because all
+// children end with the process that started them. So with -keep the demo runs
+// itself in the background: this keeper does all the work, and the process in
 // the foreground only waits until the keeper says that the job is done.
 
 // keeperVar marks the keeper's environment.
 const keeperVar = "SWH_DEMO_KEEPER"
 
-// keeper is this process in its role as the one in the background.
+// keeper is the state of the process in the background.
 type keeper struct {
-	until context.Context // ends when it is told to
-	kept  atomic.Bool     // the process in the foreground is no more needed
-	lock  *os.File        // its holder keeps; "demo -stop" waits for its release
-	say   *os.File        // a pipe, through which it says that it keeps; its end without a word means failure
+	until context.Context // ends when the keeper is told to stop
+	kept  atomic.Bool     // the process in the foreground is not needed any more
+	lock  *os.File        // locked by the keeper; "demo -stop" waits for its release
+	say   *os.File        // a pipe: a message says that the job is done, its end without one that it failed
 }
 
 // runInBackground starts a keeper and waits until it keeps.
@@ -45,8 +45,8 @@ func runInBackground(ctx context.Context) error {
 	child.Env = append(os.Environ(), keeperVar+"=1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{say}
-	// Away from the terminal, whose Ctrl-C and hang-up are not for the keeper. Its input ends
-	// when this process is gone.
+	// Detached from the terminal, whose Ctrl-C and hang-up must not reach the keeper. Its input ends
+	// when this process ends.
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if _, err := child.StdinPipe(); err != nil {
 		return err
@@ -64,8 +64,8 @@ func runInBackground(ctx context.Context) error {
 	return errReported
 }
 
-// newKeeper takes up the role; it fails if another demo is being kept. Until it keeps, it ends
-// with the process in the foreground.
+// newKeeper makes this process the keeper. It returns an error if another demo is being kept. Until the job is done, the
+// keeper ends with the process in the foreground.
 func newKeeper(ctx context.Context) (*keeper, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	k := &keeper{until: ctx, say: os.NewFile(3, "say")}
@@ -86,10 +86,9 @@ func newKeeper(ctx context.Context) (*keeper, error) {
 	return k, nil
 }
 
-// keep lets the process in the foreground go, and waits until it is told to end.
+// keep lets the process in the foreground end and waits until the keeper is told to stop.
 func (k *keeper) keep(s *story) (failed error) {
-	// Nothing more is for the terminal, nor for a pipe whose reader waits for
-	// its end.
+	// Release the terminal, or a pipe whose reader waits for its end.
 	out, err := os.Create(filepath.Join(s.dir, "demo.log"))
 	if err != nil {
 		return err
@@ -134,7 +133,7 @@ func stopKept() error {
 	return unix.FcntlFlock(file.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-// holder returns the process that holds the lock, 0 if none does.
+// holder returns the process that holds the lock; 0 if none does.
 func holder(file *os.File) (pid int, err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	err = unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock)

@@ -12,8 +12,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// lookAround starts what shows the scheduler in a browser, and says where everything is, and
-// how to stop it.
+// lookAround starts the dashboard and Prometheus, and prints where everything is and how to stop it.
 func (s *story) lookAround(w io.Writer) {
 	dashboard := s.freePort()
 	s.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(dashboard))
@@ -38,11 +37,11 @@ To stop it: make demo-stop (or %s -stop)
 		strings.Join(s.kafka, ","), s.journal, s.world.forges[large].URL, s.world.forges[small].URL, s.world.packages.URL, s.dir, os.Args[0])
 }
 
-// grafana says what to do about what no package registry has.
+// grafana says why there is no Grafana.
 const grafana = "not started, as Debian has no package of it; deploy/grafana has the dashboard, for this Prometheus"
 
-// startPrometheus starts Prometheus with the daemons' figures and the alerts, and returns
-// where it is, or why it isn't.
+// startPrometheus starts Prometheus with the daemons' metrics and the alerts. It returns
+// its URL, or why it wasn't started.
 func (s *story) startPrometheus() string {
 	prometheus, err := exec.LookPath("prometheus")
 	if err != nil {

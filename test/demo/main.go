@@ -31,7 +31,7 @@ type options struct {
 
 var (
 	errTimeout = errors.New("not done in time")
-	// errReported is a failure of which the user has been told.
+	// errReported is a failure that the user has already been told.
 	errReported = errors.New("failed")
 )
 
@@ -73,7 +73,7 @@ func truth(name string) bool {
 	return err == nil && value
 }
 
-// execute does what the command line asks for.
+// execute executes the command line.
 func execute(o options, keep, stop bool) (err error) {
 	ctx, cancel := signalContext()
 	defer cancel()
@@ -86,21 +86,21 @@ func execute(o options, keep, stop bool) (err error) {
 	case keep && os.Getenv(keeperVar) == "":
 		return runInBackground(ctx)
 	case keep:
-		// Files in memory may go as the user logs out.
+		// Files in memory may be removed when the user logs out.
 		if err = os.Setenv(services.DurableVar, "1"); err != nil {
 			return err
 		}
 		if o.Keeper, err = newKeeper(ctx); err != nil {
 			return err
 		}
-		defer runtime.KeepAlive(o.Keeper) // its lock: as garbage it would be released
+		defer runtime.KeepAlive(o.Keeper) // garbage collection would release its lock
 		ctx = o.Keeper.until
 	}
 	return run(ctx, o)
 }
 
-// signalContext ends at the first SIGINT, SIGTERM or, unless started with nohup, SIGHUP. What
-// follows is bounded, so a second one changes nothing.
+// signalContext returns a context that ends at the first SIGINT, SIGTERM or, unless started with nohup, SIGHUP. Later
+// signals are ignored, as the time to stop is bounded.
 func signalContext() (context.Context, context.CancelFunc) {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -109,7 +109,7 @@ func signalContext() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), signals...)
 }
 
-// run makes a directory for a run of the demo, and removes it if all went well.
+// run runs the demo in a new directory, which it removes after a success.
 func run(parent context.Context, o options) (err error) {
 	if _, err := os.Stat(o.Scheduler); err != nil {
 		return fmt.Errorf("no scheduler to demonstrate: %w; `make build` makes it", err)
@@ -131,7 +131,7 @@ func run(parent context.Context, o options) (err error) {
 	switch {
 	case err == nil:
 		return os.RemoveAll(dir)
-	case parent.Err() != nil: // that says more than what failed because of it
+	case parent.Err() != nil: // which is the cause of other errors
 		err = errors.New("interrupted")
 	case ctx.Err() != nil && !errors.Is(err, errTimeout):
 		err = fmt.Errorf("%w: %w", errTimeout, err)
@@ -139,7 +139,7 @@ func run(parent context.Context, o options) (err error) {
 	return fmt.Errorf("%w\nThe logs are in %s", err, dir)
 }
 
-// stateDir is where runs keep their files: in the cache directory, as all that
+// stateDir returns the directory for the files of runs. It is in the cache directory, like everything that
 // the project's commands leave behind.
 func stateDir() (string, error) {
 	cache, err := services.CacheDir()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// program is a testing.TB outside of a test, so that the demo shares what tests have: services,
-// children, proxies. It has what these ask of it. What fails a test is the demo's error.
+// program is a testing.TB outside of a test, so that the demo can use the helpers of tests: services,
+// children, proxies. It has only the methods that these need. What would fail a test is the demo's error.
 type program struct {
 	testing.TB // nil
 
@@ -20,11 +20,11 @@ type program struct {
 	cleanups []func()
 }
 
-// runProgram runs f, which may fail as a test does, with what it has to be cleaned up.
+// runProgram runs f, which may fail as a test does, and then the cleanups.
 func runProgram(ctx context.Context, f func(p *program)) error {
 	p, done := &program{ctx: ctx}, make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // children end with the thread that started them
+		runtime.LockOSThread() // children are killed when the thread that started them ends
 		defer close(done)
 		defer p.clean()
 		f(p)
@@ -33,7 +33,7 @@ func runProgram(ctx context.Context, f func(p *program)) error {
 	return errors.Join(p.failures...)
 }
 
-// clean calls the functions in reverse, also after one that fails.
+// clean calls the cleanups in reverse order, even if one fails.
 func (p *program) clean() {
 	if n := len(p.cleanups) - 1; n >= 0 {
 		last := p.cleanups[n]
@@ -79,7 +79,7 @@ func (p *program) must(err error) {
 	}
 }
 
-// parallel calls functions beside each other, and ends the program if one failed.
+// parallel calls functions in parallel and ends the program if one failed.
 func (p *program) parallel(functions ...func()) {
 	var all sync.WaitGroup
 	for _, f := range functions {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/term"
 )
 
-// stage is one part of the main job and how far it has come.
+// stage is a part of the main job and its progress.
 type stage struct {
 	Name        string
 	Done, Total int
 	// Level marks a figure that goes up and down (a queue's length) and is
-	// never finished.
+	// never complete.
 	Level bool
 }
 
-// progress shows the stages as they advance: a bar for each on a terminal, below the notes;
-// elsewhere a line of them all, every second while they change, else every ten.
+// progress shows the progress of stages. On a terminal, each has a bar, below the notes. Elsewhere, a line with all of them is
+// printed every second while they change, otherwise every ten seconds.
 type progress struct {
 	terminal bool
 	bars     string // on the terminal
@@ -32,7 +32,7 @@ func newProgress() *progress {
 	return &progress{terminal: term.IsTerminal(int(os.Stdout.Fd())), start: time.Now()}
 }
 
-// update shows the stages: as many as before.
+// update shows the stages. Their number must not change.
 func (p *progress) update(stages []stage) {
 	if p.terminal {
 		bars := ""
@@ -59,7 +59,7 @@ func (p *progress) update(stages []stage) {
 	}
 }
 
-// above moves to where the bars begin.
+// above returns the codes that move the cursor to the first bar.
 func (p *progress) above() string { return strings.Repeat("\x1b[A", strings.Count(p.bars, "\n")) }
 
 // note prints a line about something that happened.

@@ -14,14 +14,14 @@ import (
 	"swh-scheduler/test/docker"
 )
 
-// servers are what the demo has on the servers, which it starts unless the environment names
-// them. The storage has a PostgreSQL of its own, as in production.
+// servers has the demo's databases, virtual host and topics. They are on servers that the demo starts unless the environment
+// names them. The storage has a PostgreSQL of its own, as in production.
 type servers struct {
-	scheduler, storage string         // their databases
-	ownPostgres        string         // URL of the scheduler's server, if it is the demo's, which may be crashed
+	scheduler, storage string         // URLs of their databases
+	ownPostgres        string         // URL of the scheduler's server; "" if the demo didn't start it and so must not crash it
 	broker             testenv.Broker // a virtual host
-	throughWay         string         // its URL for all but the demo itself
-	way                *testenv.Toxic // to it
+	throughWay         string         // its URL by way, for all but the demo itself
+	way                *testenv.Toxic // a proxy in front of the broker
 	kafka              []string
 	journal            string // prefix of its topics
 }
@@ -29,7 +29,7 @@ type servers struct {
 func startServers(p *program, log *slog.Logger) (s servers) {
 	given := services.FromEnvironment()
 	given.Python = testenv.ArchivePython(p) // no other is used
-	second := given                         // only lacks PostgreSQL
+	second := given                         // lacks only PostgreSQL
 	second.RabbitMQ, second.Management, second.Kafka = "-", "-", "-"
 	var started [2]*services.Services
 	start := func(i int, given services.Endpoints, log *slog.Logger) func() {
@@ -42,7 +42,7 @@ func startServers(p *program, log *slog.Logger) (s servers) {
 	}
 	p.parallel(start(0, given, log), start(1, second, slog.New(slog.DiscardHandler)))
 
-	// testenv makes what is the demo's where the environment says.
+	// testenv creates databases and so on, on the servers that the environment names.
 	name(started[1].Endpoints)
 	s.storage = testenv.Postgres(p)
 	name(started[0].Endpoints)
@@ -62,7 +62,7 @@ func startServers(p *program, log *slog.Logger) (s servers) {
 	return s
 }
 
-// name puts into the environment where servers are.
+// name sets the environment variables of servers.
 func name(e services.Endpoints) {
 	for _, variable := range e.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
@@ -82,10 +82,10 @@ const (
 	archivesLimit = 5
 )
 
-// configuration is the one of our daemons. Times are in seconds, where nothing else is said.
-// Cooldowns are those of production but one: origins known to have changed may be visited
-// again at once. The journal client is a static member of its group: one that is killed goes on when
-// it is started again, instead of after Kafka's session time-out of 45 seconds.
+// configuration returns the configuration of our daemons. Times without a unit are in seconds.
+// Cooldowns are those of production, except that origins known to have changed may be visited
+// again at once. The journal client is a static member of its group, so that after it was killed it continues when
+// it is started again, and not only after Kafka's session time-out of 45 seconds.
 func (s *servers) configuration() string {
 	brokers, _ := json.Marshal(s.kafka) // of strings, it can't fail
 	return fmt.Sprintf(`

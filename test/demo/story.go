@@ -23,15 +23,15 @@ import (
 
 const (
 	lookInterval = 200 * time.Millisecond
-	// stopBound is the daemons' own bound on how long they take to stop.
+	// stopBound is the longest time that daemons take to stop, by their own rules.
 	stopBound = 35 * time.Second
-	// settleTime is how long the demo looks on once all is done, for work that
-	// nobody asked for. It is longer than the daemons' periods, and than
+	// settleTime is how long the demo watches after all is done, for work that
+	// nobody asked for. It is longer than the daemons' periods and than
 	// RabbitMQ's interval between two counts of published messages.
 	settleTime = 6 * time.Second
 )
 
-// daemon is one of ours: the name of its log, and its command.
+// daemon is one of our daemons: the name of its log, and its command.
 type daemon struct{ name, command string }
 
 var (
@@ -46,7 +46,7 @@ var (
 		{"start-runner-with-priority", "start-runner --period 1 --with-priority"},
 		recurrentDaemon,
 	}
-	// senders are those of them that send messages.
+	// senders are the daemons that send messages.
 	senders = []string{"start-runner", "start-runner-with-priority", "schedule-recurrent"}
 )
 
@@ -64,21 +64,21 @@ type story struct {
 	db       *pgxpool.Pool             // of the scheduler
 	archive  *pgx.Conn                 // of the storage
 
-	config   string   // file of our daemons
-	server   int      // port of that
+	config   string   // configuration file of our daemons
+	server   int      // port of the RPC server
 	metrics  []string // addresses of the daemons' metrics; none unless all is left running
 	evidence *evidence
 	steps    []step     // still to be done, in this order
-	command  chan error // of a command that a step has started, and that hasn't ended; or nil
+	command  chan error // gets the result of the command that a step has started; nil if none is running
 }
 
-// step is what the world around the scheduler does when its time has come.
+// step is something that happens around the scheduler, when it is due.
 type step struct {
 	due func() bool
 	do  func()
 }
 
-// playIn runs the main job with its files in a directory, and judges it.
+// playIn runs the main job with its files in a directory, checks it and prints the verdict.
 func playIn(p *program, dir string, o options) {
 	begin := time.Now()
 	s := &story{
@@ -113,7 +113,7 @@ func playIn(p *program, dir string, o options) {
 	}
 }
 
-// stop stops our daemons, and returns how they ended.
+// stop stops our daemons and returns how they ended.
 func (s *story) stop() map[string]error {
 	errs, how := make([]error, len(daemons)), map[string]error{}
 	var all sync.WaitGroup
@@ -151,14 +151,14 @@ func (s *story) freePort() int {
 
 func (s *story) freeAddress() string { return fmt.Sprintf("127.0.0.1:%d", s.freePort()) }
 
-// write stores a file for its owner only, as configurations hold passwords, and returns its path.
+// write writes a file that only its owner can read, as configurations have passwords, and returns its path.
 func (s *story) write(name, text string) string {
 	path := filepath.Join(s.dir, name)
 	s.must(os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
-// runCommand runs a command to its end, or that of ctx; its error holds what it printed.
+// runCommand runs a command until it ends or ctx does. The error has the command's output.
 func runCommand(ctx context.Context, argv ...string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -175,7 +175,7 @@ func (s *story) ours(args ...string) {
 	s.must(runCommand(s.ctx, append([]string{s.Scheduler, "-C", s.config}, args...)...))
 }
 
-// swh runs a command of the Python scheduler's own command line, by the RPC server.
+// swh runs a command of the Python scheduler's command line, which uses our RPC server.
 func (s *story) swh(args ...string) error {
 	for {
 		err := runCommand(s.ctx, s.parts.SchedulerCommand(args...)...)
@@ -186,8 +186,8 @@ func (s *story) swh(args ...string) error {
 	}
 }
 
-// prepare makes what is to be archived, and starts what archives it, but for the daemon
-// that schedules visits: it begins when both forges are listed, so that they have to share.
+// prepare creates what is to be archived and starts what archives it, except for the daemon
+// that schedules visits: that one starts when both forges are listed, so that they have to share.
 func (s *story) prepare() {
 	s.server = s.freePort()
 	server := fmt.Sprintf("http://127.0.0.1:%d/", s.server)
@@ -228,7 +228,7 @@ func (s *story) prepare() {
 	s.plan()
 }
 
-// list schedules listings of the forges and of the packages.
+// list schedules listings of the forges and the packages.
 func (s *story) list() error {
 	file := ""
 	for _, l := range [][3]string{
@@ -240,7 +240,7 @@ func (s *story) list() error {
 	return s.swh("task", "schedule", "-d", ";", "-c", "type", "-c", "kwargs", "-c", "policy", s.write("listings.csv", file))
 }
 
-// plan says what happens in the world, and when.
+// plan sets the steps of the story.
 func (s *story) plan() {
 	e := s.evidence
 	s.steps = []step{{
@@ -271,20 +271,20 @@ func (s *story) plan() {
 	})
 }
 
-// begin runs a command beside the story; no step is done until it has ended.
+// begin starts a command. No step is done until it has ended.
 func (s *story) begin(command func() error) {
 	s.command = make(chan error, 1)
 	go func() { s.command <- command() }()
 }
 
-// timeToSave is when there is much in the queue to overtake, once a third of the
-// visits are scheduled; at the latest when half of them have begun.
+// timeToSave reports whether it is time for save code now: a third of the
+// visits are scheduled and there are many in the queue to overtake, or half of them have begun.
 func (s *story) timeToSave() bool {
 	e, n := s.evidence, s.Repositories
 	return len(e.Claims) >= n/3 && e.Queues[expressQueue].Ready >= expressSlots/2 || len(e.Stored) >= (n+s.Archives)/2
 }
 
-// save asks for a repository to be saved now that no lister has seen.
+// save asks for a repository that no lister has seen to be saved now.
 func (s *story) save() {
 	const name = "wanted.git"
 	s.world.addRepository(small, name, wanted, 0)
@@ -296,7 +296,7 @@ func (s *story) save() {
 	})
 }
 
-// next does the next step if it is due, and the command of the one before has ended.
+// next does the next step if it is due and the command of the last one has ended.
 func (s *story) next() {
 	select {
 	case err := <-s.command:
@@ -311,12 +311,12 @@ func (s *story) next() {
 	}
 }
 
-// saved reports whether what was to be saved now is, and the scheduler knows it.
+// saved reports whether save code now is done and the scheduler knows it.
 func (s *story) saved() bool {
 	return s.evidence.saveRun().Ended != nil && s.visited(wanted)
 }
 
-// visited reports whether there is a result of all origins of a kind.
+// visited reports whether the scheduler has a visit's result for all origins of a kind.
 func (s *story) visited(k kind) bool {
 	for _, o := range s.world.of(k) {
 		if s.evidence.Known[o.URL].Status == "" {
@@ -326,7 +326,7 @@ func (s *story) visited(k kind) bool {
 	return len(s.world.of(k)) > 0
 }
 
-// watch follows the job, and does what is due, until everything is done.
+// watch watches the job and does the steps that are due, until everything is done.
 func (s *story) watch() {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
@@ -387,7 +387,7 @@ func (s *story) stages() []stage {
 	return append(stages, again, stage{Name: "express lane", Done: e.Queues[expressQueue].Ready, Total: expressSlots, Level: true})
 }
 
-// missing names the stages that are not complete.
+// missing lists the stages that are not complete.
 func (s *story) missing() (missing []string) {
 	for _, stage := range s.stages() {
 		if !stage.Level && stage.Done < stage.Total {
@@ -397,8 +397,8 @@ func (s *story) missing() (missing []string) {
 	return missing
 }
 
-// done reports whether every stage is complete, nothing is under way, and the scheduler knows
-// of all origins what the storage has.
+// done reports whether every stage is complete, nothing is in progress, and the scheduler's knowledge of all origins
+// agrees with the storage.
 func (s *story) done() bool {
 	e := s.evidence
 	for _, q := range e.Queues {
@@ -409,7 +409,7 @@ func (s *story) done() bool {
 	return len(s.steps) == 0 && s.command == nil && s.missing() == nil && !e.open() && e.Waiting == 0 && len(e.differences()) == 0
 }
 
-// stalled says why the story has ended early: which stages were not complete.
+// stalled returns the error for a job that was not done in time, with what is missing.
 func (s *story) stalled(lastLook error) error {
 	missing := s.missing()
 	if missing == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxMissing bounds what is printed of one failed check.
+// maxMissing is how many problems are printed for each failed check.
 const maxMissing = 5
 
 // printSummary prints the figures of a run and its verdict.
@@ -65,7 +65,7 @@ func printSummary(w io.Writer, e *evidence, checks []check, elapsed time.Duratio
 	_, _ = fmt.Fprintln(w)
 }
 
-// failed names the checks that were not passed.
+// failed lists the checks that failed.
 func failed(checks []check) []string {
 	var names []string
 	for _, c := range checks {
@@ -76,7 +76,7 @@ func failed(checks []check) []string {
 	return names
 }
 
-// percentile returns the value that p per cent (below 100) of the sorted ones are less than.
+// percentile returns the p-th percentile of sorted values; p is below 100.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0

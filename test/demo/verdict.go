@@ -2,13 +2,13 @@ package main
 
 import "fmt"
 
-// check is one promise of the demo, and what is not as it should be; nothing if it was kept.
+// check is a promise of the demo.
 type check struct {
 	Name    string
-	Missing []string
+	Missing []string // how it was not kept; empty if it was
 }
 
-// verdict says, for each promise of the demo, whether it was kept. None is about speed.
+// verdict checks the promises of the demo. None is about speed.
 func verdict(e *evidence) (checks []check) {
 	type say = func(format string, args ...any)
 	promise := func(name string, look func(missing say)) {
@@ -56,7 +56,7 @@ func verdict(e *evidence) (checks []check) {
 			missing("all %d of the large forge were claimed before the last of the %d of the small one", ofLarge, ofSmall)
 		}
 	})
-	// A queue may also hold what came twice.
+	// A queue may also hold messages that were delivered twice.
 	promise("no queue was longer than its limit", func(missing say) {
 		for name, limit := range limits {
 			if peak := e.Queues[name].Peak; peak > limit+e.twice() {
@@ -84,8 +84,8 @@ func verdict(e *evidence) (checks []check) {
 			missing("%d messages published, workers received %d", published, n)
 		}
 	})
-	// Nor is an origin visited without a reason: of an origin there is one, and
-	// another if there is something new. One that timed out may have been over at that moment.
+	// Nor is an origin visited without a reason. Each origin is a reason for one visit, a change for
+	// another. A visit that timed out may have ended at that moment and is excused.
 	promise("nothing was done twice, but what a daemon that was killed, or a connection that was cut, had in hand", func(missing say) {
 		from := e.repeats()
 		for id, ended := range e.Executions.Ended {

@@ -11,24 +11,24 @@ import (
 	"swh-scheduler/internal/archive"
 )
 
-// kind says what is particular about an origin.
+// kind says what is special about an origin.
 type kind string
 
 const (
 	plain     kind = "plain"
 	fork      kind = "fork"
 	growing   kind = "growing"   // gets a new commit, or release, after its first visit
-	slow      kind = "slow"      // takes longer than the express lane lets it
-	empty     kind = "empty"     // has no commit yet, and its lister doesn't say when it changed
+	slow      kind = "slow"      // takes longer than the express lane's time limit
+	empty     kind = "empty"     // has no commit, so its lister doesn't say when it changed
 	broken    kind = "broken"    // can't be cloned
 	vanishing kind = "vanishing" // is listed, then gone before its visit
-	wanted    kind = "wanted"    // isn't listed when it is to be saved now
+	wanted    kind = "wanted"    // isn't listed before save code now is asked for
 )
 
 // kinds is the pattern that the repositories of a forge repeat.
 var kinds = []kind{growing, plain, fork, broken, empty, slow, plain, vanishing, plain, plain, growing, plain, fork, plain, plain}
 
-// minRepositories are so many that the large forge has work left when the small one has none.
+// minRepositories is so large that the large forge still has work when the small one has none.
 const minRepositories = 32
 
 // The forges, which are also the names of their instances, and the server of archives.
@@ -38,7 +38,7 @@ const (
 	packages = "archives"
 )
 
-// origin is what the demo has made to be visited.
+// origin is an origin that the demo has created.
 type origin struct {
 	URL   string
 	Type  string // of its visits
@@ -46,7 +46,7 @@ type origin struct {
 	Name  string
 	Kind  kind
 
-	Status, Tip string // of its last visit, in the end (see [archive.Visit])
+	Status, Tip string // expected of its last visit (see [archive.Visit])
 }
 
 // world is what the archive visits: two forges and a server of archives.
@@ -57,8 +57,8 @@ type world struct {
 	origins  []origin
 }
 
-// distance is how long a clone waits, as if the forge were far away; one of a slow repository
-// longer than the express lane's limit.
+// distance returns the delay of a clone, as if the forge were far away. Slow repositories are delayed
+// longer than the express lane's time limit.
 func distance(name string) time.Duration {
 	if strings.HasPrefix(name, string(slow)) {
 		return (expressLimit + 3) * time.Second
@@ -66,8 +66,7 @@ func distance(name string) time.Duration {
 	return 300 * time.Millisecond
 }
 
-// openWorld makes the repositories, three quarters of which the large forge has, and the
-// packages, and serves them.
+// openWorld creates and serves the repositories, three quarters of them in the large forge, and the packages.
 func openWorld(p *program, dir string, repositories, archives int) *world {
 	w := &world{program: p, forges: map[string]*archive.Forge{}}
 	for name, n := range map[string]int{large: repositories - repositories/4, small: repositories / 4} {
@@ -100,9 +99,9 @@ func openWorld(p *program, dir string, repositories, archives int) *world {
 	return w
 }
 
-// addRepository makes a repository. The oldest are visited first, so growing ones are older
-// than the others, and next those that faults must not meet: while a visit fails, the events of
-// its worker may be lost with a connection, and then the scheduler waits for ten minutes until it
+// addRepository creates a repository. The oldest are visited first. Growing ones are the oldest, then come
+// those whose visits must not be disturbed by faults: if a connection is cut while a visit fails, the events of
+// its worker may be lost, and the scheduler waits ten minutes until it
 // believes the failure.
 func (w *world) addRepository(forge, name string, k kind, i int) {
 	f := w.forges[forge]
@@ -151,7 +150,7 @@ func (w *world) grow() {
 	}
 }
 
-// inTheEnd returns the origins with what the storage should have of them.
+// inTheEnd returns the origins with the expected results of their last visits.
 func (w *world) inTheEnd() (origins []origin) {
 	for _, o := range w.origins {
 		o.Status = "full"

@@ -1,7 +1,6 @@
-// Machine says on what benchmarks run, as lines "key: value" that go before the
-// output of `go test -bench` and that tools for it read along (the benchmark
-// format's configuration). The services and the Python are those that the
-// environment names, as for tests.
+// Machine prints what benchmarks run on, as lines "key: value" before the
+// output of `go test -bench`: the configuration lines of the benchmark format. The services and the Python are those that
+// the environment names, as for tests.
 package main
 
 import (
@@ -52,7 +51,7 @@ func main() {
 	}
 }
 
-// memory is what the machine has, in GiB.
+// memory returns the machine's memory in GiB.
 func memory(context.Context) (string, error) {
 	kib, err := field("/proc/meminfo", `MemTotal: *(\d+)`)
 	n, _ := strconv.Atoi(kib)
@@ -63,7 +62,7 @@ func system(context.Context) (string, error) {
 	return field("/etc/os-release", `(?m)^PRETTY_NAME="?([^"\n]*)`)
 }
 
-// field returns what a group of a pattern matches in a file.
+// field returns the text in a file that the group of a pattern matches.
 func field(path, pattern string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -75,7 +74,7 @@ func field(path, pattern string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", path, pattern)
 }
 
-// postgres returns a setting of the server, up to a space.
+// postgres returns the first word of a setting of the server.
 func postgres(ctx context.Context, setting string) (value string, err error) {
 	conn, err := pgx.Connect(ctx, os.Getenv(services.PostgresVar))
 	if err != nil {
@@ -96,7 +95,7 @@ func rabbitMQ(context.Context) (string, error) {
 	return fmt.Sprint(conn.Properties["version"]), nil
 }
 
-// kafka tells what the brokers' requests lead to.
+// kafka returns the version that the brokers' API versions suggest.
 func kafka(ctx context.Context) (string, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(os.Getenv(services.KafkaVar), ",")...))
 	if err != nil {

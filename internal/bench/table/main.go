@@ -1,12 +1,12 @@
-// Table reads what benchmarks of package bench print, and writes tables in Markdown: ours
-// beside the Python scheduler with their limits and ratio, which is above 1 where ours is
-// better; and what ours costs the Python scheduler, and features cost ours.
+// Table reads the output of benchmarks of package bench and writes tables in Markdown. One compares our scheduler
+// with the Python scheduler and with limits; the ratio is above 1 where ours is
+// better. The other one has the costs of our triggers for the Python scheduler, and of features for ours.
 //
-// With -write DIRECTORY, the root of the repository, the tables go to docs/performance.md,
-// between the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md likewise,
-// and a plot to docs/performance.svg. That takes a whole run: all benchmarks that titles
-// names, five runs a side, and a PostgreSQL that writes as its own defaults say. Otherwise
-// it is an error, and the files stay as they are.
+// With -write DIRECTORY, the root of the repository, it writes the tables to docs/performance.md,
+// between the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md in the same way,
+// and a plot to docs/performance.svg. That requires a complete run: all benchmarks in titles,
+// five runs of each side, and a PostgreSQL with the default durability. Otherwise
+// it returns an error and leaves the files unchanged.
 package main
 
 import (

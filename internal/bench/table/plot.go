@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// curves are what the plot shows of the benchmark Grab: its parts, in colours that can be
-// told apart by all. Of policies the geometric mean counts.
+// curves are the parts of the benchmark Grab that the plot shows, in colours that colour-blind people can
+// tell apart. A point is the geometric mean over policies.
 var curves = []struct{ part, unit, title, colour string }{
 	{"dry", "ms", "dry grab of 1,000", "#0072b2"},
 	{"real", "ms", "claimed grab of 1,000", "#d55e00"},
@@ -60,8 +60,8 @@ const (
 	plotWidth, plotHeight    = 760, 440
 )
 
-// plot draws costs by the number of origins as SVG, on logarithmic scales: ours in whole
-// lines, the Python scheduler's in broken ones.
+// plot draws costs by the number of origins as SVG, on logarithmic scales: ours in solid
+// lines, the Python scheduler's in dashed ones.
 func (m *measurements) plot() []byte {
 	type line struct {
 		title, colour, dash string

@@ -12,25 +12,25 @@ import (
 	"swh-scheduler/internal/bench"
 )
 
-// measurements are what a run of benchmarks printed.
+// measurements are the output of a run of benchmarks.
 type measurements struct {
 	facts      map[string]string // such as the date
 	benchmarks []string          // names without "Benchmark" and side, in order
 	sides      map[string][]side // by benchmark, in order
 }
 
-// side is what a side of a benchmark came to, by unit.
+// side has the figures of a side of a benchmark, by unit.
 type side struct {
 	name    string
 	figures map[string]float64
 }
 
-// figure is the median of some runs, with the least and the greatest.
+// figure is the median, minimum and maximum of some runs.
 type figure struct{ median, least, greatest float64 }
 
 var (
 	factLine = regexp.MustCompile(`^([a-z]+): (.+)$`)
-	// The name ends with how many processors Go uses, unless that is one.
+	// The name ends with GOMAXPROCS unless that is 1.
 	resultLine = regexp.MustCompile(`^Benchmark(\S+?)(?:/side=(\S+?))?(?:-\d+)?\s+\d+\t(.*)$`)
 )
 
@@ -73,7 +73,7 @@ func (s side) figure(unit string) (f figure, measured bool) {
 	return f, measured
 }
 
-// side returns a side of a benchmark, empty if there is none.
+// side returns a side of a benchmark; an empty one if there is none.
 func (m *measurements) side(benchmark, name string) side {
 	for _, s := range m.sides[benchmark] {
 		if s.name == name {
@@ -83,7 +83,7 @@ func (m *measurements) side(benchmark, name string) side {
 	return side{}
 }
 
-// units are those of a side's figures, in order.
+// units returns the units of a side's figures, sorted.
 func (s side) units() (units []string) {
 	for unit := range s.figures {
 		if !strings.HasSuffix(unit, "-min") && !strings.HasSuffix(unit, "-max") && unit != "runs" {
@@ -94,7 +94,7 @@ func (s side) units() (units []string) {
 	return units
 }
 
-// comparison is a figure of ours beside the Python scheduler's and its limits.
+// comparison has a figure of our scheduler, of the Python scheduler and of limits.
 type comparison struct {
 	benchmark, unit string
 	ours, peer      figure
@@ -124,13 +124,13 @@ func (m *measurements) comparisons() (all []comparison) {
 	return all
 }
 
-// cost is a figure with something beside it without.
+// cost has a figure with a feature and without it (base).
 type cost struct {
 	benchmark, with, unit string
 	base, figure          figure
 }
 
-// costs are what ours costs the Python scheduler, and what features cost ours.
+// costs returns the costs of our triggers for the Python scheduler, and of features for ours.
 func (m *measurements) costs() (all []cost) {
 	for _, name := range m.benchmarks {
 		for _, s := range m.sides[name] {
@@ -151,10 +151,10 @@ func (m *measurements) costs() (all []cost) {
 	return all
 }
 
-// leastRuns is how many runs a side must have for its figures to be written.
+// leastRuns is how many runs of a side are required to publish its figures.
 const leastRuns = 5
 
-// isWhole is an error unless the tables are fit to be published.
+// isWhole returns an error unless the tables may be published.
 func (m *measurements) isWhole() error {
 	for _, setting := range []string{"fsync", "fullpagewrites"} {
 		if m.facts[setting] != "on" {
@@ -181,8 +181,7 @@ func first(benchmark string) string {
 	return name
 }
 
-// ratio is above 1 where the first figure is better: a rate is better the higher it is,
-// anything else the lower.
+// ratio returns how many times better the first figure is. Higher rates are better; of everything else, lower figures are.
 func ratio(unit string, a, b figure) float64 {
 	if strings.HasSuffix(unit, "/s") {
 		return a.median / b.median

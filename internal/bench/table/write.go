@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// titles say in words what the benchmarks of the whole table measure.
+// titles are the descriptions of the benchmarks in the complete table.
 var titles = []struct{ benchmark, title string }{
 	{"Runner", "runner, 50,000 ready tasks"},
 	{"IdlePass", "runner, a pass over 300 task types with nothing to do"},
@@ -27,7 +27,7 @@ var titles = []struct{ benchmark, title string }{
 	{"Idle", "memory of an idle daemon"},
 }
 
-// parts say in words what the parts of a benchmark's name mean.
+// parts are the descriptions of the parts of a benchmark's name.
 var parts = map[string]string{
 	"dry":     "dry grab",
 	"real":    "claimed grab",
@@ -37,7 +37,7 @@ var parts = map[string]string{
 	"rpc":     "dry grab through the Python RPC client",
 }
 
-// units say in words what the shorter units mean.
+// units are the descriptions of abbreviated units.
 var units = map[string]string{
 	"cpu-µs/task":   "µs of processor time a task",
 	"cpu-µs/record": "µs of processor time a record",
@@ -48,7 +48,7 @@ var units = map[string]string{
 	"until-done-ms": "ms without the drain",
 }
 
-// inReadme are the rows that the README has.
+// inReadme are the rows of the table in the README.
 var inReadme = []struct{ benchmark, unit string }{
 	{"Runner", "tasks/s"},
 	{"SaveCodeNow", "p99-ms"},
@@ -74,7 +74,7 @@ func chosen(all []comparison) (some []comparison, err error) {
 	return some, nil
 }
 
-// title is a benchmark's name in words.
+// title returns the description of a benchmark.
 func title(benchmark string) string {
 	name, rest, _ := strings.Cut(benchmark, "/")
 	for _, t := range titles {
@@ -104,7 +104,7 @@ func inWords(unit string) string {
 	return unit
 }
 
-// number is a value with three significant digits, and thousands apart.
+// number formats a value with three significant digits and thousands separators.
 func number(v float64) string {
 	if v == 0 {
 		return "0"
@@ -116,7 +116,7 @@ func number(v float64) string {
 	return strings.TrimSuffix(pytext.Thousands(n)+"."+fraction, ".")
 }
 
-// String is the median and, where there is more than one, the least and the greatest.
+// String formats the median and, if they differ, the minimum and maximum.
 func (f figure) String() string {
 	if f.least == f.greatest {
 		return number(f.median)
@@ -124,7 +124,7 @@ func (f figure) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(f.median), number(f.least), number(f.greatest))
 }
 
-// where says when and on what the figures were measured.
+// where says when and on which machine the figures were measured.
 func (m *measurements) where() string {
 	f := m.facts
 	return fmt.Sprintf("Measured on %s, %s cores (%s), %s of memory, %s; Go %s, PostgreSQL %s (fsync %s), RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s. "+
@@ -166,7 +166,7 @@ func costTable(rows []cost) string {
 	return b.String()
 }
 
-// once is a title the first time, then "…".
+// once returns title, or "…" if it is the same as the last one.
 func once(last *string, title string) string {
 	if title == *last {
 		return "…"

@@ -40,7 +40,7 @@ type App struct {
 	sentry   *sentry.Reporter
 }
 
-// New makes an App without a configuration. release is the program's version, or "".
+// New makes an App without a configuration. release is the program's version; "" between releases.
 func New(release string, stdout, stderr io.Writer) *App {
 	stdout, stderr = toScreen(stdout), toScreen(stderr)
 	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, sentry: new(sentry.Reporter), Level: new(slog.LevelVar)}
@@ -99,7 +99,7 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 // readsOnly is the annotation of commands that change nothing.
 const readsOnly = "reads only"
 
-// ReadOnly has commands, named without the root, use the replica, if there is one.
+// ReadOnly makes commands, named without the root, use the replica, if there is one.
 func ReadOnly(root *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd, _, err := root.Find(strings.Fields(name))
@@ -116,8 +116,8 @@ func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, err
 	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", db.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
 }
 
-// OpenPages opens the database, or its replica, for pages, on a small pool of its own whose
-// statements take so long at most.
+// OpenPages opens the database, or its replica, for the dashboard's pages: a small pool of its
+// own, with a time limit for statements.
 func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Duration) (*db.Store, error) {
 	return a.openStore(ctx, cmd, true, db.Options{MaxConns: 6, StatementTimeout: timeout})
 }

@@ -45,7 +45,7 @@ func (g *Globals) Flags(flags *pflag.FlagSet) {
 	}
 	flags.StringVar(&g.metricsAddr, "metrics-addr", "", "serve a daemon's /metrics to Prometheus at `HOST:PORT`")
 	flags.BoolVarP(&g.Version, "version", "v", false, "version for swh-scheduler")
-	flags.BoolVar(&g.Versions, "versions", false, "versions of the parts of swh that this program has")
+	flags.BoolVar(&g.Versions, "versions", false, "versions of the swh components in this program")
 	PythonName(flags, "option", "options")
 	PythonName(flags, "log-level", "log_levels")
 	PythonName(flags, "versions", "")

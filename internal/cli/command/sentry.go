@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/sentry"
 )
 
-// reportErrors has errors reported to the Sentry that the environment (SWH_SENTRY_…), which
-// wins, the command line or the configuration names.
+// reportErrors reports errors from now on to the Sentry that the environment (SWH_SENTRY_…),
+// the command line or the configuration names; the first of these wins.
 func (a *App) reportErrors(cmd *cobra.Command, c config.Sentry) error {
 	dsn, fromEnvironment := os.LookupEnv("SWH_SENTRY_DSN")
 	if !fromEnvironment {

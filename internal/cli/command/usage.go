@@ -92,7 +92,7 @@ func usage(cmd *cobra.Command) error {
 	return nil
 }
 
-// flagProblem is click's text for an error of pflag.
+// flagProblem returns click's text for an error of pflag.
 func flagProblem(cmd *cobra.Command, err error) string {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if short := e.GetSpecifiedShortnames(); short != "" {

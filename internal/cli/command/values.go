@@ -46,6 +46,27 @@ func Words(v pflag.Value) []string {
 	return c.words
 }
 
+// Must makes an option refuse values with which ok returns false. problem says what is wrong
+// with them: "is negative".
+func Must(flags *pflag.FlagSet, option string, ok func() bool, problem string) {
+	f := flags.Lookup(option)
+	f.Value = checked{f.Value, ok, problem}
+}
+
+type checked struct {
+	pflag.Value
+	ok      func() bool
+	problem string
+}
+
+func (c checked) Set(text string) error {
+	err := c.Value.Set(text)
+	if err == nil && !c.ok() {
+		err = pytext.Sentencef("%s %s.", text, c.problem)
+	}
+	return err
+}
+
 // Integer reads an integer as Python's int does, which accepts blanks around it, a sign
 // and underscores between digits.
 func Integer(text string) (int64, error) {

@@ -22,14 +22,12 @@ type WorkerFlags struct {
 
 func (w *WorkerFlags) Flags(flags *pflag.FlagSet) {
 	flags.Float64Var(&w.timeout, "timeout", 3, "time to wait for replies of workers, in seconds")
+	Must(flags, "timeout", func() bool { return w.timeout > 0 }, "is not above 0")
 	flags.StringVar(&w.pattern, "pattern", "", "workers to ask: a glob `PATTERN`, or names joined by commas (default all)")
 }
 
 // Control makes a remote control of these workers. owner is the command with the flags.
 func (w *WorkerFlags) Control(a *App, owner *cobra.Command) (*celery.Control, celery.Destination, error) {
-	if w.timeout <= 0 {
-		return nil, celery.Destination{}, Usagef(owner, "Invalid value for '--timeout': it must be above 0.")
-	}
 	broker, err := a.Config.Broker()
 	if err != nil {
 		return nil, celery.Destination{}, err
@@ -67,7 +65,7 @@ func (r *RevokeFlags) Flags(flags *pflag.FlagSet) {
 // Terminate reports whether running tasks are ended, too.
 func (r *RevokeFlags) Terminate() bool { return r.how.Terminate }
 
-// Revoke has workers drop messages with these Celery ids, and prints what they answer.
+// Revoke tells workers to drop messages with these Celery ids, and prints their answers.
 func (r *RevokeFlags) Revoke(ctx context.Context, a *App, c *celery.Control, to celery.Destination, ids []string) error {
 	if r.how.Terminate {
 		a.Log.Warn("--terminate kills the processes that run these tasks; one that has begun another task by then loses that", "signal", r.how.Signal)

@@ -35,8 +35,17 @@ func New(a *command.App) *cobra.Command {
 			return question(cmd.Context(), control, to, args)
 		})
 	}
+	queue := func(q celery.QueueInfo) (string, error) { return q.Name, nil }
+	scheduled := func(t celery.ScheduledTask) (string, error) {
+		text, err := describeTask(t.Request)
+		return text + " at " + t.ETA, err
+	}
 	cmd.AddCommand(newPingWorkers(a, ask), newListRunning(a, ask),
-		newActiveQueues(a, ask), newReserved(a, ask), newScheduled(a, ask), newStats(a, ask), newRevoke(a, ask))
+		inspection(a, ask, "active-queues", "List the queues that workers read", (*celery.Control).ActiveQueues, eachOf(queue)),
+		inspection(a, ask, "reserved", "List the tasks that workers have received and not started", (*celery.Control).Reserved, eachOf(describeTask)),
+		inspection(a, ask, "scheduled", "List the tasks that wait in workers for their time (eta)", (*celery.Control).Scheduled, eachOf(scheduled)),
+		inspection(a, ask, "stats", "Show the workers' processes, and how many tasks they accepted since their start", (*celery.Control).Stats, describeStats),
+		newRevoke(a, ask))
 	return cmd
 }
 
@@ -68,10 +77,11 @@ func newPingWorkers(a *command.App, ask questioner) *cobra.Command {
 
 // inspection makes a command that prints the workers' answers: each of lines after the
 // worker's name, or a JSON object by worker.
-func inspection[T any](a *command.App, ask questioner, cmd *cobra.Command,
+func inspection[T any](a *command.App, ask questioner, name, short string,
 	get func(c *celery.Control, ctx context.Context, to celery.Destination) (map[string]T, error), lines func(T) ([]string, error),
 ) *cobra.Command {
 	output := "text"
+	cmd := &cobra.Command{Use: name + " [OPTIONS]", Short: short}
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
 		answers, err := get(c, ctx, to)
@@ -101,13 +111,6 @@ func inspection[T any](a *command.App, ask questioner, cmd *cobra.Command,
 	return cmd
 }
 
-func newActiveQueues(a *command.App, ask questioner) *cobra.Command {
-	return inspection(a, ask, &cobra.Command{
-		Use:   "active-queues [OPTIONS]",
-		Short: "List the queues that workers read",
-	}, (*celery.Control).ActiveQueues, eachOf(func(q celery.QueueInfo) (string, error) { return q.Name, nil }))
-}
-
 // eachOf makes a line of each element of an answer.
 func eachOf[T any](line func(T) (string, error)) func([]T) ([]string, error) {
 	return func(elements []T) (lines []string, _ error) {
@@ -122,23 +125,6 @@ func eachOf[T any](line func(T) (string, error)) func([]T) ([]string, error) {
 	}
 }
 
-func newReserved(a *command.App, ask questioner) *cobra.Command {
-	return inspection(a, ask, &cobra.Command{
-		Use:   "reserved [OPTIONS]",
-		Short: "List the tasks that workers have received and not started",
-	}, (*celery.Control).Reserved, eachOf(describeTask))
-}
-
-func newScheduled(a *command.App, ask questioner) *cobra.Command {
-	return inspection(a, ask, &cobra.Command{
-		Use:   "scheduled [OPTIONS]",
-		Short: "List the tasks that wait in workers for their time (eta)",
-	}, (*celery.Control).Scheduled, eachOf(func(t celery.ScheduledTask) (string, error) {
-		text, err := describeTask(t.Request)
-		return text + " at " + t.ETA, err
-	}))
-}
-
 func describeTask(t celery.TaskInfo) (string, error) {
 	_, _, call, err := pytext.Call(t.Args, t.Kwargs)
 	if err != nil {
@@ -147,19 +133,14 @@ func describeTask(t celery.TaskInfo) (string, error) {
 	return fmt.Sprintf("%s(%s) [id=%s]", t.Name, strings.Join(call, ", "), t.ID), nil
 }
 
-func newStats(a *command.App, ask questioner) *cobra.Command {
-	return inspection(a, ask, &cobra.Command{
-		Use:   "stats [OPTIONS]",
-		Short: "Show the workers' processes, and how many tasks they accepted since their start",
-	}, (*celery.Control).Stats, func(s celery.WorkerStats) ([]string, error) {
-		uptime := (time.Duration(s.Uptime) * time.Second).String()
-		lines := []string{fmt.Sprintf("up %s, pid %d, %s, at most %s", uptime, s.PID,
-			model.Count(s.Pool.MaxConcurrency, "process", "processes"), model.Count(s.PrefetchCount, "unacknowledged message", "unacknowledged messages"))}
-		for _, name := range slices.Sorted(maps.Keys(s.Total)) {
-			lines = append(lines, fmt.Sprintf("%s %d", name, s.Total[name]))
-		}
-		return lines, nil
-	})
+func describeStats(s celery.WorkerStats) ([]string, error) {
+	uptime := (time.Duration(s.Uptime) * time.Second).String()
+	lines := []string{fmt.Sprintf("up %s, pid %d, %s, at most %s", uptime, s.PID,
+		model.Count(s.Pool.MaxConcurrency, "process", "processes"), model.Count(s.PrefetchCount, "unacknowledged message", "unacknowledged messages"))}
+	for _, name := range slices.Sorted(maps.Keys(s.Total)) {
+		lines = append(lines, fmt.Sprintf("%s %d", name, s.Total[name]))
+	}
+	return lines, nil
 }
 
 func newRevoke(a *command.App, ask questioner) *cobra.Command {

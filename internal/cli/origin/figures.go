@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/forge"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/service"
 )
 
 func newCheckListed(a *command.App) *cobra.Command {
@@ -80,10 +81,8 @@ func newCheckIngested(a *command.App) *cobra.Command {
 				if err := a.Print(c.Summary(args[1], " ingestion is still in progress...")); err != nil {
 					return err
 				}
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-time.After(pause):
+				if err := service.Sleep(ctx, pause); err != nil {
+					return err
 				}
 				if c, err = countIngested(ctx, a, b, origins, args[1]); err != nil {
 					return err

@@ -78,7 +78,7 @@ func nextCommand(a *command.App, cmd *cobra.Command, filterOf filterFunc, dryRun
 	var table originTable
 	table.flags(cmd.Flags())
 	cmd.Args = command.Args("TYPE", "COUNT")
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		visitType, count, err := typeAndCount(cmd, args)
 		if err != nil {
 			return err
@@ -90,17 +90,15 @@ func nextCommand(a *command.App, cmd *cobra.Command, filterOf filterFunc, dryRun
 		if err != nil {
 			return err
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			zone, err := b.Zone(ctx)
-			if err != nil {
-				return err
-			}
-			origins, err := b.GrabNextVisits(ctx, filter, time.Now(), count, dryRun)
-			if err != nil {
-				return err
-			}
-			return table.print(a, origins, zone)
-		})
+		zone, err := b.Zone(ctx)
+		if err != nil {
+			return err
+		}
+		origins, err := b.GrabNextVisits(ctx, filter, time.Now(), count, dryRun)
+		if err != nil {
+			return err
+		}
+		return table.print(a, origins, zone)
 	})
 	return cmd
 }
@@ -116,19 +114,17 @@ tasks, which start-runner sends to Celery.`,
 	}
 	filterOf := withPolicy(cmd.Flags())
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		visitType, count, err := typeAndCount(cmd, args)
 		if err != nil {
 			return err
 		}
 		filter, _ := filterOf(visitType)
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			created, err := b.ScheduleNextVisits(ctx, filter, time.Now(), count)
-			if err != nil {
-				return err
-			}
-			return task.PrintCreated(ctx, a, b, created, output)
-		})
+		created, err := b.ScheduleNextVisits(ctx, filter, time.Now(), count)
+		if err != nil {
+			return err
+		}
+		return task.PrintCreated(ctx, a, b, created, output)
 	})
 	return cmd
 }

@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/taskinput"
 )
 
@@ -58,14 +59,12 @@ passed to each task.`,
 	flags.Int64Var(&o.threshold, "threshold", 1000, "maximum length of the queue; 0 for the limit of the task type")
 	flags.Int64Var(&o.limit, "limit", -1, "maximum number of origins to send (default all)")
 	flags.Lookup("limit").DefValue = "0"
+	command.Must(flags, "limit", func() bool { return o.limit >= 0 }, "is negative")
 	flags.Int64Var(&o.waitIn, "waiting-period", 10, "time between two checks of a full queue, in seconds")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print only the messages to send")
 	flags.BoolVar(&o.debug, "debug", false, "print extra messages")
 
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
-		if flags.Changed("limit") && o.limit < 0 {
-			return command.Usagef(cmd, "Invalid value for '--limit': %d is negative.", o.limit)
-		}
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		path := "-"
 		if len(args) > 1 {
 			path = args[1]
@@ -76,9 +75,7 @@ passed to each task.`,
 			return err
 		}
 		defer func() { _ = input.Close() }()
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			return o.send(ctx, a, cmd, b, input)
-		})
+		return o.send(ctx, a, cmd, b, input)
 	})
 	return cmd
 }
@@ -232,10 +229,8 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 			return nil
 		}
 		f.app.Log.Info("the queue is full", "queue", f.queue, "left", len(batch))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Duration(f.waitIn) * time.Second):
+		if err := service.Sleep(ctx, time.Duration(f.waitIn)*time.Second); err != nil {
+			return err
 		}
 	}
 	return nil

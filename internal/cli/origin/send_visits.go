@@ -29,25 +29,23 @@ groups that share it, without being divided between these.`,
 	}
 	filter.flags(cmd.Flags())
 	cmd.Flags().StringVarP(&queue, "queue", "q", "", "target celery `QUEUE` (default that of the task type)")
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		f, err := filter.filter(args[0])
 		if err != nil {
 			return err
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			tt, err := b.TaskType(ctx, model.LoaderTaskType(args[0]))
-			if errors.Is(err, model.ErrUnknownTaskType) {
-				return command.Usagef(cmd, "Unknown task type %s.", model.LoaderTaskType(args[0]))
-			}
-			if err != nil {
-				return err
-			}
-			if queue == "" {
-				queue = tt.BackendName
-			}
-			d := a.Daemon(cmd)
-			return d.SendVisits(ctx, b, daemons.Visits{Filter: f, TaskType: tt, Queue: queue})
-		})
+		tt, err := b.TaskType(ctx, model.LoaderTaskType(args[0]))
+		if errors.Is(err, model.ErrUnknownTaskType) {
+			return command.Usagef(cmd, "Unknown task type %s.", model.LoaderTaskType(args[0]))
+		}
+		if err != nil {
+			return err
+		}
+		if queue == "" {
+			queue = tt.BackendName
+		}
+		d := a.Daemon(cmd)
+		return d.SendVisits(ctx, b, daemons.Visits{Filter: f, TaskType: tt, Queue: queue})
 	})
 	return cmd
 }

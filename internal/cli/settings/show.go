@@ -44,8 +44,8 @@ line and the environment. Addresses are shown without passwords, other secrets a
 	return cmd
 }
 
-// configView is a configuration without secrets, by the file's keys: as in config.Config, but
-// for what the file writes otherwise.
+// configView is a configuration by the file's keys, without secrets. The fields here are those
+// that have another form in the file than in config.Config.
 type configView struct {
 	Scheduler struct {
 		Cls          string `yaml:"cls,omitempty"`

@@ -45,15 +45,24 @@ or as recorded in a CSV file (--changes).`,
 	flags.Var(command.Choice(&o.model, models...), "model", "how origins change")
 	flags.StringVar(&o.changes, "changes", "", "a CSV `FILE` of changes, with the columns origin and time, instead of a model")
 	flags.Float64Var(&o.Load, "load", o.Load, "the work of visiting each origin once after each change, as a `part` of what workers can do")
+	command.Must(flags, "load", func() bool { return o.Load > 0 && o.Load <= 100 }, "is not more than 0 and at most 100")
 	flags.IntVar(&o.Origins, "origins", o.Origins, "`number` of origins")
+	command.Must(flags, "origins", func() bool { return o.Origins >= 1 && o.Origins <= 10_000_000 }, "is not between 1 and 10,000,000")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "`number` of workers")
+	command.Must(flags, "workers", func() bool { return o.Workers >= 1 }, "is not 1 or more")
 	flags.Float64Var(&o.Runtime, "days", o.Runtime, "simulated `days`, after a warm-up of 90")
+	command.Must(flags, "days", func() bool { return o.Runtime > 0 && o.Runtime <= 3660 }, "is not more than 0 and at most ten years")
 	flags.Float64Var(&o.Longest, "longest", o.Longest, "the longest wait for a visit by freshness, in `days`")
+	command.Must(flags, "longest", func() bool { return o.Longest >= 1 && o.Longest <= 3660 }, "is not between a day and ten years")
 	flags.Float64Var(&o.Failures, "failures", 0, "the `part` of the visits that fail, at random")
+	command.Must(flags, "failures", func() bool { return o.Failures >= 0 && o.Failures < 1 }, "is not from 0 to below 1")
 	flags.IntVar(&o.Hosters, "hosters", 1, "`number` of hosters that the origins are at; half of the origins are at an eighth of them")
+	command.Must(flags, "hosters", func() bool { return o.Hosters >= 1 }, "is not 1 or more")
 	flags.IntVar(&o.PerHoster, "per-hoster", 0, "`number` of visits in flight that a hoster takes; 0: any")
+	command.Must(flags, "per-hoster", func() bool { return o.PerHoster >= 0 }, "is negative")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "the seed of the random `number`s")
 	flags.IntVar(&o.Runs, "runs", o.Runs, "`number` of runs, with seeds that follow each other, to take the mean of")
+	command.Must(flags, "runs", func() bool { return o.Runs >= 1 }, "is not 1 or more")
 	flags.StringVarP(&o.csv, "csv", "o", "", "export the state over time to a CSV `FILE`")
 	flags.StringVar(&o.html, "html", "", "write the figures, with plots over time, to a page, `FILE`")
 	command.OutputFlag(flags, &o.output)
@@ -62,24 +71,6 @@ or as recorded in a CSV file (--changes).`,
 }
 
 func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
-	switch {
-	case !(o.Load > 0 && o.Load <= 100):
-		return command.Usagef(cmd, "Invalid value for '--load': %g is not more than 0 and at most 100.", o.Load)
-	case o.Origins < 1 || o.Origins > 10_000_000:
-		return command.Usagef(cmd, "Invalid value for '--origins': %d is not between 1 and 10,000,000.", o.Origins)
-	case o.Workers < 1:
-		return command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.Workers)
-	case !(o.Failures >= 0 && o.Failures < 1):
-		return command.Usagef(cmd, "Invalid value for '--failures': %g is not between 0 and 1.", o.Failures)
-	case o.Hosters < 1 || o.PerHoster < 0:
-		return command.Usagef(cmd, "Invalid value for '--hosters' or '--per-hoster': there is one hoster at least.")
-	case o.Runs < 1:
-		return command.Usagef(cmd, "Invalid value for '--runs': %d is not 1 or more.", o.Runs)
-	case !(o.Runtime > 0 && o.Runtime <= 3660):
-		return command.Usagef(cmd, "Invalid value for '--days': %g is not more than 0 and at most ten years.", o.Runtime)
-	case !(o.Longest >= 1 && o.Longest <= 3660):
-		return command.Usagef(cmd, "Invalid value for '--longest': %g is not between a day and ten years.", o.Longest)
-	}
 	model := freshsim.Models[slices.IndexFunc(freshsim.Models, func(m freshsim.Model) bool { return m.Name == o.model })]
 	if o.changes != "" {
 		for _, other := range []string{"model", "origins", "days"} {

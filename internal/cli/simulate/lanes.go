@@ -33,9 +33,12 @@ func (o *laneOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.file, "lanes", "", "compare waits with the lanes of a configuration `FILE` and without, instead of simulating a scheduler")
 	flags.StringVar(&o.runtimes, "runtimes", "", "with --lanes: a CSV `FILE` of observed runtimes, with the columns runtime, in seconds, and optionally origin and lister (default: the model of origins)")
 	flags.Float64Var(&o.load, "load", 0.9, "with --lanes: the `part` of the time that workers are busy")
+	command.Must(flags, "load", func() bool { return o.load > 0 && o.load < 1 }, "is not between 0 and 1")
 	flags.IntVar(&o.batch, "batch", 200, "with --lanes: the `number` of visits of a claim")
+	command.Must(flags, "batch", func() bool { return o.batch >= 1 }, "is not 1 or more")
 	o.between = 24 * time.Hour
 	flags.Var(command.Duration(&o.between), "between", "with --lanes and without --runtimes: the mean `DURATION` between an origin's visits")
+	command.Must(flags, "between", func() bool { return o.between >= time.Minute }, "is less than a minute")
 	flags.Uint64Var(&o.seed, "seed", 1, "with --lanes: the seed of the random `number`s")
 }
 
@@ -54,12 +57,6 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	switch {
 	case o.workers < len(lanes):
 		return command.Usagef(cmd, "Invalid value for '--workers': %d is less than the number of lanes, %d.", o.workers, len(lanes))
-	case !(load.Busy > 0 && load.Busy < 1):
-		return command.Usagef(cmd, "Invalid value for '--load': %g is not between 0 and 1.", load.Busy)
-	case load.Batch < 1:
-		return command.Usagef(cmd, "Invalid value for '--batch': %d is not 1 or more.", load.Batch)
-	case o.lanes.between < time.Minute:
-		return command.Usagef(cmd, "Invalid value for '--between': %s is less than a minute.", o.lanes.between)
 	case !(load.Duration > 0 && load.Duration <= 10*365*24*time.Hour):
 		return command.Usagef(cmd, "Invalid value for '--runtime' / '-t': with --lanes it must be more than 0 and at most ten years.")
 	}

@@ -46,9 +46,6 @@ func newFillTestData(a *command.App) *cobra.Command {
 	cmd.Flags().IntVarP(&origins, "num-origins", "n", 100_000, "`number` of listed origins to add")
 	forksFlag(cmd.Flags(), &forks)
 	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
-		if err := checkForks(cmd, forks); err != nil {
-			return err
-		}
 		if err := a.Print(fmt.Sprintf("Filling %s listed origins data...\n", pytext.Thousands(origins))); err != nil {
 			return err
 		}
@@ -63,13 +60,7 @@ func newFillTestData(a *command.App) *cobra.Command {
 
 func forksFlag(flags *pflag.FlagSet, forks *float64) {
 	flags.Float64Var(forks, "forks", 0, "`part` of the origins that are forks, from 0 to 1")
-}
-
-func checkForks(cmd *cobra.Command, forks float64) error {
-	if !(forks >= 0 && forks <= 1) {
-		return command.Usagef(cmd, "Invalid value for '--forks': it is not from 0 to 1.")
-	}
-	return nil
+	command.Must(flags, "forks", func() bool { return *forks >= 0 && *forks <= 1 }, "is not from 0 to 1")
 }
 
 func fillTestData(ctx context.Context, a *command.App, b backend.Scheduler, listers []simulator.ListerName, origins int, forks float64) error {
@@ -128,11 +119,14 @@ func (o *simulatorOptions) flags(flags *pflag.FlagSet) {
 	flags.VarP(command.Choice(&o.kind, kinds...), "scheduler", "s", "scheduler to simulate")
 	flags.StringVarP(&o.policy, "policy", "p", string(model.OldestScheduledFirst), "scheduling `POLICY` to simulate (only for origin_scheduler)")
 	flags.Float64VarP(&o.runtime, "runtime", "t", 0, "simulated runtime, in `SECONDS` (default: for ever)")
+	command.Must(flags, "runtime", func() bool { return !math.IsNaN(o.runtime) }, "is not a number of seconds")
 	command.Pair(flags, &o.plots, "plots", "P", "no-plots", "show results as plots", "show no plots (default)")
 	flags.StringVarP(&o.csv, "csv", "o", "", "export results in a CSV `FILE`")
 	flags.StringVar(&o.html, "html", "", "write the report, with plots, to a page, `FILE`")
 	flags.IntVar(&o.workers, "workers", simulator.DefaultWorkers, "`number` of workers of each visit type")
+	command.Must(flags, "workers", func() bool { return o.workers >= 1 }, "is not 1 or more")
 	flags.IntVar(&o.origins, "origins", 0, "fill the database with this `number` of origins first, as fill-test-data does")
+	command.Must(flags, "origins", func() bool { return o.origins >= 0 }, "is negative")
 	forksFlag(flags, &o.forks)
 	flags.IntVar(&o.urgent, "priority-tasks", 0, "`number` of tasks with priority to add each hour (only for task_scheduler)")
 	flags.StringArrayVar(&o.visitTypes, "visit-type", nil, "visit `TYPE` that has workers (default: those of the enabled origins)")
@@ -216,19 +210,8 @@ func (o *simulatorOptions) check(a *command.App, cmd *cobra.Command) (map[string
 	switch {
 	case err != nil:
 		return nil, command.Usagef(cmd, "Invalid value for '--policy' / '-p': %s", err)
-	case o.workers < 1:
-		return nil, command.Usagef(cmd, "Invalid value for '--workers': %d is not 1 or more.", o.workers)
-	case o.origins < 0:
-		return nil, command.Usagef(cmd, "Invalid value for '--origins': %d is negative.", o.origins)
-	}
-	if err := checkForks(cmd, o.forks); err != nil {
-		return nil, err
-	}
-	switch {
 	case o.urgent < 0 || o.urgent > 0 && simulator.Kind(o.kind) != simulator.TaskScheduler:
 		return nil, command.Usagef(cmd, "Invalid value for '--priority-tasks': it is for %s, and not negative.", simulator.TaskScheduler)
-	case math.IsNaN(o.runtime):
-		return nil, command.Usagef(cmd, "Invalid value for '--runtime' / '-t': it is no number of seconds.")
 	}
 	return policies, nil
 }

@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
@@ -25,9 +26,9 @@ func NewDashboard(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard [OPTIONS]",
 		Short: "Shows the scheduler in a browser",
-		Long: `Serves pages that show what the scheduler does, and let those act who may. The
-dashboard section of the configuration says who that is; without it, whoever reaches the
-port may look, and nobody may act. rpc-serve shows the same pages, with
+		Long: `Serves pages that show what the scheduler does, and from which operators change it. The
+dashboard section of the configuration says who they are; without it, whoever reaches the
+port may read, and nobody may change anything. rpc-serve shows the same pages, with
 dashboard.in_rpc_serve.`,
 	}
 	flags := cmd.Flags()
@@ -42,8 +43,8 @@ dashboard.in_rpc_serve.`,
 	return cmd
 }
 
-// newSite makes a dashboard below a path. Who has the credentials of calls, which may change
-// all, may act, and without these nobody reads it.
+// newSite makes a dashboard below a path. If calls have credentials, reading it takes these or
+// the dashboard's own; with either, one may change things.
 func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credentials) daemons.NewSite {
 	return func(ctx context.Context, store *db.Store, configuration func() *config.Config, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
@@ -78,15 +79,9 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		if err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
-		ctx, stop := context.WithCancel(ctx)
-		working := make(chan struct{})
-		go func() {
-			defer close(working)
-			site.Work(ctx)
-		}()
+		stop := service.Beside(ctx, site.Work)
 		return site, func() error {
 			stop()
-			<-working
 			return end()
 		}, nil
 	}

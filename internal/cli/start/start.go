@@ -41,12 +41,8 @@ served.`,
 	command.PythonName(flags, "task-type-pattern", "task_type_patterns")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		every, err := checkPeriod(cmd, *period)
-		if err != nil {
-			return err
-		}
 		d := daemons.Runner{
-			Options: a.Daemon(cmd), Period: every, TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
+			Options: a.Daemon(cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
 		}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
 	})
@@ -62,11 +58,7 @@ newly listed origins to the queues for first visits, if their lister has some.`,
 	}
 	period := periodFlag(cmd.Flags(), "first visits")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		every, err := checkPeriod(cmd, *period)
-		if err != nil {
-			return err
-		}
-		d := daemons.FirstVisits{Options: a.Daemon(cmd), Period: every}
+		d := daemons.FirstVisits{Options: a.Daemon(cmd), Period: period()}
 		return d.Run(cmd.Context())
 	})
 	return cmd
@@ -134,15 +126,11 @@ can ask for TLS and credentials.`,
 	return cmd
 }
 
-func periodFlag(flags *pflag.FlagSet, what string) *int {
-	return flags.IntP("period", "p", 0, "period (in s) at which "+what+" are looked for; 0 looks once and ends")
-}
-
-func checkPeriod(cmd *cobra.Command, period int) (time.Duration, error) {
-	if period < 0 {
-		return 0, command.Usagef(cmd, "Invalid value for '--period' / '-p': %d is negative.", period)
-	}
-	return time.Duration(period) * time.Second, nil
+// periodFlag adds the option --period and returns a function that returns its value.
+func periodFlag(flags *pflag.FlagSet, what string) (period func() time.Duration) {
+	seconds := flags.IntP("period", "p", 0, "period (in s) at which "+what+" are looked for; 0 looks once and ends")
+	command.Must(flags, "period", func() bool { return *seconds >= 0 }, "is negative")
+	return func() time.Duration { return time.Duration(*seconds) * time.Second }
 }
 
 func NewJournal(a *command.App) *cobra.Command {
@@ -155,12 +143,10 @@ func NewJournal(a *command.App) *cobra.Command {
 of visits and records them for the scheduler.`,
 	}
 	cmd.Flags().Int64VarP(&stopAfterObjects, "stop-after-objects", "m", 0, "maximum number of records to read; 0 for no limit")
+	command.Must(cmd.Flags(), "stop-after-objects", func() bool { return stopAfterObjects >= 0 }, "is negative")
 	cmd.Flags().BoolVar(&failIfMissing, "fail-if-missing", false, "fail if the topic is not there, instead of waiting for it")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		if stopAfterObjects < 0 {
-			return command.Usagef(cmd, "Invalid value for '--stop-after-objects' / '-m': %d is negative.", stopAfterObjects)
-		}
 		c := a.Config.Journal
 		switch {
 		case len(c.Brokers) == 0:

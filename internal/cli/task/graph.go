@@ -120,9 +120,6 @@ func newGraphList(a *command.App) *cobra.Command {
 	limit := 20
 	cmd := graphCommand(a, "list [OPTIONS]", "List graphs, newest first", "", nil,
 		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) (any, string, error) {
-			if limit <= 0 {
-				return nil, "", command.Usagef(cmd, "Invalid value for '--limit' / '-l': %d is not positive.", limit)
-			}
 			graphs, err := b.Graphs(ctx, limit)
 			if err != nil {
 				return nil, "", err
@@ -135,6 +132,7 @@ func newGraphList(a *command.App) *cobra.Command {
 			return graphs, text, nil
 		})
 	cmd.Flags().IntVarP(&limit, "limit", "l", limit, "most graphs to list")
+	command.Must(cmd.Flags(), "limit", func() bool { return limit > 0 }, "is not positive")
 	return cmd
 }
 

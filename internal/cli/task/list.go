@@ -37,32 +37,30 @@ func newTaskList(a *command.App) *cobra.Command {
 	flags.BoolVarP(&listMetadata, "list-runs-metadata", "m", false, "also list past executions of each task, with metadata")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
 		if o.limit < 0 {
 			return fmt.Errorf("--limit: %d is negative", o.limit)
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			zone, err := b.Zone(ctx)
-			if err != nil {
-				return err
-			}
-			tasks, err := b.SearchTasks(ctx, o.filter(zone))
-			if err != nil {
-				return err
-			}
-			list, err := readTasks(ctx, b, tasks)
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				return a.PrintJSON(list.objects(listRuns || listMetadata))
-			}
-			text, err := list.text(a, zone, listRuns || listMetadata)
-			if err != nil {
-				return err
-			}
-			return a.Print(text)
-		})
+		zone, err := b.Zone(ctx)
+		if err != nil {
+			return err
+		}
+		tasks, err := b.SearchTasks(ctx, o.filter(zone))
+		if err != nil {
+			return err
+		}
+		list, err := readTasks(ctx, b, tasks)
+		if err != nil {
+			return err
+		}
+		if output == "json" {
+			return a.PrintJSON(list.objects(listRuns || listMetadata))
+		}
+		text, err := list.text(a, zone, listRuns || listMetadata)
+		if err != nil {
+			return err
+		}
+		return a.Print(text)
 	})
 	return cmd
 }
@@ -181,39 +179,37 @@ func newTaskListPending(a *command.App) *cobra.Command {
 	command.PythonName(flags, "limit", "num_tasks")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		limited := cmd.Flags().Changed("limit")
 		if limit < 0 {
 			return fmt.Errorf("--limit: %d is negative", limit)
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			zone, err := b.Zone(ctx)
-			if err != nil {
-				return err
-			}
-			now := time.Now()
-			at := before.In(zone, now)
-			var parts []string
-			objects := []taskObject{}
-			for _, taskType := range args {
-				var pending []model.Task
-				if !limited || limit > 0 { // to the store, 0 means all
-					if pending, err = b.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
-						return err
-					}
-				}
-				objects = append(objects, taskObjects(pending)...)
-				parts = append(parts, fmt.Sprintf("Found %d %s tasks\n", len(pending), taskType))
-				for _, task := range pending {
-					text, err := formatTask(a, task, zone, now, "")
-					if err != nil {
-						return err
-					}
-					parts = append(parts, text)
+		zone, err := b.Zone(ctx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		at := before.In(zone, now)
+		var parts []string
+		objects := []taskObject{}
+		for _, taskType := range args {
+			var pending []model.Task
+			if !limited || limit > 0 { // to the store, 0 means all
+				if pending, err = b.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
+					return err
 				}
 			}
-			return a.Show(output, objects, strings.Join(parts, "\n")+"\n")
-		})
+			objects = append(objects, taskObjects(pending)...)
+			parts = append(parts, fmt.Sprintf("Found %d %s tasks\n", len(pending), taskType))
+			for _, task := range pending {
+				text, err := formatTask(a, task, zone, now, "")
+				if err != nil {
+					return err
+				}
+				parts = append(parts, text)
+			}
+		}
+		return a.Show(output, objects, strings.Join(parts, "\n")+"\n")
 	})
 	return cmd
 }

@@ -46,7 +46,7 @@ again as its type says, unless --disable is given.
 			return err
 		}
 		if len(messages) == 0 {
-			return errors.New("none of these tasks is sent and not known to have ended")
+			return errors.New("none of these tasks has a run that is queued or running")
 		}
 		return revokeMessages(ctx, a, cmd, &workers, &revoke, messages)
 	})

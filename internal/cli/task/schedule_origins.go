@@ -39,19 +39,16 @@ value is in YAML format.`,
 	flags := cmd.Flags()
 	flags.IntVarP(&batchSize, "batch-size", "b", 10, "number of origins per task")
 	command.PythonName(flags, "batch-size", "origin_batch_size")
+	command.Must(flags, "batch-size", func() bool { return batchSize > 0 }, "is not above 0")
 	flags.StringVar(&from.pageToken, "page-token", "0", "begin with the storage's origins after this page `TOKEN`")
 	flags.IntVar(&limit, "limit", 0, "most origins to schedule tasks for (default all)")
+	command.Must(flags, "limit", func() bool { return limit >= 0 }, "is negative")
 	flags.StringVarP(&from.storage, "storage-url", "g", "", "`URL` of the storage's RPC server")
 	flags.StringVarP(&from.file, "file", "f", "", "`FILE` of URLs, one a line; - is standard input")
 	command.Pair(flags, &dryRun, "dry-run", "", "no-dry-run", "only print what would be scheduled", "schedule (default)")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
-		switch {
-		case batchSize < 1:
-			return command.Usagef(cmd, "Invalid value for '--batch-size' / '-b': %d is not above 0.", batchSize)
-		case limit < 0:
-			return command.Usagef(cmd, "Invalid value for '--limit': %d is negative.", limit)
-		case (from.storage == "") == (from.file == ""):
+		if (from.storage == "") == (from.file == "") {
 			return command.Usagef(cmd, "Name either a file of URLs with '--file' or the archive's storage with '--storage-url'.")
 		}
 		extra, err := taskinput.ParseArguments(args[1:])

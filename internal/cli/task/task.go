@@ -85,7 +85,7 @@ date, whatever their state.`,
 	}
 	cmd.Flags().VarP(&nextRun, "next-run", "n", "`DATE` of their next run (default now)")
 
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		ids, err := numbers(args)
 		if err != nil {
 			return err
@@ -94,16 +94,14 @@ date, whatever their state.`,
 		for i, id := range ids {
 			texts[i] = strconv.FormatInt(id, 10)
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			zone, err := b.Zone(ctx)
-			if err != nil {
-				return err
-			}
-			if err := b.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: nextRun.In(zone, time.Now())}); err != nil {
-				return err
-			}
-			return a.Print(fmt.Sprintf("Respawn tasks [%s]\n\n", strings.Join(texts, ", ")))
-		})
+		zone, err := b.Zone(ctx)
+		if err != nil {
+			return err
+		}
+		if err := b.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: nextRun.In(zone, time.Now())}); err != nil {
+			return err
+		}
+		return a.Print(fmt.Sprintf("Respawn tasks [%s]\n\n", strings.Join(texts, ", ")))
 	})
 	return cmd
 }
@@ -148,7 +146,7 @@ Either all tasks of the file are created or none. Errors name the line.`,
 	flags.StringVarP(&delimiter, "delimiter", "d", delimiter, "character that separates columns")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		if len(columns) == 0 {
 			columns = []string{"type", "args", "kwargs", "next_run"}
 		}
@@ -156,21 +154,19 @@ Either all tasks of the file are created or none. Errors name the line.`,
 		if err != nil {
 			return err
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			types, err := b.TaskTypes(ctx)
-			if err != nil {
-				return err
-			}
-			tasks, err := taskinput.ReadTasks(records, columns, types, time.Now())
-			if err != nil {
-				return command.InFile(args[0], err)
-			}
-			created, err := b.CreateTasks(ctx, tasks)
-			if err != nil {
-				return err
-			}
-			return PrintCreated(ctx, a, b, created, output)
-		})
+		types, err := b.TaskTypes(ctx)
+		if err != nil {
+			return err
+		}
+		tasks, err := taskinput.ReadTasks(records, columns, types, time.Now())
+		if err != nil {
+			return command.InFile(args[0], err)
+		}
+		created, err := b.CreateTasks(ctx, tasks)
+		if err != nil {
+			return err
+		}
+		return PrintCreated(ctx, a, b, created, output)
 	})
 	return cmd
 }

@@ -50,7 +50,7 @@ for all others. A file can set more:
 	flags.StringArrayVarP(&plugins, "plugins", "p", nil, "register the task types of this `PLUGIN`, such as loader.git, of the workers; may be repeated (default all)")
 	flags.StringVar(&file, "file", "", "register the task types of this YAML `FILE` (- is standard input) instead of the workers'")
 	workers.Flags(flags)
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
 		if err := command.Exclusive(cmd, "plugins", "file"); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ for all others. A file can set more:
 		if err != nil {
 			return err
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error { return ensureTaskTypes(ctx, a, b, types) })
+		return ensureTaskTypes(ctx, a, b, types)
 	})
 	return cmd
 }

@@ -91,35 +91,31 @@ Intervals are written as for PostgreSQL, such as "1 day" or "12:30:00".`,
 	flags.String("max-interval", "", "maximum `INTERVAL`")
 	flags.Float64VarP(&backoffFactor, "backoff-factor", "f", 1, "factor by which an interval is divided or multiplied after a run")
 	flags.Int64Var(&maxQueueLength, "max-queue-length", 1000, "maximum length of its queue; 0 for no limit")
+	command.Must(flags, "max-queue-length", func() bool { return maxQueueLength >= 0 }, "is negative")
 
-	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
-		if maxQueueLength < 0 {
-			return command.Usagef(cmd, "Invalid value for '--max-queue-length': %d is negative.", maxQueueLength)
+	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+		tt := model.TaskType{
+			Type: args[0], BackendName: args[1], Description: args[2],
+			BackoffFactor: &backoffFactor, MaxQueueLength: &maxQueueLength,
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
-			tt := model.TaskType{
-				Type: args[0], BackendName: args[1], Description: args[2],
-				BackoffFactor: &backoffFactor, MaxQueueLength: &maxQueueLength,
-			}
-			for name, field := range map[string]**time.Duration{
-				"default-interval": &tt.DefaultInterval, "min-interval": &tt.MinInterval, "max-interval": &tt.MaxInterval,
-			} {
-				var err error
-				if *field, err = interval(ctx, cmd, b, flags.Lookup(name)); err != nil {
-					return err
-				}
-			}
-			if _, err := b.TaskType(ctx, tt.Type); !errors.Is(err, model.ErrUnknownTaskType) {
-				if err != nil {
-					return err
-				}
-				return a.Print(a.Line(tt.Type) + " exists already, and is left unchanged\n")
-			}
-			if err := b.CreateTaskType(ctx, tt); err != nil {
+		for name, field := range map[string]**time.Duration{
+			"default-interval": &tt.DefaultInterval, "min-interval": &tt.MinInterval, "max-interval": &tt.MaxInterval,
+		} {
+			var err error
+			if *field, err = interval(ctx, cmd, b, flags.Lookup(name)); err != nil {
 				return err
 			}
-			return a.Print("OK\n")
-		})
+		}
+		if _, err := b.TaskType(ctx, tt.Type); !errors.Is(err, model.ErrUnknownTaskType) {
+			if err != nil {
+				return err
+			}
+			return a.Print(a.Line(tt.Type) + " exists already, and is left unchanged\n")
+		}
+		if err := b.CreateTaskType(ctx, tt); err != nil {
+			return err
+		}
+		return a.Print("OK\n")
 	})
 	return cmd
 }

@@ -10,10 +10,10 @@ import (
 
 // history is how an origin changes.
 type history interface {
-	// after returns the first change after t, which is a change or the time that the origin
-	// appeared. t grows from call to call.
+	// after returns the first change after t, which is the time of a change or of the origin's
+	// appearance. t increases from call to call.
 	after(t float64) float64
-	// rate returns the rate at t, which an oracle knows.
+	// rate returns the rate at t, for the oracle.
 	rate(t float64) float64
 }
 
@@ -23,7 +23,6 @@ type Model struct {
 	draw        func(i int, random *rand.Rand) history
 }
 
-// Models are the models of change.
 var Models = []Model{
 	{"even", "even intervals, from a second to ten years, evenly spread over the logarithm, as the Python scheduler's simulator has them", func(_ int, random *rand.Rand) history {
 		interval := math.Exp(random.Float64()*math.Log(10*365*86400)) / 86400
@@ -52,8 +51,8 @@ var Models = []Model{
 	}},
 }
 
-// heavyTailed draws a rate: in the median a change in half a year, one in a hundred once a day or
-// more often, the mean seven times the median.
+// heavyTailed draws a rate. The median is a change in half a year, the mean is seven times as high, and one rate in a
+// hundred is a change a day or more.
 func heavyTailed(random *rand.Rand) float64 {
 	return min(math.Exp(random.NormFloat64()*2.2)/180, 20)
 }
@@ -129,7 +128,7 @@ const activeMean, abandonedMean = 120, 400
 
 type revived struct {
 	random *rand.Rand
-	phases []phase // since what was last asked for, up to that of the next change
+	phases []phase // from the one that was last asked for to that of the next change
 }
 
 type phase struct {
@@ -137,7 +136,7 @@ type phase struct {
 	until float64
 }
 
-// length draws that of a phase.
+// length draws the length of a phase.
 func (r *revived) length(active bool) float64 {
 	if active {
 		return r.random.ExpFloat64() * activeMean
@@ -165,8 +164,8 @@ func (r *revived) after(t float64) float64 {
 	}
 }
 
-// rate returns that of the phase, and of an abandoned project that of revivals. An oracle hears of
-// the next phase with a visit.
+// rate returns the rate of the phase; for an abandoned project, the rate of revivals. The oracle learns of
+// the next phase by a visit.
 func (r *revived) rate(t float64) float64 {
 	for len(r.phases) > 1 && r.phases[0].until <= t {
 		r.phases = r.phases[1:]

@@ -7,30 +7,30 @@ import (
 	"swh-scheduler/internal/freshness"
 )
 
-// fresh is the policy freshness, or an oracle: the same that knows the rates.
+// fresh is the policy freshness or, if it knows the rates, the oracle.
 type fresh struct {
 	origins   []origin
 	scale     float64 // of costs
-	cost      float64 // of a visit in the mean, seconds before they are scaled
+	cost      float64 // mean cost of a visit, in seconds before scaling
 	oracle    bool
 	longest   float64
 	estimates []freshness.Estimate
 	prior     freshness.Estimate
-	learned   float64   // when the prior was
-	seen      []float64 // until when an estimate knows of changes
+	learned   float64   // when the prior was learned
+	seen      []float64 // by origin: until when the estimate takes changes into account
 	cooling   *order
 	due       *hosted // by moment
 
 	control  freshness.Controller
-	used     float64      // the threshold of the moments
-	computed float64      // when they were computed again
-	keeps    []thresholds // of each origin
+	used     float64      // the threshold that the moments were computed for
+	computed float64      // when all moments were last checked
+	keeps    []thresholds // by origin
 }
 
-// thresholds are those between which an origin's moment is left as it is.
+// thresholds are the limits between which an origin's moment need not be computed again.
 type thresholds struct{ low, high float64 }
 
-// walk is how often moments are computed again, as in the database.
+// walk is how often all moments are checked, as in the database.
 const walk = 6 * hour
 
 var start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -54,7 +54,7 @@ func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fr
 	return p
 }
 
-// known is what the policy knows of an origin that was visited.
+// known returns what the policy knows about an origin that was visited.
 func (p *fresh) known(i int32) freshness.Origin {
 	o := &p.origins[i]
 	f := freshness.Origin{Estimate: p.estimates[i].Or(p.prior), Cost: duration(o.cost * p.scale / 86400), Useless: duration(freshness.UselessVisits * p.cost * p.scale / 86400), Updated: duration(o.shown - o.visit)}
@@ -113,7 +113,7 @@ func (p *fresh) visited(i int32, before float64, first, eventful bool) {
 	p.cooling.set(i, o.ready)
 }
 
-// failed leaves the origin as it was, but for its cooldown.
+// failed changes only the cooldown of the origin.
 func (p *fresh) failed(i int32) { p.cooling.set(i, p.origins[i].ready) }
 
 func (p *fresh) claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32 {

@@ -272,7 +272,7 @@ func TestOrder(t *testing.T) {
 			}
 		}
 		last := math.Inf(-1)
-		for h.len() > 0 {
+		for h.Len() > 0 {
 			origin, key := h.first()
 			if w, ok := want[origin]; !ok || w != key || key < last {
 				t.Fatalf("origin %d with key %g after %g, want %g", origin, key, last, w)

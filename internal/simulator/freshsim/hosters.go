@@ -1,12 +1,12 @@
 package freshsim
 
-// hosted is an order of origins whose hosters can be full: a heap for each hoster, and one of hosters.
+// hosted is an order of origins whose hosters can be full: a heap of origins for each hoster, and a heap of hosters.
 type hosted struct {
 	origins []origin
-	at      []int32  // see order, for the heaps of all hosters
-	hosters []*order // of origins
-	firsts  *order   // hosters with origins, by the key of the first
-	full    []int32  // hosters that next left out
+	at      []int32  // as in order; shared by the heaps of all hosters
+	hosters []*order // by hoster: its origins
+	firsts  *order   // hosters with origins, by the key of the first origin
+	full    []int32  // hosters that next has excluded
 }
 
 func newHosted(origins []origin) *hosted {
@@ -24,23 +24,23 @@ func newHosted(origins []origin) *hosted {
 // has reports whether an origin is in the order.
 func (h *hosted) has(i int32) bool { return h.at[i] != 0 }
 
-// set adds an origin, or changes its key.
+// set adds an origin or changes its key.
 func (h *hosted) set(i int32, key float64) {
 	hoster := h.origins[i].hoster
 	h.hosters[hoster].set(i, key)
 	h.file(int32(hoster))
 }
 
-// remove removes an origin if it is there.
+// remove removes an origin if it is in the order.
 func (h *hosted) remove(i int32) {
 	hoster := h.origins[i].hoster
 	h.hosters[hoster].remove(i)
 	h.file(int32(hoster))
 }
 
-// file puts a hoster where its first origin belongs.
+// file updates the key of a hoster to that of its first origin.
 func (h *hosted) file(hoster int32) {
-	if h.hosters[hoster].len() == 0 {
+	if h.hosters[hoster].Len() == 0 {
 		h.firsts.remove(hoster)
 		return
 	}
@@ -48,10 +48,10 @@ func (h *hosted) file(hoster int32) {
 	h.firsts.set(hoster, key)
 }
 
-// next removes the first origin that take takes, if there is one whose key is not beyond most, and
-// returns it. It leaves out the hosters of those that take refuses until restore.
+// next removes and returns the first origin that take accepts, if its key is at most most. It excludes the hosters of
+// origins that take refuses until restore is called.
 func (h *hosted) next(most float64, take func(i int32) bool) (origin int32, key float64, ok bool) {
-	for h.firsts.len() > 0 {
+	for h.firsts.Len() > 0 {
 		hoster, key := h.firsts.first()
 		if key > most {
 			break
@@ -67,7 +67,7 @@ func (h *hosted) next(most float64, take func(i int32) bool) (origin int32, key 
 	return 0, 0, false
 }
 
-// restore brings back what next left out.
+// restore includes all hosters again.
 func (h *hosted) restore() {
 	for _, hoster := range h.full {
 		h.file(hoster)

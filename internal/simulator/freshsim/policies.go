@@ -7,29 +7,29 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// policy picks visits by what a scheduler sees.
+// policy picks visits by what a scheduler knows.
 type policy interface {
-	// listed tells that an origin is new, or that its lister told of an update.
+	// listed is called when an origin is listed first, and when its lister tells of an update.
 	listed(i int32, now float64)
-	// visited tells that a visit ended, which began at the origin's visit; before is the visit
-	// before it.
+	// visited is called when a visit ends, which began at the origin's visit. before is when the previous
+	// visit began.
 	visited(i int32, before float64, first, eventful bool)
-	// failed tells that a visit ended, and found out nothing.
+	// failed is called when a visit fails.
 	failed(i int32)
-	// claim appends up to n origins to visit of those that take takes, which their hosters can
-	// refuse. busy is whether others wait in the queue.
+	// claim appends up to n origins to visit. It skips those that take refuses because of their hosters.
+	// busy says that the queue is not empty.
 	claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32
 }
 
-// pools are the policies of the Python scheduler, and those of pools: their orders of origins.
+// pools is the Python scheduler's default policies, or the policy pools.
 type pools struct {
 	origins []origin
 	random  *rand.Rand
 	weights [4]float64 // of the orders
-	shared  bool       // what an order can't give goes to the others
+	shared  bool       // slots that an order can't fill go to the others
 	cooling *order
 	orders  [4]*hosted // undated by target, never visited, by lag, others by target
-	place   []float64  // target of each origin, days
+	place   []float64  // by origin: its target, in days
 	offset  []int32
 	queue   float64 // the queue's position
 }
@@ -52,12 +52,12 @@ func newPools(origins []origin, seed uint64, weights [4]float64, shared bool) *p
 	return p
 }
 
-// move moves an origin in the queue.
+// move moves an origin forward in the queue by its interval.
 func (p *pools) move(i int32) {
 	p.place[i] += model.DefaultVisitRules.Interval(p.offset[i]).Hours() / 24 * (1 + (2*p.random.Float64()-1)*model.DefaultVisitRules.Fudge)
 }
 
-// file puts an origin that has cooled down where it belongs.
+// file adds an origin that has cooled down to its order.
 func (p *pools) file(i int32) {
 	o := &p.origins[i]
 	if o.underway {
@@ -112,7 +112,7 @@ func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []
 		}
 		left := n
 		for k, h := range p.orders {
-			// What rounding would leave is drawn.
+			// Fractions are rounded at random.
 			want := int(float64(n)*able[k]/total + p.random.Float64())
 			for ; want > 0 && left > 0; want-- {
 				i, key, ok := h.next(math.Inf(1), take)
@@ -126,7 +126,7 @@ func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []
 				to = append(to, i)
 				left--
 			}
-			if h.firsts.len() == 0 {
+			if h.firsts.Len() == 0 {
 				able[k] = 0
 			}
 		}

@@ -1,10 +1,10 @@
 package freshsim
 
 import (
+	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/simulator/page"
@@ -13,10 +13,10 @@ import (
 // UselessPart returns the part of visits that found nothing.
 func (r Report) UselessPart() float64 { return float64(r.Useless) / float64(max(1, r.Visits)) }
 
-// FoundPerHour returns the changes that an hour of a worker finds.
+// FoundPerHour returns the number of changes found per hour of a worker's time.
 func (r Report) FoundPerHour() float64 { return float64(r.Found) / max(r.Busy*24, 1e-9) }
 
-// busyPart returns the part of the time that workers were busy.
+// busyPart returns the part of the workers' time in which they were busy.
 func (r Report) busyPart(o Options) float64 { return r.Busy / (o.Runtime * float64(o.Workers)) }
 
 // Text formats reports for a terminal.
@@ -29,7 +29,7 @@ func Text(reports []Report, o Options) string {
 	return pytext.Columns(lines)
 }
 
-// Summary returns reports for JSON; times are in days.
+// Summary returns reports for JSON. Times are in days.
 func Summary(reports []Report, o Options) []map[string]any {
 	var all []map[string]any
 	for _, r := range reports {
@@ -41,7 +41,7 @@ func Summary(reports []Report, o Options) []map[string]any {
 	return all
 }
 
-// figures are what is plotted over time.
+// figures are plotted over time.
 var figures = []struct {
 	title, column string
 	of            func(Sample) float64
@@ -51,7 +51,7 @@ var figures = []struct {
 	{"Useless visits, in per cent", "useless_per_cent", func(s Sample) float64 { return 100 * s.Useless }},
 }
 
-// charts returns plots of the policies over time.
+// charts returns plots of the figures over time, with a line for each policy.
 func charts(reports []Report) (all []page.Chart) {
 	for _, f := range figures {
 		var lines []page.Line
@@ -67,7 +67,7 @@ func charts(reports []Report) (all []page.Chart) {
 	return all
 }
 
-// WriteHTML writes a page with the reports' figures and plots.
+// WriteHTML writes a page with the figures and plots of reports.
 func WriteHTML(w io.Writer, reports []Report, settings []page.Row) error {
 	p := page.Page{
 		Title: "Policies of visits, side by side", Settings: settings, Charts: charts(reports),
@@ -83,24 +83,22 @@ func WriteHTML(w io.Writer, reports []Report, settings []page.Row) error {
 	return p.Write(w)
 }
 
-// WriteCSV writes the reports' figures over time.
+// WriteCSV writes the figures of reports over time.
 func WriteCSV(w io.Writer, reports []Report) error {
-	var b strings.Builder
-	row := func(fields ...string) { b.WriteString(pytext.CSVRow(fields) + "\r\n") }
-	header := []string{"policy", "day"}
+	rows := [][]string{{"policy", "day"}}
 	for _, f := range figures {
-		header = append(header, f.column)
+		rows[0] = append(rows[0], f.column)
 	}
-	row(header...)
 	for _, r := range reports {
 		for _, s := range r.Series {
 			fields := []string{r.Policy, strconv.FormatFloat(s.At, 'f', 2, 64)}
 			for _, f := range figures {
 				fields = append(fields, strconv.FormatFloat(f.of(s), 'g', 5, 64))
 			}
-			row(fields...)
+			rows = append(rows, fields)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	file := csv.NewWriter(w)
+	file.UseCRLF = true
+	return file.WriteAll(rows)
 }

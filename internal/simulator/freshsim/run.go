@@ -12,32 +12,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are those of a comparison. Times are in days.
+// Options are the options of a comparison. Times are in days.
 type Options struct {
 	Origins int
-	WarmUp  float64 // before what is measured
-	Runtime float64 // measured
-	Load    float64 // the work of visiting each origin once after each change, over the capacity
+	WarmUp  float64 // not measured
+	Runtime float64 // measured, after the warm-up
+	Load    float64 // the work of visiting each origin once after each change, as a part of the capacity
 	Workers int
 	Seed    uint64  // of the first run
-	Runs    int     // with seeds that follow each other
-	Longest float64 // wait for a visit, by freshness
+	Runs    int     // with consecutive seeds
+	Longest float64 // the longest wait for a visit by freshness
 
 	Failures  float64 // the part of the visits that fail
-	Hosters   int     // how many the origins are at, about half of them at an eighth of these; 0: one
-	PerHoster int     // visits in flight that a hoster takes; 0: any number
+	Hosters   int     // number of hosters; about half of the origins are at an eighth of them; 0: one
+	PerHoster int     // the limit of visits in flight per hoster; 0: none
 }
 
-// Defaults are the options of a run unless others are given.
+// Defaults are the default options.
 var Defaults = Options{Origins: 2000, WarmUp: 90, Runtime: 365, Load: 0.9, Workers: 20, Seed: 1, Runs: 1, Longest: 180}
 
-// Report is how a policy did.
+// Report is the result of a policy.
 type Report struct {
 	Policy          string
-	Visits, Useless int     // without the first ones, and those that failed
+	Visits, Useless int     // without first visits and failed ones
 	Failed          int     // visits
 	Found           int     // changes
-	Busy            float64 // days of workers
+	Busy            float64 // working time, in days
 	Mean, P95       float64 // staleness in days
 	Worst           float64
 	Stale           float64 // part of the origins
@@ -47,10 +47,10 @@ type Report struct {
 // Sample is the state at a time.
 type Sample struct {
 	At, Mean, Stale float64
-	Useless         float64 // part of the visits since the sample before
+	Useless         float64 // part of the visits since the previous sample
 }
 
-// Policies are the names of those that are compared.
+// Policies are the names of the compared policies.
 var Policies = []string{"python", "pools", "freshness", "oracle"}
 
 // Run simulates a policy.
@@ -95,8 +95,9 @@ func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 	return s, nil
 }
 
-// Compare runs each policy on the same changes, as many runs at a time as there are processors, and
-// returns the means of its runs, with the worst of them and the series of the first.
+// Compare runs each policy on the same changes, with as many runs in parallel as there are processors. For each policy
+// it returns the means over the runs, except for the worst staleness, which is the maximum, and the series, which is that of the
+// first run.
 func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
 	runs := make([][]Report, o.Runs)
 	group, ctx := errgroup.WithContext(ctx)
@@ -136,15 +137,15 @@ type simulation struct {
 	origins  []origin
 	scale    float64 // of costs
 	policy   policy
-	unlisted []int32   // in the order they appear
-	dated    [][]int32 // those whose lister tells of updates, by the tick of a listing that shows them
+	unlisted []int32   // origins that have not appeared yet, in the order in which they do
+	dated    [][]int32 // origins whose lister tells of updates, by the tick of the listing that they are in
 	queue    []int32
 	running  []running
 	idle     int
 	ages     []int // a histogram
 	report   Report
-	random   *rand.Rand // of what isn't the origins' own
-	inFlight []int      // visits by hoster
+	random   *rand.Rand // for draws that don't belong to an origin
+	inFlight []int      // number of visits by hoster
 }
 
 type running struct {
@@ -154,8 +155,8 @@ type running struct {
 	failed          bool
 }
 
-// queueLength returns how much a queue holds, what workers do in some hours; it is filled when a
-// twentieth is free.
+// queueLength returns the capacity of the queue, which is some hours of work. The queue is refilled when more than a
+// twentieth of it is free.
 func (s *simulation) queueLength() int { return max(2, len(s.origins)/250) }
 
 const (
@@ -206,7 +207,7 @@ func (s *simulation) run(ctx context.Context) error {
 	return nil
 }
 
-// take counts an origin's visit as in flight, if its hoster takes it, and reports whether it does.
+// take counts an origin's visit as in flight, unless its hoster has reached its limit, and reports whether it did.
 func (s *simulation) take(i int32) bool {
 	n := &s.inFlight[s.origins[i].hoster]
 	if s.PerHoster > 0 && *n >= s.PerHoster {
@@ -216,7 +217,7 @@ func (s *simulation) take(i int32) bool {
 	return true
 }
 
-// list shows what the lister tells of an origin.
+// list shows the policy what the lister tells about an origin.
 func (s *simulation) list(i int32, now float64) {
 	o := &s.origins[i]
 	if o.appeared > now {
@@ -229,7 +230,7 @@ func (s *simulation) list(i int32, now float64) {
 	}
 }
 
-// work ends the visits that end until now.
+// work ends the visits that are over by now.
 func (s *simulation) work(now float64) {
 	for len(s.running) > 0 && s.running[0].end <= now {
 		r := s.running[0]
@@ -247,7 +248,7 @@ func (s *simulation) work(now float64) {
 	}
 }
 
-// begin lets idle workers take what is in the queue.
+// begin makes idle workers take visits from the queue.
 func (s *simulation) begin(now float64) {
 	for s.idle > 0 && len(s.queue) > 0 {
 		i := s.queue[0]
@@ -316,8 +317,8 @@ func (s *simulation) sample(now float64) Sample {
 	return sample
 }
 
-// Ages are counted in buckets that each are a twentieth larger than the one before; the first
-// ends at a hundredth of a day.
+// Ages are counted in buckets. The first one ends at a hundredth of a day, each other one at 1.05 times the end of the one
+// before.
 const buckets = 300
 
 func bucket(age float64) int {

@@ -9,41 +9,41 @@ const (
 	day     = 1.0
 	hour    = day / 24
 	minute  = hour / 60
-	settled = 90 * day // before the start, in which each origin was loaded once
+	settled = 90 * day // the time before the start, in which each origin was loaded once
 
 	cooldown       = 12 * hour
 	failedCooldown = 14 * day // after a visit that failed
 
-	toldPart   = 0.5  // of origins that have a lister that tells of updates
-	untoldPart = 0.02 // of the changes of those that it leaves out
-	newPart    = 0.1  // of origins that appear during the run
-	changeCost = 0.1  // of a change, as a part of what a visit without news costs
-	mostNews   = 100  // changes that count
-	firstNews  = 50   // changes that a first visit counts for
+	toldPart   = 0.5  // the part of the origins whose lister tells of updates
+	untoldPart = 0.02 // the part of their changes that the lister misses
+	newPart    = 0.1  // the part of the origins that appear during the run
+	changeCost = 0.1  // the cost of a change, as a part of the cost of a visit without changes
+	mostNews   = 100  // the number of changes from which on a visit costs no more
+	firstNews  = 50   // the number of changes that a first visit counts for
 )
 
-// origin is what is true of an origin, and what a scheduler sees of it.
+// origin is the true state of an origin and what a scheduler knows about it.
 type origin struct {
 	history
 	random   rand.PCG
 	appeared float64
 	hoster   int     // by number
-	basis    float64 // of the cost of a visit: seconds of a worker before they are scaled
-	next     float64 // change
-	first    float64 // the oldest change that the archive lacks; infinite if there is none
-	changes  int     // that it lacks
+	basis    float64 // the cost of a visit without changes, in seconds before scaling
+	next     float64 // the time of the next change
+	first    float64 // the time of the oldest change that the archive lacks; infinite if there is none
+	changes  int     // how many changes the archive lacks
 
 	dated    bool    // its lister tells of updates
-	told     float64 // the last one
-	shown    float64 // told at the last listing
+	told     float64 // the last update that the lister knows
+	shown    float64 // told, as of the last listing
 	visited  bool
 	visit    float64 // when the last visit began
 	ready    float64 // when it has cooled down
 	underway bool
-	cost     float64 // expected by the runtimes of visits, seconds
+	cost     float64 // expected cost by past visits, in seconds
 }
 
-// newOrigins draws origins, the same ones for the same seed.
+// newOrigins draws origins. The same seed gives the same origins.
 func newOrigins(m Model, n int, seed uint64, until float64) []origin {
 	origins := make([]origin, n)
 	for i := range origins {
@@ -70,7 +70,7 @@ func newOrigins(m Model, n int, seed uint64, until float64) []origin {
 	return origins
 }
 
-// advance makes the changes until t.
+// advance applies the changes until t.
 func (o *origin) advance(t float64) {
 	if o.next > t {
 		return
@@ -97,7 +97,7 @@ func (o *origin) lack(first float64, n int) {
 	o.changes += n
 }
 
-// load visits the origin at t, and returns how many changes that finds.
+// load visits the origin at t and returns how many changes the visit finds.
 func (o *origin) load(t float64) (found int) {
 	o.advance(t)
 	found = o.changes
@@ -105,19 +105,19 @@ func (o *origin) load(t float64) (found int) {
 	return found
 }
 
-// costOf returns what a visit costs, in seconds before they are scaled.
+// costOf returns the cost of a visit that finds some changes, in seconds before scaling.
 func (o *origin) costOf(changes int) float64 {
 	return o.basis * (1 + changeCost*float64(min(changes, mostNews)))
 }
 
-// age returns for how long the archive has lacked the oldest change that it lacks.
+// age returns the staleness at t.
 func (o *origin) age(t float64) float64 {
 	o.advance(t)
 	return max(0, t-o.first)
 }
 
-// demand returns the work, in seconds a day, of a visit after each change but not before the
-// origin has cooled down: the least that keeps origins as fresh as they can be.
+// demand returns the work, in seconds a day, of visiting each origin after each change as soon as it has cooled down.
+// That is the least work that keeps origins as fresh as possible.
 func demand(origins []origin, until float64) float64 {
 	work := 0.0
 	for i := range origins {

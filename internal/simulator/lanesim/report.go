@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/internal/simulator/page"
 )
 
-// Class is a part of the jobs, sorted by runtime: from the part Low to below High.
+// Class is the jobs from the part Low to the part High of all jobs sorted by runtime.
 type Class struct {
 	Name      string
 	Low, High float64
@@ -68,11 +68,11 @@ type Comparison struct {
 // Totals are the totals of work with lanes.
 type Totals struct {
 	Jobs            int
-	Failed          int           // timed out in the last lane
-	SlowSentExpress int           // timed out at the first try, and not in the last lane
-	QuickSentSlow   int           // would have kept the limit of the lane before their first one
-	Wasted          time.Duration // spent on tries that timed out and went on
-	Work            time.Duration // spent on jobs
+	Failed          int           // jobs that timed out in the last lane
+	SlowSentExpress int           // jobs that timed out at the first attempt, in another lane than the last one
+	QuickSentSlow   int           // jobs that would have kept the limit of the lane before their first one
+	Wasted          time.Duration // spent on attempts that timed out and were repeated
+	Work            time.Duration // spent on the other attempts
 }
 
 func (c Comparison) Totals() Totals {
@@ -112,7 +112,7 @@ func (c Comparison) pairs(classes []Class) iter.Seq2[Waits, Waits] {
 	}
 }
 
-// Summary returns the comparison for JSON; times are in seconds.
+// Summary returns the comparison for JSON. Times are in seconds.
 func (c Comparison) Summary() map[string]any {
 	t := c.Totals()
 	var classes []map[string]any
@@ -169,7 +169,7 @@ func ratio(a, b time.Duration) string {
 	return strconv.FormatFloat(a.Seconds()/b.Seconds(), 'g', 3, 64)
 }
 
-// percentiles are the classes of plots and the CSV file.
+// percentiles are the classes of plots and of the CSV file.
 var percentiles = func() (classes []Class) {
 	const parts = 20
 	for i := range parts {
@@ -238,7 +238,7 @@ func (c Comparison) WriteHTML(w io.Writer, settings []page.Row) error {
 	return p.Write(w)
 }
 
-// WriteCSV writes the waits by twentieths of the jobs, shortest runtime first, in seconds.
+// WriteCSV writes the waits, in seconds, of each twentieth of the jobs, the shortest jobs first.
 func (c Comparison) WriteCSV(w io.Writer) error {
 	file := csv.NewWriter(w)
 	rows := [][]string{{"percentile", "longest_runtime", "jobs", "median_wait", "p95_wait", "median_wait_with_lanes", "p95_wait_with_lanes"}}

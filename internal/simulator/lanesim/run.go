@@ -1,19 +1,19 @@
 // Package lanesim compares how long work waits with lanes and without, in simulated time, so
-// that an operator can choose the lanes' limits from observed runtimes.
+// that an operator can choose the limits of lanes by observed runtimes.
 //
-// The rules are those of package lanes, which production uses; the work, the workers and the
+// The rules are those of package lanes, as in production; the work, the workers and the
 // time are simulated. Neither a database nor a broker is used.
 //
 // Work arrives as a Poisson process, at the rate that keeps the workers busy for a given part
-// of the time. Its runtimes come from a file, or from the Python scheduler's model of
-// origins: commits at even intervals, of a second to ten years, evenly spread over the
-// logarithm; a visit takes half a second, and a tenth for each commit since the one before,
-// two hours at most.
+// of the time. Its runtimes come from a file or from the Python scheduler's model of
+// origins: they have commits at even intervals from a second to ten years, evenly spread over the
+// logarithm. A visit takes half a second, and a tenth of a second for each commit since the previous visit, at most
+// two hours.
 //
-// All workers serve the queues of all lanes, the first lanes' first, one piece of work at a
-// time. The lanes' slots are scaled to add up to the workers, so that work waits only in the
+// All workers serve the queues of all lanes, in the order of the lanes, one piece of work at a
+// time. The slots of the lanes are scaled so that they add up to the workers, so work waits only in the
 // backlogs. The wait of a piece of work is the time from its arrival to its end minus its
-// runtime; tries that timed out count as waiting.
+// runtime. Attempts that timed out count as waiting.
 package lanesim
 
 import (
@@ -30,14 +30,14 @@ import (
 type Done struct {
 	Job
 	Wait     time.Duration // from its arrival to its end, minus its runtime
-	Failed   bool          // it timed out in the last lane; Runtime is that of the last try
-	First    int           // the lane of its first try
+	Failed   bool          // it timed out in the last lane; Runtime is that of the last attempt
+	First    int           // the lane of the first attempt
 	TimedOut int           // number of time-outs
 	End      time.Duration // since the start
 }
 
-// Run simulates workers on jobs, in the order of their arrival, until all are done or ctx
-// ends. It returns those done, in the order of their ends.
+// Run simulates the jobs until all are done or ctx ends. It returns those that are done, in the order in which they
+// ended.
 func Run(ctx context.Context, jobs []Job, configured []model.Lane, workers int) ([]Done, error) {
 	s := &simulation{
 		clock: simulator.NewClock(time.Time{}), idle: workers, lanes: scale(configured, workers),
@@ -68,12 +68,12 @@ func Compare(ctx context.Context, jobs []Job, configured []model.Lane, workers i
 	return c, err
 }
 
-// without returns one lane for all work, with the last lane's limit.
+// without returns a single lane with the limit of the last lane.
 func without(limits []time.Duration) []model.Lane {
 	return []model.Lane{{Name: "all", SoftTimeLimit: limits[len(limits)-1], Slots: 1, MinSlots: 1}}
 }
 
-// scale makes the lanes' slots add up to the workers, with at least one in each lane.
+// scale scales the slots of lanes so that they add up to the workers, with at least one slot for each lane.
 func scale(configured []model.Lane, workers int) []model.Lane {
 	scaled := slices.Clone(configured)
 	total := 0
@@ -100,10 +100,10 @@ type piece struct {
 	Done
 	lane     int
 	expected float64       // seconds; 0 if unknown
-	since    time.Duration // when it came into the backlog, since the start
+	since    time.Duration // when it was added to the backlog, since the start
 }
 
-// backlog is work that waits for a slot of a lane: after a time-out, or for its first try.
+// backlog is the work that waits for a slot of a lane, after a time-out or for the first attempt.
 type backlog struct{ timedOut, first []*piece }
 
 type simulation struct {
@@ -116,7 +116,7 @@ type simulation struct {
 	idle     int // workers
 	serving  bool
 	memory   map[string]lanes.Memory
-	sketches map[string]lanes.Sketch // by lister; "" is for all
+	sketches map[string]lanes.Sketch // by lister; "" has all
 	done     []Done
 }
 
@@ -132,7 +132,7 @@ func (s *simulation) arrive(job Job) {
 	s.serveSoon()
 }
 
-// serveSoon calls serve after all other events of the current time.
+// serveSoon schedules a call of serve after all other events of the current time.
 func (s *simulation) serveSoon() {
 	if s.serving {
 		return
@@ -145,7 +145,7 @@ func (s *simulation) serveSoon() {
 	})
 }
 
-// serve sends work to free slots, and lets idle workers take it.
+// serve fills free slots from the backlogs and makes idle workers take work.
 func (s *simulation) serve() {
 	states := make([]lanes.State, len(s.lanes))
 	for i, l := range s.lanes {
@@ -171,7 +171,7 @@ func (s *simulation) serve() {
 	}
 }
 
-// since returns when the first piece came into the backlog, now if it is empty.
+// since returns when the oldest piece was added to the backlog; now if it is empty.
 func (l *backlog) since(now time.Duration) time.Duration {
 	for _, p := range [][]*piece{l.timedOut, l.first} {
 		if len(p) > 0 {
@@ -181,8 +181,8 @@ func (l *backlog) since(now time.Duration) time.Duration {
 	return now
 }
 
-// pop takes a piece that timed out, or one that came by the time old, or else the first one, or
-// the slowest of the first.
+// pop removes and returns a piece: the first that timed out, or else the first of the others. With slowest, it is the
+// slowest of the first few others instead, unless the first one has been waiting since old or longer.
 func (l *backlog) pop(slowest bool, old time.Duration) *piece {
 	from, i := &l.first, 0
 	if len(l.timedOut) > 0 {
@@ -216,7 +216,7 @@ func (s *simulation) begin(p *piece) {
 	})
 }
 
-// end remembers the runtime of a try, and moves a piece that timed out to the next lane.
+// end records the runtime of an attempt. It moves a piece that timed out to the next lane.
 func (s *simulation) end(p *piece, took time.Duration, timedOut bool) {
 	s.remember(p.Job, took.Seconds(), timedOut)
 	if timedOut {

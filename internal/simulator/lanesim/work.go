@@ -18,18 +18,17 @@ type Job struct {
 	Runtime time.Duration // without a time limit
 	Origin  string        // "" for none
 	Lister  string
-	Behind  float64 // seconds of news; 0 if not known
+	Behind  float64 // seconds since the previous visit; 0 if unknown
 }
 
 type Load struct {
 	Workers  int
 	Busy     float64 // the part of the time that workers are busy; below 1
-	Batch    int     // number of jobs that arrive together, as in a claim
+	Batch    int     // number of jobs that arrive at the same time, as by a claim
 	Duration time.Duration
 }
 
-// arrivals calls arrive with the time, in seconds, of each job's arrival. mean is the mean
-// runtime, in seconds.
+// arrivals calls arrive with the arrival time of each job, in seconds. mean is the mean runtime in seconds.
 func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64)) {
 	gap := mean / (l.Busy * float64(l.Workers)) * float64(l.Batch)
 	for at := random.ExpFloat64() * gap; at < l.Duration.Seconds(); at += random.ExpFloat64() * gap {
@@ -39,7 +38,7 @@ func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64))
 	}
 }
 
-// Arrivals makes jobs with random ones of the seen runtimes.
+// Arrivals returns jobs whose runtimes are drawn from seen.
 func Arrivals(seen []Seen, load Load, random *rand.Rand) []Job {
 	total := 0.0
 	for _, s := range seen {
@@ -58,11 +57,11 @@ type Seen struct {
 	Origin, Lister string
 }
 
-// maxRuntime is the maximum of a file's runtimes, in seconds: a year.
+// maxRuntime is the longest runtime that a file may have, in seconds: a year.
 const maxRuntime = 366 * 24 * 3600
 
-// ReadRuntimes reads a CSV file with a header: a column runtime, in seconds, and optionally
-// origin and lister, by which runtimes are predicted. Its errors name the line.
+// ReadRuntimes reads a CSV file with a header, a column runtime in seconds and, optionally, columns
+// origin and lister, by which runtimes are predicted. Errors name the line.
 func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	var seen []Seen
 	err := simulator.ReadCSV(r, []string{"runtime"}, func(field func(column string) string) error {
@@ -82,8 +81,8 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	return seen, nil
 }
 
-// ModelArrivals makes jobs by the Python scheduler's model: visits of origins, each about
-// once in the time between, as if that had been going on for long.
+// ModelArrivals returns jobs by the Python scheduler's model: visits of origins, of each on average once in
+// between, in a steady state.
 func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 	interval := func() float64 { return simulator.CommitInterval(strconv.FormatUint(random.Uint64(), 36)) }
 	runTime := func(interval, behind float64) float64 {

@@ -10,14 +10,14 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// Chart is a plot in a page.
+// Chart is a plot on a page.
 type Chart struct {
 	title, marks, legend string
-	highX, highY         float64 // at the far ends of the axes
+	highX, highY         float64 // the values at the ends of the axes
 }
 
 type (
-	// Line is a figure over another one.
+	// Line is a graph of a function.
 	Line struct {
 		Name   string
 		Points []Point
@@ -27,14 +27,13 @@ type (
 	Bin struct {
 		Low, High float64
 		Count     int
-		Text      string // shown under the pointer
 	}
 )
 
-// colors are the colors of lines, in their order.
+// colors are the colors of lines, in this order.
 var colors = []string{"#2166ac", "#b2182b", "#1b7837", "#b35806", "#762a83", "#01665e", "#8c510a", "#c51b7d"}
 
-// The size of charts, in their own units.
+// The size of charts, in units of the SVG.
 const ChartWidth, ChartHeight = 900, 300
 
 const (
@@ -65,7 +64,7 @@ func (c Chart) write(b *strings.Builder) {
 	}
 }
 
-// newChart makes a chart with axes from 0 to highX, and to a round number of at least highY.
+// newChart returns a chart with axes from 0 to highX, and from 0 to the next round number from highY on.
 func newChart(title, xLabel string, highX, highY float64) Chart {
 	stepX, stepY := roundStep(highX/chartTicks), roundStep(highY/chartTicks)
 	stepsY := int(math.Ceil(highY / stepY))
@@ -82,7 +81,7 @@ func newChart(title, xLabel string, highX, highY float64) Chart {
 	return c
 }
 
-// roundStep returns 1, 2 or 5 times a power of ten, the smallest of at least least.
+// roundStep returns the smallest number from least on that is 1, 2 or 5 times a power of ten.
 func roundStep(least float64) float64 {
 	step := 1.0
 	for step/10 >= least && step > 1e-6 {
@@ -105,7 +104,7 @@ func figure(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// LineChart makes a chart of lines, whose figures are not below 0.
+// LineChart returns a chart of lines with values from 0 on.
 func LineChart(title, xLabel string, lines []Line) Chart {
 	highX, highY := 1e-3, 1.0
 	for _, l := range lines {
@@ -126,8 +125,8 @@ func LineChart(title, xLabel string, lines []Line) Chart {
 	return c
 }
 
-// BarChart makes a chart of a histogram.
-func BarChart(title, xLabel string, bins []Bin) Chart {
+// BarChart returns a chart of a histogram that counts what, such as "visits".
+func BarChart(title, xLabel, what string, bins []Bin) Chart {
 	highX, most := 1.0, 1
 	for _, b := range bins {
 		highX, most = b.High, max(most, b.Count)
@@ -135,8 +134,8 @@ func BarChart(title, xLabel string, bins []Bin) Chart {
 	c := newChart(title, xLabel, highX, float64(most))
 	for _, b := range bins {
 		left, top := c.x(b.Low), c.y(float64(b.Count))
-		c.add(`<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`+"\n",
-			left+barGap/2, top, max(1, c.x(b.High)-left-barGap), c.y(0)-top, html.EscapeString(b.Text))
+		c.add(`<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%.0f to %.0f %s: %d %s</title></rect>`+"\n",
+			left+barGap/2, top, max(1, c.x(b.High)-left-barGap), c.y(0)-top, b.Low, b.High, html.EscapeString(xLabel), b.Count, html.EscapeString(what))
 	}
 	return c
 }

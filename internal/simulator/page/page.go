@@ -48,7 +48,7 @@ func (p Page) Write(w io.Writer) error {
 	return err
 }
 
-// writeTable writes rows; attribute is added to the cells of values.
+// writeTable writes a table. It adds attribute to the cells with values.
 func writeTable(b *strings.Builder, attribute string, rows []Row) {
 	b.WriteString("<table>\n")
 	for _, row := range rows {
