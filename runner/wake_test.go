@@ -34,10 +34,10 @@ func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
 	o := runner.Options{
 		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
 		Slots:  dispatch.NewSlots(store, inspector, func() { w.claims <- struct{}{} }),
-		Period: time.Hour, WithPriority: withPriority, Listen: store.ListenGraphs,
+		Period: time.Hour, WithPriority: withPriority, Listen: store.Listener(db.GraphChannel),
 	}
 	if withPriority {
-		o.Listen = store.ListenPriorityTasks
+		o.Listen = store.Listener(db.GraphChannel, db.PriorityChannel)
 	}
 	w.stop = testenv.Run(t, runner.New(o).Run)
 	return w

@@ -78,14 +78,7 @@ func (o *Options) keeper(store *db.Store, others ...keep.Job) service.Component 
 // forgetNotes returns the job that deletes rows too old to be of use.
 func forgetNotes(store *db.Store, log *slog.Logger) keep.Job {
 	return keep.Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
-		now := store.Now()
-		err := errors.Join(store.ForgetRuns(ctx, now), store.ForgetLanes(ctx, now), store.ForgetUnusedShares(ctx, now), store.ForgetListings(ctx),
-			store.ForgetDeliveries(ctx, now.Add(-time.Hour)), store.ForgetEnded(ctx), store.ForgetDaemons(ctx), store.ForgetActions(ctx, now),
-			store.ForgetFreshness(ctx, now, countTime))
-		if err != nil {
-			return "", err
-		}
-		n, err := store.ForgetRejected(ctx, now)
+		n, err := store.Forget(ctx, store.Now(), countTime)
 		if n == 0 || err != nil {
 			return "", err
 		}

@@ -47,7 +47,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,
 			Period: r.Period, TaskTypes: r.TaskTypes, TaskTypePatterns: r.TaskTypePatterns, WithPriority: r.WithPriority,
 			Ageing: r.Config.PriorityAgeing, Shares: r.Config.Shares, Lanes: r.Config.Lanes,
-			Listen: store.ListenGraphs,
+			Listen: store.Listener(db.GraphChannel),
 		}
 		var jobs []keep.Job
 		laning, err := r.laning(ctx, store, d)
@@ -56,7 +56,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		also := []service.Component{laning}
 		if r.WithPriority {
-			o.Listen = store.ListenPriorityTasks
+			o.Listen = store.Listener(db.GraphChannel, db.PriorityChannel)
 		} else {
 			sharing, err := r.sharing(ctx, store, false)
 			if err != nil {

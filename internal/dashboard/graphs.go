@@ -98,20 +98,20 @@ type graphRow struct {
 func (d graphData) Left() int { return d.Tasks - len(d.Timeline) }
 
 type stateCount struct {
-	State db.GraphState
+	State model.GraphState
 	Tasks int
 	Page  string // of these tasks and others with the same status
 }
 
 // tasksOfGraph returns the address of the tasks of a graph whose status is the one that tasks in a state have.
-func tasksOfGraph(graph int64, state db.GraphState) string {
+func tasksOfGraph(graph int64, state model.GraphState) string {
 	status := model.TaskDisabled
 	switch state {
-	case db.GraphWaiting, db.GraphReady:
+	case model.GraphWaiting, model.GraphReady:
 		status = model.TaskNotScheduled
-	case db.GraphRunning:
+	case model.GraphRunning:
 		status = model.TaskScheduled
-	case db.GraphCompleted:
+	case model.GraphCompleted:
 		status = model.TaskCompleted
 	}
 	return address("/tasks", "graph", graph, "status", status)
@@ -152,7 +152,7 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	if d.Timeline, d.Labels, err = r.graphTimeline(ctx, g, d.Report, at); err != nil {
 		return nil, err
 	}
-	for _, state := range db.GraphStates {
+	for _, state := range model.GraphStates {
 		if n := d.States[state]; n > 0 {
 			d.Counts = append(d.Counts, stateCount{state, n, tasksOfGraph(id, state)})
 		}

@@ -141,7 +141,7 @@ func visitRows(f facts, ended map[db.EndedKey]*db.Ended) []typeData {
 		if key.Source == db.EndedByJournal {
 			row := endsOf(key.Type, e)
 			row.Failed = e.Statuses["failed"] + e.Statuses["not_found"]
-			if at := slices.IndexFunc(f.figures.Positions, func(p db.QueuePosition) bool { return p.VisitType == key.Type }); at >= 0 {
+			if at := slices.IndexFunc(f.figures.Positions, func(p db.VisitQueuePosition) bool { return p.VisitType == key.Type }); at >= 0 {
 				row.Position = new(time.Unix(f.figures.Positions[at].Position, 0))
 			}
 			rows = append(rows, row)

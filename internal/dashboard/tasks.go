@@ -179,7 +179,7 @@ type taskData struct {
 // Actions returns what can be done to the task.
 func (d taskData) Actions() []operation {
 	return slices.DeleteFunc(slices.Clone(taskOperations), func(o operation) bool {
-		return strings.HasPrefix(o.Word, "release") && (d.Graph == nil || d.Graph.State != db.GraphWaiting)
+		return strings.HasPrefix(o.Word, "release") && (d.Graph == nil || d.Graph.State != model.GraphWaiting)
 	})
 }
 

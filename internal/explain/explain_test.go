@@ -78,10 +78,10 @@ func TestOrigin(t *testing.T) {
 	never := model.VisitStats{LastVisitStatus: model.VisitFailed}
 	prefix := "first"
 	fresh := with(1, model.Freshness, model.Cooldowns{})
-	seen := db.OriginFreshness{
+	seen := db.OriginFreshness{History: freshness.History{
 		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, Seen: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
-	}
-	due, unseen := seen, db.OriginFreshness{FirstSeen: noon.Add(-day)}
+	}}
+	due, unseen := seen, db.OriginFreshness{History: freshness.History{FirstSeen: noon.Add(-day)}}
 	due.Seen = noon.Add(-50 * day)
 	moment := seen.Moment(noon)
 	rest := Policy{WeightedPolicy: model.WithRest([]model.WeightedPolicy{fresh.WeightedPolicy})[1]}
@@ -157,12 +157,12 @@ func TestNameOfALane(t *testing.T) {
 	x := &Gatherer{Config: &config.Config{Lanes: map[string][]model.Lane{"load-git": {{Name: "express"}, {Name: "slow"}}}}}
 	for _, c := range []struct {
 		set    string
-		number int
+		number int16
 		want   string
 	}{{"load-git", 0, "express"}, {"load-git", 1, "slow"}, {"load-git", 2, "slow"}, {"load-hg", 1, "number 2"}} {
-		p := &db.LanePlace{Set: c.set, Number: c.number}
-		if x.nameLane(p); p.Lane != c.want {
-			t.Errorf("lane %d of %s is %q, want %q", c.number, c.set, p.Lane, c.want)
+		p := &db.LanePlace{LaneSet: c.set, Lane: c.number}
+		if x.nameLane(p); p.LaneName != c.want {
+			t.Errorf("lane %d of %s is %q, want %q", c.number, c.set, p.LaneName, c.want)
 		}
 	}
 }

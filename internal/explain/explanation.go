@@ -89,7 +89,7 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 // describeMessage adds the state of an outgoing message.
 func (e *Explanation) describeMessage(m db.WaitingMessage) {
 	if m.Attempts == 0 {
-		e.because("Its message for queue %s has been outgoing since %s, with %s before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), messages(m.Ahead))
+		e.because("Its message for queue %s has been outgoing since %s, with %s before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), messages(int(m.Ahead)))
 		return
 	}
 	e.because("The broker refused its message for queue %s %s (%s); it is tried again at %s.", m.Queue, model.Count(m.Attempts, "time", "times"), m.Reason, e.at(m.Again))
@@ -97,24 +97,24 @@ func (e *Explanation) describeMessage(m db.WaitingMessage) {
 
 // waitsInBacklog explains work in the backlog of a lane.
 func (e *Explanation) waitsInBacklog(p db.LanePlace) {
-	e.Summary = "It is scheduled, and waits in the backlog for a slot of lane " + p.Lane + "."
+	e.Summary = "It is scheduled, and waits in the backlog for a slot of lane " + p.LaneName + "."
 	if p.TimedOut > 0 {
-		e.because("It timed out on %s, so it goes before all work that was not tried before.", model.Count(p.TimedOut, "lane", "lanes"))
+		e.because("It timed out on %s, so it goes before all work that was not tried before.", model.Count(int(p.TimedOut), "lane", "lanes"))
 	}
 	e.because("It was claimed at %s and has waited in this backlog since %s, with %d before it.", e.at(p.Claimed), e.at(p.Since), p.Ahead)
-	e.because(`"swh-scheduler lanes status %s" shows how full the lane is; "swh-scheduler queue status", whether workers read it.`, p.Set)
+	e.because(`"swh-scheduler lanes status %s" shows how full the lane is; "swh-scheduler queue status", whether workers read it.`, p.LaneSet)
 }
 
 // describeLane adds the state of work that was sent to a lane.
 func (e *Explanation) describeLane(p db.LanePlace) {
-	e.because("It was sent on lane %s, to queue %s, at %s.", p.Lane, p.Queue, e.at(p.Since))
-	if p.Started != nil {
-		e.because("Its time limit there is over at %s.", e.at(p.Started.Add(p.Limit)))
+	e.because("It was sent on lane %s, to queue %s, at %s.", p.LaneName, p.Queue, e.at(p.Since))
+	if limit := model.Duration(p.SoftLimit); p.Started != nil {
+		e.because("Its time limit there is over at %s.", e.at(model.UnixTime(*p.Started).Add(limit)))
 	} else {
-		e.because("Its time limit there is %s from when a worker begins it.", Roughly(p.Limit))
+		e.because("Its time limit there is %s from when a worker begins it.", Roughly(limit))
 	}
 	if p.TimedOut > 0 {
-		e.because("It timed out on %s before.", model.Count(p.TimedOut, "lane", "lanes"))
+		e.because("It timed out on %s before.", model.Count(int(p.TimedOut), "lane", "lanes"))
 	}
 }
 

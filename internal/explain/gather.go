@@ -165,9 +165,9 @@ func (x *Gatherer) nameLane(p *db.LanePlace) {
 	if p == nil || p.Sent {
 		return
 	}
-	p.Lane = fmt.Sprintf("number %d", p.Number+1)
-	if lanes := x.Config.Lanes[p.Set]; len(lanes) > 0 {
-		p.Lane = lanes[min(p.Number, len(lanes)-1)].Name
+	p.LaneName = fmt.Sprintf("number %d", p.Lane+1)
+	if lanes := x.Config.Lanes[p.LaneSet]; len(lanes) > 0 {
+		p.LaneName = lanes[min(int(p.Lane), len(lanes)-1)].Name
 	}
 }
 
@@ -259,7 +259,7 @@ func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (al
 	for _, s := range aside {
 		if visitType == "" || s.VisitType == visitType {
 			e := Explanation{Subject: originSubject(url, s.VisitType, model.Lister{Name: s.Lister, InstanceName: s.InstanceName}), now: x.Now, zone: x.Zone}
-			e.isSetAside(s.SetAside)
+			e.isSetAside(db.SetAside{Reason: s.Reason, Since: s.Since, Until: s.Until})
 			all = append(all, e)
 			known[e.Subject] = true
 		}

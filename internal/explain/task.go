@@ -41,7 +41,7 @@ func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 	case t.SetAside != nil && t.Task.Status == model.TaskNotScheduled:
 		e.isSetAside(*t.SetAside)
 		t.describeLastRun(e)
-	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == db.GraphWaiting:
+	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == model.GraphWaiting:
 		t.waitsInGraph(e)
 	case t.Graph != nil && !t.Graph.State.Open() && t.Task.Status == model.TaskDisabled:
 		t.neverInGraph(e)
@@ -93,7 +93,7 @@ func (t Task) neverInGraph(e *Explanation) {
 	e.Summary = fmt.Sprintf("It will not run: in graph %d, where it is called %s, its state is %s.", t.Graph.Graph, t.Graph.Name, t.Graph.State)
 	if t.Graph.FailedBy != nil {
 		how := "failed"
-		if t.Graph.State == db.GraphSkipped {
+		if t.Graph.State == model.GraphSkipped {
 			how = "ended otherwise than it asks for"
 		}
 		e.because("It depends on task %d, which %s.", *t.Graph.FailedBy, how)

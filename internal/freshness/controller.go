@@ -2,6 +2,7 @@ package freshness
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -51,4 +52,13 @@ func (c Controller) Step(now time.Time, busy bool, price float64) Controller {
 	c.Threshold = min(max(c.Threshold, MinThreshold), MaxThreshold)
 	c.At = now
 	return c
+}
+
+// Price returns the price for Step from the values of the claimed visits, which it sorts; 0 for none.
+func Price(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[len(values)/4]
 }

@@ -20,18 +20,18 @@ type Lister struct {
 	FirstVisitsScheduledAt *time.Time
 }
 
-// ListedOrigin is an origin as one lister saw it.
+// ListedOrigin is an origin as one lister saw it. As JSON it is a row to write.
 type ListedOrigin struct {
-	ListerID             uuid.UUID
-	URL                  string
-	VisitType            string
-	ExtraLoaderArguments json.RawMessage // a JSON object
-	Enabled              bool
-	FirstSeen            time.Time
-	LastSeen             time.Time
-	LastUpdate           *time.Time
-	IsFork               *bool
-	ForkedFromURL        *string
+	ListerID             uuid.UUID       `json:"lister_id"`
+	URL                  string          `json:"url"`
+	VisitType            string          `json:"visit_type"`
+	ExtraLoaderArguments json.RawMessage `json:"extra_loader_arguments"` // a JSON object
+	Enabled              bool            `json:"enabled"`
+	FirstSeen            time.Time       `json:"-"` // set by the database
+	LastSeen             time.Time       `json:"last_seen,omitzero"`
+	LastUpdate           *time.Time      `json:"last_update"`
+	IsFork               *bool           `json:"is_fork"`
+	ForkedFromURL        *string         `json:"forked_from_url"`
 }
 
 // VisitStatus is how the last visit of an origin ended.
@@ -49,18 +49,18 @@ const DefaultPositionOffset = 4
 
 // VisitStats are the stats of an origin's visits (the table origin_visit_stats).
 // NextVisitQueuePosition is in seconds of the visit type's own clock;
-// NextPositionOffset is an index in the list of visit intervals.
+// NextPositionOffset is an index in the list of visit intervals. As JSON they are a row to write.
 type VisitStats struct {
-	URL                    string
-	VisitType              string
-	LastSuccessful         *time.Time
-	LastVisit              *time.Time
-	LastVisitStatus        VisitStatus // "" where NULL
-	LastScheduled          *time.Time
-	LastSnapshot           []byte
-	NextVisitQueuePosition *int64
-	NextPositionOffset     int32
-	SuccessiveVisits       int32
+	URL                    string      `json:"url"`
+	VisitType              string      `json:"visit_type"`
+	LastSuccessful         *time.Time  `json:"last_successful"`
+	LastVisit              *time.Time  `json:"last_visit"`
+	LastVisitStatus        VisitStatus `json:"last_visit_status,omitempty"` // "" where NULL
+	LastScheduled          *time.Time  `json:"last_scheduled"`
+	LastSnapshot           []byte      `json:"last_snapshot"`
+	NextVisitQueuePosition *int64      `json:"next_visit_queue_position"`
+	NextPositionOffset     int32       `json:"next_position_offset"`
+	SuccessiveVisits       int32       `json:"successive_visits"`
 }
 
 // OriginKey is the key of VisitStats.

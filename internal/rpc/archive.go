@@ -23,18 +23,18 @@ var archivePages = dictOf(func(f *fields, p *archivePage) {
 })
 
 var manyArchivedRuns = listing(dictOf(func(f *fields, r *db.ArchivedRun) {
-	required(f, "task_id", integer, &r.Task)
+	required(f, "task_id", integer, &r.TaskID)
 	required(f, "task_policy", textAs[model.TaskPolicy](), &r.TaskPolicy)
 	required(f, "task_status", textAs[model.TaskStatus](), &r.TaskStatus)
-	required(f, "task_run_id", integer, &r.ID)
+	required(f, "task_run_id", integer, &r.TaskRunID)
 	required(f, "arguments", archivedArguments, &r.Arguments)
-	required(f, "type", text, &r.TaskType)
+	required(f, "type", text, &r.Type)
 	required(f, "backend_id", optionalText, &r.BackendID)
 	required(f, "metadata", objectOrNone, &r.Metadata)
 	required(f, "scheduled", optionalMoment, &r.Scheduled)
 	required(f, "started", optionalMoment, &r.Started)
 	required(f, "ended", optionalMoment, &r.Ended)
-	required(f, "task_run_status", textAs[model.RunStatus](), &r.Status)
+	required(f, "task_run_status", textAs[model.RunStatus](), &r.TaskRunStatus)
 }))
 
 // archivedArguments are as search indexes of the Python scheduler's archive want them: the
@@ -70,12 +70,12 @@ var archiveToken = &kind[int64]{pythonType{name: "int"}, func(f *fields, value a
 
 func runsToArchive(c *call, a db.ArchiveFilter) (archivePage, error) {
 	// One more shows whether there is a next page, and where it starts.
-	wanted := min(a.Limit, int64(c.maxRows)+1)
-	a.Limit = wanted + 1
+	wanted := min(a.MaxRuns, int64(c.maxRows)+1)
+	a.MaxRuns = wanted + 1
 	page := archivePage{}
 	runs, err := c.store.RunsToArchive(c, a)
 	if err == nil && int64(len(runs)) > wanted {
-		page.next, runs = fmt.Sprint(runs[wanted].Task), runs[:wanted]
+		page.next, runs = fmt.Sprint(runs[wanted].TaskID), runs[:wanted]
 	}
 	page.runs, err = fewOf(c, "limit", runs, err)
 	return page, err

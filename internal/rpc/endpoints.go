@@ -149,7 +149,7 @@ var (
 		func(f *fields, a *db.ArchiveFilter) {
 			required(f, "after_ts", dateText, &a.After)
 			required(f, "before_ts", dateText, &a.Before)
-			optional(f, "limit", addend, &a.Limit, 10)
+			optional(f, "limit", addend, &a.MaxRuns, 10)
 			optional(f, "page_token", archiveToken, &a.FromTask, -1)
 		}, archivePages, runsToArchive)
 

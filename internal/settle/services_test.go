@@ -289,7 +289,7 @@ func TestForget(t *testing.T) {
 	runtime := time.Second
 	apply(t, store, started("a", "w1", 1), started("b", "w1", 9),
 		settle.Outcome{BackendID: "a", Heard: at(1), Runtime: &runtime}, settle.Outcome{BackendID: "b", Heard: at(9), Runtime: &runtime})
-	if err := store.ForgetRuns(t.Context(), at(5).Add(48*time.Hour)); err != nil {
+	if _, err := store.Forget(t.Context(), at(5).Add(48*time.Hour), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	events := make([]db.RejectedEvent, 5010)

@@ -24,7 +24,7 @@ type Box struct {
 	Level, Row int
 	Title      string
 	Subtitle   string
-	Counts     map[db.GraphState]int
+	Counts     map[model.GraphState]int
 }
 
 // Arrow stands for Count dependencies with the same condition between the tasks of two boxes.
@@ -71,7 +71,7 @@ func (g Graph) Draw() Drawing {
 		if !found {
 			place = len(d.Boxes)
 			places[k] = place
-			box := Box{Level: k.level, Row: rows[k.level], Title: t.Name, Subtitle: t.Type, Counts: map[db.GraphState]int{}}
+			box := Box{Level: k.level, Row: rows[k.level], Title: t.Name, Subtitle: t.Type, Counts: map[model.GraphState]int{}}
 			d.Boxes = append(d.Boxes, box)
 			rows[k.level]++
 			d.Levels = max(d.Levels, k.level+1)
@@ -148,29 +148,29 @@ func (a Arrow) label() string {
 }
 
 // main returns the most important state of a box's tasks, failures first.
-func (b Box) main() db.GraphState {
-	for _, state := range []db.GraphState{
-		db.GraphFailed, db.GraphByDependency, db.GraphByDeadline, db.GraphCancelled,
-		db.GraphRunning, db.GraphReady, db.GraphWaiting, db.GraphSkipped,
+func (b Box) main() model.GraphState {
+	for _, state := range []model.GraphState{
+		model.GraphFailed, model.GraphByDependency, model.GraphByDeadline, model.GraphCancelled,
+		model.GraphRunning, model.GraphReady, model.GraphWaiting, model.GraphSkipped,
 	} {
 		if b.Counts[state] > 0 {
 			return state
 		}
 	}
-	return db.GraphCompleted
+	return model.GraphCompleted
 }
 
 // colours are those of the states, light enough for black text.
-var colours = map[db.GraphState]string{
-	db.GraphWaiting:      "#e3e6ea",
-	db.GraphReady:        "#cfe3ff",
-	db.GraphRunning:      "#ffe9a8",
-	db.GraphCompleted:    "#bfe8c5",
-	db.GraphFailed:       "#f5b5ae",
-	db.GraphByDependency: "#f3d3cf",
-	db.GraphSkipped:      "#e9ecdf",
-	db.GraphByDeadline:   "#f0c9e0",
-	db.GraphCancelled:    "#c9cdd3",
+var colours = map[model.GraphState]string{
+	model.GraphWaiting:      "#e3e6ea",
+	model.GraphReady:        "#cfe3ff",
+	model.GraphRunning:      "#ffe9a8",
+	model.GraphCompleted:    "#bfe8c5",
+	model.GraphFailed:       "#f5b5ae",
+	model.GraphByDependency: "#f3d3cf",
+	model.GraphSkipped:      "#e9ecdf",
+	model.GraphByDeadline:   "#f0c9e0",
+	model.GraphCancelled:    "#c9cdd3",
 }
 
 // strokes are how arrows are drawn.
@@ -199,7 +199,7 @@ func (d Drawing) DOT() string {
 // states returns the number of tasks in each state, or the state of a single task.
 func (b Box) states() string {
 	var parts []string
-	for _, state := range db.GraphStates {
+	for _, state := range model.GraphStates {
 		switch n := b.Counts[state]; {
 		case n == 1 && b.total() == 1:
 			return string(state)

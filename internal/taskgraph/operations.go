@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
 
@@ -89,7 +90,7 @@ func Picture(ctx context.Context, store *db.Store, graph int64, format string, n
 func Running(ctx context.Context, store *db.Store, graph int64) (running []int64, err error) {
 	tasks, err := store.GraphTasks(ctx, graph)
 	for _, t := range tasks {
-		if t.State == db.GraphRunning {
+		if t.State == model.GraphRunning {
 			running = append(running, t.ID)
 		}
 	}
@@ -131,7 +132,7 @@ func Release(ctx context.Context, store *db.Store, task int64, force bool, now t
 		return r, err
 	case place == nil:
 		return refused("task %d is in no graph", task)
-	case place.State != db.GraphWaiting:
+	case place.State != model.GraphWaiting:
 		return refused("task %d (%s) is not waiting: its state is %s", task, place.Name, place.State)
 	}
 	if !force {

@@ -5,17 +5,18 @@ import (
 	"slices"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
 
 type Report struct {
-	Graph     int64                 `json:"graph"`
-	Name      string                `json:"name"`
-	Submitted time.Time             `json:"submitted"`
-	Cancelled *time.Time            `json:"cancelled"`
-	Tasks     int                   `json:"tasks"`
-	States    map[db.GraphState]int `json:"states"`
-	Ended     int                   `json:"ended"` // tasks that have ended in any way
+	Graph     int64                    `json:"graph"`
+	Name      string                   `json:"name"`
+	Submitted time.Time                `json:"submitted"`
+	Cancelled *time.Time               `json:"cancelled"`
+	Tasks     int                      `json:"tasks"`
+	States    map[model.GraphState]int `json:"states"`
+	Ended     int                      `json:"ended"` // tasks that have ended in any way
 	// WaitsFor, Outside and Failed have at most ten entries.
 	WaitsFor     []Step     `json:"waits_for"`      // tasks that wait for no other task but have not ended
 	WaitsForMore int        `json:"waits_for_more"` // number of further ones
@@ -29,11 +30,11 @@ type Report struct {
 }
 
 type Step struct {
-	Task   int64         `json:"task"`
-	Name   string        `json:"name"`
-	Type   string        `json:"type"`
-	State  db.GraphState `json:"state"`
-	ByHand bool          `json:"by_hand,omitempty"` // it depends on itself
+	Task   int64            `json:"task"`
+	Name   string           `json:"name"`
+	Type   string           `json:"type"`
+	State  model.GraphState `json:"state"`
+	ByHand bool             `json:"by_hand,omitempty"` // it depends on itself
 	// Seconds is how long tasks of its type take, on a critical path; 0: unknown.
 	Seconds float64 `json:"seconds,omitempty"`
 }
@@ -48,10 +49,10 @@ const shown = 10
 func (g Graph) Report(now time.Time) Report {
 	r := Report{
 		Graph: g.Summary.ID, Name: g.Summary.Name, Submitted: g.Summary.Submitted, Cancelled: g.Summary.Cancelled,
-		Tasks: len(g.Tasks), States: map[db.GraphState]int{},
+		Tasks: len(g.Tasks), States: map[model.GraphState]int{},
 		WaitsFor: []Step{}, Failed: []Step{}, Outside: []int64{}, UnknownTypes: []string{},
 	}
-	for _, state := range db.GraphStates {
+	for _, state := range model.GraphStates {
 		r.States[state] = 0
 	}
 	dependencies := g.dependencies()
@@ -61,11 +62,11 @@ func (g Graph) Report(now time.Time) Report {
 		switch {
 		case !t.State.Open():
 			r.Ended++
-			if t.State == db.GraphFailed && len(r.Failed) < shown {
+			if t.State == model.GraphFailed && len(r.Failed) < shown {
 				r.Failed = append(r.Failed, step)
 			}
 			continue
-		case t.State == db.GraphWaiting:
+		case t.State == model.GraphWaiting:
 			step.ByHand = dependencies.onlyItself(g.Tasks, i)
 			if !step.ByHand {
 				break
@@ -78,7 +79,7 @@ func (g Graph) Report(now time.Time) Report {
 				r.WaitsForMore++
 			}
 		}
-		if t.State == db.GraphWaiting {
+		if t.State == model.GraphWaiting {
 			r.Outside = append(r.Outside, dependencies.outside[i]...)
 		}
 		if _, known := g.Runtimes[t.Type]; !known && !slices.Contains(r.UnknownTypes, t.Type) {
@@ -189,12 +190,12 @@ func (g Graph) pathBefore(d dependencies, path []Step) []Step {
 func (g Graph) Ran() []Step {
 	var ran []Step
 	for _, t := range g.Tasks {
-		if _, ended := g.Ends[t.ID]; ended || t.State == db.GraphRunning {
+		if _, ended := g.Ends[t.ID]; ended || t.State == model.GraphRunning {
 			ran = append(ran, stepOf(t))
 		}
 	}
 	slices.SortStableFunc(ran, func(a, b Step) int {
-		if running := a.State == db.GraphRunning; running != (b.State == db.GraphRunning) {
+		if running := a.State == model.GraphRunning; running != (b.State == model.GraphRunning) {
 			if running {
 				return -1
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
 
@@ -23,7 +24,7 @@ func graph(lines ...string) Graph {
 		words := strings.Fields(line)
 		id := int64(i + 1)
 		ids[words[0]] = id
-		g.Tasks = append(g.Tasks, db.GraphTask{ID: id, Name: words[0], Type: words[1], State: db.GraphState(words[2])})
+		g.Tasks = append(g.Tasks, db.GraphTask{ID: id, Name: words[0], Type: words[1], State: model.GraphState(words[2])})
 		for _, word := range words[3:] {
 			name, condition, conditional := strings.Cut(word, ":")
 			on, inside := ids[name]
@@ -79,7 +80,7 @@ func TestReport(t *testing.T) {
 	if diff := cmp.Diff([]string{"check"}, r.UnknownTypes); diff != "" {
 		t.Errorf("unknown types: %s", diff)
 	}
-	if r.Ended != 3 || r.States[db.GraphWaiting] != 4 || !r.ExpectedEnd.Equal(now.Add(10*time.Minute)) {
+	if r.Ended != 3 || r.States[model.GraphWaiting] != 4 || !r.ExpectedEnd.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("%d ended, %v, end %s", r.Ended, r.States, r.ExpectedEnd)
 	}
 	// Six tasks left at ten an hour take longer than the longest chain.

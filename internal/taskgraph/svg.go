@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
@@ -70,7 +71,7 @@ func (b Box) svg(out *strings.Builder) {
 	x, y := b.corner()
 	fmt.Fprintf(out, "<g><title>%s</title>", xmlText(b.Title+"\n"+b.Subtitle+"\n"+b.states()))
 	total, done := b.total(), 0
-	for _, state := range db.GraphStates {
+	for _, state := range model.GraphStates {
 		if n := b.Counts[state]; n > 0 {
 			from, to := boxWidth*done/total, boxWidth*(done+n)/total
 			fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`, x+from, y, to-from, boxHeight, colours[state])

@@ -63,11 +63,11 @@ func ago(at, now time.Time) string {
 }
 
 // stateTexts has the texts of states that are shown differently from their names.
-var stateTexts = map[db.GraphState]string{
-	db.GraphByDependency: "never to run: a dependency failed",
-	db.GraphSkipped:      "skipped: a dependency ended otherwise than they ask for",
-	db.GraphByDeadline:   "never to run: waited longer than the deadline",
-	db.GraphCancelled:    "never to run: cancelled",
+var stateTexts = map[model.GraphState]string{
+	model.GraphByDependency: "never to run: a dependency failed",
+	model.GraphSkipped:      "skipped: a dependency ended otherwise than they ask for",
+	model.GraphByDeadline:   "never to run: waited longer than the deadline",
+	model.GraphCancelled:    "never to run: cancelled",
 }
 
 // Text formats the report; bold makes text bold.
@@ -82,13 +82,13 @@ func (r Report) Text(now time.Time, bold func(string) string) string {
 		fmt.Fprintf(&b, "  Cancelled: %s\n", ago(*r.Cancelled, now))
 	}
 	fmt.Fprintf(&b, "  Progress: %s %d of %s ended\n", progressBar(r.Ended, r.Tasks), r.Ended, model.Count(r.Tasks, "task has", "tasks have"))
-	for _, state := range db.GraphStates {
+	for _, state := range model.GraphStates {
 		if n := r.States[state]; n > 0 {
 			fmt.Fprintf(&b, "    %d %s\n", n, cmp.Or(stateTexts[state], string(state)))
 		}
 	}
 	if len(r.Failed) > 0 {
-		fmt.Fprintf(&b, "  Failed: %s\n", enumerate(stepTexts(r.Failed), r.States[db.GraphFailed]))
+		fmt.Fprintf(&b, "  Failed: %s\n", enumerate(stepTexts(r.Failed), r.States[model.GraphFailed]))
 	}
 	if r.Ended == r.Tasks {
 		return b.String()

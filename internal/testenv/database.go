@@ -2,6 +2,12 @@ package testenv
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"swh-scheduler/sql/db"
@@ -12,10 +18,35 @@ import (
 // as this package imports it.
 func Database(t testing.TB) string {
 	t.Helper()
-	return databaseFrom(t, template(t, "ours_"+db.Fingerprint(), func(ctx context.Context, dsn string) error {
+	return databaseFrom(t, template(t, "ours_"+fingerprint(t), func(ctx context.Context, dsn string) error {
 		_, err := db.Migrate(ctx, dsn, db.MigrateOptions{})
 		return err
 	}))
+}
+
+// fingerprint identifies what db.Migrate makes of an empty database, by the sources of that, so that
+// an outdated template is not used.
+func fingerprint(t testing.TB) string {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	sum := sha256.New()
+	for _, sources := range []string{"sql/base/*.sql", "sql/migrations/*.sql", "sql/db/*.go", "internal/model/*.go"} {
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(file), "../..", sources))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no files %s: %v", sources, err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum.Write(text)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
 // Migrate prepares a database for the scheduler.

@@ -44,7 +44,7 @@ type Action struct {
 	Ended   *time.Time   `json:"ended"`
 }
 
-// Open reports whether steps of it are to be taken.
+// Open reports whether it has steps to take.
 func (a Action) Open() bool { return a.State == ActionCounting || a.State == ActionRunning }
 
 // ActionFilter says to what an action is done, one of these.
@@ -54,9 +54,6 @@ type ActionFilter struct {
 	GraphSearch *GraphSearch `json:"graph_search,omitempty"`
 }
 
-// actionsKept is how long the audit goes back.
-const actionsKept = 400 * day
-
 var (
 	// actionTasks bounds the tasks of one step. Tests have fewer.
 	actionTasks = 1000
@@ -64,8 +61,8 @@ var (
 	actionRetry = 10 * time.Second
 )
 
-// BeginAction notes that somebody does something to what there is by now. Its steps
-// are taken by TakeStep. With count it is counted first, and waits to be confirmed.
+// BeginAction records an action on the tasks or graphs that exist now. TakeStep does it, step by
+// step. With count, TakeStep first counts what matches, and the action waits for ConfirmAction.
 func (s ActionStore) BeginAction(ctx context.Context, who, action string, on ActionFilter, count bool) (Action, error) {
 	filter, err := json.Marshal(on)
 	if err != nil {
@@ -77,22 +74,22 @@ func (s ActionStore) BeginAction(ctx context.Context, who, action string, on Act
 	}
 	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Action: action, Filter: filter, State: string(state), OfTasks: on.Tasks != nil})
 	if err != nil {
-		return Action{}, failed(err, "note the action %s", action)
+		return Action{}, failed(err, "record the action %s", action)
 	}
 	return actionOf(row)
 }
 
-// A Step is a part of an action: some tasks, or one graph. A step that counts may have several graphs.
+// A Step is a part of an action: some tasks, or one graph; several graphs if it counts.
 type Step struct {
 	Tasks  []int64
 	Graphs []int64
 }
 
-// TakeStep takes the next step of that open action that has waited longest, and of which no other
-// process takes one, in a transaction that holds how far the action came. do does the step and returns how many tasks or
-// graphs it changed; what it does in tx is done exactly once. A RefusedError of do, or values that
-// PostgreSQL refuses, end the action; after another error the step is taken again ten seconds
-// later. It returns the action as it is afterwards, nil if none is open.
+// TakeStep takes a step of the open action that has waited longest for one, among those whose rows no
+// other process has locked. do does the step, in the transaction that records the action's
+// progress, so exactly once, and returns how many tasks or graphs it changed. A RefusedError ends
+// the action; after another error the step is tried again ten seconds later. TakeStep returns the
+// action as it is afterwards, nil if none is open.
 func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, tx *Tx, a Action, step Step) (int64, error)) (*Action, error) {
 	var taken *Action
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
@@ -105,11 +102,11 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 			return err
 		}
 		taken = &a
-		// Without a condition that only a newer program knows, it would be done to more.
+		// Without a condition that only a newer program knows, more would match.
 		strict := json.NewDecoder(bytes.NewReader(rows[0].Filter))
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(new(ActionFilter)); err != nil {
-			return fmt.Errorf("its filter is left to a newer program: %w", err)
+			return fmt.Errorf("its filter needs a newer program: %w", err)
 		}
 		step, next, err := tx.nextStep(ctx, a)
 		if err != nil {
@@ -121,7 +118,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		case a.State == ActionCounting:
 			p.Matched = n
 		case n > 0 && a.On.GraphSearch != nil && a.InHand == 0:
-			// It is noted first: what is done to it may change what it is searched by, and then fail.
+			// Recorded first: do may change what the graph is found by, and then fail.
 			p.Place, p.InHand, next = a.Place, &step.Graphs[0], a.Place
 		case n > 0:
 			if p.Changed, err = do(ctx, tx, a, step); err != nil {
@@ -138,7 +135,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		if err == nil {
 			a, err = actionOf(row)
 		}
-		return failed(err, "note a step of action %d", a.ID)
+		return failed(err, "record a step of action %d", a.ID)
 	})
 	if err == nil || taken == nil {
 		return taken, err
@@ -151,8 +148,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 	return taken, errors.Join(fmt.Errorf("action %d (%s): %w", taken.ID, taken.Action, err), note)
 }
 
-// nextStep returns what the next step of an action is about, and the place after it; 0 if it
-// is the last one.
+// nextStep returns the next step of an action, and the place after it; 0 after the last one.
 func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, err error) {
 	switch {
 	case a.InHand > 0 && a.State == ActionRunning:
@@ -189,20 +185,19 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 	return step, found.Next, err
 }
 
-// ConfirmAction has what was counted done; it reports whether it waited for that.
+// ConfirmAction starts an action that waits for it, and reports whether it did wait.
 func (s ActionStore) ConfirmAction(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.ConfirmAction(ctx, id)
 	return n > 0, failed(err, "confirm action %d", id)
 }
 
-// CancelAction ends an action where it is; it reports whether it had not ended. It waits for a step
-// in progress.
+// CancelAction ends an action, after a step in progress, and reports whether it had not ended.
 func (s ActionStore) CancelAction(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.CancelAction(ctx, id)
 	return n > 0, failed(err, "cancel action %d", id)
 }
 
-// Action returns an action; nil if there is none of that number.
+// Action returns the action of a number, nil if there is none.
 func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
 	rows, err := s.q.Action(ctx, id)
 	if err != nil || len(rows) == 0 {
@@ -212,13 +207,13 @@ func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
 	return &a, err
 }
 
-// OpenActions counts the actions of which steps are to be taken.
+// OpenActions counts the open actions.
 func (s ActionStore) OpenActions(ctx context.Context) (int64, error) {
 	n, err := s.q.OpenActions(ctx)
 	return n, failed(err, "count actions")
 }
 
-// Actions lists actions with numbers below a given one (0: all), the newest first.
+// Actions lists the actions of numbers below a given one (0: all), the newest first.
 func (s ActionStore) Actions(ctx context.Context, below int64, limit int) ([]Action, error) {
 	rows, err := s.q.Actions(ctx, queries.ActionsParams{Below: below, MaxActions: int64(limit)})
 	if err != nil {
@@ -233,11 +228,6 @@ func (s ActionStore) Actions(ctx context.Context, below int64, limit int) ([]Act
 	return actions, nil
 }
 
-// ForgetActions deletes the actions that began more than 400 days before now.
-func (s ActionStore) ForgetActions(ctx context.Context, now time.Time) error {
-	return failed(s.q.ForgetActions(ctx, now.Add(-actionsKept)), "forget old actions")
-}
-
 func actionOf(r queries.SchedulerGoAction) (Action, error) {
 	a := Action{
 		ID: r.ID, Who: r.Who, Began: r.Began, Action: r.Action, State: ActionState(r.State), Below: r.Below, Place: r.Place,
@@ -249,7 +239,7 @@ func actionOf(r queries.SchedulerGoAction) (Action, error) {
 	return a, failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
 }
 
-// SetTaskPriority gives tasks a priority ("": none) and returns how many had another one.
+// SetTaskPriority sets the priority ("": none) of tasks and returns how many it changed.
 func (a TaskQueries) SetTaskPriority(ctx context.Context, ids []int64, priority model.TaskPriority) (int64, error) {
 	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: nullable(priority)})
 	return n, failed(err, "set the priority of %d tasks", len(ids))

@@ -13,7 +13,7 @@ import (
 const (
 	archiveEvery   = 24 * time.Hour
 	tasksAStep     = 10_000 // numbers of task
-	archivedAtOnce = 100    // tasks deleted in one transaction, with their runs, which are in memory meanwhile
+	archivedAtOnce = 100    // tasks in one transaction: they and their runs are in memory
 )
 
 // Archived counts what was archived.
@@ -28,22 +28,21 @@ func (a Archived) String() string {
 
 // ArchiveOptions say what is archived.
 type ArchiveOptions struct {
-	// Before has, by task type, the moment before which its tasks ended. Those of other types
-	// stay.
+	// Before selects, by task type, the tasks that ended before a moment; other types stay.
 	Before map[string]time.Time
-	// Write, if not nil, writes tasks with their runs, a JSON object each. They are deleted
-	// once it returns nil; it may be called with one again whose deletion failed then.
+	// Write, if not nil, writes tasks with their runs, a JSON object each, before they are
+	// deleted. If the deletion then fails, it is called with them again later.
 	Write func(tasks []string) error
-	// Count, if not nil, is called with what was deleted, of each type.
+	// Count, if not nil, is called with the deleted tasks and runs of each type.
 	Count  func(taskType string, n Archived)
 	DryRun bool // delete and write nothing, but count
 }
 
 // Archive deletes tasks that will not run again, with their runs, as the Python scheduler's
 // archiver does: disabled ones and completed one-shot tasks. The tasks of a graph go together,
-// when the last one ended long enough ago; a task stays on which an open one depends. It goes
-// through all once a day, in steps, for about atMost for tasks and for graphs; the next call
-// goes on.
+// when the last one ended long enough ago; a task on which an open one depends stays. A pass over
+// all tasks and graphs begins once a day. Each call takes steps of it for about atMost, for tasks
+// and again for graphs.
 func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Duration) error {
 	for _, w := range s.archiveWalks(o) {
 		if _, err := w.take(ctx, s.q, atMost); err != nil {
@@ -53,7 +52,7 @@ func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Du
 	return nil
 }
 
-// ArchiveAll is Archive that goes through all at once.
+// ArchiveAll does a whole pass of Archive at once.
 func (s TaskStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
 	for _, w := range s.archiveWalks(o) {
 		if _, err := w.whole(ctx); err != nil {
@@ -102,7 +101,7 @@ func (s TaskStore) archiveWalks(o ArchiveOptions) []walk[struct{}] {
 	}}
 }
 
-// archive deletes tasks that have ended, in one transaction, once they are written.
+// archive writes and deletes tasks that have ended, in one transaction.
 func (s TaskStore) archive(ctx context.Context, o ArchiveOptions, tasks []int64) error {
 	counts := make(map[string]Archived)
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {

@@ -146,7 +146,7 @@ func TestForgetUnused(t *testing.T) {
 		insert into scheduler_go.lane_sketches select 's' || days, 'l', true, 1, 1, now() - days * interval '1 day' from unnest(array[1, 401]) days;
 		insert into scheduler_go.configured_lanes select 's' || days, now() - days * interval '1 day' from unnest(array[1, 8]) days`)
 	store, now := open(t, dsn), time.Now()
-	if err := errors.Join(store.ForgetUnusedShares(t.Context(), now), store.ForgetLanes(t.Context(), now), store.ForgetListings(t.Context())); err != nil {
+	if _, err := store.Forget(t.Context(), now, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"listings", "share_charges", "share_history", "shares", "lane_sketches", "configured_lanes"} {

@@ -23,7 +23,7 @@ func (b *BatchSize) Of(n int) int {
 	return n
 }
 
-// Note learns from how a batch of n items ended; none is no batch.
+// Note adjusts the bound to the outcome of a batch of n items; n = 0 says nothing.
 func (b *BatchSize) Note(n int, err error) {
 	bound := b.bound.Load()
 	switch {
@@ -35,8 +35,8 @@ func (b *BatchSize) Note(n int, err error) {
 	}
 }
 
-// Write writes items from done up to end as Bisect does, in batches of this size, and
-// returns up to which item it has written or set aside all, also with an error.
+// Write writes the items from done up to end as Bisect does, in batches of this size. It returns
+// the first item that it has neither written nor set aside, also with an error.
 func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAside func(i int, err *RefusedError)) (int, error) {
 	for done < end {
 		n := b.Of(end - done)

@@ -38,8 +38,8 @@ const (
 	// would cost more than reading the Python scheduler's tables.
 	maxPendingChanges = 10_000
 
-	// grabDrains is from how many pending changes on a real grab drains twice as many
-	// first, so that where nothing else drains, grabs alone keep up with their marks.
+	// grabDrains is the number of pending changes at which a grab that marks first drains twice
+	// as many, so that grabs keep up with their own marks where nothing else drains.
 	grabDrains = 5000
 )
 
@@ -80,8 +80,8 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 	return kept, failed(errors.Join(err, late), "keep candidates up to date")
 }
 
-// keepCandidates drains a batch of each visit type and unparks one. The lock is held.
-// late has the batches that timed out, which hold up no other.
+// keepCandidates drains a batch of each visit type and unparks one. The lock of candidates is held.
+// late joins the time-outs of batches, which stop no other batch.
 func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
 	if err != nil {
@@ -111,8 +111,8 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 }
 
 // drain drains up to most changes of a visit type and reports whether there may be more.
-// An origin that PostgreSQL refuses is set aside. The lock is held. After a time-out the
-// transaction can go on, without the changes.
+// An origin that PostgreSQL refuses is set aside. The lock of candidates is held. After a time-out
+// the transaction can go on, with nothing drained.
 func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
 	most = tx.drains.changes.Of(most)
 	aside, err := tx.bisect(ctx, most, func(first, end int) (int64, error) {
@@ -126,8 +126,8 @@ func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained in
 	return drained, aside > 0 || drained == int64(most), failed(err, "drain changes of visit type %q", visitType)
 }
 
-// setNextAside sets the origin aside whose change is drained next. That notes another change
-// of it, whose drain deletes its candidates.
+// setNextAside sets aside the origin whose change would be drained next. A trigger notes that as a
+// change of the origin, whose drain deletes its candidates.
 func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *RefusedError) error {
 	url, err := tx.q.NextCandidateChange(ctx, visitType)
 	if err != nil {
@@ -144,20 +144,20 @@ func (s CandidateStore) CandidateBacklog(ctx context.Context, limit int64) (int6
 	return s.q.CandidateBacklog(ctx, limit)
 }
 
-// drainPending drains some changes of a visit type if there are many and nobody else is
-// draining or building. It doesn't wait.
+// drainPending drains changes of a visit type if there are many. It does nothing while another
+// process is draining or building.
 func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	pending, err := tx.q.PendingChanges(ctx, queries.PendingChangesParams{VisitType: visitType, Bound: grabDrains})
 	if err != nil || pending < grabDrains {
 		return err
 	}
 	locked, err := tx.q.TryLockCandidates(ctx)
-	if err != nil || !locked { // who has it drains, or builds
+	if err != nil || !locked { // another process drains or builds
 		return err
 	}
 	ready, err := tx.q.CandidatesReady(ctx)
 	if err == nil && ready {
-		// Not the grab's concern if it times out: with many changes it reads the tables.
+		// After a time-out the grab goes on: with many changes it reads the tables.
 		if _, _, err = tx.drain(ctx, visitType, 2*grabDrains); TimedOut(err) && ctx.Err() == nil {
 			err = nil
 		}

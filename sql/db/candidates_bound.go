@@ -35,10 +35,10 @@ func (b Bounded) String() string {
 	return ""
 }
 
-// BoundChanges keeps the changes of candidates few, for about as long as given. It drains
-// them if candidates are built. If there are more than limit, built or not, it gives
-// candidates up: it deletes the changes, and candidates are empty until KeepCandidates or
-// Migrate builds them anew; grabs read the tables meanwhile.
+// BoundChanges drains the changes of candidates for about atMost, if candidates are built. If there
+// are more than limit, built or not, it gives candidates up: it deletes the changes, and
+// candidates are empty until KeepCandidates or Migrate builds them anew. Meanwhile grabs read
+// the tables.
 func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b Bounded, err error) {
 	deadline := time.Now().Add(atMost)
 	pending, err := s.q.CandidateBacklog(ctx, limit+1)
@@ -47,7 +47,7 @@ func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost ti
 	}
 	build, err := s.q.BuildPhase(ctx)
 	if err != nil {
-		return b, failed(err, "look whether candidates are built")
+		return b, failed(err, "read the phase of the build of candidates")
 	}
 	switch {
 	case pending > limit || build.Phase == phaseEmpty:
@@ -65,9 +65,9 @@ func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost ti
 	return b, err
 }
 
-// dropChanges marks candidates as to be built and deletes changes until a deadline. Once
-// candidates are marked, a build reads what became of the origins later. It stops when
-// another process has begun one, as that needs the changes from then on.
+// dropChanges marks candidates as to be built anew and deletes changes until a deadline: the build
+// will read the origins themselves. It stops when another process has begun the build, which
+// needs the changes from then on.
 func (s CandidateStore) dropChanges(ctx context.Context, deadline time.Time) (deleted int64, err error) {
 	pages, err := s.q.ChangePages(ctx)
 	for page := int64(0); page < pages && err == nil && time.Now().Before(deadline); page += dropPages {

@@ -126,7 +126,7 @@ func TestForgetRejected(t *testing.T) {
 		insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail, rejected_at)
 		select '', 0, days, '', '', now() - days * interval '1 day' from unnest(array[0, 89, 91, 400]) days`)
 	store := open(t, dsn)
-	if n, err := store.ForgetRejected(t.Context(), time.Now()); n != 3 || err != nil {
+	if n, err := store.Forget(t.Context(), time.Now(), time.Minute); n != 3 || err != nil {
 		t.Errorf("%d forgotten, %v; want 3", n, err)
 	}
 	light, err := store.Figures(t.Context(), time.Now())

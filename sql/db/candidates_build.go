@@ -49,9 +49,9 @@ func candidateIndexes(build need) []string {
 	return indexes
 }
 
-// policyIndexes are those in the order of each policy, of all candidates and, for policies
-// that divide their visits, of originals and of forks; for shorter cooldowns, those of parked
-// candidates too.
+// policyIndexes returns the statements for an index in the order of each policy: of all candidates;
+// for policies that divide their visits, of originals and forks apart; for shorter cooldowns, of
+// parked candidates too.
 func policyIndexes(prefix, key string, build need) []string {
 	var indexes []string
 	if build.byFork {
@@ -163,13 +163,13 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []
 	return err
 }
 
-// giveUpCandidates has candidates built anew, once nobody drains or builds them, with what is
+// giveUpCandidates waits for the lock of candidates and marks them as to be built anew, with what is
 // missing.
 func giveUpCandidates(ctx context.Context, conn *pgx.Conn, missing need) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		q := queries.New(tx)
 		if err := q.LockCandidates(ctx); err != nil {
-			return fmt.Errorf("wait for who drains candidates: %w", err)
+			return fmt.Errorf("wait for the lock of candidates: %w", err)
 		}
 		return failed(q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{ByFork: missing.byFork, ByFreshness: missing.byFreshness}), "give candidates up")
 	})
@@ -178,7 +178,7 @@ func giveUpCandidates(ctx context.Context, conn *pgx.Conn, missing need) error {
 // Build is how far candidates are built.
 type Build queries.BuildPhaseRow
 
-// Part returns how much of it is done: 1 if candidates can be used.
+// Part returns which part is done, from 0 to 1: 1 if candidates can be used.
 func (b Build) Part() float64 {
 	if b.Phase == phaseReady {
 		return 1
@@ -186,15 +186,13 @@ func (b Build) Part() float64 {
 	return min(0.99, float64(b.Rows)/float64(max(b.Origins, 1)))
 }
 
-// BuildLog logs how far a build is, now and then, and that it has ended. The zero value is for
-// one build after the other.
+// BuildLog logs the progress and the end of builds, one after another. The zero value is ready.
 type BuildLog struct {
 	began, told time.Time
 	first       int64 // candidates when it began
 }
 
-// Tell is called with each step, and logs if the last message is that old, or the build has
-// ended.
+// Tell logs a step, if the last message is older than every, and the end of the build.
 func (l *BuildLog) Tell(log *slog.Logger, b Build, now time.Time, every time.Duration) {
 	building := !l.began.IsZero()
 	switch {
@@ -236,8 +234,8 @@ func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 	}
 }
 
-// missingIndexes returns the statements that create those indexes of candidates that are not there,
-// or are half-made. A program that doesn't know of some leaves them out when it builds candidates.
+// missingIndexes returns the statements that create the indexes of candidates that are missing, as
+// after a build by an older program, or invalid.
 func missingIndexes(ctx context.Context, db querier, build need) (missing []string, err error) {
 	made, err := candidateIndexNames(ctx, db, "indisvalid")
 	for _, statement := range candidateIndexes(build) {
@@ -248,9 +246,8 @@ func missingIndexes(ctx context.Context, db querier, build need) (missing []stri
 	return missing, err
 }
 
-// buildCandidateIndexes creates the indexes that candidates lack, which are built already,
-// concurrently, with those that are needed from now on. What an interrupted run left half-made is
-// dropped first.
+// buildCandidateIndexes concurrently creates the indexes that candidates lack, and records which ones
+// later builds create too. It first drops invalid ones, which an interrupted run left.
 func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, more need, log *slog.Logger) error {
 	invalid, err := candidateIndexNames(ctx, conn, "not indisvalid")
 	if err != nil {

@@ -14,13 +14,13 @@ const (
 	checkedBacklog = maxPendingChanges / 2
 )
 
-// errBacklog puts a step of the check off.
+// errBacklog postpones a step of the check.
 var errBacklog = errors.New("too many changes of candidates are pending")
 
-// CheckCandidates compares candidates with the tables that they are made from, and notes
-// origins that triggers missed, which the next drains repair. It returns how many it noted.
-// Called once a minute, it is through in about a day, and works for at most about atMost. It
-// waits while candidates are built or many changes are pending.
+// CheckCandidates compares candidates with the tables that they are made from. It notes the origins
+// that triggers missed as changed, for the next drains to repair, and returns their number. Called
+// once a minute, for about atMost, it compares all in about a day. It does nothing while candidates
+// are built or many changes are pending.
 func (s CandidateStore) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
 	check := func(name string, end func(context.Context) (int64, error), step func(ctx context.Context, first, end int64) (int64, error)) error {
 		_, err := walk[struct{}]{
@@ -44,7 +44,7 @@ func (s CandidateStore) CheckCandidates(ctx context.Context, atMost time.Duratio
 		}
 		return err
 	}
-	// Those that should not be there or differ, then those that are missing.
+	// First candidates that differ or should not exist, then missing ones.
 	err = check("check of candidates", s.q.CandidatePages, func(ctx context.Context, first, end int64) (int64, error) {
 		return s.q.CheckCandidates(ctx, queries.CheckCandidatesParams{FirstPage: first, EndPage: end})
 	})

@@ -25,17 +25,17 @@ const (
 		set local enable_hashjoin to default; set local enable_mergejoin to default`
 )
 
-// KnownToCandidates reports whether candidates can answer a filter: they know nothing of
-// disabled origins. They answer for all origins where TableSample asks for a part of them,
-// which would cost no less, unless the filter is Inexact.
+// KnownToCandidates reports whether candidates can answer a filter. They don't contain disabled
+// origins. For a filter with TableSample they select from all origins, which costs no more, unless
+// it is Inexact.
 func KnownToCandidates(f model.VisitFilter) bool {
 	return f.Rule() != nil && !f.Disabled && (f.TableSample == 0 || !f.Inexact && f.TableSample <= 100)
 }
 
 const (
-	// minWalked and walkedPart bound how many candidates a grab with a filter that no index
-	// knows looks at: so many, or that part of a visit type's. More would cost about as much
-	// as reading the Python scheduler's tables, which is done then.
+	// minWalked and walkedPart bound the candidates that a grab looks at whose filter no index
+	// supports: minWalked, or one in walkedPart of the visit type's if that is more. To look at
+	// more would cost about as much as reading the Python scheduler's tables, so it reads these.
 	minWalked  = 20_000
 	walkedPart = 30
 )
@@ -66,17 +66,18 @@ type candidateFilter struct {
 	bounded    bool     // no index knows the conditions
 	ranges     []string // SQL: parts of the policy's order that may meet the conditions; none: all of it
 
-	// Parked candidates that may come in: those due before a moment, which are read whole ("": all),
-	// and with indexes for shorter cooldowns those that each of early selects, which are walked.
+	// Parked candidates that may be due: those due before the SQL expression parkedUntil ("": all),
+	// which are all read, and those that meet a condition of early, which are walked by its index.
 	parkedUntil string
 	early       []string
 }
 
-// heldBy is the key of the indexes of parked candidates.
+// heldBy is the SQL expression for the cooldown that holds a candidate back, by which parked
+// candidates are indexed.
 const heldBy = "scheduler_go.held_by(c.due, c.last_scheduled)"
 
-// filterCandidates says what a filter asks of candidates. They know the default cooldowns;
-// others are conditions on the way.
+// filterCandidates translates a filter. The due dates of candidates include the default cooldowns;
+// other cooldowns are conditions to check.
 func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
 	cf := candidateFilter{p: f.Rule(), byLister: q.grouped, parkedUntil: "@now"}
 	if f.Cooldowns == model.DefaultCooldowns {
@@ -85,7 +86,7 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 		q.where = nil
 		q.cooldowns(f.Cooldowns, now)
 		cf.conditions, cf.stats, cf.bounded = q.where, len(q.where) > 0, true
-		if err := q.letIn(ctx, tx, f.Cooldowns.Shorter(), now, &cf); err != nil {
+		if err := q.addEarly(ctx, tx, f.Cooldowns.Shorter(), now, &cf); err != nil {
 			return cf, err
 		}
 	}
@@ -110,9 +111,10 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 	return cf, err
 }
 
-// letIn says which parked candidates may come in as cooldowns are shorter: only those held by one
-// of these, while they would be due by it.
-func (q *grabQuery) letIn(ctx context.Context, tx *Tx, shorter []model.ShorterCooldown, now time.Time, cf *candidateFilter) error {
+// addEarly selects the parked candidates that shorter cooldowns may make due now: without indexes for
+// these, all whose due date is not further off than the largest difference; with them, only those
+// that one of these cooldowns holds back, for no longer than its own difference.
+func (q *grabQuery) addEarly(ctx context.Context, tx *Tx, shorter []model.ShorterCooldown, now time.Time, cf *candidateFilter) error {
 	if len(shorter) == 0 {
 		return nil
 	}
@@ -153,8 +155,8 @@ func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers
 	return listers, true, failed(err, "look for the listers of a filter")
 }
 
-// filterListers says whose origins a filter asks for: some listers', or all but those whose
-// instances are closed.
+// filterListers restricts cf to the listers of a filter, or to all but those whose instances are
+// closed.
 func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilter, cf *candidateFilter) error {
 	listers, some, err := tx.filteredListers(ctx, f)
 	open := q.openListers("c")
@@ -198,7 +200,7 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 	return visits, usable, err
 }
 
-// selectFromCandidates selects from candidates what the filter says.
+// selectFromCandidates sets q.selected to the CTEs that select by the filter from candidates.
 func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
 	q.ask()
 	cf, err := q.filterCandidates(ctx, tx, f, now)
@@ -214,12 +216,12 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 	return nil
 }
 
-// selected selects what selectFromTables selects: of those asked for in wanted, the first in the
-// policy's order by walks of the candidates that are not parked and of those that come in early,
-// of the other parked ones, and of the origins with pending changes, read as they are now.
-// All of it is seen in one snapshot.
+// selected returns CTEs that select what selectFromTables selects: for each row of wanted, the first
+// in the policy's order, merged from three sources in one snapshot: walks of the candidates that
+// are not parked and of the early ones, the other parked ones, and the origins with pending changes,
+// read as they are now.
 //
-// A walk that is bounded and gives too few is not used: more might come after it.
+// If a bounded walk ends with too few, nothing is selected: more might come after it.
 func (cf *candidateFilter) selected() string {
 	order := " order by " + cf.p.OrderBy
 	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
@@ -306,7 +308,7 @@ func (cf *candidateFilter) wanted() string {
 	return cte
 }
 
-// met returns what follows candidates c of which all conditions are asked.
+// met returns the joins and conditions to append to a FROM clause with candidates c.
 func (cf *candidateFilter) met() string {
 	met := " where true"
 	if cf.stats {

@@ -21,13 +21,13 @@ const (
 	runsAStep  = 100_000 // numbers of task_run
 	typesAStep = 50      // task types, of each up to 10,000 tasks
 
-	readyYoung = 5 * time.Minute // an older count of ready tasks is taken anew by who asks
+	readyYoung = 5 * time.Minute // how old a count of ready tasks may be to be used
 
 	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
 )
 
-// CountReady counts the ready tasks for all processes, in steps for at most about atMost; the
-// next call goes on.
+// CountReady takes steps of a count of the ready tasks, for at most about atMost. Other processes read
+// the result.
 func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
 	return s.countReady(now).take(ctx, s.q, atMost)
 }
@@ -55,8 +55,7 @@ func (s MonitorStore) countReady(now time.Time) walk[[]ReadyTasks] {
 	}
 }
 
-// readyTasks returns the count of ready tasks: that of CountReady, or, if there is no young
-// one, its own.
+// readyTasks returns CountReady's last result, or counts itself if that is missing or too old.
 func (s MonitorStore) readyTasks(ctx context.Context, now time.Time) ([]ReadyTasks, error) {
 	ready, young, err := youngResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
 	if young || err != nil {
@@ -78,9 +77,9 @@ type originCounts struct {
 	Active   []int64
 }
 
-// CountOrigins counts the origins of each pool, and those that changed between the last two
-// listings of a lister, once for each listing that ended. It takes steps for at most about
-// atMost; the next call goes on. Rows that move meanwhile may be counted twice or not at all.
+// CountOrigins takes steps, for at most about atMost, of a count of the origins of each pool and, once
+// for each listing that ended, of those that changed between the last two listings of its lister.
+// Rows that move meanwhile may be counted twice or not at all.
 func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (ended bool, err error) {
 	return walk[originCounts]{
 		name: originWalk, every: countEvery, most: pagesAStep,
@@ -112,11 +111,6 @@ func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (e
 	}.take(ctx, s.q, atMost)
 }
 
-// ForgetListings deletes what is known of the listings of listers that are gone.
-func (s MonitorStore) ForgetListings(ctx context.Context) error {
-	return failed(s.q.ForgetListings(ctx), "forget the listings of listers that are gone")
-}
-
 func (s MonitorStore) countActive(ctx context.Context, first, end int64, found *originCounts) error {
 	if len(found.Listings) == 0 {
 		return nil
@@ -142,8 +136,7 @@ type RunCounts struct {
 	Keep int64
 }
 
-// CountRuns counts the runs that are unanswered at now, in steps for at most about atMost;
-// the next call goes on.
+// CountRuns takes steps of a count of the runs that are unanswered at now, for at most about atMost.
 func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
 	return walk[RunCounts]{
 		name: runWalk, every: countEvery, most: runsAStep,
@@ -163,11 +156,10 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 	}.take(ctx, s.q, atMost)
 }
 
-// EachSilentRun calls each with runs, in the order of their numbers, that were scheduled or
-// started before the moment given for their task type and have not ended, while their tasks
-// wait for them. Those whose messages are still outgoing or in a backlog are not silent. It
-// takes steps for at most about atMost, and the next call goes on; a walk begins at most
-// once every so often.
+// EachSilentRun calls each with the silent runs, in the order of their numbers: those that were
+// scheduled or started before the moment given for their task type and have not ended, while
+// their tasks wait for them and their messages are neither outgoing nor in a backlog. It takes steps
+// of a walk over all runs for at most about atMost; a walk begins at most once in every.
 func (s MonitorStore) EachSilentRun(ctx context.Context, before map[string]time.Time, every, atMost time.Duration, each func([]SilentRun) error) (ended bool, err error) {
 	var p queries.SilentRunsParams
 	for taskType, moment := range before {

@@ -52,8 +52,8 @@ func (a MonitorStore) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
 }
 
-// Daemons lists the daemons that run, and after these those that ended without a word in the last
-// day; limit at most.
+// Daemons lists up to limit daemons, those seen last first. It includes those that ended in the last
+// day without RemoveDaemon.
 func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
 	rows, err := a.q.Daemons(ctx, int32(limit))
 	return list(rows, failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
@@ -61,9 +61,4 @@ func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) 
 		_ = json.Unmarshal(r.State, &d.State) // another version may say other things
 		return d
 	})
-}
-
-// ForgetDaemons deletes those that have not been seen for a day.
-func (a MonitorStore) ForgetDaemons(ctx context.Context) error {
-	return failed(a.q.ForgetDaemons(ctx), "forget daemons")
 }

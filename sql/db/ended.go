@@ -7,13 +7,13 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// Who tells of an end.
+// Sources of counts.
 const (
 	EndedByWorker  = "worker"  // events; by task type
 	EndedByJournal = "journal" // visits; by visit type
 )
 
-// Ends counts what ended, so that each row of a batch is written once.
+// Ends sums what ended in a batch, so that each row is written once.
 type Ends map[endKey]endSum
 
 type endKey struct {
@@ -26,7 +26,7 @@ type endSum struct {
 	Seconds float64
 }
 
-// Add adds n pieces of a type that took so many seconds each; a negative number is not known.
+// Add adds n pieces of a type that took so many seconds each; below 0: unknown.
 func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
 	key := endKey{taskType, status, exception, -1}
 	if seconds >= 0 {
@@ -36,7 +36,7 @@ func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
 	e[key] = endSum{sum.Pieces + int64(n), sum.Seconds + max(0, seconds)*float64(n)}
 }
 
-// countEnded writes counts. It locks rows that others may write, so it comes last.
+// countEnded writes counts. It comes last in a transaction, as it locks rows that others write.
 func (tx *Tx) countEnded(source string, e Ends) step {
 	return arrays(entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
 		p.Source = source
@@ -49,12 +49,12 @@ type Ended struct {
 	Minute, Five, Hour int64 // in 1, 5 and 60 minutes
 	Statuses           map[string]int64
 	Exceptions         map[string]int64 // of the failures in an hour, by class
-	// Took is how long those of the last hour took of which that is known, Seconds their sum.
+	// Took is how long those of the last hour took, where known; Seconds is the sum.
 	Took    lanes.Sketch
 	Seconds float64
 }
 
-// EndedKey says of what and by whom Ended is told.
+// EndedKey is a source, and a task type or visit type.
 type EndedKey struct{ Source, Type string }
 
 // EndedInHour returns what ended in the last hour.
@@ -79,9 +79,4 @@ func (a MonitorStore) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, err
 		}
 	}
 	return ended, failed(err, "read what ended in the last hour")
-}
-
-// ForgetEnded deletes what is not asked for any more.
-func (a MonitorStore) ForgetEnded(ctx context.Context) error {
-	return failed(a.q.ForgetEnded(ctx), "forget what ended hours ago")
 }

@@ -12,66 +12,48 @@ import (
 
 // TasksAhead counts the ready tasks that a runner takes before a task, up to
 // limit.
-func (a ExplainQueries) TasksAhead(ctx context.Context, task int64, now time.Time, ageing time.Duration, limit int) (int, error) {
+func (a ExplainStore) TasksAhead(ctx context.Context, task int64, now time.Time, ageing time.Duration, limit int) (int, error) {
 	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, Ageing: ageingSeconds(ageing), MaxTasks: int32(limit)})
 	return int(n), failed(err, "count the tasks before task %d", task)
 }
 
-// WaitingMessage is an outgoing message.
-type WaitingMessage struct {
-	Queue    string
-	Since    time.Time
-	Ahead    int    // messages that are sent before it
-	Attempts int32  // how often the broker refused it
-	Reason   string // the last time
-	Again    time.Time
-}
+// WaitingMessage is an outgoing message: how many are sent before it (Ahead), how often the broker
+// refused it (Attempts), and why the last time.
+type WaitingMessage = queries.WaitingMessagesRow
 
 // WaitingMessageOf returns the outgoing message of a run, by its Celery task id; nil if
 // there is none.
-func (a ExplainQueries) WaitingMessageOf(ctx context.Context, backendID string, now time.Time) (*WaitingMessage, error) {
+func (a ExplainStore) WaitingMessageOf(ctx context.Context, backendID string, now time.Time) (*WaitingMessage, error) {
 	return a.waitingMessage(ctx, queries.WaitingMessagesParams{TaskID: backendID, Now: now})
 }
 
 // WaitingVisit returns the outgoing message that sends an origin to the loader of that
 // name; nil if there is none.
-func (a ExplainQueries) WaitingVisit(ctx context.Context, taskName, url string, now time.Time) (*WaitingMessage, error) {
+func (a ExplainStore) WaitingVisit(ctx context.Context, taskName, url string, now time.Time) (*WaitingMessage, error) {
 	return a.waitingMessage(ctx, queries.WaitingMessagesParams{TaskName: taskName, URL: url, Now: now})
 }
 
-func (a ExplainQueries) waitingMessage(ctx context.Context, p queries.WaitingMessagesParams) (*WaitingMessage, error) {
+func (a ExplainStore) waitingMessage(ctx context.Context, p queries.WaitingMessagesParams) (*WaitingMessage, error) {
 	rows, err := a.q.WaitingMessages(ctx, p)
-	return first(rows, failed(err, "look for outgoing messages"), func(r queries.WaitingMessagesRow) WaitingMessage {
-		return WaitingMessage{Queue: r.Queue, Since: r.Since, Ahead: int(r.Ahead), Attempts: r.Attempts, Reason: r.Reason, Again: r.Again}
-	})
+	return first(rows, failed(err, "look for outgoing messages"))
 }
 
 // FailuresInARow returns how many visits of an origin in a row failed or found nothing, where
 // that is recorded.
-func (a ExplainQueries) FailuresInARow(ctx context.Context, key model.OriginKey) (int, error) {
+func (a ExplainStore) FailuresInARow(ctx context.Context, key model.OriginKey) (int, error) {
 	rows, err := a.q.VisitFailures(ctx, columns[queries.VisitFailuresParams]([]model.OriginKey{key}))
 	f, err := firstOrZero(rows, failed(err, "read the failures of %q", key.URL))
 	return int(f.InARow), err
 }
 
-// LanePlace is where a message of a task type with lanes is.
-type LanePlace struct {
-	Set      string // the key of its lane set in the configuration
-	Number   int    // of the lane, from 0
-	Lane     string // its name when it was sent
-	Queue    string // to which it was sent
-	Sent     bool   // or it waits in the lane's backlog
-	Ahead    int    // in the backlog before it
-	TimedOut int    // on how many lanes it timed out
-	Claimed  time.Time
-	Since    time.Time // when it was sent, or came into the backlog
-	Started  *time.Time
-	Limit    time.Duration // soft limit of what was sent
-}
+// LanePlace is where a message of a task type with lanes is. Lanes count from 0, and have names once it
+// is sent; TimedOut is on how many it timed out, Since when it was sent or came into the backlog, and
+// Ahead how many are before it there. Started and SoftLimit are in seconds.
+type LanePlace = queries.LanePlacesRow
 
 // LanePlaceOf returns where the work of a run is, by its Celery task id; nil if it is
 // not on lanes.
-func (a ExplainQueries) LanePlaceOf(ctx context.Context, backendID string) (*LanePlace, error) {
+func (a ExplainStore) LanePlaceOf(ctx context.Context, backendID string) (*LanePlace, error) {
 	id, err := uuid.Parse(backendID)
 	if err != nil {
 		return nil, nil // none of ours
@@ -80,22 +62,13 @@ func (a ExplainQueries) LanePlaceOf(ctx context.Context, backendID string) (*Lan
 }
 
 // LanePlaceOfVisit returns where the visit of an origin is; nil if it is not on lanes.
-func (a ExplainQueries) LanePlaceOfVisit(ctx context.Context, url, visitType string) (*LanePlace, error) {
+func (a ExplainStore) LanePlaceOfVisit(ctx context.Context, url, visitType string) (*LanePlace, error) {
 	return a.lanePlace(ctx, queries.LanePlacesParams{URL: url, VisitType: visitType})
 }
 
-func (a ExplainQueries) lanePlace(ctx context.Context, p queries.LanePlacesParams) (*LanePlace, error) {
+func (a ExplainStore) lanePlace(ctx context.Context, p queries.LanePlacesParams) (*LanePlace, error) {
 	rows, err := a.q.LanePlaces(ctx, p)
-	return first(rows, failed(err, "look into the lanes"), func(r queries.LanePlacesRow) LanePlace {
-		place := LanePlace{
-			Set: r.LaneSet, Number: int(r.Lane), Lane: r.LaneName, Queue: r.Queue, Sent: r.Sent, Ahead: int(r.Ahead), TimedOut: int(r.TimedOut),
-			Claimed: r.Claimed, Since: r.Since, Limit: model.Duration(r.SoftLimit),
-		}
-		if r.Started != nil {
-			place.Started = new(model.UnixTime(*r.Started))
-		}
-		return place
-	})
+	return first(rows, failed(err, "look for work on lanes"))
 }
 
 // InfiniteDate is a date that is infinity or -infinity, which no time.Time can be.
@@ -143,5 +116,5 @@ func (s *Store) ConnectedPrograms(ctx context.Context, command string) (n int, e
 	// Not with sqlc, which doesn't know the view.
 	err = s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
 		where datname = current_database() and application_name = $1`, "swh-scheduler "+command).Scan(&n)
-	return n, failed(err, "look who is connected")
+	return n, failed(err, "count connections")
 }

@@ -31,123 +31,12 @@ import (
 // expectedCost is how long a visit is expected to take of an origin none of whose visits was on lanes.
 const expectedCost = time.Minute
 
-// A visit dated before firstDate, or at lastDate or later, is ignored: some clock was wrong. The
-// database ignores such dates, too (scheduler_go.last_seen_fresh).
-var firstDate, lastDate = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// OriginFreshness is what the policy freshness knows of a listed origin. A zero time is unknown.
+// OriginFreshness is what the policy freshness knows of a listed origin.
 type OriginFreshness struct {
 	model.OriginKey
-	Lister        uuid.UUID
-	Estimate      freshness.Estimate // of how often it changes; zero: nothing was observed yet
-	Prior         freshness.Estimate // that of its lister's origins, or of all of its visit type
-	Cost, Typical time.Duration      // what a visit of it takes, and one of its visit type
-	Seen          time.Time          // its last successful visit
-	// If its lister reports updates: Updated is the last update that is part of Estimate, and Known is
-	// the end of the time that Estimate covers.
-	Updated, Known time.Time
-
-	FirstSeen, LastSeen time.Time     // by its lister; LastSeen is the last listing's end if that is later
-	LastUpdate          time.Time     // as its lister reports it now; zero if it reports none
-	Listing             time.Duration // between two listings of its lister
-	Fork                bool
-	Threshold           float64       // that its moment is computed with
-	Longest             time.Duration // that it waits for a visit
-	Complete            bool          // all origins of the visit type have moments
-}
-
-// Visited updates the estimate after a successful visit at a moment after Seen; changed is whether it
-// found something new. It returns how likely that was by the estimate before. known is false for a
-// first visit, which has nothing to compare with, and for one after an update that the lister
-// reported: the estimate then learns from the report instead.
-func (o *OriginFreshness) Visited(at time.Time, changed bool) (chance float64, known bool) {
-	if !at.After(o.Seen) || at.Before(firstDate) || !at.Before(lastDate) {
-		return 0, false
-	}
-	o.listed()
-	since := o.Seen
-	if o.told() {
-		since = o.Known
-	}
-	if o.Seen.IsZero() {
-		o.Known = at
-	} else if !o.told() || !o.LastUpdate.After(o.Seen) {
-		outcome := freshness.Unchanged
-		if changed {
-			outcome = freshness.Changed
-		}
-		chance, known = o.Origin(at).Chance(at.Sub(o.Seen)), true
-		o.Estimate = o.Estimate.Observe(o.prior(at), at.Sub(since), outcome)
-		o.Known = later(o.Known, at)
-	}
-	o.Seen = at
-	return chance, known
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// listed updates the estimate if the lister has reported an update after Updated, and reports whether
-// it has.
-func (o *OriginFreshness) listed() bool {
-	if !o.told() || !o.LastUpdate.After(o.Updated) {
-		return false
-	}
-	if o.Updated.IsZero() { // the first report: the time since the update before it is unknown
-		o.Known = o.Seen
-	} else {
-		o.Estimate = o.Estimate.Told(o.prior(o.LastSeen), o.LastSeen.Sub(o.Known), o.LastSeen.Sub(o.LastUpdate), o.Listing)
-		o.Known = later(o.Known, o.LastSeen)
-	}
-	o.Updated = o.LastUpdate
-	return true
-}
-
-// told reports whether the lister reports updates of the origin.
-func (o *OriginFreshness) told() bool { return !o.LastUpdate.IsZero() }
-
-// prior returns the estimate for an origin of which nothing was observed, as of a moment.
-func (o *OriginFreshness) prior(at time.Time) freshness.Estimate {
-	f := freshness.Facts{Lister: o.Prior, Fork: o.Fork, Age: at.Sub(o.FirstSeen)}
-	if o.told() {
-		f.SinceUpdate = at.Sub(o.LastUpdate)
-	}
-	return f.Prior()
-}
-
-// wastes is what a visit that finds nothing costs beside its time, in typical visits.
-const wastes = 5
-
-// Origin returns what the formulas of package freshness need of the origin, as of its last visit. If its
-// lister reports updates, it is expected to list as often as it did. The time since its last listing
-// counts instead once that is longer: a lister that has stopped says nothing of changes since.
-func (o *OriginFreshness) Origin(now time.Time) freshness.Origin {
-	of := freshness.Origin{Estimate: o.Estimate.Or(o.prior(o.Seen)), Cost: o.Cost, Useless: wastes * o.Typical}
-	if o.told() {
-		of.Listing, of.Updated = max(o.Listing, now.Sub(o.LastSeen)), max(0, o.LastUpdate.Sub(o.Seen))
-	}
-	return of
-}
-
-// Moment returns when a visit becomes worth its cost, as far as is known now. An origin that was never
-// visited is worth a visit since it was listed.
-func (o *OriginFreshness) Moment(now time.Time) time.Time {
-	if o.Seen.IsZero() {
-		return o.FirstSeen
-	}
-	return o.Seen.Add(o.Origin(now).Moment(o.Threshold, o.Longest))
-}
-
-// quiet returns when the next visit becomes worth its cost if the lister reports no update until then,
-// as far as is known now, or at the last visit if that is later than now.
-func (o *OriginFreshness) quiet(now time.Time) time.Time {
-	origin := o.Origin(later(now, o.Seen))
-	origin.Updated = 0
-	return o.Seen.Add(origin.Moment(o.Threshold, o.Longest))
+	Lister uuid.UUID
+	freshness.History
+	Complete bool // all origins of the visit type have moments
 }
 
 // OriginFreshness returns what is known of those of the origins that are listed and whose
@@ -161,11 +50,12 @@ func originFreshness(ctx context.Context, q *queries.Queries, origins []model.Or
 	rows, err := q.OriginFreshness(ctx, columns[queries.OriginFreshnessParams](origins))
 	return list(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
 		return OriginFreshness{
-			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID,
-			Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
-			Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
-			FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
-			Threshold: r.Threshold, Longest: model.Duration(r.Longest), Complete: r.Complete,
+			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Complete: r.Complete, History: freshness.History{
+				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
+				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
+				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
+				Threshold: r.Threshold, Longest: model.Duration(r.Longest),
+			},
 		}
 	})
 }
@@ -178,7 +68,7 @@ func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 		o := &origins[i]
 		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
 		p.Changes, p.Days = append(p.Changes, float32(o.Estimate.Changes)), append(p.Days, float32(o.Estimate.Days))
-		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.quiet(now))
+		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.Quiet(now))
 		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.Known)
 	}
 	if len(p.Urls) == 0 {
@@ -220,15 +110,15 @@ const (
 	freshnessName  = "moments of candidates"
 )
 
-// KeepFreshness does a minute's part of the walk that computes moments anew, as thresholds move and
-// listers report updates. It works for at most about atMost. One process at a time calls it.
+// KeepFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
+// as thresholds move and listers report updates. One process at a time calls it.
 func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := s.momentsWalk(now, freshnessEvery).take(ctx, s.q, atMost)
 	return err
 }
 
-// RenewMoments takes the walk of KeepFreshness from its beginning to its end, whether it is due or not, as
-// simulated time needs it. It does nothing while candidates are not built.
+// RenewMoments does the whole walk of KeepFreshness at once, due or not, for simulated time. It does
+// nothing while candidates are not built.
 func (s CandidateStore) RenewMoments(ctx context.Context, now time.Time) error {
 	err := s.q.CancelWalk(ctx, freshnessName)
 	if err == nil {
@@ -264,9 +154,9 @@ func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, erro
 	return k.Complete, failed(err, "read the threshold of visit type %q", visitType)
 }
 
-// ForgetFreshness does a part of the daily walk that forgets the estimates of origins that have not
-// been visited for twice the longest wait: they are gone, or their visit type has lost the policy. It
-// works for about atMost.
+// ForgetFreshness takes steps, for about atMost, of a daily walk that deletes the estimates of origins
+// that have not been visited for twice the longest wait: they are gone, or their visit type has lost
+// the policy.
 func (s CandidateStore) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := walk[struct{}]{
 		name: "old estimates", every: 24 * time.Hour, most: 256,
@@ -286,15 +176,15 @@ const (
 	pricedVisits = 100
 )
 
-// StepThreshold adjusts the threshold of a visit type that has the policy freshness, after a claim
-// at now. busy is whether messages waited for a worker before it. due are the origins that the policy
-// picked, in random order or that of their moments; none if it picked all that were due.
+// StepThreshold adjusts the threshold of a visit type with the policy freshness after a claim at now.
+// busy is whether messages waited for a worker before the claim. due are the origins that the policy
+// picked, in random order or by their moments; none if it picked all that were due.
 func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
 	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
 		return failed(err, "read the threshold of visit type %q", visitType)
 	}
-	var prices []float64
+	var values []float64
 	if len(due) > 0 {
 		var some []model.OriginKey
 		for i := range min(len(due), pricedVisits) {
@@ -307,16 +197,11 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		for _, o := range origins {
 			// An origin that is due only because of the longest wait is worth less than the threshold.
 			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
-				prices = append(prices, o.Origin(now).Value(since))
+				values = append(values, o.Origin(now).Value(since))
 			}
 		}
 	}
-	price := 0.0
-	if len(prices) > 0 {
-		slices.Sort(prices)
-		price = prices[len(prices)/4] // as freshness.Controller asks, and the simulator does
-	}
-	c := freshness.Controller{Threshold: k.Threshold, At: orZero(k.Stepped)}.Step(now, busy, price)
+	c := freshness.Controller{Threshold: k.Threshold, At: orZero(k.Stepped)}.Step(now, busy, freshness.Price(values))
 	return failed(tx.q.StepFreshness(ctx, queries.StepFreshnessParams{VisitType: visitType, Threshold: c.Threshold, Stepped: &c.At}),
 		"write the threshold of visit type %q", visitType)
 }
@@ -349,7 +234,7 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 		var off []string
 		for i := range origins {
 			o := &origins[i]
-			news, moved := o.listed(), o.off(moments[o.OriginKey], now)
+			news, moved := o.Listed(), o.Off(moments[o.OriginKey], now)
 			delete(moments, o.OriginKey)
 			if moved {
 				off = append(off, o.URL)
@@ -373,25 +258,11 @@ func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first
 	})
 }
 
-// off reports whether a candidate's moment is further from what it should be now than
-// freshness.Origin.Thresholds allows.
-func (o *OriginFreshness) off(moment, now time.Time) bool {
-	if o.Seen.IsZero() || moment.IsZero() {
-		return !moment.Equal(o.Moment(now))
-	}
-	origin := o.Origin(now)
-	if o.LastUpdate.After(o.Seen) { // scheduler_go.moment_of, which made the moment, uses Prior unchanged then
-		origin.Estimate = o.Estimate.Or(o.Prior)
-	}
-	low, high := origin.Thresholds(moment.Sub(o.Seen), o.Longest)
-	return o.Threshold < low || o.Threshold > high
-}
-
 func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 	staleness := o.Origin(now).Staleness(now.Sub(o.Seen)).Seconds()
 	n := w.VisitTypes[o.VisitType]
 	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
-	if o.told() {
+	if o.Told() {
 		n.Told, n.Known = n.Told+1, n.Known+staleness
 	}
 	w.VisitTypes[o.VisitType] = n

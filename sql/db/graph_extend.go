@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
 
@@ -23,10 +24,9 @@ type MoreDependency struct {
 	On   NewDependency // Place is an index in Extension.Tasks
 }
 
-// ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or
-// nothing; extend makes them of the graph's tasks. Only tasks that wait, or can't run because
-// of others, get or lose dependencies. The errors are those of CheckGraph,
-// model.ErrUnknownGraph, and a *GraphError.
+// ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or nothing, as
+// extend says for the graph's tasks. Only dependencies of tasks that wait, or can't run because of
+// others, can change. The errors are those of CheckGraph, model.ErrUnknownGraph, and a *GraphError.
 func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
 	var known *knownGraph
 	err = retryLostRaces(func() error {
@@ -108,9 +108,9 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask
 	}
 	rows, err := tx.q.GraphTasksOf(ctx, ids)
 	for _, r := range rows {
-		t := graphTaskOf(queries.GraphTaskRow(r))
+		t := GraphTask(r)
 		changed[t.ID] = t
-		if t.State != GraphWaiting && t.State != GraphByDependency && t.State != GraphSkipped {
+		if t.State != model.GraphWaiting && t.State != model.GraphByDependency && t.State != model.GraphSkipped {
 			return nil, graphErrorf("task %q is in the state %s: only a task that waits, or can't run because of others, gets or loses dependencies", t.Name, t.State)
 		}
 	}
@@ -120,7 +120,7 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask
 	return changed, tx.checkDependencies(ctx, dependents(e, changed))
 }
 
-// dependents are the tasks that get dependencies, with these only.
+// dependents returns the tasks that get dependencies, each with its new ones only.
 func dependents(e Extension, changed map[int64]GraphTask) (tasks []NewGraphTask) {
 	for _, a := range e.Add {
 		tasks = append(tasks, NewGraphTask{Name: changed[a.Task].Name, DependsOn: []NewDependency{a.On}})
@@ -128,7 +128,8 @@ func dependents(e Extension, changed map[int64]GraphTask) (tasks []NewGraphTask)
 	return tasks
 }
 
-// removeDependencies deletes those that are to go, and counts those to come.
+// removeDependencies deletes the dependencies to remove, and updates the tasks' numbers of dependencies
+// for these and for those to add.
 func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[int64]GraphTask) error {
 	rows, err := tx.q.DependenciesOf(ctx, slices.Sorted(maps.Keys(changed)))
 	if err != nil {
@@ -156,7 +157,7 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 		more[a.Task]++
 	}
 	for id, t := range changed {
-		if n := t.Dependencies + more[id]; n > MaxDependencies {
+		if n := int(t.Dependencies) + more[id]; n > MaxDependencies {
 			return graphErrorf("task %q would have %d dependencies, and may have %d", t.Name, n, MaxDependencies)
 		}
 		p.Tasks, p.More = append(p.Tasks, id), append(p.More, int32(more[id]))
@@ -164,7 +165,7 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 	return tx.q.ChangeDependencies(ctx, p)
 }
 
-// checkNoCircle fails if one of some tasks depends on itself by way of others.
+// checkNoCircle returns an error if one of the tasks depends on itself by way of others.
 func (tx *Tx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]GraphTask) error {
 	edges, err := tx.q.EdgesBelow(ctx, ids)
 	if err != nil {

@@ -10,33 +10,6 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// GraphState is the state of a task of a graph.
-type GraphState string
-
-// The states of a graph's tasks. Tasks in the last four never run unless somebody
-// retries them, or what they depend on.
-const (
-	GraphWaiting   GraphState = "waiting"   // for its dependencies
-	GraphReady     GraphState = "ready"     // to be sent, or to be tried again later
-	GraphRunning   GraphState = "running"   // sent
-	GraphCompleted GraphState = "completed" // for good
-	GraphFailed    GraphState = "failed"    // for good, or disabled by hand, or deleted before it ended
-
-	GraphByDependency GraphState = "dependency" // one of its dependencies failed
-	GraphSkipped      GraphState = "skipped"    // a dependency ended otherwise than it asks for, and did not fail
-	GraphByDeadline   GraphState = "deadline"   // it waited too long
-	GraphCancelled    GraphState = "cancelled"  // with its graph
-)
-
-// GraphStates are all states, in the order of a task's life.
-var GraphStates = []GraphState{
-	GraphWaiting, GraphReady, GraphRunning, GraphCompleted,
-	GraphFailed, GraphByDependency, GraphSkipped, GraphByDeadline, GraphCancelled,
-}
-
-// Open reports whether the task has not ended yet.
-func (s GraphState) Open() bool { return s == GraphWaiting || s == GraphReady || s == GraphRunning }
-
 // GraphSummary is a graph with the number of its tasks by state; NeverRun is dependency,
 // skipped, deadline and cancelled together. More is whether it has tasks that were not counted.
 type GraphSummary queries.GraphsRow
@@ -44,25 +17,9 @@ type GraphSummary queries.GraphsRow
 // Open returns how many tasks have not ended.
 func (g GraphSummary) Open() int64 { return g.Waiting + g.Ready + g.Running }
 
-// GraphTask is a task of a graph.
-type GraphTask struct {
-	Graph        int64
-	ID           int64
-	Name         string
-	Type         string // empty if it was deleted
-	State        GraphState
-	AnyResult    bool
-	Dependencies int
-	Deadline     *time.Time
-	FailedBy     *int64 // the dependency because of which it never runs
-}
-
-func graphTaskOf(r queries.GraphTaskRow) GraphTask {
-	return GraphTask{
-		Graph: r.Graph, ID: r.Task, Name: r.Name, Type: r.Type, State: GraphState(r.State),
-		AnyResult: r.AnyResult, Dependencies: int(r.Dependencies), Deadline: r.Deadline, FailedBy: r.FailedBy,
-	}
-}
+// GraphTask is a task of a graph. Type is empty if it was deleted; FailedBy is the dependency because of
+// which it never runs.
+type GraphTask = queries.GraphTasksRow
 
 // GraphEdge says that a task depends on another; Needs is a Condition, nil as the task's
 // AnyResult says.
@@ -100,9 +57,10 @@ type FoundGraphs struct {
 	Next   int64 // the number below which the next page begins; 0: there is none
 }
 
-// FindGraphs returns up to limit graphs of numbers below a given one (0: all), with the states of
-// the last so many tasks of each, by which it also knows the graph's state. It looks at the next 20,000 graphs,
-// or by state at 300; by all of their tasks (tasks is math.MaxInt) at the graphs of the next 20,000 tasks, or one.
+// FindGraphs returns up to limit graphs of numbers below a given one (0: all). It counts the states of
+// the last so many tasks of each, which also tell the graph's state. It looks at the next 20,000
+// graphs; in a search by state at 300, or, if tasks is math.MaxInt, at those of the next 20,000 tasks,
+// at least one.
 func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
@@ -116,7 +74,7 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 				return found, failed(err, "search graphs")
 			}
 			if len(at) > 0 {
-				first = min(at[0]+1, below-1) // without the one that the task is in, unless it is the only one
+				first = min(at[0]+1, below-1) // leaves out the graph that is looked at in part, unless it is the only one
 			}
 		}
 	}
@@ -177,8 +135,7 @@ func (a GraphQueries) IsSmallGraph(ctx context.Context, graph int64, tasks, edge
 // GraphTasks returns the tasks of a graph, each after those it depends on.
 func (a GraphQueries) GraphTasks(ctx context.Context, graph int64) ([]GraphTask, error) {
 	rows, err := a.q.GraphTasks(ctx, graph)
-	return list(rows, failed(err, "read the tasks of graph %d", graph),
-		func(r queries.GraphTasksRow) GraphTask { return graphTaskOf(queries.GraphTaskRow(r)) })
+	return rows, failed(err, "read the tasks of graph %d", graph)
 }
 
 // GraphEdges returns the dependencies of the tasks of a graph, by task.
@@ -192,9 +149,8 @@ func (a GraphQueries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge,
 // Name is empty and Graph 0 if it belongs to no graph.
 type Dependency = queries.UnmetDependenciesRow
 
-// UnmetDependencies returns up to limit dependencies that a task waits for, or
-// because of which it can't run, by number; none for tasks that are in no graph. A task that depends
-// on itself is among its own.
+// UnmetDependencies returns up to limit dependencies that a task waits for, or because of which it
+// can't run, by number; a task that depends on itself is among them.
 func (a GraphQueries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
 	rows, err := a.q.UnmetDependencies(ctx, queries.UnmetDependenciesParams{Task: task, MaxDependencies: int32(limit)})
 	return rows, failed(err, "read what task %d depends on", task)
@@ -203,7 +159,7 @@ func (a GraphQueries) UnmetDependencies(ctx context.Context, task int64, limit i
 // GraphTask returns a task's place in its graph; nil if it is in none.
 func (a GraphQueries) GraphTask(ctx context.Context, task int64) (*GraphTask, error) {
 	rows, err := a.q.GraphTask(ctx, task)
-	return first(rows, err, graphTaskOf)
+	return first(list(rows, err, func(r queries.GraphTaskRow) GraphTask { return GraphTask(r) }))
 }
 
 // Runtimes returns how long successful runs of task types took lately, on average;

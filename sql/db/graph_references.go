@@ -9,11 +9,11 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// Arguments of a task of a graph may ask for the number of a task that it depends on:
-// {{ task.NAME.id }} in a text. A text that is no more than that becomes a number.
+// A reference {{ task.NAME.id }} in a text of a task's arguments stands for the number of a task that it
+// depends on. A text that is nothing else becomes a number.
 var reference = regexp.MustCompile(`\{\{\s*task\.(.+?)\.id\s*\}\}`)
 
-// References returns the names of the tasks whose numbers the arguments ask for.
+// References returns the names that the arguments refer to.
 func References(a model.TaskArguments) (names []string) {
 	_, _ = withReferences(a, func(name string) int64 {
 		names = append(names, name)
@@ -22,7 +22,7 @@ func References(a model.TaskArguments) (names []string) {
 	return names
 }
 
-// withReferences returns the arguments with the numbers that they ask for.
+// withReferences returns the arguments with numbers in place of references.
 func withReferences(a model.TaskArguments, id func(name string) int64) (model.TaskArguments, error) {
 	for _, text := range []*json.RawMessage{&a.Args, &a.Kwargs} {
 		if !bytes.Contains(*text, []byte("{{")) {

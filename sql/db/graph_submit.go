@@ -22,8 +22,8 @@ type NewGraph struct {
 	Tasks []NewGraphTask
 }
 
-// GraphKey is a client's name of a submission or extension. Given again, nothing is stored.
-// The zero value is none.
+// GraphKey is a client's key for a submission or extension, which is stored once only. The zero value
+// is none.
 type GraphKey struct {
 	Text   string
 	Digest []byte // of what is submitted: another one with the same key is an error
@@ -175,13 +175,13 @@ func (s GraphStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) 
 	return submitted, failed(err, "submit graph")
 }
 
-// knownGraph says that a key stands for a graph already.
+// knownGraph is the error for a key that was used before.
 type knownGraph struct{ graph int64 }
 
 func (k *knownGraph) Error() string { return fmt.Sprintf("the key is that of graph %d", k.graph) }
 
-// takeKey writes the key of a graph's submission or extension, if there is one. It returns a
-// *knownGraph if the same was submitted with it before.
+// takeKey writes a key, if there is one. It returns a *knownGraph if the same was submitted with it
+// before.
 func (tx *Tx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
 	if key.Text == "" {
 		return nil
@@ -248,9 +248,8 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 	return SubmittedGraph{ID: graph, Tasks: ids}, tx.checkLater(ctx, existing(tasks), check)
 }
 
-// edges returns the dependencies of the task with a number, and on which of them to watch
-// first; ids are those of the tasks that are submitted. Of one that depends on tasks from
-// outside, which may have ended, none is watched.
+// edges returns the dependencies of the task with number id, and which of them to watch first: none if
+// some are outside the graph, as these may have ended. ids are the numbers of the graph's tasks.
 func (t *NewGraphTask) edges(id int64, ids []int64) (edges []GraphEdge, watch int64, outside bool) {
 	for _, d := range t.DependsOn {
 		on := d.number(ids)
@@ -280,8 +279,7 @@ func (t *NewGraphTask) arguments(edges []GraphEdge) ([]byte, error) {
 	return encodeArguments(filled)
 }
 
-// number returns the number of the dependency's task; ids are those of the tasks that are
-// submitted.
+// number returns the number of the dependency's task; ids are the numbers of the graph's tasks.
 func (d NewDependency) number(ids []int64) int64 {
 	if d.Task != 0 {
 		return d.Task
@@ -316,9 +314,8 @@ func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error
 	return err
 }
 
-// CancelGraph cancels all unsent tasks of a graph, and the retries of those that were
-// sent, in the next rounds of the drain. It returns ErrUnknownGraph if there is no such
-// graph.
+// CancelGraph cancels all unsent tasks of a graph, and the retries of sent ones, in the next rounds of
+// the drain. It returns model.ErrUnknownGraph if there is no such graph.
 func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time) error {
 	n, err := s.q.CancelGraph(ctx, queries.CancelGraphParams{Graph: graph, At: now})
 	if err == nil && n == 0 {
@@ -333,9 +330,9 @@ func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time)
 // retryBatch is how many failed tasks one transaction reopens.
 const retryBatch = 1000
 
-// RetryGraph reopens the tasks of a graph that have failed or couldn't run, and forgets their
-// deadlines that are over. What still can't run is disabled again in the next rounds of the
-// drain. It returns the number of tasks, or model.ErrUnknownGraph if there is no such graph.
+// RetryGraph reopens the tasks of a graph that have failed or couldn't run, and deletes deadlines of
+// theirs that have passed. The drain disables again what still can't run. It returns the number of
+// tasks, or model.ErrUnknownGraph.
 func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (int, error) {
 	n, err := s.q.ReviveGraph(ctx, graph)
 	if err == nil && n == 0 {

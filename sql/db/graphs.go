@@ -121,8 +121,8 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 	return round, nil
 }
 
-// settleGraphTasks does up to so many queued checks. A task that PostgreSQL refuses to
-// change is set aside.
+// settleGraphTasks does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to
+// change.
 func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
 	var unwritten error
 	err = Bisect(0, tasks, func(first, end int) error {
@@ -150,10 +150,9 @@ const (
 	graphsAStep     = 1000
 )
 
-// MendGraphs queues a check of the waiting tasks that nothing would wake: whose
-// dependencies ended while triggers were off, or were truncated with their table. It
-// also forgets graphs without tasks. It takes steps for about atMost for either; the next
-// call goes on.
+// MendGraphs queues checks of the waiting tasks that nothing would wake, as their dependencies ended
+// while triggers were off, or were truncated with their table. It also forgets graphs without
+// tasks. It takes steps of a walk for about atMost for either.
 func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error {
 	_, err := walk[struct{}]{
 		name: "graphs", every: mendEvery, most: graphsAStep,

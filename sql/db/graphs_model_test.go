@@ -20,7 +20,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// modelTask is a task of a graph in memory, with the states of db.GraphState;
+// modelTask is a task of a graph in memory, with the states of model.GraphState;
 // ready and running are one.
 type modelTask struct {
 	id        int64
@@ -28,7 +28,7 @@ type modelTask struct {
 	deps      []modelDependency
 	anyResult bool
 	deadline  time.Time
-	state     db.GraphState
+	state     model.GraphState
 	deleted   bool
 	released  int
 }
@@ -52,7 +52,7 @@ func (m *modelGraphs) settle() {
 		changed = false
 		for place, t := range m.tasks {
 			if next := m.next(place, t); next != t.state {
-				if next == db.GraphReady {
+				if next == model.GraphReady {
 					t.released++
 				}
 				t.state, changed = next, true
@@ -61,13 +61,13 @@ func (m *modelGraphs) settle() {
 	}
 }
 
-func (m *modelGraphs) next(place int, t *modelTask) db.GraphState {
+func (m *modelGraphs) next(place int, t *modelTask) model.GraphState {
 	switch {
-	case t.deleted || t.state != db.GraphWaiting && t.state != db.GraphByDependency && t.state != db.GraphSkipped && t.state != db.GraphReady:
+	case t.deleted || t.state != model.GraphWaiting && t.state != model.GraphByDependency && t.state != model.GraphSkipped && t.state != model.GraphReady:
 		return t.state
 	case m.cancelled[t.graph] && t.state.Open():
-		return db.GraphCancelled
-	case m.cancelled[t.graph] || t.state == db.GraphReady:
+		return model.GraphCancelled
+	case m.cancelled[t.graph] || t.state == model.GraphReady:
 		return t.state
 	}
 	byItself, unmet, failed, skipped := false, false, false, false
@@ -81,26 +81,26 @@ func (m *modelGraphs) next(place int, t *modelTask) db.GraphState {
 			byItself = true
 		case state.Open():
 			unmet = true
-		case on == db.OnCompleted && state != db.GraphCompleted && state != db.GraphSkipped:
+		case on == db.OnCompleted && state != model.GraphCompleted && state != model.GraphSkipped:
 			failed = true
-		case on == db.OnCompleted && state == db.GraphSkipped, on == db.OnFailed && (state == db.GraphCompleted || state == db.GraphSkipped):
+		case on == db.OnCompleted && state == model.GraphSkipped, on == db.OnFailed && (state == model.GraphCompleted || state == model.GraphSkipped):
 			skipped = true
 		}
 	}
 	overdue := !t.deadline.IsZero() && !t.deadline.After(m.now)
 	switch {
-	case overdue && t.state == db.GraphWaiting:
-		return db.GraphByDeadline
+	case overdue && t.state == model.GraphWaiting:
+		return model.GraphByDeadline
 	case overdue: // it could not run in time
 		return t.state
 	case failed:
-		return db.GraphByDependency
+		return model.GraphByDependency
 	case skipped && !unmet:
-		return db.GraphSkipped
+		return model.GraphSkipped
 	case unmet || byItself:
-		return db.GraphWaiting
+		return model.GraphWaiting
 	}
-	return db.GraphReady
+	return model.GraphReady
 }
 
 // those are the places of tasks that pass.
@@ -152,7 +152,7 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 	var added []*modelTask
 	for i := range n {
 		task := db.NewGraphTask{Name: fmt.Sprint(i), Type: "step", AnyResult: rapid.IntRange(0, 3).Draw(t, "any") == 0}
-		m := &modelTask{graph: number, anyResult: task.AnyResult, state: db.GraphWaiting}
+		m := &modelTask{graph: number, anyResult: task.AnyResult, state: model.GraphWaiting}
 		depend := func(task *db.NewGraphTask, m *modelTask, place int) {
 			if slices.ContainsFunc(m.deps, func(d modelDependency) bool { return d.place == place }) {
 				return
@@ -202,7 +202,7 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 // end ends some tasks that are ready, each by a run, in batches of a few
 // listeners, one of which may be the Python scheduler's.
 func (w *graphWorld) end(t *rapid.T) []func(context.Context) error {
-	ready := w.those(func(m *modelTask) bool { return m.state == db.GraphReady })
+	ready := w.those(func(m *modelTask) bool { return m.state == model.GraphReady })
 	if len(ready) == 0 {
 		return nil
 	}
@@ -216,9 +216,9 @@ func (w *graphWorld) end(t *rapid.T) []func(context.Context) error {
 		mustExecRapid(t, w.store, `with sent as (update task set status = 'next_run_scheduled' where id = $1)
 			insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, m.id, id)
 		outcome := ended(id, model.RunEventful, 1)
-		m.state = db.GraphCompleted
+		m.state = model.GraphCompleted
 		if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
-			outcome, m.state = ended(id, model.RunFailed, 1), db.GraphFailed
+			outcome, m.state = ended(id, model.RunFailed, 1), model.GraphFailed
 		}
 		if b := rapid.IntRange(-1, len(batches)-1).Draw(t, "heard by"); b < 0 {
 			theirs = append(theirs, outcome)
@@ -265,14 +265,14 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 	switch rapid.SampledFrom([]string{"respawn", "respawn", "release", "disable", "cancel", "retry", "wait", "delete", "extend", "extend"}).Draw(t, "act") {
 	case "respawn":
 		if m := one("respawn", func(m *modelTask) bool {
-			return !m.state.Open() && m.state != db.GraphCompleted && !w.cancelled[m.graph]
+			return !m.state.Open() && m.state != model.GraphCompleted && !w.cancelled[m.graph]
 		}); m != nil {
-			m.state = db.GraphReady
+			m.state = model.GraphReady
 			return exec("update task set status = 'next_run_not_scheduled', next_run = now() where id = $1", m.id)
 		}
 	case "release":
-		if m := one("release", func(m *modelTask) bool { return m.state == db.GraphWaiting }); m != nil {
-			m.state = db.GraphReady
+		if m := one("release", func(m *modelTask) bool { return m.state == model.GraphWaiting }); m != nil {
+			m.state = model.GraphReady
 			m.released++
 			return []func(context.Context) error{func(ctx context.Context) error {
 				released, err := w.store.ReleaseTask(ctx, m.id, w.now)
@@ -284,7 +284,7 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 		}
 	case "disable":
 		if m := one("disable", func(m *modelTask) bool { return m.state.Open() }); m != nil {
-			m.state = db.GraphFailed
+			m.state = model.GraphFailed
 			return exec("update task set status = 'disabled' where id = $1", m.id)
 		}
 	case "cancel":
@@ -297,11 +297,11 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 		number := rapid.IntRange(0, len(w.graphs)-1).Draw(t, "graph")
 		delete(w.cancelled, number)
 		for _, m := range w.tasks {
-			if m.graph == number && !m.deleted && !m.state.Open() && m.state != db.GraphCompleted {
+			if m.graph == number && !m.deleted && !m.state.Open() && m.state != model.GraphCompleted {
 				if !m.deadline.After(w.now) {
 					m.deadline = time.Time{}
 				}
-				m.state = db.GraphWaiting
+				m.state = model.GraphWaiting
 			}
 		}
 		return []func(context.Context) error{func(ctx context.Context) error {
@@ -310,7 +310,7 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 		}}
 	case "extend":
 		if m := one("extend", func(m *modelTask) bool {
-			return !w.cancelled[m.graph] && (m.state == db.GraphWaiting || m.state == db.GraphByDependency || m.state == db.GraphSkipped)
+			return !w.cancelled[m.graph] && (m.state == model.GraphWaiting || m.state == model.GraphByDependency || m.state == model.GraphSkipped)
 		}); m != nil {
 			return []func(context.Context) error{w.extend(t, m)}
 		}
@@ -331,7 +331,7 @@ func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) erro
 	condition := func() db.Condition {
 		return rapid.SampledFrom([]db.Condition{"", db.OnCompleted, db.OnResolved, db.OnFailed}).Draw(t, "condition")
 	}
-	added := &modelTask{graph: m.graph, state: db.GraphWaiting}
+	added := &modelTask{graph: m.graph, state: model.GraphWaiting}
 	task := db.NewGraphTask{Name: fmt.Sprintf("more %d", len(w.tasks)), Type: "step"}
 	var e db.Extension
 	if len(m.deps) > 0 && rapid.Bool().Draw(t, "remove") {
@@ -417,11 +417,11 @@ func (w *graphWorld) compare(t *rapid.T, onlyOnce bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states := map[int64]db.GraphState{}
+		states := map[int64]model.GraphState{}
 		for _, task := range tasks {
 			states[task.ID] = task.State
-			if task.State == db.GraphRunning {
-				states[task.ID] = db.GraphReady
+			if task.State == model.GraphRunning {
+				states[task.ID] = model.GraphReady
 			}
 		}
 		for place, m := range w.tasks {

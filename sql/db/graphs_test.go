@@ -52,13 +52,13 @@ func drain(t testing.TB, store *db.Store) {
 }
 
 // checkGraph fails unless the tasks of a graph have these states, in order.
-func checkGraph(t testing.TB, store *db.Store, graph int64, want ...db.GraphState) {
+func checkGraph(t testing.TB, store *db.Store, graph int64, want ...model.GraphState) {
 	t.Helper()
 	tasks, err := store.GraphTasks(t.Context(), graph)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []db.GraphState
+	var got []model.GraphState
 	for _, task := range tasks {
 		got = append(got, task.State)
 	}
@@ -78,11 +78,11 @@ func countOf(t testing.TB, store *db.Store, query string, args ...any) int {
 }
 
 const (
-	waiting    = db.GraphWaiting
-	ready      = db.GraphReady
-	completed  = db.GraphCompleted
-	byFailed   = db.GraphByDependency
-	ownFailure = db.GraphFailed
+	waiting    = model.GraphWaiting
+	ready      = model.GraphReady
+	completed  = model.GraphCompleted
+	byFailed   = model.GraphByDependency
+	ownFailure = model.GraphFailed
 )
 
 // Two transactions that end the last two dependencies do not see each other.
@@ -129,7 +129,7 @@ func TestLastReleaseIsNotLost(t *testing.T) {
 }
 
 // state is that of a task without dependencies which has ended, or not yet.
-func state(ended bool) db.GraphState {
+func state(ended bool) model.GraphState {
 	if ended {
 		return completed
 	}
@@ -177,7 +177,7 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 		}
 		g := <-submitted
 		drain(t, store)
-		want := []db.GraphState{ready, byFailed}[i]
+		want := []model.GraphState{ready, byFailed}[i]
 		checkGraph(t, store, g.ID, want, ready)
 	}
 }
@@ -272,7 +272,7 @@ func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	setStatus(t, store, model.TaskNotScheduled, g.Tasks[1])
 	setStatus(t, store, model.TaskCompleted, g.Tasks[1])
 	drain(t, store)
-	checkGraph(t, store, g.ID, completed, completed, db.GraphSkipped, db.GraphSkipped)
+	checkGraph(t, store, g.ID, completed, completed, model.GraphSkipped, model.GraphSkipped)
 
 	// A task that was skipped by two fails if one of them comes to fail, whichever was its reason.
 	first, both := on(0), on(1, 2)
@@ -281,7 +281,7 @@ func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	setStatus(t, store, model.TaskCompleted, g.Tasks[0], g.Tasks[2])
 	setStatus(t, store, model.TaskDisabled, g.Tasks[4])
 	drain(t, store)
-	checkGraph(t, store, g.ID, completed, db.GraphSkipped, completed, db.GraphSkipped, ownFailure)
+	checkGraph(t, store, g.ID, completed, model.GraphSkipped, completed, model.GraphSkipped, ownFailure)
 	_, err := store.ExtendGraph(t.Context(), g.ID, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) {
 		return db.Extension{Add: []db.MoreDependency{{Task: g.Tasks[1], On: existing(g.Tasks[4])[0]}}}, nil
 	}, at(1))
@@ -431,7 +431,7 @@ func TestCancelAndDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	checkGraph(t, store, g.ID, db.GraphRunning, db.GraphCancelled, db.GraphCancelled)
+	checkGraph(t, store, g.ID, model.GraphRunning, model.GraphCancelled, model.GraphCancelled)
 	if n := countOf(t, store, "select retries_left from task where id = $1", g.Tasks[0]); n != 0 {
 		t.Errorf("the task that was sent has %d retries left", n)
 	}
@@ -445,7 +445,7 @@ func TestCancelAndDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	checkGraph(t, store, g.ID, db.GraphRunning, ready, waiting)
+	checkGraph(t, store, g.ID, model.GraphRunning, ready, waiting)
 
 	dated := on(0)
 	dated.Deadline = at(1)
@@ -455,7 +455,7 @@ func TestCancelAndDeadline(t *testing.T) {
 	}
 	checkGraph(t, store, g.ID, ready, waiting, waiting)
 	drain(t, store)
-	checkGraph(t, store, g.ID, ready, db.GraphByDeadline, byFailed)
+	checkGraph(t, store, g.ID, ready, model.GraphByDeadline, byFailed)
 	if _, err := store.RetryGraph(t.Context(), g.ID, at(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -541,7 +541,7 @@ func TestLastSkipIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	checkGraph(t, store, g.ID, completed, completed, db.GraphSkipped)
+	checkGraph(t, store, g.ID, completed, completed, model.GraphSkipped)
 }
 
 // An overdue task whose row is locked doesn't keep the drain busy.
@@ -561,7 +561,7 @@ func TestOverdueAndLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	checkGraph(t, store, g.ID, ready, db.GraphByDeadline)
+	checkGraph(t, store, g.ID, ready, model.GraphByDeadline)
 }
 
 // at is a moment of a test: any will do.

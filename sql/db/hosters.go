@@ -29,15 +29,16 @@ func (a WorkQueries) HosterLoads(ctx context.Context, hosters model.Hosters, now
 	return loads, failed(err, "count the visits of hosters")
 }
 
-// sparing is what hosters still take in a transaction that claims visits. Their lock is held.
+// sparing is the remaining capacity of hosters in a transaction that claims visits. The lock of hosters
+// is held.
 type sparing struct {
 	model.Hosters
 	loads   map[string]HosterLoad
 	listers map[uuid.UUID]string // the hoster that each lister's instance is
-	closed  map[string]bool      // hosters that have taken all that they take
+	closed  map[string]bool      // hosters without capacity
 }
 
-// spare takes the lock of hosters and counts what they have, once in a transaction.
+// spare takes the lock of hosters and reads their loads, once in a transaction.
 func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) {
 	if tx.sparing != nil {
 		return tx.sparing, nil
@@ -82,7 +83,7 @@ func (s *sparing) add(hosters []string, visits int) {
 	}
 }
 
-// of returns the hosters of an origin that have a limit.
+// of returns the hosters with a limit that an origin counts for.
 func (s *sparing) of(o model.ListedOrigin) (limited []string) {
 	for _, hoster := range []string{s.listers[o.ListerID], model.HostOf(o.URL)} {
 		if s.Limit(hoster).Limited() {
@@ -92,8 +93,8 @@ func (s *sparing) of(o model.ListedOrigin) (limited []string) {
 	return limited
 }
 
-// take returns the visits for which their hosters have room, in their order. It closes the
-// hosters that have none; all reports whether it closed no further one.
+// take returns the visits whose hosters have room, in their order, and counts them. It closes the
+// hosters without room for another visit; all reports whether it closed none.
 func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	all = true
 	for _, v := range visits {
@@ -109,7 +110,7 @@ func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	return taken, all
 }
 
-// instances returns all listers; none if s is nil.
+// instances returns all listers, none if s is nil.
 func (s *sparing) instances() []uuid.UUID {
 	if s == nil {
 		return nil
@@ -120,8 +121,8 @@ func (s *sparing) instances() []uuid.UUID {
 // isClosed reports whether the instance of a lister is closed; false if s is nil.
 func (s *sparing) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
 
-// openListers returns the condition that the lister's instance of a row with that alias is not
-// closed; none if no instance is.
+// openListers returns the condition that leaves out the listers whose instances are closed, for a row
+// of that alias; none if no instance is closed.
 func (q *grabQuery) openListers(alias string) []string {
 	closed := slices.DeleteFunc(q.sparing.instances(), func(l uuid.UUID) bool { return !q.sparing.isClosed(l) })
 	if len(closed) == 0 {
@@ -131,8 +132,8 @@ func (q *grabQuery) openListers(alias string) []string {
 	return []string{alias + ".lister_id <> all(@closed_listers::uuid[])"}
 }
 
-// openHosts returns the condition that the host of a row with that alias is not closed; none if
-// no host is.
+// openHosts returns the condition that leaves out closed hosts, for a row of that alias; none if no
+// host is closed.
 func (q *grabQuery) openHosts(alias string) []string {
 	var closed []string
 	if q.sparing != nil {
@@ -145,9 +146,9 @@ func (q *grabQuery) openHosts(alias string) []string {
 	return []string{"coalesce(substring(lower(" + alias + ".url) from @host::text), '') <> all(@closed_hosts::text[])"}
 }
 
-// grabSparing does what grab does, for hosters with room. It leaves out the visits for which
-// their hosters have no room, and selects again, without the origins of these hosters, until
-// there is room for all that it selected.
+// grabSparing does what grab does, within the limits of hosters. It leaves out visits whose hosters have
+// no room, and selects again, without the origins of these hosters, until all that it selected has
+// room.
 func (tx *Tx) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time) ([]GrabbedVisit, error) {
 	s, err := tx.spare(ctx, now)
 	if err != nil {
@@ -194,7 +195,7 @@ func (tx *Tx) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter
 	return visits, tx.addHosterClaims(ctx, s, visits, now)
 }
 
-// addHosterClaims notes the visits of hosters whose visits a minute are limited.
+// addHosterClaims records the visits of hosters with a limit per minute.
 func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
 	claims := make(map[string]int32)
 	for _, v := range visits {
@@ -214,12 +215,11 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedV
 	return tx.q.AddHosterClaims(ctx, p)
 }
 
-// Spared reports whether hosters were closed when the transaction grabbed visits, so that
-// there may be more to visit than it grabbed.
+// Spared reports whether the transaction left out visits of hosters without room, so that there may be
+// more to visit than it grabbed.
 func (tx *Tx) Spared() bool { return tx.sparing != nil && len(tx.sparing.closed) > 0 }
 
-// HostersOf returns the hosters for whose limits a visit that the transaction has grabbed
-// counts.
+// HostersOf returns the hosters with a limit that a visit which the transaction has grabbed counts for.
 func (tx *Tx) HostersOf(o model.ListedOrigin) []string {
 	if tx.sparing == nil {
 		return nil

@@ -46,12 +46,12 @@ func intervalOf(d *time.Duration) pgtype.Interval {
 	return pgtype.Interval{Days: int32(days), Microseconds: rest.Microseconds(), Valid: true}
 }
 
-// ErrNoInterval is the error for a text that PostgreSQL does not read as an interval.
+// ErrNoInterval is the error for a text that PostgreSQL can't read as an interval.
 var ErrNoInterval = errors.New("not an interval")
 
-// ReadInterval has PostgreSQL read an interval, such as "1 year 2 days", and converts
-// it as psycopg does for the Python scheduler (see durationOf). PostgreSQL itself
-// compares a year as 360 days, and takes it for 365.25 days in seconds since 1970.
+// ReadInterval parses an interval such as "1 year 2 days" by PostgreSQL's syntax, and converts it as
+// durationOf does. (PostgreSQL itself compares a year as 360 days, and takes it for 365.25 days in
+// seconds since 1970.)
 func (s *Store) ReadInterval(ctx context.Context, text string) (time.Duration, error) {
 	var i pgtype.Interval
 	err := s.pool.QueryRow(ctx, "select $1::text::interval", text).Scan(&i)

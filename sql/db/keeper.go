@@ -14,10 +14,9 @@ import (
 // keeperRetry is how long after a failure a job is tried again, if its period is longer.
 const keeperRetry = time.Minute
 
-// DueJobs returns those of the jobs, given with their periods, that [KeeperQueries.Keep] would
-// do now, and why the last run failed, by whichever process, of those whose last run did. It is
-// one statement.
-func (s KeeperQueries) DueJobs(ctx context.Context, periods map[string]time.Duration) (due []string, failures map[string]error, err error) {
+// DueJobs returns those of the jobs, given with their periods, that [KeeperStore.Keep] would do now,
+// and the errors of the jobs whose last run, in any process, failed. It is one statement.
+func (s KeeperStore) DueJobs(ctx context.Context, periods map[string]time.Duration) (due []string, failures map[string]error, err error) {
 	p := queries.DueKeeperJobsParams{AfterFailure: keeperRetry.Seconds()}
 	for job, period := range periods {
 		p.Jobs, p.Periods = append(p.Jobs, job), append(p.Periods, period.Seconds())
@@ -39,9 +38,8 @@ func (s KeeperQueries) DueJobs(ctx context.Context, periods map[string]time.Dura
 // other process is doing it. do is cancelled after timeout; after twice that time others
 // may take over from a process that died. It reports whether the job was done.
 //
-// do returns what it did, in words for operators, which are kept in the job's row. An
-// error of do is kept there and returned.
-func (s KeeperQueries) Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
+// do returns what it did, in words for operators. They, or its error, are kept in the job's row.
+func (s KeeperStore) Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
 	began, err := s.q.TakeKeeperJob(ctx, queries.TakeKeeperJobParams{
 		Job: job, Lease: 2 * timeout.Seconds(), Period: period.Seconds(), AfterFailure: keeperRetry.Seconds(),
 	})
@@ -61,13 +59,13 @@ func (s KeeperQueries) Keep(ctx context.Context, job string, period, timeout tim
 	defer cancel()
 	err = s.q.EndKeeperJob(ending, queries.EndKeeperJobParams{Job: job, Began: began, Result: result, Failed: jobErr != nil})
 	if err != nil {
-		return true, errors.Join(jobErr, fmt.Errorf("note how the job went: %w", err))
+		return true, errors.Join(jobErr, fmt.Errorf("record the result of the job: %w", err))
 	}
 	return true, jobErr
 }
 
 // KeeperJobs lists the jobs by name, and how the last run of each went.
-func (a KeeperQueries) KeeperJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
+func (a KeeperStore) KeeperJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
 	jobs, err := a.q.KeeperJobs(ctx)
 	return jobs, failed(err, "list maintenance jobs")
 }

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,11 +14,10 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// RecordListedOrigins writes what a lister found: new origins are added, existing ones
-// get everything anew, so that one that was disabled can be enabled again. They were
-// seen now, or with keepLastSeen at their LastSeen. FirstSeen is set by the database. If
-// an origin occurs several times, the last one counts. It returns each once, as it is in
-// the database, in the order of the call, or model.ErrUnknownLister.
+// RecordListedOrigins adds or replaces what a lister found, so that a disabled origin can be enabled
+// again. LastSeen becomes the time of the transaction, unless keepLastSeen is set. If an origin
+// occurs several times, the last one counts. It returns each once, as it is in the database, in the
+// order of the call, or model.ErrUnknownLister.
 func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
 	if len(origins) == 0 {
 		return nil, nil
@@ -39,7 +37,14 @@ func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.
 		order[key] = len(unique)
 		unique = append(unique, o)
 	}
-	document, err := encodeListedOrigins(unique, keepLastSeen)
+	for i := range unique {
+		o := &unique[i]
+		o.ExtraLoaderArguments, o.LastUpdate = orEmptyObject(o.ExtraLoaderArguments), inMicroseconds(o.LastUpdate)
+		if o.LastSeen = *inMicroseconds(&o.LastSeen); !keepLastSeen {
+			o.LastSeen = time.Time{} // the time of the transaction
+		}
+	}
+	document, err := encodeRows(unique)
 	if err != nil {
 		return nil, fmt.Errorf("record listed origins: %w", err)
 	}
@@ -54,34 +59,6 @@ func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.
 }
 
 func listedOriginOf(row queries.ListedOrigin) model.ListedOrigin { return model.ListedOrigin(row) }
-
-// encodeListedOrigins writes origins as the JSON list that the query reads.
-func encodeListedOrigins(origins []model.ListedOrigin, keepLastSeen bool) (json.RawMessage, error) {
-	type row struct {
-		ListerID  uuid.UUID       `json:"lister_id"`
-		URL       string          `json:"url"`
-		VisitType string          `json:"visit_type"`
-		Arguments json.RawMessage `json:"extra_loader_arguments"`
-		Enabled   bool            `json:"enabled"`
-		// nil is the time of the transaction
-		LastSeen      *time.Time `json:"last_seen"`
-		LastUpdate    *time.Time `json:"last_update"`
-		IsFork        *bool      `json:"is_fork"`
-		ForkedFromURL *string    `json:"forked_from_url"`
-	}
-	rows := make([]row, len(origins))
-	for i, o := range origins {
-		rows[i] = row{
-			ListerID: o.ListerID, URL: o.URL, VisitType: o.VisitType,
-			Arguments: orEmptyObject(o.ExtraLoaderArguments), Enabled: o.Enabled,
-			LastUpdate: inMicroseconds(o.LastUpdate), IsFork: o.IsFork, ForkedFromURL: o.ForkedFromURL,
-		}
-		if keepLastSeen {
-			rows[i].LastSeen = inMicroseconds(&o.LastSeen)
-		}
-	}
-	return encodeRows(rows)
-}
 
 // ListedOriginFilter selects origins; an empty field does not matter.
 type ListedOriginFilter struct {
@@ -98,10 +75,9 @@ type ListedOriginToken struct {
 	URL      string
 }
 
-// ListedOrigins reads a page of origins, by lister and URL, and where the next
-// one starts (nil after the last). A page can be somewhat longer than the limit:
-// a URL comes with all its visit types (the Python scheduler loses those that the limit cuts
-// off).
+// ListedOrigins returns a page of origins, by lister and URL, and where the next one starts (nil after
+// the last). A page can be longer than the limit, as it has all visit types of its last URL; the
+// Python scheduler loses those that the limit cuts off.
 func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) ([]model.ListedOrigin, *ListedOriginToken, error) {
 	if f.Limit == 0 {
 		f.Limit = 1000
@@ -122,8 +98,7 @@ func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) 
 	return origins, &ListedOriginToken{ListerID: last.ListerID, URL: last.URL}, nil
 }
 
-// EnabledVisitTypes lists the visit types that have enabled origins, sorted. It reads
-// all origins.
+// EnabledVisitTypes lists the visit types with enabled origins, sorted. It reads all origins.
 func (a OriginQueries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	visitTypes, err := a.q.EnabledVisitTypes(ctx)
 	return visitTypes, failed(err, "read the visit types of listed origins")
@@ -138,5 +113,5 @@ func (a OriginQueries) Standings(ctx context.Context, urls []string) ([]Standing
 		return nil, nil
 	}
 	rows, err := a.q.Standings(ctx, urls)
-	return rows, failed(err, "read how %d origins stand", len(urls))
+	return rows, failed(err, "read the standings of %d origins", len(urls))
 }

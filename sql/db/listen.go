@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,34 +11,29 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// ListenGraphs calls wake each time tasks of graphs may have to be released, or
-// have been, until ctx ends or the connection is lost. It has a connection of its own, to
-// [Options.Direct] if that is given: a pooler that shares connections between transactions
-// passes on no notifications. So nobody may depend on it.
-func (s *Store) ListenGraphs(ctx context.Context, wake func()) error {
-	return s.listen(ctx, "listen scheduler_go_graph", wake)
+// Channels of notifications.
+const (
+	GraphChannel    = "scheduler_go_graph"         // tasks of graphs may have to be released, or have been
+	PriorityChannel = "scheduler_go_priority_task" // a task with priority may have become ready
+	LaneChannel     = "scheduler_go_lanes"         // work may have come into the backlog of a further lane
+)
+
+// Listener returns a function that calls wake at each notification on some channels, until ctx ends
+// or the connection is lost. It opens a connection of its own, to [Options.Direct] if that is given:
+// a pooler that shares connections between transactions passes on no notifications. So nobody may
+// depend on it.
+func (s *Store) Listener(channels ...string) func(ctx context.Context, wake func()) error {
+	return func(ctx context.Context, wake func()) error { return s.listen(ctx, channels, wake) }
 }
 
-// ListenPriorityTasks does what ListenGraphs does, and also calls wake each time a task
-// with priority may have become ready (the trigger scheduler_go_priority_task).
-func (s *Store) ListenPriorityTasks(ctx context.Context, wake func()) error {
-	return s.listen(ctx, "listen scheduler_go_graph; listen scheduler_go_priority_task", wake)
-}
-
-// ListenLanes calls wake each time work may have come into the backlog of a further
-// lane, until ctx ends or the connection is lost; see ListenGraphs.
-func (s *Store) ListenLanes(ctx context.Context, wake func()) error {
-	return s.listen(ctx, "listen scheduler_go_lanes", wake)
-}
-
-func (s *Store) listen(ctx context.Context, statements string, wake func()) (err error) {
+func (s *Store) listen(ctx context.Context, channels []string, wake func()) (err error) {
 	defer func() { err = failed(err, "listen for tasks") }()
 	conn, err := pgx.ConnectConfig(ctx, s.watch.config)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, statements); err != nil {
+	if _, err := conn.Exec(ctx, "listen "+strings.Join(channels, "; listen ")); err != nil {
 		return err
 	}
 	wake() // for what came before

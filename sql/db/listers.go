@@ -47,9 +47,8 @@ func (a ListerQueries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]mode
 	return list(rows, failed(err, "read listers"), listerOf)
 }
 
-// VisitListers lists the listers that have origins of a visit type to visit. It sets
-// their ID, Name and InstanceName. If a policy has cooldowns that are shorter than the default
-// ones, any lister may have some, and it lists all.
+// VisitListers lists the listers that may have origins of a visit type to visit: all listers, if a
+// policy has shorter cooldowns than the default ones. It sets their ID, Name and InstanceName only.
 func (a ListerQueries) VisitListers(ctx context.Context, visitType string, policies []model.WeightedPolicy) ([]model.Lister, error) {
 	shorter := slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool {
 		return len(p.Filter.Cooldowns.Shorter()) > 0
@@ -60,8 +59,8 @@ func (a ListerQueries) VisitListers(ctx context.Context, visitType string, polic
 	})
 }
 
-// GetOrCreateLister finds a lister, or adds it. firstVisitsQueuePrefix is the prefix of
-// the queues of a new lister's first visits (nil: none); an existing one keeps its own.
+// GetOrCreateLister returns a lister, and adds it first if it is missing, with the prefix of the queues
+// of its first visits (nil: none).
 func (a ListerQueries) GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error) {
 	found, err := a.Lister(ctx, name, instance)
 	if !errors.Is(err, model.ErrUnknownLister) {
@@ -77,9 +76,8 @@ func (a ListerQueries) GetOrCreateLister(ctx context.Context, name, instance str
 	return a.Lister(ctx, name, instance)
 }
 
-// UpdateLister writes a lister, except its identifier and date of creation, and
-// returns it as it is then. l.Updated is when it was last written as far as the
-// caller knows; model.ErrStaleData if somebody wrote it since, or it is gone.
+// UpdateLister writes a lister, except its identifier and date of creation, and returns it as it is
+// then. It returns model.ErrStaleData if the lister was written after l.Updated, or is gone.
 func (a ListerQueries) UpdateLister(ctx context.Context, l model.Lister) (model.Lister, error) {
 	row, err := a.q.UpdateLister(ctx, queries.UpdateListerParams{
 		ID: l.ID, WasUpdated: l.Updated, Name: l.Name, InstanceName: l.InstanceName, CurrentState: orEmptyObject(l.CurrentState),
@@ -91,8 +89,8 @@ func (a ListerQueries) UpdateLister(ctx context.Context, l model.Lister) (model.
 	return listerOf(row), failed(err, "update lister %s", l.ID)
 }
 
-// ListersWithFirstVisits lists the listers that have finished a listing, have a
-// queue prefix for first visits, and whose first visits are not all scheduled.
+// ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
+// whose first visits are not all scheduled.
 func (a ListerQueries) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
 	rows, err := a.q.ListersWithFirstVisits(ctx)
 	return list(rows, failed(err, "read the listers with first visits to schedule"), listerOf)
@@ -104,9 +102,9 @@ func (a ListerQueries) ListedVisitTypes(ctx context.Context, lister uuid.UUID) (
 	return types, failed(err, "read the visit types of lister %s", lister)
 }
 
-// FinishFirstVisits records at now that all first visits of a lister are scheduled. It
-// returns false, and changes nothing, if some enabled origin has not been scheduled
-// since the listing ended, or the lister has changed since l was read.
+// FinishFirstVisits records that all first visits of a lister are scheduled, at now. It returns false,
+// and changes nothing, if an enabled origin has not been scheduled since the listing ended, or the
+// lister has changed since l was read.
 func (a ListerQueries) FinishFirstVisits(ctx context.Context, l model.Lister, now time.Time) (bool, error) {
 	n, err := a.q.FinishFirstVisits(ctx, queries.FinishFirstVisitsParams{Now: now, ID: l.ID, Updated: l.Updated})
 	return n > 0, failed(err, "finish the first visits of lister %s", l.ID)

@@ -8,17 +8,16 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// A meter bounds what one caller has a Store read.
-
 type meterKey struct{}
 
-// WithMeter returns a context under which the statements of a Store tell read the size of
-// each row before it is kept, in bytes. An error of read ends the statement with it.
+// WithMeter returns a context under which a Store calls read with the size of each row, in bytes,
+// before it keeps the row. An error of read ends the statement with that error. So a caller's memory
+// is bounded.
 func WithMeter(ctx context.Context, read func(size int) error) context.Context {
 	return context.WithValue(ctx, meterKey{}, read)
 }
 
-// metered is a pool or a transaction whose queries go by the meter of their context.
+// metered is a pool or a transaction whose queries use the meter of their context.
 type metered struct{ queries.DBTX }
 
 func (m metered) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

@@ -3,11 +3,8 @@ package db
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path"
@@ -32,12 +29,11 @@ type MigrateOptions struct {
 	Logger  *slog.Logger            // logs each step; may be nil
 	Shares  map[string]model.Shares // by task type: their indexes are created too
 	Hosters model.Hosters           // likewise
-	// Policies, by visit type: candidates are built anew if they lack what one of them needs,
-	// which divides its visits between originals and forks, or is freshness.
+	// Policies, by visit type: their indexes are created too. Candidates are built anew if they lack
+	// columns for one that divides its visits between originals and forks, or is freshness.
 	Policies map[string][]model.WeightedPolicy
-
-	// ShorterCooldowns has the indexes made that grabs with cooldowns shorter than the default ones
-	// use, which Policies with such have made anyway.
+	// ShorterCooldowns creates the indexes for cooldowns shorter than the default ones, even if no
+	// policy has such.
 	ShorterCooldowns bool
 
 	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
@@ -64,15 +60,13 @@ const migrateLock = 0x7377687363686564
 // the server would block a concurrent index build of the migration that has the lock.
 const lockPoll = 200 * time.Millisecond
 
-// Migrate makes a database usable: an empty one gets the Python scheduler's schema, and
-// then any one our own objects in the schema scheduler_go. Nothing that the Python
-// scheduler relies on is changed. On a database that is ready it does nothing; an unknown
-// one it leaves alone (ErrUnsupported). Concurrent calls wait for each other.
+// Migrate creates the Python scheduler's schema in an empty database, and in any database what is
+// missing of our schema scheduler_go. It changes nothing that the Python scheduler relies on. For a
+// database that it doesn't know it returns ErrUnsupported. Concurrent calls wait for each other.
 //
-// The Python scheduler's schema is created in one transaction and each migration in
-// another, so that one that fails can be run again once the cause is gone. Candidates
-// (candidates.go) are built while others work; an interrupted build is resumed by the
-// next run.
+// The Python scheduler's schema and each migration have a transaction of their own, so after a failure
+// the next call goes on. Candidates (candidates.go) are built while others work; the next call
+// resumes an interrupted build.
 //
 // It needs a direct connection: behind a pooler that shares connections between
 // transactions (PgBouncer), the lock would not hold.
@@ -291,22 +285,4 @@ func migrationVersion(name string) int64 {
 		panic(err) // the embedded file is misnamed
 	}
 	return version
-}
-
-// Fingerprint identifies what Migrate makes of an empty database, so that an outdated
-// template of it can be recognised.
-func Fingerprint() string {
-	sum := sha256.New()
-	io.WriteString(sum, strings.Join(candidateIndexes(need{byLister: true, byFork: true, byFreshness: true, byCooldown: true}), ";"))
-	for _, files := range []fs.ReadFileFS{schema.Base, schema.Migrations} {
-		_ = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, _ error) error {
-			if entry.IsDir() {
-				return nil
-			}
-			text, err := files.ReadFile(name)
-			fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
-			return err
-		})
-	}
-	return hex.EncodeToString(sum.Sum(nil))[:16]
 }

@@ -17,11 +17,11 @@ const (
 	// then PostgreSQL has cancelled an autovacuum that held it.
 	lockMargin = 500 * time.Millisecond
 
-	// lockRetry is the least time between two tries, in which the writers pass that
-	// waited behind the first.
+	// lockRetry is the least time between two tries, in which writers pass that waited
+	// behind the first.
 	lockRetry = time.Second
 
-	// lockLook is how often a locker looks what a step waits for.
+	// lockLook is how often a locker reads what a step waits for.
 	lockLook = 250 * time.Millisecond
 )
 
@@ -38,7 +38,7 @@ const (
 // A step should lock one of those tables only. Then none of them is locked while another
 // is waited for.
 type locker struct {
-	watch   *pgx.Conn // looks what another connection waits for
+	watch   *pgx.Conn // reads what another connection waits for
 	log     *slog.Logger
 	timeout string // lock_timeout of the steps, in milliseconds
 }
@@ -100,8 +100,8 @@ func (l *locker) try(ctx context.Context, pid uint32, step string, do func() err
 	}
 }
 
-// look returns what pid was last seen to wait for before ended was closed: the table, and
-// who holds it.
+// look polls until ended is closed, and returns what pid was last seen to wait for: the table, and who
+// has locked it.
 func (l *locker) look(ctx context.Context, pid uint32, ended <-chan struct{}) string {
 	ticker := time.NewTicker(lockLook)
 	defer ticker.Stop()

@@ -7,14 +7,14 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// Figures are figures for monitoring. They take a few steps along indexes; Counted and Runs
-// are what the last walks over whole tables found, Ready what one process counted in the last
-// minute and a half, if one did (counts.go).
+// Figures are figures for monitoring. Pools, Freshness and Runs are results of the last walks over
+// whole tables, and so is Ready while it is young (counts.go); the others take a few steps along
+// indexes.
 type Figures struct {
 	Outgoing  []OutgoingQueue
 	Ready     []ReadyTasks
 	Origins   []queries.OriginCountsRow
-	Positions []QueuePosition
+	Positions []VisitQueuePosition
 	Active    []queries.ActiveOriginsRow
 	Counted   []queries.MetricsAgeRow
 	SetAside  queries.CountSetAsideRow
@@ -33,7 +33,6 @@ type Figures struct {
 
 // Figures takes figures as of now.
 func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, err error) {
-	var build queries.BuildPhaseRow
 	err = inOrder(ctx,
 		into(&f.Outgoing, s.q.OutgoingByQueue, "look at outgoing messages"),
 		into(&f.Ready, func(ctx context.Context) ([]ReadyTasks, error) { return s.readyTasks(ctx, now) }, "look at ready tasks"),
@@ -44,17 +43,16 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
 		into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
 		into(&f.CandidateChanges, func(ctx context.Context) (int64, error) { return s.q.CandidateBacklog(ctx, MaxCandidateChanges) }, "count the changes of candidates"),
-		into(&build, s.q.BuildPhase, "look whether candidates are built"))
+		into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "look whether candidates are built"))
 	if err != nil {
 		return f, err
 	}
-	f.Build = Build(build)
 	counted, err := resultOf[originCounts](ctx, s.q, originWalk)
 	if err != nil {
 		return f, err
 	}
 	f.Pools = counted.Pools
-	if build.ByFreshness {
+	if f.Build.ByFreshness {
 		found, err := resultOf[freshnessWalk](ctx, s.q, freshnessName)
 		if err != nil {
 			return f, err
@@ -66,16 +64,13 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 }
 
 type (
-	// QueuePosition is how far the queue of visits of a visit type is.
-	QueuePosition = queries.VisitSchedulerQueuePosition
 	// OutgoingQueue counts the outgoing messages of a queue.
 	OutgoingQueue = queries.OutgoingByQueueRow
 	// ReadyTasks counts the ready tasks of a type and a priority.
 	ReadyTasks = queries.OldestReadyRow
+	// LedgerQueue is what the ledger knows of a queue.
+	LedgerQueue = queries.LedgerQueuesRow
 )
-
-// LedgerQueue is what the ledger knows of a queue.
-type LedgerQueue = queries.LedgerQueuesRow
 
 // LedgerQueues returns what the ledger knows of queues.
 func (s MonitorStore) LedgerQueues(ctx context.Context) ([]LedgerQueue, error) {

@@ -13,9 +13,7 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// need is which indexes and columns the configuration asks for: to find work by group of
-// shares, by lister where hosters have limits, by fork, by freshness, and for
-// shorter cooldowns.
+// need is the indexes and columns that a configuration needs.
 type need struct {
 	byLister    bool             // candidates by lister
 	byFork      bool             // candidates that tell forks from originals
@@ -130,7 +128,7 @@ func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][
 	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
 }
 
-// check leaves out indexes for shorter cooldowns: grabs are slow without them, no more.
+// check ignores indexes for shorter cooldowns: without them grabs are slow, but work.
 func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	missing, err := missingOf(ctx, db, need)
 	if err != nil {

@@ -3,8 +3,6 @@ package db
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,8 +11,8 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// UpsertVisitStats writes stats as given; what is nil or empty stays as it is. If an
-// origin occurs several times, each is written over the one before.
+// UpsertVisitStats writes stats; fields that are nil or empty stay as they are. If an origin occurs
+// several times, later ones overwrite earlier ones in the same way.
 func (a OriginQueries) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
 	if len(stats) == 0 {
 		return nil
@@ -30,14 +28,18 @@ func (a OriginQueries) UpsertVisitStats(ctx context.Context, stats []model.Visit
 		order[key] = len(unique)
 		unique = append(unique, s)
 	}
-	document, err := encodeVisitStats(unique)
+	for i := range unique {
+		s := &unique[i]
+		s.LastSuccessful, s.LastVisit, s.LastScheduled = inMicroseconds(s.LastSuccessful), inMicroseconds(s.LastVisit), inMicroseconds(s.LastScheduled)
+	}
+	document, err := encodeRows(unique)
 	if err == nil {
 		err = a.q.UpsertOriginStats(ctx, document)
 	}
 	return failed(err, "write the visit stats of %d origins", len(unique))
 }
 
-// overwrite does what the statement does to a row.
+// overwrite returns what the statement would make of the row old.
 func overwrite(old, s model.VisitStats) model.VisitStats {
 	s.LastSuccessful = cmp.Or(s.LastSuccessful, old.LastSuccessful)
 	s.LastVisit = cmp.Or(s.LastVisit, old.LastVisit)
@@ -48,33 +50,6 @@ func overwrite(old, s model.VisitStats) model.VisitStats {
 		s.LastSnapshot = old.LastSnapshot
 	}
 	return s
-}
-
-// encodeVisitStats writes stats as the JSON list that the query reads.
-func encodeVisitStats(stats []model.VisitStats) (json.RawMessage, error) {
-	type row struct {
-		URL                    string             `json:"url"`
-		VisitType              string             `json:"visit_type"`
-		LastSuccessful         *time.Time         `json:"last_successful"`
-		LastVisit              *time.Time         `json:"last_visit"`
-		LastVisitStatus        *model.VisitStatus `json:"last_visit_status"`
-		LastScheduled          *time.Time         `json:"last_scheduled"`
-		LastSnapshot           *string            `json:"last_snapshot"` // hexadecimal
-		NextVisitQueuePosition *int64             `json:"next_visit_queue_position"`
-		NextPositionOffset     int32              `json:"next_position_offset"`
-		SuccessiveVisits       int32              `json:"successive_visits"`
-	}
-	rows := make([]row, len(stats))
-	for i, s := range stats {
-		rows[i] = row{
-			s.URL, s.VisitType, inMicroseconds(s.LastSuccessful), inMicroseconds(s.LastVisit), nullable(s.LastVisitStatus),
-			inMicroseconds(s.LastScheduled), nil, s.NextVisitQueuePosition, s.NextPositionOffset, s.SuccessiveVisits,
-		}
-		if s.LastSnapshot != nil {
-			rows[i].LastSnapshot = new(hex.EncodeToString(s.LastSnapshot))
-		}
-	}
-	return encodeRows(rows)
 }
 
 // VisitStats returns the stats of those of the origins that have some, in the order
@@ -99,24 +74,23 @@ func (a OriginQueries) VisitQueuePositions(ctx context.Context) ([]VisitQueuePos
 	return rows, failed(err, "read queue positions")
 }
 
-// SetVisitQueuePosition writes how far the queue of a visit type has been worked
-// through; it may go back.
+// SetVisitQueuePosition writes how far the queue of a visit type has been worked through, which may go
+// back.
 func (a OriginQueries) SetVisitQueuePosition(ctx context.Context, p VisitQueuePosition) error {
 	return failed(a.q.SetVisitQueuePosition(ctx, queries.SetVisitQueuePositionParams(p)), "set the queue position of %q", p.VisitType)
 }
 
 func metricsOf(row queries.SchedulerMetric) model.Metrics { return model.Metrics(row) }
 
-// UpdateMetrics counts the origins of a lister, or of all, and returns the
-// counts. They are dated now, or with the transaction's time if that is zero.
+// UpdateMetrics counts the origins of a lister, or of all, and returns the counts, dated now, or at the
+// transaction's time if now is zero.
 func (a OriginQueries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {
 	rows, err := a.q.UpdateMetrics(ctx, queries.UpdateMetricsParams{Lister: lister, Now: nullableTime(now)})
 	return list(rows, failed(err, "update metrics"), metricsOf)
 }
 
-// UpdateStaleMetrics updates the metrics of the lister whose counts are the oldest, if they
-// are older than an age or missing, and returns it, also with an error; zero if there is none
-// besides those to skip.
+// UpdateStaleMetrics updates the metrics of the lister, not among skip, whose counts are missing or
+// the oldest, if they are older than age. It returns the lister, also with an error; zero if none.
 func (a OriginQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip []uuid.UUID) (lister uuid.UUID, err error) {
 	lister, err = firstOrZero(a.q.StaleMetrics(ctx, queries.StaleMetricsParams{Seconds: age.Seconds(), Skip: append([]uuid.UUID{}, skip...)}))
 	if err == nil && lister != uuid.Nil {
@@ -125,8 +99,7 @@ func (a OriginQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration
 	return lister, failed(err, "update the metrics of lister %s", lister)
 }
 
-// Metrics returns the counts as they were last made, of a lister or all, of a visit
-// type or ("") all.
+// Metrics returns the last counts, of a lister or all, of a visit type or ("") all.
 func (a OriginQueries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {
 	rows, err := a.q.Metrics(ctx, queries.MetricsParams{Lister: lister, VisitType: nullable(visitType)})
 	return list(rows, failed(err, "read metrics"), metricsOf)

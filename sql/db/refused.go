@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// RefusedError says that PostgreSQL refused a value, and would again: it does not fit
-// the tables, their constraints or the functions that their triggers call.
+// RefusedError is the error for a value that PostgreSQL refuses, and would refuse again: it does not
+// fit the tables, their constraints or the functions that their triggers call.
 type RefusedError struct {
 	SQLState string
 	err      error
@@ -39,10 +39,9 @@ func refused(err error) error {
 	return err
 }
 
-// Bisect writes the items of a batch from first up to end in one transaction. If
-// PostgreSQL refuses a value among them, each half is written by itself, and so on; an item
-// that is refused alone is given to setAside. Any other error ends it: what was written
-// before stays.
+// Bisect calls write, which is one transaction, with the items from first up to end. If PostgreSQL
+// refuses a value among them, it writes each half by itself, and so on, and calls setAside with an
+// item that is refused alone. Any other error ends it; what was written before stays.
 func Bisect(first, end int, write func(first, end int) error, setAside func(i int, err *RefusedError)) error {
 	err := write(first, end)
 	refused, ok := errors.AsType[*RefusedError](err)
@@ -75,18 +74,16 @@ func IsAway(err error) bool {
 	return network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-// retryLostRaces runs a transaction again if PostgreSQL ended it in favour of another
-// (a deadlock), such as one of the Python runner, which locks tasks in no fixed order.
+// retryLostRaces runs a transaction again, a few times, after a deadlock, for instance with the Python
+// runner, which locks tasks in no fixed order, or after errStatsAppeared.
 func retryLostRaces(transaction func() error) (err error) {
-	for range 5 {
-		if err = transaction(); !lostLockRace(err) {
+	for range 10 {
+		if err = transaction(); sqlstateClass(err) != "40" && !errors.Is(err, errStatsAppeared) { // 40: transaction rollback
 			break
 		}
 	}
 	return err
 }
-
-func lostLockRace(err error) bool { return sqlstateClass(err) == "40" } // transaction rollback
 
 // sqlstate is PostgreSQL's code of an error, or "".
 func sqlstate(err error) string {

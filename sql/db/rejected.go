@@ -5,25 +5,11 @@ import (
 	"time"
 )
 
-// How many rejected events and rejected journal records are kept, the newest ones.
+// How many rejected events and rejected journal records are kept.
 const (
 	rejectedEventsKept = 5000
 	maxRejectedRecords = 10_000
 )
-
-// rejectedAge is how long they are kept at most.
-const rejectedAge = 90 * day
-
-// ForgetRejected deletes events and records that were set aside more than rejectedAge
-// before now, and returns their number.
-func (s RejectedStore) ForgetRejected(ctx context.Context, now time.Time) (int64, error) {
-	events, err := s.q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedAge))
-	if err != nil {
-		return 0, failed(err, "forget old rejected events")
-	}
-	records, err := s.q.ForgetOldRejectedRecords(ctx, now.Add(-rejectedAge))
-	return events + records, failed(err, "forget old rejected records")
-}
 
 // RejectedEvent is an event that was set aside.
 type RejectedEvent struct {
@@ -34,9 +20,8 @@ type RejectedEvent struct {
 	Reason    string
 }
 
-// RejectEvents sets events aside that cannot be applied, the newest few thousand, for
-// operators to read. Events of runs that are not in task_run are ignored. It returns a
-// *RefusedError if PostgreSQL refuses one of them.
+// RejectEvents keeps events that cannot be applied, the newest 5,000, for operators to read. It
+// ignores events of unknown runs. It returns a *RefusedError if PostgreSQL refuses one of them.
 func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent) error {
 	if len(events) == 0 {
 		return nil
@@ -57,8 +42,8 @@ type RejectedRecord struct {
 	Detail    string // for people
 }
 
-// RejectRecords notes where records are that were set aside, the latest 10,000.
-// A record noted before stays as it was.
+// RejectRecords keeps where records are that cannot be applied, the newest 10,000. A record that is
+// kept already stays as it is.
 func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedRecord) error {
 	if len(records) == 0 {
 		return nil

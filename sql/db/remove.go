@@ -14,8 +14,8 @@ import (
 // ErrWouldLose marks a database from which Remove removes nothing, as that would lose work.
 var ErrWouldLose = errors.New("removing the schema scheduler_go would lose work")
 
-// removalBegun is noted among the migrations when a removal begins. Every version of this
-// program then refuses the database, until the removal has ended.
+// removalBegun is the number of a migration that a removal records when it begins: every version of
+// this program then refuses the database, until the removal has ended.
 const removalBegun = 999_999
 
 // RemoveOptions configure Remove.
@@ -37,9 +37,8 @@ type Removal struct {
 // their rows. While a step waits for a lock, writers wait behind it for deadlock_timeout
 // and half a second at most; then they pass, and the step is tried again.
 //
-// It returns ErrWouldLose, and changes nothing, if work would be lost and o.Lose is not
-// set. One that was interrupted goes on when it is called again. Concurrent calls of
-// Migrate and Remove wait for each other.
+// It returns ErrWouldLose, and changes nothing, if work would be lost and o.Lose is not set. Another
+// call resumes an interrupted removal. Concurrent calls of Migrate and Remove wait for each other.
 func Remove(ctx context.Context, dsn string, o RemoveOptions) (Removal, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	var r Removal
@@ -58,7 +57,7 @@ func Remove(ctx context.Context, dsn string, o RemoveOptions) (Removal, error) {
 	return r, err
 }
 
-// plan finds out what remove would do.
+// plan fills in what remove would do.
 func (r *Removal) plan(ctx context.Context, conn *pgx.Conn) error {
 	steps, err := removalSteps(ctx, conn)
 	for _, s := range steps {
@@ -132,7 +131,7 @@ func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
 	return steps, failed(err, "list our triggers, indexes and schema")
 }
 
-// losses are what a removal loses, and its words.
+// losses are the rows that a removal loses, and messages with their number.
 var losses = []struct{ rows, words string }{
 	{"scheduler_go.work where state in ('backlog', 'outgoing')", "%d messages are claimed and not sent: their tasks and origins count as scheduled, and would not run"},
 	{"scheduler_go.work where state = 'sent'", "%d messages of shares and lanes are underway: those that time out would not be tried on the next lane"},
@@ -142,8 +141,8 @@ var losses = []struct{ rows, words string }{
 		and application_name <> current_setting('application_name')`, "%d connections of this program are open: its daemons would fail"},
 }
 
-// lostByRemoval returns, in words, what is lost with the schema scheduler_go. After an interrupted
-// migration some tables are missing; the ledger is the first of ours.
+// lostByRemoval returns, in words, what would be lost with the schema scheduler_go. After an interrupted
+// migration some tables are missing; the ledger is created first.
 func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
 	lost, err := collect[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
 		where to_regclass('scheduler_go.work') is null
@@ -165,7 +164,7 @@ func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
 	return lost, failed(err, "look for what would be lost")
 }
 
-// noteRemoval has this program's daemons refuse the database from now on.
+// noteRemoval makes this program's daemons refuse the database from now on.
 func noteRemoval(ctx context.Context, tx pgx.Tx) error {
 	migrated, err := collect[bool](ctx, tx, "select true where to_regclass('scheduler_go.migrations') is not null")
 	if err != nil || len(migrated) == 0 {

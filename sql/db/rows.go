@@ -30,12 +30,12 @@ func list[R, T any](rows []R, err error, convert func(R) T) ([]T, error) {
 	return converted, nil
 }
 
-// first returns the only row of a query, or nil if there is none.
-func first[R, T any](rows []R, err error, convert func(R) T) (*T, error) {
+// first returns the first row of a query, or nil if there is none.
+func first[T any](rows []T, err error) (*T, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	return new(convert(rows[0])), nil
+	return &rows[0], nil
 }
 
 // A step is a statement that is ready to run.
@@ -52,9 +52,9 @@ func arrays[R, P any](rows []R, run func(context.Context, P) error) step {
 	}
 }
 
-// columns returns the parameters P of a statement, each array of which has the fields of that name of
-// all rows, which may be fields of structs in them: the reverse of pgx.RowToStructByName. A nil
-// pointer becomes a zero value. It panics if rows have no field of an array's name.
+// columns returns the parameters P of a statement, whose arrays it fills from the rows' fields of the
+// same names, which may be fields of structs in the rows: the reverse of pgx.RowToStructByName. A
+// nil pointer becomes a zero value. It panics if rows have no field of an array's name.
 func columns[P, R any](rows []R) (p P) {
 	from := reflect.ValueOf(rows)
 	for column, array := range reflect.ValueOf(&p).Elem().Fields() {
@@ -73,7 +73,7 @@ func columns[P, R any](rows []R) (p P) {
 	return p
 }
 
-// pathTo returns where a struct has a field of a name, itself or in structs within it; nil: nowhere.
+// pathTo returns the index path of a struct's field, in the struct itself or in structs in it; nil if none.
 func pathTo(t reflect.Type, name string) []int {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -92,7 +92,7 @@ func pathTo(t reflect.Type, name string) []int {
 	return nil
 }
 
-// setColumn sets an element of an array, to the text of a struct if it is a text.
+// setColumn sets an element of an array. A struct for a text becomes its String.
 func setColumn(element, value reflect.Value) {
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
@@ -110,7 +110,7 @@ func setColumn(element, value reflect.Value) {
 	}
 }
 
-// entry is an entry of a map as a row. Its columns are the fields of the two, if they are structs.
+// entry is an entry of a map, as a row.
 type entry[K comparable, V any] struct {
 	Key   K
 	Value V
@@ -134,7 +134,7 @@ func keys[K any](keys []K, run func(context.Context, []K) error) step {
 	}
 }
 
-// into prepares a query whose result is kept in to. what is attempted is for its error.
+// into prepares a query that stores its result in to. what describes it in an error.
 func into[T any](to *T, query func(context.Context) (T, error), what string) step {
 	return func(ctx context.Context) (err error) {
 		*to, err = query(ctx)
@@ -168,8 +168,7 @@ func orEmptyObject(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// inMicroseconds truncates a time as the database driver does; PostgreSQL would round
-// one that it reads from text.
+// inMicroseconds truncates a time as the database driver does. PostgreSQL would round a text.
 func inMicroseconds(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -200,6 +199,13 @@ func orNull[T any](list []T) []T {
 	return list
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // orZero is the value, or the zero value for NULL.
 func orZero[T any](value *T) (v T) {
 	if value != nil {
@@ -210,11 +216,8 @@ func orZero[T any](value *T) (v T) {
 
 // firstOrZero returns the first row of a query, or the zero value if there is none.
 func firstOrZero[T any](rows []T, err error) (T, error) {
-	if err != nil || len(rows) == 0 {
-		var zero T
-		return zero, err
-	}
-	return rows[0], nil
+	row, err := first(rows, err)
+	return orZero(row), err
 }
 
 // textsOf turns a list of enum values into texts, which pgx can send without knowing

@@ -14,15 +14,15 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// What people look for in the dashboard. A page never reads a whole table: it looks at so many
-// rows at most in the order of an index, and says where it stopped.
-// searchedTasks is how many tasks a page looks at: at 20,000 that are in memory for some 20 ms.
-// Tests have fewer.
+// Searches are for the dashboard. A page never reads a whole table: it looks at a bounded number of rows
+// in the order of an index, and returns where it stopped.
+
+// searchedTasks is how many tasks a page looks at: 20,000 in memory take some 20 ms. Tests have fewer.
 var searchedTasks = 20_000
 
 const (
-	// searchedOrigins is how many origins a page looks at: those that it shows, and in an order of
-	// texts that ignores some characters others between them.
+	// searchedOrigins is how many origins a page looks at. Where the order of texts ignores some
+	// characters, others lie between those with the prefix.
 	searchedOrigins = 200
 	// searchTime bounds a page whose rows are large, or are read from a slow disk.
 	searchTime = 5 * time.Second
@@ -69,13 +69,13 @@ type FoundTask struct {
 type Found struct {
 	Tasks []FoundTask `json:"tasks"`
 	Next  int64       `json:"next"` // the number below which the next page begins; 0: there is none
-	// Partial is whether the page ended because it had looked at enough tasks, not as it was full.
+	// Partial is whether the page ended before it was full, as it had looked at enough tasks.
 	Partial bool `json:"partial"`
 }
 
-// FindTasks returns up to limit tasks of numbers below a given one (0: all). Where few tasks meet a
-// condition that an index knows, it looks at these, otherwise at the next 20,000 tasks. It
-// returns ErrSearchTooLong after five seconds.
+// FindTasks returns up to limit tasks of numbers below a given one (0: all). If few tasks meet an
+// indexed condition, it looks at these, otherwise at the next 20,000 tasks. It returns
+// ErrSearchTooLong after five seconds.
 func (s SearchStore) FindTasks(ctx context.Context, f TaskSearch, below int64, limit int) (found Found, err error) {
 	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		found, err = tx.findTasks(ctx, f, below, limit)
@@ -180,7 +180,7 @@ func (q *taskQuery) of(f TaskSearch) {
 	}
 }
 
-// few returns an indexed condition that few tasks meet; "" if there is none.
+// few returns an indexed condition that fewer than searchedTasks tasks meet; "" if there is none.
 func (q *taskQuery) few(ctx context.Context, tx pgx.Tx) (string, error) {
 	for _, condition := range q.indexed {
 		var n int

@@ -82,7 +82,7 @@ type AsideRecord struct {
 	Detail    string    `json:"detail"`
 }
 
-// Aside is what is set aside: of the tasks and origins the first, of the others the newest ones.
+// Aside is what is set aside: the first tasks and origins, the newest events and records.
 type Aside struct {
 	Tasks   []AsideTask   `json:"tasks"`
 	Origins []AsideOrigin `json:"origins"`

@@ -315,7 +315,7 @@ func TestActionsEnd(t *testing.T) {
 	if err != nil || len(actions) != 1 || actions[0].ID != a.ID {
 		t.Errorf("%+v, %v", actions, err)
 	}
-	if err := store.ForgetActions(t.Context(), time.Now().Add(401*24*time.Hour)); err != nil {
+	if _, err := store.Forget(t.Context(), time.Now().Add(401*24*time.Hour), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if a, err := store.Action(t.Context(), a.ID); a != nil || err != nil {

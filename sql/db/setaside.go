@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"swh-scheduler/sql/internal/queries"
 )
@@ -15,51 +14,38 @@ import (
 // tables set_aside_tasks and set_aside_origins, with the reason: claims pass them by, and
 // the others go on. They are tried again when they change, and after a day at most.
 const (
-	// oddRounds bounds how often one claim looks on for others instead of those that it
-	// set aside. The next one goes on from there.
+	// oddRounds bounds how often one claim selects again, in place of what it set aside.
 	oddRounds = 10
 
-	// maxTold bounds how many of them are logged at once.
+	// maxTold bounds how many are logged at once.
 	maxTold = 100
 
-	// maxCounted is up to which number they are counted.
+	// maxCounted bounds their counts.
 	maxCounted = 100_000
 )
 
-// SetAside says why a task or an origin is set aside.
-type SetAside struct {
-	Reason string
-	Since  time.Time
-	Until  time.Time // when it is tried again, changed or not
-}
+// SetAside says why a task or an origin is set aside, since when, and until when: then it is tried again,
+// changed or not.
+type SetAside = queries.SetAsideTaskRow
 
 // SetAsideTask returns why a task is set aside; nil if it isn't.
-func (a ExplainQueries) SetAsideTask(ctx context.Context, task int64) (*SetAside, error) {
+func (a ExplainStore) SetAsideTask(ctx context.Context, task int64) (*SetAside, error) {
 	rows, err := a.q.SetAsideTask(ctx, task)
-	return first(rows, failed(err, "look whether task %d is set aside", task), func(r queries.SetAsideTaskRow) SetAside { return SetAside(r) })
+	return first(rows, failed(err, "look whether task %d is set aside", task))
 }
 
-// SetAsideOrigin is an origin of a lister that is set aside.
-type SetAsideOrigin struct {
-	VisitType            string
-	Lister, InstanceName string
-	SetAside
-}
-
-// SetAsideOrigins returns those with a URL.
-func (a ExplainQueries) SetAsideOrigins(ctx context.Context, url string) ([]SetAsideOrigin, error) {
+// SetAsideOrigins returns the origins with a URL that are set aside, by visit type and lister.
+func (a ExplainStore) SetAsideOrigins(ctx context.Context, url string) ([]queries.SetAsideOriginsRow, error) {
 	rows, err := a.q.SetAsideOrigins(ctx, url)
-	return list(rows, failed(err, "look whether %s is set aside", url), func(r queries.SetAsideOriginsRow) SetAsideOrigin {
-		return SetAsideOrigin{r.VisitType, r.Lister, r.InstanceName, SetAside{r.Reason, r.Since, r.Until}}
-	})
+	return rows, failed(err, "look whether %s is set aside", url)
 }
 
-// RetrySetAside has tasks and origins tried again that changed or whose time is over.
+// RetrySetAside puts back tasks and origins that changed, or whose Until has passed.
 func (s CandidateStore) RetrySetAside(ctx context.Context) error {
 	return failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
 }
 
-// TellSetAside returns some of the tasks and origins that were set aside, each once.
+// TellSetAside returns tasks and origins that were set aside and that it has not returned before.
 func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellTasksRow, origins []queries.TellOriginsRow, err error) {
 	if tasks, err = s.q.TellTasks(ctx, maxTold); err == nil {
 		origins, err = s.q.TellOrigins(ctx, maxTold)
@@ -71,9 +57,9 @@ func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellT
 // there are more, the fault is not theirs.
 const allRefused = 100
 
-// bisect does a part of the transaction for items 0 to n, and for each half of them alone if
-// PostgreSQL refuses it (Bisect). An item that is refused alone is set aside. do returns how
-// many items it took. After an error the transaction can go on.
+// bisect calls do with items 0 up to n, at a savepoint, as Bisect does, and setAside with items that are
+// refused alone, whose number it returns. do returns how many items it took. After an error the
+// transaction can go on.
 func (tx *Tx) bisect(ctx context.Context, n int, do func(first, end int) (int64, error), setAside func(i int, reason *RefusedError) error) (aside int, err error) {
 	var taken int64
 	var unwritten error
@@ -98,8 +84,7 @@ func (tx *Tx) bisect(ctx context.Context, n int, do func(first, end int) (int64,
 	return aside, cmp.Or(unwritten, err)
 }
 
-// savepoint does a part of the transaction, all or nothing: after an error the
-// transaction goes on as if it had not been tried.
+// savepoint calls do at a savepoint, and rolls back to it after an error.
 func (tx *Tx) savepoint(ctx context.Context, do func() error) error {
 	inner, err := tx.tx.Begin(ctx)
 	if err != nil {

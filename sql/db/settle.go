@@ -168,10 +168,9 @@ func (m RunMetadata) String() string {
 	return string(text)
 }
 
-// Settle loads and locks what a batch of events is about, lets decide compute what
-// becomes of it, and writes that, all in one transaction. Unknown runs and work are not
-// passed to decide. A transaction that lost a race for locks is retried, so decide may be
-// called several times.
+// Settle loads and locks the runs and the work that a batch of events is about, and writes what decide
+// returns for them, all in one transaction. Unknown runs and work are not passed to decide. After a
+// deadlock the transaction is retried, so decide may be called several times.
 //
 // Locks are taken in this order, so that two listeners, or a listener and the Python one
 // (which locks one run, then its task), never deadlock: runs by id, work by task id,
@@ -311,18 +310,4 @@ func (tx *Tx) learn(s Settlement) []step {
 		arrays(entries(s.Counts), count),
 		tx.recordLanes(s.Records),
 	}
-}
-
-// How long starts and durations of runs are kept.
-const (
-	runStartsKept    = 2 * 24 * time.Hour  // repeats of a run's events come within minutes, or after an outage
-	runDurationsKept = 14 * 24 * time.Hour // enough to see what a task type takes lately
-)
-
-// ForgetRuns deletes the starts and the durations of runs that are too old to matter.
-func (s RunQueries) ForgetRuns(ctx context.Context, now time.Time) error {
-	if err := s.q.ForgetStarts(ctx, now.Add(-runStartsKept)); err != nil {
-		return failed(err, "forget old starts of runs")
-	}
-	return failed(s.q.ForgetDurations(ctx, now.Add(-runDurationsKept)), "forget old durations of runs")
 }

@@ -17,11 +17,11 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// A connection can fall silent without an end: its host lost power, a firewall forgot
-// it. The operating system notices late, and never if a proxy is in between. A time
-// limit for answers would end statements that take long. So where no answer has come for
-// a while, a watch asks the database on a new connection whether it still works on one:
-// if not, the answer is lost, and the connection is closed.
+// A connection can fall silent without an end: its host lost power, a firewall forgot it. The operating
+// system notices late, and never behind a proxy. A time limit for answers would end long
+// statements. So if no answer has come for a while, a watch asks the database, on a new
+// connection, whether it is still working for the silent one. If not, the answer is lost, and the
+// watch closes the connection.
 
 // errSilent is the error of a connection that the watch has closed.
 var errSilent = errors.New("the connection has fallen silent")
@@ -49,7 +49,7 @@ type watch struct {
 	conns map[*watchedConn]struct{} // open
 }
 
-// watchedConn is a connection that tells for how long it has been silent.
+// watchedConn is a connection that records since when it has been silent.
 type watchedConn struct {
 	net.Conn
 	watch *watch
@@ -150,9 +150,8 @@ func (w *watch) silent() []silence {
 	return found
 }
 
-// look closes the connections that are dead: those that the database was not working for
-// at two looks in a row, with nothing heard in between. It ends their processes, which
-// hold locks.
+// look closes dead connections: those that the database was not working for at two looks in a row,
+// with nothing heard in between. It ends their server processes, which hold locks.
 func (w *watch) look(ctx context.Context) {
 	silent := w.silent()
 	if len(silent) == 0 {

@@ -71,7 +71,7 @@ func TestSilentListener(t *testing.T) {
 	woken := make(chan struct{}, 100)
 	listening, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- store.ListenGraphs(listening, func() { woken <- struct{}{} }) }()
+	go func() { ended <- store.Listener(db.GraphChannel)(listening, func() { woken <- struct{}{} }) }()
 	<-woken
 	way.Silence(false)
 	select {

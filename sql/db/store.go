@@ -45,26 +45,22 @@ type Options struct {
 }
 
 // A Store is the scheduler's database, on a pool of connections. It is safe for
-// concurrent use. Its methods are those of the types that it embeds, by subject, so that
-// a caller can take one of these.
+// concurrent use. Its methods are those of the types that it embeds, by subject.
 type Store struct {
 	watch     *watch
 	stopWatch context.CancelFunc
 	small     *trips
 	transactor
+	statements
 	TaskStore
-	RunQueries
-	ListerQueries
-	OriginQueries
 	VisitStore
 	CandidateStore
 	WorkStore
-	LaneQueries
 	ShareStore
 	GraphStore
-	ArchiveQueries
-	ExplainQueries
-	KeeperQueries
+	ArchiveStore
+	ExplainStore
+	KeeperStore
 	MonitorStore
 	RejectedStore
 	SearchStore
@@ -74,15 +70,7 @@ type Store struct {
 // A Tx is a transaction of the Store, with all its methods that are one statement and
 // those that only make sense in a transaction. It is not safe for concurrent use.
 type Tx struct {
-	TaskQueries
-	RunQueries
-	ListerQueries
-	OriginQueries
-	CandidateQueries
-	WorkQueries
-	LaneQueries
-	ShareQueries
-	GraphQueries
+	statements
 	q       *queries.Queries
 	tx      pgx.Tx
 	clock   *clock
@@ -95,8 +83,25 @@ type Tx struct {
 	updated map[model.OriginKey]float64
 }
 
-// Methods by subject. Those of a type …Queries are one statement each, in a transaction
-// or not; those of a type …Store run their own transactions.
+// statements are methods of one statement each, by subject, in a transaction or not.
+type statements struct {
+	TaskQueries
+	RunQueries
+	ListerQueries
+	OriginQueries
+	CandidateQueries
+	WorkQueries
+	LaneQueries
+	ShareQueries
+	GraphQueries
+}
+
+func statementsOn(q *queries.Queries, route func(task string) string) statements {
+	return statements{TaskQueries{q, route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q}, LaneQueries{q}, ShareQueries{q}, GraphQueries{q}}
+}
+
+// The types by subject. Methods of a type …Store run their own transactions, or are one statement
+// that no transaction has together with others.
 type (
 	TaskQueries struct { // task types and tasks
 		q     *queries.Queries
@@ -110,38 +115,21 @@ type (
 	LaneQueries      struct{ q *queries.Queries }
 	ShareQueries     struct{ q *queries.Queries }
 	GraphQueries     struct{ q *queries.Queries }
-	ArchiveQueries   struct{ q *queries.Queries }
-	ExplainQueries   struct{ q *queries.Queries }
-	KeeperQueries    struct{ q *queries.Queries } // maintenance jobs
 
-	TaskStore struct {
-		transactor
-		TaskQueries
-	}
-	CandidateStore struct {
-		transactor
-		CandidateQueries
-	}
-	WorkStore struct {
-		transactor
-		WorkQueries
-	}
-	ShareStore struct {
-		transactor
-		ShareQueries
-	}
-	GraphStore struct {
-		transactor
-		GraphQueries
-	}
+	TaskStore      struct{ store }
+	VisitStore     struct{ store } // what the journal says of visits
+	CandidateStore struct{ store }
+	WorkStore      struct{ store }
+	ShareStore     struct{ store }
+	GraphStore     struct{ store }
+	ArchiveStore   struct{ store } // the Python scheduler's archiver
+	ExplainStore   struct{ store }
+	KeeperStore    struct{ store } // maintenance jobs
+	MonitorStore   struct{ store }
+	RejectedStore  struct{ store } // events and records that were set aside
+	SearchStore    struct{ store } // what people look for
+	ActionStore    struct{ store } // what people do to tasks and graphs
 
-	VisitStore    struct{ store } // what the journal says of visits
-	MonitorStore  struct{ store }
-	RejectedStore struct{ store }      // events and records that were set aside
-	ActionStore   struct{ store }      // what people do to tasks and graphs
-	SearchStore   struct{ transactor } // what people look for
-
-	// store is of what no transaction does together with others.
 	store struct {
 		transactor
 		q *queries.Queries
@@ -206,11 +194,10 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	}
 	small := &trips{Pool: pool, patience: cmp.Or(o.patience, defaultPatience)}
 	small.open, small.close = context.WithCancel(context.Background())
-	q, t := queries.New(metered{small}), transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}
+	s := store{transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}, queries.New(metered{small})}
 	return &Store{
-		watch, stop, small, t, TaskStore{t, TaskQueries{q, o.Route}}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, VisitStore{store{t, q}},
-		CandidateStore{t, CandidateQueries{q}}, WorkStore{t, WorkQueries{q}}, LaneQueries{q}, ShareStore{t, ShareQueries{q}},
-		GraphStore{t, GraphQueries{q}}, ArchiveQueries{q}, ExplainQueries{q}, KeeperQueries{q}, MonitorStore{store{t, q}}, RejectedStore{store{t, q}}, SearchStore{t}, ActionStore{store{t, q}},
+		watch, stop, small, s.transactor, statementsOn(s.q, o.Route), TaskStore{s}, VisitStore{s}, CandidateStore{s}, WorkStore{s}, ShareStore{s},
+		GraphStore{s}, ArchiveStore{s}, ExplainStore{s}, KeeperStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
 	}, nil
 }
 
@@ -252,9 +239,6 @@ const (
 func (t transactor) inTx(ctx context.Context, o pgx.TxOptions, do func(context.Context, *Tx) error) error {
 	return pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error {
 		q := queries.New(metered{tx})
-		return do(ctx, &Tx{
-			TaskQueries{q, t.route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q},
-			LaneQueries{q}, ShareQueries{q}, GraphQueries{q}, q, tx, t.clock, t.drains, t.hosters, nil, make(map[model.OriginKey]float64),
-		})
+		return do(ctx, &Tx{statementsOn(q, t.route), q, tx, t.clock, t.drains, t.hosters, nil, make(map[model.OriginKey]float64)})
 	})
 }

@@ -41,8 +41,8 @@ func (a RunQueries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.U
 	return runs, failed(err, "read the priorities of %d runs", len(ids))
 }
 
-// ScheduleTaskRuns records that runs were sent, all or none. Of each it takes
-// Task, BackendID, Scheduled and Metadata.
+// ScheduleTaskRuns records that runs were sent, all or none, by their Task, BackendID, Scheduled and
+// Metadata.
 func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
 	if len(runs) == 0 {
 		return nil
@@ -64,23 +64,22 @@ func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) 
 	return failed(err, "note %d runs of tasks", len(runs))
 }
 
-// StartTaskRun records that a worker started a run, and returns it; nil if there is no
-// such run. metadata is merged into the run's. As with the Python scheduler, the order of calls is
-// not checked: a run that ended is open again.
+// StartTaskRun records that a worker started a run, and returns it; nil if there is no such run.
+// metadata is merged into the run's. As in the Python scheduler, that reopens a run that has ended.
 func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
 		BackendID: backendID, Metadata: orEmptyObject(metadata), Started: &at,
 	})
-	return first(rows, failed(err, "note the start of run %q", backendID), runOf)
+	return first(list(rows, failed(err, "note the start of run %q", backendID), runOf))
 }
 
-// EndTaskRun records how a run ended, and returns it; nil if there is no such run.
-// Its task moves on at each call, as with the Python scheduler.
+// EndTaskRun records how a run ended, and returns it; nil if there is no such run. Each call moves its
+// task on, as in the Python scheduler.
 func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
 		BackendID: backendID, Status: status, Metadata: orEmptyObject(metadata), Ended: &at,
 	})
-	return first(rows, failed(err, "note the end of run %q", backendID), runOf)
+	return first(list(rows, failed(err, "note the end of run %q", backendID), runOf))
 }
 
 // TaskRuns returns the runs of some tasks, by number; at most limit of them, or all
@@ -103,9 +102,9 @@ func (a RunQueries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, err
 // status is scheduled or started.
 type SilentRun = queries.SilentRunsRow
 
-// LoseRuns ends runs as lost at now, except those of which something was heard
-// since they were listed, and returns how many it ended. Their tasks are
-// retried as after a failure. It returns a *RefusedError if PostgreSQL refuses a value.
+// LoseRuns ends runs as lost at now, and returns how many: those whose status has changed since they
+// were listed it leaves alone. Their tasks are retried as after a failure. It returns a
+// *RefusedError if PostgreSQL refuses a value.
 func (a RunQueries) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (int, error) {
 	p := columns[queries.LoseRunsParams](runs)
 	p.Now = now

@@ -15,20 +15,20 @@ import (
 
 // NewTask is a task to create.
 type NewTask struct {
-	Type        string
-	Arguments   model.TaskArguments // nil: none
-	NextRun     time.Time
-	Status      model.TaskStatus // "" is next_run_not_scheduled
-	Policy      model.TaskPolicy // "" is recurring
-	RetriesLeft *int64           // nil: as many as its type says
-	Priority    model.TaskPriority
+	Type        string              `json:"type"`
+	Arguments   model.TaskArguments `json:"-"` // nil: none
+	NextRun     time.Time           `json:"next_run"`
+	Status      model.TaskStatus    `json:"status"`       // "" is next_run_not_scheduled
+	Policy      model.TaskPolicy    `json:"policy"`       // "" is recurring
+	RetriesLeft *int64              `json:"retries_left"` // nil: as many as its type says
+	Priority    model.TaskPriority  `json:"priority,omitempty"`
 }
 
-// CreateTasks creates tasks, all or none, and returns them as they are in the
-// database. Like the Python scheduler, it skips a recurring task if one with the same type,
-// arguments, priority and status exists, and a one-shot task if one for the same time
-// exists too; of these, it returns those for the same time. Their interval is the
-// default of their type. It returns model.ErrUnknownTaskType if a type does not exist.
+// CreateTasks creates tasks, all or none, with the default interval of their type, and returns them as
+// they are in the database. Like the Python scheduler, it skips a recurring task if one with the same
+// type, arguments, priority and status exists, and a one-shot task if such a one exists for the same
+// time; of existing ones, it returns those for the same time. It returns model.ErrUnknownTaskType if a
+// type does not exist.
 func (s TaskStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []model.Task, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -63,10 +63,10 @@ func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, e
 	return tasksOf(rows, failed(err, "create tasks"))
 }
 
-// explainViolation returns what is wrong with tasks that the database refused: an
-// unknown type breaks whichever rule comes first.
+// explainViolation returns why the database refused tasks: an unknown type breaks whichever constraint
+// is checked first.
 func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
-	known, err := s.TaskTypes(ctx)
+	known, err := TaskQueries{q: s.q}.TaskTypes(ctx)
 	if err != nil {
 		return cause
 	}
@@ -85,13 +85,8 @@ func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause 
 // encodeNewTasks writes tasks as the JSON list that FillTaskTable reads.
 func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 	type row struct {
-		Type        string             `json:"type"`
-		Arguments   json.RawMessage    `json:"arguments"`
-		NextRun     *time.Time         `json:"next_run"`
-		Status      model.TaskStatus   `json:"status"`
-		Policy      model.TaskPolicy   `json:"policy"`
-		RetriesLeft *int64             `json:"retries_left"`
-		Priority    model.TaskPriority `json:"priority,omitempty"`
+		NewTask
+		Arguments json.RawMessage `json:"arguments"`
 	}
 	rows := make([]row, len(tasks))
 	for i, t := range tasks {
@@ -99,10 +94,8 @@ func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("create task %d (%s): %w", i+1, t.Type, err)
 		}
-		rows[i] = row{
-			t.Type, arguments, inMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring),
-			t.RetriesLeft, t.Priority,
-		}
+		t.NextRun, t.Status, t.Policy = *inMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring)
+		rows[i] = row{t, arguments}
 	}
 	document, err := encodeRows(rows)
 	return document, failed(err, "create tasks")
@@ -184,9 +177,8 @@ func (a TaskQueries) readyTasks(ctx context.Context, taskType string, now time.T
 	return tasksOf(rows, failed(err, "read ready tasks of type %q", taskType))
 }
 
-// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns
-// them, those waiting longest first. It is for callers that send them themselves: no
-// messages are written. Concurrent grabs take different tasks.
+// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns them, for callers
+// that send them themselves. Concurrent grabs take different tasks.
 func (a TaskQueries) GrabReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.grabTasks(ctx, taskType, now, limit, false)
 }

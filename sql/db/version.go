@@ -88,7 +88,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// unsupported is an error that wraps ErrUnsupported and says what is wrong with the database.
+// unsupported returns an ErrUnsupported with what is wrong with the database.
 func (s Status) unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s %s", ErrUnsupported, s.Database, fmt.Sprintf(format, args...))
 }

@@ -20,8 +20,8 @@ type KnownVisits struct {
 	Stats          []model.VisitStats
 	LastFailures   map[model.OriginKey]VisitFailure // VisitChanges.LastFailures, as recorded
 	QueuePositions map[string]int64                 // by visit type
-	// Laned has the work of those origins that was sent and is requeued if it times out;
-	// TimedOut when that last happened.
+	// Laned has the sent work of those origins that is requeued if it times out, TimedOut their
+	// last time-outs.
 	Laned    map[model.OriginKey][]LanedVisit
 	TimedOut map[model.OriginKey]LastTimeout
 	// Freshness has those of the origins whose visit types have the policy freshness.
@@ -34,8 +34,8 @@ type VisitFailure struct {
 	InARow int32 // how many did, with it; 0 after one that succeeded
 }
 
-// LanedVisit is a visit underway on lanes. It neither ends nor moves until the
-// transaction that reads it ends.
+// LanedVisit is a visit underway on lanes. It is locked: it neither ends nor moves before the
+// transaction ends.
 type LanedVisit struct {
 	TaskID uuid.UUID // Celery's id of the present try
 	Since  time.Time // when that was sent
@@ -60,22 +60,18 @@ type VisitChanges struct {
 	LastFailures map[model.OriginKey]VisitFailure // of origins among Stats, where these don't tell it
 	Freshness    []OriginFreshness                // of origins that were visited
 	DisabledURLs []string                         // origins to disable until a lister sees them again
-	Held         []HeldVisit                      // failed visits to keep back
-	Counted      []HeldVisit                      // those kept back that count now
+	Held         []HeldVisit                      // failed visits that don't count yet
+	Counted      []HeldVisit                      // those of them that count now
 	Ends         Ends                             // the visits that changed something, by visit type and outcome
 }
 
-// updateTries bounds how often UpdateVisitStats tries a transaction that met
-// another one. Two members with the same new origins meet once; daemons that
-// schedule visits lock rows in an order of their own and may deadlock with it.
-const updateTries = 10
-
+// errStatsAppeared is for new origins that two members of the consumer group met at once.
 var errStatsAppeared = errors.New("another member inserted stats of the same origins")
 
-// UpdateVisitStats locks the stats of the given origins, lets change decide what becomes
-// of them, and writes that, all in one transaction. It neither reads nor writes when the
-// origins were last scheduled. change may be called several times (the transaction is
-// retried if it met another one) and must not keep its argument.
+// UpdateVisitStats locks the stats of the given origins and writes what change returns for them, all in
+// one transaction. It neither reads nor writes when the origins were last scheduled. The
+// transaction is retried after a conflict, so change may be called several times; it must not keep
+// its argument.
 //
 // For an error of the values see RefusedError. After any other error it may be unknown
 // whether the transaction took place.
@@ -83,20 +79,15 @@ func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey
 	if len(keys) == 0 {
 		return nil
 	}
-	var err error
-	for range updateTries {
-		err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
+	return refused(failed(retryLostRaces(func() error {
+		return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
 				return err
 			}
 			return tx.writeVisits(ctx, known.Stats, change(known))
 		})
-		if !errors.Is(err, errStatsAppeared) && !lostLockRace(err) {
-			break
-		}
-	}
-	return refused(failed(err, "update the visit stats of %d origins", len(keys)))
+	}), "update the visit stats of %d origins", len(keys)))
 }
 
 func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {

@@ -13,14 +13,14 @@ import (
 	"swh-scheduler/sql/internal/queries"
 )
 
-// walk reads a whole table in short steps along its places: pages, or numbers of rows. How
-// far it came and what it has found are a row of scheduler_go.walks, so that it goes on
-// after a kill, in any process, and all read what the last whole one found.
+// walk reads a whole table in short steps along its places, which are pages or numbers of rows. Its
+// place and what it has found so far are a row of scheduler_go.walks: any process continues it, and
+// reads the result of the last whole walk.
 type walk[T any] struct {
 	name  string
 	every time.Duration // from one beginning to the next, at least
 	most  int           // places of one step
-	// over, if not 0, is about how long a whole walk takes that is called once a minute: a call
+	// over, if not 0, is about how long a whole walk takes if take is called once a minute: each call
 	// takes that part of the places.
 	over time.Duration
 
@@ -114,8 +114,8 @@ func (w walk[T]) whole(ctx context.Context) (soFar T, err error) {
 	return soFar, failed(err, "%s", w.name)
 }
 
-// place returns how far the walk came, and what it has found. The place is below 0 if none
-// is due.
+// place returns the walk's place, and what it has found so far. It begins a walk if one is due. The
+// place is below 0 if none is under way or due.
 func (w walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, soFar T, err error) {
 	look := queries.LookAtWalkParams{Name: w.name, Every: w.every.Seconds()}
 	at, err := q.LookAtWalk(ctx, look)

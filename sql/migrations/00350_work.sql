@@ -1,5 +1,5 @@
 -- +goose Up
--- The ledger of work, and what is known of its way to the broker.
+-- The ledger of work, and its deliveries to the broker.
 create table scheduler_go.work (
   task_id     uuid primary key,
   state       text not null default 'outgoing' check (state in ('backlog', 'outgoing', 'sent', 'settled')),
@@ -115,10 +115,10 @@ comment on column scheduler_go.deliveries.queue is 'Their queue (routing key on 
 comment on column scheduler_go.deliveries.delivered_at is 'When the confirms of the batch were written here';
 comment on column scheduler_go.deliveries.messages is 'How many messages the batch brought to the queue';
 
--- Under a snapshot of hours, the rows of messages that were sent, of changes of candidates that
--- were drained, and of changes of graphs that were spread stay in the indexes, and each look at
--- what there is to do would pass them by. So it begins at a place below which nothing is left.
--- The row is written seldom: under a long snapshot its versions stay, too.
+-- Low-water marks. While a snapshot lasts for hours, deleted rows (sent messages, drained changes of
+-- candidates, spread changes of graphs) stay in the indexes, and each scan for what there is to do
+-- would pass them. So scans begin at a place below which no row is left. The marks are seldom
+-- written, as old versions of their row stay, too.
 create table scheduler_go.low_water (
   low          bigint not null default 0,
   next         bigint,
@@ -140,9 +140,9 @@ comment on column scheduler_go.low_water.changes_next is 'Like next, of candidat
 comment on column scheduler_go.low_water.graphs_low is 'All rows of graph_changes and graph_checks have this place or a greater one';
 comment on column scheduler_go.low_water.graphs_next is 'Like next, of graph_changes and graph_checks';
 
--- A transaction gets a place, and writes the row with it later. So low passes a place only
--- when all have ended who may have got a lower one; whoever writes such rows has a transaction
--- id before it gets places, and next_xid is an id that is given after the places were read.
+-- A transaction first gets a place and later writes the row with it. So low passes a place only once
+-- all transactions have ended that may have got a lower one. Writers of such rows have a transaction id
+-- before they get places, and next_xid is an id that is assigned after the places were read.
 -- +goose StatementBegin
 create function scheduler_go.raise_low_water(step bigint) returns void
 language plpgsql

@@ -1,5 +1,5 @@
 -- +goose Up
--- Runs of tasks: what the workers' events told of them, and what wakes the priority runner.
+-- Runs of tasks: what workers' events reported, and the trigger that wakes the priority runner.
 create table scheduler_go.run_starts (
   run        bigint primary key,
   event_time double precision not null,

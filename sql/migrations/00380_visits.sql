@@ -1,5 +1,5 @@
 -- +goose Up
--- Visits that the journal client could not apply, or has to remember.
+-- Visits that the journal client could not apply, or needs again later.
 create table scheduler_go.rejected_records (
   id            bigint generated always as identity primary key,
   topic         text not null,

@@ -1,5 +1,5 @@
 -- +goose Up
--- Lanes: what was learnt of how long work takes, and what happened on them.
+-- Lanes: how long work takes, as learnt, and their history.
 create table scheduler_go.lane_memory (
   memory   bigint primary key,
   seconds  real not null,

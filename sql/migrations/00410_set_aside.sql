@@ -1,6 +1,6 @@
 -- +goose Up
--- Tasks and origins that cannot be sent as they are. Claims pass them by until they
--- change, and for a day at most; what else there is goes on.
+-- Tasks and origins that cannot be sent as they are. Claims skip them until they change, for a day at
+-- most, and take others.
 create table scheduler_go.set_aside_tasks (
   task      bigint primary key,
   arguments text not null,

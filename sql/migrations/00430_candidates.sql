@@ -1,7 +1,7 @@
 -- +goose Up
 -- Candidates: a copy of what the visit policies select and order by, one row for each
--- enabled listed origin, with an index in the order of each policy. It lies in two
--- tables of the peer's, both of which would have to be read to find the next origins.
+-- enabled listed origin, with an index in the order of each policy. Without it, two tables of the
+-- Python scheduler's would have to be read to find the next origins.
 
 -- No key: one writer at a time (an advisory lock) keeps the rows apart. The
 -- indexes are made once the rows are there; see the build in the program.
@@ -38,9 +38,9 @@ comment on column scheduler_go.candidates.successful is 'Whether its last visit 
 comment on column scheduler_go.candidates.fork is 'Whether its lister knows it to be a fork; false unless candidate_build.by_fork';
 comment on column scheduler_go.candidates.moment is 'When a visit of it is worth its cost; null unless its visit type is in freshness_control';
 
--- A claim notes the origins that it marks itself, all at once and with the date, instead of
--- by a trigger for each. By that grabs know, without a look at its rows, that an origin
--- cools down. A transaction has an id before it gets places: raise_low_water relies on that.
+-- A claim notes the origins that it marks in one statement, with the date, instead of by a trigger for
+-- each row. From that date grabs know that an origin is cooling down, without reading its rows.
+-- A transaction has an id before it gets places: raise_low_water relies on that.
 create sequence scheduler_go.candidate_changes_place_seq;
 create table scheduler_go.candidate_changes (
   visit_type text not null,
@@ -154,11 +154,10 @@ where lo.enabled
        where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type) is null;
 comment on view scheduler_go.candidates_now is 'What the table candidates should hold, computed from the peer''s tables';
 
--- The triggers only note which origins changed. What became of them is read
--- later, by one reader that sees the changes of all transactions: a trigger sees
--- those of its own only, and would miss what is done beside it. Those on listed_origins
--- and origin_visit_stats have a migration of their own for each of the two tables, so that
--- no transaction holds the lock of one while it waits for the other's.
+-- The triggers only note which origins changed. A single reader reads the origins later, and sees the
+-- changes of all transactions: a trigger sees those of its own transaction only. The triggers on
+-- listed_origins and on origin_visit_stats are two migrations, so that no transaction holds the
+-- lock of one table while it waits for the other's.
 --
 -- Functions that run with their owner's rights look up types, operators and functions in
 -- pg_catalog first and in the caller's temporary schema last, whatever the caller's path:
@@ -198,9 +197,9 @@ comment on function scheduler_go.rebuild_candidates() is 'Starts the build of ca
 create trigger scheduler_go_candidate_set_aside after insert or delete on scheduler_go.set_aside_origins
 for each row execute function scheduler_go.note_candidate();
 
--- Changes of candidates stay bounded where no daemon of ours runs: those who write them give
--- candidates up, as BoundChanges of our daemons does. It costs a writer some seconds once in
--- about a million changes, and only beyond the limit.
+-- Changes of candidates are bounded where no daemon of ours runs, too: beyond the limit, a writer gives
+-- candidates up, as BoundChanges of our daemons does. That takes some seconds once in about a
+-- million changes.
 -- +goose StatementBegin
 create function scheduler_go.bound_candidate_changes(place tid, max_changes bigint, every_pages bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -235,13 +234,13 @@ $$;
 -- +goose StatementEnd
 comment on function scheduler_go.bound_candidate_changes(tid, bigint, bigint) is 'Gives candidates up, and deletes a part of their changes, if there are more than a bound; it looks only for places on each of so many pages';
 
--- Only note_candidate, which is no function to call, is to call it.
+-- To be called by the trigger function note_candidate only.
 revoke execute on function scheduler_go.bound_candidate_changes(tid, bigint, bigint) from public;
 
 -- +goose StatementBegin
 create function scheduler_go.copy_candidates(max_candidates bigint) returns bigint
 language sql
--- Along the key, whatever the counts say: each step is short and starts where
+-- It walks along the key, whatever the planner's statistics say: each step is short and starts where
 -- the last one ended.
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off set enable_sort = off set jit = off
@@ -273,7 +272,6 @@ $$;
 comment on function scheduler_go.copy_candidates(bigint) is
   'Copies some more rows into candidates while it is built; returns how many it has now, or null if the build has to start anew. The caller holds the lock of candidates';
 
--- The walk of drain_candidates to the next change.
 create function scheduler_go.next_candidate_change(for_visit_type text) returns text
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -285,8 +283,9 @@ $$;
 comment on function scheduler_go.next_candidate_change(text) is
   'Returns the origin whose change drain_candidates takes first. The caller holds the lock of candidates';
 
--- Steps from one known visit type to the next, and looks for others in between, so that it passes
--- by no drained changes: after its first drain a visit type has a row in candidate_groups.
+-- Lists the visit types with changes. It steps from one known visit type to the next, and looks for
+-- others between, so that it passes no drained changes: from its first drain on, a visit type has
+-- a row in candidate_groups.
 create function scheduler_go.changed_visit_types() returns setof text
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
@@ -319,7 +318,7 @@ select count(*) from (
 $$;
 comment on function scheduler_go.pending_changes(text, bigint) is 'Counts the changes of a visit type that are not drained, up to a bound';
 
--- It updates candidates in the order of their places: fewer pages are read, changed and logged.
+-- It updates candidates in their physical order: fewer pages are read, changed and logged.
 -- +goose StatementBegin
 create function scheduler_go.drain_candidates(for_visit_type text, max_changes bigint) returns bigint
 language sql

@@ -1,5 +1,5 @@
 -- +goose Up
--- The triggers of candidates on origin_visit_stats. They let pass what a claim notes itself.
+-- The triggers of candidates on origin_visit_stats. They skip changes that a claim notes itself.
 create trigger scheduler_go_candidate_insert after insert on origin_visit_stats
 for each row when (current_setting('scheduler_go.noted', true) is distinct from 'on')
 execute function scheduler_go.note_candidate();

@@ -1,12 +1,10 @@
 -- +goose Up
--- Graphs: tasks that wait for tasks. Dependencies are rows, as in Taskcluster's big
--- graph (strategy D); none is written after it was made, and no row counts them down.
--- A waiting task watches one dependency that has not ended: only the end of that one is
--- noted, and has the task look for another to watch.
+-- Graphs: tasks that wait for tasks. Dependencies are rows, as in Taskcluster's big graph (strategy D),
+-- which are not updated, and no row counts them down. A waiting task watches one dependency that has
+-- not ended: only the end of that one is noted, and makes the task look for another to watch.
 
--- A task that waits is not scheduled, and its next run is in a year in which
--- nobody runs anything: the peer's runner passes it by, and its clients can read
--- it, which they cannot with 'infinity'.
+-- A task that waits is not scheduled, and its next run is in the year 9999: the Python scheduler's runner
+-- skips it, and its clients can read that date, but not 'infinity'.
 create function scheduler_go.never() returns timestamptz
 language sql immutable parallel safe as $$ select timestamptz '9999-01-01 00:00:00+00' $$;
 comment on function scheduler_go.never() is 'Next run of a task that waits for others';
@@ -102,7 +100,7 @@ create index graph_keys_graph_idx on scheduler_go.graph_keys (graph);
 comment on table scheduler_go.graph_keys is 'Keys that clients gave submissions and extensions of graphs, for as long as there is the graph';
 comment on column scheduler_go.graph_keys.digest is 'SHA-256 of what was submitted with the key';
 
--- How a dependency stands: a task that was deleted is as good as it was then.
+-- The states of dependencies. A deleted task counts as it was when it was deleted.
 create view scheduler_go.graph_dependencies as
 select s.task, s.depends_on, s.unmet, s.failed,
        case
@@ -127,8 +125,8 @@ from (
 comment on view scheduler_go.graph_dependencies is
   'Dependencies with how they stand: unmet, failed for good, or ended otherwise; and what becomes of the task by it: dependency (at once), skipped (when all have ended), or null; one of a task on itself stays unmet';
 
--- How the tasks of graphs stand. What is read of a graph is read by its tasks, however many others
--- there are: offset 0 keeps the planner from reading the whole of task for a graph of some hundred tasks.
+-- The states of the tasks of graphs. Tasks are looked up one by one: offset 0 keeps the planner from
+-- reading the whole table task for a graph of some hundred tasks.
 create view scheduler_go.graph_states as
 select g.graph, g.task, g.name, coalesce(t.type, '') as type, g.any_result, g.dependencies, g.deadline, g.failed_by,
        case
@@ -144,8 +142,8 @@ left join lateral (select t.id, t.type, t.status, t.next_run from task t where t
 left join lateral (select o.completed from scheduler_go.graph_gone o where o.task = g.task and t.id is null offset 0) o on true;
 comment on view scheduler_go.graph_states is 'Tasks of graphs with their state: waiting, ready (to be sent), running (sent), completed, failed, or why they never ran: dependency, deadline or cancelled';
 
--- The triggers only note that something changed, and only if somebody waits for
--- it: one or two looks into an index for any other task.
+-- The triggers only note that a task changed, and only if others depend on it: any other task costs one or
+-- two index look-ups.
 -- +goose StatementBegin
 create function scheduler_go.note_graph_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -486,8 +484,8 @@ where e.depends_on <> e.task
 $$;
 comment on function scheduler_go.graph_edges_below(bigint[]) is 'Returns the dependencies of some tasks, of those, and so on, without those of tasks on themselves';
 
--- Looks for what was forgotten, a part at a time: each looks things up one by one, whatever
--- the planner thinks of the size of the peer's table.
+-- Looks for tasks and graphs that were missed, a part at a time. These functions look rows up one by one,
+-- whatever the planner estimates for the Python scheduler's table.
 create function scheduler_go.check_graph_tasks(first_task bigint, end_task bigint) returns bigint
 language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off

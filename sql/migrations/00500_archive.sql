@@ -54,8 +54,8 @@ $$;
 comment on function scheduler_go.archivable_graphs(bigint, bigint, text[], timestamptz[]) is
   'Returns the graphs of some numbers all of whose tasks ended before the moment given for their type';
 
--- One statement: runs and tasks go together, and what is returned is what went. A task that is
--- open again, or that another transaction holds, stays.
+-- One statement deletes runs and tasks together and returns what it deleted. A task that is open again, or
+-- that another transaction has locked, stays.
 create function scheduler_go.archive_tasks(tasks bigint[]) returns table (type text, runs bigint, line text)
 language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off

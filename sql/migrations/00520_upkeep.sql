@@ -1,5 +1,5 @@
 -- +goose Up
--- What is done now and then, what runs, and what people did.
+-- Maintenance jobs, walks, daemons, and what people did.
 create table scheduler_go.keeper (
   job     text primary key,
   began   timestamptz not null default 'epoch',

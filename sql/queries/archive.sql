@@ -1,16 +1,15 @@
 -- Archiving: reading what will not run again, and deleting it.
 
--- RunsToArchive are runs within a time span of tasks that will not run again,
--- from a task on. A run that never started goes by when it was sent. The times
--- are texts, as callers have them.
+-- RunsToArchive returns the runs of tasks that will not run again, from a task on, that started in a
+-- time span, or were sent in it if they never started. The times are texts, as callers have them.
 -- name: RunsToArchive :many
 select t.id as task_id, t.policy as task_policy, t.status as task_status, r.id as task_run_id,
        t.arguments, t.type, r.backend_id, r.metadata, r.scheduled, r.started, r.ended,
        r.status as task_run_status
 from task t join task_run r on r.task = t.id
 where (t.status = 'disabled' or (t.status = 'completed' and t.policy = 'oneshot'))
-  and coalesce(r.started, r.scheduled) >= (@after_ts::text)::timestamptz
-  and coalesce(r.started, r.scheduled) < (@before_ts::text)::timestamptz
+  and coalesce(r.started, r.scheduled) >= (@after::text)::timestamptz
+  and coalesce(r.started, r.scheduled) < (@before::text)::timestamptz
   and t.id >= @from_task
 order by r.task, r.started
 limit @max_runs::bigint;
@@ -19,7 +18,7 @@ limit @max_runs::bigint;
 -- name: DeleteArchived :exec
 select swh_scheduler_delete_archived_tasks(@tasks::bigint[], @runs::bigint[]);
 
--- Housekeeping: what has ended long ago, by type.
+-- Automatic archiving of what ended long ago, by task type.
 
 -- FirstTask returns the number of the first task.
 -- name: FirstTask :one
@@ -34,11 +33,12 @@ select (coalesce(max(id), -1) + 1)::bigint as id from task;
 -- name: ArchivableTasks :many
 select id::bigint from scheduler_go.archivable_tasks(@first_task, @end_task, @types::text[], @before::timestamptz[]) id;
 
--- ArchivableGraphs returns the graphs of some numbers all of whose tasks did.
+-- ArchivableGraphs returns the graphs of some numbers all of whose tasks ended before the moment given
+-- for their type.
 -- name: ArchivableGraphs :many
 select id::bigint from scheduler_go.archivable_graphs(@first_graph, @end_graph, @types::text[], @before::timestamptz[]) id;
 
--- TasksOfGraph returns some tasks of a graph, after one.
+-- TasksOfGraph returns the next tasks of a graph after one, by number.
 -- name: TasksOfGraph :many
 select t.id from scheduler_go.graph_tasks g join task t on t.id = g.task
 where g.graph = @graph and g.task > @after order by g.task limit @max_tasks::bigint;

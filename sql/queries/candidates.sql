@@ -48,7 +48,7 @@ limit 1;
 
 -- The build, in steps; the caller holds the lock of candidates.
 
--- BuildPhase returns the next phase of the build, and how many listed origins there are, about.
+-- BuildPhase returns the next phase of the build, and the estimated number of listed origins.
 -- name: BuildPhase :one
 select phase, rows, by_lister, by_fork, by_freshness, by_cooldown,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
@@ -78,8 +78,8 @@ with counted as (
 )
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
 
--- GiveUpCandidates disables candidates until they are built anew; by fork, and with moments,
--- if they were or that is asked for.
+-- GiveUpCandidates disables candidates until they are built anew. The build will tell forks from
+-- originals, and have moments, if that is asked for or was so before.
 -- name: GiveUpCandidates :exec
 update scheduler_go.candidate_build
 set phase = 'empty', by_fork = by_fork or @by_fork, by_freshness = by_freshness or @by_freshness
@@ -94,7 +94,7 @@ select (pg_relation_size('scheduler_go.candidate_changes') / current_setting('bl
 delete from scheduler_go.candidate_changes
 where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid;
 
--- KeepIndexes makes later builds create the indexes by lister and for shorter cooldowns too.
+-- KeepIndexes records whether later builds create the indexes by lister and for shorter cooldowns.
 -- name: KeepIndexes :exec
 update scheduler_go.candidate_build set by_lister = @by_lister, by_cooldown = @by_cooldown
 where by_lister <> @by_lister or by_cooldown <> @by_cooldown;

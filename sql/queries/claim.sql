@@ -1,7 +1,7 @@
 -- Which task types have something to claim; the claim itself is put together in claim.go.
 
--- ReadyTaskTypes lists the task types that have something to run now, so that a
--- pass over hundreds of idle types costs one query.
+-- ReadyTaskTypes lists the task types with ready tasks, so that a pass over hundreds of idle types costs
+-- one query.
 -- name: ReadyTaskTypes :many
 select tt.type
 from task_type tt

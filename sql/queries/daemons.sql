@@ -10,7 +10,7 @@ on conflict (id) do update set seen = excluded.seen, state = excluded.state;
 -- name: RemoveDaemon :exec
 delete from scheduler_go.daemons where id = @id;
 
--- Daemons lists the daemons that were seen last.
+-- Daemons lists daemons, those seen last first.
 -- name: Daemons :many
 select * from scheduler_go.daemons order by seen desc, id limit @max_daemons;
 

@@ -1,7 +1,7 @@
 -- What ended, by minute.
 
--- CountEnded adds to the counts of this minute. Each backend has rows of its own, so that two
--- hardly ever wait for each other.
+-- CountEnded adds to the counts of this minute. Server processes write rows of their own (of 64
+-- parts), so that two hardly ever wait for each other.
 -- name: CountEnded :exec
 insert into scheduler_go.ended as e (minute, source, type, status, exception, bucket, part, pieces, seconds)
 select date_trunc('minute', now()), @source::text, o.type, o.status, o.exception, o.bucket, (pg_backend_pid() % 64)::smallint, o.pieces, o.seconds
@@ -20,6 +20,6 @@ from scheduler_go.ended
 where minute >= date_trunc('minute', now()) - interval '1 hour' and minute < date_trunc('minute', now())
 group by source, type, status, exception, bucket;
 
--- ForgetEnded deletes what is not asked for any more.
+-- ForgetEnded deletes counts that EndedInHour no longer reads.
 -- name: ForgetEnded :exec
 delete from scheduler_go.ended where minute < now() - interval '3 hours';

@@ -1,7 +1,6 @@
--- What explains why a task or an origin has not been scheduled.
+-- Why a task or an origin has not been scheduled.
 
--- TasksAhead counts the ready tasks of a type that a runner takes before one, up
--- to a limit.
+-- TasksAhead counts, up to a limit, the ready tasks that a runner claims before a task of their type.
 -- name: TasksAhead :one
 select count(*) from (
   select from task t join task one on one.id = @task
@@ -12,8 +11,8 @@ select count(*) from (
   limit @max_tasks
 ) ahead;
 
--- WaitingMessages lists messages on their way: that of a task id, or those that
--- visit a URL, each with how many are sent before it.
+-- WaitingMessages lists outgoing messages, that of a task id, or those that visit a URL, each with the
+-- number of messages that are sent before it.
 -- name: WaitingMessages :many
 select o.queue, coalesce(o.since, o.claimed)::timestamptz as since, o.attempts, coalesce(o.last_error, '')::text as reason,
   greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity at first
@@ -23,8 +22,8 @@ from scheduler_go.work o
 where o.state = 'outgoing' and (o.task_id::text = @task_id::text or o.task_name = @task_name::text and o.kwargs ->> 'url' = @url::text)
 order by o.place;
 
--- LanePlaces finds work of lanes: that of a task id, or the visits of an origin, each
--- with how many are sent before it from its backlog.
+-- LanePlaces lists work on lanes, that of a task id, or the visits of an origin, each with the number
+-- of messages that are sent before it from its backlog.
 -- name: LanePlaces :many
 select w.lane_set::text as lane_set, w.lane::smallint as lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.state <> 'backlog' as sent,
   w.timed_out, w.claimed, w.since::timestamptz as since, w.started, coalesce(w.soft_limit, 0)::double precision as soft_limit,

@@ -1,8 +1,8 @@
 -- First visits: those of a lister's origins after its listing, in queues of
 -- their own.
 
--- ListersWithFirstVisits lists the listers whose first visits are wanted and not
--- all scheduled.
+-- ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
+-- whose first visits are not all scheduled.
 -- name: ListersWithFirstVisits :many
 select * from listers
 where last_listing_finished_at is not null
@@ -10,12 +10,12 @@ where last_listing_finished_at is not null
   and first_visits_scheduled_at is null
 order by last_listing_finished_at, id;
 
--- ListedVisitTypes lists the visit types of what a lister lists.
+-- ListedVisitTypes lists the visit types of the origins of a lister.
 -- name: ListedVisitTypes :many
 select distinct visit_type from listed_origins where lister_id = @lister_id order by visit_type;
 
--- FinishFirstVisits notes that all first visits of a lister are scheduled, if
--- they are, but for those set aside, and the lister hasn't changed since it was read.
+-- FinishFirstVisits records that all first visits of a lister are scheduled, if all are scheduled or set
+-- aside, and the lister hasn't changed since it was read.
 -- name: FinishFirstVisits :execrows
 update listers l
 set first_visits_scheduled_at = @now::timestamptz, updated = now()

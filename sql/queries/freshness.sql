@@ -88,8 +88,8 @@ where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('
   and n.lister_id = c.lister_id and n.url = c.url and n.visit_type = c.visit_type
   and n.moment is distinct from c.moment;
 
--- SetListerFreshness writes what a whole walk has found: the estimates of listers, without those that
--- have none any more, and that no moment lacks, unless a visit type has got the policy meanwhile.
+-- SetListerFreshness writes what a whole walk has found: it replaces the estimates of listers, and marks
+-- the moments as complete, unless the walk was cancelled as a visit type got the policy meanwhile.
 -- name: SetListerFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_listers l
@@ -106,8 +106,8 @@ on conflict (visit_type, lister_id) do update set changes = excluded.changes, da
 -- name: FreshnessPages :one
 select (pg_relation_size('scheduler_go.freshness') / current_setting('block_size')::bigint)::bigint as pages;
 
--- ForgetFreshness deletes the estimates, on some pages, of origins whose last visit that succeeded is
--- more than twice the longest wait ago, which is @longest if no visit type has the policy.
+-- ForgetFreshness deletes the estimates, on some pages, of origins whose last successful visit is more
+-- than twice the longest wait ago; @longest is the longest wait if no visit type has the policy.
 -- name: ForgetFreshness :exec
 delete from scheduler_go.freshness f
 using (select make_interval(secs => coalesce(max(longest), @longest::double precision)) as longest from scheduler_go.freshness_control) k

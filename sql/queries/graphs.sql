@@ -12,7 +12,7 @@ select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
 -- name: GraphsPending :one
 select scheduler_go.graphs_pending(@at);
 
--- CheckDeadlines queues checks of the tasks whose deadline is over, unless they are queued.
+-- CheckDeadlines queues checks of the tasks whose deadline has passed, unless one is queued.
 -- name: CheckDeadlines :one
 select scheduler_go.check_graph_deadlines(@max_tasks, @at);
 
@@ -30,9 +30,9 @@ from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at) s;
 -- name: NotifyGraphs :exec
 select pg_notify('scheduler_go_graph', '');
 
--- CheckGraphTasks queues checks of the waiting tasks of some numbers whose dependency ended
--- without a note, for instance while triggers were off, and forgets deleted tasks on which none
--- depends.
+-- CheckGraphTasks queues checks of the waiting tasks, of some numbers, whose dependency ended without a
+-- change being noted, for instance while triggers were off. It also forgets deleted tasks on which no
+-- task depends.
 -- name: CheckGraphTasks :one
 select scheduler_go.check_graph_tasks(@first_task, @end_task);
 
@@ -58,8 +58,8 @@ select coalesce(min(id), 0)::bigint as id from scheduler_go.graphs;
 -- name: TasksToDependOn :many
 select id, policy from task where id = any(@ids::bigint[]);
 
--- LockDependencies keeps tasks from ending until this transaction is committed,
--- after which their ends see who waits for them.
+-- LockDependencies locks tasks, so that they end only after this transaction, and their ends see which
+-- tasks wait for them.
 -- name: LockDependencies :many
 select id from task where id = any(@ids::bigint[]) order by id for share;
 
@@ -109,8 +109,8 @@ from (select unnest(@task::bigint[]) as task, unnest(@depends_on::bigint[]) as d
 -- name: LockGraphTasks :exec
 select from task where id = any(@ids::bigint[]) order by id for no key update;
 
--- ChangeDependencies deletes dependencies of tasks, counts those that are added, and has the
--- tasks watch none, until they are looked at.
+-- ChangeDependencies deletes dependencies of tasks, changes the tasks' numbers of dependencies, and
+-- clears which one each watches, until its check.
 -- name: ChangeDependencies :exec
 with removed as (
   delete from scheduler_go.graph_edges e
@@ -124,7 +124,7 @@ from (select unnest(@tasks::bigint[]) as task, unnest(@more::integer[]) as more)
 -- name: DependenciesOf :many
 select task, depends_on, needs from scheduler_go.graph_edges where task = any(@tasks::bigint[]);
 
--- EdgesBelow lists the dependencies of some tasks, of those, and so on.
+-- EdgesBelow lists the direct and indirect dependencies of some tasks.
 -- name: EdgesBelow :many
 select e.task::bigint as task, e.depends_on::bigint as depends_on from scheduler_go.graph_edges_below(@tasks::bigint[]) e;
 
@@ -132,7 +132,7 @@ select e.task::bigint as task, e.depends_on::bigint as depends_on from scheduler
 -- name: CheckTasks :exec
 insert into scheduler_go.graph_checks (task) select unnest(@tasks::bigint[]);
 
--- Moving graphs by hand.
+-- Changing graphs by hand.
 
 -- CancelGraph marks a graph as cancelled, and queues checks of its tasks that have not ended.
 -- name: CancelGraph :execrows
@@ -150,8 +150,8 @@ select from graph;
 -- name: ReviveGraph :execrows
 update scheduler_go.graphs set cancelled = null where id = @graph;
 
--- RetryGraphTasks reopens some failed tasks of a graph, and some that couldn't run, after one,
--- as waiting and with a check queued.
+-- RetryGraphTasks reopens the next tasks of a graph, after one, that failed or couldn't run: they wait,
+-- and a check of them is queued.
 -- name: RetryGraphTasks :many
 select scheduler_go.reopen_graph_tasks(@graph::bigint, @after::bigint, @max_tasks::bigint, @at::timestamptz)::bigint as id;
 
@@ -200,12 +200,12 @@ where position(@part_of_name::text in s.name) > 0
       end
 order by s.id desc limit @max_graphs::bigint;
 
--- PlaceOfGraphs returns the number of that graph below a number before which there are so many.
+-- PlaceOfGraphs returns the number of a graph: the first one below end_graph after passing so many, downwards.
 -- name: PlaceOfGraphs :many
 select id from scheduler_go.graphs where id < @end_graph order by id desc limit 1 offset @passed;
 
--- GraphAtTask returns the graph of that task before which, from the last task of the last graph below a number down,
--- there are so many.
+-- GraphAtTask returns the graph of a task: the first one after passing so many tasks, from the last
+-- task of the last graph below end_graph downwards.
 -- name: GraphAtTask :many
 select graph from scheduler_go.graph_tasks where graph < @end_graph order by graph desc, task desc limit 1 offset @passed;
 
@@ -219,12 +219,12 @@ select (select count(*) from (select a.task from scheduler_go.graph_tasks a wher
 
 -- GraphTasks lists the tasks of a graph, dependencies before dependents.
 -- name: GraphTasks :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = @graph order by st.task;
 
 -- GraphTasksOf returns the places of some tasks in their graphs.
 -- name: GraphTasksOf :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = any(@tasks::bigint[]) order by st.task;
 
 -- GraphEdges lists the dependencies of a graph's tasks.
@@ -250,7 +250,7 @@ order by d.depends_on limit @max_dependencies;
 
 -- GraphTask returns a task's place in its graph; no row for other tasks.
 -- name: GraphTask :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = @task;
 
 -- Runtimes returns what the last 1,000 runs of some types took, in seconds on average.

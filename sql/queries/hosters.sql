@@ -1,12 +1,11 @@
--- Hosters: how many visits they have in flight, and were claimed of late.
+-- Hosters: their visits in flight, and those claimed lately.
 
--- LockHosters makes claims of visits wait for each other, so that none takes what another
--- has counted as free.
+-- LockHosters makes claims of visits wait for each other, so that no two take the same capacity.
 -- name: LockHosters :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0));
 
--- HosterLoads counts the visits in flight, without those that a worker began too long ago, and
--- those claimed since a moment.
+-- HosterLoads counts, by hoster, the visits in flight, but not those that began too long ago, and the
+-- visits claimed since a moment.
 -- name: HosterLoads :many
 select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed
 from (

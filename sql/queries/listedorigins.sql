@@ -1,8 +1,7 @@
 -- Listed origins, as listers record them and others read them.
 
--- RecordListedOrigins adds origins or writes anew what their lister tells of
--- them. They come as one JSON list: unlike arrays, its fields can be null. Rows
--- are written in the order of their keys, so that two listers never deadlock.
+-- RecordListedOrigins adds or replaces origins. They come as one JSON list: unlike arrays, its fields can
+-- be null. Rows are written in the order of their keys, so that two listers never deadlock.
 -- name: RecordListedOrigins :many
 insert into listed_origins (
   lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen,
@@ -34,12 +33,11 @@ where (sqlc.narg(lister_id)::uuid is null or lister_id = sqlc.narg(lister_id)::u
 order by lister_id, url
 fetch first (@max_origins::bigint) rows with ties;
 
--- EnabledVisitTypes lists the visit types of which origins are enabled. It reads
--- them all.
+-- EnabledVisitTypes lists the visit types with enabled origins. It reads all origins.
 -- name: EnabledVisitTypes :many
 select distinct visit_type from listed_origins where enabled order by visit_type;
 
--- Standings tells what update_metrics counts, of the origins of some URLs.
+-- Standings returns what update_metrics counts by, for the origins of some URLs.
 -- name: Standings :many
 select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,
        ovs.last_successful, (ovs.last_snapshot is not null)::boolean as loaded

@@ -12,11 +12,11 @@ select * from listers where name = @name and instance_name = @instance_name;
 -- name: Listers :many
 select * from listers order by name, instance_name;
 
--- ListersByID are the listers of these identifiers that there are.
+-- ListersByID returns the existing listers of some identifiers.
 -- name: ListersByID :many
 select * from listers where id = any(@ids::uuid[]) order by name, instance_name;
 
--- CreateLister adds a lister unless it is there already.
+-- CreateLister adds a lister, unless it exists.
 -- name: CreateLister :exec
 insert into listers (name, instance_name, first_visits_queue_prefix, current_state, updated)
 values (@name, @instance_name, @first_visits_queue_prefix, '{}', now())

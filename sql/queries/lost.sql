@@ -1,6 +1,6 @@
--- SilentRuns lists runs of some numbers and task types, scheduled or started before a
--- moment and not ended, whose tasks still wait for them. No message of theirs is on its
--- way, or in a lane where it may still wait for its turn.
+-- SilentRuns lists the runs of some numbers, scheduled or started before the moment given for their task
+-- type and not ended, whose tasks still wait for them. It leaves out those whose message is in a
+-- backlog or outgoing, or was sent to a lane and is not known to have started.
 -- name: SilentRuns :many
 select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority
 from task_run r
@@ -14,8 +14,8 @@ where r.id >= @first_id::bigint and r.id < @end_id::bigint
     and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
 order by r.id;
 
--- LoseRuns ends runs as lost, unless something was heard of them meanwhile; the
--- peer's trigger then has their tasks retried by the rules of a failure.
+-- LoseRuns ends runs as lost, unless their status has changed meanwhile. The Python scheduler's trigger
+-- then retries their tasks as after a failure.
 -- name: LoseRuns :execrows
 with silent as (
   select r.id from task_run r

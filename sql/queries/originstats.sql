@@ -1,5 +1,5 @@
--- Stats of origin visits, as other programs write and read them. (What the
--- journal client makes of records is in visitstats.sql.)
+-- Stats of origin visits, as other programs write and read them. (The journal client's statements are in
+-- visitstats.sql.)
 
 -- UpsertOriginStats writes stats, each key once. What is null stays as it is.
 -- Rows are written in the order of their keys, so that two never deadlock.
@@ -8,7 +8,7 @@ insert into origin_visit_stats as s (
   url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
   last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
 select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
-       decode(last_snapshot, 'hex'), next_visit_queue_position, next_position_offset, successive_visits
+       decode(last_snapshot, 'base64'), next_visit_queue_position, next_position_offset, successive_visits
 from json_to_recordset(@stats::json) as new (
   url text, visit_type text, last_successful timestamptz, last_visit timestamptz,
   last_visit_status last_visit_status, last_scheduled timestamptz, last_snapshot text,
@@ -24,7 +24,7 @@ set last_successful = coalesce(excluded.last_successful, s.last_successful),
     next_position_offset = excluded.next_position_offset,
     successive_visits = excluded.successive_visits;
 
--- OriginStats are the stats of origins that have some, in the order of the call.
+-- OriginStats returns the stats of those origins that have some, in the order of the call.
 -- name: OriginStats :many
 select s.*
 from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type,
@@ -32,8 +32,7 @@ from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_t
 cross join lateral (select v.* from origin_visit_stats v where v.url = k.url and v.visit_type = k.visit_type offset 0) s
 order by k.position;
 
--- SetVisitQueuePosition says how far the queue of a visit type has been worked
--- through.
+-- SetVisitQueuePosition writes how far the queue of a visit type has been worked through.
 -- name: SetVisitQueuePosition :exec
 insert into visit_scheduler_queue_position (visit_type, position)
 values (@visit_type, @position)

@@ -1,5 +1,4 @@
--- What the events of a batch change in runs and tasks; see settle.go for the order of the
--- statements.
+-- Statements for a batch of events; settle.go has their order.
 
 -- LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
 -- look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
@@ -18,8 +17,7 @@ for no key update of r;
 -- name: NewestStarts :many
 select run, event_time, worker from scheduler_go.run_starts where run = any(@runs::bigint[]);
 
--- LockTasks locks the tasks that the trigger on task_run is about to move on, by id: the
--- trigger would lock them in the order of the runs.
+-- LockTasks locks tasks by id, before the trigger on task_run locks them in the order of the runs.
 -- name: LockTasks :exec
 select id from public.task
 where id = any(@ids::bigint[])
@@ -93,11 +91,11 @@ join public.task_run r on r.id = o.id
 join public.task t on t.id = r.task
 on conflict do nothing;
 
--- ForgetStarts deletes what is too old for another event of the run to come.
+-- ForgetStarts deletes starts of runs of which no further event will come.
 -- name: ForgetStarts :exec
 delete from scheduler_go.run_starts where recorded < @before;
 
--- ForgetDurations deletes what is too old to tell about today's runs.
+-- ForgetDurations deletes durations that are too old to tell about today's runs.
 -- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < @before;
 

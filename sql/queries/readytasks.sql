@@ -15,8 +15,7 @@ update task set status = 'next_run_scheduled' from ready
 where task.id = ready.id
 returning task.*;
 
--- NextReady is when another task of a type will be ready, of those with or without
--- priority that are not at a moment.
+-- NextReady returns when the next task of a type, with or without priority, becomes ready after a moment.
 -- name: NextReady :many
 select next_run
 from task

@@ -1,6 +1,6 @@
 -- Tasks and origins that no claim takes, as they cannot be sent as they are.
 
--- SetOriginAside sets an origin of all listers aside; it has to be a candidate no more.
+-- SetOriginAside sets an origin aside, for all its listers. It must then no longer be a candidate.
 -- name: SetOriginAside :exec
 insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason)
 select lo.lister_id, lo.url, lo.visit_type, scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update), @reason
@@ -16,8 +16,8 @@ select coalesce(scheduler_go.next_candidate_change(@visit_type), '')::text;
 -- name: DropCandidateChanges :execrows
 delete from scheduler_go.candidate_changes where visit_type = @visit_type and url = @url;
 
--- SetGraphTaskAside takes the next check of a task of a graph and sets the task aside,
--- until the maintenance job of graphs has it looked at again.
+-- SetGraphTaskAside removes the next check of a task of a graph and sets the task aside, until the
+-- maintenance job of graphs checks it again.
 -- name: SetGraphTaskAside :exec
 with taken as (
   delete from scheduler_go.graph_checks
@@ -30,13 +30,13 @@ select t.id, md5(t.arguments::text), @reason, now() + interval '10 minutes'
 from taken join task t on t.id = taken.task
 on conflict do nothing;
 
--- RetryTasks forgets the tasks whose arguments changed or whose time is over.
+-- RetryTasks puts back the tasks whose arguments changed or whose time has passed.
 -- name: RetryTasks :exec
 delete from scheduler_go.set_aside_tasks s
 where s.until <= now()
    or not exists (select from task t where t.id = s.task and md5(t.arguments::text) = s.arguments);
 
--- RetryOrigins forgets the origins that changed or whose time is over.
+-- RetryOrigins puts back the origins that changed or whose time has passed.
 -- name: RetryOrigins :exec
 delete from scheduler_go.set_aside_origins s
 where s.until <= now()
@@ -45,13 +45,13 @@ where s.until <= now()
      where lo.lister_id = s.lister_id and lo.url = s.url and lo.visit_type = s.visit_type
        and scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) = s.content);
 
--- TellTasks returns some tasks that were set aside and not told of yet.
+-- TellTasks returns some tasks that were set aside and not returned before.
 -- name: TellTasks :many
 update scheduler_go.set_aside_tasks s set told = true
 where s.task = any(array(select task from scheduler_go.set_aside_tasks where not told limit @max_rows::bigint for update skip locked))
 returning s.task, s.reason;
 
--- TellOrigins returns some origins that were set aside and not told of yet.
+-- TellOrigins returns some origins that were set aside and not returned before.
 -- name: TellOrigins :many
 update scheduler_go.set_aside_origins s set told = true
 from (select lister_id, url, visit_type from scheduler_go.set_aside_origins where not told limit @max_rows::bigint for update skip locked) n

@@ -1,28 +1,27 @@
--- Runs of tasks, one at a time, as other programs note them. (What the listener
--- makes of events is in outcomes.sql.)
+-- Runs of tasks, as other programs record them. (The listener's statements are in outcomes.sql.)
 
--- ScheduleTaskRun notes that a run was sent.
+-- ScheduleTaskRun records that a run was sent.
 -- name: ScheduleTaskRun :one
 insert into task_run (task, backend_id, scheduled, metadata, status)
 values (@task, @backend_id, @scheduled, @metadata, 'scheduled')
 returning *;
 
--- ScheduleTaskRuns notes that many were. They come as one JSON list: unlike
--- arrays, its fields can be null.
+-- ScheduleTaskRuns records that runs were sent. They come as one JSON list: unlike arrays, its fields
+-- can be null.
 -- name: ScheduleTaskRuns :exec
 insert into task_run (task, backend_id, scheduled, metadata, status)
 select task, backend_id, scheduled, metadata, 'scheduled'
 from json_to_recordset(@runs::json) as new (
   task bigint, backend_id text, scheduled timestamptz, metadata jsonb);
 
--- StartTaskRun notes that a worker took a run.
+-- StartTaskRun records that a worker started a run.
 -- name: StartTaskRun :many
 update task_run
 set status = 'started', started = @started, metadata = coalesce(metadata, '{}') || @metadata::jsonb
 where backend_id = @backend_id::text
 returning *;
 
--- EndTaskRun notes how a run ended; the trigger then moves its task on.
+-- EndTaskRun records how a run ended; the trigger then moves its task on.
 -- name: EndTaskRun :many
 update task_run
 set status = @status, ended = @ended, metadata = coalesce(metadata, '{}') || @metadata::jsonb
@@ -44,8 +43,8 @@ select r.task, r.backend_id::text as backend_id from unnest(@tasks::bigint[]) as
 cross join lateral (select s.* from task_run s where s.task = k.task offset 0) r
 where r.status in ('scheduled', 'started') and r.backend_id is not null;
 
--- UrgentRuns returns the priority of the tasks of some runs, of those that have one, and when
--- they became ready.
+-- UrgentRuns returns the priorities of the tasks of some runs, where they have one, and when these
+-- tasks became ready.
 -- name: UrgentRuns :many
 select r.backend_id::text as backend_id, t.priority::text as priority, t.next_run
 from task_run r join task t on t.id = r.task

@@ -1,4 +1,4 @@
--- Tasks: creating, finding, and moving them by hand.
+-- Tasks: creating, finding, and changing them by hand.
 
 -- MakeTaskTable makes the temporary table tmp_task, for this transaction.
 -- name: MakeTaskTable :exec
@@ -13,13 +13,13 @@ from json_to_recordset(@tasks::json) as new (
   type text, arguments jsonb, next_run timestamptz, status task_status,
   policy task_policy, retries_left bigint, priority task_priority);
 
--- CreateTasksFromTable creates those that are not there yet, by the Python scheduler's rule.
+-- CreateTasksFromTable creates those of them that don't exist yet, by the Python scheduler's rule.
 -- name: CreateTasksFromTable :many
 select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority
 from swh_scheduler_create_tasks_from_temp()
 order by id;
 
--- TasksByID are the tasks of these numbers that there are.
+-- TasksByID returns the existing tasks of some numbers.
 -- name: TasksByID :many
 select * from task where id = any(@ids::bigint[]) order by id;
 
@@ -36,8 +36,7 @@ where (sqlc.narg(ids)::bigint[] is null or id = any(sqlc.narg(ids)::bigint[]))
 order by id
 limit sqlc.narg(max_tasks)::bigint;
 
--- ReadyTasks are the tasks of a type to run at a moment, those waiting longest
--- first: those without priority, or those with any.
+-- ReadyTasks returns the ready tasks of a type, without priority or with any, those waiting longest first.
 -- name: ReadyTasks :many
 select * from task
 where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
@@ -45,8 +44,8 @@ where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
 order by next_run, id
 limit sqlc.narg(max_tasks)::bigint;
 
--- SetTaskStatus moves tasks by hand, all or those that are due and not completed; where next_run
--- is null it stays.
+-- SetTaskStatus sets the status of tasks, all or only those that are due and not completed, and the next
+-- run, unless it is null.
 -- name: SetTaskStatus :exec
 update task
 set status = @status, next_run = coalesce(sqlc.narg(next_run), next_run)

@@ -8,8 +8,7 @@ select * from task_type order by type;
 -- name: TaskType :one
 select * from task_type where type = @type;
 
--- CreateTaskType adds a task type; one of that name that is there already stays
--- as it is.
+-- CreateTaskType adds a task type, unless one of that name exists.
 -- name: CreateTaskType :exec
 insert into task_type (
   type, description, backend_name, default_interval, min_interval, max_interval,

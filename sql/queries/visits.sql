@@ -1,4 +1,4 @@
--- Visits: what the grab itself (visits.go, which puts its query together) needs.
+-- Visits: statements for the grab, whose own query visits.go puts together.
 
 -- LockVisitType makes grabs of one visit type wait for each other.
 -- name: LockVisitType :exec

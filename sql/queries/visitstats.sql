@@ -1,4 +1,4 @@
--- The journal client's statements: what visits ended how.
+-- The journal client's statements.
 
 -- name: LockVisitStats :many
 -- The stats of these origins, locked in the order of their keys, so that two

@@ -1,7 +1,7 @@
 -- Walks over whole tables, in steps; sql/db/walks.go takes them.
 
--- LookAtWalk returns how far a walk came, with place -1 if none is underway, and whether the
--- last one began some seconds ago.
+-- LookAtWalk returns the place of a walk, -1 if none is underway, and whether the last one began so
+-- many seconds ago, or more.
 -- name: LookAtWalk :one
 select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => @every::double precision) <= clock_timestamp() as due
 from scheduler_go.walks where name = @name;
@@ -15,7 +15,7 @@ on conflict (name) do update set began = excluded.began, place = excluded.place,
 -- name: CancelWalk :exec
 update scheduler_go.walks set place = null, so_far = '{}', began = '-infinity' where name = @name;
 
--- StepWalk keeps how far a walk came, unless another process has taken it on.
+-- StepWalk writes the next place of a walk, unless another process has done so.
 -- name: StepWalk :execrows
 update scheduler_go.walks set place = @next::bigint, so_far = @so_far where name = @name and place = @place::bigint;
 
@@ -62,8 +62,8 @@ from scheduler_go.candidates
 where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid
 group by visit_type;
 
--- UncountedListings lists the listings of which it isn't known how many origins changed
--- since the one before, if few changes are missing from candidates.
+-- UncountedListings lists the listings for which the origins that changed since the listing before are
+-- not counted yet; none while many changes are missing from candidates.
 -- name: UncountedListings :many
 select lister_id, previous::timestamptz as previous, finished from scheduler_go.listings
 where isfinite(previous) and isfinite(finished) and counted is distinct from finished

@@ -2,7 +2,6 @@ package freshsim
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"swh-scheduler/internal/freshness"
@@ -31,9 +30,6 @@ type fresh struct {
 // thresholds are the limits between which an origin's moment need not be computed again.
 type thresholds struct{ low, high float64 }
 
-// uselessVisits is the price of a useless visit beside its own cost, in visits of mean cost.
-const uselessVisits = 5
-
 // walk is how often all moments are checked, as in the database.
 const walk = 6 * hour
 
@@ -61,7 +57,7 @@ func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fr
 // known returns what the policy knows about an origin that was visited.
 func (p *fresh) known(i int32) freshness.Origin {
 	o := &p.origins[i]
-	f := freshness.Origin{Estimate: p.estimates[i].Or(p.prior), Cost: duration(o.cost * p.scale / 86400), Useless: duration(uselessVisits * p.cost * p.scale / 86400), Updated: duration(o.shown - o.visit)}
+	f := freshness.Origin{Estimate: p.estimates[i].Or(p.prior), Cost: duration(o.cost * p.scale / 86400), Useless: duration(freshness.UselessVisits * p.cost * p.scale / 86400), Updated: duration(o.shown - o.visit)}
 	if o.dated {
 		f.Listing = duration(listing)
 	}
@@ -154,8 +150,8 @@ func (p *fresh) claim(now float64, n int, busy bool, take func(i int32) bool, to
 	}
 	p.due.restore()
 	price := 0.0
-	if slices.Sort(values); claimed == n && len(values) > 0 {
-		price = values[len(values)/4]
+	if claimed == n {
+		price = freshness.Price(values)
 	}
 	p.control = p.control.Step(start.Add(duration(now)), busy, price)
 	return to

@@ -17,7 +17,7 @@ const action = `-- name: Action :many
 select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions where id = $1
 `
 
-// Action is one of them.
+// Action returns the action of a number.
 func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, action, id)
 	if err != nil {
@@ -64,7 +64,7 @@ type ActionsParams struct {
 	MaxActions int64
 }
 
-// Actions is a page of actions, the newest first.
+// Actions returns a page of actions, the newest first.
 func (q *Queries) Actions(ctx context.Context, arg ActionsParams) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, actions, arg.Below, arg.MaxActions)
 	if err != nil {
@@ -117,7 +117,7 @@ type BeginActionParams struct {
 }
 
 // What people do to tasks and graphs by the dashboard (db.ActionStore).
-// BeginAction notes an action on the tasks, or the graphs, that there are by now.
+// BeginAction records an action on the tasks, or the graphs, that exist now.
 func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, beginAction,
 		arg.Who,
@@ -151,7 +151,7 @@ update scheduler_go.actions set state = 'cancelled', ended = now()
 where id = $1 and state in ('counting', 'counted', 'running')
 `
 
-// CancelAction ends an action where it is.
+// CancelAction ends an open action.
 func (q *Queries) CancelAction(ctx context.Context, id int64) (int64, error) {
 	result, err := q.db.Exec(ctx, cancelAction, id)
 	if err != nil {
@@ -164,7 +164,7 @@ const confirmAction = `-- name: ConfirmAction :execrows
 update scheduler_go.actions set state = 'running', place = below where id = $1 and state = 'counted'
 `
 
-// ConfirmAction has what was counted done.
+// ConfirmAction starts an action that waits for it.
 func (q *Queries) ConfirmAction(ctx context.Context, id int64) (int64, error) {
 	result, err := q.db.Exec(ctx, confirmAction, id)
 	if err != nil {
@@ -186,7 +186,7 @@ type FailActionParams struct {
 	ID           int64
 }
 
-// FailAction notes that a step failed, and when it is tried again; with the state failed that none follows.
+// FailAction records that a step failed, and when it is tried again; with the state failed it ends the action.
 func (q *Queries) FailAction(ctx context.Context, arg FailActionParams) error {
 	_, err := q.db.Exec(ctx, failAction,
 		arg.State,
@@ -201,7 +201,7 @@ const forgetActions = `-- name: ForgetActions :exec
 delete from scheduler_go.actions where began < $1
 `
 
-// ForgetActions deletes those that are older.
+// ForgetActions deletes actions that began before a moment.
 func (q *Queries) ForgetActions(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetActions, before)
 	return err
@@ -212,8 +212,8 @@ select id, who, began, action, filter, state, below, place, matched, changed, re
 order by again, id limit 1 for update skip locked
 `
 
-// NextAction locks an open action that no other process takes a step of: that which has waited
-// longest, so that all go on. One whose last step failed waits for a while.
+// NextAction locks the open action that has waited longest for a step, of those that no other process
+// has locked. After a failed step an action waits for a while.
 func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, nextAction)
 	if err != nil {
@@ -253,7 +253,7 @@ const openActions = `-- name: OpenActions :one
 select count(*) from scheduler_go.actions where state in ('counting', 'running')
 `
 
-// OpenActions counts the actions of which steps are to be taken.
+// OpenActions counts the open actions.
 func (q *Queries) OpenActions(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, openActions)
 	var count int64
@@ -297,7 +297,7 @@ type StepActionParams struct {
 	ID      int64
 }
 
-// StepAction notes what a step of an action did.
+// StepAction records what a step of an action did.
 func (q *Queries) StepAction(ctx context.Context, arg StepActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, stepAction,
 		arg.Place,

@@ -24,7 +24,8 @@ type ArchivableGraphsParams struct {
 	Before     []time.Time
 }
 
-// ArchivableGraphs returns the graphs of some numbers all of whose tasks did.
+// ArchivableGraphs returns the graphs of some numbers all of whose tasks ended before the moment given
+// for their type.
 func (q *Queries) ArchivableGraphs(ctx context.Context, arg ArchivableGraphsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, archivableGraphs,
 		arg.FirstGraph,
@@ -185,7 +186,7 @@ const firstTask = `-- name: FirstTask :one
 select coalesce(min(id), 0)::bigint as id from task
 `
 
-// Housekeeping: what has ended long ago, by type.
+// Automatic archiving of what ended long ago, by task type.
 // FirstTask returns the number of the first task.
 func (q *Queries) FirstTask(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, firstTask)
@@ -209,8 +210,8 @@ limit $4::bigint
 `
 
 type RunsToArchiveParams struct {
-	AfterTs  string
-	BeforeTs string
+	After    string
+	Before   string
 	FromTask int64
 	MaxRuns  int64
 }
@@ -231,13 +232,12 @@ type RunsToArchiveRow struct {
 }
 
 // Archiving: reading what will not run again, and deleting it.
-// RunsToArchive are runs within a time span of tasks that will not run again,
-// from a task on. A run that never started goes by when it was sent. The times
-// are texts, as callers have them.
+// RunsToArchive returns the runs of tasks that will not run again, from a task on, that started in a
+// time span, or were sent in it if they never started. The times are texts, as callers have them.
 func (q *Queries) RunsToArchive(ctx context.Context, arg RunsToArchiveParams) ([]RunsToArchiveRow, error) {
 	rows, err := q.db.Query(ctx, runsToArchive,
-		arg.AfterTs,
-		arg.BeforeTs,
+		arg.After,
+		arg.Before,
 		arg.FromTask,
 		arg.MaxRuns,
 	)
@@ -283,7 +283,7 @@ type TasksOfGraphParams struct {
 	MaxTasks int64
 }
 
-// TasksOfGraph returns some tasks of a graph, after one.
+// TasksOfGraph returns the next tasks of a graph after one, by number.
 func (q *Queries) TasksOfGraph(ctx context.Context, arg TasksOfGraphParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, tasksOfGraph, arg.Graph, arg.After, arg.MaxTasks)
 	if err != nil {

@@ -28,7 +28,7 @@ type BuildPhaseRow struct {
 }
 
 // The build, in steps; the caller holds the lock of candidates.
-// BuildPhase returns the next phase of the build, and how many listed origins there are, about.
+// BuildPhase returns the next phase of the build, and the estimated number of listed origins.
 func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 	row := q.db.QueryRow(ctx, buildPhase)
 	var i BuildPhaseRow
@@ -214,8 +214,8 @@ type GiveUpCandidatesParams struct {
 	ByFreshness bool
 }
 
-// GiveUpCandidates disables candidates until they are built anew; by fork, and with moments,
-// if they were or that is asked for.
+// GiveUpCandidates disables candidates until they are built anew. The build will tell forks from
+// originals, and have moments, if that is asked for or was so before.
 func (q *Queries) GiveUpCandidates(ctx context.Context, arg GiveUpCandidatesParams) error {
 	_, err := q.db.Exec(ctx, giveUpCandidates, arg.ByFork, arg.ByFreshness)
 	return err
@@ -231,7 +231,7 @@ type KeepIndexesParams struct {
 	ByCooldown bool
 }
 
-// KeepIndexes makes later builds create the indexes by lister and for shorter cooldowns too.
+// KeepIndexes records whether later builds create the indexes by lister and for shorter cooldowns.
 func (q *Queries) KeepIndexes(ctx context.Context, arg KeepIndexesParams) error {
 	_, err := q.db.Exec(ctx, keepIndexes, arg.ByLister, arg.ByCooldown)
 	return err

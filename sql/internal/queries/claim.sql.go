@@ -29,8 +29,8 @@ type ReadyTaskTypesParams struct {
 }
 
 // Which task types have something to claim; the claim itself is put together in claim.go.
-// ReadyTaskTypes lists the task types that have something to run now, so that a
-// pass over hundreds of idle types costs one query.
+// ReadyTaskTypes lists the task types with ready tasks, so that a pass over hundreds of idle types costs
+// one query.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, readyTaskTypes, arg.Now, arg.WithPriority)
 	if err != nil {

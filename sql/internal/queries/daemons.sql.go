@@ -17,7 +17,7 @@ const daemons = `-- name: Daemons :many
 select id, name, version, host, started, seen, state from scheduler_go.daemons order by seen desc, id limit $1
 `
 
-// Daemons lists the daemons that were seen last.
+// Daemons lists daemons, those seen last first.
 func (q *Queries) Daemons(ctx context.Context, maxDaemons int32) ([]SchedulerGoDaemon, error) {
 	rows, err := q.db.Query(ctx, daemons, maxDaemons)
 	if err != nil {

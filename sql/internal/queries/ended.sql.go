@@ -30,8 +30,8 @@ type CountEndedParams struct {
 }
 
 // What ended, by minute.
-// CountEnded adds to the counts of this minute. Each backend has rows of its own, so that two
-// hardly ever wait for each other.
+// CountEnded adds to the counts of this minute. Server processes write rows of their own (of 64
+// parts), so that two hardly ever wait for each other.
 func (q *Queries) CountEnded(ctx context.Context, arg CountEndedParams) error {
 	_, err := q.db.Exec(ctx, countEnded,
 		arg.Source,
@@ -102,7 +102,7 @@ const forgetEnded = `-- name: ForgetEnded :exec
 delete from scheduler_go.ended where minute < now() - interval '3 hours'
 `
 
-// ForgetEnded deletes what is not asked for any more.
+// ForgetEnded deletes counts that EndedInHour no longer reads.
 func (q *Queries) ForgetEnded(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetEnded)
 	return err

@@ -44,8 +44,8 @@ type LanePlacesRow struct {
 	Ahead     int64
 }
 
-// LanePlaces finds work of lanes: that of a task id, or the visits of an origin, each
-// with how many are sent before it from its backlog.
+// LanePlaces lists work on lanes, that of a task id, or the visits of an origin, each with the number
+// of messages that are sent before it from its backlog.
 func (q *Queries) LanePlaces(ctx context.Context, arg LanePlacesParams) ([]LanePlacesRow, error) {
 	rows, err := q.db.Query(ctx, lanePlaces, arg.TaskID, arg.URL, arg.VisitType)
 	if err != nil {
@@ -97,9 +97,8 @@ type TasksAheadParams struct {
 	MaxTasks int32
 }
 
-// What explains why a task or an origin has not been scheduled.
-// TasksAhead counts the ready tasks of a type that a runner takes before one, up
-// to a limit.
+// Why a task or an origin has not been scheduled.
+// TasksAhead counts, up to a limit, the ready tasks that a runner claims before a task of their type.
 func (q *Queries) TasksAhead(ctx context.Context, arg TasksAheadParams) (int64, error) {
 	row := q.db.QueryRow(ctx, tasksAhead,
 		arg.Task,
@@ -138,8 +137,8 @@ type WaitingMessagesRow struct {
 	Ahead    int64
 }
 
-// WaitingMessages lists messages on their way: that of a task id, or those that
-// visit a URL, each with how many are sent before it.
+// WaitingMessages lists outgoing messages, that of a task id, or those that visit a URL, each with the
+// number of messages that are sent before it.
 func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams) ([]WaitingMessagesRow, error) {
 	rows, err := q.db.Query(ctx, waitingMessages,
 		arg.Now,

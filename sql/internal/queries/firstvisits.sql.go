@@ -31,8 +31,8 @@ type FinishFirstVisitsParams struct {
 	Updated time.Time
 }
 
-// FinishFirstVisits notes that all first visits of a lister are scheduled, if
-// they are, but for those set aside, and the lister hasn't changed since it was read.
+// FinishFirstVisits records that all first visits of a lister are scheduled, if all are scheduled or set
+// aside, and the lister hasn't changed since it was read.
 func (q *Queries) FinishFirstVisits(ctx context.Context, arg FinishFirstVisitsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, finishFirstVisits, arg.Now, arg.ID, arg.Updated)
 	if err != nil {
@@ -45,7 +45,7 @@ const listedVisitTypes = `-- name: ListedVisitTypes :many
 select distinct visit_type from listed_origins where lister_id = $1 order by visit_type
 `
 
-// ListedVisitTypes lists the visit types of what a lister lists.
+// ListedVisitTypes lists the visit types of the origins of a lister.
 func (q *Queries) ListedVisitTypes(ctx context.Context, listerID uuid.UUID) ([]string, error) {
 	rows, err := q.db.Query(ctx, listedVisitTypes, listerID)
 	if err != nil {
@@ -77,8 +77,8 @@ order by last_listing_finished_at, id
 
 // First visits: those of a lister's origins after its listing, in queues of
 // their own.
-// ListersWithFirstVisits lists the listers whose first visits are wanted and not
-// all scheduled.
+// ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
+// whose first visits are not all scheduled.
 func (q *Queries) ListersWithFirstVisits(ctx context.Context) ([]Lister, error) {
 	rows, err := q.db.Query(ctx, listersWithFirstVisits)
 	if err != nil {

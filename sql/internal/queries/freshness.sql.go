@@ -77,8 +77,8 @@ type ForgetFreshnessParams struct {
 	Now       time.Time
 }
 
-// ForgetFreshness deletes the estimates, on some pages, of origins whose last visit that succeeded is
-// more than twice the longest wait ago, which is @longest if no visit type has the policy.
+// ForgetFreshness deletes the estimates, on some pages, of origins whose last successful visit is more
+// than twice the longest wait ago; @longest is the longest wait if no visit type has the policy.
 func (q *Queries) ForgetFreshness(ctx context.Context, arg ForgetFreshnessParams) error {
 	_, err := q.db.Exec(ctx, forgetFreshness,
 		arg.Longest,
@@ -291,8 +291,8 @@ type SetListerFreshnessParams struct {
 	Walk       string
 }
 
-// SetListerFreshness writes what a whole walk has found: the estimates of listers, without those that
-// have none any more, and that no moment lacks, unless a visit type has got the policy meanwhile.
+// SetListerFreshness writes what a whole walk has found: it replaces the estimates of listers, and marks
+// the moments as complete, unless the walk was cancelled as a visit type got the policy meanwhile.
 func (q *Queries) SetListerFreshness(ctx context.Context, arg SetListerFreshnessParams) error {
 	_, err := q.db.Exec(ctx, setListerFreshness,
 		arg.VisitTypes,

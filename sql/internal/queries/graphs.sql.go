@@ -30,7 +30,7 @@ type CancelGraphParams struct {
 	Graph int64
 }
 
-// Moving graphs by hand.
+// Changing graphs by hand.
 // CancelGraph marks a graph as cancelled, and queues checks of its tasks that have not ended.
 func (q *Queries) CancelGraph(ctx context.Context, arg CancelGraphParams) (int64, error) {
 	result, err := q.db.Exec(ctx, cancelGraph, arg.At, arg.Graph)
@@ -57,8 +57,8 @@ type ChangeDependenciesParams struct {
 	Remove   []int64
 }
 
-// ChangeDependencies deletes dependencies of tasks, counts those that are added, and has the
-// tasks watch none, until they are looked at.
+// ChangeDependencies deletes dependencies of tasks, changes the tasks' numbers of dependencies, and
+// clears which one each watches, until its check.
 func (q *Queries) ChangeDependencies(ctx context.Context, arg ChangeDependenciesParams) error {
 	_, err := q.db.Exec(ctx, changeDependencies,
 		arg.Tasks,
@@ -78,7 +78,7 @@ type CheckDeadlinesParams struct {
 	At       time.Time
 }
 
-// CheckDeadlines queues checks of the tasks whose deadline is over, unless they are queued.
+// CheckDeadlines queues checks of the tasks whose deadline has passed, unless one is queued.
 func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, checkDeadlines, arg.MaxTasks, arg.At)
 	var check_graph_deadlines int64
@@ -95,9 +95,9 @@ type CheckGraphTasksParams struct {
 	EndTask   int64
 }
 
-// CheckGraphTasks queues checks of the waiting tasks of some numbers whose dependency ended
-// without a note, for instance while triggers were off, and forgets deleted tasks on which none
-// depends.
+// CheckGraphTasks queues checks of the waiting tasks, of some numbers, whose dependency ended without a
+// change being noted, for instance while triggers were off. It also forgets deleted tasks on which no
+// task depends.
 func (q *Queries) CheckGraphTasks(ctx context.Context, arg CheckGraphTasksParams) (int64, error) {
 	row := q.db.QueryRow(ctx, checkGraphTasks, arg.FirstTask, arg.EndTask)
 	var check_graph_tasks int64
@@ -202,7 +202,7 @@ type EdgesBelowRow struct {
 	DependsOn int64
 }
 
-// EdgesBelow lists the dependencies of some tasks, of those, and so on.
+// EdgesBelow lists the direct and indirect dependencies of some tasks.
 func (q *Queries) EdgesBelow(ctx context.Context, tasks []int64) ([]EdgesBelowRow, error) {
 	rows, err := q.db.Query(ctx, edgesBelow, tasks)
 	if err != nil {
@@ -349,8 +349,8 @@ type GraphAtTaskParams struct {
 	Passed   int32
 }
 
-// GraphAtTask returns the graph of that task before which, from the last task of the last graph below a number down,
-// there are so many.
+// GraphAtTask returns the graph of a task: the first one after passing so many tasks, from the last
+// task of the last graph below end_graph downwards.
 func (q *Queries) GraphAtTask(ctx context.Context, arg GraphAtTaskParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, graphAtTask, arg.EndGraph, arg.Passed)
 	if err != nil {
@@ -453,16 +453,16 @@ func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error)
 }
 
 const graphTask = `-- name: GraphTask :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = $1
 `
 
 type GraphTaskRow struct {
 	Graph        int64
-	Task         int64
+	ID           int64
 	Name         string
 	Type         string
-	State        string
+	State        model.GraphState
 	AnyResult    bool
 	Dependencies int32
 	Deadline     *time.Time
@@ -481,7 +481,7 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 		var i GraphTaskRow
 		if err := rows.Scan(
 			&i.Graph,
-			&i.Task,
+			&i.ID,
 			&i.Name,
 			&i.Type,
 			&i.State,
@@ -501,16 +501,16 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 }
 
 const graphTasks = `-- name: GraphTasks :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.graph = $1 order by st.task
 `
 
 type GraphTasksRow struct {
 	Graph        int64
-	Task         int64
+	ID           int64
 	Name         string
 	Type         string
-	State        string
+	State        model.GraphState
 	AnyResult    bool
 	Dependencies int32
 	Deadline     *time.Time
@@ -529,7 +529,7 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 		var i GraphTasksRow
 		if err := rows.Scan(
 			&i.Graph,
-			&i.Task,
+			&i.ID,
 			&i.Name,
 			&i.Type,
 			&i.State,
@@ -549,16 +549,16 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 }
 
 const graphTasksOf = `-- name: GraphTasksOf :many
-select st.graph, st.task, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
 from scheduler_go.graph_states st where st.task = any($1::bigint[]) order by st.task
 `
 
 type GraphTasksOfRow struct {
 	Graph        int64
-	Task         int64
+	ID           int64
 	Name         string
 	Type         string
-	State        string
+	State        model.GraphState
 	AnyResult    bool
 	Dependencies int32
 	Deadline     *time.Time
@@ -577,7 +577,7 @@ func (q *Queries) GraphTasksOf(ctx context.Context, tasks []int64) ([]GraphTasks
 		var i GraphTasksOfRow
 		if err := rows.Scan(
 			&i.Graph,
-			&i.Task,
+			&i.ID,
 			&i.Name,
 			&i.Type,
 			&i.State,
@@ -719,8 +719,8 @@ const lockDependencies = `-- name: LockDependencies :many
 select id from task where id = any($1::bigint[]) order by id for share
 `
 
-// LockDependencies keeps tasks from ending until this transaction is committed,
-// after which their ends see who waits for them.
+// LockDependencies locks tasks, so that they end only after this transaction, and their ends see which
+// tasks wait for them.
 func (q *Queries) LockDependencies(ctx context.Context, ids []int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, lockDependencies, ids)
 	if err != nil {
@@ -807,7 +807,7 @@ type PlaceOfGraphsParams struct {
 	Passed   int32
 }
 
-// PlaceOfGraphs returns the number of that graph below a number before which there are so many.
+// PlaceOfGraphs returns the number of a graph: the first one below end_graph after passing so many, downwards.
 func (q *Queries) PlaceOfGraphs(ctx context.Context, arg PlaceOfGraphsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, placeOfGraphs, arg.EndGraph, arg.Passed)
 	if err != nil {
@@ -912,8 +912,8 @@ type RetryGraphTasksParams struct {
 	At       time.Time
 }
 
-// RetryGraphTasks reopens some failed tasks of a graph, and some that couldn't run, after one,
-// as waiting and with a check queued.
+// RetryGraphTasks reopens the next tasks of a graph, after one, that failed or couldn't run: they wait,
+// and a check of them is queued.
 func (q *Queries) RetryGraphTasks(ctx context.Context, arg RetryGraphTasksParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, retryGraphTasks,
 		arg.Graph,

@@ -92,8 +92,8 @@ type HosterLoadsRow struct {
 	Claimed  int64
 }
 
-// HosterLoads counts the visits in flight, without those that a worker began too long ago, and
-// those claimed since a moment.
+// HosterLoads counts, by hoster, the visits in flight, but not those that began too long ago, and the
+// visits claimed since a moment.
 func (q *Queries) HosterLoads(ctx context.Context, arg HosterLoadsParams) ([]HosterLoadsRow, error) {
 	rows, err := q.db.Query(ctx, hosterLoads, arg.LostBefore, arg.ClaimedAfter)
 	if err != nil {
@@ -119,9 +119,8 @@ const lockHosters = `-- name: LockHosters :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0))
 `
 
-// Hosters: how many visits they have in flight, and were claimed of late.
-// LockHosters makes claims of visits wait for each other, so that none takes what another
-// has counted as free.
+// Hosters: their visits in flight, and those claimed lately.
+// LockHosters makes claims of visits wait for each other, so that no two take the same capacity.
 func (q *Queries) LockHosters(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockHosters)
 	return err

@@ -38,8 +38,8 @@ type DueKeeperJobsRow struct {
 }
 
 // Maintenance jobs, each done by one process at a time.
-// DueKeeperJobs returns those of the given jobs that are due and that no process has, and why
-// the last run failed of those whose last run did. A job that failed is due sooner.
+// DueKeeperJobs returns those of the given jobs that are due and that no process has leased, and those
+// whose last run failed, with its error. A job that failed is due sooner.
 func (q *Queries) DueKeeperJobs(ctx context.Context, arg DueKeeperJobsParams) ([]DueKeeperJobsRow, error) {
 	rows, err := q.db.Query(ctx, dueKeeperJobs, arg.AfterFailure, arg.Jobs, arg.Periods)
 	if err != nil {

@@ -17,8 +17,7 @@ const enabledVisitTypes = `-- name: EnabledVisitTypes :many
 select distinct visit_type from listed_origins where enabled order by visit_type
 `
 
-// EnabledVisitTypes lists the visit types of which origins are enabled. It reads
-// them all.
+// EnabledVisitTypes lists the visit types with enabled origins. It reads all origins.
 func (q *Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, enabledVisitTypes)
 	if err != nil {
@@ -121,9 +120,8 @@ returning lister_id, url, visit_type, extra_loader_arguments, enabled, first_see
 `
 
 // Listed origins, as listers record them and others read them.
-// RecordListedOrigins adds origins or writes anew what their lister tells of
-// them. They come as one JSON list: unlike arrays, its fields can be null. Rows
-// are written in the order of their keys, so that two listers never deadlock.
+// RecordListedOrigins adds or replaces origins. They come as one JSON list: unlike arrays, its fields can
+// be null. Rows are written in the order of their keys, so that two listers never deadlock.
 func (q *Queries) RecordListedOrigins(ctx context.Context, origins json.RawMessage) ([]ListedOrigin, error) {
 	rows, err := q.db.Query(ctx, recordListedOrigins, origins)
 	if err != nil {
@@ -173,7 +171,7 @@ type StandingsRow struct {
 	Loaded         bool
 }
 
-// Standings tells what update_metrics counts, of the origins of some URLs.
+// Standings returns what update_metrics counts by, for the origins of some URLs.
 func (q *Queries) Standings(ctx context.Context, urls []string) ([]StandingsRow, error) {
 	rows, err := q.db.Query(ctx, standings, urls)
 	if err != nil {

@@ -25,7 +25,7 @@ type CreateListerParams struct {
 	FirstVisitsQueuePrefix *string
 }
 
-// CreateLister adds a lister unless it is there already.
+// CreateLister adds a lister, unless it exists.
 func (q *Queries) CreateLister(ctx context.Context, arg CreateListerParams) error {
 	_, err := q.db.Exec(ctx, createLister, arg.Name, arg.InstanceName, arg.FirstVisitsQueuePrefix)
 	return err
@@ -121,7 +121,7 @@ const listersByID = `-- name: ListersByID :many
 select id, name, instance_name, created, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at from listers where id = any($1::uuid[]) order by name, instance_name
 `
 
-// ListersByID are the listers of these identifiers that there are.
+// ListersByID returns the existing listers of some identifiers.
 func (q *Queries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]Lister, error) {
 	rows, err := q.db.Query(ctx, listersByID, ids)
 	if err != nil {

@@ -30,8 +30,8 @@ type LoseRunsParams struct {
 	Status []string
 }
 
-// LoseRuns ends runs as lost, unless something was heard of them meanwhile; the
-// peer's trigger then has their tasks retried by the rules of a failure.
+// LoseRuns ends runs as lost, unless their status has changed meanwhile. The Python scheduler's trigger
+// then retries their tasks as after a failure.
 func (q *Queries) LoseRuns(ctx context.Context, arg LoseRunsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, loseRuns, arg.Now, arg.ID, arg.Status)
 	if err != nil {
@@ -68,9 +68,9 @@ type SilentRunsRow struct {
 	WithPriority bool
 }
 
-// SilentRuns lists runs of some numbers and task types, scheduled or started before a
-// moment and not ended, whose tasks still wait for them. No message of theirs is on its
-// way, or in a lane where it may still wait for its turn.
+// SilentRuns lists the runs of some numbers, scheduled or started before the moment given for their task
+// type and not ended, whose tasks still wait for them. It leaves out those whose message is in a
+// backlog or outgoing, or was sent to a lane and is not known to have started.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, silentRuns,
 		arg.Types,

@@ -23,7 +23,7 @@ type OriginStatsParams struct {
 	VisitType []string
 }
 
-// OriginStats are the stats of origins that have some, in the order of the call.
+// OriginStats returns the stats of those origins that have some, in the order of the call.
 func (q *Queries) OriginStats(ctx context.Context, arg OriginStatsParams) ([]OriginVisitStat, error) {
 	rows, err := q.db.Query(ctx, originStats, arg.URL, arg.VisitType)
 	if err != nil {
@@ -66,8 +66,7 @@ type SetVisitQueuePositionParams struct {
 	Position  int64
 }
 
-// SetVisitQueuePosition says how far the queue of a visit type has been worked
-// through.
+// SetVisitQueuePosition writes how far the queue of a visit type has been worked through.
 func (q *Queries) SetVisitQueuePosition(ctx context.Context, arg SetVisitQueuePositionParams) error {
 	_, err := q.db.Exec(ctx, setVisitQueuePosition, arg.VisitType, arg.Position)
 	return err
@@ -79,7 +78,7 @@ insert into origin_visit_stats as s (
   url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
   last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
 select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
-       decode(last_snapshot, 'hex'), next_visit_queue_position, next_position_offset, successive_visits
+       decode(last_snapshot, 'base64'), next_visit_queue_position, next_position_offset, successive_visits
 from json_to_recordset($1::json) as new (
   url text, visit_type text, last_successful timestamptz, last_visit timestamptz,
   last_visit_status last_visit_status, last_scheduled timestamptz, last_snapshot text,
@@ -96,8 +95,8 @@ set last_successful = coalesce(excluded.last_successful, s.last_successful),
     successive_visits = excluded.successive_visits
 `
 
-// Stats of origin visits, as other programs write and read them. (What the
-// journal client makes of records is in visitstats.sql.)
+// Stats of origin visits, as other programs write and read them. (The journal client's statements are in
+// visitstats.sql.)
 // UpsertOriginStats writes stats, each key once. What is null stays as it is.
 // Rows are written in the order of their keys, so that two never deadlock.
 func (q *Queries) UpsertOriginStats(ctx context.Context, stats json.RawMessage) error {

@@ -104,7 +104,7 @@ const forgetDurations = `-- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < $1
 `
 
-// ForgetDurations deletes what is too old to tell about today's runs.
+// ForgetDurations deletes durations that are too old to tell about today's runs.
 func (q *Queries) ForgetDurations(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetDurations, before)
 	return err
@@ -138,7 +138,7 @@ const forgetStarts = `-- name: ForgetStarts :exec
 delete from scheduler_go.run_starts where recorded < $1
 `
 
-// ForgetStarts deletes what is too old for another event of the run to come.
+// ForgetStarts deletes starts of runs of which no further event will come.
 func (q *Queries) ForgetStarts(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetStarts, before)
 	return err
@@ -167,8 +167,7 @@ type LockRunsRow struct {
 	Type      string
 }
 
-// What the events of a batch change in runs and tasks; see settle.go for the order of the
-// statements.
+// Statements for a batch of events; settle.go has their order.
 // LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
 // look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
 func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRunsRow, error) {
@@ -206,8 +205,7 @@ order by id
 for no key update
 `
 
-// LockTasks locks the tasks that the trigger on task_run is about to move on, by id: the
-// trigger would lock them in the order of the runs.
+// LockTasks locks tasks by id, before the trigger on task_run locks them in the order of the runs.
 func (q *Queries) LockTasks(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, lockTasks, ids)
 	return err

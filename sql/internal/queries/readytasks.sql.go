@@ -84,8 +84,7 @@ type NextReadyParams struct {
 	WithPriority bool
 }
 
-// NextReady is when another task of a type will be ready, of those with or without
-// priority that are not at a moment.
+// NextReady returns when the next task of a type, with or without priority, becomes ready after a moment.
 func (q *Queries) NextReady(ctx context.Context, arg NextReadyParams) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, nextReady, arg.Type, arg.At, arg.WithPriority)
 	if err != nil {

@@ -67,7 +67,7 @@ where s.until <= now()
        and scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) = s.content)
 `
 
-// RetryOrigins forgets the origins that changed or whose time is over.
+// RetryOrigins puts back the origins that changed or whose time has passed.
 func (q *Queries) RetryOrigins(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, retryOrigins)
 	return err
@@ -79,7 +79,7 @@ where s.until <= now()
    or not exists (select from task t where t.id = s.task and md5(t.arguments::text) = s.arguments)
 `
 
-// RetryTasks forgets the tasks whose arguments changed or whose time is over.
+// RetryTasks puts back the tasks whose arguments changed or whose time has passed.
 func (q *Queries) RetryTasks(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, retryTasks)
 	return err
@@ -173,8 +173,8 @@ from taken join task t on t.id = taken.task
 on conflict do nothing
 `
 
-// SetGraphTaskAside takes the next check of a task of a graph and sets the task aside,
-// until the maintenance job of graphs has it looked at again.
+// SetGraphTaskAside removes the next check of a task of a graph and sets the task aside, until the
+// maintenance job of graphs checks it again.
 func (q *Queries) SetGraphTaskAside(ctx context.Context, reason string) error {
 	_, err := q.db.Exec(ctx, setGraphTaskAside, reason)
 	return err
@@ -196,7 +196,7 @@ type SetOriginAsideParams struct {
 }
 
 // Tasks and origins that no claim takes, as they cannot be sent as they are.
-// SetOriginAside sets an origin of all listers aside; it has to be a candidate no more.
+// SetOriginAside sets an origin aside, for all its listers. It must then no longer be a candidate.
 func (q *Queries) SetOriginAside(ctx context.Context, arg SetOriginAsideParams) error {
 	_, err := q.db.Exec(ctx, setOriginAside, arg.Reason, arg.URL, arg.VisitType)
 	return err
@@ -215,7 +215,7 @@ type TellOriginsRow struct {
 	Reason    string
 }
 
-// TellOrigins returns some origins that were set aside and not told of yet.
+// TellOrigins returns some origins that were set aside and not returned before.
 func (q *Queries) TellOrigins(ctx context.Context, maxRows int64) ([]TellOriginsRow, error) {
 	rows, err := q.db.Query(ctx, tellOrigins, maxRows)
 	if err != nil {
@@ -247,7 +247,7 @@ type TellTasksRow struct {
 	Reason string
 }
 
-// TellTasks returns some tasks that were set aside and not told of yet.
+// TellTasks returns some tasks that were set aside and not returned before.
 func (q *Queries) TellTasks(ctx context.Context, maxRows int64) ([]TellTasksRow, error) {
 	rows, err := q.db.Query(ctx, tellTasks, maxRows)
 	if err != nil {

@@ -27,7 +27,7 @@ type EndTaskRunParams struct {
 	BackendID string
 }
 
-// EndTaskRun notes how a run ended; the trigger then moves its task on.
+// EndTaskRun records how a run ended; the trigger then moves its task on.
 func (q *Queries) EndTaskRun(ctx context.Context, arg EndTaskRunParams) ([]TaskRun, error) {
 	rows, err := q.db.Query(ctx, endTaskRun,
 		arg.Status,
@@ -108,9 +108,8 @@ type ScheduleTaskRunParams struct {
 	Metadata  json.RawMessage
 }
 
-// Runs of tasks, one at a time, as other programs note them. (What the listener
-// makes of events is in outcomes.sql.)
-// ScheduleTaskRun notes that a run was sent.
+// Runs of tasks, as other programs record them. (The listener's statements are in outcomes.sql.)
+// ScheduleTaskRun records that a run was sent.
 func (q *Queries) ScheduleTaskRun(ctx context.Context, arg ScheduleTaskRunParams) (TaskRun, error) {
 	row := q.db.QueryRow(ctx, scheduleTaskRun,
 		arg.Task,
@@ -139,8 +138,8 @@ from json_to_recordset($1::json) as new (
   task bigint, backend_id text, scheduled timestamptz, metadata jsonb)
 `
 
-// ScheduleTaskRuns notes that many were. They come as one JSON list: unlike
-// arrays, its fields can be null.
+// ScheduleTaskRuns records that runs were sent. They come as one JSON list: unlike arrays, its fields
+// can be null.
 func (q *Queries) ScheduleTaskRuns(ctx context.Context, runs json.RawMessage) error {
 	_, err := q.db.Exec(ctx, scheduleTaskRuns, runs)
 	return err
@@ -159,7 +158,7 @@ type StartTaskRunParams struct {
 	BackendID string
 }
 
-// StartTaskRun notes that a worker took a run.
+// StartTaskRun records that a worker started a run.
 func (q *Queries) StartTaskRun(ctx context.Context, arg StartTaskRunParams) ([]TaskRun, error) {
 	rows, err := q.db.Query(ctx, startTaskRun, arg.Started, arg.Metadata, arg.BackendID)
 	if err != nil {
@@ -245,8 +244,8 @@ type UrgentRunsRow struct {
 	NextRun   time.Time
 }
 
-// UrgentRuns returns the priority of the tasks of some runs, of those that have one, and when
-// they became ready.
+// UrgentRuns returns the priorities of the tasks of some runs, where they have one, and when these
+// tasks became ready.
 func (q *Queries) UrgentRuns(ctx context.Context, backendIds []string) ([]UrgentRunsRow, error) {
 	rows, err := q.db.Query(ctx, urgentRuns, backendIds)
 	if err != nil {

@@ -19,7 +19,7 @@ from swh_scheduler_create_tasks_from_temp()
 order by id
 `
 
-// CreateTasksFromTable creates those that are not there yet, by the Python scheduler's rule.
+// CreateTasksFromTable creates those of them that don't exist yet, by the Python scheduler's rule.
 func (q *Queries) CreateTasksFromTable(ctx context.Context) ([]Task, error) {
 	rows, err := q.db.Query(ctx, createTasksFromTable)
 	if err != nil {
@@ -70,7 +70,7 @@ const makeTaskTable = `-- name: MakeTaskTable :exec
 select swh_scheduler_mktemp_task()
 `
 
-// Tasks: creating, finding, and moving them by hand.
+// Tasks: creating, finding, and changing them by hand.
 // MakeTaskTable makes the temporary table tmp_task, for this transaction.
 func (q *Queries) MakeTaskTable(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, makeTaskTable)
@@ -92,8 +92,7 @@ type ReadyTasksParams struct {
 	MaxTasks     *int64
 }
 
-// ReadyTasks are the tasks of a type to run at a moment, those waiting longest
-// first: those without priority, or those with any.
+// ReadyTasks returns the ready tasks of a type, without priority or with any, those waiting longest first.
 func (q *Queries) ReadyTasks(ctx context.Context, arg ReadyTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, readyTasks,
 		arg.Type,
@@ -207,8 +206,8 @@ type SetTaskStatusParams struct {
 	Now     time.Time
 }
 
-// SetTaskStatus moves tasks by hand, all or those that are due and not completed; where next_run
-// is null it stays.
+// SetTaskStatus sets the status of tasks, all or only those that are due and not completed, and the next
+// run, unless it is null.
 func (q *Queries) SetTaskStatus(ctx context.Context, arg SetTaskStatusParams) error {
 	_, err := q.db.Exec(ctx, setTaskStatus,
 		arg.Status,
@@ -224,7 +223,7 @@ const tasksByID = `-- name: TasksByID :many
 select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority from task where id = any($1::bigint[]) order by id
 `
 
-// TasksByID are the tasks of these numbers that there are.
+// TasksByID returns the existing tasks of some numbers.
 func (q *Queries) TasksByID(ctx context.Context, ids []int64) ([]Task, error) {
 	rows, err := q.db.Query(ctx, tasksByID, ids)
 	if err != nil {

@@ -34,8 +34,7 @@ type CreateTaskTypeParams struct {
 	RetryDelay      pgtype.Interval
 }
 
-// CreateTaskType adds a task type; one of that name that is there already stays
-// as it is.
+// CreateTaskType adds a task type, unless one of that name exists.
 func (q *Queries) CreateTaskType(ctx context.Context, arg CreateTaskTypeParams) error {
 	_, err := q.db.Exec(ctx, createTaskType,
 		arg.Type,

@@ -150,7 +150,7 @@ type LockVisitStatsRow struct {
 	SuccessiveVisits       int32
 }
 
-// The journal client's statements: what visits ended how.
+// The journal client's statements.
 // The stats of these origins, locked in the order of their keys, so that two
 // members of the group that share origins wait for one another and never
 // deadlock.

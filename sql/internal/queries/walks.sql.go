@@ -291,8 +291,8 @@ type LookAtWalkRow struct {
 }
 
 // Walks over whole tables, in steps; sql/db/walks.go takes them.
-// LookAtWalk returns how far a walk came, with place -1 if none is underway, and whether the
-// last one began some seconds ago.
+// LookAtWalk returns the place of a walk, -1 if none is underway, and whether the last one began so
+// many seconds ago, or more.
 func (q *Queries) LookAtWalk(ctx context.Context, arg LookAtWalkParams) (LookAtWalkRow, error) {
 	row := q.db.QueryRow(ctx, lookAtWalk, arg.Every, arg.Name)
 	var i LookAtWalkRow
@@ -329,7 +329,7 @@ type StepWalkParams struct {
 	Place int64
 }
 
-// StepWalk keeps how far a walk came, unless another process has taken it on.
+// StepWalk writes the next place of a walk, unless another process has done so.
 func (q *Queries) StepWalk(ctx context.Context, arg StepWalkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stepWalk,
 		arg.Next,
@@ -357,8 +357,8 @@ type UncountedListingsRow struct {
 	Finished time.Time
 }
 
-// UncountedListings lists the listings of which it isn't known how many origins changed
-// since the one before, if few changes are missing from candidates.
+// UncountedListings lists the listings for which the origins that changed since the listing before are
+// not counted yet; none while many changes are missing from candidates.
 func (q *Queries) UncountedListings(ctx context.Context, mostChanges int64) ([]UncountedListingsRow, error) {
 	rows, err := q.db.Query(ctx, uncountedListings, mostChanges)
 	if err != nil {

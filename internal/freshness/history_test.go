@@ -1,0 +1,91 @@
+package freshness
+
+import (
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// seenOrigin is an origin that was visited once, at noon.
+func seenOrigin() History {
+	h := History{
+		Prior: Estimate{Changes: 2, Days: 60}, Cost: time.Minute, Typical: time.Minute, FirstSeen: noon.Add(-day), LastSeen: noon,
+		Listing: day, Threshold: 1e4, Longest: year,
+	}
+	h.Visited(noon, true)
+	return h
+}
+
+// A visit that found something new makes an origin change more often, one that found nothing less
+// often. A first visit, one before the last, and one whose date no clock is right about teach nothing.
+func TestVisited(t *testing.T) {
+	first := History{Prior: General, FirstSeen: noon}
+	if _, known := first.Visited(noon, true); known || first.Estimate != (Estimate{}) || !first.Seen.Equal(noon) || !first.Known.Equal(noon) {
+		t.Errorf("%+v after the first visit", first)
+	}
+	changed, unchanged := seenOrigin(), seenOrigin()
+	for range 3 {
+		if chance, known := changed.Visited(changed.Seen.Add(10*day), true); !known || chance <= 0 || chance >= 1 {
+			t.Errorf("chance %v, known %v", chance, known)
+		}
+		unchanged.Visited(unchanged.Seen.Add(10*day), false)
+	}
+	now := changed.Seen
+	if often, seldom := changed.Moment(now), unchanged.Moment(now); !often.Before(seldom) {
+		t.Errorf("worth a visit at %s if it changes, and at %s if not", often, seldom)
+	}
+	for _, at := range []time.Time{now, now.Add(-day), time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		before := changed
+		if _, known := changed.Visited(at, true); known || changed != before {
+			t.Errorf("learnt from a visit at %s", at)
+		}
+	}
+}
+
+// An update that the lister reports is learnt once: by the report, not by the visit after it.
+func TestReportedUpdate(t *testing.T) {
+	h := seenOrigin()
+	h.LastUpdate = noon.Add(-time.Hour)
+	if !h.Listed() || h.Listed() || h.Estimate != (Estimate{}) {
+		t.Errorf("%+v after the first report, before which nothing is known", h)
+	}
+	h.LastUpdate, h.LastSeen = noon.Add(5*day), noon.Add(6*day)
+	quiet, worth := h.Quiet(h.LastSeen), h.Moment(h.LastSeen)
+	if !worth.Before(quiet) {
+		t.Errorf("worth a visit at %s with the update, and at %s without", worth, quiet)
+	}
+	if !h.Listed() || h.Estimate == (Estimate{}) || !h.Known.Equal(h.LastSeen) {
+		t.Errorf("%+v after the second report", h)
+	}
+	learnt := h.Estimate
+	if _, known := h.Visited(noon.Add(7*day), true); known || h.Estimate != learnt {
+		t.Errorf("%+v, %v: learnt twice", h.Estimate, known)
+	}
+}
+
+// A moment is right when it was just computed, and off when the threshold has moved far.
+func TestOff(t *testing.T) {
+	h := seenOrigin()
+	h.Visited(noon.Add(10*day), true)
+	now := noon.Add(11 * day)
+	moment := h.Moment(now)
+	if h.Off(moment, now) {
+		t.Error("a new moment is off")
+	}
+	if h.Threshold *= 100; !h.Off(moment, now) {
+		t.Error("the moment is right with another threshold")
+	}
+	if never := (History{FirstSeen: noon}); never.Off(noon, now) || !never.Off(now, now) {
+		t.Error("an origin that was never visited is due since it was listed")
+	}
+}
+
+func TestPrice(t *testing.T) {
+	if got := Price([]float64{4, 1, 3, 2}); got != 2 {
+		t.Errorf("%v, want 2", got)
+	}
+	if got := Price(nil); got != 0 {
+		t.Errorf("%v of no visits", got)
+	}
+}
