@@ -49,5 +49,8 @@ func (s *Store) SmallTrips() [2]int {
 // Patient sets how long small reads wait for one another.
 func (o Options) Patient(patience time.Duration) Options { o.patience = patience; return o }
 
+// TripTime sets after how long small reads that wait begin another round trip.
+func (o Options) TripTime(d time.Duration) Options { o.tripTime = d; return o }
+
 // Searches and steps of actions look at fewer tasks in tests, and are taken again sooner.
 func init() { searchedTasks, actionTasks, actionRetry = 200, 50, 10*time.Millisecond }

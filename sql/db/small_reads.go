@@ -14,10 +14,11 @@ import (
 )
 
 // Small reads that are wanted at the same moment go to the database in one round trip, as
-// commits do in a group: a round trip costs both ends more than such a read. While fewer than
-// maxTrips are under way, a read goes at once and by itself, as any other; else it waits for
-// one of them to end, and goes with all that wait then. So each reads what was committed
-// before it began.
+// commits do in a group: a round trip costs both ends more than such a read. While none is
+// under way, a read goes at once and by itself, as any other; else it waits for that one to
+// end, and goes with all that wait then. So each reads what was committed before it began.
+// Beside a slow round trip, a read that has waited for tripTime begins another one, with all
+// that wait, up to maxTrips.
 //
 // If a read fails, it and those after it are asked for alone; so is one that has more than
 // keptBytes of rows, or no answer after the patience. While a lock holds up both round trips,
@@ -27,6 +28,7 @@ const (
 	maxTrips        = 2
 	maxReads        = 64       // in a round trip
 	keptBytes       = 64 << 10 // of a read's rows
+	defaultTripTime = 20 * time.Millisecond
 	defaultPatience = 500 * time.Millisecond
 )
 
@@ -44,16 +46,18 @@ type trips struct {
 	*pgxpool.Pool
 	open     context.Context // ends with close
 	close    context.CancelFunc
+	tripTime time.Duration
 	patience time.Duration
 
 	mu       sync.Mutex
 	underway int
-	waiting  []*smallRead
+	waiting  []*smallRead // the first has waited longest
 }
 
 type smallRead struct {
 	sql  string
 	args []any
+	late bool          // it has waited for tripTime
 	done chan struct{} // closed when kept is set
 	kept *keptRows     // nil: to be asked for alone
 }
@@ -63,7 +67,7 @@ func (t *trips) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, e
 		return t.Pool.Query(ctx, sql, args...)
 	}
 	t.mu.Lock()
-	if t.underway < maxTrips {
+	if t.underway == 0 {
 		t.underway++
 		t.mu.Unlock()
 		rows, err := t.Pool.Query(ctx, sql, args...)
@@ -89,12 +93,23 @@ func (t *trips) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 
 // await returns the rows of a read, or nil if it is to be asked for alone.
 func (t *trips) await(ctx context.Context, r *smallRead) *keptRows {
-	patience := time.NewTimer(t.patience)
-	defer patience.Stop()
+	timer := time.NewTimer(t.tripTime)
+	defer timer.Stop()
 	select {
 	case <-r.done:
 		return r.kept
-	case <-patience.C:
+	case <-timer.C:
+		t.mu.Lock()
+		r.late = true
+		t.begin()
+		t.mu.Unlock()
+		timer.Reset(t.patience)
+	case <-ctx.Done():
+	}
+	select {
+	case <-r.done:
+		return r.kept
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
@@ -103,30 +118,28 @@ func (t *trips) await(ctx context.Context, r *smallRead) *keptRows {
 	return nil
 }
 
-// end ends a round trip; reads that wait begin the next one.
+// end ends a round trip; reads that wait may begin the next one.
 func (t *trips) end() {
-	if reads := t.next(); reads != nil {
-		go func() {
-			for ; reads != nil; reads = t.next() {
-				t.send(reads)
-			}
-		}()
-	}
-}
-
-// next takes reads that wait for the next round trip. If there are none, one trip fewer is
-// under way.
-func (t *trips) next() []*smallRead {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.underway--
+	t.begin()
+}
+
+// begin begins a round trip with the reads that wait, if there are any: when none is under way,
+// or the first of them is late. t.mu must be held.
+func (t *trips) begin() {
 	n := min(len(t.waiting), maxReads)
-	if n == 0 {
-		t.underway--
-		return nil
+	if n == 0 || t.underway == maxTrips || t.underway > 0 && !t.waiting[0].late {
+		return
 	}
+	t.underway++
 	reads := slices.Clone(t.waiting[:n])
 	t.waiting = slices.Delete(t.waiting, 0, n)
-	return reads
+	go func() {
+		t.send(reads)
+		t.end()
+	}()
 }
 
 // send makes a round trip. Its context is no caller's, as it carries what others wait for.

@@ -106,6 +106,53 @@ func TestSmallReadsGoTogether(t *testing.T) {
 	})
 }
 
+// Reads wait for the one round trip under way, unless it is slow: then another begins with all
+// that wait, and no third one.
+func TestSlowRoundTripsGetCompany(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	for name, tripTime := range map[string]time.Duration{"quick": time.Hour, "slow": time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"}.Patient(time.Hour).TripTime(tripTime))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(store.Close)
+			c := crowd{Store: store, ctx: db.WithSmallReads(t.Context())}
+			letGo := c.lock(t, 9)
+			var reads sync.WaitGroup
+			read := func(sql string) {
+				reads.Go(func() {
+					if _, err := c.read(c.ctx, sql); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			read("select 0 from pg_advisory_xact_lock_shared(9)")
+			testenv.Becomes(t, "held round trips", [2]int{1, 0}, c.SmallTrips)
+			if tripTime == time.Millisecond {
+				if value, err := c.read(c.ctx, "select 3"); value != "3" || err != nil {
+					t.Errorf("beside a slow round trip: %q, %v", value, err)
+				}
+				letGoSecond := c.lock(t, 10)
+				read("select 0 from pg_advisory_xact_lock_shared(10)")
+				testenv.Becomes(t, "held round trips", [2]int{2, 0}, c.SmallTrips)
+				read("select 1")
+				testenv.Becomes(t, "waiting reads", [2]int{2, 1}, c.SmallTrips)
+				letGoSecond()
+				testenv.Becomes(t, "round trips, of which one is slow", [2]int{1, 0}, c.SmallTrips)
+			} else {
+				read("select 1")
+				testenv.Becomes(t, "waiting reads", [2]int{1, 1}, c.SmallTrips)
+			}
+			letGo()
+			reads.Wait()
+			testenv.Becomes(t, "round trips", [2]int{0, 0}, c.SmallTrips)
+		})
+	}
+}
+
 // Only reads that are said to be small wait for others.
 func TestOtherReadsDontWait(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,7 @@ type Options struct {
 	HostTime func() time.Time
 
 	vigilance vigilance     // vigilant, unless a test sets it
+	tripTime  time.Duration // of small reads; 0: defaultTripTime
 	patience  time.Duration // of small reads; 0: defaultPatience
 }
 
@@ -192,7 +193,7 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	if clock.host == nil {
 		clock.host = time.Now
 	}
-	small := &trips{Pool: pool, patience: cmp.Or(o.patience, defaultPatience)}
+	small := &trips{Pool: pool, tripTime: cmp.Or(o.tripTime, defaultTripTime), patience: cmp.Or(o.patience, defaultPatience)}
 	small.open, small.close = context.WithCancel(context.Background())
 	s := store{transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}, queries.New(metered{small})}
 	return &Store{
