@@ -18,7 +18,7 @@ import (
 // all that a filter matches. The latter is counted first and must be confirmed. Work takes its steps.
 
 var (
-	auditPage  = Page{Path: "/audit", Title: "Audit", Menu: "Audit", Template: "audit.html", Fragments: []string{"audit"}, Data: audit}
+	auditPage  = Page{Path: "/audit", Title: "Audit", Menu: "Audit", Query: []string{"below"}, Template: "audit.html", Fragments: []string{"audit"}, Data: audit}
 	changePage = Page{Path: "/audit/{id}", Template: "change.html", Fragments: []string{"change"}, Data: change}
 )
 
@@ -212,7 +212,7 @@ func (d *Dashboard) step(ctx context.Context, tx *db.Tx, a db.Action, step db.St
 }
 
 func changeTasks(ctx context.Context, r *Request) (string, error) {
-	return r.begin(ctx, taskOperations, "task", func(ids []int64) db.ActionFilter {
+	return r.begin(ctx, tasksPage, taskOperations, "task", func(ids []int64) db.ActionFilter {
 		return db.ActionFilter{Tasks: &db.TaskSearch{IDs: ids}}
 	}, func(query url.Values) (db.ActionFilter, error) {
 		filter, err := taskFilter(query)
@@ -221,7 +221,7 @@ func changeTasks(ctx context.Context, r *Request) (string, error) {
 }
 
 func changeGraphs(ctx context.Context, r *Request) (string, error) {
-	return r.begin(ctx, graphOperations, "graph", func(ids []int64) db.ActionFilter {
+	return r.begin(ctx, graphsPage, graphOperations, "graph", func(ids []int64) db.ActionFilter {
 		return db.ActionFilter{Graphs: ids}
 	}, func(query url.Values) (db.ActionFilter, error) {
 		filter, err := graphFilter(query)
@@ -229,9 +229,9 @@ func changeGraphs(ctx context.Context, r *Request) (string, error) {
 	})
 }
 
-// begin begins the action of a form and wakes Work. The action is on the selected ids or, if the scope
+// begin begins the action of a form of a page and wakes Work. The action is on the selected ids or, if the scope
 // is "all", on all that the form's filter matches. what is the word for one of them.
-func (r *Request) begin(ctx context.Context, operations []operation, what string, selected func(ids []int64) db.ActionFilter, matching func(url.Values) (db.ActionFilter, error)) (string, error) {
+func (r *Request) begin(ctx context.Context, p Page, operations []operation, what string, selected func(ids []int64) db.ActionFilter, matching func(url.Values) (db.ActionFilter, error)) (string, error) {
 	do, err := find(operations, r.PostForm.Get("action"))
 	if err != nil {
 		return "", err
@@ -240,8 +240,11 @@ func (r *Request) begin(ctx context.Context, operations []operation, what string
 	var on db.ActionFilter
 	if all {
 		query, err := url.ParseQuery(r.PostForm.Get("filter"))
-		if err != nil || !isText(query) {
+		if err != nil {
 			return "", Errorf(http.StatusBadRequest, "The filter can't be read.")
+		}
+		if err = p.check(query); err != nil {
+			return "", err
 		}
 		if on, err = matching(query); err != nil {
 			return "", err

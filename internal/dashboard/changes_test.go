@@ -219,6 +219,7 @@ func TestChanges(t *testing.T) {
 	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"8"}}, 303)
 	s.change(path, db.ActionFailed)
 	s.post("/graphs", url.Values{"action": {"retry graph"}, "scope": {"all"}, "filter": {"after=x"}}, 400)
+	s.post("/tasks", url.Values{"action": {"disable"}, "scope": {"all"}, "filter": {"stauts=disabled"}}, 400) // or it would be all tasks
 	s.has("/audit", "priority high", "ann", "load-git", `<a href="/graphs/1">1</a>`)
 
 	for _, wrong := range []url.Values{
@@ -294,6 +295,7 @@ func TestDetails(t *testing.T) {
 	s.has(strings.ReplaceAll(older[1], "&amp;", "&"), `<a href="/tasks/75">75</a>`)
 	for path, status := range map[string]int{
 		"/tasks/999": 404, "/tasks/x": 404, "/graphs/9": 404, "/graphs/x": 404, "/audit/9": 404, "/origin?url=https://no.example/": 404,
+		"/tasks?stauts=disabled": 400, "/queues?name=x": 400, // names that the page doesn't have
 		"/tasks?status=nope": 400, "/tasks?after=nope": 400, "/tasks?id=x": 400, "/tasks?below=-1": 400, "/tasks?priority=x": 400, "/tasks?policy=x": 400,
 		"/tasks?argument=%5B": 400, "/origins?url=x&after=y&lister=z": 400, "/audit?below=x": 400, "/graphs?after=x": 400, "/graphs?below=x": 400,
 		"/graphs?name=%00": 400, "/tasks?type=%FF": 400, "/queue?name=%2500": 200, // what is no text, and what is

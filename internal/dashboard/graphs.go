@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	graphsPage = Page{Path: "/graphs", Title: "Graphs", Menu: "Graphs", Template: "graphs.html", Fragments: []string{"graphs"}, Data: graphs}
+	graphsPage = Page{Path: "/graphs", Title: "Graphs", Menu: "Graphs", Template: "graphs.html", Query: []string{"name", "after", "before", "state", "below"}, Fragments: []string{"graphs"}, Data: graphs}
 	graphPage  = Page{Path: "/graphs/{id}", Template: "graph.html", Fragments: []string{"progress", "steps", "path"}, Data: graph}
 )
 

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Fragments: []string{"pools", "listers"}, Data: listersOf}
+var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Query: []string{"q"}, Fragments: []string{"pools", "listers"}, Data: listersOf}
 
 // listersData has the listers whose names contain Word.
 type listersData struct {

@@ -8,7 +8,7 @@ import (
 )
 
 var loginPage = Page{
-	Path: "/login", Title: "Log in", Template: "login.html", OfUser: true,
+	Path: "/login", Title: "Log in", Template: "login.html", Query: []string{"next"}, OfUser: true,
 	Data: func(_ context.Context, r *Request) (any, error) {
 		return login{Next: r.Base + r.local(r.Word("next"))}, nil
 	},

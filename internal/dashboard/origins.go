@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	originsPage = Page{Path: "/origins", Title: "Origins", Menu: "Origins", Template: "origins.html", Data: origins}
-	originPage  = Page{Path: "/origin", Template: "origin.html", Data: origin}
+	originsPage = Page{Path: "/origins", Title: "Origins", Menu: "Origins", Template: "origins.html", Query: []string{"url", "after", "visit_type", "lister"}, Data: origins}
+	originPage  = Page{Path: "/origin", Template: "origin.html", Query: []string{"url"}, Data: origin}
 )
 
 type originsData struct {

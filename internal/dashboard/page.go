@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,8 +25,9 @@ import (
 type Page struct {
 	Path     string // from the base, with the wildcards of http.ServeMux
 	Title    string
-	Menu     string // its word in the navigation; "" if it is not there
-	Template string // file below templates, which defines "content" and the fragments
+	Menu     string   // its word in the navigation; "" if it is not there
+	Template string   // file below templates, which defines "content" and the fragments
+	Query    []string // the parameters that its address may have
 	// Fragments are the templates that show what may change while the page is open.
 	Fragments []string
 	// Data returns what the page shows, as a struct that can be encoded as JSON. It must not depend on
@@ -79,8 +81,8 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 	if p.Path != loginPage.Path {
 		user, err = d.reader(r)
 	}
-	if err == nil && !isText(r.URL.Query()) {
-		err = Errorf(http.StatusBadRequest, "The address is not text: it has a byte that is not UTF-8, or is zero.")
+	if err == nil {
+		err = p.check(r.URL.Query())
 	}
 	if err != nil {
 		d.fail(w, r, err)
@@ -196,10 +198,19 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, 
 	})
 }
 
-// isText reports whether all names and values of a query are valid text for PostgreSQL.
-func isText(query url.Values) bool {
+// check returns an error unless a query has only parameters of the page, since a filter whose name is
+// misspelt would let everything through, and all of it is valid text for PostgreSQL.
+func (p Page) check(query url.Values) error {
 	text, err := url.QueryUnescape(query.Encode())
-	return err == nil && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+	if err != nil || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return Errorf(http.StatusBadRequest, "The address is not text: it has a byte that is not UTF-8, or is zero.")
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(p.Query, name) {
+			return Errorf(http.StatusBadRequest, "This page has no parameter %q.", name)
+		}
+	}
+	return nil
 }
 
 // Word returns a parameter of the query, without the blanks around it.

@@ -10,9 +10,9 @@ import (
 	"swh-scheduler/internal/status"
 )
 
-var queuesPage = Page{Path: "/queues", Title: "Queues", Menu: "Queues", Template: "queues.html", Fragments: []string{"queues", "groups", "lanes", "hosters"}, Data: queuesOf}
+var queuesPage = Page{Path: "/queues", Title: "Queues", Menu: "Queues", Template: "queues.html", Query: []string{"q"}, Fragments: []string{"queues", "groups", "lanes", "hosters"}, Data: queuesOf}
 
-var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Fragments: []string{"queue", "why", "groups", "lanes"}, Data: queueOf}
+var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Query: []string{"name"}, Fragments: []string{"queue", "why", "groups", "lanes"}, Data: queueOf}
 
 // queuePath returns the address of the page of a queue, from the base.
 func queuePath(name string) string { return address("/queue", "name", name) }

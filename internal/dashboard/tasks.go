@@ -20,8 +20,11 @@ import (
 )
 
 var (
-	tasksPage = Page{Path: "/tasks", Title: "Tasks", Menu: "Tasks", Template: "tasks.html", Data: tasks}
-	taskPage  = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
+	tasksPage = Page{
+		Path: "/tasks", Title: "Tasks", Menu: "Tasks", Template: "tasks.html", Data: tasks,
+		Query: []string{"id", "type", "status", "priority", "policy", "graph", "after", "before", "argument", "containing", "below"},
+	}
+	taskPage = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
 )
 
 const (
