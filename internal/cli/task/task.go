@@ -146,7 +146,7 @@ Either all tasks of the file are created or none. Errors name the line.`,
 	flags.StringVarP(&delimiter, "delimiter", "d", delimiter, "character that separates columns")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.Configured(func(cmd *cobra.Command, args []string) error {
 		if len(columns) == 0 {
 			columns = []string{"type", "args", "kwargs", "next_run"}
 		}
@@ -154,19 +154,21 @@ Either all tasks of the file are created or none. Errors name the line.`,
 		if err != nil {
 			return err
 		}
-		types, err := b.TaskTypes(ctx)
-		if err != nil {
-			return err
-		}
-		tasks, err := taskinput.ReadTasks(records, columns, types, time.Now())
-		if err != nil {
-			return command.InFile(args[0], err)
-		}
-		created, err := b.CreateTasks(ctx, tasks)
-		if err != nil {
-			return err
-		}
-		return PrintCreated(ctx, a, b, created, output)
+		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+			types, err := b.TaskTypes(ctx)
+			if err != nil {
+				return err
+			}
+			tasks, err := taskinput.ReadTasks(records, columns, types, time.Now())
+			if err != nil {
+				return command.InFile(args[0], err)
+			}
+			created, err := b.CreateTasks(ctx, tasks)
+			if err != nil {
+				return err
+			}
+			return PrintCreated(ctx, a, b, created, output)
+		})
 	})
 	return cmd
 }
