@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -50,10 +51,16 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	return s
 }
 
+// exec runs statements, which may be long: not on the store's pool, which on a loaded machine may take
+// their connection for a silent one.
 func (s *site) exec(statements ...string) {
 	s.t.Helper()
+	conn := testenv.Connect(s.t, s.dsn)
 	for _, statement := range statements {
-		testenv.Exec(s.t, s.store.Pool(), statement)
+		testenv.Exec(s.t, conn, statement)
+	}
+	if err := conn.Close(context.WithoutCancel(s.t.Context())); err != nil {
+		s.t.Fatal(err)
 	}
 	s.forget()
 }

@@ -206,7 +206,7 @@ func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
 	b := newBench(t)
 	var once sync.Once
 	d := b.deliverer(t, &faultyPublisher{Publisher: b.publisher, after: func() { once.Do(func() { b.cutDatabase(t) }) }})
-	want := b.enqueue(t, "q", 2*dispatch.DeliverBatch)
+	want := b.enqueue(t, "q", dispatch.DeliverBatch)
 	if _, err := d.Drain(t.Context()); err == nil || b.outbox(t) != len(want) {
 		t.Fatalf("%v, %d messages are outgoing; want an error, and all", err, b.outbox(t))
 	}
@@ -225,7 +225,7 @@ func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
 		return testenv.Value[int](t, b.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
 	})
 	drain()
-	if n := b.outbox(t); n != 2*dispatch.DeliverBatch {
+	if n := b.outbox(t); n != dispatch.DeliverBatch {
 		t.Errorf("%d messages are outgoing, want those that were sent before only", n)
 	}
 	testenv.Exec(t, conn, "commit")
