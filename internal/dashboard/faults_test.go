@@ -168,6 +168,7 @@ func TestReadingsAreBounded(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan struct{})
 	p := asidePage
+	p.Query = []string{"n"}
 	p.Data = func(context.Context, *Request) (any, error) {
 		most.Store(max(most.Load(), running.Add(1))) // nobody ends meanwhile
 		<-release
