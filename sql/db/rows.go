@@ -199,13 +199,6 @@ func orNull[T any](list []T) []T {
 	return list
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // orZero is the value, or the zero value for NULL.
 func orZero[T any](value *T) (v T) {
 	if value != nil {

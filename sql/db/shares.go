@@ -163,7 +163,9 @@ func (c Charges) Add(queue, group string, seconds float64, pieces int, heard tim
 	}
 	c[key].Seconds += seconds
 	c[key].Pieces += pieces
-	c[key].Heard = later(c[key].Heard, heard)
+	if heard.After(c[key].Heard) {
+		c[key].Heard = heard
+	}
 }
 
 // Each calls do with each group's charge.
