@@ -67,6 +67,19 @@ func (w *notedWorker) stop() {
 	}
 }
 
+// pause stops the worker where it is, until the function that is returned.
+func (w *notedWorker) pause() (resume func()) {
+	w.t.Helper()
+	signal := func(s syscall.Signal) {
+		w.t.Helper()
+		if err := syscall.Kill(-w.cmd.Process.Pid, s); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	return func() { w.t.Helper(); signal(syscall.SIGCONT) }
+}
+
 // notes are of all tasks so far, in their order.
 func (w *notedWorker) notes() (all []note) {
 	w.t.Helper()
