@@ -71,9 +71,7 @@ func gather(outcomes []Outcome) map[string]*told {
 		case o.End != nil && t.end == nil:
 			t.end, t.endPlace = o, i
 		case o.End != nil:
-			if o.End.Status == model.RunFailed && t.lateError == nil {
-				t.lateError = o.End.Error
-			}
+			t.lateError = cmp.Or(t.lateError, o.End.Error)
 			if o.End.TimedOut && t.failed() {
 				first, end := *t.end, *t.end.End
 				end.TimedOut = true

@@ -159,6 +159,10 @@ func TestApplyOutcomes(t *testing.T) {
 			[][]settle.Outcome{{failed("", "no", 1), failed("", "no", 1)}, {failed("", "no", 2)}, {failed("", "no", 3)}},
 			run{"failed", map[string]any{"error": "no"}, nil, ptr(at(1))}, "next_run_not_scheduled, 64 days, 2 retries",
 		},
+		"failed in two ways, in one batch": {
+			[][]settle.Outcome{{failed("", "no", 1), failed("", "later", 2)}},
+			run{"failed", map[string]any{"error": "no"}, nil, ptr(at(1))}, "next_run_not_scheduled, 64 days, 2 retries",
+		},
 		"the first of two contrary ends counts": {
 			[][]settle.Outcome{{ended("", "eventful", 1), failed("", "lost", 2)}, {failed("", "lost", 3)}},
 			run{"eventful", map[string]any{}, nil, ptr(at(1))}, "next_run_not_scheduled, 32 days, 3 retries",

@@ -1,0 +1,68 @@
+package settle
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/lanes"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// The history of lanes has how long a message waited, how it ended, and whether it would have
+// been quick enough for the lane before.
+func TestRecordsOfLanes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		below, took float64
+		quick       bool
+	}{
+		"quicker than the lane before":  {60, 59, true},
+		"as quick as its limit":         {60, 60, true},
+		"slower":                        {60, 61, false},
+		"not predicted to outlast one":  {0, 59, false},
+		"neither predicted nor running": {0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := uuid.New()
+			work := db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Lane: db.WorkLane{Set: "load-git", Name: "slow", Below: c.below, SoftLimit: time.Hour}}
+			began := begin.Add(40 * time.Second)
+			over := began.Add(time.Duration(c.took * float64(time.Second)))
+			got := decide(gather([]Outcome{
+				{BackendID: id.String(), Heard: began, Start: &Start{EventTime: model.UnixSeconds(began)}},
+				{BackendID: id.String(), Heard: over, Runtime: new(over.Sub(began))},
+				{BackendID: id.String(), Heard: over, End: &End{Status: model.RunEventful, EventTime: model.UnixSeconds(over)}},
+			}), nil, []db.HeardWork{work}, uuid.New)
+
+			want := make(db.LaneRecords)
+			want.Add("load-git", "slow", db.LaneWait, lanes.Bucket(40), began, 1)
+			want.Add("load-git", "slow", db.LaneEnded, 0, over, 1)
+			if c.quick {
+				want.Add("load-git", "slow", db.LaneQuickSentSlow, 0, over, 1)
+			}
+			if !maps.Equal(got.Records, want) {
+				t.Errorf("got %v, want %v", got.Records, want)
+			}
+		})
+	}
+}
+
+// What a batch teaches is as of its last end, in whatever order the ends came.
+func TestHeardIsTheLastEnd(t *testing.T) {
+	t.Parallel()
+	var outcomes []Outcome
+	var work []db.HeardWork
+	for _, second := range []int{2, 3, 1} {
+		id := uuid.New()
+		at := begin.Add(time.Duration(second) * time.Second)
+		outcomes = append(outcomes, Outcome{BackendID: id.String(), Heard: at, Runtime: new(time.Second)})
+		work = append(work, db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Lane: db.WorkLane{Set: "load-git", Name: "slow", SoftLimit: time.Hour}})
+	}
+	if got, want := decide(gather(outcomes), nil, work, uuid.New).Heard, begin.Add(3*time.Second); !got.Equal(want) {
+		t.Errorf("as of %v, want %v", got, want)
+	}
+}

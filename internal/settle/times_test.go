@@ -1,0 +1,106 @@
+package settle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// The start and the end of an event without a time are when the listener heard it.
+func TestEventsWithoutTimes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ startTime, endTime float64 }{
+		"start":   {0, float64(begin.Unix() + 40)},
+		"end":     {float64(begin.Unix()), 0},
+		"neither": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id, w := uuid.New(), newWorld()
+			w.work[id] = &db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: db.Share{Shared: true, Group: "g", Cost: 7}}
+			w.apply([]Outcome{{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: c.startTime}}})
+			w.apply([]Outcome{{BackendID: id.String(), Heard: begin.Add(40 * time.Second), End: &End{Status: model.RunEventful, EventTime: c.endTime}}})
+			if got := w.charged["q/g"]; got != 40 {
+				t.Errorf("the group is charged %v s, want 40", got)
+			}
+		})
+	}
+}
+
+// Ends of runs of one task are written one after another, in the order in which they came:
+// each moves the task on from where the one before left it.
+func TestRunsOfOneTaskEndInTurn(t *testing.T) {
+	t.Parallel()
+	var outcomes []Outcome
+	var runs []db.HeardRun
+	for i, task := range []int64{1, 2, 1, 1, 2} {
+		backendID := string(rune('a' + i))
+		outcomes = append(outcomes, Outcome{BackendID: backendID, Heard: begin, End: &End{Status: model.RunEventful}})
+		runs = append([]db.HeardRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
+	}
+	got := decide(gather(outcomes), runs, nil, uuid.New).Ended
+	want := [][]int64{{10, 11}, {12, 14}, {13}}
+	if len(got) != len(want) {
+		t.Fatalf("%d waves, want %d", len(got), len(want))
+	}
+	for i, wave := range got {
+		if len(wave) != len(want[i]) {
+			t.Fatalf("wave %d has %d ends, want %d", i, len(wave), len(want[i]))
+		}
+		for j, end := range wave {
+			if end.Run != want[i][j] {
+				t.Errorf("end %d of wave %d is of run %d, want %d", j, i, end.Run, want[i][j])
+			}
+		}
+	}
+}
+
+// Where clocks of workers differ, work that ended before it started took no time: its group
+// gets nothing back.
+func TestEndBeforeStart(t *testing.T) {
+	t.Parallel()
+	id, w := uuid.New(), newWorld()
+	w.work[id] = &db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: db.Share{Shared: true, Group: "g", Cost: 7}}
+	now := float64(begin.Unix())
+	w.apply([]Outcome{
+		{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: now}},
+		{BackendID: id.String(), Heard: begin, End: &End{Status: model.RunEventful, EventTime: now - 40}},
+	})
+	if got := w.charged["q/g"]; got != 0 {
+		t.Errorf("the group is charged %v s, want 0", got)
+	}
+}
+
+// The history of a lane has how long first tries waited to start, each once.
+func TestWaitsOfFirstTries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		work   db.HeardWork
+		starts int
+		want   int
+	}{
+		"first try":                             {db.HeardWork{}, 1, 1},
+		"started again":                         {db.HeardWork{}, 2, 1},
+		"second try":                            {db.HeardWork{TimedOut: 1}, 1, 0},
+		"ended before its start was heard":      {db.HeardWork{Settled: true}, 1, 1},
+		"second try, ended before it was heard": {db.HeardWork{Settled: true, TimedOut: 1}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id, w := uuid.New(), newWorld()
+			c.work.TaskID, c.work.Home, c.work.Claimed, c.work.Lane = id, "q", begin, db.WorkLane{Set: "load-git", Name: "express", SoftLimit: time.Minute}
+			w.work[id] = &c.work
+			for i := range c.starts {
+				at := begin.Add(time.Duration(i+1) * time.Second)
+				w.apply([]Outcome{{BackendID: id.String(), Heard: at, Start: &Start{EventTime: model.UnixSeconds(at)}}})
+			}
+			if got := w.records[waitKey]; got != c.want {
+				t.Errorf("%d waits are recorded, want %d", got, c.want)
+			}
+		})
+	}
+}
