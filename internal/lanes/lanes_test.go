@@ -206,6 +206,7 @@ func TestExpect(t *testing.T) {
 		{Memory{Seconds: 10, Behind: 100}, 300, 30},
 		{Memory{Seconds: 10, Behind: 100}, 50, 5},
 		{Memory{Seconds: 10, Behind: 100}, 1e9, 80},
+		{Memory{Seconds: 10, Behind: 100}, 1, 1.25},
 		{Memory{Seconds: 60, AtLeast: true, Before: 1}, 0, 120},
 	} {
 		if got := tc.memory.Expect(tc.behind); got != tc.want {

@@ -13,7 +13,7 @@ type Memory struct {
 	Behind  float64 // seconds from the visit before to the last update; 0 if unknown
 }
 
-// mostCatchUp bounds the factor of Behind: not all that a visit does is for news.
+// mostCatchUp bounds the factor of Behind, both ways: not all that a visit does is for news.
 const mostCatchUp = 8
 
 // Expect returns how long work is expected to take, in seconds, that is behind by some
@@ -27,7 +27,7 @@ func (m Memory) Expect(behind float64) float64 {
 		expect = (2*m.Seconds + m.Before) / 3
 	}
 	if m.Behind > 0 && behind > 0 {
-		expect *= min(mostCatchUp, max(1/mostCatchUp, behind/m.Behind))
+		expect *= min(mostCatchUp, max(1.0/mostCatchUp, behind/m.Behind))
 	}
 	return expect
 }
