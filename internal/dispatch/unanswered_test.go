@@ -102,6 +102,13 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 	h := newHeld(t, 200)
 	h.proxy.Cut()
 	h.proxy.Restore()
+	testenv.Becomes(t, "unanswered messages", 0, func() int {
+		_, _ = h.d.Drain(t.Context())
+		return h.d.Unanswered()
+	})
+	if n := h.leased(); n > 0 {
+		t.Errorf("%d messages of the lost connection are leased", n)
+	}
 	testenv.Becomes(t, "outgoing messages", 0, func() int {
 		_, _ = h.d.Drain(t.Context())
 		return h.outbox(t)
