@@ -22,6 +22,13 @@ import swh.scheduler.backend  # noqa: F401
 import swh.scheduler.cli.admin  # noqa: F401
 import swh.scheduler.cli.utils  # noqa: F401
 
+# The Python scheduler waits a second for its first connection, and says that its configuration
+# is missing if that was too short, as it is on a loaded machine.
+open_pool = psycopg_pool.ConnectionPool.open
+psycopg_pool.ConnectionPool.open = lambda pool, wait=False, timeout=30: open_pool(
+    pool, wait, max(timeout, 30)
+)
+
 for plugin in entry_points(group="swh.cli.subcommands"):
     plugin.load()
 
