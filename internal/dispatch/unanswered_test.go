@@ -23,20 +23,30 @@ type held struct {
 	ids   []string     // of the messages that were sent
 }
 
-// newHeld sends n messages, at most a batch, and waits until they are leased, as they were
-// not answered for.
-func newHeld(t *testing.T, n int) *held {
+// holdAnswers has n messages, at most a batch, to send, and holds the broker's answers. after,
+// if not nil, is called once some were sent.
+func holdAnswers(t *testing.T, n int, after func(*held)) *held {
 	h := &held{bench: newBench(t), t: t}
-	var slow *celery.Publisher
-	slow, h.proxy = h.slowPublisher(t)
-	h.d = h.deliverer(t, slow)
+	var publisher *celery.Publisher
+	publisher, h.proxy = h.slowPublisher(t)
+	h.d = h.deliverer(t, &faultyPublisher{Publisher: publisher, after: func() {
+		if after != nil {
+			after(h)
+		}
+	}})
 	h.d.SetNow(func() time.Time { return time.Now().Add(time.Duration(h.clock.Load()) * time.Second) })
-	reached := h.proxy.Hold(testenv.Confirms, 0)
+	h.proxy.Hold(testenv.Confirms, 0)
 	h.ids = h.enqueue(t, "q", n)
+	return h
+}
+
+// newHeld is holdAnswers after the messages were sent: they are leased, as they were not
+// answered for.
+func newHeld(t *testing.T, n int) *held {
+	h := holdAnswers(t, n, nil)
 	if _, err := h.d.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-reached
 	if n := h.leased(); n != len(h.ids) {
 		t.Fatalf("%d of %d messages are leased", n, len(h.ids))
 	}
@@ -90,6 +100,56 @@ func TestUnansweredMessagesAreSentOnce(t *testing.T) {
 	h.proxy.Release()
 	testenv.Becomes(t, "outgoing messages", 0, func() int {
 		h.drainBoth()
+		return h.outbox(t)
+	})
+	assertSame(t, h.received(t, "q"), h.ids)
+}
+
+// A late answer is written at once, though there is nothing else to deliver.
+func TestLateAnswersAreWritten(t *testing.T) {
+	t.Parallel()
+	h := holdAnswers(t, 20, nil)
+	done, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := h.d.DrainUntil(t.Context(), done)
+		ended <- err
+	}()
+	testenv.Becomes(t, "leased messages", len(h.ids), h.leased)
+	h.proxy.Release()
+	testenv.Becomes(t, "outgoing messages", 0, func() int { return h.outbox(t) })
+	close(done)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What drains until it is told to stop waits for answers that may still come.
+func TestDrainEndsWithItsAnswers(t *testing.T) {
+	t.Parallel()
+	h := newHeld(t, 20)
+	time.AfterFunc(500*time.Millisecond, h.proxy.Release)
+	done := make(chan struct{})
+	close(done)
+	if _, err := h.d.DrainUntil(t.Context(), done); err != nil {
+		t.Error(err)
+	}
+	if n := h.outbox(t); n != 0 {
+		t.Errorf("%d messages are outgoing", n)
+	}
+}
+
+// Messages without an answer are not sent again by the process that sent them, though it could
+// not write that it has none.
+func TestUnansweredMessagesAreRememberedWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	h := holdAnswers(t, 20, func(h *held) { once.Do(func() { h.cutDatabase(t) }) })
+	if _, err := h.d.Drain(t.Context()); err == nil || h.leased() > 0 {
+		t.Fatalf("%v, %d messages are leased; want an error, and none", err, h.leased())
+	}
+	h.proxy.Release()
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
+		_, _ = h.d.Drain(t.Context())
 		return h.outbox(t)
 	})
 	assertSame(t, h.received(t, "q"), h.ids)
