@@ -147,6 +147,28 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 	}
 }
 
+// Where several cooldowns are shorter than the default ones, each may make an origin due: the one
+// that is shortened least doesn't bound the others.
+func TestGrabWithSeveralShorterCooldowns(t *testing.T) {
+	t.Parallel()
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	keep(t, w.store)
+	f := model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}
+	early := len(w.grab(t, f, 10000, true))
+	f.Cooldowns.Scheduled = time.Hour
+	f.Cooldowns.Failed -= time.Minute
+	for _, indexes := range []bool{false, true} {
+		migrate(t, w.dsn, db.MigrateOptions{ShorterCooldowns: indexes})
+		theirs := w.sortKeys(t, f, peer.grab(t, f, w.now, 10000, true))
+		if diff := cmp.Diff(theirs, w.sortKeys(t, f, w.grab(t, f, 10000, true))); diff != "" {
+			t.Errorf("indexes %v (-peer +ours):\n%s", indexes, diff)
+		}
+		if len(theirs) < early+10 {
+			t.Errorf("%d origins, %d by the default cooldowns: the test shows nothing", len(theirs), early)
+		}
+	}
+}
+
 // A claim notes what it marks once, with the date. Changes are drained in the order in which they
 // were noted, so that an origin that was changed after it was marked is seen as it is at any time.
 func TestMarksOfAClaim(t *testing.T) {
