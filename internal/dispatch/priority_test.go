@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
 )
 
 // In a queue with x-max-priority, the messages of a group with a priority pass by those of
@@ -85,5 +87,33 @@ func TestPriorityOfAGroup(t *testing.T) {
 				t.Errorf("%d series of lowered messages, %v", n, err)
 			}
 		})
+	}
+}
+
+// Work that has waited for long lowers the priority of what would pass it by, to its own; it
+// raises none, nor does it count in another queue.
+func TestPrioritiesAreLoweredOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(t, `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs, share_group, cost, priority)
+		values (gen_random_uuid(), 'sent', 'q', 'home', now() - interval '1 hour', 't', '[]', '{}', 'g', 1, 5)`)
+	var got []uint8
+	lowered := 0
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		var rows []db.Outgoing
+		for _, w := range []db.Work{{Queue: "q", Share: db.Share{Priority: 3}}, {Queue: "q", Share: db.Share{Priority: 7}}, {Queue: "other", Share: db.Share{Priority: 7}}} {
+			w.Home = "home"
+			rows = append(rows, db.Outgoing{Work: w})
+		}
+		err := dispatch.LowerPriorities(ctx, tx, time.Now(), time.Minute, rows, func(string) { lowered++ })
+		for _, row := range rows {
+			got = append(got, row.Share.Priority)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []uint8{3, 5, 7}; !slices.Equal(got, want) || lowered != 1 {
+		t.Errorf("priorities %v, %d lowered; want %v, 1", got, lowered, want)
 	}
 }

@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/sql/db"
+)
+
+func at(seconds float64) time.Time {
+	return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func skips(p *putOff, seconds float64) bool { return slices.Contains(p.queues(at(seconds)), "q") }
+
+// A queue that fails is put off for a second, then for twice as long each time, for 15 s at most,
+// until it takes a message. Another batch that fails meanwhile puts it off no longer.
+func TestFailedQueueIsPutOff(t *testing.T) {
+	p := newPutOff()
+	now := 0.0
+	for i, want := range []float64{1, 2, 4, 8, 15, 15} {
+		delay, longer := p.fail("q", at(now))
+		if delay.Seconds() != want || longer != (i < 5) {
+			t.Errorf("failure %d: put off for %v, longer: %v; want %v s", i, delay, longer, want)
+		}
+		if delay, longer := p.fail("q", at(now+want/2)); delay.Seconds() != want/2 || longer {
+			t.Errorf("failure %d, of another batch: put off for %v, longer: %v; want %v s", i, delay, longer, want/2)
+		}
+		if !skips(p, now+want-0.1) || skips(p, now+want) {
+			t.Errorf("failure %d: skipped before its time: %v, at its time: %v", i, skips(p, now+want-0.1), skips(p, now+want))
+		}
+		now += want
+	}
+	if !p.works("q") || p.works("q") {
+		t.Error("its failure does not end once")
+	}
+	if delay, _ := p.fail("q", at(now)); delay != firstPutOff {
+		t.Errorf("after it worked it is put off for %v", delay)
+	}
+}
+
+// A queue that does not answer is tried again at once, as another queue may be the cause; the
+// second time it is left alone until it answers, or its time has come.
+func TestSilentQueueIsTriedOnceMore(t *testing.T) {
+	p := newPutOff()
+	message := &unanswered{row: db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}}, answer: never{}}
+	p.wait([]*unanswered{message})
+	if p.silent("q", at(0)); skips(p, 0) {
+		t.Error("it is skipped after one silence")
+	}
+	if p.silent("q", at(0)); !skips(p, 0) || !skips(p, 100) {
+		t.Errorf("after two silences it is skipped at once: %v, later: %v", skips(p, 0), skips(p, 100))
+	}
+	p.settled([]*unanswered{message}, nil, at(0.5))
+	if !skips(p, 0.9) || skips(p, 1) {
+		t.Errorf("without unanswered messages it is skipped before its time: %v, at its time: %v", skips(p, 0.9), skips(p, 1))
+	}
+}
+
+type never struct{}
+
+func (never) Answered() <-chan struct{} { return nil }
+func (never) Result() error             { panic("it isn't answered") }
+
+// A batch takes no message that another one has in hand, or of which the broker may still confirm
+// that it has it, though it was read before that was known.
+func TestMessagesAreTakenOnce(t *testing.T) {
+	p := newPutOff()
+	var rows []db.Outgoing
+	for range 4 {
+		rows = append(rows, db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}})
+	}
+	take := func(want ...int) {
+		t.Helper()
+		got := p.take(slices.Clone(rows))
+		if !slices.EqualFunc(got, want, func(row db.Outgoing, i int) bool { return row.TaskID == rows[i].TaskID }) {
+			t.Errorf("%d messages are taken, want %v", len(got), want)
+		}
+	}
+	p.wait([]*unanswered{{row: rows[1], answer: never{}}})
+	p.take(rows[:1])
+	take(2, 3)
+	take()
+	p.drop(rows[2:])
+	take(2, 3)
+	p.drop(rows)
+	p.settled([]*unanswered{{row: rows[1]}}, nil, at(0))
+	take(0, 1, 2, 3)
+}
+
+// The lease of an unanswered message is renewed each 15 s.
+func TestLeasesAreRenewed(t *testing.T) {
+	p := newPutOff()
+	p.wait([]*unanswered{{row: db.Outgoing{Work: db.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})
+	var renewed []float64
+	for now := 0.0; now <= 50; now += 5 {
+		answered, renew := p.answers(at(now))
+		if len(answered) > 0 {
+			t.Error("it is answered")
+		}
+		if len(renew) > 0 {
+			renewed = append(renewed, now)
+		}
+		p.settled(nil, renew, at(now))
+	}
+	if want := []float64{15, 30, 45}; !slices.Equal(renewed, want) {
+		t.Errorf("renewed at %v, want %v s", renewed, want)
+	}
+}
