@@ -234,3 +234,58 @@ func TestSharedClaimsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// claim claims all ready tasks of type a, in their order, and returns their first arguments with
+// whether the last run of the task failed.
+func (w *world) claim(t *testing.T) map[string]bool {
+	t.Helper()
+	tried := make(map[string]bool)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: w.store.Now(), Max: 10, Unrouted: true})
+		for _, m := range work {
+			var args []string
+			if err := json.Unmarshal(m.Args, &args); err != nil {
+				return err
+			}
+			tried[args[0]] = m.Tried
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return tried
+}
+
+// A task was tried before if its last run failed, in whatever way: not if one before that did.
+func TestTasksThatWereTried(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
+	w.exec(t, `insert into task (id, type, arguments, next_run, current_interval, status)
+		select n, 'a', json_build_object('args', json_build_array(name)), now(), '1 day', 'next_run_not_scheduled'
+		from (values (1, 'never ran'), (2, 'failed'), (3, 'failed before'), (4, 'failed later'), (5, 'lost'), (6, 'failed for good')) v (n, name)`)
+	w.exec(t, `insert into task_run (task, scheduled, ended, status) values
+		(2, now() - interval '2 h', now(), 'failed'), (3, now() - interval '2 h', now(), 'failed'), (3, now() - interval '1 h', now(), 'eventful'),
+		(4, now() - interval '2 h', now(), 'uneventful'), (4, now() - interval '1 h', now(), 'failed'), (5, now(), now(), 'lost'), (6, now(), now(), 'permfailed')`)
+	w.exec(t, "update task set status = 'next_run_not_scheduled', next_run = now() - interval '1 min'") // of which the runs disabled one
+	want := map[string]bool{"never ran": false, "failed": true, "failed before": false, "failed later": true, "lost": true, "failed for good": true}
+	if diff := cmp.Diff(want, w.claim(t)); diff != "" {
+		t.Errorf("tried (-want +got):\n%s", diff)
+	}
+}
+
+// A claim passes by a task that somebody else has locked.
+func TestClaimsDontWaitForLockedTasks(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+		select 'a', json_build_object('args', json_build_array(n::text)), now() - interval '1 min', '1 day', 'next_run_not_scheduled' from generate_series(1, 3) n`)
+	locker := testenv.Begin(t, testenv.Connect(t, w.dsn))
+	testenv.Exec(t, locker, "select from task where arguments #>> '{args,0}' = '2' for update")
+	if diff := cmp.Diff(map[string]bool{"1": false, "3": false}, w.claim(t)); diff != "" {
+		t.Errorf("claimed (-want +got):\n%s", diff)
+	}
+}
