@@ -1,6 +1,14 @@
 package dispatch_test
 
-import "testing"
+import (
+	"context"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
 
 // What a group can't use goes to the others so that all are even with what they got
 // before, in the same claim too.
@@ -16,4 +24,37 @@ func TestShareOutCountsWhatItGave(t *testing.T) {
 	// By then a has used 10 seconds and b 50, and a piece of theirs is expected to
 	// take 1.1 and 4.8: they are even, at about 92, after 74 pieces and 9.
 	s.want(s.pass(90), map[string]int{"a": 74, "b": 9, "c": 7}, 1)
+}
+
+// A claim notes which groups have no more work waiting among those that it looked at: another
+// runner of the queue looks at the others.
+func TestGroupsThatAreNotLookedAtStayWaiting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	now := time.Now()
+	waited := model.UnixSeconds(now) - 5
+	got := map[string]float64{}
+	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.SaveShares(ctx, "q", now, map[string]*db.ShareState{
+			"a": {Group: "a", TasksWaited: waited}, "b": {Group: "b", TasksWaited: waited}, "c": {Group: "c", TasksWaited: waited},
+		}); err != nil {
+			return err
+		}
+		q := dispatch.SharedQueue{Name: "q", Shares: model.Shares{By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
+		if _, _, err := dispatch.ShareOut(ctx, tx, q, now, 10, dispatch.Waiting{Groups: []string{"a"}, Only: []string{"a", "c"}}, func(_ context.Context, asks []dispatch.Ask) ([]int, error) {
+			return make([]int, len(asks)), nil // it has none after all
+		}); err != nil {
+			return err
+		}
+		states, err := tx.ShareStates(ctx, "q", now, time.Hour)
+		for name, s := range states {
+			got[name] = s.TasksWaited
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got["a"] != 0 || got["c"] != 0 || got["b"] != waited {
+		t.Errorf("waiting since %v; want a and c not to wait, b since %v", got, waited)
+	}
 }
