@@ -186,6 +186,28 @@ func TestSmallReadsFailAlone(t *testing.T) {
 	})
 }
 
+// A read that fails after its first rows fails: they are not all that there is.
+func TestSmallReadsFailMidway(t *testing.T) {
+	t.Parallel()
+	crowded(t, time.Hour, func(t *testing.T, c crowd) {
+		var got []int
+		var err error
+		var read sync.WaitGroup
+		read.Go(func() {
+			var rows pgx.Rows
+			if rows, err = c.SmallReads().Query(c.ctx, "select 1 / (3 - n) from generate_series(1, 4) n"); err == nil {
+				got, err = pgx.CollectRows(rows, pgx.RowTo[int])
+			}
+		})
+		testenv.Becomes(t, "waiting reads", [2]int{2, 1}, c.SmallTrips)
+		c.letGo()
+		read.Wait()
+		if err == nil || !strings.Contains(err.Error(), "22012") {
+			t.Errorf("got %v and %v, want a division by zero", got, err)
+		}
+	})
+}
+
 // A read with large rows is asked for alone, in another transaction.
 func TestLargeReadsGoAlone(t *testing.T) {
 	t.Parallel()
