@@ -321,3 +321,39 @@ func (freeQueues) Figures(context.Context, string) (f celery.QueueFigures) { ret
 func (freeQueues) LengthSince(context.Context, string, celery.QueueFigures, int) (l celery.QueueLength, err error) {
 	return l, nil
 }
+
+// A visit counts for the hosters of its origin that have a limit, until its end is known; work of
+// which only the runtime is still to be heard doesn't count.
+func TestVisitsCountForHostersWithLimits(t *testing.T) {
+	t.Parallel()
+	limits := model.Hosters{LostAfter: time.Hour, Limits: map[string]model.HosterLimit{"busy.example": {MaxInFlight: 5}}}
+	dsn := testenv.Database(t)
+	testenv.Migrate(t, dsn, db.MigrateOptions{Hosters: limits})
+	store := testenv.Open(t, dsn, db.Options{Command: "test", Hosters: limits})
+	for _, statement := range []string{
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		 select '00000000-0000-0000-0000-000000000001', url, 'git', '{}', true, now() from unnest(array['https://busy.example/1', 'https://calm.example/1']) url`,
+		`insert into scheduler_go.work (task_id, state, queue, home, since, settled, task_name, args, kwargs, hosters)
+		 select gen_random_uuid(), state, 'q', 'q', now(), case state when 'settled' then now() end, 't', '[]', '{}', array['busy.example'] from unnest(array['outgoing', 'sent', 'settled']) state`,
+	} {
+		testenv.Exec(t, store.Pool(), statement)
+	}
+	loads, err := store.HosterLoads(t.Context(), limits, time.Now())
+	if err != nil || loads["busy.example"].InFlight != 2 {
+		t.Errorf("%+v, %v; want two in flight", loads, err)
+	}
+	got := map[string][]string{}
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		picked, err := (Picker{VisitType: "git", Policies: evenly}).Pick(ctx, tx, time.Now(), 10)
+		for _, v := range picked.Visits {
+			got[v.Origin.URL] = tx.HostersOf(v.Origin)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string][]string{"https://busy.example/1": {"busy.example"}, "https://calm.example/1": nil}; !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("hosters %v, want %v", got, want)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -53,5 +55,29 @@ func TestTimeLimitsAndRootTravel(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
+
+// The root of work that timed out more than once is its first try.
+func TestRootIsTheFirstTry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := uuid.New()
+	testenv.Exec(t, b.store.Pool(), `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs,
+			lane_set, lane, lane_name, lanes_left, soft_limit, memory, lister, first, behind)
+		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'load-git', 0, 'express', 5, 60, 1, '', true, 0)`, first)
+	id := first
+	for range 2 {
+		timedOut := settle.Outcome{BackendID: id.String(), Heard: time.Now(), End: &settle.End{Status: model.RunFailed, TimedOut: true}}
+		if err := (settle.Store{Store: b.store}).ApplyOutcomes(t.Context(), []settle.Outcome{timedOut}); err != nil {
+			t.Fatal(err)
+		}
+		var root uuid.UUID
+		if err := b.store.Pool().QueryRow(t.Context(), "update scheduler_go.work set state = 'sent' where state = 'backlog' returning task_id, root_id").Scan(&id, &root); err != nil {
+			t.Fatal(err)
+		}
+		if root != first || id == first {
+			t.Errorf("root %s of %s, want %s", root, id, first)
+		}
 	}
 }
