@@ -353,6 +353,22 @@ func TestMixedFailuresDisable(t *testing.T) {
 	})
 }
 
+// Visits of the same status in a row that were counted before disable_after_mixed was set count
+// for it, too.
+func TestMixedFailuresCountThoseBefore(t *testing.T) {
+	t.Parallel()
+	rules := Rules{Fudge: noFudge.Fudge, Visits: &model.VisitRules{Intervals: model.DefaultVisitRules.Intervals, DisableAfter: 10, DisableAfterMixed: 5}}
+	for before, want := range map[int32]bool{3: false, 4: true} {
+		tally := newTally(rules, db.KnownVisits{Stats: []model.VisitStats{{
+			URL: origin.URL, VisitType: origin.VisitType, LastVisit: new(at(0)), LastVisitStatus: model.VisitFailed, SuccessiveVisits: before,
+		}}})
+		tally.apply([]Visit{{OriginKey: origin, Date: at(1), Status: model.VisitFailed}})
+		if got := tally.disabled[origin.URL]; got != want {
+			t.Errorf("after %d failed visits and one more: disabled %v, want %v", before, got, want)
+		}
+	}
+}
+
 // Whatever numbers a row holds, an interval moves an origin forward.
 func TestIntervalsAreWithinBounds(t *testing.T) {
 	t.Parallel()
