@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -117,6 +118,19 @@ func TestAtEnd(t *testing.T) {
 	} {
 		if got := (&member{partitions: tc.partitions}).atEnd(); got != tc.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A partition that is read again from before its end is not at its end any more; one whose records
+// were only processed stays there.
+func TestReadingAgainLeavesTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		m := &member{metrics: newMetrics(prometheus.NewRegistry(), "group"), partitions: map[int32]*progress{0: {next: 9, end: 9, eof: true}}}
+		m.moveTo(map[int32]kgo.EpochOffset{0: {Offset: 3}}, again)
+		if m.atEnd() == again || m.partitions[0].next != 3 {
+			t.Errorf("again %v: at the end %v, next %d", again, m.atEnd(), m.partitions[0].next)
 		}
 	}
 }
