@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/internal/model"
@@ -192,6 +193,32 @@ func TestApplyOutcomes(t *testing.T) {
 				t.Errorf("task: %s, want %s", got, c.task)
 			}
 		})
+	}
+}
+
+// A task whose run timed out in the last lane waits for its next regular run, unless the lane is
+// retried: then it has one retry less.
+func TestTimeOutInTheLastLane(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	for name, c := range map[string]struct {
+		retried bool
+		want    string
+	}{
+		"final":   {false, "next_run_not_scheduled, 64 days, 3 retries, regular"},
+		"retried": {true, "next_run_not_scheduled, 64 days, 2 retries, soon"},
+	} {
+		id := uuid.NewString()
+		task := addTask(t, store, "good", id)
+		mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs,
+				lane_set, lane, lane_name, lanes_left, retried, soft_limit, memory, lister, first, behind)
+			values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'good', 1, 'slow', 0, $2, 60, 1, '', true, 0)`, id, c.retried)
+		now := time.Now()
+		apply(t, store, settle.Outcome{BackendID: id, Heard: now, End: &settle.End{Status: model.RunFailed, TimedOut: true}})
+		next := testenv.Value[string](t, store.Pool(), "select case when next_run > now() + interval '1 day' then 'regular' else 'soon' end from task where id = $1", task)
+		if got := readTask(t, store, task) + ", " + next; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 
