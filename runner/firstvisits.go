@@ -101,13 +101,12 @@ func (f *FirstVisits) RunOnce(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	var failed []error
-	unfinished := make(map[uuid.UUID]bool)
 	var queues []firstQueue
 	of := make(map[firstQueue][]model.Lister)
 	for _, lister := range listers {
 		visitTypes, err := f.Store.ListedVisitTypes(ctx, lister.ID)
 		if err != nil {
-			failed, unfinished[lister.ID] = append(failed, fmt.Errorf("first visits of %s: %w", nameOf(lister), err)), true
+			failed = append(failed, fmt.Errorf("first visits of %s: %w", nameOf(lister), err))
 		}
 		for _, visitType := range visitTypes {
 			q := firstQueue{*lister.FirstVisitsQueuePrefix, visitType}
@@ -123,15 +122,9 @@ func (f *FirstVisits) RunOnce(ctx context.Context) (int, error) {
 		total += n
 		if err != nil {
 			failed = append(failed, fmt.Errorf("first visits of type %q, queue prefix %q: %w", q.visitType, q.prefix, err))
-			for _, lister := range of[q] {
-				unfinished[lister.ID] = true
-			}
 		}
 	}
 	for _, lister := range listers {
-		if unfinished[lister.ID] {
-			continue
-		}
 		done, err := f.Store.FinishFirstVisits(ctx, lister, f.now())
 		if err != nil {
 			failed = append(failed, fmt.Errorf("first visits of %s: %w", nameOf(lister), err))
