@@ -123,6 +123,29 @@ func TestLateAnswersAreWritten(t *testing.T) {
 	}
 }
 
+// A queue that did not answer is sent to once more, and then no more until it answers: what comes
+// after that would wait for it in vain, with all that is sent beside it.
+func TestSilentQueueIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	h := newHeld(t, 1)
+	for _, want := range []int{2, 2} {
+		h.ids = append(h.ids, h.enqueue(t, "q", 1)...)
+		if _, err := h.d.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.leased(); n != want {
+			t.Errorf("of %d messages %d were sent, want %d", len(h.ids), n, want)
+		}
+	}
+	h.proxy.Release()
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
+		h.clock.Add(20)
+		_, _ = h.d.Drain(t.Context())
+		return h.outbox(t)
+	})
+	assertSame(t, h.received(t, "q"), h.ids)
+}
+
 // What drains until it is told to stop waits for answers that may still come.
 func TestDrainEndsWithItsAnswers(t *testing.T) {
 	t.Parallel()
