@@ -147,3 +147,28 @@ func TestClientCountsHeldVisits(t *testing.T) {
 func (s *stream) outcome(id string) settle.Outcome {
 	return settle.Outcome{BackendID: id, Heard: at(0), End: &settle.End{Status: model.RunFailed}}
 }
+
+// A failed visit is kept back while its try is underway, also while the ledger doesn't know yet
+// that its message was sent.
+func TestVisitsAreReleasedWithTheirTry(t *testing.T) {
+	t.Parallel()
+	store := testenv.Open(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.held_visits (task_id, url, visit_type, date)
+		values ('00000000-0000-0000-0000-000000000001', 'https://example.org', 'git', now())`)
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, home, since, task_name, args, kwargs, lane_set, lane, lane_name, lanes_left, memory, lister, first, behind)
+		values ('00000000-0000-0000-0000-000000000001', 'q', 'q', now(), 't', '[]', '{}', 'load-git', 0, 'express', 1, 1, '', true, 0)`)
+	for _, c := range []struct {
+		change string
+		want   int
+	}{
+		{"select", 0},
+		{"update scheduler_go.work set state = 'sent'", 0},
+		{"update scheduler_go.work set state = 'settled', settled = now()", 1},
+		{"delete from scheduler_go.work", 1},
+	} {
+		testenv.Exec(t, store.Pool(), c.change)
+		if released, err := store.ReleasedVisits(t.Context(), 10); len(released) != c.want || err != nil {
+			t.Errorf("after %q: %d visits are released, %v; want %d", c.change, len(released), err, c.want)
+		}
+	}
+}
