@@ -472,6 +472,23 @@ func TestRecordsDeletedByRetention(t *testing.T) {
 	}
 }
 
+// Where the group's offset is beyond the end, as the topic was made anew, it is read from where the
+// setting says: it is not at its end already.
+func TestOffsetBeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, 1)
+	s.produce(0, visitsOf(4, 0)...)
+	o := s.options()
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: s.topic, At: 100})
+	if responses, err := s.admin.CommitOffsets(t.Context(), o.GroupID, offsets); err != nil || responses.Error() != nil {
+		t.Fatal(err, responses.Error())
+	}
+	if got := s.run(o); got != 4 {
+		t.Errorf("%d records processed, want 4", got)
+	}
+}
+
 // A topic that is not there is waited for, which is said once, or is an error that names it.
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
