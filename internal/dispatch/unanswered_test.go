@@ -62,6 +62,15 @@ func (b *bench) slowPublisher(t *testing.T) (*celery.Publisher, *testenv.Toxic) 
 	return p, proxy
 }
 
+// sendAll has a deliverer send until nothing is outgoing; a try may fail.
+func (b *bench) sendAll(t *testing.T, d *dispatch.Deliverer) {
+	t.Helper()
+	testenv.Becomes(t, "outgoing messages", 0, func() int {
+		_, _ = d.Drain(t.Context())
+		return b.outbox(t)
+	})
+}
+
 // leased counts the messages that nobody may send for more than half a minute.
 func (h *held) leased() int {
 	h.t.Helper()
@@ -138,11 +147,7 @@ func TestSilentQueueIsLeftAlone(t *testing.T) {
 		}
 	}
 	h.proxy.Release()
-	testenv.Becomes(t, "outgoing messages", 0, func() int {
-		h.clock.Add(20)
-		_, _ = h.d.Drain(t.Context())
-		return h.outbox(t)
-	})
+	h.sendAll(t, h.d)
 	assertSame(t, h.received(t, "q"), h.ids)
 }
 
@@ -171,10 +176,7 @@ func TestUnansweredMessagesAreRememberedWithoutADatabase(t *testing.T) {
 		t.Fatalf("%v, %d messages are leased; want an error, and none", err, h.leased())
 	}
 	h.proxy.Release()
-	testenv.Becomes(t, "outgoing messages", 0, func() int {
-		_, _ = h.d.Drain(t.Context())
-		return h.outbox(t)
-	})
+	h.sendAll(t, h.d)
 	assertSame(t, h.received(t, "q"), h.ids)
 }
 
@@ -192,10 +194,7 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 	if n := h.leased(); n > 0 {
 		t.Errorf("%d messages of the lost connection are leased", n)
 	}
-	testenv.Becomes(t, "outgoing messages", 0, func() int {
-		_, _ = h.d.Drain(t.Context())
-		return h.outbox(t)
-	})
+	h.sendAll(t, h.d)
 	got := h.received(t, "q")
 	if len(set(got)) != len(h.ids) || len(got) > 2*len(h.ids) {
 		t.Errorf("%d messages, %d different, want %d", len(got), len(set(got)), len(h.ids))
@@ -282,10 +281,7 @@ func TestMessagesInHandAreNotSentByAnotherBatch(t *testing.T) {
 	if err := <-drained; err == nil {
 		t.Error("the batch did not lose its connection")
 	}
-	testenv.Becomes(t, "outgoing messages", 0, func() int {
-		_, _ = d.Drain(t.Context())
-		return b.outbox(t)
-	})
+	b.sendAll(t, d)
 	assertSame(t, b.received(t, "q"), want)
 }
 

@@ -38,7 +38,7 @@ func before(a, b db.SeenStart) bool {
 // End is the end of a run.
 type End struct {
 	Status    model.RunStatus
-	Error     *string // goes into the run's metadata; nil for none
+	Error     *string // of a failure; goes into the run's metadata; nil for none
 	TimedOut  bool    // a time limit ended the run; Status is failed then
 	EventTime float64 // worker's clock, seconds since 1970 UTC; 0 if unknown
 }

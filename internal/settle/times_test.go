@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
@@ -42,20 +43,16 @@ func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 		outcomes = append(outcomes, Outcome{BackendID: backendID, Heard: begin, End: &End{Status: model.RunEventful}})
 		runs = append([]db.HeardRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
 	}
-	got := decide(gather(outcomes), runs, nil, uuid.New).Ended
-	want := [][]int64{{10, 11}, {12, 14}, {13}}
-	if len(got) != len(want) {
-		t.Fatalf("%d waves, want %d", len(got), len(want))
+	var got [][]int64
+	for _, wave := range decide(gather(outcomes), runs, nil, uuid.New).Ended {
+		var ids []int64
+		for _, end := range wave {
+			ids = append(ids, end.Run)
+		}
+		got = append(got, ids)
 	}
-	for i, wave := range got {
-		if len(wave) != len(want[i]) {
-			t.Fatalf("wave %d has %d ends, want %d", i, len(wave), len(want[i]))
-		}
-		for j, end := range wave {
-			if end.Run != want[i][j] {
-				t.Errorf("end %d of wave %d is of run %d, want %d", j, i, end.Run, want[i][j])
-			}
-		}
+	if diff := cmp.Diff([][]int64{{10, 11}, {12, 14}, {13}}, got); diff != "" {
+		t.Errorf("runs by wave (-want +got):\n%s", diff)
 	}
 }
 
