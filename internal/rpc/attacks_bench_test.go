@@ -139,7 +139,7 @@ var attacks = []struct {
 		t.calls(16, "/task_type/get_all", mimeMsgpack, bytes.Repeat([]byte{0x91}, 1_000_000))
 	}, []int{413}},
 	{"16_bodies_that_grow_to_1_GiB", func(t *target) {
-		t.calls(16, "/task_type/get_all", mimeJSON, compress(nil, make([]byte, 1<<30)), "Content-Encoding", "gzip")
+		t.calls(16, "/task_type/get_all", mimeJSON, gzipped(t, make([]byte, 1<<30)), "Content-Encoding", "gzip")
 	}, []int{413, 503, 0}},
 	{"8_calls_for_200_MB", func(t *target) { t.calls(8, "/task/search", mimeJSON, []byte(`{"task_type": "t"}`)) }, []int{413, 503}},
 	{"100_slow_readers_of_10_MB", func(t *target) {

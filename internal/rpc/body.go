@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -72,41 +71,4 @@ func bodyError(err error) error {
 		return errTooLarge()
 	}
 	return httpError(http.StatusBadRequest, "BadRequest", "The request's body cannot be read: "+err.Error())
-}
-
-// compressFrom is the size from which on answers are compressed: below, that takes
-// longer than it saves.
-const compressFrom = 16 << 10
-
-// takesGzip reads an Accept-Encoding header.
-func takesGzip(accept string) bool {
-	for item := range strings.SplitSeq(accept, ",") {
-		name, parameters, _ := strings.Cut(item, ";")
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case "gzip", "x-gzip":
-			return qualityOf(parameters) > 0
-		}
-	}
-	return false
-}
-
-var gzipWriters = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-	if err != nil {
-		panic(err) // the level is a constant that there is
-	}
-	return w
-}}
-
-// compress appends src to dst, compressed.
-func compress(dst, src []byte) []byte {
-	w := gzipWriters.Get().(*gzip.Writer)
-	defer gzipWriters.Put(w)
-	sink := bytes.NewBuffer(dst)
-	w.Reset(sink)
-	_, err := w.Write(src)
-	if err := errors.Join(err, w.Close()); err != nil {
-		panic(err) // writing to memory does not fail
-	}
-	return sink.Bytes()
 }

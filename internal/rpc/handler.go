@@ -194,20 +194,11 @@ func qualityOf(parameters string) float64 {
 }
 
 // respond sends a whole body, always with its length: the Python scheduler's client takes a
-// chunked answer for a stream, which it does not decode.
+// chunked answer for a stream, which it does not decode. Like the Python server it compresses nothing: in
+// one data centre that takes longer than it saves.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
-	if len(body) >= compressFrom {
-		header.Add("Vary", "Accept-Encoding")
-		if takesGzip(r.Header.Get("Accept-Encoding")) {
-			buf := buffers.Get().(*[]byte)
-			defer putBuffer(buf)
-			*buf = compress((*buf)[:0], body)
-			body = *buf
-			header.Set("Content-Encoding", "gzip")
-		}
-	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTimeout)) // fails only if the client is gone
 	w.WriteHeader(status)

@@ -106,7 +106,7 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := bytes.Repeat([]byte{' '}, smallBody+1)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(compress(nil, plain)))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(gzipped(t, plain)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 		t.Errorf("%v, want no room", err)
 	}
 	r.bodies.Release(1<<20 - smallBody - 1)
-	request.Body = io.NopCloser(bytes.NewReader(compress(nil, plain)))
+	request.Body = io.NopCloser(bytes.NewReader(gzipped(t, plain)))
 	call := &share{room: r}
 	body, err := readBody(request, nil, 1<<20, call, func() {})
 	if err != nil || len(body) != len(plain) {
@@ -139,7 +139,7 @@ func TestTooLargeBodies(t *testing.T) {
 	const maximum = 2 * smallBody
 	r := newRoom(maximum, 1, time.Millisecond)
 	call := &share{room: r}
-	bomb := compress(nil, make([]byte, 500*maximum))
+	bomb := gzipped(t, make([]byte, 500*maximum))
 	source := bytes.NewReader(bomb)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.NopCloser(source))
 	if err != nil {

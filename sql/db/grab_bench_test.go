@@ -204,24 +204,25 @@ func (s *benchSides) grabThroughRPC(b *testing.B) {
 		return program.Command(bench.ConfigFile(b, s.ours.dsn, ""), "rpc-serve", "--host", host, "--port", port)
 	})
 	theirs, _ := bench.Serve(b, func(address string) *exec.Cmd { return bench.Gunicorn(b, s.peerDSN, address) })
-	ourClient := startPeerScript(b, "remote", ours)
-	answer := filepath.Join(b.TempDir(), "answer")
-	ourClient.ms(b, call{"call": "grab", "policy": plainPolicies[0], "dry_run": true, "keep": answer})
-	content := testenv.Read(b, answer)
+	ourClient, theirClient := startPeerScript(b, "remote", ours), startPeerScript(b, "remote", theirs)
 	answerer := bench.Answerer(b)
-	memory, _ := bench.Serve(b, func(address string) *exec.Cmd { return answerer(address, "application/x-msgpack", content) })
-	sides := map[string]peerScript{
-		bench.Ours: ourClient, bench.Peer: startPeerScript(b, "remote", theirs), bench.Limit("from_memory"): startPeerScript(b, "remote", memory),
-	}
 	for _, policy := range plainPolicies {
 		b.Run(string(policy), func(b *testing.B) {
-			var compared []bench.Side
-			for _, name := range []string{bench.Peer, bench.Ours, bench.Limit("from_memory")} {
-				compared = append(compared, bench.Side{Name: name, Run: func() bench.Figures {
-					return only(sides[name].ms(b, call{"call": "grab", "policy": policy, "dry_run": true}))
-				}})
+			question := call{"call": "grab", "policy": policy, "dry_run": true}
+			answer := filepath.Join(b.TempDir(), "answer")
+			ourClient.ms(b, call{"call": "grab", "policy": policy, "dry_run": true, "keep": answer})
+			memory, stop := bench.Serve(b, func(address string) *exec.Cmd {
+				return answerer(address, "application/x-msgpack", testenv.Read(b, answer))
+			})
+			defer stop()
+			var sides []bench.Side
+			for _, side := range []struct {
+				name   string
+				client peerScript
+			}{{bench.Peer, theirClient}, {bench.Ours, ourClient}, {bench.Limit("from_memory"), startPeerScript(b, "remote", memory)}} {
+				sides = append(sides, bench.Side{Name: side.name, Run: func() bench.Figures { return only(side.client.ms(b, question)) }})
 			}
-			bench.Compare(b, compared...)
+			bench.Compare(b, sides...)
 		})
 	}
 }

@@ -372,7 +372,7 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	// Without origins there is one row all the same, for usable and odd.
 	rows, err := metered{tx.tx}.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
-select u.usable, u.odd, lo.place, lo.updated, `+listedOriginColumns+`
+select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.place, lo.lister_id, `+originColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join selected lo on lo.odd is null`, q.args)
 	if err != nil {
@@ -382,33 +382,35 @@ left join selected lo on lo.odd is null`, q.args)
 	var v GrabbedVisit // each row's in turn
 	var updated pgtype.Float8
 	o := &v.Origin
-	fields := []any{&usable, &odd, &v.Group, &updated, &o.ListerID, &o.URL, &o.VisitType, &o.ExtraLoaderArguments,
+	fields := []any{&usable, &odd, &o.URL, &updated, &v.Group, &o.ListerID, &o.VisitType, &o.ExtraLoaderArguments,
 		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
+	const lister = 5
+	updateAlone := append(slices.Clone(fields[:4]), make([]any, len(fields)-4)...)
 	for rows.Next() {
-		found := rows.RawValues()[4] != nil // each origin has a lister
-		if !found {
-			clear(fields[2:]) // it is the only row
+		if rows.RawValues()[lister] == nil {
+			err = rows.Scan(updateAlone...)
+		} else if err = rows.Scan(fields...); err == nil {
+			visits = append(visits, v)
 		}
-		if err := rows.Scan(fields...); err != nil {
+		if err != nil {
 			return nil, 0, false, err
 		}
-		if found {
-			visits = append(visits, v)
-			if updated.Valid {
-				tx.updated[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = updated.Float64
+		if updated.Valid && len(q.effects) > 0 {
+			key := model.OriginKey{URL: o.URL, VisitType: q.args["visit_type"].(string)}
+			if latest, seen := tx.updated[key]; !seen || latest < updated.Float64 {
+				tx.updated[key] = updated.Float64
 			}
 		}
 	}
 	return visits, odd, usable, rows.Err()
 }
 
-// listedOriginColumns are in the order of runGrab's fields.
-const listedOriginColumns = `lo.lister_id, lo.url, lo.visit_type, lo.extra_loader_arguments,
+// originColumns are in the order of runGrabOnce's fields, after the lister.
+const originColumns = `lo.visit_type, lo.extra_loader_arguments,
 	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
 
-// selectedColumns are those of selected, with why an origin cannot be sent.
-const selectedColumns = listedOriginColumns + `,
-	scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) as odd`
+// whyOdd says of a row of listed_origins why it cannot be sent.
+const whyOdd = "scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update)"
 
 // wanted is a CTE with the index of its group and how many of it are asked for, by
 // lister.
@@ -443,11 +445,11 @@ const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
 func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time, migrated bool) error {
 	q.from = "listed_origins lo"
 	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
-	columns := listedOriginColumns + ", null::double precision as updated, null::text as odd"
+	odd := "null::text"
 	if migrated {
-		q.where = append(q.where, notSetAside)
-		columns = "null::double precision as updated, " + selectedColumns
+		q.where, odd = append(q.where, notSetAside), whyOdd
 	}
+	columns := "lo.url, null::double precision as updated, lo.lister_id, " + originColumns + ", " + odd + " as odd"
 	q.args["enabled"] = !f.Disabled
 	if f.TableSample > 0 {
 		q.from = "listed_origins lo tablesample system (@tablesample)"
