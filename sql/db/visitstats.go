@@ -195,6 +195,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 		return err
 	}
 	return inOrder(ctx,
+		arrays(changes.Stats, tx.q.NoteVisits),
 		arrays(old, tx.q.UpdateVisitStats),
 		arrays(fresh, insert),
 		arrays(entries(changes.LastFailures), tx.q.RecordVisitFailures),

@@ -102,6 +102,46 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 	}
 }
 
+// Visits are noted for the candidates of their origins, each once, whether their rows are new or
+// not, and so is what else the transaction changes of origins.
+func TestVisitsAreNotedForCandidates(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	keys := keysOf(3)
+	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now())`)
+	for _, k := range keys {
+		mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			values ('00000000-0000-0000-0000-000000000001', $1, 'git', '{}', true, now())`, k.URL)
+	}
+	for _, c := range []struct {
+		name     string
+		disabled []string
+		noted    int
+	}{
+		{"inserted", nil, len(keys)},
+		{"updated", nil, len(keys)},
+		{"updated and disabled", []string{keys[0].URL}, len(keys) + 1},
+	} {
+		keep(t, store)
+		checkCandidates(t, store)
+		if err := store.UpdateVisitStats(t.Context(), keys, func(known db.KnownVisits) db.VisitChanges {
+			changes := countVisit(keys)(known)
+			changes.DisabledURLs = c.disabled
+			return changes
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n := countOf(t, store, "select count(*) from scheduler_go.candidate_changes"); n != c.noted {
+			t.Errorf("%s: %d changes were noted, want %d", c.name, n, c.noted)
+		}
+	}
+	keep(t, store)
+	checkCandidates(t, store)
+	if n := countOf(t, store, "select count(*) from scheduler_go.candidates where not successful"); n != len(keys)-1 {
+		t.Errorf("%d candidates, want those of the enabled origins", n)
+	}
+}
+
 // Someone inserts a row between our look for it and our own insert: the
 // transaction is tried again with that row, which keeps last_scheduled.
 func TestVisitStatsAppearMeanwhile(t *testing.T) {

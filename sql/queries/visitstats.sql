@@ -36,6 +36,13 @@ insert into scheduler_go.visit_failures as f (url, visit_type, last_failure, in_
 select unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestamptz[]), unnest(@in_a_row::integer[])
 on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row;
 
+-- name: NoteVisits :exec
+-- Notes the origins whose stats the transaction writes, by one statement in place of the
+-- triggers of candidates, which the setting has let them pass until the transaction ends.
+with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
+insert into scheduler_go.candidate_changes (visit_type, url)
+select unnest(@visit_type::text[]), unnest(@url::text[]) from noted;
+
 -- name: UpdateVisitStats :exec
 -- Writes back locked rows. last_scheduled is not the journal's to write: the
 -- daemons that schedule visits do, at any time. The date of success and the

@@ -184,6 +184,24 @@ func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) 
 	return items, nil
 }
 
+const noteVisits = `-- name: NoteVisits :exec
+with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
+insert into scheduler_go.candidate_changes (visit_type, url)
+select unnest($1::text[]), unnest($2::text[]) from noted
+`
+
+type NoteVisitsParams struct {
+	VisitType []string
+	URL       []string
+}
+
+// Notes the origins whose stats the transaction writes, by one statement in place of the
+// triggers of candidates, which the setting has let them pass until the transaction ends.
+func (q *Queries) NoteVisits(ctx context.Context, arg NoteVisitsParams) error {
+	_, err := q.db.Exec(ctx, noteVisits, arg.VisitType, arg.URL)
+	return err
+}
+
 const recordVisitFailures = `-- name: RecordVisitFailures :exec
 insert into scheduler_go.visit_failures as f (url, visit_type, last_failure, in_a_row)
 select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[]), unnest($4::integer[])
