@@ -98,6 +98,35 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
+// A large answer tells its length and is sent as it is, also to who takes gzip.
+func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := openStore(t, dsn)
+	for i := range 400 {
+		err := store.CreateTaskType(t.Context(), model.TaskType{Type: fmt.Sprint("type-", i), Description: strings.Repeat("d", 50), BackendName: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := serve(t, dsn)
+	var plain []byte
+	for _, accept := range []string{"identity", "gzip"} {
+		response, body := post(t, url+"/task_type/get_all", mimeMsgpack, nil, "Accept-Encoding", accept)
+		if response.ContentLength != int64(len(body)) || len(body) < 400*50 {
+			t.Errorf("%s: the length of %d bytes is told as %d", accept, len(body), response.ContentLength)
+		}
+		if encoding := response.Header.Get("Content-Encoding"); encoding != "" {
+			t.Errorf("%s: the answer is encoded by %q", accept, encoding)
+		}
+		if accept == "identity" {
+			plain = body
+		} else if !bytes.Equal(body, plain) {
+			t.Errorf("%s: the answer is another", accept)
+		}
+	}
+}
+
 // Without the right credentials nothing answers but the checks of health.
 func TestCredentials(t *testing.T) {
 	t.Parallel()

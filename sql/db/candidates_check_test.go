@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
 )
@@ -63,6 +66,31 @@ func TestCheckFindsWhatTriggersMissed(t *testing.T) {
 	checkCandidates(t, w.store)
 	if n := check(t, w.store); n != 0 {
 		t.Errorf("%d origins noted after they were repaired", n)
+	}
+}
+
+// A grab marks nothing for a candidate whose lister's row is gone, which triggers missed, though
+// another lister, which disabled the origin, still has its URL.
+func TestStaleCandidatesMarkNothing(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Database(t))
+	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated)
+		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`)
+	mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select id, 'https://example.org', 'git', '{}', instance_name = '1', now() from listers`)
+	keep(t, store)
+	mustExec(t, store, "set session_replication_role = replica; delete from listed_origins where enabled; reset session_replication_role")
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		visits, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 10, false)
+		if len(visits) > 0 {
+			t.Errorf("grabbed: %v", visits)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := countOf(t, store, "select count(*) from origin_visit_stats"); n > 0 {
+		t.Error("the origin is marked as scheduled")
 	}
 }
 

@@ -225,7 +225,7 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 //
 // If a bounded walk ends with too few, nothing is selected: more might come after it.
 //
-// With an origin come the rows that other listers have of its URL, without a lister, for the latest update.
+// found also has the rows that other listers have of the same URLs, without a lister, for the latest update.
 func (cf *candidateFilter) selected() string {
 	order := " order by " + cf.p.OrderBy
 	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
@@ -284,12 +284,14 @@ func (cf *candidateFilter) selected() string {
 			join wanted w on ` + ofWanted + met + ` and ` + candidate + `
 		) c
 	) c where turn <= count and exists (select from usable)
-), selected as materialized (
+), found as materialized (
 	select lo.url, coalesce(date_part('epoch', lo.last_update), '-infinity') as updated, ` + originColumns + `,
 	       case when lo.lister_id = c.lister_id then lo.lister_id end as lister_id, case when lo.lister_id = c.lister_id then ` + whyOdd + ` end as odd,
 	       c.queue_position as next_visit_queue_position, c.place
 	from first c join listed_origins lo on lo.url = c.url and lo.visit_type = c.visit_type
 	order by c.place, c.turn
+), selected as not materialized (
+	select * from found where lister_id is not null
 )`
 }
 

@@ -208,7 +208,7 @@ type grabQuery struct {
 	maxPending int // how many pending changes it reads; 0: maxPendingChanges
 
 	pinned   bool     // its plan is along indexes
-	selected string   // CTEs: usable, which has a row if the others can be used, and selected, what to return in order
+	selected string   // CTEs: usable, which has a row if the others can be used; selected, what to return; found, which has it in order
 	effects  []string // data-modifying CTEs after it
 	args     pgx.NamedArgs
 
@@ -372,9 +372,9 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	// Without origins there is one row all the same, for usable and odd.
 	rows, err := metered{tx.tx}.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
-select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.place, lo.lister_id, `+originColumns+`
+select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, lo.place, `+originColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
-left join selected lo on lo.odd is null`, q.args)
+left join found lo on lo.odd is null`, q.args)
 	if err != nil {
 		return nil, 0, false, err
 	}
@@ -382,10 +382,10 @@ left join selected lo on lo.odd is null`, q.args)
 	var v GrabbedVisit // each row's in turn
 	var updated pgtype.Float8
 	o := &v.Origin
-	fields := []any{&usable, &odd, &o.URL, &updated, &v.Group, &o.ListerID, &o.VisitType, &o.ExtraLoaderArguments,
+	fields := []any{&usable, &odd, &o.URL, &updated, &o.ListerID, &v.Group, &o.VisitType, &o.ExtraLoaderArguments,
 		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
-	const lister = 5
-	updateAlone := append(slices.Clone(fields[:4]), make([]any, len(fields)-4)...)
+	const lister = 4
+	updateAlone := slices.Concat(fields[:lister], make([]any, len(fields)-lister)) // the rest is not read
 	for rows.Next() {
 		if rows.RawValues()[lister] == nil {
 			err = rows.Scan(updateAlone...)
@@ -405,7 +405,7 @@ left join selected lo on lo.odd is null`, q.args)
 	return visits, odd, usable, rows.Err()
 }
 
-// originColumns are in the order of runGrabOnce's fields, after the lister.
+// originColumns are in the order of runGrabOnce's fields, after the group.
 const originColumns = `lo.visit_type, lo.extra_loader_arguments,
 	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
 
@@ -473,7 +473,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 		where ` + where + `
 	) lo where turn <= count
 	order by place, turn
-)`
+), found as (table selected)`
 		return nil
 	}
 	q.selected = `usable as (select), selected as materialized (
@@ -483,7 +483,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	where ` + where + `
 	order by ` + q.orderBy + `
 	limit @count
-)`
+), found as (table selected)`
 	return nil
 }
 
