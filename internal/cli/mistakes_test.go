@@ -27,6 +27,51 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// Help of a command that isn't there is an error, as in the Python command; help that is asked for before is given.
+func TestHelpOfNothing(t *testing.T) {
+	t.Setenv("SWH_CONFIG_FILENAME", "")
+	for args, want := range map[string]string{
+		"nosuch --help":                     "No such command 'nosuch'.",
+		"nosuch -h":                         "No such command 'nosuch'.",
+		"nosuch sub --help":                 "No such command 'nosuch'.",
+		"scheduler nosuch --help":           "No such command 'nosuch'.",
+		"tasks --help":                      "No such command 'tasks'. Did you mean 'task'?",
+		"task nosuch --help":                "task: No such command 'nosuch'.",
+		"task nosuch list --help":           "task: No such command 'nosuch'.",
+		"-d dbname=x task nosuch --help":    "task: No such command 'nosuch'.",
+		"task -d dbname=x nosuch --help":    "task: No such command 'nosuch'.",
+		"-l ERROR task graph nosuch --help": "task graph: No such command 'nosuch'.",
+		"completion nosuch --help":          "completion: No such command 'nosuch'.",
+		"--nosuch --help":                   "No such option '--nosuch'.",
+		"--help":                            "",
+		"--help nosuch":                     "",
+		"task --help":                       "",
+		"task --help nosuch":                "",
+		"task graph --help nosuch":          "",
+		"task list nosuch --help":           "",
+		"-d nosuch --help":                  "",
+		"help task":                         "",
+		"-d x task task --help":             "task: No such command 'task'.",
+	} {
+		var stdout, stderr strings.Builder
+		code := Run(t.Context(), "", strings.Fields(args), &stdout, &stderr)
+		says := stderr.String()
+		if want == "" {
+			if code != 0 || says != "" || !strings.Contains(stdout.String(), "Usage: swh-scheduler") {
+				t.Errorf("%s: exit code %d, %.200q, %s", args, code, stdout.String(), says)
+			}
+			continue
+		}
+		cmd, problem, nested := strings.Cut(want, ": ")
+		if !nested {
+			cmd, problem = "", want
+		}
+		if code != 2 || stdout.Len() > 0 || !strings.HasPrefix(says, strings.TrimSpace("Usage: swh-scheduler "+cmd)) || !strings.HasSuffix(says, "\n\nError: "+problem+"\n") {
+			t.Errorf("%s: exit code %d, %.200q, %s", args, code, stdout.String(), says)
+		}
+	}
+}
+
 // What completion prints goes where the command is told to write, and its words are cobra's.
 func TestCompletionIsPrinted(t *testing.T) {
 	t.Setenv("SWH_CONFIG_FILENAME", "")

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,7 +30,9 @@ func Run(ctx context.Context, release string, args []string, stdout, stderr io.W
 	a := command.New(release, stdout, stderr)
 	root := newRoot(a)
 	root.SetArgs(withoutGroup(root.Flags(), args))
-	return a.ExitCode(root, root.ExecuteContext(ctx))
+	var unknown error
+	helpOf(root, &unknown)
+	return a.ExitCode(root, cmp.Or(root.ExecuteContext(ctx), unknown))
 }
 
 func newRoot(a *command.App) *cobra.Command {
@@ -85,16 +88,55 @@ for, too (-l of task list), means the command's option.`,
 	return root
 }
 
+// helpOf makes help of a command that isn't there an error, as in the Python command; mistake is its place.
+func helpOf(root *cobra.Command, mistake *error) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if word := unknownWord(cmd, args); word == "" {
+			help(cmd, args)
+		} else {
+			*mistake = command.Group(cmd, []string{word})
+		}
+	})
+}
+
+// unknownWord returns the word that stands in the place of a command below cmd, and before any --help; "" if
+// there is none. args begin after the root's name.
+func unknownWord(cmd *cobra.Command, args []string) string {
+	if !cmd.HasSubCommands() {
+		return ""
+	}
+	var path []*cobra.Command // above cmd, the nearest first
+	for up := cmd; up.HasParent(); up = up.Parent() {
+		path = append(path, up.Parent())
+	}
+	for _, group := range slices.Backward(path) {
+		args = args[min(firstWord(group.Flags(), args)+1, len(args)):]
+	}
+	at := firstWord(cmd.Flags(), args)
+	asks := func(arg string) bool { return arg == "-h" || strings.HasPrefix(arg, "--help") }
+	if at == len(args) || args[at] == "--" || slices.ContainsFunc(args[:at], asks) {
+		return ""
+	}
+	return args[at]
+}
+
 // withoutGroup drops the word scheduler in the place of a command: a link named swh
 // takes "swh scheduler task list" as the Python command does.
 func withoutGroup(flags *pflag.FlagSet, args []string) []string {
+	if i := firstWord(flags, args); i < len(args) && args[i] == "scheduler" {
+		return slices.Delete(slices.Clone(args), i, i+1)
+	}
+	return args
+}
+
+// firstWord returns the place of the first word that is neither an option nor its value; that of "--" if it comes
+// before, and len(args) if there is none.
+func firstWord(flags *pflag.FlagSet, args []string) int {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
-		switch {
-		case arg == "scheduler":
-			return slices.Delete(slices.Clone(args), i, i+1)
-		case len(arg) < 2 || arg[0] != '-' || arg == "--":
-			return args
+		if len(arg) < 2 || arg[0] != '-' || arg == "--" {
+			return i
 		}
 		var flag *pflag.Flag // nil if its value is in the same word
 		if name, long := strings.CutPrefix(arg, "--"); long {
@@ -106,5 +148,5 @@ func withoutGroup(flags *pflag.FlagSet, args []string) []string {
 			i++ // its value
 		}
 	}
-	return args
+	return len(args)
 }
