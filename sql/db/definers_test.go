@@ -14,13 +14,93 @@ import (
 func TestDefinersFixTheirSearchPath(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, testenv.Database(t))
-	const definers = `select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = pronamespace
-		where prosecdef and nspname not in ('pg_catalog', 'information_schema')`
 	if found := texts(t, conn, definers); len(found) < 6 {
 		t.Errorf("%v: the query finds too little", found)
 	}
 	for _, name := range texts(t, conn, definers+` and not coalesce(proconfig @> array['search_path=pg_catalog, pg_temp'], false)`) {
 		t.Errorf("%s is security definer, and doesn't set search_path = pg_catalog, pg_temp", name)
+	}
+}
+
+// definers are the functions that run with their owner's rights.
+const definers = `select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = pronamespace
+	where prosecdef and nspname not in ('pg_catalog', 'information_schema')`
+
+// Nobody but their owner may execute them. A new function may be executed by all unless its migration says
+// otherwise: default privileges of a schema can't take that away.
+func TestDefinersAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	for _, name := range texts(t, connect(t, testenv.Database(t)), definers+` and exists
+		(select from aclexplode(coalesce(proacl, acldefault('f', proowner))) where grantee = 0)`) {
+		t.Errorf("%s is security definer, and whoever uses the schema may execute it: revoke execute on function %[1]s from public", name)
+	}
+}
+
+// Who may read our schema can't have our triggers on a table of his own, with which he would write ours.
+func TestDefinersAreNotAttached(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	role := "mallory_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	execute(t, dsn, `
+		create role `+role+`;
+		create schema evil authorization `+role+`;
+		grant usage on schema scheduler_go to `+role+`;
+		grant select on all tables in schema scheduler_go to `+role+`;
+		set role `+role+`;
+		create table evil.mine (name text, instance_name text, last_listing_finished_at timestamptz)`)
+	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
+	conn := connect(t, dsn)
+	triggers := testenv.Column[string](t, conn, definers+" and prorettype = 'trigger'::regtype")
+	if len(triggers) < 5 {
+		t.Errorf("%v: the query finds too little", triggers)
+	}
+	testenv.Exec(t, conn, "set role "+role)
+	for _, name := range triggers {
+		_, err := conn.Exec(t.Context(), "create trigger t after insert on evil.mine for each row execute function "+name)
+		if err == nil || !strings.Contains(err.Error(), "permission denied for function") {
+			t.Errorf("%s on a stranger's table: %v", name, err)
+		}
+	}
+}
+
+// Who may write the Python scheduler's tables, and nothing else, writes them as if there were no triggers, which
+// note all the same what changed.
+func TestWritersNeedNoRightsOnOurs(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	role := "writer_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	execute(t, dsn, `
+		create role `+role+`;
+		grant select, insert, update, delete on all tables in schema public to `+role+`;
+		grant usage on all sequences in schema public to `+role)
+	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
+	execute(t, dsn, `
+		set role `+role+`;
+		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			select '00000000-0000-0000-0000-000000000001', 'https://' || n, 'git', '{}', true, now() from generate_series(1, 3) n;
+		update listed_origins set last_update = now() where url = 'https://1';
+		delete from listed_origins where url = 'https://2';
+		insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://1', 'git', now(), 'successful');
+		update origin_visit_stats set last_scheduled = now();
+		update listers set last_listing_finished_at = now();
+		insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor) values ('t', '', 't', '1 day', '1 day', '1 day', 1);
+		insert into task (type, arguments, next_run, current_interval, policy, status)
+			select 't', '{}', now(), '1 day', 'oneshot', 'next_run_not_scheduled' from generate_series(1, 2);
+		insert into task_run (task, backend_id, status) select id, 'r' || id, 'scheduled' from task;
+		update task_run set status = 'eventful', ended = now() where id = 1;
+		select swh_scheduler_end_task_run('r2', 'failed', '{}', now());
+		delete from task_run where id = 1;
+		delete from task where id not in (select task from task_run);
+		update task set status = 'disabled'`)
+	conn := connect(t, dsn)
+	for what, query := range map[string]string{
+		"changes of origins": "select count(*) from scheduler_go.candidate_changes",
+		"listings":           "select count(*) from scheduler_go.listings",
+	} {
+		if n := testenv.Value[int](t, conn, query); n == 0 {
+			t.Errorf("no %s were noted", what)
+		}
 	}
 }
 

@@ -34,6 +34,8 @@ const workInEveryState = `
 // columns, whose numbers would be others afterwards.
 const sinceChanged = `
 	drop function scheduler_go.held_by;
+	grant execute on function scheduler_go.note_candidate(), scheduler_go.rebuild_candidates(), scheduler_go.note_graph_change(),
+	  scheduler_go.note_graph_deletion(), scheduler_go.note_listing() to public;
 	create function scheduler_go.check_forgotten_graph_tasks() returns bigint language sql as 'select 1::bigint';
 	create function scheduler_go.empty_graph() returns bigint language sql as 'select 1::bigint';
 	create function scheduler_go.retry_graph_tasks(bigint, bigint, bigint) returns setof bigint language sql as 'select 1::bigint';
@@ -66,7 +68,7 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
 	objects, rows := catalogueOf(t, connect(t, empty), "scheduler_go"), ownRows(t, dsn)
-	since := []string{"00530_unused_functions.sql", "00540_cooldowns.sql"}
+	since := []string{"00530_unused_functions.sql", "00540_cooldowns.sql", "00555_definers.sql"}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
 	}
