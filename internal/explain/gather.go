@@ -173,16 +173,12 @@ func (x *Gatherer) nameLane(p *db.LanePlace) {
 
 // lastRun returns a task's last run and, if it is still outgoing, the run's message.
 func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db.WaitingMessage, error) {
-	runs, err := x.Store.TaskRuns(ctx, []int64{task}, 0)
-	if err != nil || len(runs) == 0 {
-		return nil, nil, err
-	}
-	last := runs[len(runs)-1]
-	if last.BackendID == nil {
-		return &last, nil, nil
+	last, err := x.Store.LastTaskRun(ctx, task)
+	if err != nil || last == nil || last.BackendID == nil {
+		return last, nil, err
 	}
 	message, err := x.Store.WaitingMessageOf(ctx, *last.BackendID, x.Now)
-	return &last, message, err
+	return last, message, err
 }
 
 // unreadableTask explains why a task can't be read, if it is set aside or has infinite dates. Otherwise it returns

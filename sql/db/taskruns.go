@@ -89,6 +89,16 @@ func (a RunQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]m
 	return list(rows, failed(err, "read runs of tasks"), runOf)
 }
 
+// LastTaskRun returns the last run of a task, nil if it has none.
+func (a RunQueries) LastTaskRun(ctx context.Context, task int64) (*model.TaskRun, error) {
+	rows, err := a.q.LastTaskRun(ctx, task)
+	runs, err := list(rows, failed(err, "read the last run of task %d", task), runOf)
+	if len(runs) == 0 {
+		return nil, err
+	}
+	return &runs[0], err
+}
+
 // OpenRun is a run that has not ended, and the Celery id of its message.
 type OpenRun = queries.OpenRunsRow
 

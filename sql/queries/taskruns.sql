@@ -37,6 +37,12 @@ where id = any(array(
 order by id
 limit sqlc.narg(max_runs)::bigint;
 
+-- LastTaskRun is the last run of a task, found as TaskRuns finds them.
+-- name: LastTaskRun :many
+select * from task_run
+where id = any(array(
+  select max(f.id) from (select s.id from task_run s where s.task = @task offset 0) f));
+
 -- OpenRuns returns the runs of some tasks that have not ended, with their messages.
 -- name: OpenRuns :many
 select r.task, r.backend_id::text as backend_id from unnest(@tasks::bigint[]) as k (task)

@@ -62,6 +62,42 @@ func (q *Queries) EndTaskRun(ctx context.Context, arg EndTaskRunParams) ([]TaskR
 	return items, nil
 }
 
+const lastTaskRun = `-- name: LastTaskRun :many
+select id, task, backend_id, scheduled, started, ended, metadata, status from task_run
+where id = any(array(
+  select max(f.id) from (select s.id from task_run s where s.task = $1 offset 0) f))
+`
+
+// LastTaskRun is the last run of a task, found as TaskRuns finds them.
+func (q *Queries) LastTaskRun(ctx context.Context, task int64) ([]TaskRun, error) {
+	rows, err := q.db.Query(ctx, lastTaskRun, task)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskRun
+	for rows.Next() {
+		var i TaskRun
+		if err := rows.Scan(
+			&i.ID,
+			&i.Task,
+			&i.BackendID,
+			&i.Scheduled,
+			&i.Started,
+			&i.Ended,
+			&i.Metadata,
+			&i.Status,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const openRuns = `-- name: OpenRuns :many
 select r.task, r.backend_id::text as backend_id from unnest($1::bigint[]) as k (task)
 cross join lateral (select s.id, s.task, s.backend_id, s.scheduled, s.started, s.ended, s.metadata, s.status from task_run s where s.task = k.task offset 0) r
