@@ -16,6 +16,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"-d dbname=x migrate --remove --status":               "migrate: '--remove' and '--status' exclude each other.",
 		"-d dbname=x migrate --dry-run --status --remove":     "migrate: '--dry-run' and '--status' exclude each other.",
 		"-d dbname=x task-type register --plugins a --file b": "task-type register: '--plugins' and '--file' exclude each other.",
+		"simulator compare --runs 9999999999999":              "simulator compare: Invalid value for '--runs': 9999999999999 is not between 1 and 1,000.",
+		"-d dbname=x simulator fill-test-data -n -5":          "simulator fill-test-data: Invalid value for '--num-origins' / '-n': -5 is negative.",
 		"completion ksh": "completion: No such command 'ksh'. Did you mean 'zsh'?",
 	} {
 		var stdout, stderr strings.Builder

@@ -62,7 +62,7 @@ or as recorded in a CSV file (--changes).`,
 	command.Must(flags, "per-hoster", func() bool { return o.PerHoster >= 0 }, "is negative")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "the seed of the random `number`s")
 	flags.IntVar(&o.Runs, "runs", o.Runs, "`number` of runs, with seeds that follow each other, to take the mean of")
-	command.Must(flags, "runs", func() bool { return o.Runs >= 1 }, "is not 1 or more")
+	command.Must(flags, "runs", func() bool { return o.Runs >= 1 && o.Runs <= 1000 }, "is not between 1 and 1,000")
 	flags.StringVarP(&o.csv, "csv", "o", "", "export the state over time to a CSV `FILE`")
 	flags.StringVar(&o.html, "html", "", "write the figures, with plots over time, to a page, `FILE`")
 	command.OutputFlag(flags, &o.output)

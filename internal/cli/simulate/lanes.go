@@ -38,7 +38,7 @@ func (o *laneOptions) flags(flags *pflag.FlagSet) {
 	command.Must(flags, "batch", func() bool { return o.batch >= 1 }, "is not 1 or more")
 	o.between = 24 * time.Hour
 	flags.Var(command.Duration(&o.between), "between", "with --lanes and without --runtimes: the mean `DURATION` between an origin's visits")
-	command.Must(flags, "between", func() bool { return o.between >= time.Minute }, "is less than a minute")
+	command.Must(flags, "between", func() bool { return o.between >= time.Minute && o.between <= 10*365*24*time.Hour }, "is not between a minute and ten years")
 	flags.Uint64Var(&o.seed, "seed", 1, "with --lanes: the seed of the random `number`s")
 }
 
@@ -67,13 +67,16 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	random := rand.New(rand.NewPCG(o.lanes.seed, 0))
 	var jobs []lanesim.Job
 	if o.lanes.runtimes == "" {
-		jobs = lanesim.ModelArrivals(o.lanes.between, load, random)
+		jobs, err = lanesim.ModelArrivals(o.lanes.between, load, random)
 	} else {
 		seen, err := readRuntimes(cmd, o.lanes.runtimes)
 		if err != nil {
 			return err
 		}
-		jobs = lanesim.Arrivals(seen, load, random)
+		jobs, err = lanesim.Arrivals(seen, load, random)
+	}
+	if err != nil {
+		return command.Usagef(cmd, "With --lanes: %s.", err)
 	}
 	c, err := lanesim.Compare(cmd.Context(), jobs, lanes, o.workers)
 	if err != nil {

@@ -44,6 +44,7 @@ func newFillTestData(a *command.App) *cobra.Command {
 		Short: "Fill the scheduler with test data for simulation purposes",
 	}
 	cmd.Flags().IntVarP(&origins, "num-origins", "n", 100_000, "`number` of listed origins to add")
+	command.Must(cmd.Flags(), "num-origins", func() bool { return origins >= 0 }, "is negative")
 	forksFlag(cmd.Flags(), &forks)
 	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
 		if err := a.Print(fmt.Sprintf("Filling %s listed origins data...\n", pytext.Thousands(origins))); err != nil {

@@ -3,6 +3,7 @@ package lanesim
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,10 @@ func TestLanesShortenWaits(t *testing.T) {
 	for name, batch := range map[string]int{"one by one": 1, "in batches": 200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			jobs := ModelArrivals(24*time.Hour, Load{workers, 0.9, batch, 14 * 24 * time.Hour}, seed.Rand(t))
+			jobs, err := ModelArrivals(24*time.Hour, Load{workers, 0.9, batch, 14 * 24 * time.Hour}, seed.Rand(t))
+			if err != nil {
+				t.Fatal(err)
+			}
 			c := compare(t, jobs, lanes, workers)
 			t.Log("\n" + c.Text(true, false))
 			with, without := WaitsOf(c.With, Classes), WaitsOf(c.Without, Classes)
@@ -221,13 +225,50 @@ func TestReadRuntimes(t *testing.T) {
 	}
 }
 
+// Jobs without an end, or more than fit into memory, are an error before any is made.
+func TestJobsAreBounded(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	for name, tc := range map[string]struct {
+		seen    []Seen // nil: the model
+		load    Load
+		between time.Duration
+		want    string
+	}{
+		"runtimes of 0":       {[]Seen{{}}, Load{10, 0.9, 1, day}, 0, "mean runtime"},
+		"short runtimes":      {[]Seen{{Seconds: 1e-6}}, Load{10, 0.9, 1, day}, 0, "jobs"},
+		"the shortest":        {[]Seen{{Seconds: 5e-324}}, Load{10, 0.9, 1, day}, 0, "jobs"},
+		"a large batch":       {[]Seen{{Seconds: 1}}, Load{10, 0.9, math.MaxInt, day}, 0, "jobs"},
+		"many workers":        {[]Seen{{Seconds: 1}}, Load{math.MaxInt, 0.9, 1, day}, 0, "jobs"},
+		"many workers, model": {nil, Load{math.MaxInt, 0.9, 1, day}, day, "jobs"},
+		"a batch, model":      {nil, Load{10, 0.9, math.MaxInt, day}, day, "jobs"},
+		"rare visits":         {nil, Load{100_000, 0.9, 1, time.Minute}, 10 * 365 * day, "origins"},
+	} {
+		var jobs []Job
+		var err error
+		if tc.seen != nil {
+			jobs, err = Arrivals(tc.seen, tc.load, seed.Rand(t))
+		} else {
+			jobs, err = ModelArrivals(tc.between, tc.load, seed.Rand(t))
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) || jobs != nil {
+			t.Errorf("%s: %d jobs, %v; want an error about %s", name, len(jobs), err, tc.want)
+		}
+	}
+}
+
 // Seen runtimes come back at the rate that keeps workers as busy as asked.
 func TestArrivalsKeepWorkersBusy(t *testing.T) {
 	t.Parallel()
-	for name, jobs := range map[string][]Job{
-		"seen":  Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, seed.Rand(t)),
-		"model": ModelArrivals(24*time.Hour, Load{10, 0.9, 1, 100 * 24 * time.Hour}, seed.Rand(t)),
-	} {
+	seen, err := Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, seed.Rand(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := ModelArrivals(24*time.Hour, Load{10, 0.9, 1, 100 * 24 * time.Hour}, seed.Rand(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, jobs := range map[string][]Job{"seen": seen, "model": model} {
 		var work time.Duration
 		for _, j := range jobs {
 			work += j.Runtime

@@ -28,6 +28,21 @@ type Load struct {
 	Duration time.Duration
 }
 
+// maxJobs is how many jobs are simulated at most; they are in memory, with some hundred bytes each.
+const maxJobs = 10_000_000
+
+// check returns an error if there would be no end of jobs, or too many. mean is the mean runtime in seconds.
+func (l Load) check(mean float64) error {
+	if !(mean > 0) {
+		return errors.New("the mean runtime must be more than 0, or no workers are ever busy")
+	}
+	jobs := l.Duration.Seconds()/mean*l.Busy*float64(l.Workers) + float64(l.Batch)
+	if jobs > maxJobs {
+		return fmt.Errorf("there would be about %.3g jobs, of which %d can be simulated: fewer workers, a shorter runtime or smaller batches make fewer", jobs, maxJobs)
+	}
+	return nil
+}
+
 // arrivals calls arrive with the arrival time of each job, in seconds. mean is the mean runtime in seconds.
 func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64)) {
 	gap := mean / (l.Busy * float64(l.Workers)) * float64(l.Batch)
@@ -38,18 +53,22 @@ func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64))
 	}
 }
 
-// Arrivals returns jobs whose runtimes are drawn from seen.
-func Arrivals(seen []Seen, load Load, random *rand.Rand) []Job {
+// Arrivals returns jobs whose runtimes are drawn from seen. It is an error if they would be too many.
+func Arrivals(seen []Seen, load Load, random *rand.Rand) ([]Job, error) {
 	total := 0.0
 	for _, s := range seen {
 		total += s.Seconds
 	}
+	mean := total / float64(len(seen))
+	if err := load.check(mean); err != nil {
+		return nil, err
+	}
 	var jobs []Job
-	load.arrivals(total/float64(len(seen)), random, func(at float64) {
+	load.arrivals(mean, random, func(at float64) {
 		s := seen[random.IntN(len(seen))]
 		jobs = append(jobs, Job{Arrival: model.Duration(at), Runtime: model.Duration(s.Seconds), Origin: s.Origin, Lister: s.Lister})
 	})
-	return jobs
+	return jobs, nil
 }
 
 type Seen struct {
@@ -82,8 +101,8 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 }
 
 // ModelArrivals returns jobs by the Python scheduler's model: visits of origins, of each on average once in
-// between, in a steady state.
-func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
+// between, in a steady state. It is an error if the jobs or the origins would be too many.
+func ModelArrivals(between time.Duration, load Load, random *rand.Rand) ([]Job, error) {
 	interval := func() float64 { return simulator.CommitInterval(strconv.FormatUint(random.Uint64(), 36)) }
 	runTime := func(interval, behind float64) float64 {
 		s, _ := simulator.RunTime(interval, model.Duration(behind))
@@ -94,8 +113,14 @@ func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 		// The time between visits is exponential, as each comes at random.
 		mean += runTime(interval(), random.ExpFloat64()*between.Seconds()) / float64(draws)
 	}
-	origins := int(between.Seconds() * load.Busy * float64(load.Workers) / mean)
-	intervals := make([]float64, max(1, origins))
+	if err := load.check(mean); err != nil {
+		return nil, err
+	}
+	origins := between.Seconds() * load.Busy * float64(load.Workers) / mean
+	if origins > maxJobs {
+		return nil, fmt.Errorf("there would be about %.3g origins, of which %d can be simulated: fewer workers or less time between visits make fewer", origins, maxJobs)
+	}
+	intervals := make([]float64, max(1, int(origins)))
 	last := make([]float64, len(intervals))
 	for i := range intervals {
 		intervals[i], last[i] = interval(), -random.ExpFloat64()*between.Seconds()
@@ -110,5 +135,5 @@ func ModelArrivals(between time.Duration, load Load, random *rand.Rand) []Job {
 			Origin: strconv.Itoa(i), Behind: behind,
 		})
 	})
-	return jobs
+	return jobs, nil
 }
