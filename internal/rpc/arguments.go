@@ -153,8 +153,8 @@ func textAs[T ~string]() *kind[T] {
 // textsAs is a list of texts, or one text.
 func textsAs[T ~string]() *kind[[]T] {
 	return unlessFalse(noneIfEmpty(&kind[[]T]{text.pythonType, func(f *fields, value any) []T {
-		if one, ok := value.(string); ok {
-			return []T{T(one)}
+		if _, ok := value.(string); ok {
+			return []T{T(text.read(f, value))}
 		}
 		return listing(&kind[T]{text.pythonType, func(f *fields, value any) T { return T(text.read(f, value)) }, nil}).read(f, value)
 	}, listing(textAs[T]()).write}))
@@ -170,7 +170,10 @@ func integerAs[T ~int | ~int64]() *kind[T] {
 			f.fail(psycopgError("NumericValueOutOfRange", "argument '%s' is out of range", f.name))
 			return 0
 		case string:
-			i, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			i, err := int64(0), strconv.ErrSyntax
+			if len(v) <= maxForm {
+				i, err = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			}
 			if err != nil {
 				f.fail(psycopgError("InvalidTextRepresentation", "argument '%s' is no integer", f.name))
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"swh-scheduler/internal/bench"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/msgpack"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
 )
 
 // target is a server that is attacked, a process of its own, with the limit of memory that is
@@ -112,6 +118,30 @@ func lists(n int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0xdd}, uint32(n)), bytes.Repeat([]byte{0x90}, n)...)
 }
 
+// batch is the argument of a call that writes a list of objects, as valid ones of so many bytes in all: with long texts,
+// each of them another.
+func batch(path string, size int) []byte {
+	text := strings.Repeat("\x01", 2000)
+	now := time.Now()
+	argument, write := map[string]string{"origins/record": "listed_origins", "visit_stats/upsert": "origin_visit_stats", "task/create": "tasks"}[path], func(f *fields, i int) {
+		switch path {
+		case "origins/record":
+			listedOrigins.write(f, &model.ListedOrigin{ListerID: uuid.UUID{15: 1}, URL: fmt.Sprint(i, text), VisitType: "git", ExtraLoaderArguments: emptyObject, Enabled: true})
+		case "visit_stats/upsert":
+			visitStats.write(f, &model.VisitStats{URL: fmt.Sprint(i, text), VisitType: "git"})
+		case "task/create":
+			newTasks.write(f, &db.NewTask{Type: "t", NextRun: now, Arguments: model.TaskArguments{Args: json.RawMessage(`["` + fmt.Sprint(i) + strings.Repeat(`\u0001`, len(text)) + `"]`)}})
+		}
+	}
+	w := &msgpackWriter{}
+	n := 0
+	for ; len(w.buf) < size; n++ {
+		write(&fields{out: w}, n)
+	}
+	body := binary.BigEndian.AppendUint32(append(msgpack.AppendText([]byte{0x81}, argument), 0xdd), uint32(n))
+	return append(body, w.buf...)
+}
+
 // attacks are the rows of the table in docs/security.md that have figures, and the answers
 // that an attacker may get.
 var attacks = []struct {
@@ -133,7 +163,24 @@ var attacks = []struct {
 		copy(body, "{}")
 		t.calls(16, "/task_type/get_all", mimeJSON, body)
 	}, []int{200, 503, 0}}, // 0: the answer 503 comes before the body is sent, which the client may not see
-	{"16_bodies_of_4_million_lists", func(t *target) { t.calls(16, "/task_type/get_all", mimeMsgpack, lists(3_999_999)) }, []int{500, 503, 0}},
+	{"16_bodies_of_4_million_lists", func(t *target) { t.calls(16, "/task_type/get_all", mimeMsgpack, lists(3_999_999)) }, []int{413, 503, 0}},
+	{"16_bodies_of_a_million_lists", func(t *target) { t.calls(16, "/task_type/get_all", mimeMsgpack, lists(maxValues-1)) }, []int{500, 503, 0}},
+	{"hostile_arguments_of_60_MB", func(t *target) {
+		for _, h := range hostile(60_000_000) {
+			began := time.Now()
+			t.calls(2, "/"+h.path, h.mime, gzipped(t, h.body()), "Content-Encoding", "gzip")
+			now, peak := t.memory()
+			t.Logf("%s: %.0f MiB now, %.0f at most so far, %s", h.name, now, peak, time.Since(began).Round(time.Millisecond))
+		}
+	}, []int{200, 400, 413, 500, 503, 0}},
+	{"4_batches_of_60_MB", func(t *target) {
+		for _, path := range []string{"origins/record", "visit_stats/upsert", "task/create"} {
+			t.calls(4, "/"+path, mimeMsgpack, batch(path, 60_000_000))
+			now, peak := t.memory()
+			t.Logf("%s: %.0f MiB now, %.0f at most so far", path, now, peak)
+		}
+	}, []int{200, 413, 500, 503, 0}},
+	{"1100_bodies_that_do_not_come", func(t *target) { t.silent(1100, oneByte, 0) }, []int{0}},
 	{"300_bodies_of_65000_lists", func(t *target) { t.calls(300, "/task_type/get_all", mimeMsgpack, lists(65_000)) }, []int{500, 503}},
 	{"16_bodies_of_a_million_nested_lists", func(t *target) {
 		t.calls(16, "/task_type/get_all", mimeMsgpack, bytes.Repeat([]byte{0x91}, 1_000_000))
@@ -163,6 +210,7 @@ func BenchmarkAttacks(b *testing.B) {
 	program := bench.Programs(b)[0]
 	dsn := program.Database(b)
 	bench.Exec(b, dsn, "insert into task_type (type, description, backend_name) values ('t', '', 't')",
+		"insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())",
 		`insert into task (type, arguments, next_run, current_interval, status) select 't', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('x', 100000))), '2020-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 2000)`)
 	for _, attack := range attacks {
 		b.Run(attack.name, func(b *testing.B) {

@@ -1,11 +1,10 @@
 package rpc
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
-	"slices"
+	"os"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -13,8 +12,8 @@ import (
 
 // readBody reads a request's body into buf, and decompresses it if it is declared
 // compressed. A body that is larger than maximum, before or after, is refused as
-// soon as that shows. A large one waits for room, and then has bodyTimeout from large on.
-func readBody(r *http.Request, buf []byte, maximum int64, room *share, large func()) (_ []byte, err error) {
+// soon as that shows. A large one waits for room.
+func readBody(r *http.Request, buf []byte, maximum int64, room *share) (_ []byte, err error) {
 	if r.ContentLength > maximum {
 		return nil, errTooLarge()
 	}
@@ -36,30 +35,43 @@ func readBody(r *http.Request, buf []byte, maximum int64, room *share, large fun
 	default:
 		return nil, httpError(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The request's Content-Encoding is not supported; gzip is.")
 	}
-	limited := io.LimitReader(body, maximum+1)
-	read := bytes.NewBuffer(slices.Grow(buf, int(min(size, smallBody)+bytes.MinRead)))
-	if _, err = read.ReadFrom(io.LimitReader(limited, smallBody)); err == nil && read.Len() == smallBody && size > smallBody {
-		if err := room.reserve(r.Context(), room.bodies, size); err != nil {
+	ended := false
+	if buf, ended, err = readUpTo(body, buf, smallBody); err == nil && !ended && size > smallBody {
+		if err := room.enlarge(r.Context(), size); err != nil {
 			return nil, err
 		}
-		room.body = size
-		large()
-		if r.ContentLength == size {
-			read.Grow(int(size) - smallBody + bytes.MinRead)
-		}
-		_, err = read.ReadFrom(limited)
+		buf, ended, err = readUpTo(body, buf, size)
+	}
+	if err == nil && !ended {
+		_, ended, err = readUpTo(body, make([]byte, 0, 1), 1)
 	}
 	switch {
-	case int64(read.Len()) > maximum:
-		return nil, errTooLarge()
 	case err != nil:
 		return nil, bodyError(err)
+	case !ended:
+		return nil, errTooLarge()
 	}
-	if spare := room.body - int64(read.Len()); spare > 0 {
-		room.bodies.Release(spare)
-		room.body -= spare
+	room.shrink(int64(len(buf)))
+	return buf, nil
+}
+
+// readUpTo appends to buf until it has most bytes, or the reader has ended. It takes memory for twice what it has
+// read at most.
+func readUpTo(r io.Reader, buf []byte, most int64) (_ []byte, ended bool, err error) {
+	for int64(len(buf)) < most {
+		if len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, min(most, int64(max(2*cap(buf), 4096)))), buf...)
+		}
+		n, err := r.Read(buf[len(buf):min(int64(cap(buf)), most)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			return buf, true, nil
+		}
+		if err != nil {
+			return buf, false, err
+		}
 	}
-	return read.Bytes(), nil
+	return buf, false, nil
 }
 
 func errTooLarge() error {
@@ -70,5 +82,8 @@ func bodyError(err error) error {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return errTooLarge()
 	}
-	return httpError(http.StatusBadRequest, "BadRequest", "The request's body cannot be read: "+err.Error())
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return httpError(http.StatusRequestTimeout, "RequestTimeout", "The request's body came too slowly.")
+	}
+	return httpError(http.StatusBadRequest, "BadRequest", "The request's body cannot be read: "+brief(err.Error()))
 }

@@ -101,7 +101,7 @@ func (c *Client) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]mode
 // unless dryRun marks them as scheduled. model.ErrUnknownPolicy if the server
 // does not know the policy.
 func (c *Client) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
-	origins, err := grabNextVisits.ask(ctx, c, grabArguments{VisitFilter: f, count: count, timestamp: now, dryRun: dryRun})
+	origins, err := grabNextVisits.ask(ctx, c, grabArguments{VisitFilter: f, count: &count, timestamp: now, dryRun: dryRun})
 	if remote, ok := errors.AsType[*RemoteError](err); ok && remote.Class == "UnknownPolicy" {
 		err = fmt.Errorf("%w: %q", model.ErrUnknownPolicy, f.Policy)
 	}

@@ -42,7 +42,9 @@
 //
 // The size of a request, before and after decompression, its depth and number of
 // values, the time to read it and the time of a call are bounded; so are the calls in
-// hand, and what they take of memory together (room.go).
+// hand, and what they take of memory together (room.go). Bodies are awaited, and calls
+// counted, by address (callers.go). Memory is taken for what was read, never for what a
+// body claims, and an error quotes no more than the begin of a text (exception.go).
 //
 // # States
 //
@@ -59,8 +61,9 @@
 // # Where this differs from the Python scheduler
 //
 //   - Two grabs of ready tasks at once never return the same task.
-//   - task/delete_archived deletes the runs it is given; the Python scheduler, by a mistake,
-//     also those whose numbers are those of the given tasks.
+//   - task/delete_archived deletes the runs it is given, and those of the given tasks that
+//     have no run left; the Python scheduler, by a mistake, takes the numbers of both for both.
+//   - An interval that is longer than 292 years is an error.
 //   - A page of listed origins ends with all visit types of its last URL, so that
 //     none is lost between two pages.
 //   - Tracebacks are empty.

@@ -52,6 +52,17 @@ func newEncoder(mime string, buf []byte) encoder {
 	return &jsonWriter{buf: buf}
 }
 
+// bound has an encoder ask before its document grows to a size.
+func bound(e encoder, room func(size int) error) encoder {
+	switch w := e.(type) {
+	case *msgpackWriter:
+		w.room = room
+	case *jsonWriter:
+		w.room = room
+	}
+	return e
+}
+
 func writeUUID(e encoder, id uuid.UUID) {
 	e.openTag("uuid")
 	e.text(id.String())

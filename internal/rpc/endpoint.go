@@ -23,11 +23,14 @@ type endpoint struct {
 type call struct {
 	context.Context
 	store *db.Store
-	args  dict
+	args  dict // nil once they are read
 	out   encoder
 	now   time.Time
 
 	maxRows int // of the answer
+	room    *share
+
+	jsonLeft *int // bytes of JSON that may still be made of args
 }
 
 // at returns t, or now if t is zero.
@@ -51,21 +54,30 @@ type method[A, R any] struct {
 func define[A, R any](path, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
 	s := signatureOf(name, visit)
 	handle := func(c *call) error {
-		f := fields{mode: ofCall}
-		if err := s.bind(&f, c.args); err != nil {
+		arguments, err := readCall(c, s, visit)
+		if err != nil {
 			return err
 		}
-		var arguments A
-		if visit(&f, &arguments); f.err != nil {
-			return f.err
-		}
 		returned, err := answer(c, arguments)
-		if err == nil {
-			result.write(&fields{out: c.out}, &returned)
+		if err != nil {
+			return err
 		}
-		return err
+		f := fields{out: c.out}
+		result.write(&f, &returned)
+		return f.err
 	}
 	return &method[A, R]{endpoint{path, name, description, handle, !reads(path)}, visit, result}
+}
+
+// readCall reads the arguments of a call, which then holds only what became of them.
+func readCall[A any](c *call, s *signature, visit func(*fields, *A)) (arguments A, err error) {
+	f := fields{mode: ofCall, jsonLeft: c.jsonLeft}
+	if err := s.bind(&f, c.args); err != nil {
+		return arguments, err
+	}
+	visit(&f, &arguments)
+	c.args = nil
+	return arguments, f.err
 }
 
 // reads reports whether the call of a path changes nothing.

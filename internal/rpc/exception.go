@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -31,7 +32,45 @@ const statusTooLarge = http.StatusRequestEntityTooLarge
 func (x *exception) Error() string { return x.class + ": " + x.message() }
 
 // message is str of the exception.
-func (x *exception) message() string { return strings.Join(x.args, " ") }
+func (x *exception) message() string {
+	args := make([]string, len(x.args))
+	for i, arg := range x.args {
+		args[i] = brief(arg)
+	}
+	return strings.Join(args, " ")
+}
+
+// maxErrorText is the maximum length in bytes of a text that an error quotes.
+const maxErrorText = 2000
+
+// brief returns a text, or its begin if it is too long for an error.
+func brief(text string) string {
+	if len(text) <= maxErrorText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+}
+
+// briefError is an error whose text is cut if it is too long for a line of the log.
+type briefError struct{ error }
+
+func (e briefError) Error() string { return brief(e.error.Error()) }
+func (e briefError) Unwrap() error { return e.error }
+
+// quotable returns what an error shows of a value of a request or of another error.
+func quotable(value any) any {
+	switch v := value.(type) {
+	case string:
+		return brief(v)
+	case []byte:
+		return v[:min(len(v), maxErrorText/4)] // as numbers
+	case error:
+		return brief(v.Error())
+	case *big.Int, []any, dict:
+		return typeName(value)
+	}
+	return value
+}
 
 // fault returns whose the error is, as a class of HTTP statuses. The status itself is that of
 // the Python server, which answers 500 to wrong arguments, too.
@@ -55,7 +94,7 @@ func (x *exception) write(e encoder) {
 	e.key("args")
 	e.openList(len(x.args))
 	for _, arg := range x.args {
-		e.text(arg)
+		e.text(brief(arg))
 	}
 	e.closeList()
 	e.key("message")
@@ -67,6 +106,9 @@ func (x *exception) write(e encoder) {
 }
 
 func newException(class, format string, args ...any) *exception {
+	for i := range args {
+		args[i] = quotable(args[i])
+	}
 	return &exception{class: class, args: []string{fmt.Sprintf(format, args...)}}
 }
 
@@ -148,9 +190,9 @@ func unreachable(err error) bool {
 // postgresException returns the exception that psycopg raises for an error of the
 // server, without the place of the error, which is query text.
 func postgresException(pg *pgconn.PgError) *exception {
-	message := pg.Message
+	message := brief(pg.Message)
 	if pg.Detail != "" {
-		message += "\nDETAIL:  " + pg.Detail
+		message += "\nDETAIL:  " + brief(pg.Detail)
 	}
 	x := &exception{class: psycopgErrors[pg.Code], module: "psycopg.errors", args: []string{message}}
 	base := cmp.Or(psycopgBases[pg.Code[:min(2, len(pg.Code))]], "DatabaseError")

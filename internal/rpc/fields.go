@@ -14,11 +14,12 @@ type fields struct {
 	// from 1, or 0 if it is not given.
 	mode
 	dict
-	at   [maxFields]int32
-	next int
-	name string // of the field that is read
-	kind pythonType
-	err  error // the first
+	jsonLeft *int // bytes of JSON that may be made of values; nil: maxJSON of each
+	at       [maxFields]int32
+	next     int
+	name     string // of the field that is read
+	kind     pythonType
+	err      error // the first
 }
 
 // maxFields is more than any object or call has.
@@ -73,6 +74,7 @@ func read[V any](f *fields, name string, required bool, k *kind[V], v *V) (given
 
 func write[V any](f *fields, name string, k *kind[V], v *V) {
 	if k.write != nil {
+		f.name = name
 		f.out.key(name)
 		k.write(f, v)
 	}

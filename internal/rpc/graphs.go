@@ -22,6 +22,9 @@ var (
 		"Stores a graph of tasks, all or nothing, and returns its number and those of its tasks by name.",
 		only("graph", graphTexts), document[taskgraph.Submitted](),
 		func(c *call, text string) (taskgraph.Submitted, error) {
+			if err := c.holdGraph(text); err != nil {
+				return taskgraph.Submitted{}, err
+			}
 			s, err := taskgraph.Submit(c, c.store, []byte(text), c.now)
 			return s, badGraph(err)
 		})
@@ -33,6 +36,9 @@ var (
 			required(f, "graph", graphTexts, &a.text)
 		}, document[taskgraph.Submitted](),
 		func(c *call, a graphExtension) (taskgraph.Submitted, error) {
+			if err := c.holdGraph(a.text); err != nil {
+				return taskgraph.Submitted{}, err
+			}
 			s, err := taskgraph.Extend(c, c.store, a.graph, []byte(a.text), c.now)
 			return s, badGraph(err)
 		})
@@ -41,6 +47,9 @@ var (
 		"Checks a graph of tasks, stores nothing, and returns its size.",
 		only("graph", graphTexts), document[taskgraph.Size](),
 		func(c *call, text string) (taskgraph.Size, error) {
+			if err := c.holdGraph(text); err != nil {
+				return taskgraph.Size{}, err
+			}
 			size, err := taskgraph.Check(c, c.store, []byte(text), c.now)
 			return size, badGraph(err)
 		})
@@ -144,6 +153,36 @@ var graphTexts = &kind[string]{read: func(f *fields, value any) string {
 	}
 	return string(f.json(value))
 }, write: text.write}
+
+// Bounds of a graph that is sent, whose values take more memory than those of a request: in JSON some 60
+// bytes, in YAML some 300.
+const (
+	maxGraphText   = 32 << 20 // bytes
+	maxGraphValues = 2 << 20  // of all graphs in hand; one of YAML counts as yamlValue
+	minGraphValues = maxGraphValues / 16
+	yamlValue      = 8
+)
+
+// holdGraph waits for room for the values of a graph, until the call is answered.
+func (c *call) holdGraph(text string) error {
+	if len(text) > maxGraphText {
+		return tooLarge("the graph has %d bytes, more than %d", len(text), maxGraphText)
+	}
+	count := func(of string) (n int) {
+		for i := range len(of) {
+			n += strings.Count(text, of[i:i+1])
+		}
+		return n
+	}
+	values := count(",[{")
+	if !json.Valid([]byte(text)) {
+		values = yamlValue * (values + count("\n:-?"))
+	}
+	if values > maxGraphValues {
+		return tooLarge("the graph holds too many values; send it as JSON, which may hold %d, or in parts", maxGraphValues)
+	}
+	return c.room.holdGraph(c, int64(max(values, minGraphValues)))
+}
 
 func answerGraphs(c *call, a graphList) ([]taskgraph.Line, error) {
 	if a.graph != 0 {

@@ -22,9 +22,13 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	status, fault := http.StatusOK, ""
-	room := &share{room: s.room, most: s.MaxAnswer}
+	room := &share{room: s.room, most: s.MaxAnswer, from: s.Proxies.From(r)}
 	defer room.leave()
 	out, err := s.answer(ep, w, r, room, (*buf)[:0])
+	var body []byte
+	if err == nil {
+		body, err = out.finish()
+	}
 	if err != nil {
 		x, internal := exceptionOf(err)
 		if ended := r.Context().Err(); errors.Is(ended, context.Canceled) {
@@ -32,24 +36,17 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 		}
 		switch {
 		case internal && x.status == http.StatusServiceUnavailable:
-			s.Log.Warn("call failed; its client may try again", "endpoint", ep.path, s.caller(r), "error", err.Error()) // a text: not for Sentry
+			s.Log.Warn("call failed; its client may try again", "endpoint", ep.path, s.caller(r), "error", brief(err.Error())) // a text: not for Sentry
 		case internal:
-			s.Log.Error("call failed", "endpoint", ep.path, s.caller(r), "error", err)
+			s.Log.Error("call failed", "endpoint", ep.path, s.caller(r), "error", briefError{err})
 		default:
-			s.Log.Debug("call refused", "endpoint", ep.path, s.caller(r), "error", err)
+			s.Log.Debug("call refused", "endpoint", ep.path, s.caller(r), "error", briefError{err})
 		}
 		status, fault = x.httpStatus(), x.fault()
 		out = encodeException(x, (*buf)[:0])
-	}
-	body, err := out.finish()
-	*buf = body[:0]
-	if err != nil {
-		s.Log.Error("call failed", "endpoint", ep.path, s.caller(r), "error", err)
-		x, _ := exceptionOf(err)
-		status, fault = x.httpStatus(), x.fault()
-		out = encodeException(x, nil)
 		body, _ = out.finish()
 	}
+	*buf = body[:0]
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
@@ -92,27 +89,15 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 	if r.Header.Get("Origin") != "" {
 		return nil, httpError(http.StatusForbidden, "Forbidden", "Calls from a page in a browser are not answered.")
 	}
-	if err := room.enter(); err != nil {
-		return nil, err
-	}
-	body := buffers.Get().(*[]byte)
-	defer putBuffer(body)
-	connection := http.NewResponseController(w)
-	within := func(d time.Duration) { _ = connection.SetReadDeadline(time.Now().Add(d)) } // fails only if the client is gone
-	within(s.smallTime)
-	if *body, err = readBody(r, (*body)[:0], s.MaxBody, room, func() { within(bodyTimeout) }); err != nil {
-		return nil, err
-	}
-	_ = connection.SetReadDeadline(time.Time{}) // a call may take longer
-	args, err := arguments(r.Context(), ep, r.Header.Get("Content-Type"), *body, room)
+	args, err := s.readArguments(ep, w, r, room)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: db.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows,
-		out: newEncoder(negotiate(r.Header.Get("Accept")), buf),
+		Context: db.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft,
+		out: bound(newEncoder(negotiate(r.Header.Get("Accept")), buf), func(size int) error { return room.written(ctx, size, ep.writes) }),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		x := psycopgError("QueryCanceled", "the call took longer than %s", callTimeout)
@@ -120,6 +105,26 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 		return nil, x
 	}
 	return c.out, err
+}
+
+// readArguments reads a body, and then its arguments, for which the call takes a slot.
+func (s *Server) readArguments(ep *endpoint, w http.ResponseWriter, r *http.Request, room *share) (dict, error) {
+	body := buffers.Get().(*[]byte)
+	defer putBuffer(body) // arguments share nothing with it
+	connection := http.NewResponseController(w)
+	deadline := func(t time.Time) { _ = connection.SetReadDeadline(t) } // fails only if the client is gone
+	deadline(time.Now().Add(s.smallTime))
+	room.await(deadline)
+	var err error
+	*body, err = readBody(r, (*body)[:0], s.MaxBody, room)
+	room.arrived(err == nil) // a call may take longer than its body
+	if err == nil {
+		err = room.enter()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return arguments(r.Context(), ep, r.Header.Get("Content-Type"), *body, room)
 }
 
 // arguments reads the arguments of a call. Without any, only a call that changes something

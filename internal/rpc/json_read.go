@@ -17,6 +17,9 @@ func readJSON(src []byte, l limits) (any, error) {
 	if !utf8.Valid(src) {
 		return nil, &exception{class: "UnicodeDecodeError", args: []string{"the request is not UTF-8"}}
 	}
+	if longestToken(src) > maxText {
+		return nil, tooLarge("the request holds a text or a number of more than %d bytes", maxText)
+	}
 	r := jsonReader{d: json.NewDecoder(bytes.NewReader(src)), limits: l}
 	r.d.UseNumber()
 	v, err := r.value()
@@ -92,18 +95,42 @@ func (r *jsonReader) dict() (any, error) {
 	if _, err := r.d.Token(); err != nil {
 		return nil, err
 	}
-	return d.untagged(true)
+	return d.untagged(true, &r.limits)
+}
+
+// longestToken returns how many bytes the longest text or number of a JSON document has, as it is written.
+func longestToken(src []byte) (longest int) {
+	run := 0
+	for i := 0; i < len(src); i++ {
+		run++
+		switch src[i] {
+		case '"':
+			begin := i
+			for i++; i < len(src) && src[i] != '"'; i++ {
+				if src[i] == '\\' {
+					i++
+				}
+			}
+			run = i - begin
+			longest = max(longest, run)
+			run = 0
+		case ',', ':', '[', ']', '{', '}', ' ', '\t', '\n', '\r':
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
 }
 
 // readNumber reads a number as Python does: without fraction and exponent it is
 // an integer of any size.
 func readNumber(text string) (any, error) {
 	if !strings.ContainsAny(text, ".eE") {
-		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return i, nil
-		}
 		if len(text) > maxIntegerDigits {
 			return nil, valueError("Exceeds the limit (%d digits) for integer string conversion", maxIntegerDigits)
+		}
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return i, nil
 		}
 		i, _ := new(big.Int).SetString(text, 10)
 		return i, nil

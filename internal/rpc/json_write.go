@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/json"
 	"math/big"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -12,8 +13,9 @@ import (
 
 // jsonWriter writes JSON. What JSON lacks has a tag: dates and bytes too.
 type jsonWriter struct {
-	buf []byte
-	err error
+	buf  []byte
+	room func(size int) error // asked before buf grows to this size; nil: it may
+	err  error                // the first; nothing is written after it
 }
 
 func (w *jsonWriter) contentType() string { return mimeJSON }
@@ -24,6 +26,17 @@ func (w *jsonWriter) fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
+}
+
+// fits reports whether n bytes more may be written, and makes room for them.
+func (w *jsonWriter) fits(n int) bool {
+	if w.err == nil && w.room != nil && len(w.buf)+n > cap(w.buf) {
+		w.fail(w.room(len(w.buf) + n))
+	}
+	if w.err == nil {
+		w.buf = slices.Grow(w.buf, n)
+	}
+	return w.err == nil
 }
 
 // separate puts a comma between two values. What comes first in a list, in a
@@ -40,8 +53,10 @@ func (w *jsonWriter) separate() {
 }
 
 func (w *jsonWriter) word(s string) {
-	w.separate()
-	w.buf = append(w.buf, s...)
+	if w.fits(len(s) + 1) {
+		w.separate()
+		w.buf = append(w.buf, s...)
+	}
 }
 
 func (w *jsonWriter) null()                 { w.word("null") }
@@ -51,8 +66,24 @@ func (w *jsonWriter) bigInteger(i *big.Int) { w.word(i.String()) }
 func (w *jsonWriter) float(f float64)       { w.word(pytext.JSONFloat(f)) }
 
 func (w *jsonWriter) text(s string) {
-	w.separate()
-	w.buf = appendJSONText(w.buf, s)
+	if w.fits(jsonTextSize(s) + 1) {
+		w.separate()
+		w.buf = appendJSONText(w.buf, s)
+	}
+}
+
+// jsonTextSize returns how many bytes appendJSONText appends, or a little more.
+func jsonTextSize(s string) int {
+	n := len(s) + 2
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20:
+			n += 5
+		case c == '"' || c == '\\':
+			n++
+		}
+	}
+	return n
 }
 
 const hexDigits = "0123456789abcdef"
@@ -92,17 +123,28 @@ func (w *jsonWriter) json(text json.RawMessage) {
 	if !json.Valid(text) {
 		w.fail(errNoJSON)
 	}
-	w.word(string(text))
+	if w.fits(len(text) + 1) {
+		w.separate()
+		w.buf = append(w.buf, text...)
+	}
 }
 
 func (w *jsonWriter) openList(int) { w.word("[") }
-func (w *jsonWriter) closeList()   { w.buf = append(w.buf, ']') }
+func (w *jsonWriter) closeList()   { w.end(']') }
 func (w *jsonWriter) openDict()    { w.word("{") }
-func (w *jsonWriter) closeDict()   { w.buf = append(w.buf, '}') }
+func (w *jsonWriter) closeDict()   { w.end('}') }
+
+func (w *jsonWriter) end(c byte) {
+	if w.fits(1) {
+		w.buf = append(w.buf, c)
+	}
+}
 
 func (w *jsonWriter) key(name string) {
-	w.separate()
-	w.buf = append(appendJSONText(w.buf, name), ':')
+	if w.fits(jsonTextSize(name) + 2) {
+		w.separate()
+		w.buf = append(appendJSONText(w.buf, name), ':')
+	}
 }
 
 func (w *jsonWriter) intKey(i int) { w.key(strconv.Itoa(i)) }

@@ -10,12 +10,25 @@ import (
 // Python's json.dumps would: what is neither None, bool, number, text, list nor
 // dict is refused.
 func appendJSONValue(dst []byte, value any) (json.RawMessage, error) {
-	w := jsonWriter{buf: dst}
+	return appendBoundedJSON(dst, value, maxJSON)
+}
+
+// appendBoundedJSON is the same with a maximum length.
+func appendBoundedJSON(dst []byte, value any, most int) (json.RawMessage, error) {
+	w := jsonWriter{buf: dst, room: func(size int) error {
+		if size > most {
+			return tooLarge("the request's values have more than %d bytes as JSON; send fewer at a time", maxJSON)
+		}
+		return nil
+	}}
 	w.value(value)
 	return w.buf, w.err
 }
 
 func (w *jsonWriter) value(value any) {
+	if w.err != nil {
+		return
+	}
 	switch v := value.(type) {
 	case nil:
 		w.null()
@@ -42,7 +55,10 @@ func (w *jsonWriter) value(value any) {
 		w.openDict()
 		for _, e := range v {
 			key, err := jsonKey(e.key)
-			w.fail(err)
+			if err != nil {
+				w.fail(err)
+				return
+			}
 			w.key(key)
 			w.value(e.value)
 		}

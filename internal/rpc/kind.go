@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/json"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -50,23 +51,53 @@ func as[V any](f *fields, value any) V {
 }
 
 var (
-	text      = scalar("str", func(f *fields, v *string) { f.out.text(*v) })
+	text = &kind[string]{pythonType{name: "str"}, func(f *fields, value any) string {
+		s := as[string](f, value)
+		f.argument(len(s))
+		if f.mode != ofResponse {
+			f.spend(jsonTextSize(s))
+		}
+		return s
+	}, func(f *fields, v *string) { f.out.text(*v) }}
+
+	blob = orNil(&kind[[]byte]{pythonType{name: "bytes"}, func(f *fields, value any) []byte {
+		b := as[[]byte](f, value)
+		f.argument(len(b))
+		return b
+	}, func(f *fields, v *[]byte) { f.out.bytes(*v) }})
+
 	boolean   = scalar("bool", func(f *fields, v *bool) { f.out.boolean(*v) })
 	float     = scalar("float", func(f *fields, v *float64) { f.out.float(*v) })
-	timedelta = scalar("datetime.timedelta", func(f *fields, v *time.Duration) { writeTimedelta(f.out, *v) })
-	id        = scalar("uuid.UUID", func(f *fields, v *uuid.UUID) { writeUUID(f.out, *v) })
-	blob      = orNil(scalar("bytes", func(f *fields, v *[]byte) { f.out.bytes(*v) }))
+	timedelta = scalar("datetime.timedelta", func(f *fields, v *time.Duration) {
+		if tooLong(v) {
+			f.fail(errTooLong(f.name))
+		}
+		writeTimedelta(f.out, *v)
+	})
+	id = scalar("uuid.UUID", func(f *fields, v *uuid.UUID) { writeUUID(f.out, *v) })
 
-	// True and False are integers in Python.
+	// True and False are integers in Python, but not for a column of PostgreSQL's.
 	integer = &kind[int64]{pythonType{name: "int"}, func(f *fields, value any) int64 {
-		if b, ok := value.(bool); ok {
-			if b {
+		switch value {
+		case true, false:
+			if f.mode == ofModel {
+				f.fail(psycopgError("DatatypeMismatch", `column "%s" is of type bigint but expression is of type boolean`, f.name))
+			}
+			if value == true {
 				return 1
 			}
 			return 0
 		}
 		return as[int64](f, value)
 	}, func(f *fields, v *int64) { f.out.integer(*v) }}
+
+	// unused is an integer that the calls with such an object don't look at.
+	unused = &kind[int64]{integer.pythonType, func(f *fields, value any) int64 {
+		if _, ok := value.(bool); ok {
+			return 0
+		}
+		return integer.read(f, value)
+	}, integer.write}
 
 	// integer32 is an integer for a column of 32 bits.
 	integer32 = &kind[int32]{pythonType{name: "int"}, func(f *fields, value any) int32 {
@@ -135,12 +166,45 @@ var (
 	objectOrNone      = orNil(jsonObject)
 )
 
+// argument refuses a text or bytes of a request that are too long to be an argument or a field.
+func (f *fields) argument(size int) {
+	if size > maxArgument && f.mode != ofResponse {
+		f.fail(tooLarge("%s has %d bytes, more than %d", f.name, size, maxArgument))
+	}
+}
+
+// tooLong reports whether a duration was read from an interval that is longer than a time.Duration can be.
+func tooLong(d *time.Duration) bool {
+	return d != nil && (*d == math.MaxInt64 || *d == -math.MaxInt64)
+}
+
+func errTooLong(name string) error {
+	return &exception{class: "OverflowError", args: []string{name + " is longer than 292 years, which this server can't tell"}}
+}
+
+// json returns the JSON of a value of the request, which counts against what all may have.
 func (f *fields) json(value any) json.RawMessage {
-	text, err := appendJSONValue(nil, value)
+	if f.err != nil {
+		return nil
+	}
+	f.spend(0)
+	text, err := appendBoundedJSON(nil, value, *f.jsonLeft)
 	if err != nil {
 		f.fail(err)
+		return nil
 	}
+	f.spend(len(text))
 	return text
+}
+
+// spend counts what is made of a text or value of the request, which goes to the database as JSON, too.
+func (f *fields) spend(size int) {
+	if f.jsonLeft == nil {
+		f.jsonLeft = new(maxJSON)
+	}
+	if *f.jsonLeft -= size; *f.jsonLeft < 0 {
+		f.fail(tooLarge("the request's values have more than %d bytes as JSON; send fewer at a time", maxJSON))
+	}
 }
 
 func writeJSON(f *fields, v *json.RawMessage) { f.out.json(*v) }
@@ -203,9 +267,13 @@ func listing[V any](k *kind[V]) *kind[[]V] {
 		if !ok {
 			f.refuse(value, typeError("'%s' object is not iterable", typeName(value)))
 		}
-		list := make([]V, len(elements))
-		for i, element := range elements {
-			list[i] = k.read(f, element)
+		// It grows by what can be read, as a V may take much more than a value.
+		list := make([]V, 0, min(len(elements), 1024))
+		for _, element := range elements {
+			if f.err != nil {
+				return nil
+			}
+			list = append(list, k.read(f, element))
 		}
 		return list
 	}, func(f *fields, v *[]V) {
@@ -221,7 +289,7 @@ func listing[V any](k *kind[V]) *kind[[]V] {
 func dictOf[T any](visit func(*fields, *T)) *kind[T] {
 	s := signatureOf("", visit)
 	return &kind[T]{read: func(f *fields, value any) (v T) {
-		inner := fields{mode: f.mode}
+		inner := fields{mode: f.mode, jsonLeft: f.jsonLeft}
 		if d, ok := value.(dict); ok {
 			_ = s.bind(&inner, d) // without a name, it binds anything
 			visit(&inner, &v)

@@ -17,7 +17,7 @@ import (
 
 var (
 	// classes read the objects of each class.
-	classes = map[string]func(dict) (any, error){}
+	classes = map[string]func(dict, *limits) (any, error){}
 
 	classNames = map[reflect.Type]string{}
 
@@ -25,16 +25,20 @@ var (
 	emptyArray  = json.RawMessage("[]")
 )
 
+// objectSize is what the names of an object's fields take as JSON, about.
+const objectSize = 200
+
 // class makes the kind of a class's objects, whose fields visit visits.
 func class[T any](name string, visit func(*fields, *T)) *kind[T] {
 	s := signatureOf(name+".__init__", visit)
 	classNames[reflect.TypeFor[T]()] = name
-	classes[name] = func(d dict) (any, error) {
-		var f fields
+	classes[name] = func(d dict, l *limits) (any, error) {
+		f := fields{jsonLeft: l.json}
 		if err := s.bind(&f, d); err != nil {
 			return nil, err
 		}
 		var v T
+		f.spend(objectSize)
 		visit(&f, &v)
 		return v, f.err
 	}
@@ -63,7 +67,7 @@ func class[T any](name string, visit func(*fields, *T)) *kind[T] {
 func className(value any) string { return cmp.Or(classNames[reflect.TypeOf(value)], "object") }
 
 // untagModel reads a scheduler_model: its fields, and its class as __type__.
-func untagModel(value any) (any, error) {
+func untagModel(value any, l *limits) (any, error) {
 	d, ok := value.(dict)
 	if !ok {
 		return nil, attributeError("'%s' object has no attribute 'pop'", typeName(value))
@@ -77,7 +81,7 @@ func untagModel(value any) (any, error) {
 	if !known {
 		return nil, attributeError("module 'swh.scheduler.model' has no attribute '%v'", kind)
 	}
-	return read(slices.DeleteFunc(d, func(e entry) bool { return e.key == "__type__" }))
+	return read(slices.DeleteFunc(d, func(e entry) bool { return e.key == "__type__" }), l)
 }
 
 var listers = class("Lister", func(f *fields, l *model.Lister) {
@@ -167,7 +171,7 @@ var travellingTasks = class("Task", func(f *fields, t *task) {
 	optional(f, "status", taskStatuses, &t.Status, model.TaskNotScheduled)
 	optional(f, "policy", taskPolicies, &t.Policy, model.Recurring)
 	optional(f, "retries_left", optionalInteger, &t.RetriesLeft)
-	optional(f, "id", optionalInteger, &t.id)
+	optional(f, "id", nullable(unused), &t.id)
 	optional(f, "current_interval", optionalTimedelta, &t.interval)
 	optional(f, "priority", taskPriorities, &t.Priority)
 })
@@ -221,7 +225,7 @@ var runStatuses = literal(model.RunScheduled, model.RunStarted, model.RunEventfu
 
 var taskRuns = class("TaskRun", func(f *fields, r *model.TaskRun) {
 	required(f, "task", integerOrNone, &r.Task)
-	optional(f, "id", integerOrNone, &r.ID)
+	optional(f, "id", orNone(unused), &r.ID)
 	optional(f, "backend_id", optionalText, &r.BackendID)
 	optional(f, "scheduled", optionalMoment, &r.Scheduled)
 	optional(f, "started", optionalMoment, &r.Started)

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"errors"
 	"math/big"
 	"time"
@@ -17,18 +18,47 @@ const (
 	maxLongIntSize = 1 << 10 // bytes; converting longer ones takes quadratic time
 )
 
-// readMsgpack reads a msgpack document, which must be all of src. Texts and
-// bytes of the result may share src.
+// readMsgpack reads a msgpack document, which must be all of src. The result shares
+// nothing with src.
 func readMsgpack(src []byte, l limits) (any, error) {
-	r := &msgpackReader{msgpack.Reader{Rest: src}, l}
-	v, err := r.value()
-	if err != nil {
+	if err := checkMsgpack(src, l); err != nil {
 		return nil, err
 	}
-	if len(r.Rest) > 0 {
-		return nil, &exception{class: "ExtraData", module: "msgpack.exceptions", args: []string{"unpack(b) received extra data."}}
+	r := &msgpackReader{msgpack.Reader{Rest: src}, l}
+	return r.value()
+}
+
+// checkMsgpack steps over a document and takes no memory for it. After that the lengths in its heads are
+// facts: so many elements are there.
+func checkMsgpack(src []byte, l limits) error {
+	l.used = nil
+	r := msgpackReader{msgpack.Reader{Rest: src}, l}
+	var left []int // values that are still to come, of each list and dict around
+	for more := true; more; more = len(left) > 0 {
+		t, err := r.next()
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			left[len(left)-1]--
+		}
+		switch t.Kind {
+		case msgpack.List:
+			left = append(left, t.Len())
+		case msgpack.Map:
+			left = append(left, 2*t.Len())
+		}
+		if len(left) > l.depth {
+			return errTooDeep()
+		}
+		for len(left) > 0 && left[len(left)-1] == 0 {
+			left = left[:len(left)-1]
+		}
 	}
-	return v, nil
+	if len(r.Rest) > 0 {
+		return &exception{class: "ExtraData", module: "msgpack.exceptions", args: []string{"unpack(b) received extra data."}}
+	}
+	return nil
 }
 
 type msgpackReader struct {
@@ -36,16 +66,26 @@ type msgpackReader struct {
 	limits
 }
 
-func (r *msgpackReader) value() (any, error) {
+// next reads a value, or the head of one.
+func (r *msgpackReader) next() (msgpack.Token, error) {
 	if err := r.spend(1); err != nil {
-		return nil, err
+		return msgpack.Token{}, err
 	}
 	t, err := r.Next()
+	switch {
+	case errors.Is(err, msgpack.ErrShort):
+		err = valueError("Unpack failed: incomplete input")
+	case err != nil:
+		err = &exception{class: "FormatError", module: "msgpack.exceptions"}
+	}
+	return t, err
+}
+
+// value reads a value of a document that was checked.
+func (r *msgpackReader) value() (any, error) {
+	t, err := r.next()
 	if err != nil {
-		if errors.Is(err, msgpack.ErrShort) {
-			return nil, valueError("Unpack failed: incomplete input")
-		}
-		return nil, &exception{class: "FormatError", module: "msgpack.exceptions"}
+		return nil, err
 	}
 	switch t.Kind {
 	case msgpack.Bool:
@@ -62,14 +102,10 @@ func (r *msgpackReader) value() (any, error) {
 		}
 		return string(t.Data), nil
 	case msgpack.Bytes:
-		return t.Data, nil
+		return bytes.Clone(t.Data), nil
 	case msgpack.Ext:
 		return readExtension(t.Type, t.Data)
 	case msgpack.List, msgpack.Map:
-		if err := r.enter(); err != nil {
-			return nil, err
-		}
-		defer r.leave()
 		if t.Kind == msgpack.List {
 			return r.list(t.Len())
 		}
@@ -79,7 +115,7 @@ func (r *msgpackReader) value() (any, error) {
 }
 
 func (r *msgpackReader) list(n int) (any, error) {
-	list := make([]any, 0, min(n, r.values))
+	list := make([]any, 0, n)
 	for range n {
 		v, err := r.value()
 		if err != nil {
@@ -91,7 +127,7 @@ func (r *msgpackReader) list(n int) (any, error) {
 }
 
 func (r *msgpackReader) dict(n int) (any, error) {
-	d := make(dict, 0, min(n, r.values))
+	d := make(dict, 0, n)
 	for range n {
 		key, err := r.value()
 		if err != nil {
@@ -107,7 +143,7 @@ func (r *msgpackReader) dict(n int) (any, error) {
 		}
 		d = append(d, entry{key, value})
 	}
-	return d.untagged(false)
+	return d.untagged(false, &r.limits)
 }
 
 func readExtension(kind int8, data []byte) (any, error) {

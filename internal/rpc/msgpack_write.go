@@ -15,8 +15,17 @@ import (
 // fewest bytes. Tags have bytes as keys.
 type msgpackWriter struct {
 	buf  []byte
-	open []openDict // those that are being written, each within the one before
-	err  error
+	open []openDict           // those that are being written, each within the one before
+	room func(size int) error // asked before buf grows to this size; nil: it may
+	err  error                // the first; no text is written after it
+}
+
+// fits reports whether n bytes more may be written. What has a fixed length is written without asking.
+func (w *msgpackWriter) fits(n int) bool {
+	if w.err == nil && w.room != nil && len(w.buf)+n > cap(w.buf) {
+		w.err = w.room(len(w.buf) + n)
+	}
+	return w.err == nil
 }
 
 // openDict is a dict whose number of keys is not known yet.
@@ -33,12 +42,25 @@ func (w *msgpackWriter) null()            { w.buf = msgpack.AppendNil(w.buf) }
 func (w *msgpackWriter) boolean(b bool)   { w.buf = msgpack.AppendBool(w.buf, b) }
 func (w *msgpackWriter) integer(i int64)  { w.buf = msgpack.AppendInt(w.buf, i) }
 func (w *msgpackWriter) float(f float64)  { w.buf = msgpack.AppendFloat(w.buf, f) }
-func (w *msgpackWriter) text(s string)    { w.buf = msgpack.AppendText(w.buf, s) }
-func (w *msgpackWriter) bytes(b []byte)   { w.buf = msgpack.AppendBytes(w.buf, b) }
 func (w *msgpackWriter) time(t time.Time) { w.buf = msgpack.AppendTime(w.buf, t) }
 func (w *msgpackWriter) openList(n int)   { w.buf = msgpack.AppendList(w.buf, n) }
 func (w *msgpackWriter) closeList()       {}
 func (w *msgpackWriter) closeTag()        {}
+
+func (w *msgpackWriter) text(s string) {
+	if w.fits(len(s) + maxHead) {
+		w.buf = msgpack.AppendText(w.buf, s)
+	}
+}
+
+func (w *msgpackWriter) bytes(b []byte) {
+	if w.fits(len(b) + maxHead) {
+		w.buf = msgpack.AppendBytes(w.buf, b)
+	}
+}
+
+// maxHead is the length of the longest head of a value.
+const maxHead = 5
 
 func (w *msgpackWriter) bigInteger(i *big.Int) {
 	switch {
@@ -86,6 +108,9 @@ func (w *msgpackWriter) openTag(name string) {
 }
 
 func (w *msgpackWriter) json(text json.RawMessage) {
+	if !w.fits(len(text)) {
+		return
+	}
 	switch string(text) { // by far the most
 	case "{}":
 		w.buf = msgpack.AppendMap(w.buf, 0)

@@ -84,7 +84,7 @@ func listOrigins(c *call, f db.ListedOriginFilter) (p originPage, err error) {
 
 type grabArguments struct {
 	model.VisitFilter
-	count     int
+	count     *int // nil: all
 	timestamp time.Time
 	dryRun    bool
 	noLister  bool // neither its identifier is given nor both its names
@@ -93,7 +93,7 @@ type grabArguments struct {
 func visitGrab(f *fields, a *grabArguments) {
 	enabled := !a.Disabled
 	required(f, "visit_type", looseText, &a.VisitType)
-	required(f, "count", limit, &a.count)
+	required(f, "count", nullable(limit), &a.count)
 	required(f, "policy", policies, &a.Policy)
 	optional(f, "enabled", truthful, &enabled, true)
 	optional(f, "lister_uuid", nullID(idText, isFalse), &a.ListerID)
@@ -115,8 +115,9 @@ var looseTextOrNone = orNone(looseText)
 // policies are names of policies. What is none is what the Python scheduler complains of first.
 var policies = &kind[model.VisitPolicy]{read: func(f *fields, value any) model.VisitPolicy {
 	name, ok := value.(string)
-	if !ok {
+	if !ok || len(name) > maxForm {
 		f.err = unknownPolicy(value)
+		return ""
 	}
 	return model.VisitPolicy(name)
 }, write: textAs[model.VisitPolicy]().write}
@@ -125,8 +126,11 @@ func grabVisits(c *call, a grabArguments) (origins []model.ListedOrigin, err err
 	if a.Policy == model.FirstVisitsAfterListing && a.noLister {
 		return nil, assertionError("first_visits_after_listing policy requires lister info ")
 	}
+	if a.count == nil {
+		a.count = new(all)
+	}
 	err = c.store.InTx(c, func(ctx context.Context, tx *db.Tx) (err error) {
-		origins, err = tx.GrabNextVisits(ctx, a.VisitFilter, c.at(a.timestamp), c.atMost(a.count), a.dryRun)
+		origins, err = tx.GrabNextVisits(ctx, a.VisitFilter, c.at(a.timestamp), c.atMost(*a.count), a.dryRun)
 		origins, err = fewOf(c, "count", origins, err)
 		return err
 	})
@@ -143,7 +147,7 @@ func unknownPolicy(policy any) error {
 	if policy == nil {
 		policy = "None"
 	}
-	return schedulerException("UnknownPolicy", fmt.Sprintf("Unknown scheduling policy %v", policy))
+	return schedulerException("UnknownPolicy", fmt.Sprintf("Unknown scheduling policy %v", quotable(policy)))
 }
 
 // originKeys are pairs of a URL and a visit type.

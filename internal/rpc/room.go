@@ -3,6 +3,8 @@ package rpc
 import (
 	"context"
 	"net/http"
+	"net/netip"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -13,7 +15,6 @@ const (
 	defaultRoomWait = 20 * time.Second // below bodyTimeout, within which the rest must come
 	retryAfter      = "5"              // seconds
 
-	maxCalls       = 1024    // in hand
 	maxSmallValues = 1 << 20 // that small bodies hold
 	// tinyBody is the size up to which bodies need no room for their values: so ordinary calls
 	// don't wait behind bodies made to hold many. All calls' together hold maxSmallValues at most.
@@ -22,27 +23,34 @@ const (
 	rowSize = 128
 	// answerStep is how much room a growing answer takes at a time, in bytes.
 	answerStep = 256 << 10
+	// collectFrom is the size from which the memory of a body is collected before another has its room.
+	collectFrom = 8 << 20
 )
 
 // room bounds what the calls in hand take of memory, together. What there is no room for
 // waits, or is answered 503.
 type room struct {
-	calls *semaphore.Weighted
+	callers *callers
 	// A call whose body is larger than smallBody waits until it fits beside the large ones
 	// that are being answered, in bytes. Small bodies never wait.
-	bodies *semaphore.Weighted
+	bodies    *semaphore.Weighted
+	allBodies int64 // what bodies holds
 	// Values that bodies hold, of small ones and of large ones: a value may be one byte of a
 	// body and take 40 in memory.
 	smallValues, largeValues *semaphore.Weighted
-	// What is read to answer, in bytes.
-	answers *semaphore.Weighted
-	wait    time.Duration
+	// Values of graphs.
+	graphs *semaphore.Weighted
+	// What is read to answer, and the answers, in bytes: allAnswers each.
+	answers, encodings *semaphore.Weighted
+	allAnswers         int64
+	wait               time.Duration
 }
 
 func newRoom(bodies, answers int64, wait time.Duration) room {
 	return room{
-		calls: semaphore.NewWeighted(maxCalls), bodies: semaphore.NewWeighted(bodies), answers: semaphore.NewWeighted(answers),
-		smallValues: semaphore.NewWeighted(maxSmallValues), largeValues: semaphore.NewWeighted(int64(defaultLimits.values)), wait: wait,
+		callers: newCallers(), bodies: semaphore.NewWeighted(bodies), allBodies: bodies, answers: semaphore.NewWeighted(answers), encodings: semaphore.NewWeighted(answers), allAnswers: answers,
+		smallValues: semaphore.NewWeighted(maxSmallValues), largeValues: semaphore.NewWeighted(int64(defaultLimits.values)),
+		graphs: semaphore.NewWeighted(maxGraphValues), wait: wait,
 	}
 }
 
@@ -64,31 +72,85 @@ func (r room) reserve(ctx context.Context, of *semaphore.Weighted, n int64) erro
 	return nil
 }
 
+// ofOne returns what a large body takes of the room of its address.
+func (r room) ofOne(size int64) int64 { return min(size, max(1, r.allBodies/2)) }
+
 // share is the room that one call has, until it is answered.
 type share struct {
 	room
-	most int64 // of an answer, in bytes
+	most int64        // of an answer, in bytes
+	from netip.Prefix // who calls; the zero prefix has no bounds of its own
 
+	who            *caller
+	arrival        *arrival
 	callSlot       bool
+	large          int64 // reserved, of the room of its address
 	body, answered int64 // reserved
 	values         int64 // reserved, of
 	of             *semaphore.Weighted
+	graph          int64 // reserved
+	jsonLeft       int   // bytes of JSON that may still be made of the body's values
 	read           int64 // of the answer so far
+	encoded        int64 // reserved, of encodings
 }
 
-// enter starts a call. It returns an error with the status 503 if there are too many.
+// await notes that the call's body is awaited, so that too many don't come slowly. It sets deadlines for the
+// rest until arrived is called.
+func (s *share) await(deadline func(time.Time)) {
+	s.arrival = &arrival{deadline: deadline}
+	s.callers.await(s.caller(), s.from.IsValid(), s.arrival)
+}
+
+// arrived ends await: the body is there, whole, or can't be read.
+func (s *share) arrived(whole bool) { s.callers.arrived(s.who, s.arrival, whole) }
+
+// enter starts a call, once its body is there. It returns an error with the status 503 if there are too many.
 func (s *share) enter() error {
-	if s.callSlot = s.calls.TryAcquire(1); !s.callSlot {
+	if s.callSlot = s.callers.enter(s.caller(), s.from.IsValid()); !s.callSlot {
 		return errNoRoom()
 	}
 	return nil
 }
 
+// enlarge waits for room for a body that is large.
+func (s *share) enlarge(ctx context.Context, size int64) error {
+	if s.arrival == nil {
+		s.arrival = &arrival{deadline: func(time.Time) {}}
+	}
+	err := s.callers.large(ctx, s.room, s.caller(), s.arrival, size)
+	if err == nil {
+		s.body, s.large = size, s.ofOne(size)
+	}
+	return err
+}
+
+// shrink gives back the room of a body that turned out smaller.
+func (s *share) shrink(size int64) {
+	if spare := s.body - size; spare > 0 {
+		s.bodies.Release(spare)
+		s.body = size
+		less := s.large - s.ofOne(size)
+		s.who.large.Release(less)
+		s.large -= less
+	}
+}
+
+// caller returns the books of who calls.
+func (s *share) caller() *caller {
+	if s.who == nil {
+		s.who = s.callers.of(s.from, s.allBodies)
+	}
+	return s.who
+}
+
 // decode reads a body's values, for which it waits for room unless the body is tiny: at first
 // as if each byte were one.
 func (s *share) decode(ctx context.Context, body []byte, read func([]byte, limits) (any, error)) (any, error) {
+	l := defaultLimits
+	s.jsonLeft = maxJSON
+	l.json = &s.jsonLeft
 	if len(body) <= tinyBody {
-		return read(body, defaultLimits)
+		return read(body, l)
 	}
 	if s.of = s.smallValues; len(body) > smallBody {
 		s.of = s.largeValues
@@ -98,7 +160,6 @@ func (s *share) decode(ctx context.Context, body []byte, read func([]byte, limit
 		return nil, err
 	}
 	s.values = most
-	l := defaultLimits
 	l.used = new(int64)
 	value, err := read(body, l)
 	if spare := most - *l.used; spare > 0 {
@@ -106,6 +167,15 @@ func (s *share) decode(ctx context.Context, body []byte, read func([]byte, limit
 		s.values -= spare
 	}
 	return value, err
+}
+
+// holdGraph waits for room for a graph of so many values.
+func (s *share) holdGraph(ctx context.Context, values int64) error {
+	err := s.reserve(ctx, s.graphs, values)
+	if err == nil {
+		s.graph = values
+	}
+	return err
 }
 
 // grow makes room for one more row of the answer. An answer that is too large is an error
@@ -126,14 +196,43 @@ func (s *share) grow(size int) error {
 	return nil
 }
 
+// written makes room for an answer that grows to a size: once it is not small, as it will be about as large as
+// twice what was read for it, it waits for those of others to be sent. What a call has changed is done then, so
+// the answer to a change goes on without room. An answer that is far too large is an error with the status 413.
+func (s *share) written(ctx context.Context, size int, changes bool) error {
+	if int64(size) > 2*s.most {
+		return tooLarge("the answer would have more than %d bytes; ask for fewer rows, or for msgpack", 2*s.most)
+	}
+	if size <= smallBody || s.encoded > 0 {
+		return nil
+	}
+	most := min(2*max(s.read, int64(size)), s.allAnswers)
+	err := s.reserve(ctx, s.encodings, most)
+	if err == nil {
+		s.encoded = most
+	} else if changes {
+		err = nil
+	}
+	return err
+}
+
 // leave gives all room back.
 func (s *share) leave() {
+	if s.body >= collectFrom {
+		runtime.GC() // or the garbage of this body may still be there when the next one comes
+	}
 	s.bodies.Release(s.body)
 	if s.of != nil {
 		s.of.Release(s.values)
 	}
+	s.graphs.Release(s.graph)
 	s.answers.Release(s.answered)
+	s.encodings.Release(s.encoded)
 	if s.callSlot {
-		s.calls.Release(1)
+		s.callers.leave(s.who)
+	}
+	if s.who != nil {
+		s.who.large.Release(s.large)
+		s.callers.left(s.from, s.who)
 	}
 }

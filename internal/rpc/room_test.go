@@ -111,13 +111,13 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Encoding", "gzip")
-	if _, err := readBody(request, nil, 1<<20, &share{room: r}, func() {}); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
+	if _, err := readBody(request, nil, 1<<20, &share{room: r}); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
 		t.Errorf("%v, want no room", err)
 	}
 	r.bodies.Release(1<<20 - smallBody - 1)
 	request.Body = io.NopCloser(bytes.NewReader(gzipped(t, plain)))
 	call := &share{room: r}
-	body, err := readBody(request, nil, 1<<20, call, func() {})
+	body, err := readBody(request, nil, 1<<20, call)
 	if err != nil || len(body) != len(plain) {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
@@ -146,7 +146,7 @@ func TestTooLargeBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Encoding", "gzip")
-	if _, err := readBody(request, nil, maximum, call, func() {}); err == nil || err.(*exception).status != statusTooLarge {
+	if _, err := readBody(request, nil, maximum, call); err == nil || err.(*exception).status != statusTooLarge {
 		t.Errorf("%v, want that it is too large", err)
 	}
 	if read := len(bomb) - source.Len(); read > len(bomb)/2 {

@@ -53,34 +53,53 @@ type limits struct {
 	depth  int    // of lists and dicts in one another
 	values int    // of all kinds, in all
 	used   *int64 // counts them, if not nil
+	json   *int   // bytes of JSON that may be made of values; nil: maxJSON of each
 }
 
-// defaultLimits hold any batch of 10,000 objects many times over. Python's own
+// defaultLimits hold any batch of 10,000 objects twice over. Python's own
 // msgpack stops at a depth of 512.
-var defaultLimits = limits{depth: 512, values: 4_000_000}
+var defaultLimits = limits{depth: 512, values: maxValues}
+
+const (
+	maxValues = 1 << 20  // of a request; each takes 48 bytes or less, and its text
+	maxText   = 16 << 20 // bytes of a text in JSON, which its reader holds several times
+	maxJSON   = 32 << 20 // bytes of what is made of a request's texts and values as JSON, in which control characters grow
+
+	// maxArgument is the maximum length in bytes of a text that is an argument or a field. PostgreSQL
+	// repeats such a text in its errors.
+	maxArgument = 64 << 10
+)
+
+func tooLarge(format string, args ...any) error {
+	x := valueError(format, args...)
+	x.status = statusTooLarge
+	return x
+}
 
 func (b *limits) spend(n int) error {
 	if b.used != nil {
 		*b.used += int64(n)
 	}
 	if b.values -= n; b.values < 0 {
-		return &exception{class: "ValueError", args: []string{"the request holds too many values"}, status: statusTooLarge}
+		return tooLarge("the request holds too many values; send fewer at a time (%d values at most)", maxValues)
 	}
 	return nil
 }
 
 func (b *limits) enter() error {
 	if b.depth--; b.depth < 0 {
-		return &exception{class: "ValueError", args: []string{"the request is nested too deeply"}, status: statusTooLarge}
+		return errTooDeep()
 	}
 	return nil
 }
+
+func errTooDeep() error { return tooLarge("the request is nested too deeply") }
 
 func (b *limits) leave() { b.depth++ }
 
 // untagged returns the object that d stands for if d is a tag that is known,
 // {swhtype: name, d: value}, else d itself. In msgpack the keys of a tag are bytes.
-func (d dict) untagged(inJSON bool) (any, error) {
+func (d dict) untagged(inJSON bool, l *limits) (any, error) {
 	var name, value any
 	found := 0
 	for _, e := range d {
@@ -110,7 +129,7 @@ func (d dict) untagged(inJSON bool) (any, error) {
 	case name == "datetime":
 		return untagDatetime(value)
 	case name == "scheduler_model":
-		return untagModel(value)
+		return untagModel(value, l)
 	case name == "last_visit_status":
 		return visitStatusOf(value)
 	case name == "bytes" && inJSON:
@@ -121,6 +140,9 @@ func (d dict) untagged(inJSON bool) (any, error) {
 	return d, nil
 }
 
+// maxForm is longer than any text that stands for a UUID, a date or an integer of 64 bits.
+const maxForm = 256
+
 func untagUUID(value any) (any, error) {
 	if text, ok := value.(string); ok {
 		return parseUUID(text)
@@ -130,6 +152,9 @@ func untagUUID(value any) (any, error) {
 
 // parseUUID reads a UUID in one of the forms that Python takes.
 func parseUUID(text string) (uuid.UUID, error) {
+	if len(text) > maxForm {
+		return uuid.UUID{}, valueError("badly formed hexadecimal UUID string")
+	}
 	hex := strings.NewReplacer("urn:", "", "uuid:", "").Replace(text)
 	hex = strings.ReplaceAll(strings.Trim(hex, "{}"), "-", "")
 	id, err := uuid.Parse(hex)
@@ -149,6 +174,9 @@ func untagTimedelta(value any) (any, error) {
 		"milliseconds": time.Millisecond, "minutes": time.Minute, "hours": time.Hour, "weeks": 7 * 24 * time.Hour,
 	}
 	sum := new(big.Float).SetPrec(128)
+	if len(fields) > len(units) {
+		return nil, typeError("a timedelta has %d components at most", len(units))
+	}
 	for _, e := range fields {
 		name, _ := e.key.(string)
 		unit, known := units[name]
@@ -186,6 +214,9 @@ func untagDatetime(value any) (any, error) {
 
 // parseTime reads an ISO 8601 date, which may lack a zone.
 func parseTime(text string) (any, error) {
+	if len(text) > maxForm {
+		return nil, badTime(text)
+	}
 	text = strings.Replace(strings.Replace(text, " ", "T", 1), ",", ".", 1)
 	for _, layout := range []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -197,7 +228,11 @@ func parseTime(text string) (any, error) {
 			return naiveTime{t}, nil
 		}
 	}
-	return nil, &exception{class: "ParseError", module: "iso8601.iso8601", args: []string{fmt.Sprintf("Unable to parse date string %q", text)}}
+	return nil, badTime(text)
+}
+
+func badTime(text string) error {
+	return &exception{class: "ParseError", module: "iso8601.iso8601", args: []string{fmt.Sprintf("Unable to parse date string %q", brief(text))}}
 }
 
 func visitStatusOf(value any) (any, error) {

@@ -19,9 +19,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes is the maximum size of a document with its aliases followed, unless its text is
-// longer: only with aliases can it have more nodes than bytes.
-const maxNodes = 100_000
+// maxSize is the maximum size of a document with its aliases followed, in nodes and bytes of their texts,
+// unless the document is longer: only with aliases can it be four times as large as its text.
+const maxSize = 100_000
 
 // Parse reads the only document of text. The root is nil if there is none.
 func Parse(text []byte) (*yaml.Node, error) {
@@ -41,7 +41,7 @@ func Parse(text []byte) (*yaml.Node, error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, withoutContent(err, text)
 	}
-	budget := max(maxNodes, len(text))
+	budget := max(maxSize, 4*len(text))
 	return follow(document.Content[0], &budget, map[*yaml.Node]bool{})
 }
 
@@ -63,7 +63,7 @@ func follow(n *yaml.Node, budget *int, open map[*yaml.Node]bool) (*yaml.Node, er
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if *budget--; *budget < 0 {
+	if *budget -= 1 + len(n.Value); *budget < 0 {
 		return nil, fmt.Errorf("yaml: line %d: the document is too large with its aliases followed", n.Line)
 	}
 	if open[n] {
