@@ -81,9 +81,9 @@ var (
 			optional(f, "status", textsAs[model.TaskStatus](), &a.Statuses)
 			optional(f, "priority", textsAs[model.TaskPriority](), &a.Priorities)
 			optional(f, "policy", unlessFalse(orNone(textAs[model.TaskPolicy]())), &a.Policy)
-			optional(f, "before", looseMoment, &a.Before)
-			optional(f, "after", looseMoment, &a.After)
-			optional(f, "limit", limitOrNone, &a.Limit)
+			optional(f, "before", unlessFalse(looseMoment), &a.Before)
+			optional(f, "after", unlessFalse(looseMoment), &a.After)
+			optional(f, "limit", unlessFalse(limitOrNone), &a.Limit)
 		}, manyTasks,
 		func(c *call, a db.TaskFilter) ([]model.Task, error) {
 			a.Limit = c.atMost(cmp.Or(a.Limit, all))
@@ -159,7 +159,7 @@ var (
 	getTaskRuns = define("task_run/get", backend+"get_task_runs", "Returns the runs of tasks.",
 		func(f *fields, a *runFilter) {
 			required(f, "task_ids", integersIfAny, &a.tasks)
-			optional(f, "limit", limitOrNone, &a.limit)
+			optional(f, "limit", unlessFalse(limitOrNone), &a.limit)
 		}, manyTaskRuns,
 		func(c *call, a runFilter) ([]model.TaskRun, error) {
 			if err := c.few("task_ids", len(a.tasks)); err != nil || len(a.tasks) == 0 {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -44,6 +45,11 @@ func defineReady(path, name, description string, read func(*db.Tx, context.Conte
 		err = c.store.InTx(c, func(ctx context.Context, tx *db.Tx) (err error) {
 			found, err = read(tx, ctx, a.taskType, c.at(a.timestamp), c.atMost(*a.limit))
 			found, err = fewOf(c, "num_tasks", found, err)
+			for i := range found { // before they are marked for good
+				if err == nil && tooLong(found[i].CurrentInterval) {
+					err = errTooLong(fmt.Sprintf("the current_interval of task %d", found[i].ID))
+				}
+			}
 			return err
 		})
 		return found, err
