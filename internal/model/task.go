@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Errors that callers test for with errors.Is.
@@ -20,6 +22,14 @@ var (
 	ErrUnknownLister   = errors.New("unknown lister")
 	ErrUnknownGraph    = errors.New("unknown graph")
 )
+
+// ParseTaskID returns the id of a message of ours, by Celery's text for it. Celery and
+// task_run.backend_id compare texts, so only the canonical one (36 characters, lower case) is
+// an id. Every other text, also one that uuid.Parse takes, belongs to somebody else's task.
+func ParseTaskID(text string) (id uuid.UUID, ok bool) {
+	id, err := uuid.Parse(text)
+	return id, err == nil && id.String() == text
+}
 
 // TaskType declares which Celery task runs a kind of task, how often, and how many may
 // be in its queue. A nil field is NULL in the database.

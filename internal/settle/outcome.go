@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/google/uuid"
-
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
@@ -90,8 +88,7 @@ func heard(byID map[string]*told) db.Heard {
 	var h db.Heard
 	for text, t := range byID {
 		h.BackendIDs = append(h.BackendIDs, text)
-		// An id that is no UUID is none of ours.
-		if id, err := uuid.Parse(text); err == nil && (t.start != nil || t.end != nil || t.runtime != nil) {
+		if id, ok := model.ParseTaskID(text); ok && (t.start != nil || t.end != nil || t.runtime != nil) {
 			h.TaskIDs = append(h.TaskIDs, id)
 		}
 	}

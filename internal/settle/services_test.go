@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,6 +220,32 @@ func TestTimeOutInTheLastLane(t *testing.T) {
 		if got := readTask(t, store, task) + ", " + next; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+// Events under another spelling of a message's id are about nobody, alone and in the batch that
+// has the right ones.
+func TestOtherSpellingsWriteNothing(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	const id = "abcdef00-1234-4abc-8def-0123456789ab"
+	task := addTask(t, store, "good", id)
+	mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs, share_group, cost)
+		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'a', 10)`, id)
+	var others []settle.Outcome
+	for _, text := range []string{strings.ToUpper(id), "{" + id + "}", "urn:uuid:" + id, strings.ReplaceAll(id, "-", "")} {
+		others = append(others, started(text, "w1", 1), ended(text, "eventful", 2))
+	}
+	apply(t, store, others...)
+	left := func() int {
+		return testenv.Value[int](t, store.Pool(), `select count(*) from scheduler_go.work where state = 'sent' and started is null`)
+	}
+	if got := readRun(t, store, id).Status; got != "scheduled" || left() != 1 {
+		t.Errorf("the run is %s, %d messages left", got, left())
+	}
+	apply(t, store, append(others, ended(id, "eventful", 3))...)
+	if got := readTask(t, store, task); got != "next_run_not_scheduled, 32 days, 3 retries" || left() != 0 {
+		t.Errorf("%s, %d messages left", got, left())
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 )
@@ -54,8 +52,8 @@ type LanePlace = queries.LanePlacesRow
 // LanePlaceOf returns where the work of a run is, by its Celery task id; nil if it is
 // not on lanes.
 func (a ExplainStore) LanePlaceOf(ctx context.Context, backendID string) (*LanePlace, error) {
-	id, err := uuid.Parse(backendID)
-	if err != nil {
+	id, ok := model.ParseTaskID(backendID)
+	if !ok {
 		return nil, nil // none of ours
 	}
 	return a.lanePlace(ctx, queries.LanePlacesParams{TaskID: id})

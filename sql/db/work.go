@@ -357,7 +357,7 @@ func (a WorkQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (
 	byID := make(map[string]int64, len(runs))
 	var ids []uuid.UUID
 	for _, r := range runs {
-		if id, err := uuid.Parse(orZero(r.BackendID)); err == nil { // otherwise not one of ours
+		if id, ok := model.ParseTaskID(orZero(r.BackendID)); ok { // otherwise not one of ours
 			ids = append(ids, id)
 			byID[id.String()] = r.ID
 		}
