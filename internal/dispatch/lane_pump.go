@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
@@ -129,7 +130,7 @@ func (p *LanePump) recall(ctx context.Context, queue string) error {
 	err = p.Recall(ctx, queue, recallMost, func(texts []string) (taken []string, err error) {
 		var ids []uuid.UUID
 		for _, text := range texts {
-			if id, err := uuid.Parse(text); err == nil {
+			if id, ok := model.ParseTaskID(text); ok {
 				ids = append(ids, id)
 			}
 		}
