@@ -195,11 +195,11 @@ func gather(ctx context.Context, deliveries <-chan amqp.Delivery, ticket string,
 func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 	if contentType == contentTypeMsgpack {
 		var err error
-		if body, err = msgpackToJSON(body); err != nil {
+		if body, err = msgpackToJSON(body, "null"); err != nil {
 			return nil, fmt.Errorf("reading a reply: %w", err)
 		}
 	}
-	plain, err := validJSON(body)
+	plain, err := validJSON(body, "null")
 	s := scanner{src: plain}
 	if s.separators(); err == nil && !s.at('{') {
 		err = ErrNoObject
@@ -207,7 +207,7 @@ func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a reply: %w", err)
 	}
-	fields := s.object()
+	fields := s.object(make(map[string]json.RawMessage))
 	if s.err != nil {
 		return nil, fmt.Errorf("reading a reply: %w", s.err)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,10 +16,13 @@ type Event struct {
 	Type string // what happened, such as "task-started"
 	UUID string // of the task that it happened to; "" if it has none, or one that is no text
 
-	// Fields are all of the event's fields as JSON, whatever its type. NaN and
-	// the infinities, which Python writes but JSON lacks, have become null.
+	// Fields are the event's fields as JSON, whatever its type; of those that Celery's events
+	// don't have, at most 256. NaN and the infinities, which Python writes but JSON lacks, have become
+	// 1e999: a number, and true, as for Python, but too large for a float.
 	// The values may share memory with the message's body.
 	Fields map[string]json.RawMessage
+
+	Raw json.RawMessage // all of it; the same holds for it
 }
 
 // EventError reports one event of a message that makes no sense.
@@ -50,78 +55,114 @@ var (
 	ErrNoEventType = errors.New("the type is missing or no text")
 )
 
-// DecodeEvents reads the body of one message, which holds one event or a list
-// of them, in JSON or msgpack. It returns the good ones in their order. The
-// error is an EventErrors if only some are bad; any other means that nothing
-// could be read.
+// Events are the events of one message, read one at a time, so that a message takes no more
+// memory than its body, however many events are in it.
+type Events struct {
+	s      scanner
+	list   bool
+	ended  bool
+	index  int
+	fields map[string]json.RawMessage
+}
+
+// ReadEvents begins to read the body of one message, which holds one event or a list of
+// them, in JSON or msgpack. An error means that nothing can be read.
 //
 // The events may share memory with the body.
-func DecodeEvents(body []byte, contentType string) ([]Event, error) {
+func ReadEvents(body []byte, contentType string) (*Events, error) {
 	contentType, _, _ = strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(contentType)) {
 	case contentTypeMsgpack, "application/msgpack", "application/vnd.msgpack":
 		var err error
-		if body, err = msgpackToJSON(body); err != nil {
+		if body, err = msgpackToJSON(body, beyondNumbers); err != nil {
 			return nil, fmt.Errorf("reading events: %w", err)
 		}
 	case contentTypeJSON, "text/json", "text/plain", "":
+		body = bytes.TrimPrefix(body, byteOrderMark)
 	default:
 		return nil, fmt.Errorf("reading events: content type %.60q is neither JSON nor msgpack", contentType)
 	}
-	events, bad, err := decodeJSONEvents(body)
-	switch {
-	case err != nil:
+	plain, err := validJSON(body, beyondNumbers)
+	if err != nil {
 		return nil, fmt.Errorf("reading events: %w", err)
-	case bad != nil:
-		return events, bad
 	}
-	return events, nil
+	r := &Events{s: scanner{src: plain}, fields: make(map[string]json.RawMessage, usualFields)}
+	if r.s.separators(); r.s.at('[') {
+		r.list = true
+		r.s.depth, r.s.pos = 1, r.s.pos+1
+	}
+	return r, nil
 }
 
-// What an events message usually holds at the most.
+// byteOrderMark begins texts of some programs. Python reads JSON after it.
+var byteOrderMark = []byte("\ufeff")
+
 const (
-	usualBatch  = 24
-	usualFields = 16
+	// usualFields is how many fields an event usually has at the most.
+	usualFields = 32
+	// maxFields is how many fields are kept of one event, besides those of knownFields.
+	maxFields = 256
 )
 
-func decodeJSONEvents(body []byte) (events []Event, bad EventErrors, err error) {
-	plain, err := validJSON(body)
-	if err != nil {
-		return nil, nil, err
+// Next returns the next event. Its Fields are good until the next call. The error is an
+// *EventError if this one makes no sense, and io.EOF at the end.
+func (r *Events) Next() (e Event, err error) {
+	s := &r.s
+	if s.separators(); r.ended || r.list && s.at(']') {
+		return e, io.EOF
 	}
-	s := scanner{src: plain}
-	one := func() {
-		start := s.pos
-		var e Event
-		problem := ErrNoObject
-		if s.at('{') {
-			e.Fields = s.object()
-			e.Type, _ = plainText(e.Fields["type"])
-			e.UUID, _ = plainText(e.Fields["uuid"])
-			if problem = nil; e.Type == "" {
-				problem = ErrNoEventType
-			}
-		} else {
-			s.skip()
+	r.ended = !r.list
+	start := s.pos
+	problem := ErrNoObject
+	if s.at('{') {
+		e.Fields = s.object(r.fields)
+		e.Type, _ = plainText(e.Fields["type"])
+		e.UUID, _ = plainText(e.Fields["uuid"])
+		if problem = nil; e.Type == "" {
+			problem = ErrNoEventType
 		}
-		if problem != nil {
-			bad = append(bad, &EventError{Index: len(events) + len(bad), Raw: s.src[start:s.pos], Err: problem})
-		} else {
+	} else {
+		s.skip()
+	}
+	if s.err != nil {
+		problem, s.err = s.err, nil
+	}
+	r.index++
+	e.Raw = s.src[start:s.pos:s.pos]
+	if problem != nil {
+		return Event{}, &EventError{Index: r.index - 1, Raw: e.Raw, Err: problem}
+	}
+	return e, nil
+}
+
+// DecodeEvents reads all events of one message at once: see ReadEvents. It returns the good
+// ones in their order. The error is an EventErrors if only some are bad.
+func DecodeEvents(body []byte, contentType string) (events []Event, err error) {
+	r, err := ReadEvents(body, contentType)
+	if err != nil {
+		return nil, err
+	}
+	var all EventErrors
+	for {
+		e, err := r.Next()
+		bad, isBad := errors.AsType[*EventError](err)
+		switch {
+		case err == io.EOF && all == nil:
+			return events, nil
+		case err == io.EOF:
+			return events, all
+		case isBad:
+			all = append(all, bad)
+		default:
+			e.Fields = maps.Clone(e.Fields)
 			events = append(events, e)
 		}
 	}
-	if s.separators(); s.at('[') {
-		events = make([]Event, 0, usualBatch)
-		s.elements(one)
-	} else {
-		one()
-	}
-	return events, bad, s.err
 }
 
-// object reads the fields of the object that begins here.
-func (s *scanner) object() map[string]json.RawMessage {
-	fields := make(map[string]json.RawMessage, usualFields)
+// object reads the fields of the object that begins here into a map, in place of what is in it.
+func (s *scanner) object(fields map[string]json.RawMessage) map[string]json.RawMessage {
+	clear(fields)
 	s.elements(func() {
 		key := s.value()
 		name, known := knownFields[string(key[1:len(key)-1])]
@@ -129,7 +170,10 @@ func (s *scanner) object() map[string]json.RawMessage {
 			name, _ = plainText(key)
 		}
 		s.separators()
-		fields[name] = s.value()
+		value := s.value()
+		if _, again := fields[name]; known || again || len(fields) < maxFields {
+			fields[name] = value
+		}
 	})
 	return fields
 }

@@ -242,10 +242,11 @@ func TestBadEventsAreNamed(t *testing.T) {
 func TestOddEventsAreKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, contentType, eventType, field, want string }{
-		{`{"type": "my-event", "x": [1, NaN, {"y": -Infinity}, "NaN"]}`, "application/json", "my-event", "x", `[1, null, {"y": null}, "NaN"]`},
+		{`{"type": "my-event", "x": [1, NaN, {"y": -Infinity}, "NaN"]}`, "application/json", "my-event", "x", `[1, 1e999, {"y": 1e999}, "NaN"]`},
+		{"\ufeff" + `{"type": "my-event", "x": "after a byte order mark"}`, "application/json", "my-event", "x", `"after a byte order mark"`},
 		{`{"type": "task-failed", "uuid": "u", "exception": 5, "timestamp": 1e300}`, "application/json", "task-failed", "exception", "5"},
 		{`{"type": "task-failed", "uuid": "u", "traceback": "a\u0000\ud800b"}`, "application/json", "task-failed", "traceback", `"a\u0000\ufffdb"`},
-		{"\x91\x83\xa4type\xacworker-elect\xa2id\xa1x\xa6action\x92\x01\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", "application/x-msgpack", "worker-elect", "action", "[1,null]"},
+		{"\x91\x83\xa4type\xacworker-elect\xa2id\xa1x\xa6action\x92\x01\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", "application/x-msgpack", "worker-elect", "action", "[1,1e999]"},
 	} {
 		events, err := celery.DecodeEvents([]byte(c.body), c.contentType)
 		if err != nil || len(events) != 1 {

@@ -73,7 +73,7 @@ func FuzzMsgpackToJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		text, err := msgpackToJSON(body)
+		text, err := msgpackToJSON(body, beyondNumbers)
 		if err == nil && !json.Valid(text) {
 			t.Errorf("no JSON: %q", text)
 		}

@@ -13,10 +13,10 @@ import (
 
 // msgpackToJSON rewrites a msgpack document as JSON, so that there is one reader
 // of events and replies. Keys become text, binary data text or base64, NaN and
-// the infinities null, a timestamp its seconds since 1970, and any other extension
+// the infinities another value, a timestamp its seconds since 1970, and any other extension
 // null.
-func msgpackToJSON(src []byte) ([]byte, error) {
-	r := msgpackReader{Reader: msgpack.Reader{Rest: src}, out: make([]byte, 0, 2*len(src))}
+func msgpackToJSON(src []byte, other string) ([]byte, error) {
+	r := msgpackReader{Reader: msgpack.Reader{Rest: src}, out: make([]byte, 0, 2*len(src)), other: other}
 	if err := r.value(false); err != nil {
 		return nil, err
 	}
@@ -30,6 +30,7 @@ type msgpackReader struct {
 	msgpack.Reader
 	depth int
 	out   []byte
+	other string // in place of NaN and the infinities
 }
 
 // value rewrites one value; as a key, a scalar is put between quotes.
@@ -48,7 +49,7 @@ func (r *msgpackReader) value(key bool) error {
 	if quote {
 		r.out = append(r.out, '"')
 	}
-	r.out = appendScalar(r.out, t)
+	r.out = r.appendScalar(r.out, t)
 	if quote {
 		r.out = append(r.out, '"')
 	}
@@ -84,7 +85,7 @@ func (r *msgpackReader) container(t msgpack.Token) error {
 }
 
 // appendScalar writes what is neither list nor dict, without quotes.
-func appendScalar(dst []byte, t msgpack.Token) []byte {
+func (r *msgpackReader) appendScalar(dst []byte, t msgpack.Token) []byte {
 	switch t.Kind {
 	case msgpack.Text, msgpack.Bytes:
 		if t.Kind == msgpack.Bytes && !utf8.Valid(t.Data) {
@@ -98,7 +99,7 @@ func appendScalar(dst []byte, t msgpack.Token) []byte {
 	case msgpack.Uint:
 		return strconv.AppendUint(dst, t.Uint(), 10)
 	case msgpack.Float:
-		return appendFloat(dst, t.Float())
+		return r.appendFloat(dst, t.Float())
 	case msgpack.Ext:
 		seconds, nanoseconds, ok := msgpack.Timestamp(t.Data)
 		switch {
@@ -106,15 +107,15 @@ func appendScalar(dst []byte, t msgpack.Token) []byte {
 		case len(t.Data) == 4:
 			return strconv.AppendInt(dst, seconds, 10)
 		default:
-			return appendFloat(dst, float64(seconds)+float64(nanoseconds)/1e9)
+			return r.appendFloat(dst, float64(seconds)+float64(nanoseconds)/1e9)
 		}
 	}
 	return append(dst, "null"...)
 }
 
-func appendFloat(dst []byte, f float64) []byte {
+func (r *msgpackReader) appendFloat(dst []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return append(dst, "null"...)
+		return append(dst, r.other...)
 	}
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }

@@ -18,17 +18,22 @@ var (
 	oddNumber = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
 )
 
+// beyondNumbers stands for NaN and the infinities in events: a number that is too large for a
+// float, and true, as those are for Python.
+const beyondNumbers = "1e999"
+
 // validJSON returns an error unless src is a JSON document, in which it also takes NaN,
-// Infinity and -Infinity, as Python does. plain is src with null in place of those.
-func validJSON(src []byte) (plain []byte, err error) {
+// Infinity and -Infinity, as Python does. plain is src with another value in place of those.
+func validJSON(src []byte, other string) (plain []byte, err error) {
 	if json.Valid(src) {
 		return src, nil
 	}
+	replacement := []byte(other)
 	plain = oddNumber.ReplaceAllFunc(src, func(found []byte) []byte {
 		if found[0] == '"' {
 			return found
 		}
-		return []byte("null")
+		return replacement
 	})
 	if err = json.Unmarshal(plain, new(json.RawMessage)); err != nil && strings.Contains(err.Error(), "exceeded max depth") {
 		err = errTooDeep

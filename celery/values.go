@@ -68,7 +68,7 @@ func (v *values) reset() {
 
 // parse reads one JSON document and returns the index of its root.
 func (v *values) parse(src []byte) (int32, error) {
-	if _, err := validJSON(src); err != nil {
+	if _, err := validJSON(src, "null"); err != nil {
 		return none, err
 	}
 	v.scanner = scanner{src: src}

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"swh-scheduler/celery"
@@ -25,7 +26,7 @@ type batch struct {
 	events   int
 	bytes    int
 	messages int
-	last     celery.Delivery // acknowledging it acknowledges all
+	last     *celery.Delivery // the last one that is read whole: acknowledging it acknowledges all before; may be nil
 
 	applied int // so many outcomes are written, or among rejected
 	kept    int // so many of rejected are written
@@ -35,12 +36,30 @@ func (b *batch) full() bool {
 	return b.events >= maxEvents || b.bytes >= maxBytes || b.messages >= maxMessages
 }
 
+func (b *batch) empty() bool { return b.events == 0 && b.last == nil }
+
 // reject sets an outcome aside.
 func (b *batch) reject(o settle.Outcome, event, sqlState, reason string) {
 	b.rejected = append(b.rejected, db.RejectedEvent{
-		BackendID: o.BackendID, Received: o.Heard, Event: excerpt(event, rejectedLength),
-		SQLState: sqlState, Reason: excerpt(reason, rejectedLength),
+		BackendID: o.BackendID, Received: o.Heard, Event: storable(event), SQLState: sqlState, Reason: storable(reason),
 	})
+}
+
+// setAside sets text aside: a message, or the event of it that is about a task, whether or not we
+// know that task.
+func (b *batch) setAside(m *reading, id string, text []byte, reason string) {
+	heard := m.heard
+	if heard.IsZero() {
+		heard = time.Now()
+	}
+	b.rejected = append(b.rejected, db.RejectedEvent{
+		BackendID: storable(id), Received: heard, Event: storable(string(text[:min(len(text), rejectedLength+1)])), Reason: storable(reason), Always: true,
+	})
+}
+
+// storable returns the beginning of a text, without what PostgreSQL can't store.
+func storable(text string) string {
+	return excerpt(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\ufffd"), rejectedLength)
 }
 
 // rejectedLength bounds each text of an event that is set aside, in bytes.

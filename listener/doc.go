@@ -72,8 +72,16 @@
 // kept and retried with back-off; the number of messages read ahead bounds what
 // waits behind it. When PostgreSQL refuses a batch, it is halved until the refused
 // outcome is found; that one goes to the table scheduler_go.rejected_events, the
-// others are applied. Events that make no sense are counted, logged once a minute
-// per kind, and acknowledged.
+// others are applied. The same holds for one that meets a fault of the program (a panic):
+// it is tried a second time, alone, and then set aside. Events that make no sense are counted,
+// logged once a minute per kind, and acknowledged.
+//
+// # Bounds
+//
+// Events are read one at a time, and a batch has at most 2,000 of them, so a message may
+// need several batches; it is acknowledged after the last one. A message with more than
+// 10,000 events that is delivered again, perhaps because a listener died of it, is set aside.
+// A message of more than 4 MiB is not read.
 //
 // Asked to stop, the listener takes no more messages, applies the batch in hand
 // (unless the database is away) and acknowledges it.

@@ -76,6 +76,7 @@ type Listener struct {
 	workers    *workers
 	pulse      *service.Pulse
 	size       db.BatchSize // of transactions
+	unread     *reading     // of which a part is in a batch; nil for none
 }
 
 // New makes a Listener that does nothing before Run. Its metrics are registered
@@ -106,7 +107,7 @@ func (l *Listener) Run(ctx context.Context) error {
 	var err error
 	for err == nil && ctx.Err() == nil {
 		var b *batch
-		if b, err = l.collect(ctx, deliveries, ended); b.messages > 0 {
+		if b, err = l.collect(ctx, deliveries, ended); !b.empty() {
 			l.settle(ctx, b)
 		}
 	}
@@ -125,8 +126,16 @@ var errSourceEnded = errors.New("nothing reads the event queue any more")
 // collect gathers a batch. It returns what it has when ctx or the source ends.
 func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Delivery, ended <-chan struct{}) (*batch, error) {
 	b := &batch{}
-	var timeout <-chan time.Time // none before the first message
+	if l.unread != nil {
+		l.readOn(b)
+	}
+	var timeout <-chan time.Time // none before there is something
 	for !b.full() {
+		if timeout == nil && !b.empty() {
+			timer := time.NewTimer(maxDelay)
+			defer timer.Stop()
+			timeout = timer.C
+		}
 		select {
 		case <-ctx.Done():
 			return b, nil
@@ -135,11 +144,6 @@ func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Deliver
 		case <-timeout:
 			return b, nil
 		case d := <-deliveries:
-			if timeout == nil {
-				timer := time.NewTimer(maxDelay)
-				defer timer.Stop()
-				timeout = timer.C
-			}
 			l.read(b, d)
 		}
 	}
@@ -163,11 +167,13 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 		}
 	}
 	l.trace(b.outcomes)
-	if err := l.Source.AckUpTo(b.last); err != nil {
-		// The connection is gone: the batch comes again, and changes nothing.
-		l.Log.Debug("batch not acknowledged", "error", err)
+	if b.last != nil {
+		if err := l.Source.AckUpTo(*b.last); err != nil {
+			// The connection is gone: the batch comes again, and changes nothing.
+			l.Log.Debug("batch not acknowledged", "error", err)
+		}
+		l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
 	}
-	l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
 	l.pulse.Done(0)
 }
 
@@ -194,8 +200,14 @@ func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	b.applied, err = l.size.Write(b.applied, len(b.outcomes), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
 	}, func(i int, refused *db.RefusedError) {
-		l.complain(Refused, refused.Error())
+		fault, panicked := errors.AsType[*service.PanicError](refused)
+		if panicked {
+			l.fault(fault)
+		} else {
+			l.complain(Refused, refused.Error())
+		}
 		b.reject(b.outcomes[i], describe(b.outcomes[i]), refused.SQLState, refused.Error())
+		b.rejected[len(b.rejected)-1].Always = panicked
 	})
 	if err != nil {
 		return err

@@ -30,12 +30,14 @@ const (
 	BadTraceback Problem = "traceback" // not a text
 	BadRuntime   Problem = "runtime"   // not a number of seconds
 	TooLarge     Problem = "too_large" // the message was longer than is read
+	TooMany      Problem = "too_many"  // a message with too many events was delivered again
 	Refused      Problem = "refused"   // PostgreSQL refused the outcome
+	Panicked     Problem = "panic"     // it met a fault of the program
 )
 
 var problems = []Problem{
 	BadBody, BadEvent, BadUUID, BadHostname, BadTimestamp, BadResult, BadStatus, BadError, BadTraceback, BadRuntime,
-	TooLarge, Refused,
+	TooLarge, TooMany, Refused, Panicked,
 }
 
 // verdict says what to do with an event.

@@ -4,50 +4,139 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 )
 
 // maxUUID is above the length of any task id that Celery makes (36).
 const maxUUID = 255
 
-// read adds what a message says to a batch.
+// maxMessageEvents is above any number of events that a worker puts into one message: Celery's are
+// 24 at the most. A message with more is read whole when it is delivered for the first time. If
+// it comes again, a listener may have died of it, and it is set aside.
+const maxMessageEvents = 10_000
+
+// reading is a message of which a part of the events is read.
+type reading struct {
+	celery.Delivery
+	opened bool
+	heard  time.Time
+	events *celery.Events // nil: there is nothing more to read
+}
+
+// read adds what a message says to a batch. Once the batch has enough events, l.unread is what is
+// left.
 func (l *Listener) read(b *batch, d celery.Delivery) {
-	heard := l.Store.Now()
 	b.messages++
 	b.bytes += len(d.Body)
-	b.last = d
-	if d.Oversized {
-		l.complain(TooLarge, fmt.Sprintf("more than %d bytes: %s", len(d.Body), excerpt(string(d.Body[:excerptLength]), excerptLength)))
-		return
+	l.unread = &reading{Delivery: d}
+	l.readOn(b)
+}
+
+// readOn goes on with l.unread. A fault of the program sets aside the event that meets it, or,
+// if that can't be told, what is left of the message.
+func (l *Listener) readOn(b *batch) {
+	m := l.unread
+	if !m.opened {
+		m.opened = true
+		_ = l.recovering(b, m, "", m.Body, func() error { return l.open(b, m) })
 	}
-	events, err := celery.DecodeEvents(d.Body, d.ContentType)
-	bad, ok := errors.AsType[celery.EventErrors](err)
+	for m.events != nil {
+		if b.events >= maxEvents {
+			return
+		}
+		l.readNext(b, m)
+	}
+	l.unread, b.last = nil, &m.Delivery
+}
+
+// readNext reads one event. At the end of the message m.events is nil.
+func (l *Listener) readNext(b *batch, m *reading) {
+	var e celery.Event
+	err := l.recovering(b, m, "", m.Body, func() (err error) { e, err = m.events.Next(); return err })
+	bad, isBad := errors.AsType[*celery.EventError](err)
 	switch {
-	case ok:
-		for _, e := range bad {
-			l.complain(BadEvent, fmt.Sprintf("%v: %s", e.Err, excerpt(string(e.Raw), excerptLength)))
-		}
-	case err != nil:
-		l.complain(BadBody, err.Error())
+	case isBad:
+		raw := bad.Raw[:min(len(bad.Raw), excerptLength+1)]
+		l.complain(BadEvent, fmt.Sprintf("%v: %s", bad.Err, excerpt(string(raw), excerptLength)))
+	case err != nil: // the end
+		m.events = nil
+		return
+	default:
+		_ = l.recovering(b, m, e.UUID, e.Raw, func() error { l.readEvent(b, e, m.heard); return nil })
 	}
-	b.events += len(events)
-	for _, e := range events {
-		if e.UUID != "" { // of a task; others the Python scheduler doesn't count
-			l.metrics.event(e.Type)
-		}
-		if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
-			l.metrics.lag.read(sent)
-		}
-		l.readEvent(b, e, heard)
+	b.events++
+}
+
+// recovering calls do. If that panics, it sets text aside: an event about a task, or, if id is empty, the
+// message.
+func (l *Listener) recovering(b *batch, m *reading, id string, text []byte, do func() error) error {
+	err := service.Recover(do)
+	if fault, ok := errors.AsType[*service.PanicError](err); ok {
+		l.fault(fault)
+		b.setAside(m, id, text, fault.Error())
+	}
+	return err
+}
+
+// fault counts and reports a fault of the program.
+func (l *Listener) fault(fault *service.PanicError) {
+	l.metrics.malformed.WithLabelValues(string(Panicked)).Inc()
+	if held, ok := l.complaints.Log(string(Panicked)); ok {
+		l.Log.Error("an event met a fault of the program and is set aside; please report the fault",
+			"error", fault, "stack", string(fault.Stack), "not_logged_before", held)
 	}
 }
 
+// open begins to read a message.
+func (l *Listener) open(b *batch, m *reading) error {
+	m.heard = l.Store.Now()
+	if m.Oversized {
+		l.complain(TooLarge, fmt.Sprintf("more than %d bytes: %s", len(m.Body), excerpt(string(m.Body[:excerptLength]), excerptLength)))
+		return nil
+	}
+	events, err := celery.ReadEvents(m.Body, m.ContentType)
+	if err != nil {
+		l.complain(BadBody, err.Error())
+		return nil
+	}
+	if m.Redelivered && len(m.Body) > maxMessageEvents && tooMany(m.Body, m.ContentType) {
+		reason := fmt.Sprintf("%d bytes with more than %d events, delivered again", len(m.Body), maxMessageEvents)
+		l.complain(TooMany, reason)
+		b.setAside(m, "", m.Body, reason)
+		return nil
+	}
+	m.events = events
+	return nil
+}
+
+// tooMany reports whether a message has more events than maxMessageEvents.
+func tooMany(body []byte, contentType string) bool {
+	events, err := celery.ReadEvents(body, contentType)
+	if err != nil {
+		return false
+	}
+	for range maxMessageEvents + 1 {
+		if _, err := events.Next(); err == io.EOF {
+			return false
+		}
+	}
+	return true
+}
+
 func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
+	if e.UUID != "" { // of a task; others the Python scheduler doesn't count
+		l.metrics.event(e.Type)
+	}
+	if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
+		l.metrics.lag.read(sent)
+	}
 	switch {
 	case e.UUID == "" && !truthy(e.Fields["uuid"]):
 		if worker, ok := text(e.Fields["hostname"]); ok {

@@ -70,6 +70,8 @@ func TestRealWorker(t *testing.T) {
 		{"not-found", "Return", `[{"status": "failed", "error": "é"}]`, `failed {"error": "é", "worker": "worker@host"}`},
 		{"nothing", "Return", `[null]`, `uneventful {"worker": "worker@host"}`},
 		{"not-a-number", "Return", `[{"status": "eventful", "x": 1e999}]`, `eventful {"worker": "worker@host"}`},
+		{"no-number", "Return", `[{"status": "success", "eventful": NaN}]`, `eventful {"worker": "worker@host"}`},
+		{"infinity", "Return", `[-Infinity]`, `eventful {"worker": "worker@host"}`},
 		{"fail", "Fail", `[]`, `failed {"error": "ValueError: nogood", "worker": "worker@host"}`},
 		{"retry", "Retry", `[]`, `eventful {"worker": "worker@host"}`},
 		{"reject", "Reject", `[]`, rejected},
@@ -97,7 +99,7 @@ func TestRealWorker(t *testing.T) {
 			t.Errorf("task %d, %s: %s, want %s", i, task.id, got, task.want)
 		}
 	}
-	testenv.Becomes(t, "durations", 6, func() int {
+	testenv.Becomes(t, "durations", 8, func() int {
 		return testenv.Value[int](t, pg.pool, `select count(*) from scheduler_go.run_durations where type = 'good'`)
 	})
 }

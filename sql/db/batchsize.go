@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"swh-scheduler/internal/service"
 )
 
 // BatchSize bounds the batches of one loop by what PostgreSQL can take. A batch that
@@ -37,11 +39,14 @@ func (b *BatchSize) Note(n int, err error) {
 
 // Write writes the items from done up to end as Bisect does, in batches of this size. It returns
 // the first item that it has neither written nor set aside, also with an error.
+//
+// A panic of write counts as a refusal, so that it ends neither the process nor, as the items come
+// again, the next one. Each item that is set aside for it panicked twice, the last time alone.
 func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAside func(i int, err *RefusedError)) (int, error) {
 	for done < end {
 		n := b.Of(end - done)
 		err := Bisect(done, done+n, func(first, end int) error {
-			err := write(first, end)
+			err := recovering(write, first, end)
 			if err == nil {
 				done = end
 			}
@@ -56,6 +61,21 @@ func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAs
 		}
 	}
 	return done, nil
+}
+
+// recovering returns the panic of write as a *RefusedError. A single item is tried a second time.
+func recovering(write func(first, end int) error, first, end int) (err error) {
+	tries := 1
+	if end-first == 1 {
+		tries = 2
+	}
+	for range tries {
+		err = service.Recover(func() error { return write(first, end) })
+		if _, panicked := errors.AsType[*service.PanicError](err); !panicked {
+			return err
+		}
+	}
+	return &RefusedError{err: err}
 }
 
 // TimedOut reports whether a time limit ended a transaction: statement_timeout (or somebody

@@ -6,16 +6,24 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/internal/service"
 )
 
 // RefusedError is the error for a value that PostgreSQL refuses, and would refuse again: it does not
-// fit the tables, their constraints or the functions that their triggers call.
+// fit the tables, their constraints or the functions that their triggers call. It is also the error
+// for one that met a fault of the program, a *service.PanicError.
 type RefusedError struct {
 	SQLState string
 	err      error
 }
 
-func (e *RefusedError) Error() string { return "refused by PostgreSQL: " + e.err.Error() }
+func (e *RefusedError) Error() string {
+	if _, fault := errors.AsType[*service.PanicError](e.err); fault {
+		return e.err.Error()
+	}
+	return "refused by PostgreSQL: " + e.err.Error()
+}
 func (e *RefusedError) Unwrap() error { return e.err }
 
 // Refused wraps an error of an RPC server's database in a RefusedError.

@@ -13,15 +13,16 @@ const (
 
 // RejectedEvent is an event that was set aside.
 type RejectedEvent struct {
-	BackendID string
+	BackendID string // empty for a whole message
 	Received  time.Time
 	Event     string // for an operator to read
 	SQLState  string // of PostgreSQL's refusal, or empty
 	Reason    string
+	Always    bool // to be kept also if it is of no run
 }
 
 // RejectEvents keeps events that cannot be applied, the newest 5,000, for operators to read. It
-// ignores events of unknown runs. It returns a *RefusedError if PostgreSQL refuses one of them.
+// ignores events of unknown runs, unless Always is set. It returns a *RefusedError if PostgreSQL refuses one of them.
 func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent) error {
 	if len(events) == 0 {
 		return nil

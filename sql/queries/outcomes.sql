@@ -99,7 +99,7 @@ delete from scheduler_go.run_starts where recorded < @before;
 -- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < @before;
 
--- RejectEvents sets aside events that cannot be applied, if they are about known runs.
+-- RejectEvents sets aside events that cannot be applied, if they are about known runs, or always.
 -- name: RejectEvents :exec
 insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
 select e.received, e.backend_id, e.event, e.sqlstate, e.reason
@@ -107,8 +107,9 @@ from (select unnest(@received::timestamptz[]) as received,
              unnest(@backend_id::text[]) as backend_id,
              unnest(@event::text[]) as event,
              unnest(@sql_state::text[]) as sqlstate,
-             unnest(@reason::text[]) as reason) e
-where exists (select from public.task_run r where r.backend_id = e.backend_id);
+             unnest(@reason::text[]) as reason,
+             unnest(@always::boolean[]) as always) e
+where e.always or exists (select from public.task_run r where r.backend_id = e.backend_id);
 
 -- ForgetOldRejectedEvents deletes events that were set aside before a moment.
 -- name: ForgetOldRejectedEvents :execrows

@@ -296,8 +296,9 @@ from (select unnest($1::timestamptz[]) as received,
              unnest($2::text[]) as backend_id,
              unnest($3::text[]) as event,
              unnest($4::text[]) as sqlstate,
-             unnest($5::text[]) as reason) e
-where exists (select from public.task_run r where r.backend_id = e.backend_id)
+             unnest($5::text[]) as reason,
+             unnest($6::boolean[]) as always) e
+where e.always or exists (select from public.task_run r where r.backend_id = e.backend_id)
 `
 
 type RejectEventsParams struct {
@@ -306,9 +307,10 @@ type RejectEventsParams struct {
 	Event     []string
 	SQLState  []string
 	Reason    []string
+	Always    []bool
 }
 
-// RejectEvents sets aside events that cannot be applied, if they are about known runs.
+// RejectEvents sets aside events that cannot be applied, if they are about known runs, or always.
 func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) error {
 	_, err := q.db.Exec(ctx, rejectEvents,
 		arg.Received,
@@ -316,6 +318,7 @@ func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) erro
 		arg.Event,
 		arg.SQLState,
 		arg.Reason,
+		arg.Always,
 	)
 	return err
 }
