@@ -53,7 +53,7 @@ var taskOperations = []operation{
 
 var graphOperations = []operation{
 	{Word: "retry graph", Text: "Retry what failed", graph: func(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
-		n, err := taskgraph.Retry(ctx, d.Acts, graph, d.Acts.Now())
+		n, err := d.Acts.RetryGraph(ctx, graph, d.Acts.Now())
 		return n > 0, err
 	}},
 	{Word: "cancel graph", Text: "Cancel what was not sent", graph: cancelGraph},
@@ -89,7 +89,7 @@ func cancelGraph(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool
 	if err != nil || g.Open() == 0 {
 		return false, err
 	}
-	return true, taskgraph.Cancel(ctx, d.Acts, graph, d.Acts.Now())
+	return true, d.Acts.CancelGraph(ctx, graph, d.Acts.Now())
 }
 
 func setPriority(p model.TaskPriority) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
@@ -157,7 +157,14 @@ func (d *Dashboard) Work(ctx context.Context) {
 	}
 	const pause = 2 * time.Second
 	for ctx.Err() == nil {
-		a, err := d.Acts.TakeStep(ctx, d.step)
+		var graphs []int64
+		a, err := d.Acts.TakeStep(ctx, func(ctx context.Context, tx *db.Tx, a db.Action, step db.Step) (int64, error) {
+			graphs = step.Graphs
+			return d.step(ctx, tx, a, step)
+		})
+		for _, graph := range graphs { // after the action's row is unlocked
+			err = errors.Join(err, taskgraph.Settle(ctx, d.Acts, graph))
+		}
 		if a != nil && !a.Open() { // not after each step: meanwhile readers would share nothing
 			d.data.forget()
 		}

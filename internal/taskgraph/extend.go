@@ -41,7 +41,7 @@ func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now 
 	if err != nil || stored.Known {
 		return s, err
 	}
-	return s, Settle(ctx, store)
+	return s, Settle(ctx, store, graph)
 }
 
 // extension resolves a document against the tasks that the graph has.

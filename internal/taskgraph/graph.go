@@ -9,6 +9,7 @@ package taskgraph
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -52,17 +53,29 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 	return g, err
 }
 
-// Settle applies the pending changes of graphs, as a runner would. If others are at it, it waits for them for five
-// seconds and then leaves the rest to a runner.
-func Settle(ctx context.Context, store *db.Store) error {
-	const tries, wait = 50, 100 * time.Millisecond
-	for waited := 0; waited < tries; {
-		round, err := store.DrainGraphs(ctx, time.Now())
-		if err == nil && round.Waits && !round.More {
-			waited++
-			err = service.Sleep(ctx, wait)
-		} else if err == nil && !round.More {
+// settleTime is about how long a command settles graphs.
+const settleTime = time.Second
+
+// Settle applies the pending changes of graphs as a runner would, for about settleTime: those of one graph first, then any.
+// It waits for others that are at it. The rest is left to a runner.
+func Settle(ctx context.Context, store *db.Store, graph int64) error {
+	const wait = 50 * time.Millisecond
+	own, after := true, int64(math.MinInt64)
+	for began := time.Now(); time.Since(began) < settleTime; {
+		var round db.GraphRound
+		var err error
+		if own {
+			var last int64
+			if last, round, err = store.SettleGraph(ctx, graph, after, time.Now()); last != 0 {
+				after = last
+			} else {
+				own = round.More || round.Waits
+			}
+		} else if round, err = store.DrainGraphs(ctx, time.Now()); err == nil && !round.More && !round.Waits {
 			return nil
+		}
+		if err == nil && round.Waits && !round.More {
+			err = service.Sleep(ctx, wait)
 		}
 		if err != nil {
 			return err

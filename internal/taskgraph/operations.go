@@ -102,7 +102,7 @@ func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) er
 	if err := store.CancelGraph(ctx, graph, now); err != nil {
 		return err
 	}
-	return Settle(ctx, store)
+	return Settle(ctx, store, graph)
 }
 
 // Retry retries the failed tasks of a graph and those that couldn't run because of them, and settles graphs. It
@@ -112,7 +112,7 @@ func Retry(ctx context.Context, store *db.Store, graph int64, now time.Time) (in
 	if err != nil {
 		return 0, err
 	}
-	return n, Settle(ctx, store)
+	return n, Settle(ctx, store, graph)
 }
 
 type Released struct {

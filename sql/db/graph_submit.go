@@ -314,56 +314,59 @@ func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error
 	return err
 }
 
-// CancelGraph cancels all unsent tasks of a graph, and the retries of sent ones, in the next rounds of
-// the drain. It returns model.ErrUnknownGraph if there is no such graph.
+// CancelGraph cancels all unsent tasks of a graph, and the retries of sent ones: the first drainGraphTasks of them
+// at once, the others in the next rounds of the drain. It waits for extensions of graphs that are being stored. It
+// returns model.ErrUnknownGraph if there is no such graph.
 func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time) error {
-	n, err := s.q.CancelGraph(ctx, queries.CancelGraphParams{Graph: graph, At: now})
-	if err == nil && n == 0 {
-		err = model.ErrUnknownGraph
-	}
-	if err == nil {
-		err = s.q.NotifyGraphs(ctx)
-	}
+	err := retryLostRaces(func() error {
+		return s.locked(ctx, func(tx *Tx) error {
+			n, err := tx.q.CancelGraph(ctx, queries.CancelGraphParams{Graph: graph, At: now})
+			if err == nil && n == 0 {
+				err = model.ErrUnknownGraph
+			}
+			if err == nil {
+				_, err = tx.settleGraph(ctx, graph, math.MinInt64, now)
+			}
+			if err == nil {
+				err = tx.q.NotifyGraphs(ctx)
+			}
+			return err
+		})
+	})
 	return failed(err, "cancel graph %d", graph)
 }
 
-// retryBatch is how many failed tasks one transaction reopens.
-const retryBatch = 1000
+// retryBatch is how many failed tasks one statement reopens.
+const retryBatch = 5000
 
 // RetryGraph reopens the tasks of a graph that have failed or couldn't run, and deletes deadlines of
-// theirs that have passed. The drain disables again what still can't run. It returns the number of
+// theirs that have passed. It is one transaction: the drain looks at none of them before all are
+// open again. The drain disables again what still can't run. It returns the number of
 // tasks, or model.ErrUnknownGraph.
-func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (int, error) {
-	n, err := s.q.ReviveGraph(ctx, graph)
-	if err == nil && n == 0 {
-		err = model.ErrUnknownGraph
-	}
-	total := 0
-	for after := int64(math.MinInt64); err == nil; {
-		var ids []int64
-		if ids, err = s.retryGraphTasks(ctx, graph, after, now); len(ids) == 0 {
-			break
-		}
-		total += len(ids)
-		after = slices.Max(ids)
-	}
-	return total, failed(err, "retry graph %d", graph)
-}
-
-func (s GraphStore) retryGraphTasks(ctx context.Context, graph, after int64, now time.Time) (ids []int64, err error) {
+func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (total int, err error) {
 	err = retryLostRaces(func() error {
-		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-			if err := tx.q.LockGraphs(ctx); err != nil {
-				return err
+		total = 0
+		return s.locked(ctx, func(tx *Tx) error {
+			n, err := tx.q.ReviveGraph(ctx, graph)
+			if err == nil && n == 0 {
+				err = model.ErrUnknownGraph
 			}
-			ids, err = tx.q.RetryGraphTasks(ctx, queries.RetryGraphTasksParams{Graph: graph, After: after, MaxTasks: retryBatch, At: now})
-			if err != nil {
-				return err
+			for after := int64(math.MinInt64); err == nil; {
+				var ids []int64
+				ids, err = tx.q.RetryGraphTasks(ctx, queries.RetryGraphTasksParams{Graph: graph, After: after, MaxTasks: retryBatch, At: now})
+				if len(ids) == 0 {
+					break
+				}
+				total += len(ids)
+				after = slices.Max(ids)
 			}
-			return tx.q.NotifyGraphs(ctx)
+			if err == nil {
+				err = tx.q.NotifyGraphs(ctx)
+			}
+			return err
 		})
 	})
-	return ids, err
+	return total, failed(err, "retry graph %d", graph)
 }
 
 // ReleaseTask lets a waiting task run from now on, whatever it waits for, and

@@ -44,8 +44,13 @@ import (
 // # Failures
 //
 // A task that can never run is disabled, with the reason in graph_tasks; the same
-// trigger notes that for its dependents, a bounded part in each round. If the dependency
-// is open again (task respawn), those that failed by it wait again.
+// trigger notes that for its dependents, a bounded part in each round.
+//
+// If a disabled task is open again (task respawn), those that failed by it wait again, and so on down to
+// the last one. That comes first: rounds that do it do nothing else. Until it is done, no task is released or
+// disabled because of others, as it might be for a failure that is about to be taken back. Each decision
+// looks, in the snapshot in which it reads the dependencies, for tasks that were opened again meanwhile. A
+// task whose row others have locked holds this up for up to reopenPatience; then it is checked like any other.
 
 // Bounds of one round of the drain.
 const (
@@ -54,6 +59,9 @@ const (
 	drainGraphTasks = 1000
 	forgetTasks     = 5000
 )
+
+// reopenPatience is how long all graphs wait for a locked task that is to wait again.
+const reopenPatience = 10 * time.Second
 
 // GraphRound is what one round of the drain did.
 type GraphRound struct {
@@ -90,9 +98,12 @@ func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound,
 // drainGraphs does a round in steps, as what one step disables is a change for the next.
 // The lock is held.
 func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
-	var round GraphRound
 	tasks := tx.drains.graphs.Of(drainGraphTasks)
 	part := func(whole int) int64 { return int64(max(1, whole*tasks/drainGraphTasks)) }
+	round, err := tx.takeBackFailures(ctx, tasks, part(drainEdges), now)
+	if err != nil || round.More || round.Waits {
+		return round, err
+	}
 	for lookedAt := int64(0); ; {
 		overdue, err := tx.q.CheckDeadlines(ctx, queries.CheckDeadlinesParams{At: now, MaxTasks: int64(tasks)})
 		if err != nil {
@@ -110,8 +121,8 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 		round.Failed += step.Failed
 		round.Waits = step.PutOff > 0
 		done := overdue + changes + step.LookedAt - step.PutOff
-		round.More = overdue+changes > 0 || step.LookedAt > step.PutOff
-		if lookedAt += done; !round.More || lookedAt >= int64(tasks) {
+		round.More = overdue+changes > 0 || step.LookedAt > step.PutOff || step.Reopened
+		if lookedAt += done; !round.More || step.Reopened || lookedAt >= int64(tasks) {
 			break
 		}
 	}
@@ -119,6 +130,24 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 		return round, tx.q.NotifyGraphs(ctx)
 	}
 	return round, nil
+}
+
+// takeBackFailures has tasks wait again that could not run because of tasks that are open again. If it sets More or
+// Waits, nothing else may be done in this round. It leaves a task that PostgreSQL refuses to change to settleGraphTasks.
+func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now time.Time) (round GraphRound, err error) {
+	p := queries.TakeBackGraphFailuresParams{MaxEdges: edges, At: now, PatienceSeconds: reopenPatience.Seconds()}
+	take := func(tasks int, onlyNote bool) error {
+		p.MaxTasks, p.OnlyNote = int64(tasks), onlyNote
+		done, err := tx.q.TakeBackGraphFailures(ctx, p)
+		round.More = round.More || done.Taken > done.PutOff
+		round.Waits = round.Waits || done.PutOff > 0
+		return err
+	}
+	var unwritten error
+	err = Bisect(0, tasks, func(first, end int) error {
+		return refused(tx.savepoint(ctx, func() error { return take(end-first, false) }))
+	}, func(int, *RefusedError) { unwritten = errors.Join(unwritten, take(1, true)) })
+	return round, errors.Join(err, unwritten)
 }
 
 // settleGraphTasks does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to
@@ -132,6 +161,7 @@ func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now 
 			done.Released += step.Released
 			done.Failed += step.Failed
 			done.PutOff += step.PutOff
+			done.Reopened = done.Reopened || step.Reopened
 			return err
 		}))
 	}, func(_ int, err *RefusedError) {
@@ -141,6 +171,46 @@ func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now 
 		}
 	})
 	return done, errors.Join(err, unwritten)
+}
+
+// SettleGraph checks tasks of a graph at once, whatever else is queued: of those after a given one, up to
+// drainGraphTasks that wait and watch no dependency, or, if the graph is cancelled, were not sent. It returns the last
+// of them; 0 if there are no more. As DrainGraphs, it does nothing and sets Waits while another process is draining, and
+// while failures are taken back. What is left is in the queue of DrainGraphs.
+func (s GraphStore) SettleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, round GraphRound, err error) {
+	err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
+		locked, err := tx.q.TryLockGraphs(ctx)
+		if err != nil || !locked {
+			round.Waits = true
+			return err
+		}
+		round, err = tx.takeBackFailures(ctx, drainGraphTasks, drainEdges, now)
+		if err != nil || round.More || round.Waits {
+			return err
+		}
+		last, err = tx.settleGraph(ctx, graph, after, now)
+		return err
+	})
+	return last, round, failed(err, "settle graph %d", graph)
+}
+
+// settleGraph does the checks of SettleGraph. It leaves tasks that PostgreSQL refuses to change to the drain. The lock is held.
+func (tx *Tx) settleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, err error) {
+	tasks, err := tx.q.UnsettledGraphTasks(ctx, queries.UnsettledGraphTasksParams{Graph: graph, After: after, MaxTasks: drainGraphTasks})
+	if err != nil || len(tasks) == 0 {
+		return 0, err
+	}
+	err = refused(tx.savepoint(ctx, func() error {
+		done, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxEdges: drainEdges, At: now, These: tasks})
+		if err == nil && done.Released > 0 {
+			err = tx.q.NotifyGraphs(ctx)
+		}
+		return err
+	}))
+	if _, refuses := errors.AsType[*RefusedError](err); refuses {
+		err = nil
+	}
+	return tasks[len(tasks)-1], err
 }
 
 // Walks over graphs begin mendEvery after each other, and take so many numbers a step.

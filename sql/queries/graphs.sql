@@ -21,10 +21,29 @@ select scheduler_go.check_graph_deadlines(@max_tasks, @at);
 -- name: SpreadGraphChanges :one
 select scheduler_go.spread_graph_changes(@max_changes, @max_edges);
 
--- SettleGraphTasks does the queued checks: it releases or disables tasks.
+-- TakeBackGraphFailures opens the tasks that could not run because of tasks that are open again. It
+-- returns how many changes it took, how many tasks others had locked, and whether there is more to take back.
+-- name: TakeBackGraphFailures :one
+select b.taken::bigint as taken, b.put_off::bigint as put_off, b.more::boolean as more
+from scheduler_go.take_back_graph_failures(@max_tasks, @max_edges, @at, make_interval(secs => @patience_seconds::double precision), @only_note) b;
+
+-- SettleGraphTasks does the queued checks: it releases or disables tasks. If these is not null, it
+-- checks these tasks instead. reopened is whether there is something to take back first.
 -- name: SettleGraphTasks :one
-select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off
-from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at) s;
+select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off, s.reopened::boolean as reopened
+from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at, sqlc.narg(these)::bigint[]) s;
+
+-- UnsettledGraphTasks lists tasks of a graph, after one, that have to be looked at: those that wait and watch
+-- no dependency; of a cancelled graph, those that were not sent or may be tried again.
+-- name: UnsettledGraphTasks :many
+select g.task
+from scheduler_go.graph_tasks g
+join scheduler_go.graphs s on s.id = g.graph
+cross join lateral (select t.status, t.next_run, t.retries_left from task t where t.id = g.task offset 0) t
+where g.graph = @graph::bigint and g.task > @after::bigint
+  and case when s.cancelled is not null then t.status = 'next_run_not_scheduled' or t.status = 'next_run_scheduled' and t.retries_left <> 0
+      else g.watch is null and t.status = 'next_run_not_scheduled' and t.next_run = scheduler_go.never() end
+order by g.task limit @max_tasks;
 
 -- NotifyGraphs wakes the runners: there may be something to claim.
 -- name: NotifyGraphs :exec

@@ -986,14 +986,15 @@ func (q *Queries) Runtimes(ctx context.Context, types []string) ([]RuntimesRow, 
 }
 
 const settleGraphTasks = `-- name: SettleGraphTasks :one
-select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off
-from scheduler_go.settle_graph_tasks($1, $2, $3) s
+select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off, s.reopened::boolean as reopened
+from scheduler_go.settle_graph_tasks($1, $2, $3, $4::bigint[]) s
 `
 
 type SettleGraphTasksParams struct {
 	MaxTasks int64
 	MaxEdges int64
 	At       time.Time
+	These    []int64
 }
 
 type SettleGraphTasksRow struct {
@@ -1001,17 +1002,25 @@ type SettleGraphTasksRow struct {
 	Released int64
 	Failed   int64
 	PutOff   int64
+	Reopened bool
 }
 
-// SettleGraphTasks does the queued checks: it releases or disables tasks.
+// SettleGraphTasks does the queued checks: it releases or disables tasks. If these is not null, it
+// checks these tasks instead. reopened is whether there is something to take back first.
 func (q *Queries) SettleGraphTasks(ctx context.Context, arg SettleGraphTasksParams) (SettleGraphTasksRow, error) {
-	row := q.db.QueryRow(ctx, settleGraphTasks, arg.MaxTasks, arg.MaxEdges, arg.At)
+	row := q.db.QueryRow(ctx, settleGraphTasks,
+		arg.MaxTasks,
+		arg.MaxEdges,
+		arg.At,
+		arg.These,
+	)
 	var i SettleGraphTasksRow
 	err := row.Scan(
 		&i.LookedAt,
 		&i.Released,
 		&i.Failed,
 		&i.PutOff,
+		&i.Reopened,
 	)
 	return i, err
 }
@@ -1059,6 +1068,40 @@ func (q *Queries) SpreadGraphChanges(ctx context.Context, arg SpreadGraphChanges
 	var spread_graph_changes int64
 	err := row.Scan(&spread_graph_changes)
 	return spread_graph_changes, err
+}
+
+const takeBackGraphFailures = `-- name: TakeBackGraphFailures :one
+select b.taken::bigint as taken, b.put_off::bigint as put_off, b.more::boolean as more
+from scheduler_go.take_back_graph_failures($1, $2, $3, make_interval(secs => $4::double precision), $5) b
+`
+
+type TakeBackGraphFailuresParams struct {
+	MaxTasks        int64
+	MaxEdges        int64
+	At              time.Time
+	PatienceSeconds float64
+	OnlyNote        bool
+}
+
+type TakeBackGraphFailuresRow struct {
+	Taken  int64
+	PutOff int64
+	More   bool
+}
+
+// TakeBackGraphFailures opens the tasks that could not run because of tasks that are open again. It
+// returns how many changes it took, how many tasks others had locked, and whether there is more to take back.
+func (q *Queries) TakeBackGraphFailures(ctx context.Context, arg TakeBackGraphFailuresParams) (TakeBackGraphFailuresRow, error) {
+	row := q.db.QueryRow(ctx, takeBackGraphFailures,
+		arg.MaxTasks,
+		arg.MaxEdges,
+		arg.At,
+		arg.PatienceSeconds,
+		arg.OnlyNote,
+	)
+	var i TakeBackGraphFailuresRow
+	err := row.Scan(&i.Taken, &i.PutOff, &i.More)
+	return i, err
 }
 
 const takeGraphKey = `-- name: TakeGraphKey :execrows
@@ -1175,6 +1218,45 @@ func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesPa
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unsettledGraphTasks = `-- name: UnsettledGraphTasks :many
+select g.task
+from scheduler_go.graph_tasks g
+join scheduler_go.graphs s on s.id = g.graph
+cross join lateral (select t.status, t.next_run, t.retries_left from task t where t.id = g.task offset 0) t
+where g.graph = $1::bigint and g.task > $2::bigint
+  and case when s.cancelled is not null then t.status = 'next_run_not_scheduled' or t.status = 'next_run_scheduled' and t.retries_left <> 0
+      else g.watch is null and t.status = 'next_run_not_scheduled' and t.next_run = scheduler_go.never() end
+order by g.task limit $3
+`
+
+type UnsettledGraphTasksParams struct {
+	Graph    int64
+	After    int64
+	MaxTasks int32
+}
+
+// UnsettledGraphTasks lists tasks of a graph, after one, that have to be looked at: those that wait and watch
+// no dependency; of a cancelled graph, those that were not sent or may be tried again.
+func (q *Queries) UnsettledGraphTasks(ctx context.Context, arg UnsettledGraphTasksParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, unsettledGraphTasks, arg.Graph, arg.After, arg.MaxTasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var task int64
+		if err := rows.Scan(&task); err != nil {
+			return nil, err
+		}
+		items = append(items, task)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
