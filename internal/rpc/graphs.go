@@ -151,7 +151,11 @@ var graphTexts = &kind[string]{read: func(f *fields, value any) string {
 	if text, ok := value.(string); ok {
 		return text
 	}
-	return string(f.json(value))
+	said, err := appendJSONValue(nil, value)
+	if err != nil { // for instance a date: a mistake of who wrote the graph
+		f.fail(badGraph(&taskgraph.RefusedError{Reason: fmt.Errorf("the graph can't be written as JSON: %w", err)}))
+	}
+	return string(said)
 }, write: text.write}
 
 // Bounds of a graph that is sent, whose values take more memory than those of a request: in JSON some 60
@@ -204,7 +208,8 @@ func badGraph(err error) error {
 	_, dependency := errors.AsType[*db.DependencyError](err)
 	_, refused := errors.AsType[*taskgraph.RefusedError](err)
 	_, change := errors.AsType[*db.GraphError](err)
-	if dependency || refused || change || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
+	_, value := errors.AsType[*db.RefusedError](err)
+	if dependency || value || refused || change || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
 		return &exception{class: "ValueError", args: []string{err.Error()}, status: http.StatusBadRequest}
 	}
 	return err

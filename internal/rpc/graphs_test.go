@@ -130,3 +130,77 @@ assert submitted["graph"] > 2 and list(submitted["tasks"]) == ["é"], submitted
 		t.Errorf("states after retrying: %s", got)
 	}
 }
+
+// What nobody could store or run is a ValueError with status 400, as a check and as a submission, whether the graph
+// comes as a text or as what it says. Nothing of it is stored.
+func TestFaultyGraphs(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	url := serve(t, dsn)
+	store := openStore(t, dsn)
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('step', '', 'swh.test.Step')")
+	ask := func(path, body string) (int, string) {
+		t.Helper()
+		response, text := post(t, url+"/task_graph/"+path, mimeJSON, []byte(body))
+		return response.StatusCode, string(text)
+	}
+	if code, text := ask("submit", `{"graph": {"tasks": [{"name": "a", "type": "step"}, {"name": "waits", "type": "step", "depends_on": ["a"]}]}}`); code != http.StatusOK {
+		t.Fatal(text)
+	}
+	task := func(more string) string { return `{"tasks": [{"name": "a", "type": "step"` + more + `}]}` }
+	for graph, want := range map[string]string{
+		task(`, "args": null`):                                           "args must be a list, not null",
+		task(`, "kwargs": null`):                                         "kwargs must be a mapping, not null",
+		task(`, "args": ["\ud800"]`):                                     "half a surrogate pair",
+		task(`, "args": [1e400000]`):                                     "",
+		task(`, "args": ["\u0000"]`):                                     "PostgreSQL has no texts with a NUL",
+		task(`, "retries": -1`):                                          "retries -1 is negative",
+		task(`, "retries": 99999999999999999999`):                        "retries must be a whole number",
+		task(`, "deadline": "9999-12-31T23:59:59-12:00"`):                "is neither a date",
+		task(`, "depends_on": [1, 1]`):                                   "depends on task 1 twice",
+		task(`, "depends": []`):                                          "unknown field",
+		task(`, "type": "st\u0000ep"`):                                   "",
+		`{"name": "a\u0000", ` + task("")[1:]:                            "PostgreSQL has no texts with a NUL (name)",
+		`{"key": "` + strings.Repeat("k", 12_000) + `", ` + task("")[1:]: "the key has 12000 bytes, and may have 1000",
+		`{"tasks": [{"name": "a\u0000", "type": "step"}]}`:               "PostgreSQL has no texts with a NUL (name)",
+		`{"tasks": []}`:                                                  "the graph has no tasks",
+		`{}`:                                                             "the graph has no tasks",
+		`[]`:                                                             "must be a mapping",
+		`null`:                                                           "the graph has no tasks",
+	} {
+		quoted, err := json.Marshal(graph)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, as := range []string{graph, string(quoted)} {
+			for _, path := range []string{"check", "submit"} {
+				if code, text := ask(path, `{"graph": `+as+`}`); code != http.StatusBadRequest || !strings.Contains(text, want) {
+					t.Errorf("%s of %.100s: %d, want %s: %.300s", path, as, code, want, text)
+				}
+			}
+		}
+	}
+	for _, extension := range []string{
+		`{"add_dependencies": {"waits": ["a", 1]}}`, `{"add_dependencies": {"waits": [{"task": 2, "on": "failed"}]}}`,
+		`{"tasks": [{"name": "b", "type": "step", "depends_on": ["a", 1]}]}`, `{"remove_dependencies": {"waits": ["a", 1]}}`,
+	} {
+		if code, text := ask("extend", `{"graph_id": 1, "graph": `+extension+`}`); code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", extension, code, text)
+		}
+	}
+	if n := testenv.Value[int](t, store.Pool(), "select count(*)::int from task"); n != 2 {
+		t.Errorf("%d tasks are stored, want 2", n)
+	}
+
+	// A name of several lines, and braces that are escaped, are references, too.
+	code, text := ask("submit", `{"graph": {"tasks": [{"name": "x\ny", "type": "step"}, {"name": "z", "type": "step", "depends_on": ["x\ny"],
+		"args": ["{{ task.x\ny.id }}", "is \u007b\u007b task.x\ny.id }}"]}]}}`)
+	if args := testenv.Value[string](t, store.Pool(), "select (arguments->'args')::text from task order by id desc limit 1"); code != http.StatusOK || args != `[3, "is 3"]` { // two tasks were there
+		t.Errorf("arguments %s; %d %s", args, code, text)
+	}
+	quoted, _ := json.Marshal(`{"tasks": [{"name": "x", "type": "step"}, {"name": "z", "type": "step", "depends_on": ["x"], "args": ["\u007b{ task.x.id }}"]}]}`)
+	code, text = ask("submit", `{"graph": `+string(quoted)+`}`)
+	if args := testenv.Value[string](t, store.Pool(), "select (arguments->'args')::text from task order by id desc limit 1"); code != http.StatusOK || args == `["{{ task.x.id }}"]` {
+		t.Errorf("arguments %s; %d %s", args, code, text)
+	}
+}

@@ -7,9 +7,12 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"net/http"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"swh-scheduler/internal/pgjson"
 )
 
 // readJSON reads a JSON document, which must be all of src.
@@ -33,6 +36,9 @@ func readJSON(src []byte, l limits) (any, error) {
 			return nil, err
 		}
 		return nil, &exception{class: "JSONDecodeError", module: "json.decoder", args: []string{"the request is not JSON: " + err.Error()}}
+	}
+	if fault := pgjson.CheckPairs(src); fault != nil {
+		return nil, &exception{class: "ValueError", args: []string{fault.Error()}, status: http.StatusBadRequest}
 	}
 	return v, nil
 }

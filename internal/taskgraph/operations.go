@@ -12,10 +12,10 @@ import (
 // The operations of the commands and the RPC server. They return model.ErrUnknownGraph if there is no such graph.
 
 // RefusedError says what is wrong with a graph's text, or why a task can't be released.
-type RefusedError struct{ reason error }
+type RefusedError struct{ Reason error }
 
-func (e *RefusedError) Error() string { return e.reason.Error() }
-func (e *RefusedError) Unwrap() error { return e.reason }
+func (e *RefusedError) Error() string { return e.Reason.Error() }
+func (e *RefusedError) Unwrap() error { return e.Reason }
 
 // Submitted is a graph that was stored.
 type Submitted struct {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pgjson"
 	"swh-scheduler/internal/yaml11"
 	"swh-scheduler/sql/db"
 )
@@ -77,22 +78,49 @@ func read(text []byte) (d document, key db.GraphKey, err error) {
 	if text[0] != '{' || !json.Valid(text) {
 		root, err := yaml11.Parse(text)
 		if err == nil {
+			err = yaml11.Unambiguous(root)
+		}
+		if err == nil {
 			text, err = yaml11.JSON(root)
 		}
 		if err != nil {
 			return d, key, fmt.Errorf("the graph is neither JSON nor YAML: %w (put dates in quotes)", err)
 		}
 	}
+	if fault := pgjson.CheckUnique(text); fault != nil {
+		return d, key, faultOf(text, fault)
+	}
 	if err := decode(text, &d); err != nil {
 		return d, key, fmt.Errorf("the graph is not as expected: %w", err)
 	}
-	if strings.ContainsRune(d.Key, 0) {
-		return d, key, errors.New("PostgreSQL has no texts with a NUL: the key")
+	if len(d.Key) > maxKey {
+		return d, key, fmt.Errorf("the key has %d bytes, and may have %d", len(d.Key), maxKey)
 	}
 	if d.Key != "" {
 		key, err = keyOf(d.Key, text)
 	}
 	return d, key, err
+}
+
+// maxKey is the maximum length of a key: an entry of an index of PostgreSQL has at most 2,700 bytes.
+const maxKey = 1000
+
+// faultOf returns the error for a fault, which names the task that it is in.
+func faultOf(text []byte, fault *pgjson.Fault) error {
+	if len(fault.Path) < 2 || fault.Path[0] != "tasks" {
+		return fault
+	}
+	task := "task " + fault.Path[1]
+	var d document
+	if i, err := strconv.Atoi(strings.Trim(fault.Path[1], "[]")); err == nil {
+		task = fmt.Sprintf("task %d", i+1)
+		_ = json.Unmarshal(text, &d) // as much of it as is as expected
+		var named struct{ Name string }
+		if i < len(d.Tasks) && json.Unmarshal(d.Tasks[i], &named) == nil && named.Name != "" {
+			task = fmt.Sprintf("task %q", named.Name)
+		}
+	}
+	return fmt.Errorf("%s: %w", task, &pgjson.Fault{Problem: fault.Problem, Path: fault.Path[2:]})
 }
 
 // keyOf returns a key with the digest of its document, which doesn't depend on the order of a mapping's keys.
@@ -125,7 +153,7 @@ func decode(text []byte, into any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "it"), kindOf(wrong), cmp.Or(kindsOfJSON[wrong.Value], wrong.Value))
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "it"), kindOf(wrong), cmp.Or(kindsOfJSON[wrong.Value], strings.TrimPrefix(wrong.Value, "number ")))
 	}
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
@@ -140,8 +168,8 @@ func decode(text []byte, into any) error {
 var kindsOfJSON = map[string]string{"array": "a list", "object": "a mapping", "string": "a text", "number": "a number", "bool": "true or false"}
 
 func kindOf(e *json.UnmarshalTypeError) string {
-	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "a mapping", reflect.String: "a text"}
-	return cmp.Or(kinds[e.Type.Kind()], "a number")
+	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "a mapping", reflect.Map: "a mapping", reflect.String: "a text"}
+	return cmp.Or(kinds[e.Type.Kind()], "a whole number")
 }
 
 // parser collects tasks so that their dependencies can be resolved once all are known.
@@ -173,9 +201,6 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	if _, taken := p.ids[d.Name]; taken {
 		return fmt.Errorf("the graph has a task %q already", d.Name)
 	}
-	if strings.ContainsRune(d.Name, 0) || bytes.Contains(d.Args, []byte(`\u0000`)) || bytes.Contains(d.Kwargs, []byte(`\u0000`)) {
-		return fmt.Errorf("task %q: PostgreSQL has no texts with a NUL", d.Name)
-	}
 	t := db.NewGraphTask{
 		Name: d.Name, Type: d.Type, Priority: model.TaskPriority(d.Priority), Retries: d.Retries,
 		Arguments: model.TaskArguments{Args: d.Args, Kwargs: d.Kwargs},
@@ -183,9 +208,9 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	var err error
 	switch {
 	case !isKind(d.Args, '['):
-		err = errors.New("args must be a list")
+		err = errors.New("args must be a list" + notNull(d.Args))
 	case !isKind(d.Kwargs, '{'):
-		err = errors.New("kwargs must be a mapping")
+		err = errors.New("kwargs must be a mapping" + notNull(d.Kwargs))
 	case d.Priority != "" && d.Priority != "high" && d.Priority != "normal" && d.Priority != "low":
 		err = fmt.Errorf("priority %q is not one of high, normal, low", d.Priority)
 	case d.Retries != nil && *d.Retries < 0:
@@ -207,9 +232,14 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	return nil
 }
 
-// isKind reports whether a JSON text is missing, null, or begins with first.
-func isKind(text json.RawMessage, first byte) bool {
-	return len(text) == 0 || string(text) == "null" || text[0] == first
+// isKind reports whether a JSON text is missing or begins with first.
+func isKind(text json.RawMessage, first byte) bool { return len(text) == 0 || text[0] == first }
+
+func notNull(text json.RawMessage) string {
+	if string(text) == "null" {
+		return ", not null: leave it out if there are none"
+	}
+	return ""
 }
 
 func deadline(text string, now time.Time) (time.Time, error) {
@@ -223,10 +253,10 @@ func deadline(text string, now time.Time) (time.Time, error) {
 		return now.Add(after).UTC(), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil || at.Year() < 1970 || at.Year() > 9999 {
+	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
 		return time.Time{}, fmt.Errorf("deadline %q is neither a date such as 2030-01-31T12:00:00Z nor a duration such as 36h", text)
 	}
-	return at.UTC(), nil
+	return at, nil
 }
 
 // connect resolves dependencies.
@@ -248,20 +278,26 @@ func (p *parser) connect() error {
 
 // dependencies resolves the dependencies of a task.
 func (p *parser) dependencies(of string, written []json.RawMessage) (all []db.NewDependency, err error) {
-	seen := map[string]bool{}
+	type identity struct {
+		task  int64
+		place int
+	}
+	seen := map[identity]bool{} // an existing task may be given by its name and by its number
 	for _, raw := range written {
 		d, what, err := p.dependency(of, raw)
 		if err != nil {
 			return nil, fmt.Errorf("task %q %w", of, err)
 		}
-		if seen[what] {
+		if seen[identity{d.Task, d.Place}] {
 			return nil, fmt.Errorf("task %q depends on %s twice", of, what)
 		}
-		seen[what] = true
+		seen[identity{d.Task, d.Place}] = true
 		all = append(all, d)
 	}
 	return all, nil
 }
+
+var errOnItself = errors.New("depends on itself, to be released by hand: that has no condition")
 
 // dependency resolves a dependency of a task: a string is a name in the graph, an integer the number of an
 // existing task, a mapping one of these with a condition. what describes it for errors.
@@ -285,11 +321,14 @@ func (p *parser) dependency(of string, raw json.RawMessage) (d db.NewDependency,
 			return d, "", fmt.Errorf("depends on %q, which is not in the graph", d.Name)
 		}
 		if d.Name == of && d.On != "" {
-			return d, "", errors.New("depends on itself, to be released by hand: that has no condition")
+			return d, "", errOnItself
 		}
 		d.Place, d.Task = place, id
 		return d, strconv.Quote(d.Name), nil
 	case json.Unmarshal(task, &d.Task) == nil && d.Task > 0:
+		if d.Task == p.ids[of] && d.On != "" {
+			return d, "", errOnItself
+		}
 		return d, fmt.Sprintf("task %d", d.Task), nil
 	}
 	return d, "", fmt.Errorf("depends on %s, which is neither a name in the graph nor the number of a task", raw)

@@ -3,13 +3,13 @@
 package taskinput
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pgjson"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/yaml11"
 )
@@ -38,8 +38,6 @@ func ParseArguments(words []string) (model.TaskArguments, error) {
 	return model.TaskArguments{Args: list, Kwargs: kwargs.JSON()}, err
 }
 
-var errNUL = errors.New("PostgreSQL has no texts with a NUL")
-
 // parseValue turns YAML into JSON; an empty word is an empty text.
 func parseValue(text string) (json.RawMessage, error) {
 	if text == "" {
@@ -50,8 +48,11 @@ func parseValue(text string) (json.RawMessage, error) {
 		return nil, pytext.OneLine(err)
 	}
 	value, err := yaml11.JSON(root)
-	if err == nil && bytes.Contains(value, []byte(`\u0000`)) {
-		return nil, errNUL
+	if err != nil {
+		return nil, err
 	}
-	return value, err
+	if fault := pgjson.Check(value); fault != nil {
+		return nil, errors.New(fault.Problem)
+	}
+	return value, nil
 }

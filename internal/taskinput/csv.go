@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pgjson"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
@@ -84,8 +85,8 @@ func readJSON(text string, first byte, kind string) (json.RawMessage, error) {
 	if !json.Valid(value) || value[0] != first {
 		return nil, fmt.Errorf("%q is not a JSON %s", text, kind)
 	}
-	if bytes.Contains(value, []byte(`\u0000`)) {
-		return nil, errNUL
+	if fault := pgjson.Check(value); fault != nil {
+		return nil, errors.New(fault.Problem)
 	}
 	return value, nil
 }

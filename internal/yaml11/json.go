@@ -105,6 +105,37 @@ func scalarText(n *yaml.Node) (string, error) {
 	return "", fmt.Errorf("yaml: line %d: a date, binary or infinite value has no form in JSON", n.Line)
 }
 
+// Unambiguous returns an error if a mapping in a tree of Parse has a key twice, apart from keys that are merged into it.
+// JSON takes the last one, as Python does.
+func Unambiguous(n *yaml.Node) error {
+	if n == nil {
+		return nil
+	}
+	if n.Kind == yaml.MappingNode {
+		lines := map[any]int{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if key.Kind == yaml.ScalarNode && key.Tag == "!!merge" {
+				continue
+			}
+			identity, err := keyIdentity(key)
+			if err != nil {
+				return err
+			}
+			if first, again := lines[identity]; again {
+				return fmt.Errorf("yaml: line %d: the key is there twice, first in line %d", key.Line, first)
+			}
+			lines[identity] = key.Line
+		}
+	}
+	for _, item := range n.Content {
+		if err := Unambiguous(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // keyIdentity distinguishes keys as a Python dict does: 1, 1.0 and true are the same.
 func keyIdentity(key *yaml.Node) (any, error) {
 	if key.Kind != yaml.ScalarNode {

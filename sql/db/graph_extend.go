@@ -26,7 +26,7 @@ type MoreDependency struct {
 
 // ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or nothing, as
 // extend says for the graph's tasks. Only dependencies of tasks that wait, or can't run because of
-// others, can change. The errors are those of CheckGraph, model.ErrUnknownGraph, and a *GraphError.
+// others, can change. The errors are those of SubmitGraph and model.ErrUnknownGraph.
 func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
 	var known *knownGraph
 	err = retryLostRaces(func() error {
@@ -58,7 +58,7 @@ func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, 
 			err = graphErrorf("the key was given before, for graph %d", known.graph)
 		}
 	}
-	return stored, failed(err, "extend graph %d", graph)
+	return stored, failed(refused(err), "extend graph %d", graph)
 }
 
 // extendGraph stores an extension. The lock of graphs is held.

@@ -10,8 +10,11 @@ import (
 )
 
 // A reference {{ task.NAME.id }} in a text of a task's arguments stands for the number of a task that it
-// depends on. A text that is nothing else becomes a number.
-var reference = regexp.MustCompile(`\{\{\s*task\.(.+?)\.id\s*\}\}`)
+// depends on. A text that is nothing else becomes a number. A name may have any characters, also ends of lines.
+var reference = regexp.MustCompile(`(?s)\{\{\s*task\.(.+?)\.id\s*\}\}`)
+
+// mayRefer matches JSON texts that may have a reference: braces, written out or escaped.
+var mayRefer = regexp.MustCompile(`(?i)(?:\{|\\u007b){2}`)
 
 // References returns the names that the arguments refer to.
 func References(a model.TaskArguments) (names []string) {
@@ -25,7 +28,7 @@ func References(a model.TaskArguments) (names []string) {
 // withReferences returns the arguments with numbers in place of references.
 func withReferences(a model.TaskArguments, id func(name string) int64) (model.TaskArguments, error) {
 	for _, text := range []*json.RawMessage{&a.Args, &a.Kwargs} {
-		if !bytes.Contains(*text, []byte("{{")) {
+		if !mayRefer.Match(*text) {
 			continue
 		}
 		var value any

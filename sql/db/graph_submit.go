@@ -149,8 +149,8 @@ func existing(tasks []NewGraphTask) []int64 {
 }
 
 // SubmitGraph stores a graph, all of it or nothing. Tasks without dependencies
-// may run from now on. The errors are those of CheckGraph, and a *GraphError if its key is
-// that of another one.
+// may run from now on. The errors are those of CheckGraph, a *GraphError if its key is
+// that of another one, and a *RefusedError.
 func (s GraphStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted SubmittedGraph, err error) {
 	var known *knownGraph
 	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
@@ -172,7 +172,7 @@ func (s GraphStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) 
 	if errors.As(err, &known) {
 		submitted, err = SubmittedGraph{ID: known.graph, Known: true}, nil
 	}
-	return submitted, failed(err, "submit graph")
+	return submitted, failed(refused(err), "submit graph")
 }
 
 // knownGraph is the error for a key that was used before.
