@@ -76,7 +76,7 @@ func (e *ReplyError) Error() string { return fmt.Sprintf("worker %s: %s", e.Node
 
 // Call sends a command and gathers the replies, in the order in which they come,
 // until all named nodes have replied, or else until the time-out. It is no error
-// if nobody replies.
+// if nobody replies. Replies that can't be read are left out, and are an error beside the others.
 func (c *Control) Call(ctx context.Context, to Destination, method string, arguments map[string]any) ([]Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,22 +165,24 @@ func gather(ctx context.Context, deliveries <-chan amqp.Delivery, ticket string,
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	var replies []Reply
-	for expected == 0 || len(replies) < expected {
+	var unreadable unreadableReplies
+	for expected == 0 || len(replies)+unreadable.n < expected {
 		select {
 		case <-ctx.Done():
 			return replies, context.Cause(ctx)
 		case <-timer.C:
-			return replies, nil
+			return replies, unreadable.error()
 		case d, ok := <-deliveries:
 			if !ok {
-				return replies, errors.New("the connection was lost")
+				return replies, errors.Join(errors.New("the connection was lost"), unreadable.error())
 			}
 			if d.Headers["ticket"] != ticket {
 				continue
 			}
 			got, err := decodeReplies(d.Body, d.ContentType)
 			if err != nil {
-				return replies, err
+				unreadable.add(err)
+				continue
 			}
 			for i := range got {
 				got[i].After = time.Since(sent)
@@ -188,7 +190,26 @@ func gather(ctx context.Context, deliveries <-chan amqp.Delivery, ticket string,
 			replies = append(replies, got...)
 		}
 	}
-	return replies, nil
+	return replies, unreadable.error()
+}
+
+// unreadableReplies counts replies that can't be read. It keeps the first error: who sent them is not known.
+type unreadableReplies struct {
+	n     int
+	first error
+}
+
+func (u *unreadableReplies) add(err error) {
+	if u.n++; u.n == 1 {
+		u.first = err
+	}
+}
+
+func (u *unreadableReplies) error() error {
+	if u.n > 1 {
+		return fmt.Errorf("%w (and %d more)", u.first, u.n-1)
+	}
+	return u.first
 }
 
 // decodeReplies reads what a worker answered: an object of one key, its name.

@@ -2,7 +2,9 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,22 +63,19 @@ func newPingWorkers(a *command.App, ask questioner) *cobra.Command {
 		Short: "Check which workers respond to the celery remote control",
 		RunE: ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
 			replies, err := c.Ping(ctx, to)
-			if err != nil {
-				return err
-			}
 			for _, r := range replies {
 				a.Log.Info("got response", "worker", r.Node, "after", r.After)
 			}
-			if len(replies) == 0 {
-				return command.ErrSilence
+			if err == nil && len(replies) == 0 {
+				err = command.ErrSilence
 			}
-			return nil
+			return err
 		}),
 	}
 }
 
 // inspection makes a command that prints the workers' answers: each of lines after the
-// worker's name, or a JSON object by worker.
+// worker's name, or a JSON object by worker. It prints them also if others can't be read.
 func inspection[T any](a *command.App, ask questioner, name, short string,
 	get func(c *celery.Control, ctx context.Context, to celery.Destination) (map[string]T, error), lines func(T) ([]string, error),
 ) *cobra.Command {
@@ -86,18 +85,17 @@ func inspection[T any](a *command.App, ask questioner, name, short string,
 	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
 		answers, err := get(c, ctx, to)
 		switch {
-		case err != nil:
-			return err
 		case len(answers) == 0:
-			return command.ErrSilence
+			return cmp.Or(err, command.ErrSilence)
 		case output == "json":
-			return a.PrintJSON(answers)
+			return errors.Join(a.PrintJSON(answers), err)
 		}
 		var b strings.Builder
 		for _, worker := range slices.Sorted(maps.Keys(answers)) {
-			texts, err := lines(answers[worker])
-			if err != nil {
-				return fmt.Errorf("worker %s: %w", worker, err)
+			texts, lineErr := lines(answers[worker])
+			if lineErr != nil {
+				err = errors.Join(err, fmt.Errorf("worker %s: %w", worker, lineErr))
+				continue
 			}
 			if len(texts) == 0 {
 				a.Log.Info("the worker has none", "worker", worker)
@@ -106,7 +104,7 @@ func inspection[T any](a *command.App, ask questioner, name, short string,
 				fmt.Fprintf(&b, "%s: %s\n", a.Line(worker), a.Line(text))
 			}
 		}
-		return a.Print(b.String())
+		return errors.Join(a.Print(b.String()), err)
 	})
 	return cmd
 }

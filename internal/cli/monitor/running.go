@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,18 +27,16 @@ func newListRunning(a *command.App, ask questioner) *cobra.Command {
 	cmd.Flags().Var(command.Choice(&format, "pretty", "csv", "json"), "format", "output format: pretty, csv or json")
 	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
 		active, err := c.Active(ctx, to)
-		if err != nil {
-			return err
-		}
 		if len(active) == 0 {
-			return command.ErrSilence
+			return cmp.Or(err, command.ErrSilence)
 		}
 		var running []runningTask
 		now := time.Now()
 		for _, worker := range slices.Sorted(maps.Keys(active)) {
-			tasks, err := runningTasks(worker, active[worker], now)
-			if err != nil {
-				return err
+			tasks, readErr := runningTasks(worker, active[worker], now)
+			if readErr != nil {
+				err = errors.Join(err, readErr)
+				continue
 			}
 			if len(tasks) == 0 {
 				a.Log.Info("no active tasks", "worker", worker)
@@ -47,7 +46,7 @@ func newListRunning(a *command.App, ask questioner) *cobra.Command {
 		var b strings.Builder
 		switch format {
 		case "json":
-			return a.PrintJSON(runningObjects(active, now))
+			return errors.Join(a.PrintJSON(runningObjects(active, now)), err)
 		case "csv":
 			row := func(fields ...string) { b.WriteString(pytext.CSVRow(a.Lines(fields)) + "\r\n") }
 			row("worker", "name", "args", "kwargs", "duration", "worker_pid")
@@ -59,7 +58,7 @@ func newListRunning(a *command.App, ask questioner) *cobra.Command {
 				fmt.Fprintf(&b, "%s: %s(%s) [for %fs, pid=%s]\n", a.Line(t.worker), a.Line(t.name), a.Line(strings.Join(t.arguments, ", ")), t.duration, t.pid)
 			}
 		}
-		return a.Print(b.String())
+		return errors.Join(a.Print(b.String()), err)
 	})
 	return cmd
 }

@@ -65,8 +65,12 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 			control := celery.NewControl(broker, celery.ControlOptions{ConnectionOptions: celery.ConnectionOptions{Name: cmd.CommandPath()}})
 			o.Revoke = func(ctx context.Context, ids []string, terminate bool) error {
 				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{Terminate: terminate})
-				if err == nil && len(answers) == 0 {
-					err = command.ErrSilence
+				switch {
+				case err == nil && len(answers) == 0:
+					return command.ErrSilence
+				case err != nil && len(answers) > 0: // the request was sent, and some have it
+					a.Log.Warn("not all workers' answers could be read", "error", err)
+					return nil
 				}
 				return err
 			}
